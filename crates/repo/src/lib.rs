@@ -1,0 +1,1 @@
+//! ibid-repo
