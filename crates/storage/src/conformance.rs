@@ -1,0 +1,1 @@
+//! The tests that every implementation of [`Storage`](crate::Storage) passes.

@@ -1,0 +1,335 @@
+//! One error type for every implementation: what was attempted, on what, where, what was found, what to do next.
+
+use std::error::Error as StdError;
+use std::{fmt, io};
+
+use crate::Name;
+
+/// A call to a [`Storage`](crate::Storage) failed.
+///
+/// Its text says what was attempted, on which object and where, what was found and what to do next. The error of the
+/// operating system, if there was one, is the [`source`](StdError::source) and not part of the text.
+///
+/// ```
+/// use ibid_storage::{ErrorKind, Memory, Name, Storage};
+/// let error = Memory::new().size(&Name::new("packs/a")?).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::NotFound);
+/// assert!(error.to_string().starts_with("cannot find the size of packs/a in memory: there is no such object"));
+/// # Ok::<(), ibid_storage::NameError>(())
+/// ```
+pub struct Error(Box<Inner>); // boxed: a Result stays as small as a pointer on the paths that succeed
+
+struct Inner {
+    kind: ErrorKind,
+    operation: Operation,
+    name: Option<Name>,
+    location: String,
+    found: Option<String>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// What kind of failure it is; callers decide by this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// There is no such object (or, for `put`, `open` and `list`: the place itself is gone).
+    NotFound,
+    /// An object of this name is stored already, whole and durable; it was left as it is.
+    AlreadyExists,
+    /// This user may not do that there.
+    PermissionDenied,
+    /// No space (or quota) is left.
+    NoSpace,
+    /// The place can be read only.
+    ReadOnly,
+    /// The object ends before the bytes that were asked for.
+    Truncated,
+    /// The object is larger than the caller's limit; nothing was read.
+    TooLarge,
+    /// Something that is no object has this name: a folder of objects, or a device; or an object has the name of a
+    /// folder on the way.
+    NotAnObject,
+    /// The text given as a folder cannot be the folder of any [`Name`].
+    InvalidName,
+    /// The place cannot do what is asked of it, for example publish a file without overwriting another.
+    Unsupported,
+    /// The device or the operating system failed otherwise; see the source.
+    Io,
+}
+
+/// What was attempted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// [`Storage::put`](crate::Storage::put)
+    Put,
+    /// [`Storage::get`](crate::Storage::get)
+    Get,
+    /// [`Storage::read_at`](crate::Storage::read_at)
+    ReadAt,
+    /// [`Storage::size`](crate::Storage::size)
+    Size,
+    /// [`Storage::list`](crate::Storage::list)
+    List,
+    /// [`Storage::delete`](crate::Storage::delete)
+    Delete,
+    /// Making the place, as [`Local::create`](crate::Local::create) does.
+    Create,
+    /// Opening the place, as [`Local::open`](crate::Local::open) does.
+    Open,
+    /// [`Local::sweep`](crate::Local::sweep)
+    Sweep,
+}
+
+impl Error {
+    /// A failure of `operation` on the object `name`, or on the whole place, at `location`.
+    #[must_use]
+    pub fn new(
+        kind: ErrorKind,
+        operation: Operation,
+        name: Option<&Name>,
+        location: impl Into<String>,
+    ) -> Self {
+        let (name, location) = (name.cloned(), location.into());
+        Self(Box::new(Inner {
+            kind,
+            operation,
+            name,
+            location,
+            found: None,
+            source: None,
+        }))
+    }
+
+    /// The same for an error of the operating system, its kind translated and itself kept as the source.
+    #[must_use]
+    pub fn from_io(
+        error: io::Error,
+        operation: Operation,
+        name: Option<&Name>,
+        location: impl Into<String>,
+    ) -> Self {
+        Self::new(kind_of(&error, operation), operation, name, location).with_source(error)
+    }
+
+    /// Says what was found, with numbers, instead of the general text for the kind.
+    #[must_use]
+    pub fn with_found(mut self, found: impl Into<String>) -> Self {
+        self.0.found = Some(found.into());
+        self
+    }
+
+    /// Keeps the error that caused this one.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// What kind of failure it is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// What was attempted.
+    #[must_use]
+    pub fn operation(&self) -> Operation {
+        self.0.operation
+    }
+
+    /// The object concerned; none if the whole place is.
+    #[must_use]
+    pub fn name(&self) -> Option<&Name> {
+        self.0.name.as_ref()
+    }
+
+    /// Where it happened, as [`Storage::location`](crate::Storage::location) says it.
+    #[must_use]
+    pub fn location(&self) -> &str {
+        &self.0.location
+    }
+}
+
+impl Error {
+    /// The object has `size` bytes where `limit` are allowed.
+    pub(crate) fn too_large(size: u64, limit: u64, name: &Name, location: String) -> Self {
+        Self::new(ErrorKind::TooLarge, Operation::Get, Some(name), location).with_found(format!(
+            "the object has {size} bytes, and at most {limit} are allowed"
+        ))
+    }
+
+    /// The object ends at `size` where `length` bytes from `offset` were wanted.
+    pub(crate) fn truncated(
+        size: u64,
+        offset: u64,
+        length: usize,
+        name: &Name,
+        location: String,
+    ) -> Self {
+        Self::new(
+            ErrorKind::Truncated,
+            Operation::ReadAt,
+            Some(name),
+            location,
+        )
+        .with_found(format!(
+            "the object ends after {size} bytes, and {length} from byte {offset} on were wanted"
+        ))
+    }
+
+    /// Refuses a folder that no name can be in.
+    pub(crate) fn check_folder(folder: &str, location: impl Fn() -> String) -> Result<(), Self> {
+        if folder.is_empty() {
+            return Ok(());
+        }
+        match Name::new(folder) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(
+                Self::new(ErrorKind::InvalidName, Operation::List, None, location())
+                    .with_found(format!("{folder:?} cannot be the folder of any object"))
+                    .with_source(error),
+            ),
+        }
+    }
+}
+
+fn kind_of(error: &io::Error, operation: Operation) -> ErrorKind {
+    match error.kind() {
+        // On the way to a new object, a file in place of a folder is a conflict; on the way to an old one it means
+        // that the object cannot exist.
+        io::ErrorKind::NotADirectory if operation == Operation::Put => ErrorKind::NotAnObject,
+        io::ErrorKind::NotADirectory if operation == Operation::Create => ErrorKind::NotAnObject,
+        io::ErrorKind::NotADirectory if operation == Operation::Open => ErrorKind::NotAnObject,
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
+            ErrorKind::NotFound
+        }
+        io::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
+        io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
+        io::ErrorKind::ReadOnlyFilesystem => ErrorKind::ReadOnly,
+        io::ErrorKind::Unsupported => ErrorKind::Unsupported,
+        _ => ErrorKind::Io,
+    }
+}
+
+impl Operation {
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Put => "store",
+            Self::Get => "read",
+            Self::ReadAt => "read a part of",
+            Self::Size => "find the size of",
+            Self::List => "list",
+            Self::Delete => "delete",
+            Self::Create => "create",
+            Self::Open => "open",
+            Self::Sweep => "clear unfinished files",
+        }
+    }
+
+    /// Whether the operation concerns the place and no object in it.
+    fn is_about_place(self) -> bool {
+        matches!(self, Self::Create | Self::Open)
+    }
+}
+
+impl Inner {
+    /// What was found, and what to do next.
+    fn texts(&self) -> (&'static str, &'static str) {
+        match (self.kind, self.operation) {
+            (ErrorKind::NotFound, Operation::Put | Operation::Sweep | Operation::List) => (
+                "the folder itself is gone",
+                "check that the disk is still mounted, then run the command again",
+            ),
+            (ErrorKind::NotFound, operation) if operation.is_about_place() => (
+                "there is no such folder",
+                "check the path, and that the disk is mounted",
+            ),
+            (ErrorKind::NotFound, _) => (
+                "there is no such object",
+                "check that this is the right place, and whether the object was deleted",
+            ),
+            (ErrorKind::AlreadyExists, _) => (
+                "an object of this name is stored already",
+                "it was left as it is; objects are never overwritten",
+            ),
+            (ErrorKind::PermissionDenied, _) => (
+                "permission was denied",
+                "run as the user who owns the place, or give this user access",
+            ),
+            (ErrorKind::NoSpace, _) => (
+                "no space is left",
+                "free space there and run the command again; nothing stored before is lost",
+            ),
+            (ErrorKind::ReadOnly, _) => (
+                "it can be read only",
+                "mount it writable and run the command again; if it turned read-only by itself, check the disk first",
+            ),
+            (ErrorKind::Truncated, _) => (
+                "the object ends too early",
+                "it is damaged; restore it from another copy of this place",
+            ),
+            (ErrorKind::TooLarge, _) => (
+                "the object is larger than it may be",
+                "it is not what its name says, or a newer version wrote it",
+            ),
+            (ErrorKind::NotAnObject, _) => (
+                "something that is no object stands in the way",
+                "move it away and run the command again",
+            ),
+            (ErrorKind::InvalidName, _) => (
+                "this cannot be the folder of any object",
+                "give a folder as in a name",
+            ),
+            (ErrorKind::Unsupported, _) => (
+                "the file system cannot do this safely",
+                "choose a place on another file system",
+            ),
+            (ErrorKind::Io, Operation::Put) => (
+                "the device failed",
+                "treat the object as not stored; check the device, then run the command again",
+            ),
+            (ErrorKind::Io, _) => (
+                "the device failed",
+                "check the device, then run the command again",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = &*self.0;
+        write!(f, "cannot {} ", inner.operation.verb())?;
+        match &inner.name {
+            Some(name) => write!(f, "{name} in {}", inner.location)?,
+            None if inner.operation.is_about_place() => write!(f, "{}", inner.location)?,
+            None => write!(f, "in {}", inner.location)?,
+        }
+        let (found, next) = inner.texts();
+        write!(f, ": {}; {next}", inner.found.as_deref().unwrap_or(found))
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.0.kind)
+            .field("operation", &self.0.operation)
+            .field("name", &self.0.name)
+            .field("location", &self.0.location)
+            .field("found", &self.0.found)
+            .field("source", &self.0.source)
+            .finish()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0
+            .source
+            .as_deref()
+            .map(|source| source as &(dyn StdError + 'static))
+    }
+}

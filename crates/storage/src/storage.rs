@@ -1,0 +1,109 @@
+//! The trait that every place implements.
+
+use std::sync::Arc;
+
+use crate::{Error, Name};
+
+/// A place where objects live: named sequences of bytes, written once, read at will, deleted.
+///
+/// Calls block. Every method takes `&self` and may be called from many threads at once. The trait is safe for
+/// `dyn Storage`, and `&S`, `Box<S>` and `Arc<S>` are places whenever `S` is one.
+///
+/// What an implementation promises is written at each method and tested by [`conformance::run`](crate::conformance::run).
+///
+/// ```
+/// use ibid_storage::{ErrorKind, Memory, Name, Storage};
+/// let place: Box<dyn Storage> = Box::new(Memory::new());
+/// let name = Name::new("packs/a")?;
+/// place.put(&name, &[b"head", b"tail"])?;
+/// assert_eq!(place.get(&name, 1024)?, b"headtail");
+/// assert_eq!(place.put(&name, &[b"other"]).unwrap_err().kind(), ErrorKind::AlreadyExists);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Storage: Send + Sync {
+    /// Stores a new object made of `parts` in order.
+    ///
+    /// When it returns `Ok` the object is whole and durable: it survives a loss of power. A crash at any moment
+    /// leaves either nothing under `name` or the whole object. The object can be seen by others a moment before it is
+    /// durable, never before it is whole.
+    ///
+    /// # Errors
+    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) if `name` is taken: nothing is overwritten, and the object
+    /// there is durable too. [`NotAnObject`](crate::ErrorKind::NotAnObject) may be given if a name is used both for
+    /// an object and for a folder of objects; names are to be chosen so that this never happens. After any other
+    /// error nothing or the whole object is there; the call can be repeated.
+    fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error>;
+
+    /// The whole object.
+    ///
+    /// # Errors
+    /// [`TooLarge`](crate::ErrorKind::TooLarge), before memory is taken, if it has more than `limit` bytes.
+    /// [`NotFound`](crate::ErrorKind::NotFound) if there is none.
+    fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error>;
+
+    /// Fills `buffer` with the bytes of the object from `offset` on.
+    ///
+    /// An empty buffer succeeds if the object exists. After an error the content of `buffer` is unspecified.
+    ///
+    /// # Errors
+    /// [`Truncated`](crate::ErrorKind::Truncated) if the object ends before `offset` + the length of `buffer`.
+    /// [`NotFound`](crate::ErrorKind::NotFound) if there is none.
+    fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), Error>;
+
+    /// The size of the object in bytes.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound) if there is none.
+    fn size(&self, name: &Name) -> Result<u64, Error>;
+
+    /// Calls `each` with the name and the size in bytes of every object whose name starts with `folder` + `/`, at any
+    /// depth. An empty `folder` means all objects.
+    ///
+    /// Objects only: unfinished files, and things that another program left and that no [`Name`] can denote, are left
+    /// out (see [`Local::foreign`](crate::Local::foreign)). No order is promised. A folder that does not exist is
+    /// empty. Objects stored or deleted meanwhile may be given or not. `each` may call this place again.
+    ///
+    /// # Errors
+    /// [`InvalidName`](crate::ErrorKind::InvalidName) if `folder` is neither empty nor a valid name.
+    fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error>;
+
+    /// Removes the object. When it returns `Ok` the removal is durable.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound) if there is none, and its absence is durable too. After any other
+    /// error the object may be there or not; the call can be repeated.
+    fn delete(&self, name: &Name) -> Result<(), Error>;
+
+    /// What people call this place, for messages: `folder /srv/backup`.
+    fn location(&self) -> String;
+}
+
+macro_rules! forward {
+    ($($pointer:ty),*) => {$(
+        impl<S: Storage + ?Sized> Storage for $pointer {
+            fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
+                (**self).put(name, parts)
+            }
+            fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error> {
+                (**self).get(name, limit)
+            }
+            fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+                (**self).read_at(name, offset, buffer)
+            }
+            fn size(&self, name: &Name) -> Result<u64, Error> {
+                (**self).size(name)
+            }
+            fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error> {
+                (**self).list(folder, each)
+            }
+            fn delete(&self, name: &Name) -> Result<(), Error> {
+                (**self).delete(name)
+            }
+            fn location(&self) -> String {
+                (**self).location()
+            }
+        }
+    )*};
+}
+
+forward!(&S, Box<S>, Arc<S>);
