@@ -1,1 +1,156 @@
-//! ibid-chunk
+//! Where do I cut?
+//!
+//! This crate divides data into chunks by its content, so that the same bytes are divided in the
+//! same way wherever they turn up. [`Settings`] name an algorithm and its parameters; a [`Chunker`]
+//! made from them finds the end of one chunk at a time ([`Chunker::cut`]). Around it are three ways
+//! to feed it, all with the same cuts: [`chunks`] for data in memory, [`Stream`] for a reader and
+//! [`Pusher`] for pieces that arrive.
+//!
+//! ```
+//! use ibid_chunk::{Chunker, Settings, chunks};
+//!
+//! let chunker = Chunker::new(&Settings::for_average("seqcdc", 8192)?)?;
+//! let data: Vec<u8> = (0..100_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+//! let total: usize = chunks(&chunker, &data).map(<[u8]>::len).sum();
+//! assert_eq!(total, data.len());
+//! # Ok::<(), ibid_chunk::SettingsError>(())
+//! ```
+//!
+//! # Promises
+//!
+//! - A chunk has at most [`Settings::size_max`] bytes, and at least [`Settings::size_min`] unless it
+//!   is the last.
+//! - Where a chunk ends depends on its own bytes, the [`Settings::lookahead`] after them (one for
+//!   FastCDC, else none) and, near the end of the data, on where that end is. No state goes from
+//!   one chunk to the next: chunking can start again at any boundary.
+//! - The algorithm [number](Settings::number) and the [words](Settings::to_words) fix every cut for
+//!   ever. The functions in [`spec`] define them.
+//!
+//! # Data without content to cut by
+//!
+//! | data | `seqcdc` | `fastcdc` |
+//! |---|---|---|
+//! | one byte repeated | every chunk of the maximum size: nothing rises or falls | the hash settles 48 bytes after the minimum; from there on it fits everywhere or nowhere, so chunks have the minimum size plus at most 48 bytes, or the maximum. At the usual settings it is the maximum for every byte value |
+//! | a short period | the same length over and over, or in a cycle of them, as the period meets the minimum size. If no period holds a sequence, the maximum | likewise; if no hash of the period fits, the maximum |
+//! | long runs upwards (for falling sequences, downwards) | the minimum size | nothing special |
+//!
+//! Such data deduplicates well in any case, at the price of the chunk sizes above.
+//!
+//! # Features
+//!
+//! `std` (by default): [`Stream`]. Without it the crate needs `alloc` alone.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "std"), no_std)]
+
+extern crate alloc;
+
+mod average;
+mod chunks;
+mod error;
+mod fastcdc;
+mod pusher;
+mod seqcdc;
+mod settings;
+pub mod spec;
+#[cfg(feature = "std")]
+mod stream;
+
+pub use chunks::{Chunks, chunks};
+pub use error::SettingsError;
+pub use pusher::Pusher;
+pub use settings::{Equal, FastCdcSettings, FixedSettings, Mode, SeqCdcSettings, Settings};
+pub use settings::{SIZE_MAX_MOST, SIZE_MIN_LEAST};
+#[cfg(feature = "std")]
+pub use stream::Stream;
+
+use spec::FastCdcParameters;
+
+/// Finds where chunks end, by one set of [`Settings`].
+///
+/// Made once and shared; finding a cut allocates nothing and remembers nothing.
+#[derive(Clone, Debug)]
+pub struct Chunker {
+    settings: Settings,
+    kernel: Kernel,
+}
+
+#[derive(Clone, Debug)]
+enum Kernel {
+    Fixed(usize),
+    FastCdc(FastCdcParameters),
+    SeqCdc(SeqCdcSettings),
+}
+
+impl Chunker {
+    /// A chunker for these settings.
+    ///
+    /// # Errors
+    /// When the settings do not pass [`Settings::validate`].
+    pub fn new(settings: &Settings) -> Result<Chunker, SettingsError> {
+        settings.validate()?;
+        let kernel = match settings {
+            Settings::Fixed(fixed) => Kernel::Fixed(fixed.size),
+            Settings::FastCdc(fastcdc) => Kernel::FastCdc(FastCdcParameters::new(fastcdc)),
+            Settings::SeqCdc(seqcdc) => Kernel::SeqCdc(*seqcdc),
+        };
+        Ok(Chunker {
+            settings: settings.clone(),
+            kernel,
+        })
+    }
+
+    /// The settings that it was made from.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Bytes above which no chunk goes, and the most that [`Chunker::cut`] looks at.
+    #[must_use]
+    pub fn size_max(&self) -> usize {
+        self.settings.size_max()
+    }
+
+    /// The length of the first chunk of `data`, in bytes.
+    ///
+    /// `data` starts where a chunk starts, and holds either [`Chunker::size_max`] bytes or more, or
+    /// everything up to the end of the input: with fewer of more to come, the answer may be that
+    /// for an input which ends here.
+    ///
+    /// The length is 1 to `min(data.len(), size_max)`, and 0 only when there is no data.
+    ///
+    /// ```
+    /// use ibid_chunk::{Chunker, Settings};
+    ///
+    /// let chunker = Chunker::new(&Settings::for_average("seqcdc", 8192)?)?;
+    /// assert_eq!(chunker.cut(&[0; 100_000]), 16_384); // nothing to cut by: the maximum
+    /// assert_eq!(chunker.cut(b"shorter than the minimum"), 24);
+    /// assert_eq!(chunker.cut(b""), 0);
+    /// # Ok::<(), ibid_chunk::SettingsError>(())
+    /// ```
+    #[must_use]
+    pub fn cut(&self, data: &[u8]) -> usize {
+        match &self.kernel {
+            Kernel::Fixed(size) => data.len().min(*size),
+            Kernel::FastCdc(parameters) => fastcdc::cut(parameters, data),
+            Kernel::SeqCdc(settings) => seqcdc::cut(settings, data),
+        }
+    }
+}
+
+/// The fast paths without the limits on settings, for tests that try every short string against
+/// [`spec`]. Not part of the interface.
+#[doc(hidden)]
+pub mod unlimited {
+    /// The fast path of [`spec::fastcdc`](crate::spec::fastcdc).
+    #[must_use]
+    pub fn fastcdc(parameters: &crate::spec::FastCdcParameters, data: &[u8]) -> usize {
+        crate::fastcdc::cut(parameters, data)
+    }
+
+    /// The fast path of [`spec::seqcdc`](crate::spec::seqcdc).
+    #[must_use]
+    pub fn seqcdc(settings: &crate::SeqCdcSettings, data: &[u8]) -> usize {
+        crate::seqcdc::cut(settings, data)
+    }
+}

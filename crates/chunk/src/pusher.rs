@@ -1,0 +1,113 @@
+//! Chunks of data that arrives in pieces.
+
+use alloc::vec::Vec;
+
+use crate::Chunker;
+
+/// A chunker that is fed pieces of any size and hands out chunks as soon as they are certain.
+///
+/// The chunks depend on the bytes alone, not on how they were divided into pieces. A piece larger
+/// than the maximum chunk size is cut where it lies; what is held back between pieces, and copied,
+/// stays below twice that size.
+///
+/// ```
+/// use ibid_chunk::{Chunker, Pusher, Settings};
+/// use core::convert::Infallible;
+///
+/// let chunker = Chunker::new(&Settings::for_average("fixed", 64)?)?;
+/// let mut lengths = Vec::new();
+/// let mut note = |chunk: &[u8]| Ok::<(), Infallible>(lengths.push(chunk.len()));
+/// let mut pusher = Pusher::new(&chunker);
+/// for piece in [&[1; 50], &[2; 50], &[3; 50]] {
+///     pusher.push(piece, &mut note).unwrap();
+/// }
+/// pusher.finish(&mut note).unwrap();
+/// assert_eq!(lengths, [64, 64, 22]);
+/// # Ok::<(), ibid_chunk::SettingsError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Pusher {
+    chunker: Chunker,
+    /// Bytes not yet in a chunk; between calls fewer than `size_max`.
+    held: Vec<u8>,
+}
+
+impl Pusher {
+    /// A pusher at the start of an input.
+    #[must_use]
+    pub fn new(chunker: &Chunker) -> Pusher {
+        Pusher {
+            chunker: chunker.clone(),
+            held: Vec::new(),
+        }
+    }
+
+    /// Bytes pushed that are in no chunk yet; fewer than the maximum chunk size.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Takes the next piece of the input and calls `take` with every chunk that it completes.
+    ///
+    /// # Errors
+    /// What `take` returns. That ends the input: the pusher has forgotten it and is ready for
+    /// another.
+    pub fn push<E>(
+        &mut self,
+        piece: &[u8],
+        mut take: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let result = self.push_piece(piece, &mut take);
+        if result.is_err() {
+            self.held.clear();
+        }
+        result
+    }
+
+    fn push_piece<E>(
+        &mut self,
+        piece: &[u8],
+        take: &mut impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let size_max = self.chunker.size_max();
+        let mut piece = piece;
+        if !self.held.is_empty() {
+            // Enough to decide every chunk that starts among the bytes held.
+            let old = self.held.len();
+            let lent = piece.len().min(size_max);
+            self.held.extend_from_slice(&piece[..lent]);
+            let mut at = 0;
+            while at < old && self.held.len() - at >= size_max {
+                let len = self.chunker.cut(&self.held[at..]);
+                take(&self.held[at..at + len])?;
+                at += len;
+            }
+            if at < old {
+                // The piece is used up, or there would have been enough.
+                self.held.drain(..at);
+                return Ok(());
+            }
+            self.held.clear();
+            piece = &piece[at - old..];
+        }
+        while piece.len() >= size_max {
+            let (chunk, rest) = piece.split_at(self.chunker.cut(piece));
+            take(chunk)?;
+            piece = rest;
+        }
+        self.held.extend_from_slice(piece);
+        Ok(())
+    }
+
+    /// Ends the input: calls `take` with the chunks that were held back. The pusher is then ready
+    /// for another input.
+    ///
+    /// # Errors
+    /// What `take` returns; the input is forgotten all the same.
+    pub fn finish<E>(&mut self, mut take: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        let result = crate::chunks(&self.chunker, &self.held).try_for_each(&mut take);
+        self.held.clear();
+        result
+    }
+}
