@@ -1,0 +1,255 @@
+//! Everything that can be wrong with bytes, by meaning.
+
+use crate::{FileId, FileKind, SealKind};
+
+/// Why bytes could not be decoded, or a value not be encoded.
+///
+/// `field` names the place as `docs/format/README.md` does; sizes are in bytes unless the name says otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The bytes end before the value does.
+    #[error("{field}: {expected} bytes expected, {found} left")]
+    Truncated {
+        /// What was being read.
+        field: &'static str,
+        /// Bytes that the value needs.
+        expected: u64,
+        /// Bytes that are left.
+        found: u64,
+    },
+    /// Bytes follow where the value ends.
+    #[error("{field}: {found} bytes follow its end")]
+    Trailing {
+        /// What was read completely.
+        field: &'static str,
+        /// Bytes beyond its end.
+        found: u64,
+    },
+    /// A varint that is longer than its value needs, or than 64 bits.
+    #[error("{field}: an integer written in more bytes than needed")]
+    NotMinimal {
+        /// What was being read.
+        field: &'static str,
+    },
+    /// A number, length or count outside the limits of the format.
+    #[error("{field}: between {min} and {max} expected, found {found}")]
+    OutOfRange {
+        /// What was read, or was to be written.
+        field: &'static str,
+        /// Smallest value allowed.
+        min: u64,
+        /// Largest value allowed.
+        max: u64,
+        /// The value itself.
+        found: u64,
+    },
+    /// Two statements of the same number disagree.
+    #[error("{field}: {expected} expected, found {found}")]
+    Mismatch {
+        /// What was read, or was to be written.
+        field: &'static str,
+        /// The number that follows from everything else.
+        expected: u64,
+        /// The number stated.
+        found: u64,
+    },
+    /// A list that must ascend does not.
+    #[error("{field}: item {position} does not come after the one before it")]
+    Unordered {
+        /// The list.
+        field: &'static str,
+        /// Number of the first item out of order, from 0.
+        position: u64,
+    },
+    /// A number that this version gives no meaning to.
+    #[error(
+        "{field}: {found} has no meaning in this version of the format; a newer ibid may know it"
+    )]
+    Unknown {
+        /// What was read.
+        field: &'static str,
+        /// The number found.
+        found: u64,
+    },
+    /// A blob encoding that is reserved for deltas.
+    #[error("blob encoding {found} is reserved; this version knows only 0 (whole)")]
+    ReservedEncoding {
+        /// The number found.
+        found: u8,
+    },
+    /// Bytes that must be zero are not.
+    #[error("{field}: zeros expected, found {found:#04x} at its byte {position}")]
+    NotZero {
+        /// The padding.
+        field: &'static str,
+        /// Where in it, from 0.
+        position: u64,
+        /// The byte found.
+        found: u8,
+    },
+    /// Text that is not UTF-8.
+    #[error("{field}: not UTF-8 from its byte {valid} on")]
+    NotUtf8 {
+        /// What was read.
+        field: &'static str,
+        /// Bytes of valid UTF-8 at its beginning.
+        valid: u64,
+    },
+    /// A name that no directory entry can have.
+    #[error("not the name of a directory entry: {fault}")]
+    Name {
+        /// What is wrong with it.
+        fault: NameFault,
+    },
+    /// A hole in a list that describes other lists.
+    #[error("content of depth {depth} has a hole; only depth 0 may")]
+    HoleInList {
+        /// The depth stated.
+        depth: u8,
+    },
+    /// The file is not of the kind expected.
+    #[error("not {expected} of an ibid repository: it begins with {found:02x?}")]
+    Magic {
+        /// What should have been there.
+        expected: FileKind,
+        /// The file's first bytes.
+        found: [u8; 8],
+    },
+    /// The file is of the kind expected, in a version that this program does not know.
+    #[error(
+        "{kind} has format version {found}; this program reads version {expected}: use a newer ibid"
+    )]
+    Version {
+        /// What it is.
+        kind: FileKind,
+        /// The version this program reads.
+        expected: u8,
+        /// The version found.
+        found: u8,
+    },
+    /// A seal does not open: the bytes are damaged, were moved from elsewhere, or belong to other keys.
+    #[error("{kind} at byte {position} of file {file} is damaged or not of this repository")]
+    Seal {
+        /// What was sealed.
+        kind: SealKind,
+        /// The file, zeros for `config`.
+        file: FileId,
+        /// Where in the file.
+        position: u64,
+    },
+    /// The file belongs to another repository.
+    #[error("belongs to repository {found}, not to {expected}")]
+    Repository {
+        /// The repository that the keys are for.
+        expected: FileId,
+        /// The repository that the file names.
+        found: FileId,
+    },
+    /// Keys of an encrypted repository for an unencrypted one, or the reverse.
+    #[error("encrypted: {expected} expected, found {found}")]
+    Encryption {
+        /// What the keys are for.
+        expected: bool,
+        /// What the file says.
+        found: bool,
+    },
+    /// The password does not open this key slot (or the slot's sealed key or parameters are damaged: the two look alike).
+    #[error("the password does not open this key")]
+    WrongPassword,
+    /// Opening the key slot would take more memory than the caller allows.
+    #[error("opening this key takes {found} KiB of memory, the limit is {limit} KiB")]
+    TooExpensive {
+        /// What the caller allows, KiB.
+        limit: u32,
+        /// What the slot asks for, KiB.
+        found: u32,
+    },
+    /// The operating system did not give the memory that the key slot asks for.
+    #[error("{found} KiB of memory for opening the key are not to be had")]
+    OutOfMemory {
+        /// What the slot asks for, KiB.
+        found: u32,
+    },
+    /// A frame has no such slot.
+    #[error("slot {found} of a frame with {slots} slots")]
+    NoSuchSlot {
+        /// Slots that the frame has.
+        slots: u32,
+        /// The slot asked for.
+        found: u16,
+    },
+    /// The slot was not decompressed: decoding was told to stop before it.
+    #[error("slot {found} was asked for, but decoding stopped after {decoded} slots")]
+    NotDecoded {
+        /// Slots that were decoded.
+        decoded: u32,
+        /// The slot asked for.
+        found: u16,
+    },
+    /// zstd refused to compress or decompress.
+    #[error("{field}: zstd says \"{reason}\"")]
+    Zstd {
+        /// What was being done.
+        field: &'static str,
+        /// zstd's own name of the error.
+        reason: &'static str,
+    },
+}
+
+/// What is wrong with the name of a directory entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NameFault {
+    /// No bytes at all.
+    #[error("it is empty")]
+    Empty,
+    /// More than 255 bytes.
+    #[error("it has {found} bytes, 255 are allowed")]
+    TooLong {
+        /// Its length.
+        found: u64,
+    },
+    /// `.` or `..`.
+    #[error("it is a dot name")]
+    Dots,
+    /// A `/` in it.
+    #[error("it contains a slash, at byte {position}")]
+    Slash {
+        /// Where, from 0.
+        position: u64,
+    },
+    /// A NUL in it.
+    #[error("it contains a NUL, at byte {position}")]
+    Nul {
+        /// Where, from 0.
+        position: u64,
+    },
+}
+
+/// Refuses a number outside `min..=max`.
+pub(crate) fn in_range(field: &'static str, found: u64, min: u64, max: u64) -> Result<u64, Error> {
+    if (min..=max).contains(&found) {
+        Ok(found)
+    } else {
+        Err(Error::OutOfRange {
+            field,
+            min,
+            max,
+            found,
+        })
+    }
+}
+
+/// Refuses a number that is not the one expected.
+pub(crate) fn equal(field: &'static str, expected: u64, found: u64) -> Result<(), Error> {
+    if expected == found {
+        Ok(())
+    } else {
+        Err(Error::Mismatch {
+            field,
+            expected,
+            found,
+        })
+    }
+}

@@ -1,0 +1,251 @@
+//! Reading frames.
+
+use std::fmt;
+
+use zstd::zstd_safe::{self, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
+
+use super::{BLOBS_MAX, BODY_BYTES_MAX, CHUNK_BYTES_MAX, Encoding, STORED, ZSTD};
+use crate::Error;
+use crate::error::{equal, in_range};
+use crate::wire::Reader;
+
+/// log2 of [`BODY_BYTES_MAX`]: no frame of ours needs a larger window to be decompressed.
+const WINDOW_LOG_MAX: u32 = BODY_BYTES_MAX.ilog2();
+/// A zstd block yields at most so many bytes, and takes at least four.
+const ZSTD_BLOCK: u64 = 128 << 10;
+const ZSTD_BLOCK_PACKED_MIN: u64 = 4;
+
+/// Reads frames. Owns a zstd context and the memory that frames are decompressed into: keep it.
+pub struct Decoder {
+    context: DCtx<'static>,
+    /// Where each slot of the frame ends in the body.
+    ends: Vec<u32>,
+    /// Only grows, so that it is zeroed once and not for every frame.
+    body: Vec<u8>,
+}
+
+impl Decoder {
+    /// One that has no memory yet but for its context.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory for a zstd context.
+    pub fn new() -> Decoder {
+        let mut context = DCtx::create();
+        context
+            .set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX))
+            .expect("zstd takes window logs from 10 to 31");
+        Decoder {
+            context,
+            ends: Vec::new(),
+            body: Vec::new(),
+        }
+    }
+
+    /// Reads a frame's plaintext; with `upto_slot`, decompresses no further than the end of that slot, and the slots after
+    /// it can't be asked for.
+    ///
+    /// A stored frame is not copied: its chunks are slices of `plaintext`. Nothing here compares chunks to their ids; a frame
+    /// does not hold them.
+    ///
+    /// # Errors
+    ///
+    /// Whatever is wrong with the frame; [`Error::NoSuchSlot`] if it has no slot `upto_slot`.
+    pub fn decode<'a>(
+        &'a mut self,
+        plaintext: &'a [u8],
+        upto_slot: Option<u16>,
+    ) -> Result<Frame<'a>, Error> {
+        let mut reader = Reader::new(plaintext);
+        let codec = reader.u8("frame codec")?;
+        let total = read_blobs(&mut reader, &mut self.ends)?;
+        let slots = self.ends.len() as u32;
+        let wanted = match upto_slot {
+            None => total,
+            Some(found) => *self
+                .ends
+                .get(usize::from(found))
+                .ok_or(Error::NoSuchSlot { slots, found })? as usize,
+        };
+        let packed = reader.rest();
+        let body = match codec {
+            STORED => {
+                equal("stored frame body", total as u64, packed.len() as u64)?;
+                &packed[..wanted]
+            }
+            ZSTD => {
+                self.decompress(packed, total, wanted)?;
+                &self.body[..wanted]
+            }
+            other => {
+                return Err(Error::Unknown {
+                    field: "frame codec",
+                    found: other.into(),
+                });
+            }
+        };
+        let decoded = upto_slot.map_or(slots, |slot| u32::from(slot) + 1);
+        Ok(Frame {
+            ends: &self.ends,
+            decoded,
+            body,
+        })
+    }
+
+    /// Decompresses the first `wanted` of `total` bytes into `self.body`.
+    fn decompress(&mut self, packed: &[u8], total: usize, wanted: usize) -> Result<(), Error> {
+        check_packed(packed, total as u64)?;
+        // Stopping early goes through zstd's own window, which costs a copy: only worth it when a good part is left out.
+        let whole = wanted > total - total / 4;
+        let length = if whole { total } else { wanted };
+        if self.body.len() < length {
+            self.body.resize(length, 0);
+        }
+        let body = &mut self.body[..length];
+        if whole {
+            let produced = self.context.decompress(body, packed).map_err(failed)?;
+            return equal("frame body", total as u64, produced as u64);
+        }
+        self.context
+            .reset(ResetDirective::SessionOnly)
+            .map_err(failed)?;
+        let mut input = InBuffer::around(packed);
+        let mut output = OutBuffer::around(body);
+        loop {
+            let before = (input.pos(), output.pos());
+            let ended = self
+                .context
+                .decompress_stream(&mut output, &mut input)
+                .map_err(failed)?
+                == 0;
+            let produced = output.pos();
+            if produced == wanted {
+                return Ok(());
+            }
+            if ended || before == (input.pos(), produced) {
+                return equal("frame body", wanted as u64, produced as u64);
+            }
+        }
+    }
+}
+
+/// Reads the count and the blobs' lengths into `ends`, and gives the length of the body.
+fn read_blobs(reader: &mut Reader<'_>, ends: &mut Vec<u32>) -> Result<usize, Error> {
+    ends.clear();
+    let count = reader.count("blobs of a frame", BLOBS_MAX as u64, 2)?;
+    in_range("blobs of a frame", count as u64, 1, BLOBS_MAX as u64)?;
+    ends.reserve(count);
+    let mut end = 0;
+    for _ in 0..count {
+        Encoding::from_number(reader.u8("blob encoding")?)?;
+        end += reader.varint_in("chunk length", 1, CHUNK_BYTES_MAX.into())?;
+        in_range("frame body", end, 1, BODY_BYTES_MAX.into())?;
+        ends.push(end as u32);
+    }
+    Ok(end as usize)
+}
+
+/// Refuses what can't give `total` bytes before memory for them is taken: it must be one zstd frame that says it gives so many,
+/// and has enough blocks for that.
+fn check_packed(packed: &[u8], total: u64) -> Result<(), Error> {
+    let field = "frame body";
+    let most = (packed.len() as u64 / ZSTD_BLOCK_PACKED_MIN + 1) * ZSTD_BLOCK;
+    in_range(field, total, 1, most)?;
+    equal(
+        "zstd frame",
+        packed.len() as u64,
+        zstd_safe::find_frame_compressed_size(packed).map_err(failed)? as u64,
+    )?;
+    match zstd_safe::get_frame_content_size(packed) {
+        Ok(Some(stated)) => equal(field, total, stated),
+        Ok(None) | Err(_) => Err(Error::Zstd {
+            field,
+            reason: "No content size in the frame header",
+        }),
+    }
+}
+
+fn failed(code: usize) -> Error {
+    Error::Zstd {
+        field: "decompressing a frame",
+        reason: zstd_safe::get_error_name(code),
+    }
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Decoder::new()
+    }
+}
+
+impl fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decoder")
+            .field("body_capacity", &self.body.capacity())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The chunks of a frame, decompressed.
+#[derive(Debug, Clone, Copy)]
+pub struct Frame<'a> {
+    ends: &'a [u32],
+    /// Slots that were decompressed.
+    decoded: u32,
+    body: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// Slots in the frame, 1 to [`BLOBS_MAX`], decompressed or not.
+    #[allow(clippy::len_without_is_empty, reason = "a frame has a chunk at least")]
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The length of the chunk in a slot, bytes, even beyond the one that decoding stopped at.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchSlot`].
+    pub fn chunk_len(&self, slot: u16) -> Result<u32, Error> {
+        self.range(slot).map(|(start, end)| end - start)
+    }
+
+    /// The chunk in a slot.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchSlot`], or [`Error::NotDecoded`] if decoding was told to stop before it.
+    pub fn chunk(&self, slot: u16) -> Result<&'a [u8], Error> {
+        let (start, end) = self.range(slot)?;
+        if u32::from(slot) >= self.decoded {
+            return Err(Error::NotDecoded {
+                decoded: self.decoded,
+                found: slot,
+            });
+        }
+        Ok(&self.body[start as usize..end as usize])
+    }
+
+    /// The chunks that were decompressed, by slot.
+    pub fn chunks(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let (body, mut start) = (self.body, 0);
+        self.ends[..self.decoded as usize].iter().map(move |&end| {
+            let chunk = &body[start..end as usize];
+            start = end as usize;
+            chunk
+        })
+    }
+
+    fn range(&self, slot: u16) -> Result<(u32, u32), Error> {
+        let slots = self.ends.len() as u32;
+        let end = *self
+            .ends
+            .get(usize::from(slot))
+            .ok_or(Error::NoSuchSlot { slots, found: slot })?;
+        let start = slot
+            .checked_sub(1)
+            .map_or(0, |before| self.ends[usize::from(before)]);
+        Ok((start, end))
+    }
+}

@@ -1,0 +1,168 @@
+//! Gathering chunks and compressing them.
+
+use std::fmt;
+use std::io::Cursor;
+
+use zstd::zstd_safe::{self, CCtx, CParameter, compress_bound};
+
+use super::{Blob, Encoding, STORED, ZSTD, body_len};
+use crate::error::equal;
+use crate::{ChunkId, Error, wire};
+
+/// Chunks gathered to be compressed together. Reusable: [`clear`](Builder::clear) keeps its memory.
+#[derive(Debug, Clone, Default)]
+pub struct Builder {
+    blobs: Vec<Blob>,
+    body: Vec<u8>,
+}
+
+impl Builder {
+    /// An empty one.
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// Adds a chunk; its slot is the number of chunks before it.
+    ///
+    /// The limits of a frame are checked by [`Encoder::encode`].
+    pub fn push(&mut self, id: ChunkId, data: &[u8]) {
+        // A length beyond 32 bits is far beyond the limit, and stays beyond it.
+        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        self.blobs.push(Blob {
+            id,
+            encoding: Encoding::Whole,
+            length,
+        });
+        self.body.extend_from_slice(data);
+    }
+
+    /// Bytes of chunk data gathered.
+    pub fn len(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Whether nothing is gathered.
+    pub fn is_empty(&self) -> bool {
+        self.blobs.is_empty()
+    }
+
+    /// The chunks gathered, by slot.
+    pub fn blobs(&self) -> &[Blob] {
+        &self.blobs
+    }
+
+    /// Their bytes, in order.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// Forgets them, but keeps the memory.
+    pub fn clear(&mut self) {
+        self.blobs.clear();
+        self.body.clear();
+    }
+}
+
+/// What to do with a frame's body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// Leave it as it is.
+    Stored,
+    /// Compress by zstd at this level; levels out of zstd's range are brought into it.
+    Zstd(i32),
+}
+
+/// Writes frames. Owns a zstd context, which is a megabyte or more: keep it.
+pub struct Encoder {
+    context: CCtx<'static>,
+    level: Option<i32>,
+}
+
+impl Encoder {
+    /// One that compresses nothing yet.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory for a zstd context.
+    pub fn new() -> Encoder {
+        Encoder {
+            context: CCtx::create(),
+            level: None,
+        }
+    }
+
+    /// Appends the plaintext of a frame to `out`. It is stored whenever compression would save less than 1/32 of the body:
+    /// reading such a frame then costs nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] for no or too many blobs, an empty or too long chunk, or a body over the limit;
+    /// [`Error::Mismatch`] if the body is not as long as the blobs together; [`Error::Zstd`]. `out` is then as it was.
+    pub fn encode(
+        &mut self,
+        blobs: &[Blob],
+        body: &[u8],
+        compression: Compression,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        equal("frame body", body_len(blobs)?.into(), body.len() as u64)?;
+        let start = out.len();
+        out.push(STORED);
+        wire::put_varint(out, blobs.len() as u64);
+        for blob in blobs {
+            out.push(blob.encoding.number());
+            wire::put_varint(out, blob.length.into());
+        }
+        let body_start = out.len();
+        if let Compression::Zstd(level) = compression {
+            match self.compress(body, level, out) {
+                Ok(packed) if packed < body.len() - body.len() / 32 => {
+                    out[start] = ZSTD;
+                    return Ok(());
+                }
+                Ok(_) => out.truncate(body_start),
+                Err(error) => {
+                    out.truncate(start);
+                    return Err(error);
+                }
+            }
+        }
+        out.extend_from_slice(body);
+        Ok(())
+    }
+
+    /// Appends the compressed body, one zstd frame, and gives its length.
+    fn compress(&mut self, body: &[u8], level: i32, out: &mut Vec<u8>) -> Result<usize, Error> {
+        if self.level != Some(level) {
+            let parameter = CParameter::CompressionLevel(level);
+            self.context.set_parameter(parameter).map_err(failed)?;
+            self.level = Some(level);
+        }
+        let start = out.len();
+        out.reserve(compress_bound(body.len()));
+        let mut end = Cursor::new(&mut *out);
+        end.set_position(start as u64);
+        self.context.compress2(&mut end, body).map_err(failed)
+    }
+}
+
+fn failed(code: usize) -> Error {
+    Error::Zstd {
+        field: "compressing a frame",
+        reason: zstd_safe::get_error_name(code),
+    }
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Encoder::new()
+    }
+}
+
+impl fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Encoder")
+            .field("level", &self.level)
+            .finish_non_exhaustive()
+    }
+}

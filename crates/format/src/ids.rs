@@ -1,0 +1,97 @@
+//! Names: of chunks by what they contain, of files by chance.
+
+use std::fmt;
+
+use crate::random;
+
+/// The name of a chunk: BLAKE3 over its bytes, keyed by the repository. Equal ids mean equal bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChunkId(pub [u8; 32]);
+
+/// The name of a file in the repository, or of the repository itself: 16 random bytes, shown as 32 hexadecimal digits.
+///
+/// ```
+/// use ibid_format::FileId;
+///
+/// let id = FileId::random();
+/// assert_eq!(FileId::parse(&id.to_string()), Some(id));
+/// assert_eq!(FileId::parse("config"), None);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId(pub [u8; 16]);
+
+impl FileId {
+    /// What stands for the file id of `config`, which has none.
+    pub const ZERO: FileId = FileId([0; 16]);
+
+    /// A new name.
+    ///
+    /// # Panics
+    ///
+    /// If the operating system has no random bytes to give.
+    pub fn random() -> FileId {
+        FileId(random())
+    }
+
+    /// The id that `text` spells: exactly 32 lower-case hexadecimal digits. Anything else is the name of no file of ours.
+    pub fn parse(text: &str) -> Option<FileId> {
+        parse_hex(text).map(FileId)
+    }
+}
+
+impl ChunkId {
+    /// The id that `text` spells: exactly 64 lower-case hexadecimal digits.
+    pub fn parse(text: &str) -> Option<ChunkId> {
+        parse_hex(text).map(ChunkId)
+    }
+
+    /// The leading 64 bits as a number that orders as ids do; uniform, as ids are.
+    pub(crate) fn prefix(&self) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = self.0;
+        u64::from_be_bytes([a, b, c, d, e, f, g, h])
+    }
+}
+
+fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    if text.len() != 2 * N {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(bytes)
+}
+
+fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+}
+
+impl fmt::Display for ChunkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(&self.0, f)
+    }
+}
+
+impl fmt::Debug for ChunkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for FileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(&self.0, f)
+    }
+}
+
+impl fmt::Debug for FileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

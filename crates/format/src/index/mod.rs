@@ -1,0 +1,169 @@
+//! Index files: which chunk is in which frame of which pack.
+//!
+//! ```text
+//! magic (8) ‖ header, sealed (72) ‖ packs ‖ frames ‖ entries ‖ padding, sealed
+//! ```
+//!
+//! The three tables have records of fixed size, cut in blocks of [`BLOCK_RECORDS`] that are sealed one by one. Entries are
+//! sorted by chunk id, and ids are uniform, so the place of an id is guessed and the guess is nearly right.
+//!
+//! [`Index`] holds a whole file in memory at 38 bytes a chunk; [`Header`] says which block of a file on disk to read instead.
+
+mod blocks;
+mod layout;
+mod open;
+mod write;
+
+pub use blocks::{Block, EntryBlock, Header, Lookup, header, open_block};
+pub use layout::would_fit;
+pub use open::Index;
+pub use write::encode;
+
+use crate::pack::PackKind;
+use crate::wire::Reader;
+use crate::{ChunkId, Error, FileId};
+
+/// Largest index file, bytes.
+pub const SIZE_MAX: u64 = 64 << 20;
+/// Records in every block of a table but the last.
+pub const BLOCK_RECORDS: u32 = 1024;
+/// So many entries always fit into one index file, as long as packs and frames are not more than a fifth of them together;
+/// [`would_fit`] is exact.
+pub const ENTRIES_MAX: u32 = 1_400_000;
+
+/// A pack, as an index lists it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pack {
+    /// The pack's name.
+    pub id: FileId,
+    /// What its chunks are.
+    pub kind: PackKind,
+    /// Size of the file, bytes.
+    pub size: u64,
+    /// Number of its first frame in the table of frames; its frames end where the next pack's begin.
+    pub first_frame: u32,
+}
+
+/// A frame, as an index lists it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame {
+    /// Offset of its seal in the pack.
+    pub offset: u32,
+    /// Length of its seal, bytes.
+    pub sealed: u32,
+    /// Chunks in it.
+    pub blobs: u32,
+    /// Lengths of its chunks together, bytes.
+    pub length: u32,
+}
+
+/// Where a chunk is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Entry {
+    /// The chunk's name.
+    pub id: ChunkId,
+    /// Number of its frame in the table of frames.
+    pub frame: u32,
+    /// Its slot in the frame.
+    pub slot: u16,
+}
+
+impl Pack {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.id.0);
+        out.extend_from_slice(&self.size.to_le_bytes());
+        out.extend_from_slice(&self.first_frame.to_le_bytes());
+        out.extend_from_slice(&[self.kind.number(), 0, 0, 0]);
+    }
+
+    fn read(record: &[u8]) -> Result<Pack, Error> {
+        let mut reader = Reader::new(record);
+        let id = FileId(reader.array("pack id")?);
+        let size = reader.u64("pack size")?;
+        let first_frame = reader.u32("first frame of a pack")?;
+        let kind = PackKind::from_number(reader.u8("pack kind")?)?;
+        reader.zeros("end of a pack record")?;
+        Ok(Pack {
+            id,
+            kind,
+            size,
+            first_frame,
+        })
+    }
+}
+
+impl Frame {
+    fn put(&self, out: &mut Vec<u8>) {
+        for number in [self.offset, self.sealed, self.blobs, self.length] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+
+    fn read(record: &[u8]) -> Result<Frame, Error> {
+        let mut reader = Reader::new(record);
+        Ok(Frame {
+            offset: reader.u32("frame offset")?,
+            sealed: reader.u32("sealed frame")?,
+            blobs: reader.u32("blobs of a frame")?,
+            length: reader.u32("frame body")?,
+        })
+    }
+}
+
+impl Entry {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.id.0);
+        out.extend_from_slice(&self.frame.to_le_bytes());
+        out.extend_from_slice(&self.slot.to_le_bytes());
+    }
+
+    fn read(record: &[u8]) -> Result<Entry, Error> {
+        let mut reader = Reader::new(record);
+        Ok(Entry {
+            id: ChunkId(reader.array("chunk id")?),
+            frame: reader.u32("frame of an entry")?,
+            slot: reader.u16("slot of an entry")?,
+        })
+    }
+}
+
+/// The first entry with an id not below `id`, in a sorted table of `count`, where `id_at` gives the id of an entry.
+///
+/// Ids are uniform: the guess is off by about the square root of the count. From there steps double until they have passed
+/// the place, and the range in between is halved. Ids that are not uniform cost time, not correctness.
+fn lower_bound(count: usize, id: &ChunkId, id_at: impl Fn(usize) -> ChunkId) -> usize {
+    let guess = ((u128::from(id.prefix()) * count as u128) >> 64) as usize;
+    let below = |position: usize| id_at(position) < *id;
+    let (mut low, mut high) = (0, count);
+    let mut step = 1;
+    if guess < count && below(guess) {
+        low = guess + 1;
+        while low < high && step < high - low {
+            if !below(low + step) {
+                high = low + step;
+                break;
+            }
+            low += step + 1;
+            step *= 2;
+        }
+    } else {
+        high = guess;
+        while high > 0 && step < high {
+            if below(high - step) {
+                low = high - step + 1;
+                break;
+            }
+            high -= step;
+            step *= 2;
+        }
+    }
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if below(middle) {
+            low = middle + 1
+        } else {
+            high = middle
+        }
+    }
+    low
+}

@@ -1,0 +1,108 @@
+//! Writing index files.
+
+use super::layout::{ENTRY, FRAME, Layout, PACK, Table};
+use super::{Entry, Frame, Pack, SIZE_MAX};
+use crate::error::in_range;
+use crate::frame::body_len;
+use crate::pack::Summary;
+use crate::{Error, FileId, FileKind, Keys, SealKind, wire};
+
+/// The index file named `id` of these packs: all of their chunks.
+///
+/// # Errors
+///
+/// [`Error::OutOfRange`] if it would be larger than [`SIZE_MAX`]: the caller splits the packs by [`would_fit`](super::would_fit).
+/// As [`Summary::check`] if a summary is not one of a pack.
+pub fn encode(keys: &Keys, id: FileId, packs: &[Summary]) -> Result<Vec<u8>, Error> {
+    let layout = count(packs)?;
+    let mut pack_records = Vec::with_capacity(packs.len() * PACK);
+    let mut frame_records = Vec::with_capacity(layout.frames as usize * FRAME);
+    let mut entries = Vec::with_capacity(layout.entries as usize);
+    let mut frame = 0;
+    for pack in packs {
+        pack.check()?;
+        Pack {
+            id: pack.id,
+            kind: pack.kind,
+            size: pack.size,
+            first_frame: frame,
+        }
+        .put(&mut pack_records);
+        for summary in &pack.frames {
+            let length = body_len(&summary.blobs)?;
+            let blobs = summary.blobs.len() as u32;
+            Frame {
+                offset: summary.offset,
+                sealed: summary.sealed,
+                blobs,
+                length,
+            }
+            .put(&mut frame_records);
+            entries.extend((0..).zip(&summary.blobs).map(|(slot, blob)| Entry {
+                id: blob.id,
+                frame,
+                slot,
+            }));
+            frame += 1;
+        }
+    }
+    entries.sort_unstable();
+    let mut entry_records = Vec::with_capacity(entries.len() * ENTRY);
+    entries
+        .iter()
+        .for_each(|entry| entry.put(&mut entry_records));
+    drop(entries);
+
+    let mut out = Vec::with_capacity(layout.size() as usize);
+    out.extend_from_slice(&FileKind::Index.magic());
+    put_header(keys, id, &layout, &mut out);
+    put_table(keys, id, layout.packs(), &pack_records, &mut out);
+    put_table(keys, id, layout.frames(), &frame_records, &mut out);
+    put_table(keys, id, layout.entries(), &entry_records, &mut out);
+    let padding = vec![0; (layout.size() - layout.padding()) as usize - crate::SEAL_OVERHEAD];
+    keys.seal(SealKind::Index, id, layout.padding(), &padding, &mut out);
+    Ok(out)
+}
+
+/// The layout of an index of these packs, if it is within the limit.
+fn count(packs: &[Summary]) -> Result<Layout, Error> {
+    let frames: u64 = packs.iter().map(|pack| pack.frames.len() as u64).sum();
+    let entries: u64 = packs
+        .iter()
+        .flat_map(|pack| &pack.frames)
+        .map(|frame| frame.blobs.len() as u64)
+        .sum();
+    // No table can have so many records that its length in bytes is beyond the limit; after this, 32 bits hold all.
+    for (field, count) in [
+        ("index: packs", packs.len() as u64),
+        ("index: frames", frames),
+        ("index: entries", entries),
+    ] {
+        in_range(field, count, 0, SIZE_MAX / FRAME as u64)?;
+    }
+    let layout = Layout {
+        packs: packs.len() as u32,
+        frames: frames as u32,
+        entries: entries as u32,
+    };
+    in_range("index file", layout.size(), 0, SIZE_MAX)?;
+    Ok(layout)
+}
+
+fn put_header(keys: &Keys, id: FileId, layout: &Layout, out: &mut Vec<u8>) {
+    let mut header = Vec::with_capacity(super::layout::HEADER);
+    for number in [layout.packs, layout.frames, layout.entries, 0] {
+        wire::put_u32(&mut header, number);
+    }
+    wire::put_u64(&mut header, layout.size());
+    wire::put_u64(&mut header, 0);
+    keys.seal(SealKind::Index, id, out.len() as u64, &header, out);
+}
+
+fn put_table(keys: &Keys, id: FileId, table: Table, records: &[u8], out: &mut Vec<u8>) {
+    for span in table.spans() {
+        let start = span.first as usize * table.record;
+        let block = &records[start..start + span.records as usize * table.record];
+        keys.seal(SealKind::Index, id, span.offset, block, out);
+    }
+}

@@ -1,0 +1,255 @@
+//! The keys of one repository, all derived from its master key.
+
+use std::fmt;
+use std::sync::Arc;
+
+use zeroize::Zeroize;
+
+use crate::seal::{self, NONCE, Place};
+use crate::{ChunkId, Error, FileId, FileKind, SealKind, random};
+
+/// The 32 random bytes that everything in a repository hangs on. Erased from memory when dropped.
+pub struct MasterKey([u8; 32]);
+
+impl MasterKey {
+    /// A new key.
+    ///
+    /// # Panics
+    ///
+    /// If the operating system has no random bytes to give.
+    pub fn random() -> MasterKey {
+        MasterKey(random())
+    }
+
+    /// The key with these bytes. The caller's copy is the caller's to erase.
+    pub fn from_bytes(bytes: [u8; 32]) -> MasterKey {
+        MasterKey(bytes)
+    }
+
+    /// The bytes, for sealing them.
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl Drop for MasterKey {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl fmt::Debug for MasterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MasterKey(..)")
+    }
+}
+
+/// What names and seals everything in one repository. Cheap to clone, erased from memory with the last clone.
+///
+/// ```
+/// use ibid_format::{FileId, Keys, MasterKey, SEAL_OVERHEAD, SealKind};
+///
+/// let keys = Keys::encrypted(FileId::random(), &MasterKey::random());
+/// let file = FileId::random();
+/// let mut sealed = Vec::new();
+/// keys.seal(SealKind::Snapshot, file, 8, b"what was there", &mut sealed);
+/// assert_eq!(sealed.len(), b"what was there".len() + SEAL_OVERHEAD);
+/// assert!(keys.open(SealKind::Snapshot, file, 9, &mut sealed.clone()).is_err(), "it was sealed for position 8");
+/// assert_eq!(keys.open(SealKind::Snapshot, file, 8, &mut sealed)?, b"what was there");
+/// # Ok::<(), ibid_format::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Keys(Arc<Inner>);
+
+struct Inner {
+    repository: FileId,
+    encrypted: bool,
+    nonces: Nonces,
+    master: MasterKey,
+    chunk_id: [u8; 32],
+    config: [u8; 32],
+    key: [u8; 32],
+    pack: [u8; 32],
+    index: [u8; 32],
+    snapshot: [u8; 32],
+}
+
+#[derive(Clone, Copy)]
+enum Nonces {
+    Random,
+    /// File id and position: for the worked examples of the format document only.
+    Place,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        for key in [
+            &mut self.chunk_id,
+            &mut self.config,
+            &mut self.key,
+            &mut self.pack,
+            &mut self.index,
+            &mut self.snapshot,
+        ] {
+            key.zeroize();
+        }
+    }
+}
+
+impl Keys {
+    /// The keys of an encrypted repository.
+    pub fn encrypted(repository: FileId, master: &MasterKey) -> Keys {
+        Keys::derive(repository, master, true, Nonces::Random)
+    }
+
+    /// The keys of an unencrypted repository, whose master key its `config` shows. Its seals find accidents, not attackers.
+    pub fn unencrypted(repository: FileId, master: &MasterKey) -> Keys {
+        Keys::derive(repository, master, false, Nonces::Random)
+    }
+
+    /// The same keys with predictable nonces, so that sealing gives the bytes of the format document's examples.
+    /// **Not for anything else**: a place sealed twice would give its contents away.
+    #[doc(hidden)]
+    pub fn with_example_nonces(&self) -> Keys {
+        Keys::derive(
+            self.0.repository,
+            &self.0.master,
+            self.0.encrypted,
+            Nonces::Place,
+        )
+    }
+
+    fn derive(repository: FileId, master: &MasterKey, encrypted: bool, nonces: Nonces) -> Keys {
+        let derive = |context| blake3::derive_key(context, master.bytes());
+        Keys(Arc::new(Inner {
+            repository,
+            encrypted,
+            nonces,
+            master: MasterKey(*master.bytes()),
+            chunk_id: derive("ibid v1 chunk id"),
+            config: derive("ibid v1 seal config"),
+            key: derive("ibid v1 seal key"),
+            pack: derive("ibid v1 seal pack"),
+            index: derive("ibid v1 seal index"),
+            snapshot: derive("ibid v1 seal snapshot"),
+        }))
+    }
+
+    /// The repository that they are for.
+    pub fn repository(&self) -> FileId {
+        self.0.repository
+    }
+
+    /// Whether seals hide what they are around.
+    pub fn is_encrypted(&self) -> bool {
+        self.0.encrypted
+    }
+
+    /// The key that all others come from, for giving it to another key slot.
+    pub fn master(&self) -> &MasterKey {
+        &self.0.master
+    }
+
+    /// The name of the chunk with these bytes: 32 bytes of BLAKE3, keyed.
+    pub fn chunk_id(&self, data: &[u8]) -> ChunkId {
+        ChunkId(*blake3::keyed_hash(&self.0.chunk_id, data).as_bytes())
+    }
+
+    /// Appends the seal of `plaintext` to `out`: [`SEAL_OVERHEAD`](crate::SEAL_OVERHEAD) bytes more than the plaintext has.
+    ///
+    /// `position` is the offset of the seal in the file named `file`, which must be the one it is written at.
+    ///
+    /// # Panics
+    ///
+    /// If the operating system has no random bytes to give.
+    pub fn seal(
+        &self,
+        kind: SealKind,
+        file: FileId,
+        position: u64,
+        plaintext: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        let place = self.place(kind, file, position);
+        if self.0.encrypted {
+            seal::encrypt(
+                self.key_of(kind),
+                &self.nonce(&place),
+                &place,
+                &[],
+                plaintext,
+                out,
+            );
+        } else {
+            seal::check_append(self.key_of(kind), &place, plaintext, out);
+        }
+    }
+
+    /// Opens a seal in place and gives its plaintext, [`SEAL_OVERHEAD`](crate::SEAL_OVERHEAD) bytes shorter.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Seal`] if anything at all is not as it was when sealed: a byte, the length, the kind, the file, the position,
+    /// the repository.
+    pub fn open<'a>(
+        &self,
+        kind: SealKind,
+        file: FileId,
+        position: u64,
+        sealed: &'a mut [u8],
+    ) -> Result<&'a mut [u8], Error> {
+        let place = self.place(kind, file, position);
+        let opened = if self.0.encrypted {
+            seal::decrypt(self.key_of(kind), &place, &[], sealed)
+        } else {
+            seal::check_verify(self.key_of(kind), &place, sealed)
+        };
+        opened.ok_or(place.damaged())
+    }
+
+    /// Where the plaintext begins within a seal, bytes.
+    pub(crate) fn plaintext_offset(&self) -> usize {
+        if self.0.encrypted { NONCE } else { 0 }
+    }
+
+    pub(crate) fn place(&self, kind: SealKind, file: FileId, position: u64) -> Place {
+        Place {
+            kind,
+            repository: self.0.repository,
+            file,
+            position,
+        }
+    }
+
+    /// The nonce for a new seal: random, but in the worked examples.
+    pub(crate) fn nonce(&self, place: &Place) -> [u8; NONCE] {
+        match self.0.nonces {
+            Nonces::Random => random(),
+            Nonces::Place => {
+                let mut nonce = [0; NONCE];
+                nonce[..16].copy_from_slice(&place.file.0);
+                nonce[16..].copy_from_slice(&place.position.to_le_bytes());
+                nonce
+            }
+        }
+    }
+
+    fn key_of(&self, kind: SealKind) -> &[u8; 32] {
+        match kind.file_kind() {
+            FileKind::Config => &self.0.config,
+            FileKind::Key => &self.0.key,
+            FileKind::Pack => &self.0.pack,
+            FileKind::Index => &self.0.index,
+            FileKind::Snapshot => &self.0.snapshot,
+        }
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys")
+            .field("repository", &self.0.repository)
+            .field("encrypted", &self.0.encrypted)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,80 @@
+//! The eight bytes that every file begins with.
+
+use std::fmt;
+
+use crate::Error;
+
+/// Length of the magic, bytes.
+pub(crate) const MAGIC: usize = 8;
+/// The format version this crate reads and writes.
+const VERSION: u8 = 1;
+
+/// The kinds of file in a repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// `config`
+    Config,
+    /// `keys/<id>`
+    Key,
+    /// `packs/<ab>/<id>`
+    Pack,
+    /// `index/<id>`
+    Index,
+    /// `snapshots/<id>`
+    Snapshot,
+}
+
+impl FileKind {
+    /// The magic of such a file.
+    pub fn magic(self) -> [u8; 8] {
+        let [a, b, c] = match self {
+            FileKind::Config => *b"cfg",
+            FileKind::Key => *b"key",
+            FileKind::Pack => *b"pck",
+            FileKind::Index => *b"idx",
+            FileKind::Snapshot => *b"snp",
+        };
+        [b'i', b'b', b'i', b'd', a, b, c, VERSION]
+    }
+
+    /// Checks the magic at the beginning of `bytes`, the file's first 8 at least. A pack's first 8 bytes are outside of any
+    /// seal, so a check of a whole pack wants this.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Truncated`], [`Error::Magic`], or [`Error::Version`] if all but the version is as expected.
+    pub fn check(self, bytes: &[u8]) -> Result<(), Error> {
+        let found = *bytes.first_chunk::<MAGIC>().ok_or(Error::Truncated {
+            field: "magic",
+            expected: MAGIC as u64,
+            found: bytes.len() as u64,
+        })?;
+        let expected = self.magic();
+        if found == expected {
+            Ok(())
+        } else if found[..MAGIC - 1] == expected[..MAGIC - 1] {
+            Err(Error::Version {
+                kind: self,
+                expected: VERSION,
+                found: found[MAGIC - 1],
+            })
+        } else {
+            Err(Error::Magic {
+                expected: self,
+                found,
+            })
+        }
+    }
+}
+
+impl fmt::Display for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FileKind::Config => "the config",
+            FileKind::Key => "a key",
+            FileKind::Pack => "a pack",
+            FileKind::Index => "an index",
+            FileKind::Snapshot => "a snapshot",
+        })
+    }
+}

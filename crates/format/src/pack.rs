@@ -1,0 +1,399 @@
+//! Packs: files of sealed frames, with a directory at their end.
+//!
+//! ```text
+//! magic (8) ‖ frames, sealed, back to back ‖ directory, sealed, padded ‖ trailer, sealed (56)
+//! ```
+//!
+//! To read a pack from nothing: its last [`TRAILER`] bytes tell where the directory begins ([`open_trailer`]), the directory tells
+//! where each frame is and what is in it ([`open_directory`]), and a frame opens by itself ([`open_frame`]).
+
+use crate::error::{equal, in_range};
+use crate::frame::{self, Blob, Encoding};
+use crate::magic::MAGIC;
+use crate::wire::{self, Reader};
+use crate::{ChunkId, Error, FileId, FileKind, Keys, SEAL_OVERHEAD, SealKind, padme};
+
+/// Length of the sealed trailer at the end of a pack, bytes.
+pub const TRAILER: u64 = 16 + SEAL_OVERHEAD as u64;
+/// Largest pack, bytes.
+pub const SIZE_MAX: u64 = 256 << 20;
+/// Most frames in a pack.
+pub const FRAMES_MAX: usize = 65_535;
+/// Offset of the first frame.
+pub const FRAMES_AT: u64 = MAGIC as u64;
+
+/// A frame's seal is longer than this, bytes: codec, count, one blob of one byte.
+const SEALED_MIN: u64 = SEAL_OVERHEAD as u64 + 5;
+/// Shortest directory, sealed, bytes: kind, number of frames.
+const DIRECTORY_MIN: u64 = SEAL_OVERHEAD as u64 + 2;
+
+/// What the chunks of a pack are. Kept apart, because metadata is what every operation reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PackKind {
+    /// Contents of files.
+    Data,
+    /// Trees and recipes.
+    Metadata,
+}
+
+impl PackKind {
+    /// The number that stands for it.
+    pub fn number(self) -> u8 {
+        match self {
+            PackKind::Data => 0,
+            PackKind::Metadata => 1,
+        }
+    }
+
+    /// The kind with this number.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unknown`].
+    pub fn from_number(number: u8) -> Result<PackKind, Error> {
+        match number {
+            0 => Ok(PackKind::Data),
+            1 => Ok(PackKind::Metadata),
+            other => Err(Error::Unknown {
+                field: "pack kind",
+                found: other.into(),
+            }),
+        }
+    }
+}
+
+/// Where a frame is and what is in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FrameSummary {
+    /// Offset of its seal in the pack.
+    pub offset: u32,
+    /// Length of its seal, bytes.
+    pub sealed: u32,
+    /// Its chunks, by slot.
+    pub blobs: Vec<Blob>,
+}
+
+/// What a pack's directory says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// The pack's name.
+    pub id: FileId,
+    /// What its chunks are.
+    pub kind: PackKind,
+    /// Size of the file, bytes.
+    pub size: u64,
+    /// Its frames, in order.
+    pub frames: Vec<FrameSummary>,
+}
+
+impl Summary {
+    /// Whether frames lie back to back from [`FRAMES_AT`] on, within the pack, and all counts and lengths are within limits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] or [`Error::Mismatch`] for the first that is not so.
+    pub fn check(&self) -> Result<(), Error> {
+        in_range(
+            "pack size",
+            self.size,
+            FRAMES_AT + DIRECTORY_MIN + TRAILER,
+            SIZE_MAX,
+        )?;
+        in_range(
+            "frames of a pack",
+            self.frames.len() as u64,
+            0,
+            FRAMES_MAX as u64,
+        )?;
+        let end_max = self.size - DIRECTORY_MIN - TRAILER;
+        let mut end = FRAMES_AT;
+        for frame in &self.frames {
+            equal("frame offset", end, frame.offset.into())?;
+            in_range("sealed frame", frame.sealed.into(), SEALED_MIN, SIZE_MAX)?;
+            frame::body_len(&frame.blobs)?;
+            end += u64::from(frame.sealed);
+            in_range("end of a frame", end, FRAMES_AT, end_max)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes a pack into memory.
+///
+/// ```
+/// use ibid_format::frame::{self, Compression, Encoder};
+/// use ibid_format::pack::{self, PackKind};
+/// use ibid_format::{FileId, Keys, MasterKey};
+///
+/// let keys = Keys::encrypted(FileId::random(), &MasterKey::random());
+/// let mut gathered = frame::Builder::new();
+/// gathered.push(keys.chunk_id(b"a chunk"), b"a chunk");
+/// let mut plaintext = Vec::new();
+/// Encoder::new().encode(gathered.blobs(), gathered.body(), Compression::Stored, &mut plaintext)?;
+///
+/// let mut builder = pack::Builder::new(&keys, FileId::random(), PackKind::Data);
+/// builder.add(&plaintext, gathered.blobs());
+/// let padded = builder.padded_len();
+/// let (bytes, summary) = builder.finish();
+/// assert_eq!(bytes.len() as u64, padded);
+/// assert_eq!(summary.frames[0].blobs, gathered.blobs());
+/// # Ok::<(), ibid_format::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Builder {
+    keys: Keys,
+    id: FileId,
+    kind: PackKind,
+    bytes: Vec<u8>,
+    frames: Vec<FrameSummary>,
+    /// Entries of the directory so far, without kind and count.
+    directory: Vec<u8>,
+}
+
+impl Builder {
+    /// An empty pack to be written under the name `id`.
+    pub fn new(keys: &Keys, id: FileId, kind: PackKind) -> Builder {
+        let bytes = FileKind::Pack.magic().to_vec();
+        Builder {
+            keys: keys.clone(),
+            id,
+            kind,
+            bytes,
+            frames: Vec::new(),
+            directory: Vec::new(),
+        }
+    }
+
+    /// The pack's name.
+    pub fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// What its chunks are.
+    pub fn kind(&self) -> PackKind {
+        self.kind
+    }
+
+    /// Seals a frame, as [`frame::Encoder::encode`] made it from these blobs, behind the others.
+    ///
+    /// Whoever finishes the pack once [`is_full`](Builder::is_full) says so stays within the limits of the format.
+    pub fn add(&mut self, frame_plaintext: &[u8], blobs: &[Blob]) {
+        let offset = self.bytes.len();
+        self.keys.seal(
+            SealKind::Frame,
+            self.id,
+            offset as u64,
+            frame_plaintext,
+            &mut self.bytes,
+        );
+        let sealed = self.bytes.len() - offset;
+        wire::put_varint(&mut self.directory, sealed as u64);
+        wire::put_varint(&mut self.directory, blobs.len() as u64);
+        for blob in blobs {
+            self.directory.extend_from_slice(&blob.id.0);
+            self.directory.push(blob.encoding.number());
+            wire::put_varint(&mut self.directory, blob.length.into());
+        }
+        self.frames.push(FrameSummary {
+            offset: offset as u32,
+            sealed: sealed as u32,
+            blobs: blobs.to_vec(),
+        });
+    }
+
+    /// Bytes so far: magic and frames.
+    #[allow(
+        clippy::len_without_is_empty,
+        reason = "the magic is always there; see `frames`"
+    )]
+    pub fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// Frames so far.
+    pub fn frames(&self) -> &[FrameSummary] {
+        &self.frames
+    }
+
+    /// Size that the file would have without padding, bytes.
+    fn plain_len(&self) -> u64 {
+        let count = wire::varint_len(self.frames.len() as u64);
+        (self.bytes.len() + SEAL_OVERHEAD + 1 + count + self.directory.len()) as u64 + TRAILER
+    }
+
+    /// Size of the file that [`finish`](Builder::finish) would give now, bytes.
+    pub fn padded_len(&self) -> u64 {
+        padme::padded(self.plain_len())
+    }
+
+    /// Whether to finish the pack, when packs aim at `target` bytes.
+    ///
+    /// Once the target is reached, it waits for a frame after which padding is less than 1/200 of the file, but for no longer
+    /// than two [granules](padme::granule): so padding costs well below its worst case, and packs stay near the target. A pack
+    /// that is at a limit of the format is full as well.
+    pub fn is_full(&self, target: u32) -> bool {
+        let (target, plain) = (u64::from(target), self.plain_len());
+        let wasted = self.padded_len() - plain;
+        let near_limit = plain >= SIZE_MAX / 2 || self.frames.len() >= FRAMES_MAX;
+        let late = plain >= target + 2 * padme::granule(target);
+        near_limit || late || (plain >= target && wasted * 200 < self.padded_len())
+    }
+
+    /// The file's bytes, padded, and what its directory says.
+    pub fn finish(mut self) -> (Vec<u8>, Summary) {
+        let (size, plain) = (self.padded_len(), self.plain_len());
+        let offset = self.bytes.len() as u64;
+        let mut directory = vec![self.kind.number()];
+        wire::put_varint(&mut directory, self.frames.len() as u64);
+        directory.append(&mut self.directory);
+        directory.resize(directory.len() + (size - plain) as usize, 0);
+        self.keys.seal(
+            SealKind::Directory,
+            self.id,
+            offset,
+            &directory,
+            &mut self.bytes,
+        );
+
+        let mut trailer = Vec::with_capacity(16);
+        wire::put_u64(&mut trailer, offset);
+        wire::put_u64(&mut trailer, size);
+        self.keys.seal(
+            SealKind::Trailer,
+            self.id,
+            size - TRAILER,
+            &trailer,
+            &mut self.bytes,
+        );
+        let summary = Summary {
+            id: self.id,
+            kind: self.kind,
+            size,
+            frames: self.frames,
+        };
+        (self.bytes, summary)
+    }
+}
+
+/// Opens the last [`TRAILER`] bytes of a pack and gives the offset of its directory, which ends where they begin.
+///
+/// # Errors
+///
+/// If `file_size` is not the size of a pack, the seal does not open, or what it says does not fit the file.
+pub fn open_trailer(
+    keys: &Keys,
+    id: FileId,
+    file_size: u64,
+    bytes: &mut [u8],
+) -> Result<u64, Error> {
+    in_range(
+        "pack size",
+        file_size,
+        FRAMES_AT + DIRECTORY_MIN + TRAILER,
+        SIZE_MAX,
+    )?;
+    equal("pack trailer", TRAILER, bytes.len() as u64)?;
+    let plaintext = keys.open(SealKind::Trailer, id, file_size - TRAILER, bytes)?;
+    let mut reader = Reader::new(plaintext);
+    let offset = reader.u64("directory offset")?;
+    equal("pack size", file_size, reader.u64("pack size")?)?;
+    reader.finish("pack trailer")?;
+    in_range(
+        "directory offset",
+        offset,
+        FRAMES_AT,
+        file_size - TRAILER - DIRECTORY_MIN,
+    )
+}
+
+/// Opens the directory of a pack: `bytes` are those from `offset` to the trailer.
+///
+/// # Errors
+///
+/// If the seal does not open, or what it says does not fit the file.
+pub fn open_directory(
+    keys: &Keys,
+    id: FileId,
+    file_size: u64,
+    offset: u64,
+    bytes: &mut [u8],
+) -> Result<Summary, Error> {
+    in_range(
+        "pack size",
+        file_size,
+        FRAMES_AT + DIRECTORY_MIN + TRAILER,
+        SIZE_MAX,
+    )?;
+    in_range(
+        "directory offset",
+        offset,
+        FRAMES_AT,
+        file_size - TRAILER - DIRECTORY_MIN,
+    )?;
+    equal(
+        "pack directory",
+        file_size - TRAILER - offset,
+        bytes.len() as u64,
+    )?;
+    let plaintext = keys.open(SealKind::Directory, id, offset, bytes)?;
+    let (kind, frames, end) = decode_directory(plaintext)?;
+    equal("directory offset", end, offset)?;
+    Ok(Summary {
+        id,
+        kind,
+        size: file_size,
+        frames,
+    })
+}
+
+/// Opens a frame, for [`frame::Decoder::decode`].
+///
+/// # Errors
+///
+/// [`Error::Seal`].
+pub fn open_frame<'a>(
+    keys: &Keys,
+    id: FileId,
+    offset: u32,
+    sealed: &'a mut [u8],
+) -> Result<&'a mut [u8], Error> {
+    keys.open(SealKind::Frame, id, offset.into(), sealed)
+}
+
+/// The plaintext of a directory: kind, frames, and where the last of them ends.
+#[doc(hidden)]
+pub fn decode_directory(plaintext: &[u8]) -> Result<(PackKind, Vec<FrameSummary>, u64), Error> {
+    /// Shortest blob: id, encoding, length. Shortest frame: sealed length, count, a blob.
+    const BLOB_MIN: usize = 34;
+    const FRAME_MIN: usize = 2 + BLOB_MIN;
+    let mut reader = Reader::new(plaintext);
+    let kind = PackKind::from_number(reader.u8("pack kind")?)?;
+    let count = reader.count("frames of a pack", FRAMES_MAX as u64, FRAME_MIN)?;
+    let mut frames = Vec::with_capacity(count);
+    let mut end = FRAMES_AT;
+    for _ in 0..count {
+        let sealed = reader.varint_in("sealed frame", SEALED_MIN, SIZE_MAX)?;
+        let blob_count = reader.count("blobs of a frame", frame::BLOBS_MAX as u64, BLOB_MIN)?;
+        let mut blobs = Vec::with_capacity(blob_count);
+        for _ in 0..blob_count {
+            let id = ChunkId(reader.array("chunk id")?);
+            let encoding = Encoding::from_number(reader.u8("blob encoding")?)?;
+            let length = reader.varint_in("chunk length", 1, frame::CHUNK_BYTES_MAX.into())? as u32;
+            blobs.push(Blob {
+                id,
+                encoding,
+                length,
+            });
+        }
+        frame::body_len(&blobs)?;
+        frames.push(FrameSummary {
+            offset: end as u32,
+            sealed: sealed as u32,
+            blobs,
+        });
+        end += sealed;
+        in_range("end of a frame", end, FRAMES_AT, SIZE_MAX)?;
+    }
+    reader.zeros("pack padding")?;
+    Ok((kind, frames, end))
+}

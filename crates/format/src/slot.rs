@@ -1,0 +1,289 @@
+//! `keys/<id>`: the master key, sealed by a password.
+//!
+//! Each file is one way to open an encrypted repository. Its parameters are authenticated with the sealed key, so that
+//! nobody can make the password's next use cheaper to guess; they are checked against the caller's limit before any memory
+//! is taken.
+
+use argon2::{Algorithm, Argon2, Params, Version};
+use zeroize::Zeroizing;
+
+use crate::error::{equal, in_range};
+use crate::magic::MAGIC;
+use crate::wire::{self, Reader};
+use crate::{Error, FileId, FileKind, Keys, MasterKey, SEAL_OVERHEAD, SealKind, random, seal};
+
+/// Length of everything in front of the sealed master key, bytes.
+const HEADER: usize = 52;
+/// Length of a sealed master key, bytes.
+const SEALED_KEY: usize = 32 + SEAL_OVERHEAD;
+/// Offset of the sealed note.
+const NOTE_AT: usize = HEADER + SEALED_KEY;
+/// Length of a note with its padding, bytes.
+const NOTE: usize = 512;
+/// Length of every key file, bytes.
+pub const SIZE: u64 = (NOTE_AT + NOTE + SEAL_OVERHEAD) as u64;
+/// Most memory that a slot can ask for, KiB (4 GiB).
+pub const MEMORY_KIB_MAX: u32 = 4 << 20;
+/// What a caller should allow a slot to take unless told otherwise, KiB (1 GiB).
+pub const MEMORY_KIB_ALLOWED: u32 = 1 << 20;
+/// Most passes.
+pub const PASSES_MAX: u32 = 64;
+/// Most lanes.
+pub const LANES_MAX: u32 = 64;
+
+/// What one guess at the password costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Argon2Cost {
+    /// Memory, KiB: 8 for each lane to [`MEMORY_KIB_MAX`].
+    pub memory_kib: u32,
+    /// Passes over the memory: 1 to [`PASSES_MAX`].
+    pub passes: u32,
+    /// Lanes that could be filled at the same time: 1 to [`LANES_MAX`].
+    pub lanes: u32,
+}
+
+impl Default for Argon2Cost {
+    /// 64 MiB, 3 passes, 4 lanes: the second recommendation of RFC 9106.
+    fn default() -> Self {
+        Argon2Cost {
+            memory_kib: 64 << 10,
+            passes: 3,
+            lanes: 4,
+        }
+    }
+}
+
+impl Argon2Cost {
+    /// Whether the format allows it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`], naming the first value that is not allowed.
+    pub fn check(&self) -> Result<(), Error> {
+        let lanes = in_range("Argon2id lanes", self.lanes.into(), 1, LANES_MAX.into())?;
+        in_range("Argon2id passes", self.passes.into(), 1, PASSES_MAX.into())?;
+        in_range(
+            "Argon2id memory, KiB",
+            self.memory_kib.into(),
+            8 * lanes,
+            MEMORY_KIB_MAX.into(),
+        )?;
+        Ok(())
+    }
+
+    /// The slot key: Argon2id of password and salt.
+    fn slot_key(&self, password: &[u8], salt: &[u8; 16]) -> Result<Zeroizing<[u8; 32]>, Error> {
+        let mut key = Zeroizing::new([0; 32]);
+        let params = Params::new(self.memory_kib, self.passes, self.lanes, Some(key.len()))
+            .map_err(|_| Error::OutOfMemory {
+                found: self.memory_kib,
+            })?;
+        Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+            .hash_password_into(password, salt, &mut *key)
+            // Parameters and lengths were checked: what is left is that the memory is not to be had.
+            .map_err(|_| Error::OutOfMemory {
+                found: self.memory_kib,
+            })?;
+        Ok(key)
+    }
+}
+
+/// Who made a slot, for people who list them. Sealed under the repository's keys, not the password.
+///
+/// The three strings take 497 bytes together at most.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// When, seconds since 1970.
+    pub created: i64,
+    /// What the user calls it.
+    pub label: String,
+    /// On which machine.
+    pub host: String,
+    /// By whom.
+    pub user: String,
+}
+
+impl Note {
+    fn encode(&self) -> Result<Vec<u8>, Error> {
+        let mut out = Vec::with_capacity(NOTE);
+        wire::put_zigzag(&mut out, self.created);
+        for text in [&self.label, &self.host, &self.user] {
+            wire::put_bytes(&mut out, text.as_bytes());
+        }
+        in_range("note", out.len() as u64, 0, NOTE as u64)?;
+        out.resize(NOTE, 0);
+        Ok(out)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Note, Error> {
+        let mut reader = Reader::new(bytes);
+        let created = reader.zigzag("note: created")?;
+        let label = reader.text("note: label", NOTE)?.to_owned();
+        let host = reader.text("note: host", NOTE)?.to_owned();
+        let user = reader.text("note: user", NOTE)?.to_owned();
+        reader.zeros("note: padding")?;
+        Ok(Note {
+            created,
+            label,
+            host,
+            user,
+        })
+    }
+}
+
+/// The key file named `id` by which `password` opens the repository that `keys` are for. Takes as long as [`Slot::unlock`].
+///
+/// # Errors
+///
+/// [`Error::OutOfRange`] for a cost or a note beyond the limits, [`Error::Encryption`] for keys of an unencrypted repository
+/// (it has no key files), [`Error::OutOfMemory`].
+pub fn create(
+    id: FileId,
+    keys: &Keys,
+    password: &[u8],
+    cost: Argon2Cost,
+    note: &Note,
+) -> Result<Vec<u8>, Error> {
+    create_with_salt(id, keys, password, cost, note, random())
+}
+
+/// The same with a given salt, for the worked examples of the format document. **Not for anything else.**
+#[doc(hidden)]
+pub fn create_with_salt(
+    id: FileId,
+    keys: &Keys,
+    password: &[u8],
+    cost: Argon2Cost,
+    note: &Note,
+    salt: [u8; 16],
+) -> Result<Vec<u8>, Error> {
+    if !keys.is_encrypted() {
+        return Err(Error::Encryption {
+            expected: true,
+            found: false,
+        });
+    }
+    cost.check()?;
+    let note = note.encode()?;
+    let mut out = Vec::with_capacity(SIZE as usize);
+    out.extend_from_slice(&FileKind::Key.magic());
+    out.extend_from_slice(&keys.repository().0);
+    for number in [cost.memory_kib, cost.passes, cost.lanes] {
+        wire::put_u32(&mut out, number);
+    }
+    out.extend_from_slice(&salt);
+
+    let slot_key = cost.slot_key(password, &salt)?;
+    let place = keys.place(SealKind::Key, id, HEADER as u64);
+    let header = out.clone();
+    seal::encrypt(
+        &slot_key,
+        &keys.nonce(&place),
+        &place,
+        &header,
+        keys.master().bytes(),
+        &mut out,
+    );
+    keys.seal(SealKind::Key, id, NOTE_AT as u64, &note, &mut out);
+    Ok(out)
+}
+
+/// A key file, parsed but not unlocked.
+#[derive(Debug, Clone)]
+pub struct Slot {
+    id: FileId,
+    repository: FileId,
+    cost: Argon2Cost,
+    salt: [u8; 16],
+    bytes: Vec<u8>,
+}
+
+impl Slot {
+    /// Reads what needs no password. Nothing of it is authenticated yet.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a key file, of another version, not [`SIZE`] bytes, or asks for a cost that the format does not allow.
+    pub fn parse(id: FileId, bytes: &[u8]) -> Result<Slot, Error> {
+        FileKind::Key.check(bytes)?;
+        equal("key file", SIZE, bytes.len() as u64)?;
+        let mut reader = Reader::new(bytes);
+        reader.take("magic", MAGIC)?;
+        let repository = FileId(reader.array("repository id")?);
+        let cost = Argon2Cost {
+            memory_kib: reader.u32("Argon2id memory")?,
+            passes: reader.u32("Argon2id passes")?,
+            lanes: reader.u32("Argon2id lanes")?,
+        };
+        cost.check()?;
+        let salt = reader.array("salt")?;
+        Ok(Slot {
+            id,
+            repository,
+            cost,
+            salt,
+            bytes: bytes.to_vec(),
+        })
+    }
+
+    /// The file's name.
+    pub fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// The repository that it says it opens.
+    pub fn repository(&self) -> FileId {
+        self.repository
+    }
+
+    /// What [`unlock`](Slot::unlock) will cost.
+    pub fn cost(&self) -> Argon2Cost {
+        self.cost
+    }
+
+    /// The master key. Takes the time and memory of [`cost`](Slot::cost): about 0.1 s and 64 MiB for the default.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooExpensive`] before any memory is taken if the slot asks for more than `memory_limit_kib`
+    /// ([`MEMORY_KIB_ALLOWED`] is the usual limit); [`Error::OutOfMemory`]; [`Error::WrongPassword`], which is also what damage
+    /// to the first 124 bytes of the file looks like.
+    pub fn unlock(&self, password: &[u8], memory_limit_kib: u32) -> Result<MasterKey, Error> {
+        if self.cost.memory_kib > memory_limit_kib {
+            return Err(Error::TooExpensive {
+                limit: memory_limit_kib,
+                found: self.cost.memory_kib,
+            });
+        }
+        let slot_key = self.cost.slot_key(password, &self.salt)?;
+        let place = seal::Place {
+            kind: SealKind::Key,
+            repository: self.repository,
+            file: self.id,
+            position: HEADER as u64,
+        };
+        let mut sealed = Zeroizing::new([0; SEALED_KEY]);
+        sealed.copy_from_slice(&self.bytes[HEADER..NOTE_AT]);
+        let master = seal::decrypt(&slot_key, &place, &self.bytes[..HEADER], &mut *sealed);
+        let master = master.ok_or(Error::WrongPassword)?;
+        let mut key = [0; 32];
+        key.copy_from_slice(master);
+        Ok(MasterKey::from_bytes(key))
+    }
+
+    /// Who made it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Repository`] if the slot is for another repository than `keys`, [`Error::Seal`] if the note is damaged.
+    pub fn note(&self, keys: &Keys) -> Result<Note, Error> {
+        if self.repository != keys.repository() {
+            return Err(Error::Repository {
+                expected: keys.repository(),
+                found: self.repository,
+            });
+        }
+        let mut sealed = self.bytes[NOTE_AT..].to_vec();
+        Note::decode(keys.open(SealKind::Key, self.id, NOTE_AT as u64, &mut sealed)?)
+    }
+}

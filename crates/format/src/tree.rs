@@ -1,0 +1,348 @@
+//! Entries of a directory's listing.
+//!
+//! A listing is its entries one after the other, ascending by name; it is cut into chunks like any file, so entries are read
+//! off a stream: see [`Entry::decode_prefix`]. That names ascend *between* entries is the reader's to check.
+
+use crate::content::Content;
+use crate::error::in_range;
+use crate::wire::{self, Reader};
+use crate::{Error, NameFault};
+
+/// Longest entry without the length in front of it, bytes.
+pub const ENTRY_BYTES_MAX: usize = 1 << 20;
+/// Longest name, bytes.
+pub const NAME_BYTES_MAX: usize = 255;
+/// Longest target of a symbolic link, bytes.
+pub const TARGET_BYTES_MAX: usize = 64 << 10;
+/// All bits that a mode may have: permissions, setuid, setgid, sticky.
+pub const MODE_MAX: u32 = 0o7777;
+
+const NANOS_MAX: u64 = 999_999_999;
+/// Flags.
+const CHANGED: u64 = 1;
+const HARD_LINK: u64 = 2;
+
+/// A moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Time {
+    /// Seconds since 1970, UTC; negative before.
+    pub seconds: i64,
+    /// Nanoseconds after that: below 10⁹.
+    pub nanos: u32,
+}
+
+impl Time {
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        wire::put_zigzag(out, self.seconds);
+        wire::put_varint(out, self.nanos.into());
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Time, Error> {
+        let seconds = reader.zigzag("seconds")?;
+        let nanos = reader.varint_in("nanoseconds", 0, NANOS_MAX)? as u32;
+        Ok(Time { seconds, nanos })
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        in_range("nanoseconds", self.nanos.into(), 0, NANOS_MAX).map(drop)
+    }
+}
+
+/// What an entry is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A file, and what it contains.
+    File(Content),
+    /// A directory, and what its listing is made of.
+    Directory(Content),
+    /// A symbolic link, and where it points: [`TARGET_BYTES_MAX`] at most.
+    Symlink(Vec<u8>),
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character device.
+    CharDevice {
+        /// Which driver.
+        major: u32,
+        /// Which of its devices.
+        minor: u32,
+    },
+    /// A block device.
+    BlockDevice {
+        /// Which driver.
+        major: u32,
+        /// Which of its devices.
+        minor: u32,
+    },
+}
+
+impl EntryKind {
+    fn number(&self) -> u8 {
+        match self {
+            EntryKind::File(_) => 0,
+            EntryKind::Directory(_) => 1,
+            EntryKind::Symlink(_) => 2,
+            EntryKind::Fifo => 3,
+            EntryKind::Socket => 4,
+            EntryKind::CharDevice { .. } => 5,
+            EntryKind::BlockDevice { .. } => 6,
+        }
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            EntryKind::File(content) | EntryKind::Directory(content) => content.encode(out),
+            EntryKind::Symlink(target) => wire::put_bytes(out, target),
+            EntryKind::Fifo | EntryKind::Socket => {}
+            EntryKind::CharDevice { major, minor } | EntryKind::BlockDevice { major, minor } => {
+                wire::put_varint(out, (*major).into());
+                wire::put_varint(out, (*minor).into());
+            }
+        }
+    }
+
+    fn read(number: u8, reader: &mut Reader<'_>) -> Result<EntryKind, Error> {
+        Ok(match number {
+            0 => EntryKind::File(Content::decode(reader)?),
+            1 => EntryKind::Directory(Content::decode(reader)?),
+            2 => EntryKind::Symlink(
+                reader
+                    .bytes("target of a symlink", TARGET_BYTES_MAX)?
+                    .to_vec(),
+            ),
+            3 => EntryKind::Fifo,
+            4 => EntryKind::Socket,
+            5 => EntryKind::CharDevice {
+                major: reader.varint_u32("major")?,
+                minor: reader.varint_u32("minor")?,
+            },
+            6 => EntryKind::BlockDevice {
+                major: reader.varint_u32("major")?,
+                minor: reader.varint_u32("minor")?,
+            },
+            other => {
+                return Err(Error::Unknown {
+                    field: "entry type",
+                    found: other.into(),
+                });
+            }
+        })
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        match self {
+            EntryKind::File(content) | EntryKind::Directory(content) => content.check(),
+            EntryKind::Symlink(target) => in_range(
+                "target of a symlink",
+                target.len() as u64,
+                0,
+                TARGET_BYTES_MAX as u64,
+            )
+            .map(drop),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// An extended attribute: name and value.
+pub type Xattr = (Vec<u8>, Vec<u8>);
+
+/// One entry of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name, as [`check_name`] allows.
+    pub name: Vec<u8>,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Permission bits with setuid, setgid and sticky: [`MODE_MAX`] at most.
+    pub mode: u32,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// When its content changed.
+    pub mtime: Time,
+    /// When anything of it changed.
+    pub ctime: Time,
+    /// Its inode number.
+    pub inode: u64,
+    /// Whether it changed while it was read, so that its content may be of no one moment.
+    pub changed_while_read: bool,
+    /// The device, if it had several names: those with the same device and inode are one file.
+    pub hard_link_device: Option<u64>,
+    /// Extended attributes: names and values, strictly ascending by name.
+    pub xattrs: Vec<Xattr>,
+}
+
+impl Entry {
+    /// Appends the entry.
+    ///
+    /// # Errors
+    ///
+    /// If a reader would refuse it: a name, mode, time, target or content that is out of bounds, attributes out of order, or an
+    /// entry longer than [`ENTRY_BYTES_MAX`]. `out` is then as it was.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Error> {
+        self.check()?;
+        let start = out.len();
+        self.put(out);
+        let length = out.len() - start;
+        if let Err(error) = in_range("entry", length as u64, 0, ENTRY_BYTES_MAX as u64) {
+            out.truncate(start);
+            return Err(error);
+        }
+        // The length goes in front, and is known only now: written behind and rotated there, no second buffer is needed.
+        wire::put_varint(out, length as u64);
+        out[start..].rotate_right(wire::varint_len(length as u64));
+        Ok(())
+    }
+
+    /// Reads an entry off the beginning of `bytes`, and gives it with its length in bytes; `None` if they end before it does.
+    ///
+    /// # Errors
+    ///
+    /// If no further bytes could make an entry of them.
+    pub fn decode_prefix(bytes: &[u8]) -> Result<Option<(Entry, usize)>, Error> {
+        let mut reader = Reader::new(bytes);
+        let length = match reader.varint_in("entry", 0, ENTRY_BYTES_MAX as u64) {
+            Ok(length) => length as usize,
+            Err(Error::Truncated { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if reader.remaining() < length {
+            return Ok(None);
+        }
+        let entry = Entry::read(Reader::new(reader.take("entry", length)?))?;
+        Ok(Some((entry, reader.position())))
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(self.kind.number());
+        wire::put_bytes(out, &self.name);
+        for number in [self.mode, self.uid, self.gid] {
+            wire::put_varint(out, number.into());
+        }
+        self.mtime.put(out);
+        self.ctime.put(out);
+        wire::put_varint(out, self.inode);
+        let changed = if self.changed_while_read { CHANGED } else { 0 };
+        let linked = if self.hard_link_device.is_some() {
+            HARD_LINK
+        } else {
+            0
+        };
+        wire::put_varint(out, changed | linked);
+        if let Some(device) = self.hard_link_device {
+            wire::put_varint(out, device);
+        }
+        wire::put_varint(out, self.xattrs.len() as u64);
+        for (name, value) in &self.xattrs {
+            wire::put_bytes(out, name);
+            wire::put_bytes(out, value);
+        }
+        self.kind.put(out);
+    }
+
+    fn read(mut reader: Reader<'_>) -> Result<Entry, Error> {
+        let number = reader.u8("entry type")?;
+        let name = reader.bytes("name", NAME_BYTES_MAX)?;
+        check_name(name)?;
+        let mode = reader.varint_in("mode", 0, MODE_MAX.into())? as u32;
+        let uid = reader.varint_u32("uid")?;
+        let gid = reader.varint_u32("gid")?;
+        let mtime = Time::read(&mut reader)?;
+        let ctime = Time::read(&mut reader)?;
+        let inode = reader.varint("inode")?;
+        let flags = reader.varint_in("entry flags", 0, CHANGED | HARD_LINK)?;
+        let hard_link_device = match flags & HARD_LINK {
+            0 => None,
+            _ => Some(reader.varint("device")?),
+        };
+        let xattrs = read_xattrs(&mut reader)?;
+        let kind = EntryKind::read(number, &mut reader)?;
+        reader.finish("entry")?;
+        let changed_while_read = flags & CHANGED != 0;
+        let name = name.to_vec();
+        Ok(Entry {
+            name,
+            kind,
+            mode,
+            uid,
+            gid,
+            mtime,
+            ctime,
+            inode,
+            changed_while_read,
+            hard_link_device,
+            xattrs,
+        })
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        check_name(&self.name)?;
+        in_range("mode", self.mode.into(), 0, MODE_MAX.into())?;
+        self.mtime.check()?;
+        self.ctime.check()?;
+        check_xattrs(&self.xattrs)?;
+        self.kind.check()
+    }
+}
+
+fn read_xattrs(reader: &mut Reader<'_>) -> Result<Vec<Xattr>, Error> {
+    let count = reader.count("extended attributes", ENTRY_BYTES_MAX as u64, 2)?;
+    let mut xattrs = Vec::new();
+    for _ in 0..count {
+        let name = reader
+            .bytes("name of an extended attribute", ENTRY_BYTES_MAX)?
+            .to_vec();
+        let value = reader
+            .bytes("value of an extended attribute", ENTRY_BYTES_MAX)?
+            .to_vec();
+        xattrs.push((name, value));
+    }
+    check_xattrs(&xattrs)?;
+    Ok(xattrs)
+}
+
+fn check_xattrs(xattrs: &[Xattr]) -> Result<(), Error> {
+    match xattrs.windows(2).position(|pair| pair[0].0 >= pair[1].0) {
+        None => Ok(()),
+        Some(position) => Err(Error::Unordered {
+            field: "extended attributes",
+            position: position as u64 + 1,
+        }),
+    }
+}
+
+/// Whether a directory entry can have this name: 1 to 255 bytes, neither `.` nor `..`, no slash and no NUL. A restore joins names
+/// to paths, so this is what keeps it inside its target.
+///
+/// ```
+/// use ibid_format::tree::check_name;
+///
+/// assert!(check_name(b"notes.txt").is_ok());
+/// assert!(check_name(b"../../etc/passwd").is_err());
+/// ```
+///
+/// # Errors
+///
+/// [`Error::Name`].
+pub fn check_name(name: &[u8]) -> Result<(), Error> {
+    let fault = |fault| Err(Error::Name { fault });
+    match name {
+        [] => fault(NameFault::Empty),
+        b"." | b".." => fault(NameFault::Dots),
+        _ if name.len() > NAME_BYTES_MAX => fault(NameFault::TooLong {
+            found: name.len() as u64,
+        }),
+        _ => match name.iter().position(|byte| matches!(byte, b'/' | 0)) {
+            None => Ok(()),
+            Some(position) if name[position] == b'/' => fault(NameFault::Slash {
+                position: position as u64,
+            }),
+            Some(position) => fault(NameFault::Nul {
+                position: position as u64,
+            }),
+        },
+    }
+}
