@@ -1,1 +1,428 @@
-//! The tests that every implementation of [`Storage`](crate::Storage) passes.
+//! The tests that every implementation of [`Storage`] passes.
+//!
+//! Public, so that an implementation in another crate can be held to the same promises:
+//!
+//! ```
+//! use ibid_storage::{Memory, conformance};
+//! conformance::run(|| Box::new(Memory::new()));
+//! ```
+
+use std::collections::BTreeMap;
+
+use crate::{Error, ErrorKind, Name, Storage};
+
+const NO_LIMIT: u64 = u64::MAX;
+
+/// Checks all promises of [`Storage`] but durability, which needs a disk that fails. `make` gives a new, empty place
+/// each time.
+///
+/// # Panics
+/// If a promise is not kept; the message says which.
+pub fn run(make: impl Fn() -> Box<dyn Storage>) {
+    what_was_put_is_got(&*make());
+    an_absent_object_is_not_found(&*make());
+    nothing_is_overwritten(&*make());
+    a_limit_is_kept(&*make());
+    parts_can_be_read(&*make());
+    reading_past_the_end_is_truncated(&*make());
+    a_folder_is_listed(&*make());
+    a_list_may_call_again(&*make());
+    an_impossible_folder_is_refused(&*make());
+    what_was_deleted_is_gone(&*make());
+    a_name_is_not_both_object_and_folder(&*make());
+    errors_say_where(&*make());
+    one_of_many_writers_wins(&*make());
+    threads_do_not_disturb_each_other(&*make());
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text).expect("the suite uses valid names")
+}
+
+#[track_caller]
+fn assert_kind<T>(result: Result<T, Error>, kind: ErrorKind) {
+    match result {
+        Ok(_) => panic!("expected an error of kind {kind:?}, got success"),
+        Err(error) => assert_eq!(error.kind(), kind, "{error}"),
+    }
+}
+
+fn list(place: &dyn Storage, folder: &str) -> BTreeMap<String, u64> {
+    let mut found = BTreeMap::new();
+    let each = &mut |name: Name, size| {
+        assert_eq!(
+            found.insert(name.to_string(), size),
+            None,
+            "{name} was listed twice"
+        );
+    };
+    place.list(folder, each).expect("a folder can be listed");
+    found
+}
+
+fn what_was_put_is_got(place: &dyn Storage) {
+    let large: Vec<u8> = (0..3_000_000_u32)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
+    let many: Vec<&[u8]> = large.chunks(700).collect(); // more parts than one call of the system takes
+    let longest = format!("{}/{}", "a".repeat(128), "b".repeat(126));
+    let check = |text: &str, parts: &[&[u8]], whole: &[u8]| {
+        place
+            .put(&name(text), parts)
+            .unwrap_or_else(|error| panic!("{error}"));
+        assert!(
+            place.get(&name(text), NO_LIMIT).expect("it was stored") == whole,
+            "{text} reads back differently"
+        );
+        assert_eq!(
+            place.size(&name(text)).expect("it was stored"),
+            whole.len() as u64,
+            "size of {text}"
+        );
+    };
+    check("empty", &[], b"");
+    check("empty-parts", &[b"", b""], b"");
+    check("one", &[b"one"], b"one");
+    check("two/parts", &[b"two ", b"parts"], b"two parts");
+    check(
+        "a/b/c/with-gaps_0.9",
+        &[b"", b"x", b"", b"", b"y", b""],
+        b"xy",
+    );
+    check("large", &many, &large);
+    check(&longest, &[b"long"], b"long");
+}
+
+fn an_absent_object_is_not_found(place: &dyn Storage) {
+    place
+        .put(&name("here/too"), &[b"x"])
+        .expect("an object can be stored");
+    // Never stored; in a folder that is not there; a folder; below an object; a beginning of a name.
+    for text in ["no", "no/such/object", "here", "here/too/deep", "here/to"] {
+        let absent = name(text);
+        assert_kind(place.get(&absent, NO_LIMIT), ErrorKind::NotFound);
+        assert_kind(place.read_at(&absent, 0, &mut [0; 1]), ErrorKind::NotFound);
+        assert_kind(place.read_at(&absent, 0, &mut []), ErrorKind::NotFound);
+        assert_kind(place.size(&absent), ErrorKind::NotFound);
+        assert_kind(place.delete(&absent), ErrorKind::NotFound);
+    }
+    assert_eq!(
+        place
+            .get(&name("here/too"), NO_LIMIT)
+            .expect("it was stored"),
+        b"x"
+    );
+}
+
+fn nothing_is_overwritten(place: &dyn Storage) {
+    let object = name("folder/object");
+    place
+        .put(&object, &[b"first"])
+        .expect("an object can be stored");
+    assert_kind(
+        place.put(&object, &[b"second, longer"]),
+        ErrorKind::AlreadyExists,
+    );
+    assert_kind(place.put(&object, &[b"first"]), ErrorKind::AlreadyExists);
+    assert_kind(place.put(&object, &[]), ErrorKind::AlreadyExists);
+    assert_eq!(
+        place.get(&object, NO_LIMIT).expect("it was stored"),
+        b"first"
+    );
+    assert_eq!(
+        list(place, ""),
+        BTreeMap::from([("folder/object".to_owned(), 5)]),
+        "no trace of the other puts"
+    );
+}
+
+fn a_limit_is_kept(place: &dyn Storage) {
+    place
+        .put(&name("object"), &[b"12345"])
+        .expect("an object can be stored");
+    place
+        .put(&name("empty"), &[])
+        .expect("an empty object can be stored");
+    assert_eq!(
+        place.get(&name("object"), 5).expect("it has just 5 bytes"),
+        b"12345"
+    );
+    assert_kind(place.get(&name("object"), 4), ErrorKind::TooLarge);
+    assert_kind(place.get(&name("object"), 0), ErrorKind::TooLarge);
+    assert_eq!(place.get(&name("empty"), 0).expect("it has 0 bytes"), b"");
+}
+
+fn parts_can_be_read(place: &dyn Storage) {
+    let bytes: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+    place
+        .put(&name("object"), &[&bytes])
+        .expect("an object can be stored");
+    for (offset, length) in [
+        (0, 100_000),
+        (0, 1),
+        (99_999, 1),
+        (1, 70_000),
+        (65_535, 2),
+        (100_000, 0),
+        (7, 0),
+    ] {
+        let mut buffer = vec![0xee; length];
+        place
+            .read_at(&name("object"), offset as u64, &mut buffer)
+            .expect("the part is there");
+        assert!(
+            buffer == bytes[offset..offset + length],
+            "{length} bytes from {offset} on"
+        );
+    }
+}
+
+fn reading_past_the_end_is_truncated(place: &dyn Storage) {
+    place
+        .put(&name("object"), &[b"12345"])
+        .expect("an object can be stored");
+    place
+        .put(&name("empty"), &[])
+        .expect("an empty object can be stored");
+    for offset in [
+        3,
+        4,
+        5,
+        6,
+        u64::from(u32::MAX),
+        i64::MAX as u64 - 1,
+        i64::MAX as u64,
+        u64::MAX - 1,
+        u64::MAX,
+    ] {
+        assert_kind(
+            place.read_at(&name("object"), offset, &mut [0; 3]),
+            ErrorKind::Truncated,
+        );
+    }
+    assert_kind(
+        place.read_at(&name("empty"), 0, &mut [0; 1]),
+        ErrorKind::Truncated,
+    );
+    place
+        .read_at(&name("empty"), 0, &mut [])
+        .expect("nothing was asked for");
+}
+
+fn a_folder_is_listed(place: &dyn Storage) {
+    assert_eq!(list(place, ""), BTreeMap::new());
+    let objects = [
+        "config",
+        "packs/aa/1",
+        "packs/aa/22",
+        "packs/ab/1",
+        "packs-old/1",
+        "packsx",
+        "index/1",
+        "a/b/c/d",
+    ];
+    for (size, text) in objects.iter().enumerate() {
+        place
+            .put(&name(text), &[&vec![7; size]])
+            .expect("an object can be stored");
+    }
+    let expected = |folder: &str| -> BTreeMap<String, u64> {
+        let objects = objects
+            .iter()
+            .enumerate()
+            .filter(|(_, text)| text.starts_with(folder));
+        objects
+            .map(|(size, &text)| (text.to_owned(), size as u64))
+            .collect()
+    };
+    assert_eq!(list(place, ""), expected(""));
+    for folder in [
+        "packs",
+        "packs/aa",
+        "packs/ab",
+        "packs-old",
+        "index",
+        "a",
+        "a/b",
+        "a/b/c",
+    ] {
+        assert_eq!(
+            list(place, folder),
+            expected(&format!("{folder}/")),
+            "folder {folder}"
+        );
+    }
+    for folder in [
+        "pack",
+        "none",
+        "packs/a",
+        "packs/none",
+        "a/b/c/d",
+        "config",
+        "config/deeper",
+    ] {
+        assert_eq!(
+            list(place, folder),
+            BTreeMap::new(),
+            "{folder} is no folder"
+        );
+    }
+}
+
+fn a_list_may_call_again(place: &dyn Storage) {
+    for text in ["folder/1", "folder/2"] {
+        place
+            .put(&name(text), &[b"x"])
+            .expect("an object can be stored");
+    }
+    let mut deleted = 0;
+    let each = &mut |name: Name, size| {
+        assert_eq!(place.size(&name).expect("it was listed"), size);
+        place.delete(&name).expect("it was listed");
+        deleted += 1;
+    };
+    place.list("folder", each).expect("a folder can be listed");
+    assert_eq!((deleted, list(place, "")), (2, BTreeMap::new()));
+}
+
+fn an_impossible_folder_is_refused(place: &dyn Storage) {
+    for folder in [
+        "..",
+        "../x",
+        "/",
+        "/etc",
+        "a/",
+        "/a",
+        "a//b",
+        ".",
+        "A",
+        "a/../..",
+        "nul\0",
+        "tmp",
+        "a/b/c/d/e",
+    ] {
+        assert_kind(place.list(folder, &mut |_, _| ()), ErrorKind::InvalidName);
+    }
+}
+
+fn what_was_deleted_is_gone(place: &dyn Storage) {
+    let (object, other) = (name("folder/object"), name("folder/other"));
+    place
+        .put(&object, &[b"first"])
+        .expect("an object can be stored");
+    place
+        .put(&other, &[b"other"])
+        .expect("an object can be stored");
+    place.delete(&object).expect("an object can be deleted");
+    assert_kind(place.get(&object, NO_LIMIT), ErrorKind::NotFound);
+    assert_kind(place.delete(&object), ErrorKind::NotFound);
+    assert_eq!(
+        list(place, ""),
+        BTreeMap::from([("folder/other".to_owned(), 5)])
+    );
+    place
+        .put(&object, &[b"second"])
+        .expect("its name is free again");
+    assert_eq!(
+        place.get(&object, NO_LIMIT).expect("it was stored"),
+        b"second"
+    );
+    assert_eq!(
+        place.get(&other, NO_LIMIT).expect("it was left alone"),
+        b"other"
+    );
+}
+
+fn a_name_is_not_both_object_and_folder(place: &dyn Storage) {
+    place
+        .put(&name("folder/object"), &[b"x"])
+        .expect("an object can be stored");
+    for text in ["folder", "folder/object/below", "folder/object/far/below"] {
+        match place.put(&name(text), &[b"y"]) {
+            Ok(()) => assert_eq!(
+                place.get(&name(text), NO_LIMIT).expect("it was stored"),
+                b"y"
+            ),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::NotAnObject, "{error}"),
+        }
+    }
+    assert_eq!(
+        place
+            .get(&name("folder/object"), NO_LIMIT)
+            .expect("it was stored first"),
+        b"x"
+    );
+}
+
+fn errors_say_where(place: &dyn Storage) {
+    let error = place
+        .size(&name("folder/object"))
+        .expect_err("it was not stored");
+    let text = error.to_string();
+    assert!(
+        text.contains("folder/object") && text.contains(&place.location()),
+        "{text}"
+    );
+    assert_eq!(error.name(), Some(&name("folder/object")));
+    assert_eq!(error.location(), place.location());
+}
+
+fn one_of_many_writers_wins(place: &dyn Storage) {
+    for round in 0..8 {
+        let object = name(&format!("round-{round}/object"));
+        let winners: Vec<u8> = std::thread::scope(|scope| {
+            let write = |writer: u8| {
+                let object = &object;
+                scope.spawn(move || {
+                    place
+                        .put(object, &[&[writer; 1000], &[writer; 500]])
+                        .map(|()| writer)
+                })
+            };
+            let writers: Vec<_> = (0..4).map(write).collect();
+            let results = writers
+                .into_iter()
+                .map(|writer| writer.join().expect("no writer panics"));
+            let results = results.inspect(|result| match result {
+                Ok(_) => {}
+                Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}"),
+            });
+            results.flatten().collect()
+        });
+        assert_eq!(
+            winners.len(),
+            1,
+            "exactly one writer is told that it stored the object"
+        );
+        assert!(place.get(&object, NO_LIMIT).expect("it was stored") == vec![winners[0]; 1500]);
+    }
+}
+
+fn threads_do_not_disturb_each_other(place: &dyn Storage) {
+    std::thread::scope(|scope| {
+        for thread in 0..4_u8 {
+            scope.spawn(move || {
+                for i in 0..16_u8 {
+                    let object = name(&format!("shared/{:x}/{thread}-{i}", i % 4));
+                    place
+                        .put(&object, &[&[thread], &[i; 300]])
+                        .expect("its name is free");
+                    let mut buffer = [0; 2];
+                    place
+                        .read_at(&object, 0, &mut buffer)
+                        .expect("it was stored");
+                    assert_eq!(buffer, [thread, i]);
+                    place
+                        .list("shared", &mut |_, size| {
+                            assert_eq!(size, 301, "a part of an object is seen")
+                        })
+                        .unwrap();
+                    if i % 3 == 0 {
+                        place.delete(&object).expect("nobody else deletes it");
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(list(place, "shared").len(), 4 * 10);
+}

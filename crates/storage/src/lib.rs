@@ -4,7 +4,8 @@
 //! folder, [`Memory`] is memory. [`conformance`] holds the tests that every implementation passes. [`fault`] holds
 //! places that fail on purpose: a simulated disk that loses power, and a wrapper that fails, corrupts and counts.
 //!
-//! What is assumed of a disk: a sync that succeeds makes durable what was written before it; a rename within a file
+//! What is assumed of a disk: a sync that succeeds makes durable what was written before it, unless an earlier sync of
+//! the same file failed; a rename within a file
 //! system is seen by other processes at once and whole; a read returns what was written, or an error. Places do not
 //! detect bytes that change silently: the layers above, which know what the bytes mean, do.
 //!
@@ -31,6 +32,7 @@
 pub mod conformance;
 pub mod disk;
 mod error;
+pub mod fault;
 mod local;
 mod memory;
 mod name;

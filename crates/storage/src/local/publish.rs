@@ -1,0 +1,117 @@
+//! Storing an object: the protocol at the head of [`super`], step by step.
+
+use std::collections::HashSet;
+use std::io::{self, IoSlice};
+use std::path::PathBuf;
+use std::sync::{MutexGuard, PoisonError};
+
+use super::Local;
+use crate::Name;
+use crate::disk::{Access, Disk};
+use crate::name::RESERVED;
+
+pub(super) enum PutError {
+    NotAnObject,
+    Io(io::Error),
+}
+
+impl From<io::Error> for PutError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl<D: Disk> Local<D> {
+    /// One attempt to store an object.
+    pub(super) fn put_new(&self, name: &Name, parts: &[&[u8]]) -> Result<(), PutError> {
+        self.settle(RESERVED)?;
+        self.settle(name.folder())?;
+        let (mut file, temporary) = self.create_temporary()?;
+        let target = self.path(name.as_str());
+        let published = self
+            .write_all(&mut file, parts)
+            .and_then(|()| self.disk.sync(&file))
+            .and_then(|()| self.disk.rename_noreplace(&temporary, &target));
+        let folder = self.path(name.folder());
+        if let Err(error) = published {
+            // Frees the space at once; if that fails too, a sweep does it later.
+            let _ = self.disk.remove(&temporary);
+            if error.kind() != io::ErrorKind::AlreadyExists {
+                return Err(error.into());
+            }
+            return Err(match self.disk.open(&target, Access::Read) {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput
+                    ) =>
+                {
+                    PutError::NotAnObject
+                }
+                _ => match self.disk.sync_dir(&folder) {
+                    Ok(()) => error.into(),
+                    Err(error) => error.into(),
+                },
+            });
+        }
+        Ok(self.disk.sync_dir(&folder)?)
+    }
+
+    /// Makes `folder` and those above it, and makes them durable.
+    fn settle(&self, folder: &str) -> io::Result<()> {
+        let mut path = self.root.clone();
+        for segment in folder.split('/').filter(|segment| !segment.is_empty()) {
+            let parent = path.clone();
+            path.push(segment);
+            if self.settled().contains(&path) {
+                continue;
+            }
+            match self.disk.make_dir(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                result => result?,
+            }
+            self.disk.sync_dir(&parent)?;
+            self.settled().insert(path.clone());
+        }
+        Ok(())
+    }
+
+    pub(super) fn settled(&self) -> MutexGuard<'_, HashSet<PathBuf>> {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn create_temporary(&self) -> io::Result<(D::File, PathBuf)> {
+        loop {
+            let path = self
+                .root
+                .join(RESERVED)
+                .join(format!("{:032x}", self.disk.unique()?));
+            let file = self.disk.create_new(&path)?;
+            match self.disk.lock(&file) {
+                Ok(true) => return Ok((file, path)),
+                // A sweep came between the two calls and took the file: another one.
+                Ok(false) => {}
+                // Without locks, the age of the file is what protects it.
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                    return Ok((file, path));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn write_all(&self, file: &mut D::File, parts: &[&[u8]]) -> io::Result<()> {
+        let mut slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let mut rest = slices.as_mut_slice();
+        IoSlice::advance_slices(&mut rest, 0); // skips empty parts, so that 0 bytes written always means trouble
+        while !rest.is_empty() {
+            match self.disk.write(file, rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => IoSlice::advance_slices(&mut rest, written),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}

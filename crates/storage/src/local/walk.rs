@@ -1,0 +1,74 @@
+//! Listing what is in the folder.
+
+use std::path::{Path, PathBuf};
+
+use super::sweep::is_temporary;
+use super::{Local, is_absent};
+use crate::disk::{Disk, EntryKind};
+use crate::name::{RESERVED, SEGMENTS_MAX};
+use crate::{Error, Name, Operation};
+
+/// What a walk finds.
+pub(super) enum Item {
+    Object(Name, u64),
+    Foreign(PathBuf),
+}
+
+impl<D: Disk> Local<D> {
+    /// The paths, relative to the folder, of everything in it that is neither an object nor an unfinished file:
+    /// what [`Storage::list`](crate::Storage::list) leaves out. For a check that tells people about them.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn foreign(&self) -> Result<Vec<PathBuf>, Error> {
+        let mut found = Vec::new();
+        self.walk("", 0, &mut |item| {
+            if let Item::Foreign(path) = item {
+                found.push(path);
+            }
+        })?;
+        let unfinished = self
+            .disk
+            .list(&self.root.join(RESERVED))
+            .unwrap_or_default();
+        let others = unfinished
+            .into_iter()
+            .filter(|entry| !is_temporary(&entry.name));
+        found.extend(others.map(|entry| Path::new(RESERVED).join(entry.name)));
+        Ok(found)
+    }
+
+    /// Gives everything below `folder`, which has `depth` segments.
+    pub(super) fn walk(
+        &self,
+        folder: &str,
+        depth: usize,
+        each: &mut dyn FnMut(Item),
+    ) -> Result<(), Error> {
+        let entries = match self.disk.list(&self.path(folder)) {
+            // Empty, unless the root is gone too: then an empty answer would be a lie.
+            Err(error) if depth > 0 && is_absent(&error) => return self.check_root(),
+            entries => entries.map_err(|error| self.error(error, Operation::List, None))?,
+        };
+        for entry in entries {
+            let relative = Path::new(folder).join(&entry.name);
+            let name = relative.to_str().and_then(|name| Name::new(name).ok());
+            match (name, entry.kind) {
+                (Some(name), EntryKind::File { size }) => each(Item::Object(name, size)),
+                (Some(name), EntryKind::Folder) if depth + 1 < SEGMENTS_MAX => {
+                    self.walk(name.as_str(), depth + 1, each)?;
+                }
+                _ if depth == 0 && entry.name == RESERVED => {}
+                _ => each(Item::Foreign(relative)),
+            }
+        }
+        Ok(())
+    }
+
+    fn check_root(&self) -> Result<(), Error> {
+        let listed = self.disk.list(&self.root);
+        listed
+            .map(drop)
+            .map_err(|error| self.error(error, Operation::List, None))
+    }
+}
