@@ -3,44 +3,59 @@
 use alloc::borrow::ToOwned;
 
 use crate::settings::in_range;
-use crate::{Equal, FastCdcSettings, FixedSettings, Mode, SIZE_MAX_MOST, SIZE_MIN_LEAST};
+use crate::{Equal, FastCdcSettings, FixedSettings, Mode, SIZE_MAX_MOST};
 use crate::{SeqCdcSettings, Settings, SettingsError};
 
-/// Pairs that SeqCDC scans on average before it has seen `n` ascents in a row, equal neighbours
-/// absorbed, on random bytes; for n = 3 to 9.
+/// What random bytes do to a sequence of `pairs` ascents, equal neighbours absorbed.
+struct Rarity {
+    /// The length of the sequence.
+    pairs: u32,
+    /// Pairs scanned on average before it is complete.
+    scanned: usize,
+    /// Sequences completed per million skips, when 50 opposing pairs start one: the inverse of how
+    /// many stretches between skips go by in vain before the one that holds the sequence.
+    sequences_per_million_skips: usize,
+}
+
+const fn rarity(pairs: u32, scanned: usize, sequences_per_million_skips: usize) -> Rarity {
+    Rarity {
+        pairs,
+        scanned,
+        sequences_per_million_skips,
+    }
+}
+
+/// From sequences that happen all the time to some that hardly do.
 ///
-/// Solved exactly from the linear equations of (ascents so far, last byte), and found again by
-/// `examples/search.rs` with random data.
-const PAIRS_BEFORE_SEQUENCE: [(u32, usize); 7] = [
-    (3, 29),
-    (4, 147),
-    (5, 873),
-    (6, 6114),
-    (7, 49_312),
-    (8, 450_682),
-    (9, 4_606_067),
+/// The second column was solved exactly from the linear equations of (ascents so far, last byte);
+/// `examples/search.rs` finds it again with random data. With `s` pairs scanned, and 100.4 of them
+/// between skips (50 opposing ones), the third is `exp(100.4 / s) - 1`.
+const RARITIES: [Rarity; 6] = [
+    rarity(4, 147, 983_500),
+    rarity(5, 873, 121_830),
+    rarity(6, 6114, 16_557),
+    rarity(7, 49_312, 2038),
+    rarity(8, 450_682, 223),
+    rarity(9, 4_606_067, 22),
 ];
 
 /// Opposing pairs before a skip, as in the paper's Table 1.
 const SKIP_TRIGGER: u32 = 50;
-/// Pairs of random bytes among which [`SKIP_TRIGGER`] are opposing: 50 * 512 / 255.
-const PAIRS_BEFORE_SKIP: usize = 100;
-
 impl Settings {
     /// Settings that realise about `average` bytes a chunk on random data, by algorithm name.
     ///
     /// | name | minimum | maximum | average, limits | otherwise |
     /// |---|---|---|---|---|
-    /// | `seqcdc` | 1/2 | 2 | 128 bytes to 8 MiB | increasing, equal neighbours absorbed; see below |
+    /// | `seqcdc` | 1/2 | 2 | 256 bytes to 8 MiB | increasing, equal neighbours absorbed; see below |
     /// | `fastcdc` | 1/4 | 8, at most 16 MiB | 256 bytes to 4 MiB | normalisation 2; odd sizes are rounded down to even ones |
     /// | `fixed` | 1 | 1 | 64 bytes to 16 MiB | |
     ///
     /// **SeqCDC.** 4096, 8192 and 16384 are the settings that the paper published (Table 1: five
-    /// pairs, and a minimum of 1 KiB at 4096), whose realised averages on random data are 4.5, 7.0
+    /// pairs, and a minimum of 1 KiB at 4096), whose realised averages on random data are 3.5, 6.9
     /// and 13.0 KiB. Every other average takes the longest sequence that random data shows often
     /// enough and as large a skip after 50 opposing pairs as brings the realised average to within
     /// 10 % of the one asked; that keeps skips near the paper's 256 to 512 bytes (32 KiB: six
-    /// pairs, skip 185; 64 KiB: six pairs, skip 471), where a longer skip with a shorter sequence
+    /// pairs, skip 186; 64 KiB: six pairs, skip 473), where a longer skip with a shorter sequence
     /// would find its way back after an edit less often.
     ///
     /// # Errors
@@ -75,12 +90,7 @@ fn fastcdc_for_average(average: usize) -> Result<FastCdcSettings, SettingsError>
 }
 
 fn seqcdc_for_average(average: usize) -> Result<SeqCdcSettings, SettingsError> {
-    in_range(
-        "average chunk size",
-        2 * SIZE_MIN_LEAST,
-        SIZE_MAX_MOST / 2,
-        average,
-    )?;
+    in_range("average chunk size", 256, SIZE_MAX_MOST / 2, average)?;
     let (size_min, seq_length, skip_trigger, skip_size) = match average {
         4096 => (1024, 5, 55, 256),
         8192 => (4096, 5, 50, 256),
@@ -112,12 +122,17 @@ fn seqcdc_for_average(average: usize) -> Result<SeqCdcSettings, SettingsError> {
 /// remain. Of that distance, the sequence needs so many pairs scanned; skips fill up the rest.
 fn sequence_for_average(average: usize) -> (u32, u32) {
     let distance = average * 53 / 100;
-    let (seq_length, scanned) = PAIRS_BEFORE_SEQUENCE
-        .into_iter()
+    let rarity = RARITIES
+        .iter()
         .rev()
         // A sequence slightly too rare still comes out within the tolerance without any skip.
-        .find(|(_, pairs)| *pairs <= distance + distance / 8)
-        .unwrap_or(PAIRS_BEFORE_SEQUENCE[0]);
-    let skipped = distance.saturating_sub(scanned);
-    (seq_length, (PAIRS_BEFORE_SKIP * skipped / scanned) as u32)
+        .find(|rarity| rarity.scanned <= distance + distance / 8)
+        .unwrap_or(&RARITIES[0]);
+    let skipped = distance.saturating_sub(rarity.scanned) as u64;
+    let skip_size = skipped * rarity.sequences_per_million_skips as u64 / 1_000_000;
+    // A few bytes would cost their bookkeeping and skip next to nothing.
+    (
+        rarity.pairs,
+        if skip_size < 16 { 0 } else { skip_size as u32 },
+    )
 }

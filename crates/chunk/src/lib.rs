@@ -30,7 +30,7 @@
 //!
 //! | data | `seqcdc` | `fastcdc` |
 //! |---|---|---|
-//! | one byte repeated | every chunk of the maximum size: nothing rises or falls | the hash settles 48 bytes after the minimum; from there on it fits everywhere or nowhere, so chunks have the minimum size plus at most 48 bytes, or the maximum. At the usual settings it is the maximum for every byte value |
+//! | one byte repeated | every chunk of the maximum size: nothing rises or falls | the hash settles 48 bytes after the minimum; from there on it fits everywhere or nowhere, so all chunks but the last have one size: the minimum plus at most 47 bytes, or the average (where a looser mask begins), or the maximum. With the settings of [`Settings::for_average`] for powers of two from 4 KiB on it is the maximum, whatever the byte |
 //! | a short period | the same length over and over, or in a cycle of them, as the period meets the minimum size. If no period holds a sequence, the maximum | likewise; if no hash of the period fits, the maximum |
 //! | long runs upwards (for falling sequences, downwards) | the minimum size | nothing special |
 //!

@@ -1,0 +1,121 @@
+//! Constant and periodic data have nothing to cut by; what comes out is what the crate's front
+//! page states.
+
+mod data;
+
+use data::random;
+use ibid_chunk::{Chunker, Equal, Mode, SeqCdcSettings, Settings, chunks};
+
+const AVERAGES: [usize; 4] = [1024, 4096, 8192, 65_536];
+
+fn lengths(settings: &Settings, data: &[u8]) -> Vec<usize> {
+    let chunker = Chunker::new(settings).unwrap();
+    chunks(&chunker, data).map(<[u8]>::len).collect()
+}
+
+#[test]
+fn constant_data_is_cut_at_the_maximum_by_seqcdc_whatever_the_byte() {
+    for average in AVERAGES {
+        let Settings::SeqCdc(base) = Settings::for_average("seqcdc", average).unwrap() else {
+            panic!()
+        };
+        for settings in data::seqcdc_variants(base).map(Settings::SeqCdc) {
+            for byte in [0, 1, 127, 128, 255] {
+                let data = vec![byte; 3 * settings.size_max()];
+                assert_eq!(lengths(&settings, &data), [settings.size_max(); 3]);
+            }
+        }
+    }
+}
+
+#[test]
+fn constant_data_is_cut_at_the_maximum_by_fastcdc_from_4_kib_on() {
+    for average in [4096, 8192, 16_384, 65_536] {
+        let settings = Settings::for_average("fastcdc", average).unwrap();
+        for byte in 0..=255 {
+            let data = vec![byte; 2 * settings.size_max()];
+            assert_eq!(
+                lengths(&settings, &data),
+                [settings.size_max(); 2],
+                "{average} {byte}"
+            );
+        }
+    }
+}
+
+#[test]
+fn constant_data_is_cut_by_fastcdc_soon_after_the_minimum_or_at_the_average_or_the_maximum() {
+    let mut early = 0;
+    for average in [256, 400, 512, 724, 1000, 1024] {
+        for normalisation in 0..4 {
+            let settings = Settings::from_words(2, &[64, average, 8192, normalisation]).unwrap();
+            for byte in 0..=255 {
+                let found = lengths(&settings, &vec![byte; 30_000]);
+                assert!(
+                    found[..found.len() - 1].iter().all(|len| *len == found[0]),
+                    "one size"
+                );
+                let soon = (64..=64 + 47).contains(&found[0]);
+                assert!(
+                    soon || found[0] == average as usize || found[0] == 8192,
+                    "{settings:?} {byte} {found:?}"
+                );
+                early += usize::from(found[0] != 8192);
+            }
+        }
+    }
+    assert!(early > 0, "tiny averages do have such bytes");
+}
+
+#[test]
+fn rising_teeth_are_cut_at_the_minimum_and_falling_ones_at_the_maximum() {
+    let rising: Vec<u8> = (0..100_000u32).map(|at| at as u8).collect();
+    let falling: Vec<u8> = rising.iter().map(|byte| 255 - byte).collect();
+    let base = SeqCdcSettings {
+        size_min: 1000,
+        size_average: 2000,
+        size_max: 5000,
+        mode: Mode::Increasing,
+        equal: Equal::Absorb,
+        seq_length: 5,
+        skip_trigger: 50,
+        skip_size: 256,
+    };
+    let down = SeqCdcSettings {
+        mode: Mode::Decreasing,
+        ..base
+    };
+    for (settings, teeth, others) in [(base, &rising, &falling), (down, &falling, &rising)] {
+        let settings = Settings::SeqCdc(settings);
+        // Where the tooth's edge lies before the minimum, up to five more pairs are needed.
+        assert!(
+            lengths(&settings, teeth)
+                .iter()
+                .rev()
+                .skip(1)
+                .all(|len| (1000..=1005).contains(len))
+        );
+        assert!(lengths(&settings, others).iter().all(|len| *len == 5000));
+    }
+}
+
+/// The place in the period at which a chunk starts decides where it ends, so lengths come in a
+/// cycle no longer than the period.
+#[test]
+fn periodic_data_is_cut_in_a_cycle() {
+    for name in ["seqcdc", "fastcdc", "fixed"] {
+        let settings = Settings::for_average(name, 512).unwrap();
+        for period in [2, 3, 7, 64, 100, 255] {
+            let data = random(period as u64, period).repeat(400_000 / period);
+            let found = lengths(&settings, &data);
+            let mut ends = 0;
+            let mut seen = std::collections::HashMap::new();
+            for (at, len) in found[..found.len() - 20].iter().enumerate() {
+                if let Some(before) = seen.insert(ends % period, at) {
+                    assert_eq!(found[before], *len, "{name} {period}");
+                }
+                ends += len;
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The golden vectors: awkward settings, inputs by the rules of `data`, and the lengths of the
+//! chunks, one line each:
+//!
+//! `<number> <words,...> <kind> <seed> <bytes>: <length> <length> ...`
+//!
+//! The input is `data::structured(kind, seed, bytes)`.
+
+use std::fmt::Write as _;
+
+use ibid_chunk::Settings;
+
+use super::data;
+
+/// Number and words of settings that nobody would choose: odd, touching, one-sided.
+const SETTINGS: [(u16, &[u32]); 15] = [
+    (1, &[64]),
+    (1, &[4097]),
+    // Normalisations; an average between powers of two, on either side of the rounding.
+    (2, &[64, 256, 1024, 0]),
+    (2, &[64, 362, 1024, 3]),
+    (2, &[64, 364, 1024, 3]),
+    (2, &[1000, 1000, 1024, 1]),
+    (2, &[1022, 3000, 3000, 2]),
+    (2, &[2048, 8192, 65_536, 2]),
+    // As published for 4 KiB; both modes, both readings of equals; every size the same.
+    (3, &[1024, 4096, 8192, 0, 0, 5, 55, 256]),
+    (3, &[1024, 4096, 8192, 0, 1, 5, 55, 256]),
+    (3, &[1024, 4096, 8192, 1, 0, 5, 55, 256]),
+    (3, &[777, 777, 777, 0, 0, 5, 50, 256]),
+    // Without skips; a skip after every opposing pair; a sequence across many blocks.
+    (3, &[65, 500, 3001, 1, 1, 4, 0, 0]),
+    (3, &[64, 129, 1021, 0, 0, 1, 1, 1]),
+    (3, &[64, 1000, 5003, 0, 0, 20, 64, 63]),
+];
+
+const BYTES: usize = 20_011;
+
+/// The golden vectors, with every chunk cut by `cut`.
+pub(crate) fn vectors(cut: impl Fn(&Settings, &[u8]) -> usize) -> String {
+    let mut text = String::new();
+    for (number, words) in SETTINGS {
+        let settings = Settings::from_words(number, words).expect("golden settings are valid");
+        let listed: Vec<String> = words.iter().map(u32::to_string).collect();
+        for kind in 0..data::KINDS {
+            let seed = u64::from(number) * 100 + kind as u64;
+            let input = data::structured(kind, seed, BYTES);
+            write!(text, "{number} {} {kind} {seed} {BYTES}:", listed.join(","))
+                .expect("a string takes all");
+            let mut rest = &input[..];
+            while !rest.is_empty() {
+                let len = cut(&settings, rest);
+                write!(text, " {len}").expect("a string takes all");
+                rest = &rest[len..];
+            }
+            text.push('\n');
+        }
+    }
+    text
+}

@@ -1,0 +1,263 @@
+//! Words from a repository's configuration become valid settings or an error, whatever they are.
+
+use ibid_chunk::{Chunker, FastCdcSettings, Settings, SettingsError};
+use proptest::prelude::*;
+
+const SEQCDC: [u32; 8] = [4096, 8192, 16_384, 0, 0, 5, 50, 256];
+const FASTCDC: [u32; 4] = [2048, 8192, 65_536, 2];
+
+fn changed<const N: usize>(words: [u32; N], at: usize, to: u32) -> [u32; N] {
+    let mut words = words;
+    words[at] = to;
+    words
+}
+
+fn refusal(number: u16, words: &[u32]) -> String {
+    Settings::from_words(number, words)
+        .expect_err("refused")
+        .to_string()
+}
+
+#[test]
+fn numbers_and_words_never_change_their_meaning() {
+    for (name, number, words) in [
+        ("fixed", 1, &[8192][..]),
+        ("fastcdc", 2, &[2048, 8192, 65_536, 2]),
+        ("seqcdc", 3, &[4096, 8192, 16_384, 0, 0, 5, 50, 256]),
+    ] {
+        let settings = Settings::for_average(name, 8192).unwrap();
+        assert_eq!((settings.name(), settings.number()), (name, number));
+        assert_eq!(settings.to_words(), words);
+        assert_eq!(Settings::from_words(number, words), Ok(settings));
+    }
+}
+
+#[test]
+fn an_unknown_number_or_name_is_refused() {
+    for number in [0, 4, u16::MAX] {
+        assert_eq!(
+            Settings::from_words(number, &[8192]),
+            Err(SettingsError::UnknownNumber { found: number })
+        );
+    }
+    let error = Settings::for_average("SeqCDC", 8192)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        error,
+        "chunking algorithm: expected fixed, fastcdc or seqcdc, found \"SeqCDC\""
+    );
+}
+
+#[test]
+fn too_few_or_too_many_words_are_refused() {
+    for (number, expected) in [(1, 1), (2, 4), (3, 8)] {
+        for count in (0..20).filter(|count| *count != expected) {
+            let error = Settings::from_words(number, &vec![1024; count]).unwrap_err();
+            assert!(
+                matches!(error, SettingsError::WordCount { expected: e, found, .. } if (e, found) == (expected, count)),
+                "{error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_limit_of_seqcdc_is_checked() {
+    assert!(Settings::from_words(3, &SEQCDC).is_ok());
+    for (at, to, error) in [
+        (
+            0,
+            63,
+            "minimum chunk size: expected 64 to 16777216, found 63",
+        ),
+        (
+            0,
+            8193,
+            "chunk sizes: expected minimum <= average <= maximum, found 8193, 8192, 16384",
+        ),
+        (
+            1,
+            16_385,
+            "chunk sizes: expected minimum <= average <= maximum, found 4096, 16385, 16384",
+        ),
+        (
+            2,
+            (16 << 20) + 1,
+            "maximum chunk size: expected 64 to 16777216, found 16777217",
+        ),
+        (3, 2, "sequence mode: expected 0 to 1, found 2"),
+        (4, 2, "equal neighbours: expected 0 to 1, found 2"),
+        (5, 0, "sequence length: expected 1 to 63, found 0"),
+        (5, 64, "sequence length: expected 1 to 63, found 64"),
+        (6, 65_537, "skip trigger: expected 0 to 65536, found 65537"),
+        (
+            6,
+            0,
+            "skip trigger and skip size: expected both zero or none, found 0 and 256",
+        ),
+        (
+            7,
+            0,
+            "skip trigger and skip size: expected both zero or none, found 50 and 0",
+        ),
+        (
+            7,
+            u32::MAX,
+            "skip size: expected 0 to 16777216, found 4294967295",
+        ),
+    ] {
+        assert_eq!(refusal(3, &changed(SEQCDC, at, to)), error);
+    }
+}
+
+#[test]
+fn every_limit_of_fastcdc_and_fixed_is_checked() {
+    assert!(Settings::from_words(2, &FASTCDC).is_ok());
+    for (at, to, error) in [
+        (
+            0,
+            62,
+            "minimum chunk size: expected 64 to 1048576, found 62",
+        ),
+        (
+            0,
+            2049,
+            "minimum chunk size: expected an even number for fastcdc, found 2049",
+        ),
+        (
+            1,
+            254,
+            "average chunk size: expected 256 to 4194304, found 254",
+        ),
+        (
+            1,
+            8193,
+            "average chunk size: expected an even number for fastcdc, found 8193",
+        ),
+        (
+            1,
+            65_538,
+            "chunk sizes: expected minimum <= average <= maximum, found 2048, 65538, 65536",
+        ),
+        (
+            2,
+            65_535,
+            "maximum chunk size: expected an even number for fastcdc, found 65535",
+        ),
+        (
+            2,
+            1022,
+            "maximum chunk size: expected 1024 to 16777216, found 1022",
+        ),
+        (3, 4, "normalisation: expected 0 to 3, found 4"),
+        (3, 256, "normalisation: expected 0 to 3, found 255"),
+    ] {
+        assert_eq!(refusal(2, &changed(FASTCDC, at, to)), error);
+    }
+    assert_eq!(
+        refusal(1, &[63]),
+        "chunk size: expected 64 to 16777216, found 63"
+    );
+    assert_eq!(
+        refusal(1, &[u32::MAX]),
+        "chunk size: expected 64 to 16777216, found 4294967295"
+    );
+}
+
+#[test]
+fn averages_outside_the_limits_are_refused_and_those_inside_are_valid() {
+    for (name, least, most) in [
+        ("seqcdc", 256, 8 << 20),
+        ("fastcdc", 256, 4 << 20),
+        ("fixed", 64, 16 << 20),
+    ] {
+        for outside in [0, least - 1, most + 1, usize::MAX] {
+            assert!(
+                Settings::for_average(name, outside).is_err(),
+                "{name} {outside}"
+            );
+        }
+        let mut average = least;
+        while average <= most {
+            let settings = Settings::for_average(name, average).unwrap();
+            settings.validate().unwrap();
+            assert!(settings.size_average().abs_diff(average) <= 1);
+            assert_eq!(
+                Settings::from_words(settings.number(), &settings.to_words()),
+                Ok(settings)
+            );
+            average += 1 + average / 50;
+        }
+        assert!(Settings::for_average(name, most).is_ok());
+    }
+}
+
+#[test]
+fn a_chunker_is_made_of_valid_settings_only() {
+    let wrong = FastCdcSettings {
+        size_min: 65,
+        size_average: 256,
+        size_max: 1024,
+        normalisation: 0,
+    };
+    let error = Chunker::new(&Settings::FastCdc(wrong)).unwrap_err();
+    assert_eq!(
+        error,
+        SettingsError::Odd {
+            what: "minimum chunk size",
+            found: 65
+        }
+    );
+}
+
+#[test]
+fn a_chunker_can_be_shared() {
+    fn shared<T: Clone + Send + Sync>() {}
+    shared::<Chunker>();
+}
+
+/// Words near the limits, where checks go wrong, and any others.
+fn word() -> impl Strategy<Value = u32> {
+    let near = prop::sample::select(vec![
+        0,
+        1,
+        2,
+        63,
+        64,
+        256,
+        1024,
+        1 << 16,
+        1 << 20,
+        4 << 20,
+        16 << 20,
+        u32::MAX,
+    ]);
+    prop_oneof![
+        any::<u32>(),
+        0u32..300,
+        (near, 0u32..3).prop_map(|(near, past)| near.saturating_add(past))
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(5000))]
+
+    #[test]
+    fn any_words_give_an_error_or_settings_that_cut_and_are_written_the_same(
+        number in 0u16..5, words in prop::collection::vec(word(), 0..10), ordered: bool,
+    ) {
+        let mut words = words;
+        words.truncate(match number { 1 => 1, 2 => 4, 3 => 8, _ => 10 });
+        if ordered && words.len() >= 3 {
+            words[..3].sort_unstable();
+        }
+        if let Ok(settings) = Settings::from_words(number, &words) {
+            prop_assert_eq!(settings.number(), number);
+            prop_assert_eq!(settings.to_words(), words);
+            let chunker = Chunker::new(&settings).unwrap();
+            let len = chunker.cut(&[1, 2, 3].repeat(1000));
+            prop_assert!((1..=3000.min(settings.size_max())).contains(&len));
+        }
+    }
+}
