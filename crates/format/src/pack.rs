@@ -16,7 +16,7 @@ use crate::{ChunkId, Error, FileId, FileKind, Keys, SEAL_OVERHEAD, SealKind, pad
 /// Length of the sealed trailer at the end of a pack, bytes.
 pub const TRAILER: u64 = 16 + SEAL_OVERHEAD as u64;
 /// Largest pack, bytes.
-pub const SIZE_MAX: u64 = 256 << 20;
+pub const LIMIT: u64 = 256 << 20;
 /// Most frames in a pack.
 pub const FRAMES_MAX: usize = 65_535;
 /// Offset of the first frame.
@@ -97,7 +97,7 @@ impl Summary {
             "pack size",
             self.size,
             FRAMES_AT + DIRECTORY_MIN + TRAILER,
-            SIZE_MAX,
+            LIMIT,
         )?;
         in_range(
             "frames of a pack",
@@ -109,7 +109,7 @@ impl Summary {
         let mut end = FRAMES_AT;
         for frame in &self.frames {
             equal("frame offset", end, frame.offset.into())?;
-            in_range("sealed frame", frame.sealed.into(), SEALED_MIN, SIZE_MAX)?;
+            in_range("sealed frame", frame.sealed.into(), SEALED_MIN, LIMIT)?;
             frame::body_len(&frame.blobs)?;
             end += u64::from(frame.sealed);
             in_range("end of a frame", end, FRAMES_AT, end_max)?;
@@ -234,7 +234,7 @@ impl Builder {
     pub fn is_full(&self, target: u32) -> bool {
         let (target, plain) = (u64::from(target), self.plain_len());
         let wasted = self.padded_len() - plain;
-        let near_limit = plain >= SIZE_MAX / 2 || self.frames.len() >= FRAMES_MAX;
+        let near_limit = plain >= LIMIT / 2 || self.frames.len() >= FRAMES_MAX;
         let late = plain >= target + 2 * padme::granule(target);
         near_limit || late || (plain >= target && wasted * 200 < self.padded_len())
     }
@@ -290,7 +290,7 @@ pub fn open_trailer(
         "pack size",
         file_size,
         FRAMES_AT + DIRECTORY_MIN + TRAILER,
-        SIZE_MAX,
+        LIMIT,
     )?;
     equal("pack trailer", TRAILER, bytes.len() as u64)?;
     let plaintext = keys.open(SealKind::Trailer, id, file_size - TRAILER, bytes)?;
@@ -322,7 +322,7 @@ pub fn open_directory(
         "pack size",
         file_size,
         FRAMES_AT + DIRECTORY_MIN + TRAILER,
-        SIZE_MAX,
+        LIMIT,
     )?;
     in_range(
         "directory offset",
@@ -372,7 +372,7 @@ pub fn decode_directory(plaintext: &[u8]) -> Result<(PackKind, Vec<FrameSummary>
     let mut frames = Vec::with_capacity(count);
     let mut end = FRAMES_AT;
     for _ in 0..count {
-        let sealed = reader.varint_in("sealed frame", SEALED_MIN, SIZE_MAX)?;
+        let sealed = reader.varint_in("sealed frame", SEALED_MIN, LIMIT)?;
         let blob_count = reader.count("blobs of a frame", frame::BLOBS_MAX as u64, BLOB_MIN)?;
         let mut blobs = Vec::with_capacity(blob_count);
         for _ in 0..blob_count {
@@ -392,7 +392,7 @@ pub fn decode_directory(plaintext: &[u8]) -> Result<(PackKind, Vec<FrameSummary>
             blobs,
         });
         end += sealed;
-        in_range("end of a frame", end, FRAMES_AT, SIZE_MAX)?;
+        in_range("end of a frame", end, FRAMES_AT, LIMIT)?;
     }
     reader.zeros("pack padding")?;
     Ok((kind, frames, end))

@@ -20,8 +20,8 @@ const SEALED_KEY: usize = 32 + SEAL_OVERHEAD;
 const NOTE_AT: usize = HEADER + SEALED_KEY;
 /// Length of a note with its padding, bytes.
 const NOTE: usize = 512;
-/// Length of every key file, bytes.
-pub const SIZE: u64 = (NOTE_AT + NOTE + SEAL_OVERHEAD) as u64;
+/// Length of every key file, bytes: no more is ever to be read of one.
+pub const LIMIT: u64 = (NOTE_AT + NOTE + SEAL_OVERHEAD) as u64;
 /// Most memory that a slot can ask for, KiB (4 GiB).
 pub const MEMORY_KIB_MAX: u32 = 4 << 20;
 /// What a caller should allow a slot to take unless told otherwise, KiB (1 GiB).
@@ -165,7 +165,7 @@ pub fn create_with_salt(
     }
     cost.check()?;
     let note = note.encode()?;
-    let mut out = Vec::with_capacity(SIZE as usize);
+    let mut out = Vec::with_capacity(LIMIT as usize);
     out.extend_from_slice(&FileKind::Key.magic());
     out.extend_from_slice(&keys.repository().0);
     for number in [cost.memory_kib, cost.passes, cost.lanes] {
@@ -203,10 +203,10 @@ impl Slot {
     ///
     /// # Errors
     ///
-    /// If it is not a key file, of another version, not [`SIZE`] bytes, or asks for a cost that the format does not allow.
+    /// If it is not a key file, of another version, not [`LIMIT`] bytes, or asks for a cost that the format does not allow.
     pub fn parse(id: FileId, bytes: &[u8]) -> Result<Slot, Error> {
         FileKind::Key.check(bytes)?;
-        equal("key file", SIZE, bytes.len() as u64)?;
+        equal("key file", LIMIT, bytes.len() as u64)?;
         let mut reader = Reader::new(bytes);
         reader.take("magic", MAGIC)?;
         let repository = FileId(reader.array("repository id")?);

@@ -8,9 +8,12 @@ use crate::wire::{self, Reader};
 use crate::{Error, FileId, FileKind, Keys, SEAL_OVERHEAD, SealKind, padme};
 
 /// Largest snapshot file, bytes.
-pub const SIZE_MAX: u64 = 64 << 20;
+pub const LIMIT: u64 = 64 << 20;
 /// Longest string in a snapshot, bytes.
 pub const STRING_BYTES_MAX: usize = 64 << 10;
+
+/// Most paths, tags, users or groups.
+pub const LIST_MAX: usize = 1 << 20;
 
 /// A length in front of the values, so that padding can follow them.
 const LENGTH: usize = 4;
@@ -112,7 +115,7 @@ impl Snapshot {
         self.put(&mut plaintext);
         let length = plaintext.len() - LENGTH;
         let size = padme::padded((FIXED + length) as u64);
-        in_range("snapshot file", size, 0, SIZE_MAX)?;
+        in_range("snapshot file", size, 0, LIMIT)?;
         plaintext[..LENGTH].copy_from_slice(&(length as u32).to_le_bytes());
         plaintext.resize(size as usize - MAGIC - SEAL_OVERHEAD, 0);
         let mut out = FileKind::Snapshot.magic().to_vec();
@@ -127,7 +130,7 @@ impl Snapshot {
     /// If it is not a snapshot, of another version, the seal does not open, or what is in it breaks a rule of the format.
     pub fn open(keys: &Keys, id: FileId, bytes: &mut [u8]) -> Result<Snapshot, Error> {
         FileKind::Snapshot.check(bytes)?;
-        in_range("snapshot file", bytes.len() as u64, 0, SIZE_MAX)?;
+        in_range("snapshot file", bytes.len() as u64, 0, LIMIT)?;
         Snapshot::decode(keys.open(SealKind::Snapshot, id, MAGIC as u64, &mut bytes[MAGIC..])?)
     }
 
@@ -213,6 +216,15 @@ impl Snapshot {
 
     fn check(&self) -> Result<(), Error> {
         self.time.check()?;
+        let counts = [
+            self.paths.len(),
+            self.tags.len(),
+            self.users.len(),
+            self.groups.len(),
+        ];
+        for (field, count) in ["paths", "tags", "users", "groups"].into_iter().zip(counts) {
+            in_range(field, count as u64, 0, LIST_MAX as u64)?;
+        }
         let texts = [&self.host, &self.user, &self.program]
             .into_iter()
             .chain(&self.tags)
@@ -247,7 +259,7 @@ fn read_list<T>(
     size_min: usize,
     mut read: impl FnMut(&mut Reader<'_>) -> Result<T, Error>,
 ) -> Result<Vec<T>, Error> {
-    let count = reader.count(field, u64::MAX, size_min)?;
+    let count = reader.count(field, LIST_MAX as u64, size_min)?;
     let mut list = Vec::new();
     for _ in 0..count {
         list.push(read(reader)?);

@@ -290,17 +290,22 @@ impl Entry {
 
 fn read_xattrs(reader: &mut Reader<'_>) -> Result<Vec<Xattr>, Error> {
     let count = reader.count("extended attributes", ENTRY_BYTES_MAX as u64, 2)?;
-    let mut xattrs = Vec::new();
-    for _ in 0..count {
-        let name = reader
-            .bytes("name of an extended attribute", ENTRY_BYTES_MAX)?
-            .to_vec();
-        let value = reader
-            .bytes("value of an extended attribute", ENTRY_BYTES_MAX)?
-            .to_vec();
-        xattrs.push((name, value));
+    let mut xattrs: Vec<Xattr> = Vec::new();
+    for position in 0..count {
+        let name = reader.bytes("name of an extended attribute", ENTRY_BYTES_MAX)?;
+        // Here and not at the end: thousands of empty ones in a small entry would take memory first.
+        if xattrs
+            .last()
+            .is_some_and(|(before, _)| before.as_slice() >= name)
+        {
+            return Err(Error::Unordered {
+                field: "extended attributes",
+                position: position as u64,
+            });
+        }
+        let value = reader.bytes("value of an extended attribute", ENTRY_BYTES_MAX)?;
+        xattrs.push((name.to_vec(), value.to_vec()));
     }
-    check_xattrs(&xattrs)?;
     Ok(xattrs)
 }
 

@@ -1,7 +1,7 @@
 //! An index file that stays where it is: which block to read for an id, and looking into it.
 
 use super::layout::{ENTRY, HEAD, HEADER, Layout};
-use super::{BLOCK_RECORDS, Entry, SIZE_MAX, lower_bound};
+use super::{BLOCK_RECORDS, Entry, LIMIT, lower_bound};
 use crate::error::{equal, in_range};
 use crate::magic::MAGIC;
 use crate::wire::Reader;
@@ -30,12 +30,7 @@ pub fn header(keys: &Keys, id: FileId, bytes: &mut [u8]) -> Result<Header, Error
         entries: reader.u32("index: entries")?,
     };
     equal("index header", 0, reader.u32("index header")?.into())?;
-    let size = in_range(
-        "index file",
-        reader.u64("index: size")?,
-        HEAD as u64,
-        SIZE_MAX,
-    )?;
+    let size = in_range("index file", reader.u64("index: size")?, HEAD as u64, LIMIT)?;
     equal("index header", 0, reader.u64("index header")?)?;
     equal("index file", layout.size(), size)?;
     Ok(Header { layout })

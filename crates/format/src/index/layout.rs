@@ -1,6 +1,6 @@
 //! Where everything is in an index file: it follows from the three counts.
 
-use super::{BLOCK_RECORDS, SIZE_MAX};
+use super::{BLOCK_RECORDS, LIMIT};
 use crate::magic::MAGIC;
 use crate::{SEAL_OVERHEAD, padme};
 
@@ -127,5 +127,5 @@ pub fn would_fit(packs: u32, frames: u32, entries: u32) -> bool {
         entries,
     }
     .size()
-        <= SIZE_MAX
+        <= LIMIT
 }

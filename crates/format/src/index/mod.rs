@@ -19,12 +19,12 @@ pub use layout::would_fit;
 pub use open::Index;
 pub use write::encode;
 
-use crate::pack::PackKind;
+use crate::pack::{FrameSummary, PackKind};
 use crate::wire::Reader;
 use crate::{ChunkId, Error, FileId};
 
 /// Largest index file, bytes.
-pub const SIZE_MAX: u64 = 64 << 20;
+pub const LIMIT: u64 = 64 << 20;
 /// Records in every block of a table but the last.
 pub const BLOCK_RECORDS: u32 = 1024;
 /// So many entries always fit into one index file, as long as packs and frames are not more than a fifth of them together;
@@ -89,6 +89,23 @@ impl Pack {
             size,
             first_frame,
         })
+    }
+}
+
+impl From<&FrameSummary> for Frame {
+    /// What an index keeps of a directory's frame. (Sums beyond 32 bits, which no valid frame has, become the largest number.)
+    fn from(summary: &FrameSummary) -> Frame {
+        let length: u64 = summary
+            .blobs
+            .iter()
+            .map(|blob| u64::from(blob.length))
+            .sum();
+        Frame {
+            offset: summary.offset,
+            sealed: summary.sealed,
+            blobs: u32::try_from(summary.blobs.len()).unwrap_or(u32::MAX),
+            length: u32::try_from(length).unwrap_or(u32::MAX),
+        }
     }
 }
 

@@ -85,7 +85,7 @@ impl Index {
             if position == 0 {
                 equal("first frame of the first pack", 0, pack.first_frame.into())?;
             }
-            in_range("pack size", pack.size, 0, pack::SIZE_MAX)?;
+            in_range("pack size", pack.size, 0, pack::LIMIT)?;
             in_range(
                 "first frame of a pack",
                 pack.first_frame.into(),

@@ -1,9 +1,8 @@
 //! Writing index files.
 
 use super::layout::{ENTRY, FRAME, Layout, PACK, Table};
-use super::{Entry, Frame, Pack, SIZE_MAX};
+use super::{Entry, Frame, LIMIT, Pack};
 use crate::error::in_range;
-use crate::frame::body_len;
 use crate::pack::Summary;
 use crate::{Error, FileId, FileKind, Keys, SealKind, wire};
 
@@ -11,7 +10,7 @@ use crate::{Error, FileId, FileKind, Keys, SealKind, wire};
 ///
 /// # Errors
 ///
-/// [`Error::OutOfRange`] if it would be larger than [`SIZE_MAX`]: the caller splits the packs by [`would_fit`](super::would_fit).
+/// [`Error::OutOfRange`] if it would be larger than [`LIMIT`]: the caller splits the packs by [`would_fit`](super::would_fit).
 /// As [`Summary::check`] if a summary is not one of a pack.
 pub fn encode(keys: &Keys, id: FileId, packs: &[Summary]) -> Result<Vec<u8>, Error> {
     let layout = count(packs)?;
@@ -29,15 +28,7 @@ pub fn encode(keys: &Keys, id: FileId, packs: &[Summary]) -> Result<Vec<u8>, Err
         }
         .put(&mut pack_records);
         for summary in &pack.frames {
-            let length = body_len(&summary.blobs)?;
-            let blobs = summary.blobs.len() as u32;
-            Frame {
-                offset: summary.offset,
-                sealed: summary.sealed,
-                blobs,
-                length,
-            }
-            .put(&mut frame_records);
+            Frame::from(summary).put(&mut frame_records);
             entries.extend((0..).zip(&summary.blobs).map(|(slot, blob)| Entry {
                 id: blob.id,
                 frame,
@@ -78,14 +69,14 @@ fn count(packs: &[Summary]) -> Result<Layout, Error> {
         ("index: frames", frames),
         ("index: entries", entries),
     ] {
-        in_range(field, count, 0, SIZE_MAX / FRAME as u64)?;
+        in_range(field, count, 0, LIMIT / FRAME as u64)?;
     }
     let layout = Layout {
         packs: packs.len() as u32,
         frames: frames as u32,
         entries: entries as u32,
     };
-    in_range("index file", layout.size(), 0, SIZE_MAX)?;
+    in_range("index file", layout.size(), 0, LIMIT)?;
     Ok(layout)
 }
 
