@@ -7,8 +7,8 @@ use crate::Chunker;
 /// A chunker that is fed pieces of any size and hands out chunks as soon as they are certain.
 ///
 /// The chunks depend on the bytes alone, not on how they were divided into pieces. A piece larger
-/// than the maximum chunk size is cut where it lies; what is held back between pieces, and copied,
-/// stays below twice that size.
+/// than the maximum chunk size is cut where it lies; what has to wait for the next piece is copied, once
+/// or twice, into a buffer that stays below three times that size.
 ///
 /// ```
 /// use ibid_chunk::{Chunker, Pusher, Settings};
@@ -28,8 +28,10 @@ use crate::Chunker;
 #[derive(Clone, Debug)]
 pub struct Pusher {
     chunker: Chunker,
-    /// Bytes not yet in a chunk; between calls fewer than `size_max`.
+    /// Bytes not yet in a chunk are `held[start..]`; between calls fewer than `size_max`.
     held: Vec<u8>,
+    /// Fewer than `size_max` between calls.
+    start: usize,
 }
 
 impl Pusher {
@@ -39,13 +41,14 @@ impl Pusher {
         Pusher {
             chunker: chunker.clone(),
             held: Vec::new(),
+            start: 0,
         }
     }
 
     /// Bytes pushed that are in no chunk yet; fewer than the maximum chunk size.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.held.len()
+        self.held.len() - self.start
     }
 
     /// Takes the next piece of the input and calls `take` with every chunk that it completes.
@@ -60,7 +63,7 @@ impl Pusher {
     ) -> Result<(), E> {
         let result = self.push_piece(piece, &mut take);
         if result.is_err() {
-            self.held.clear();
+            self.forget();
         }
         result
     }
@@ -72,24 +75,28 @@ impl Pusher {
     ) -> Result<(), E> {
         let size_max = self.chunker.size_max();
         let mut piece = piece;
-        if !self.held.is_empty() {
+        if self.pending() > 0 {
             // Enough to decide every chunk that starts among the bytes held.
             let old = self.held.len();
             let lent = piece.len().min(size_max);
             self.held.extend_from_slice(&piece[..lent]);
-            let mut at = 0;
-            while at < old && self.held.len() - at >= size_max {
-                let len = self.chunker.cut(&self.held[at..]);
-                take(&self.held[at..at + len])?;
-                at += len;
+            while self.start < old && self.pending() >= size_max {
+                let waiting = &self.held[self.start..];
+                let chunk = &waiting[..self.chunker.cut(waiting)];
+                self.start += chunk.len();
+                take(chunk)?;
             }
-            if at < old {
-                // The piece is used up, or there would have been enough.
-                self.held.drain(..at);
+            if self.start < old {
+                // The piece is used up, or there would have been enough. Moving what is left only
+                // once as much has gone makes every byte move once at most.
+                if self.start >= size_max {
+                    self.held.drain(..self.start);
+                    self.start = 0;
+                }
                 return Ok(());
             }
-            self.held.clear();
-            piece = &piece[at - old..];
+            piece = &piece[self.start - old..];
+            self.forget();
         }
         while piece.len() >= size_max {
             let (chunk, rest) = piece.split_at(self.chunker.cut(piece));
@@ -106,8 +113,13 @@ impl Pusher {
     /// # Errors
     /// What `take` returns; the input is forgotten all the same.
     pub fn finish<E>(&mut self, mut take: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
-        let result = crate::chunks(&self.chunker, &self.held).try_for_each(&mut take);
-        self.held.clear();
+        let result = crate::chunks(&self.chunker, &self.held[self.start..]).try_for_each(&mut take);
+        self.forget();
         result
+    }
+
+    fn forget(&mut self) {
+        self.held.clear();
+        self.start = 0;
     }
 }
