@@ -58,6 +58,11 @@ impl Settings {
     /// pairs, skip 186; 64 KiB: six pairs, skip 473), where a longer skip with a shorter sequence
     /// would find its way back after an edit less often.
     ///
+    /// Skips buy speed with savings, the more so the larger the average. `examples/savings.rs`
+    /// finds, for ten edited versions of random data at 64 KiB, deduplication ratios of 1.4 with
+    /// these settings, 1.1 with five pairs and skips of 4000, 2.1 with seven pairs, no skips and a
+    /// minimum of 24 KiB, and 2.4 with `fastcdc`.
+    ///
     /// # Errors
     /// When no algorithm has that name or the average is outside its limits.
     pub fn for_average(name: &str, average: usize) -> Result<Settings, SettingsError> {
