@@ -41,6 +41,7 @@ const RARITIES: [Rarity; 6] = [
 
 /// Opposing pairs before a skip, as in the paper's Table 1.
 const SKIP_TRIGGER: u32 = 50;
+
 impl Settings {
     /// Settings that realise about `average` bytes a chunk on random data, by algorithm name.
     ///
