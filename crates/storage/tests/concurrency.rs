@@ -11,6 +11,15 @@ fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
+/// Ends the other threads of a test even if this one panics.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Four writers, each with a place of its own from `open`, meet on the same names.
 fn race(open: impl Fn() -> Box<dyn Storage> + Sync, rounds: usize) {
     let barrier = Barrier::new(4);
@@ -76,12 +85,13 @@ fn a_greedy_sweep_never_disturbs_a_writer() {
                 sweeper.sweep(Duration::ZERO).unwrap();
             }
         });
+        let ends = Ends(&done);
         for i in 0..150 {
             place
                 .put(&name(&format!("folder/{i}")), &[&[7; 100]])
                 .unwrap();
         }
-        done.store(true, Ordering::Relaxed);
+        drop(ends);
         sweeps.join().unwrap();
     });
     let mut count = 0;
@@ -96,21 +106,20 @@ fn a_reader_never_sees_a_part() {
     let disk = FaultDisk::new(1);
     disk.short_writes(true);
     let place = Local::create_on(disk, "/place").unwrap();
-    let done = AtomicBool::new(false);
+    let (done, seen) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
-            let mut seen = 0;
             while !done.load(Ordering::Relaxed) {
                 place
                     .list("", &mut |_, size| assert_eq!(size, 2000))
                     .unwrap();
                 if let Ok(bytes) = place.get(&name("object"), u64::MAX) {
                     assert!(bytes == [9; 2000]);
-                    seen += 1;
+                    seen.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            seen
         });
+        let ends = Ends(&done);
         for _ in 0..300 {
             place
                 .put(&name("object"), &[&[9; 1000], &[9; 1000]])
@@ -118,8 +127,10 @@ fn a_reader_never_sees_a_part() {
             place.delete(&name("object")).unwrap();
         }
         place.put(&name("object"), &[&[9; 2000]]).unwrap();
-        while place.get(&name("object"), u64::MAX).is_err() {}
-        done.store(true, Ordering::Relaxed);
+        while seen.load(Ordering::Relaxed) == 0 && !reader.is_finished() {
+            std::thread::yield_now();
+        }
+        drop(ends);
         reader.join().unwrap();
     });
 }

@@ -287,3 +287,35 @@ fn what_a_killed_process_published_is_durable_once_another_says_that_it_exists()
     }
     assert!(existed > 0);
 }
+
+#[test]
+fn what_a_killed_process_deleted_stays_away_once_another_says_that_it_is_absent() {
+    let object = name("packs/object");
+    let (mut absent, mut deleted) = (0, 0);
+    for at in 0..3 {
+        for seed in 0..100 {
+            let disk = FaultDisk::new(seed);
+            assert!(store_one(disk.clone(), &object));
+            disk.crash_at(disk.operations() + at);
+            let _ = Local::open_on(disk.clone(), ROOT).and_then(|place| place.delete(&object));
+            let disk = disk.restart();
+            let place = Local::open_on(disk.clone(), ROOT).unwrap();
+            match place.delete(&object) {
+                Ok(()) => deleted += 1,
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+                    absent += 1;
+                }
+            }
+            let there = whole_or_nothing(disk.crash(seed), &object, "after a deletion");
+            assert!(
+                !there,
+                "a deleted object is back: killed before operation {at}, seed {seed}"
+            );
+        }
+    }
+    assert!(
+        absent > 0 && deleted > 0,
+        "both outcomes have to occur: {absent}, {deleted}"
+    );
+}

@@ -175,6 +175,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_file_without_a_name_cannot_be_locked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let file = OsDisk.create_new(&path).unwrap();
+        let other = OsDisk.open(&path, Access::Lock).unwrap();
+        assert!(OsDisk.lock(&other).unwrap());
+        assert!(!OsDisk.lock(&file).unwrap(), "another handle has the lock");
+        OsDisk.remove(&path).unwrap();
+        drop(other);
+        assert!(
+            !OsDisk.lock(&file).unwrap(),
+            "its lock would protect nothing"
+        );
+    }
+
+    #[test]
     fn a_link_publishes_once_and_never_overwrites() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);

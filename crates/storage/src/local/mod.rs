@@ -14,6 +14,9 @@
 //! synced its parent yet, so we sync the parent even if we did not make the folder. An object that exists may have been
 //! published by another process that has not synced the folder yet, so we sync it before we say `AlreadyExists`. And a
 //! failed sync is never repeated: the kernel may have dropped the data and say yes the second time.
+//!
+//! A read opens the file, reads and closes it. Opening and closing cost 1.7 µs beside the 1.1 µs that reading 16 KiB from
+//! the page cache takes: not worth a cache of handles.
 
 mod publish;
 mod sweep;

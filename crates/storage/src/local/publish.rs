@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::{self, IoSlice};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{MutexGuard, PoisonError};
 
 use super::Local;
@@ -39,22 +39,18 @@ impl<D: Disk> Local<D> {
             if error.kind() != io::ErrorKind::AlreadyExists {
                 return Err(error.into());
             }
-            return Err(match self.disk.open(&target, Access::Read) {
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput
-                    ) =>
-                {
-                    PutError::NotAnObject
-                }
-                _ => match self.disk.sync_dir(&folder) {
-                    Ok(()) => error.into(),
-                    Err(error) => error.into(),
-                },
-            });
+            return Err(self.refuse(&target, &folder, error));
         }
         Ok(self.disk.sync_dir(&folder)?)
+    }
+
+    /// What to say about a name that is taken.
+    fn refuse(&self, target: &Path, folder: &Path, taken: io::Error) -> PutError {
+        match self.disk.open(target, Access::Read) {
+            Err(error) if is_no_file(&error) => PutError::NotAnObject,
+            // Whoever published it may have been killed before it was durable.
+            _ => PutError::Io(self.disk.sync_dir(folder).err().unwrap_or(taken)),
+        }
     }
 
     /// Makes `folder` and those above it, and makes them durable.
@@ -114,4 +110,11 @@ impl<D: Disk> Local<D> {
         }
         Ok(())
     }
+}
+
+fn is_no_file(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput
+    )
 }
