@@ -1,0 +1,251 @@
+//! Whatever bytes a decoder is given, it gives a value or an error: it does not panic, and it does not take memory that the bytes
+//! can't account for.
+
+mod common;
+
+use common::*;
+use ibid_format::content::{Content, Item};
+use ibid_format::frame::{Compression, Decoder};
+use ibid_format::index::{self, Index};
+use ibid_format::slot::Slot;
+use ibid_format::snapshot::Snapshot;
+use ibid_format::tree::Entry;
+use ibid_format::wire::Reader;
+use ibid_format::{FileId, Keys, SealKind, config, pack};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// Every decoder, on these bytes as they are.
+fn decode_all(keys: &Keys, bytes: &[u8]) {
+    let _ = config::header(bytes);
+    let _ = config::open(bytes, keys);
+    if let Ok(slot) = Slot::parse(FILE, bytes) {
+        let _ = slot.note(keys);
+        let _ = slot.unlock(b"", 0);
+    }
+    let _ = Item::decode_prefix(bytes);
+    let _ = Content::decode(&mut Reader::new(bytes));
+    let _ = Entry::decode_prefix(bytes);
+    let _ = Snapshot::decode(bytes);
+    let _ = Snapshot::open(keys, FILE, &mut bytes.to_vec());
+    let _ = pack::decode_directory(bytes);
+    let _ = pack::open_trailer(keys, FILE, bytes.len() as u64, &mut bytes.to_vec());
+    let _ = pack::open_directory(keys, FILE, bytes.len() as u64, 8, &mut bytes.to_vec());
+    let _ = index::header(keys, FILE, &mut bytes.to_vec());
+    let _ = Index::open(keys, FILE, bytes.to_vec());
+    decode_frame(bytes);
+}
+
+fn decode_frame(bytes: &[u8]) {
+    let mut decoder = Decoder::new();
+    for upto in [None, Some(0), Some(1), Some(u16::MAX)] {
+        if let Ok(frame) = decoder.decode(bytes, upto) {
+            let _ = frame.chunks().count();
+            for slot in 0..frame.len().min(100) as u16 {
+                let _ = (frame.chunk(slot), frame.chunk_len(slot));
+            }
+        }
+    }
+}
+
+/// Changes to valid bytes: enough of them to get past the first check, and past the next.
+#[derive(Debug, Clone)]
+enum Change {
+    Set(prop::sample::Index, u8),
+    Flip(prop::sample::Index, u32),
+    Truncate(prop::sample::Index),
+    Insert(prop::sample::Index, Vec<u8>),
+    Remove(prop::sample::Index, usize),
+}
+
+fn changes() -> impl Strategy<Value = Vec<Change>> {
+    let at = any::<prop::sample::Index>;
+    // Bytes that are likely to mean something: ends of varints, the largest ones, zero.
+    let byte = prop_oneof![
+        any::<u8>(),
+        Just(0),
+        Just(1),
+        Just(0x7f),
+        Just(0x80),
+        Just(0xff)
+    ];
+    let change = prop_oneof![
+        (at(), byte).prop_map(|(at, byte)| Change::Set(at, byte)),
+        (at(), 0..8u32).prop_map(|(at, bit)| Change::Flip(at, bit)),
+        at().prop_map(Change::Truncate),
+        (at(), vec(any::<u8>(), 1..12)).prop_map(|(at, bytes)| Change::Insert(at, bytes)),
+        (at(), 1..12usize).prop_map(|(at, count)| Change::Remove(at, count)),
+    ];
+    vec(change, 1..4)
+}
+
+fn apply(changes: Vec<Change>, mut bytes: Vec<u8>) -> Vec<u8> {
+    for change in changes {
+        if bytes.is_empty() {
+            return bytes;
+        }
+        let length = bytes.len();
+        match change {
+            Change::Set(at, byte) => bytes[at.index(length)] = byte,
+            Change::Flip(at, bit) => bytes[at.index(length)] ^= 1 << bit,
+            Change::Truncate(at) => bytes.truncate(at.index(length)),
+            Change::Insert(at, inserted) => {
+                let at = at.index(length);
+                bytes.splice(at..at, inserted);
+            }
+            Change::Remove(at, count) => {
+                let at = at.index(length);
+                bytes.drain(at..(at + count).min(length));
+            }
+        }
+    }
+    bytes
+}
+
+/// The plaintexts that are in the seals of an unencrypted file could be changed and sealed again by anyone who has the keys; this
+/// does that to an index, whose plaintexts can't be decoded by themselves.
+fn reseal_index(keys: &Keys, mut file: Vec<u8>, position: usize, value: u8) -> Vec<u8> {
+    let header =
+        index::header(keys, FILE, &mut file[..index::Header::LEN].to_vec()).expect("valid before");
+    let tables = [
+        (header.packs(), 32),
+        (header.frames(), 16),
+        (header.entries(), 38),
+    ];
+    let mut spans = vec![(8, 32)];
+    let mut offset = 80;
+    for (mut records, size) in tables {
+        while records > 0 {
+            let now = records.min(1024);
+            spans.push((offset, now as usize * size));
+            offset += now as usize * size + 40;
+            records -= now;
+        }
+    }
+    let total: usize = spans.iter().map(|(_, length)| length).sum();
+    let mut position = position % total;
+    for (start, length) in spans {
+        if position < length {
+            let mut plaintext = file[start..start + length].to_vec();
+            plaintext[position] = value;
+            let mut sealed = Vec::new();
+            keys.seal(SealKind::Index, FILE, start as u64, &plaintext, &mut sealed);
+            file[start..start + length + 40].copy_from_slice(&sealed);
+            break;
+        }
+        position -= length;
+    }
+    file
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn arbitrary_bytes(bytes in vec(any::<u8>(), 0..600)) {
+        for keys in both_keys() {
+            decode_all(&keys, &bytes);
+        }
+    }
+
+    #[test]
+    fn arbitrary_bytes_behind_each_magic(bytes in vec(any::<u8>(), 0..800), kind in 0..5usize) {
+        let magic = [*b"ibidcfg\x01", *b"ibidkey\x01", *b"ibidpck\x01", *b"ibididx\x01", *b"ibidsnp\x01"][kind];
+        let bytes = [&magic[..], &bytes].concat();
+        for keys in both_keys() {
+            decode_all(&keys, &bytes);
+        }
+    }
+
+    #[test]
+    fn arbitrary_plaintexts_in_good_seals(bytes in vec(any::<u8>(), 0..200)) {
+        for keys in both_keys() {
+            let seal = |kind, position: usize| {
+                let mut out = vec![0; position];
+                keys.seal(kind, FILE, position as u64, &bytes, &mut out);
+                out
+            };
+            let mut snapshot = seal(SealKind::Snapshot, 8);
+            snapshot[..8].copy_from_slice(b"ibidsnp\x01");
+            let _ = Snapshot::open(&keys, FILE, &mut snapshot);
+
+            let directory = seal(SealKind::Directory, 8);
+            let size = directory.len() as u64 + pack::TRAILER;
+            let _ = pack::open_directory(&keys, FILE, size, 8, &mut directory[8..].to_vec());
+
+            let header = bytes.iter().copied().chain([0; 32]).take(32).collect::<Vec<_>>();
+            let mut index = b"ibididx\x01".to_vec();
+            keys.seal(SealKind::Index, FILE, 8, &header, &mut index);
+            let _ = index::header(&keys, FILE, &mut index.clone());
+            let _ = Index::open(&keys, FILE, index);
+
+            let mut config = b"ibidcfg\x01".to_vec();
+            config.push(keys.is_encrypted().into());
+            config.extend(keys.repository().0);
+            if !keys.is_encrypted() {
+                config.extend([7; 32]);
+            }
+            let position = config.len() as u64;
+            keys.seal(SealKind::Config, FileId::ZERO, position, &bytes, &mut config);
+            let _ = config::open(&config, &keys);
+        }
+    }
+
+    #[test]
+    fn mutated_frames(chunks in chunks(), zstd in any::<bool>(), changes in changes()) {
+        let [keys, _] = both_keys();
+        let compression = if zstd { Compression::Zstd(1) } else { Compression::Stored };
+        decode_frame(&apply(changes, frame(&keys, &chunks, compression).0));
+    }
+
+    #[test]
+    fn mutated_entries(entry in entry(), changes in changes()) {
+        let mut bytes = Vec::new();
+        entry.encode(&mut bytes)?;
+        if let Ok(Some((entry, _))) = Entry::decode_prefix(&apply(changes, bytes)) {
+            // What is accepted is what an encoder would write.
+            prop_assert!(entry.encode(&mut Vec::new()).is_ok());
+        }
+    }
+
+    #[test]
+    fn mutated_snapshots(snapshot in snapshot(), changes in changes()) {
+        let [_, keys] = both_keys();
+        let bytes = snapshot.encode(&keys, FILE)?;
+        let plaintext = bytes[8..bytes.len() - 40].to_vec();
+        if let Ok(snapshot) = Snapshot::decode(&apply(changes, plaintext)) {
+            prop_assert!(snapshot.encode(&keys, FILE).is_ok());
+        }
+    }
+
+    #[test]
+    fn mutated_directories(frames in vec(chunks(), 0..3), changes in changes()) {
+        let [_, keys] = both_keys();
+        let mut builder = pack::Builder::new(&keys, FILE, pack::PackKind::Data);
+        for chunks in &frames {
+            let (plaintext, blobs) = frame(&keys, chunks, Compression::Stored);
+            builder.add(&plaintext, &blobs);
+        }
+        let directory_at = builder.len() as usize;
+        let (bytes, _) = builder.finish();
+        let plaintext = bytes[directory_at..bytes.len() - pack::TRAILER as usize - 40].to_vec();
+        let _ = pack::decode_directory(&apply(changes, plaintext));
+    }
+
+    #[test]
+    fn mutated_indexes(packs in vec(summary(), 1..4), position in any::<usize>(), value in prop_oneof![any::<u8>(), 0..4u8]) {
+        let [_, keys] = both_keys();
+        let good = index::encode(&keys, FILE, &packs)?;
+        let bad = reseal_index(&keys, good, position, value);
+        if let Ok(index) = Index::open(&keys, FILE, bad) {
+            // What passed validation can be used without a panic, everywhere.
+            for entry in index.entries() {
+                let frame = index.frame(entry.frame).expect("validated");
+                prop_assert!(u32::from(entry.slot) < frame.blobs);
+                prop_assert!(index.pack_of(entry.frame).is_some());
+                prop_assert!(index.find(&entry.id).is_some());
+            }
+            prop_assert_eq!(index.packs_with_frames().map(|(_, frames)| frames.len()).sum::<usize>(), index.frames().len());
+        }
+    }
+}
