@@ -1,0 +1,491 @@
+//! Is everything there, and is it right? And if not: which files of which snapshots does it touch?
+
+use crate::chunks::{ChunkReader, FrameReader};
+use crate::index::Frame;
+use crate::load::{Loaded, read_directory};
+use crate::recipe::Items;
+use crate::tree::{TreeStep, TreeWalk};
+use crate::{Counters, Error, Monitor, Repository, Result, SnapshotInfo};
+use ibid_format::content::{Content, Item};
+use ibid_format::pack::Summary;
+use ibid_format::tree::EntryKind;
+use ibid_format::{ChunkId, FileId};
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How thoroughly to look.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum ReadData {
+    /// Only the structure: keys, index, directories of packs, snapshots, trees, recipes.
+    #[default]
+    No,
+    /// Also every byte of this share of the packs (0 to 1), chosen by the seed.
+    Share {
+        /// The share.
+        share: f64,
+        /// Another seed, other packs.
+        seed: u64,
+    },
+    /// Also every byte of every pack.
+    All,
+}
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Which file of the repository.
+    pub object: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// A file (or directory) that a fault touches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Affected {
+    /// In which snapshot.
+    pub snapshot: FileId,
+    /// Where in it.
+    pub path: PathBuf,
+    /// Why it can't be restored whole.
+    pub problem: String,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default)]
+pub struct CheckReport {
+    /// Snapshots looked at.
+    pub snapshots: u64,
+    /// Packs whose structure was looked at.
+    pub packs: u64,
+    /// Packs that were read whole.
+    pub packs_read: u64,
+    /// Bytes read from packs.
+    pub bytes_read: u64,
+    /// What is wrong.
+    pub faults: Vec<Fault>,
+    /// Whom it touches, at most [`AFFECTED_MAX`].
+    pub affected: Vec<Affected>,
+    /// How many it touches.
+    pub affected_total: u64,
+    /// Packs that no index file lists: from a backup that was cut short; the next one uses them.
+    pub unlisted_packs: u64,
+}
+
+impl CheckReport {
+    /// Whether all is well.
+    pub fn is_clean(&self) -> bool {
+        self.faults.is_empty() && self.affected_total == 0
+    }
+}
+
+/// The most affected files that a report names.
+pub const AFFECTED_MAX: usize = 10_000;
+
+struct Checking<'a> {
+    repository: &'a Repository,
+    loaded: &'a Loaded,
+    monitor: &'a Monitor,
+    faults: Mutex<Vec<Fault>>,
+    /// Chunks that are in a pack, but not as they should be.
+    bad: Mutex<HashMap<ChunkId, FileId>>,
+}
+
+impl Checking<'_> {
+    fn fault(&self, object: impl Into<String>, problem: impl ToString) {
+        let fault = Fault {
+            object: object.into(),
+            problem: problem.to_string(),
+        };
+        self.faults.lock().expect("no holder of this lock panics").push(fault);
+    }
+
+    fn bad(&self, pack: FileId, ids: impl Iterator<Item = ChunkId>) {
+        self.bad
+            .lock()
+            .expect("no holder of this lock panics")
+            .extend(ids.map(|id| (id, pack)));
+    }
+}
+
+impl Repository {
+    /// Checks the repository.
+    ///
+    /// # Errors
+    /// Only what keeps it from looking (storage out of reach, memory, cancelled). What is wrong in the repository is in the report.
+    pub fn check(&self, read: ReadData, monitor: &Monitor) -> Result<CheckReport> {
+        self.refresh();
+        let loaded = self.loaded(monitor)?;
+        let checking = Checking {
+            repository: self,
+            loaded: &loaded,
+            monitor,
+            faults: Mutex::default(),
+            bad: Mutex::default(),
+        };
+        let mut report = CheckReport {
+            unlisted_packs: loaded.unlisted.len() as u64,
+            ..CheckReport::default()
+        };
+        checking.keys()?;
+        for (object, problem) in &loaded.damaged {
+            checking.fault(object.clone(), problem);
+        }
+        for missing in &loaded.missing {
+            let found = missing
+                .found
+                .map_or("nothing".to_owned(), |size| format!("{size} bytes"));
+            checking.fault(
+                format!("pack {}", missing.id),
+                format!("expected {} bytes, found {found}", missing.expected),
+            );
+        }
+        checking.packs(read, &mut report)?;
+        let mut snapshots = Vec::new();
+        let listed = self.snapshots_with(|id, error| checking.fault(format!("snapshot {id}"), error))?;
+        snapshots.extend(listed);
+        report.snapshots = snapshots.len() as u64;
+        checking.trees(&snapshots, &mut report)?;
+        report.faults = checking.faults.into_inner().expect("no holder of this lock panics");
+        report.faults.sort_by(|a, b| a.object.cmp(&b.object));
+        Ok(report)
+    }
+}
+
+impl Checking<'_> {
+    fn keys(&self) -> Result<()> {
+        if !self.repository.is_encrypted() {
+            return Ok(());
+        }
+        for (id, slot) in self.repository.slots()? {
+            match slot {
+                Ok(slot) => {
+                    if let Err(error) = slot.note(&self.repository.keys) {
+                        self.fault(format!("key {id}"), error);
+                    }
+                }
+                Err(error) => self.fault(format!("key {id}"), error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Directories of all packs against the index; all bytes of some.
+    fn packs(&self, read: ReadData, report: &mut CheckReport) -> Result<()> {
+        let packs = &self.loaded.index.packs;
+        let mut frames: Vec<Vec<Frame>> = vec![Vec::new(); packs.len()];
+        for frame in &self.loaded.index.frames {
+            frames[frame.pack as usize].push(*frame);
+        }
+        let counters = &self.monitor.counters;
+        let chosen: Vec<bool> = packs.iter().map(|pack| is_chosen(pack.id, read)).collect();
+        let total = packs
+            .iter()
+            .zip(&chosen)
+            .filter(|(_, chosen)| **chosen)
+            .map(|(pack, _)| pack.size)
+            .sum();
+        counters.bytes_total.store(total, Ordering::Relaxed);
+        counters.totals_final.store(true, Ordering::Relaxed);
+        let next = AtomicUsize::new(0);
+        let failure = Mutex::new(None);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    let mut reader = FrameReader::default();
+                    loop {
+                        let n = next.fetch_add(1, Ordering::Relaxed);
+                        if n >= packs.len() || self.monitor.is_cancelled() {
+                            return;
+                        }
+                        if let Err(error) = self.pack(n, &frames[n], chosen[n], &mut reader) {
+                            failure
+                                .lock()
+                                .expect("no holder of this lock panics")
+                                .get_or_insert(error);
+                            next.store(packs.len(), Ordering::Relaxed);
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        self.monitor.check_cancelled()?;
+        if let Some(error) = failure.into_inner().expect("no holder of this lock panics") {
+            return Err(error);
+        }
+        report.packs = packs.len() as u64;
+        report.packs_read = chosen.iter().filter(|chosen| **chosen).count() as u64;
+        report.bytes_read = counters.bytes.load(Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn pack(&self, number: usize, frames: &[Frame], read: bool, reader: &mut FrameReader) -> Result<()> {
+        let pack = self.loaded.index.packs[number];
+        let object = format!("pack {}", pack.id);
+        let summary = match read_directory(self.repository, pack.id, pack.size) {
+            Ok(summary) => Some(summary),
+            Err(error) if is_fault(&error) => {
+                self.fault(object.clone(), error);
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(summary) = &summary {
+            self.compare(number as u32, frames, summary, &object);
+        }
+        if read {
+            for (n, frame) in frames.iter().enumerate() {
+                if self.monitor.is_cancelled() {
+                    return Ok(());
+                }
+                let listed = summary.as_ref().and_then(|summary| summary.frames.get(n));
+                self.frame(pack.id, frame, listed, reader, &object)?;
+                Counters::add(&self.monitor.counters.bytes, u64::from(frame.sealed));
+            }
+        }
+        Ok(())
+    }
+
+    /// The index against what the pack says of itself.
+    fn compare(&self, number: u32, frames: &[Frame], summary: &Summary, object: &str) {
+        let same = frames.len() == summary.frames.len()
+            && frames
+                .iter()
+                .zip(&summary.frames)
+                .all(|(a, b)| (a.offset, a.sealed) == (b.offset, b.sealed) && a.blobs as usize == b.blobs.len());
+        if !same {
+            self.fault(object, "the index lists other frames than the pack's own directory");
+            return;
+        }
+        for listed in &summary.frames {
+            for (blob, slot) in listed.blobs.iter().zip(0u16..) {
+                // The same chunk may lie in two packs; the index knows one.
+                match self.loaded.index.get(&blob.id) {
+                    None => self.fault(
+                        object,
+                        format!("chunk {} is in the pack's directory, but not in the index", blob.id),
+                    ),
+                    Some(place) => {
+                        let frame = &self.loaded.index.frames[place.frame as usize];
+                        if frame.pack == number && frame.offset == listed.offset && place.slot != slot {
+                            self.fault(
+                                object,
+                                format!("chunk {} is in slot {slot}, but the index says {}", blob.id, place.slot),
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// One frame: seal, compression, and every chunk against its id.
+    fn frame(
+        &self,
+        pack: FileId,
+        frame: &Frame,
+        listed: Option<&ibid_format::pack::FrameSummary>,
+        reader: &mut FrameReader,
+        object: &str,
+    ) -> Result<()> {
+        let ids = || {
+            listed
+                .map(|listed| listed.blobs.iter().map(|blob| blob.id).collect::<Vec<_>>())
+                .unwrap_or_default()
+        };
+        let keys = &self.repository.keys;
+        match reader.read(self.repository, self.loaded, frame, None) {
+            Ok(opened) => {
+                let mut wrong = Vec::new();
+                for (id, slot) in ids().into_iter().zip(0u16..) {
+                    if !opened.chunk(slot).is_ok_and(|chunk| keys.chunk_id(chunk) == id) {
+                        wrong.push(id);
+                    }
+                }
+                if !wrong.is_empty() {
+                    self.fault(
+                        object,
+                        format!(
+                            "{} chunks of the frame at offset {} have other bytes than their ids say",
+                            wrong.len(),
+                            frame.offset
+                        ),
+                    );
+                    self.bad(pack, wrong.into_iter());
+                }
+                Ok(())
+            }
+            Err(error) if is_fault(&error) => {
+                self.fault(object, error);
+                self.bad(pack, ids().into_iter());
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Every tree of every snapshot; equal subtrees are read once if they are clean.
+    fn trees(&self, snapshots: &[SnapshotInfo], report: &mut CheckReport) -> Result<()> {
+        let reader = self.repository.tree_reader(self.monitor)?;
+        let bad = std::mem::take(&mut *self.bad.lock().expect("no holder of this lock panics"));
+        let mut walk = TreeCheck {
+            checking: self,
+            reader: &reader,
+            bad,
+            clean: HashSet::new(),
+            report,
+        };
+        for info in snapshots {
+            walk.snapshot(info)?;
+        }
+        Ok(())
+    }
+}
+
+struct TreeCheck<'a, 'r> {
+    checking: &'a Checking<'a>,
+    reader: &'r ChunkReader<'r>,
+    bad: HashMap<ChunkId, FileId>,
+    /// Contents (encoded) all of whose chunks are there and right, and for directories all that is below them.
+    clean: HashSet<Vec<u8>>,
+    report: &'a mut CheckReport,
+}
+
+impl TreeCheck<'_, '_> {
+    fn snapshot(&mut self, info: &SnapshotInfo) -> Result<()> {
+        let root = &info.snapshot.root;
+        let mut levels = vec![(key(root), true)];
+        if self.clean.contains(&levels[0].0) {
+            return Ok(());
+        }
+        let mut walk = TreeWalk::new(self.reader, root);
+        while let Some(step) = walk.next() {
+            self.checking.monitor.check_cancelled()?;
+            match step {
+                // The rest of this directory's listing can't be read; what was read before is checked.
+                Err(error) if is_fault(&error) => {
+                    levels.last_mut().expect("the root").1 = false;
+                    let problem = format!("the directory can't be read any further: {error}");
+                    self.affected(info, walk.path().to_owned(), problem);
+                }
+                Err(error) => return Err(error),
+                Ok(TreeStep::Leave) => self.leave(&mut levels),
+                Ok(TreeStep::Entry(entry)) => match &entry.kind {
+                    EntryKind::Directory(listing) => {
+                        let key = key(listing);
+                        if !self.clean.contains(&key) {
+                            levels.push((key, true));
+                            walk.descend(listing);
+                        }
+                    }
+                    EntryKind::File(content) => {
+                        if let Some(problem) = self.content(content)? {
+                            levels.last_mut().expect("the root").1 = false;
+                            self.affected(info, walk.path().to_owned(), problem);
+                        }
+                    }
+                    _ => {}
+                },
+            }
+        }
+        self.leave(&mut levels);
+        Ok(())
+    }
+
+    fn leave(&mut self, levels: &mut Vec<(Vec<u8>, bool)>) {
+        let (key, clean) = levels.pop().expect("descended before");
+        if clean {
+            self.clean.insert(key);
+        } else if let Some((_, above)) = levels.last_mut() {
+            *above = false;
+        }
+    }
+
+    /// What is wrong with a content, if anything.
+    fn content(&mut self, content: &Content) -> Result<Option<String>> {
+        let long = (content.depth > 0).then(|| key(content));
+        if long.as_ref().is_some_and(|key| self.clean.contains(key)) {
+            return Ok(None);
+        }
+        let mut lists = Vec::new();
+        let mut lost = 0u64;
+        let mut first = None;
+        for item in Items::noting(self.reader, content, &mut lists) {
+            match item {
+                Ok(Item::Chunk { id, length }) => {
+                    if let Some(problem) = self.chunk(&id) {
+                        lost += u64::from(length);
+                        first.get_or_insert(problem);
+                    }
+                }
+                Ok(Item::Hole { .. }) => {}
+                Err(error) if is_fault(&error) => {
+                    return Ok(Some(format!("its list of chunks can't be read: {error}")));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let Some(first) = first else {
+            self.clean.extend(long);
+            return Ok(None);
+        };
+        Ok(Some(format!("{lost} of {} bytes are lost: {first}", content.length)))
+    }
+
+    fn chunk(&self, id: &ChunkId) -> Option<String> {
+        if let Some(pack) = self.bad.get(id) {
+            return Some(format!("chunk {id} in pack {pack} is damaged"));
+        }
+        self.checking
+            .loaded
+            .index
+            .get(id)
+            .is_none()
+            .then(|| format!("chunk {id} is missing"))
+    }
+
+    fn affected(&mut self, info: &SnapshotInfo, path: PathBuf, problem: String) {
+        self.report.affected_total += 1;
+        if self.report.affected.len() < AFFECTED_MAX {
+            self.report.affected.push(Affected {
+                snapshot: info.id,
+                path,
+                problem,
+            });
+        }
+    }
+}
+
+fn key(content: &Content) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    content.encode(&mut bytes);
+    bytes
+}
+
+/// Whether an error tells of the repository's state: then it goes into the report and the check goes on.
+fn is_fault(error: &Error) -> bool {
+    use ibid_storage::ErrorKind;
+    match error {
+        Error::Storage(error) => matches!(
+            error.kind(),
+            ErrorKind::NotFound | ErrorKind::Truncated | ErrorKind::TooLarge | ErrorKind::Io
+        ),
+        error => error.is_damage(),
+    }
+}
+
+/// Whether a pack is among those to be read whole. Its id is random: with the seed it makes a fair coin.
+fn is_chosen(id: FileId, read: ReadData) -> bool {
+    match read {
+        ReadData::No => false,
+        ReadData::All => true,
+        ReadData::Share { share, seed } => {
+            let bits = u64::from_le_bytes(id.0[..8].try_into().expect("8 bytes"));
+            let mixed = (bits ^ seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+            ((mixed >> 11) as f64) < share * (1u64 << 53) as f64
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What can go wrong, by meaning. Every message says what was expected, what was found, and what to do next.
+
+use ibid_format::{ChunkId, FileId};
+use std::path::PathBuf;
+
+/// Why an operation on a repository failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The place where the repository lives refused or failed.
+    #[error(transparent)]
+    Storage(#[from] ibid_storage::Error),
+    /// A file of the repository is not what it should be.
+    #[error("{object} is damaged or was tampered with: {source}; run `ibid check` to see what depends on it")]
+    Damaged {
+        /// Which file.
+        object: String,
+        /// What its reader found.
+        source: ibid_format::Error,
+    },
+    /// There is no repository at this place.
+    #[error("there is no repository at {location}; make one with `ibid init`, or give `--init` to `ibid backup`")]
+    NoRepository {
+        /// Where it was looked for.
+        location: String,
+    },
+    /// `init` found one already.
+    #[error("there is a repository at {location} already; choose another place")]
+    RepositoryExists {
+        /// Where.
+        location: String,
+    },
+    /// No key slot opens with this password.
+    #[error("wrong password: it opens none of the {slots} key slots of {location}")]
+    WrongPassword {
+        /// How many were tried.
+        slots: usize,
+        /// The repository.
+        location: String,
+    },
+    /// The repository is encrypted and no password was given.
+    #[error(
+        "the repository at {location} is encrypted and no password was given; set IBID_PASSWORD, or use --password-file or --password-command"
+    )]
+    PasswordNeeded {
+        /// The repository.
+        location: String,
+    },
+    /// A password was given for a repository that has no encryption: somebody may have put another repository in its place.
+    #[error(
+        "a password was given, but the repository at {location} is NOT encrypted; if that is what you expect, give no password and say --unencrypted, else find out who replaced it"
+    )]
+    NotEncrypted {
+        /// The repository.
+        location: String,
+    },
+    /// Every key slot is unreadable or there is none.
+    #[error(
+        "the repository at {location} has no usable key slot ({found} files under keys/); restore the folder keys/ from a copy of the repository"
+    )]
+    NoKeys {
+        /// The repository.
+        location: String,
+        /// How many files were there.
+        found: usize,
+    },
+    /// The last key slot must stay.
+    #[error("key {id} is the only one left; add another before removing it")]
+    LastKey {
+        /// The slot.
+        id: FileId,
+    },
+    /// No key slot has this id.
+    #[error("no key slot has an id that starts with {wanted:?}; see `ibid key list`")]
+    UnknownKey {
+        /// What was asked for.
+        wanted: String,
+    },
+    /// The chunker settings are unusable.
+    #[error("chunker: {0}")]
+    Chunker(#[from] ibid_chunk::SettingsError),
+    /// Nothing is named so.
+    #[error("no snapshot matches {wanted:?}; see `ibid snapshots`")]
+    UnknownSnapshot {
+        /// What was asked for.
+        wanted: String,
+    },
+    /// Several are.
+    #[error("{wanted:?} could be any of {matches} snapshots; give more digits")]
+    AmbiguousSnapshot {
+        /// What was asked for.
+        wanted: String,
+        /// How many it could be.
+        matches: usize,
+    },
+    /// The snapshot has no such path.
+    #[error("snapshot {snapshot} has no {path:?}; see `ibid ls {snapshot}`")]
+    NoSuchPath {
+        /// The snapshot, abbreviated.
+        snapshot: String,
+        /// The path asked for.
+        path: PathBuf,
+    },
+    /// A file was needed and something else is there, or the other way round.
+    #[error("{path:?} in snapshot {snapshot} is {found}, not {expected}")]
+    WrongType {
+        /// The snapshot, abbreviated.
+        snapshot: String,
+        /// The path.
+        path: PathBuf,
+        /// What the command needs.
+        expected: &'static str,
+        /// What is there.
+        found: &'static str,
+    },
+    /// The index does not know a chunk that a tree refers to.
+    #[error("chunk {id} is in no pack of the repository; run `ibid check` to see which files need it")]
+    ChunkMissing {
+        /// The chunk.
+        id: ChunkId,
+    },
+    /// A chunk's bytes are not those that were stored.
+    #[error(
+        "chunk {id} in pack {pack} does not have the bytes it was stored with; run `ibid check --read-data` to see which files need it"
+    )]
+    ChunkDamaged {
+        /// The chunk.
+        id: ChunkId,
+        /// The pack it was read from.
+        pack: FileId,
+    },
+    /// A recipe's lengths do not add up.
+    #[error("a list of chunks in the repository contradicts itself: expected {expected} bytes, found {found}")]
+    BadRecipe {
+        /// What the parent says.
+        expected: u64,
+        /// What the parts say.
+        found: u64,
+    },
+    /// Something on this machine's file system refused or failed.
+    #[error("cannot {action} {path:?}: {source}")]
+    Local {
+        /// What was attempted: a verb.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// Standard input or output failed.
+    #[error("cannot {action}: {source}")]
+    Pipe {
+        /// What was attempted.
+        action: &'static str,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The destination holds something and no rule for that was given.
+    #[error(
+        "{path:?} exists; say what to do with existing files: --overwrite always, if-changed or never. Nothing was written"
+    )]
+    WouldOverwrite {
+        /// The first such path.
+        path: PathBuf,
+    },
+    /// An exclude pattern cannot be understood.
+    #[error("exclude pattern {pattern:?}: {reason}")]
+    BadPattern {
+        /// The pattern.
+        pattern: String,
+        /// Why.
+        reason: String,
+    },
+    /// The memory budget is too small for this repository.
+    #[error("a memory budget of {budget} bytes is too small: {needed} are needed here; give --memory a larger size")]
+    MemoryBudget {
+        /// What was allowed.
+        budget: u64,
+        /// What the work needs at least.
+        needed: u64,
+    },
+    /// None of the paths to back up could be read.
+    #[error("nothing to back up: none of the {paths} paths could be read")]
+    NothingToBackUp {
+        /// How many were given.
+        paths: usize,
+    },
+    /// More than the format can hold.
+    #[error("{what} is beyond what the format can hold: at most {limit}")]
+    TooMuch {
+        /// What.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+    },
+    /// The user asked to stop.
+    #[error("interrupted; what was stored so far is kept and used by the next backup")]
+    Interrupted,
+}
+
+/// Shorthand.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn local(action: &'static str, path: impl Into<PathBuf>, source: impl Into<std::io::Error>) -> Error {
+        Error::Local {
+            action,
+            path: path.into(),
+            source: source.into(),
+        }
+    }
+
+    pub(crate) fn damaged(object: impl std::fmt::Display) -> impl FnOnce(ibid_format::Error) -> Error {
+        move |source| Error::Damaged {
+            object: object.to_string(),
+            source,
+        }
+    }
+
+    /// Whether the fault lies in what is stored (and `check` can tell more), not in how it was asked for.
+    pub fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            Error::Damaged { .. } | Error::ChunkMissing { .. } | Error::ChunkDamaged { .. } | Error::BadRecipe { .. }
+        )
+    }
+}

@@ -1,0 +1,318 @@
+//! Which chunks are stored, and where: the index in memory.
+//!
+//! A chunk costs 38 bytes (its id, its frame, its slot) and between 4.4 and 6.7 bytes of hash table, a frame 20 bytes:
+//! at most 47 bytes a chunk with frames of 16 chunks or more. Entries lie in segments that never move,
+//! so that growing costs no second copy; only the table of 4-byte slots of one shard is rebuilt at a time.
+//!
+//! A table slot holds eight bits of the id and a 24-bit number of an entry in its shard: a probe touches an entry only
+//! when those eight bits agree.
+
+use crate::{Error, Result};
+use ibid_format::{ChunkId, FileId};
+use std::sync::Mutex;
+
+/// Number of shards; the first byte of an id says which.
+const SHARDS: usize = 256;
+/// Entries in one segment of a shard.
+const SEGMENT: usize = 128;
+/// The most entries a shard can hold (24 bits, the last value means "empty").
+const SHARD_ENTRIES_MAX: u32 = (1 << 24) - 1;
+const EMPTY: u32 = u32::MAX;
+
+/// Where a chunk is: a frame, and its slot in that frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Number of the frame in [`Frames`]; [`Place::PENDING`] while its pack is being written.
+    pub(crate) frame: u32,
+    pub(crate) slot: u16,
+}
+
+impl Place {
+    /// Known in this run, not readable yet.
+    pub(crate) const PENDING: Place = Place {
+        frame: u32::MAX,
+        slot: 0,
+    };
+}
+
+/// One entry, unaligned so that it takes 38 bytes and no more.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Entry {
+    id: [u8; 32],
+    frame: [u8; 4],
+    slot: [u8; 2],
+}
+
+#[derive(Default)]
+struct Shard {
+    segments: Vec<Vec<Entry>>,
+    len: u32,
+    /// `tag << 24 | number`, or [`EMPTY`].
+    table: Vec<u32>,
+}
+
+impl Shard {
+    fn entry(&self, number: u32) -> &Entry {
+        &self.segments[number as usize / SEGMENT][number as usize % SEGMENT]
+    }
+
+    /// Where probing for an id starts; multiplication maps 32 uniform bits onto any table length.
+    fn start(&self, id: &ChunkId) -> usize {
+        let bits = u32::from_le_bytes([id.0[4], id.0[5], id.0[6], id.0[7]]);
+        (u64::from(bits) * self.table.len() as u64 >> 32) as usize
+    }
+
+    /// The table position of `id`: of its entry, or of the empty slot where it belongs.
+    fn probe(&self, id: &ChunkId) -> (usize, Option<u32>) {
+        let tag = u32::from(id.0[1]);
+        let mut at = self.start(id);
+        loop {
+            let slot = self.table[at];
+            if slot == EMPTY {
+                return (at, None);
+            }
+            if slot >> 24 == tag && self.entry(slot & SHARD_ENTRIES_MAX).id == id.0 {
+                return (at, Some(slot & SHARD_ENTRIES_MAX));
+            }
+            at = if at + 1 == self.table.len() { 0 } else { at + 1 };
+        }
+    }
+
+    fn get(&self, id: &ChunkId) -> Option<Place> {
+        if self.table.is_empty() {
+            return None;
+        }
+        self.probe(id).1.map(|number| {
+            let entry = self.entry(number);
+            Place {
+                frame: u32::from_le_bytes(entry.frame),
+                slot: u16::from_le_bytes(entry.slot),
+            }
+        })
+    }
+
+    /// Keeps load between 0.6 and 0.9: half as large again whenever nine tenths are full.
+    fn grow(&mut self) {
+        let size = (self.table.len() + self.table.len() / 2).max(16);
+        self.table.clear();
+        self.table.shrink_to_fit();
+        self.table.resize(size, EMPTY);
+        for number in 0..self.len {
+            let id = ChunkId(self.entry(number).id);
+            let mut at = self.start(&id);
+            while self.table[at] != EMPTY {
+                at = if at + 1 == size { 0 } else { at + 1 };
+            }
+            self.table[at] = u32::from(id.0[1]) << 24 | number;
+        }
+    }
+
+    fn insert(&mut self, id: &ChunkId, place: Place) -> Result<bool> {
+        if (self.len as usize + 1) * 10 > self.table.len() * 9 {
+            self.grow();
+        }
+        let (at, found) = self.probe(id);
+        if found.is_some() {
+            return Ok(false);
+        }
+        // 0xFF in the tag and all ones in the number would read as EMPTY, so the last number is never used.
+        if self.len >= SHARD_ENTRIES_MAX {
+            return Err(Error::TooMuch {
+                what: "the number of chunks in the index",
+                limit: u64::from(SHARD_ENTRIES_MAX) * SHARDS as u64,
+            });
+        }
+        if self.len as usize / SEGMENT == self.segments.len() {
+            self.segments.push(Vec::with_capacity(SEGMENT));
+        }
+        let entry = Entry {
+            id: id.0,
+            frame: place.frame.to_le_bytes(),
+            slot: place.slot.to_le_bytes(),
+        };
+        self.segments[self.len as usize / SEGMENT].push(entry);
+        self.table[at] = u32::from(id.0[1]) << 24 | self.len;
+        self.len += 1;
+        Ok(true)
+    }
+
+    fn bytes(&self) -> u64 {
+        let segments = self.segments.len() * (SEGMENT * size_of::<Entry>() + size_of::<Vec<Entry>>());
+        (segments + self.table.capacity() * 4) as u64
+    }
+}
+
+/// One frame of a pack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame {
+    pub(crate) pack: u32,
+    pub(crate) offset: u32,
+    pub(crate) sealed: u32,
+    /// Sum of its chunks' lengths, bytes.
+    pub(crate) length: u32,
+    pub(crate) blobs: u32,
+}
+
+/// One pack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pack {
+    pub(crate) id: FileId,
+    pub(crate) size: u64,
+}
+
+/// The index: chunk ids to frames, frames to packs.
+pub(crate) struct Index {
+    shards: Vec<Mutex<Shard>>,
+    pub(crate) frames: Vec<Frame>,
+    pub(crate) packs: Vec<Pack>,
+}
+
+impl Index {
+    pub(crate) fn new() -> Index {
+        Index {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            frames: Vec::new(),
+            packs: Vec::new(),
+        }
+    }
+
+    fn shard(&self, id: &ChunkId) -> std::sync::MutexGuard<'_, Shard> {
+        self.shards[id.0[0] as usize]
+            .lock()
+            .expect("no holder of this lock panics")
+    }
+
+    /// Where the chunk is, if it is known.
+    pub(crate) fn get(&self, id: &ChunkId) -> Option<Place> {
+        self.shard(id).get(id)
+    }
+
+    /// Adds a chunk; false if it was known already (its place stays the first one).
+    pub(crate) fn insert(&self, id: &ChunkId, place: Place) -> Result<bool> {
+        self.shard(id).insert(id, place)
+    }
+
+    /// Number of chunks known.
+    pub(crate) fn len(&self) -> u64 {
+        self.shards
+            .iter()
+            .map(|shard| u64::from(shard.lock().expect("no holder of this lock panics").len))
+            .sum()
+    }
+
+    /// Bytes of memory in use.
+    pub(crate) fn bytes(&self) -> u64 {
+        let shards: u64 = self
+            .shards
+            .iter()
+            .map(|shard| shard.lock().expect("no holder of this lock panics").bytes())
+            .sum();
+        shards + (self.frames.capacity() * size_of::<Frame>() + self.packs.capacity() * size_of::<Pack>()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u64) -> ChunkId {
+        // Ids are uniform: SplitMix64 stands in for the hash.
+        let mut bytes = [0; 32];
+        for (part, chunk) in bytes.chunks_mut(8).enumerate() {
+            let mut z = (n * 4 + part as u64)
+                .wrapping_add(1)
+                .wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+            chunk.copy_from_slice(&(z ^ z >> 31).to_le_bytes());
+        }
+        ChunkId(bytes)
+    }
+
+    #[test]
+    fn what_was_inserted_is_found_and_nothing_else() {
+        let index = Index::new();
+        for n in 0..50_000 {
+            assert!(index.get(&id(n)).is_none());
+            assert!(
+                index
+                    .insert(
+                        &id(n),
+                        Place {
+                            frame: n as u32,
+                            slot: (n % 60_000) as u16
+                        }
+                    )
+                    .unwrap()
+            );
+            assert!(!index.insert(&id(n), Place { frame: 0, slot: 0 }).unwrap());
+        }
+        for n in 0..50_000 {
+            assert_eq!(
+                index.get(&id(n)),
+                Some(Place {
+                    frame: n as u32,
+                    slot: (n % 60_000) as u16
+                })
+            );
+        }
+        assert!((50_000..60_000).all(|n| index.get(&id(n)).is_none()));
+        assert_eq!(index.len(), 50_000);
+    }
+
+    /// The promise of the design: at most 48 bytes of memory a chunk, frames and all, at every size from a million on.
+    #[test]
+    fn a_chunk_costs_at_most_48_bytes() {
+        let mut index = Index::new();
+        let mut worst: f64 = 0.0;
+        for n in 0..3_000_000u64 {
+            index
+                .insert(
+                    &id(n),
+                    Place {
+                        frame: (n / 16) as u32,
+                        slot: (n % 16) as u16,
+                    },
+                )
+                .unwrap();
+            if n % 16 == 0 {
+                index.frames.push(Frame {
+                    pack: 0,
+                    offset: 0,
+                    sealed: 0,
+                    length: 0,
+                    blobs: 16,
+                });
+            }
+            if n >= 1_000_000 && n % 50_000 == 0 {
+                index.frames.shrink_to_fit();
+                worst = worst.max(index.bytes() as f64 / (n + 1) as f64);
+            }
+        }
+        assert!(worst <= 48.0, "{worst} bytes a chunk");
+    }
+
+    #[test]
+    fn ids_that_share_all_that_places_them_are_told_apart() {
+        let index = Index::new();
+        for n in 0..1000u16 {
+            let mut bytes = [0xFF; 32];
+            bytes[30..].copy_from_slice(&n.to_le_bytes());
+            assert!(
+                index
+                    .insert(
+                        &ChunkId(bytes),
+                        Place {
+                            frame: u32::from(n),
+                            slot: n
+                        }
+                    )
+                    .unwrap()
+            );
+        }
+        let mut bytes = [0xFF; 32];
+        bytes[30..].copy_from_slice(&999u16.to_le_bytes());
+        assert_eq!(index.get(&ChunkId(bytes)), Some(Place { frame: 999, slot: 999 }));
+    }
+}

@@ -1,0 +1,356 @@
+//! The builder: takes everything in the order of the tree, asks the index, fills frames, writes trees.
+
+use super::read::{self, Event, Input, LargePart, Outlets};
+use super::store::{self, FrameDue, Stored};
+use super::work::{self, Group, Outcome, Part, Work};
+use super::{Compression, Job};
+use crate::index::Place;
+use crate::recipe::{ListWriter, ListingWriter, MetadataChunkers, MetadataSink};
+use crate::source::Owners;
+use crate::{Counters, Error, Result, Warning};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use ibid_format::ChunkId;
+use ibid_format::content::{Content, Item};
+use ibid_format::frame;
+use ibid_format::pack::PackKind;
+use ibid_format::snapshot::{self, Snapshot};
+use ibid_format::tree::{Entry, EntryKind};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+/// Bytes of metadata that are compressed together: trees are read a piece at a time, so their frames are smaller.
+const METADATA_FRAME: u32 = 256 << 10;
+
+/// What the builder has made.
+pub(crate) struct Built {
+    pub(crate) root: Content,
+    pub(crate) users: Vec<(u32, Vec<u8>)>,
+    pub(crate) groups: Vec<(u32, Vec<u8>)>,
+    pub(crate) counters: snapshot::Counters,
+    pub(crate) unchanged_files: u64,
+    pub(crate) written: u64,
+}
+
+/// Runs the whole pipeline; this thread is the builder.
+pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>) -> Result<Built> {
+    let limits = job.limits;
+    let own = own_folder(job);
+    let choice = work::LevelChoice::new();
+    let stored = Stored::new(job.loaded.unlisted.clone());
+    let (events_in, events) = bounded(limits.events);
+    let (work_in, work) = bounded(2 * limits.workers);
+    let (large_in, large) = bounded(limits.cutters);
+    let (frames_in, frames) = bounded(limits.frames);
+    let (packs_in, packs) = bounded(limits.uploaders);
+    let (spare_in, spare) = unbounded();
+    let estimate = match &input {
+        Input::Paths(paths) if job.options.estimate => Some(paths.clone()),
+        _ => None,
+    };
+    let root = std::thread::scope(|scope| {
+        for _ in 0..limits.workers {
+            let (work, choice) = (work.clone(), &choice);
+            scope.spawn(move || work::run(job, choice, &work));
+        }
+        for _ in 0..limits.cutters {
+            let (large, work, spare) = (large.clone(), work_in.clone(), spare.clone());
+            scope.spawn(move || read::cut_large(job, &large, &work, &spare));
+        }
+        for _ in 0..limits.uploaders {
+            let (packs, stored) = (packs.clone(), &stored);
+            scope.spawn(move || store::upload(job, stored, &packs));
+        }
+        let stored = &stored;
+        scope.spawn(move || store::pack(job, stored, &frames, &packs_in));
+        if let Some(paths) = estimate {
+            scope.spawn(move || read::estimate(job, &paths, own));
+        }
+        let outlets = Outlets {
+            events: events_in,
+            work: work_in.clone(),
+            large: large_in,
+        };
+        scope.spawn(move || read::run(job, input, parent, own, &outlets));
+        // Each thread ends when all who could send to it have gone; this one must not hold on to what the others wait for.
+        drop((work, large, packs, spare));
+        let mut gather = Gather::new(job, stored, work_in, frames_in, spare_in);
+        let mut builder = Builder {
+            gather: &mut gather,
+            chunkers: MetadataChunkers::new(),
+            directories: vec![(None, ListingWriter::new())],
+            tally: Tally::default(),
+        };
+        let root = builder.build(events);
+        let tally = builder.tally;
+        // What was read is stored even if reading has failed: the next backup finds it.
+        let flushed = gather.flush();
+        job.finished.store(true, Ordering::Relaxed);
+        root.and_then(|root| flushed.map(|()| (root, tally, gather.new_chunks, gather.new_bytes)))
+    });
+    // All threads have ended: what they stored is durable, and what failed is known.
+    let failure = stored.check();
+    let listed = stored.write_index(job);
+    failure?;
+    let (root, tally, new_chunks, new_bytes) = root?;
+    listed?;
+    let (users, groups) = tally.owners.into_names();
+    let counters = snapshot::Counters {
+        new_chunks,
+        new_bytes,
+        stored_bytes: stored.packs.load(Ordering::Relaxed),
+        ..tally.counters
+    };
+    Ok(Built {
+        root,
+        users,
+        groups,
+        counters,
+        unchanged_files: tally.unchanged_files,
+        written: stored.written.load(Ordering::Relaxed),
+    })
+}
+
+/// (device, inode) of the folder that holds the repository, if it is a folder here: it is not to be backed up into itself.
+fn own_folder(job: &Job<'_>) -> Option<(u64, u64)> {
+    let stat = rustix::fs::stat(job.repository.location().as_str()).ok()?;
+    Some((stat.st_dev, stat.st_ino))
+}
+
+/// Gathers new chunks into frames and sends these off.
+struct Gather<'j> {
+    job: &'j Job<'j>,
+    stored: &'j Stored,
+    work: Sender<Work>,
+    frames: Sender<FrameDue>,
+    spare: Sender<Vec<u8>>,
+    data: frame::Builder,
+    metadata: frame::Builder,
+    new_chunks: u64,
+    new_bytes: u64,
+}
+
+impl<'j> Gather<'j> {
+    fn new(
+        job: &'j Job<'j>,
+        stored: &'j Stored,
+        work: Sender<Work>,
+        frames: Sender<FrameDue>,
+        spare: Sender<Vec<u8>>,
+    ) -> Gather<'j> {
+        let (data, metadata) = (frame::Builder::new(), frame::Builder::new());
+        Gather {
+            job,
+            stored,
+            work,
+            frames,
+            spare,
+            data,
+            metadata,
+            new_chunks: 0,
+            new_bytes: 0,
+        }
+    }
+
+    /// Stores a chunk unless it is stored already.
+    fn chunk(&mut self, kind: PackKind, id: &ChunkId, bytes: &[u8]) -> Result<()> {
+        if !self.job.loaded.index.insert(id, Place::PENDING)? {
+            return Ok(());
+        }
+        let (frame, full) = match kind {
+            PackKind::Data => (&mut self.data, self.job.repository.config.frame_size),
+            PackKind::Metadata => (
+                &mut self.metadata,
+                self.job.repository.config.frame_size.min(METADATA_FRAME),
+            ),
+        };
+        frame.push(*id, bytes);
+        self.new_chunks += 1;
+        self.new_bytes += bytes.len() as u64;
+        if frame.len() >= full as usize || frame.blobs().len() >= usize::from(u16::MAX) {
+            self.send(kind)?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, kind: PackKind) -> Result<()> {
+        let frame = std::mem::take(match kind {
+            PackKind::Data => &mut self.data,
+            PackKind::Metadata => &mut self.metadata,
+        });
+        if frame.is_empty() {
+            return Ok(());
+        }
+        let compression = match (kind, self.job.options.compression) {
+            // Metadata never gains from another level than the default's.
+            (PackKind::Metadata, Compression::Auto) => Compression::Level(3),
+            (_, compression) => compression,
+        };
+        let (reply, encoded) = bounded(1);
+        // Neither can fail but for a failure that `check` knows.
+        let sent = self.frames.send(FrameDue { kind, encoded }).is_ok()
+            && self
+                .work
+                .send(Work::Frame {
+                    frame,
+                    compression,
+                    reply,
+                })
+                .is_ok();
+        if sent {
+            Ok(())
+        } else {
+            Err(self.stored.check().err().unwrap_or(Error::Interrupted))
+        }
+    }
+
+    /// Sends off what is not full.
+    fn flush(&mut self) -> Result<()> {
+        self.send(PackKind::Data)?;
+        self.send(PackKind::Metadata)
+    }
+}
+
+impl MetadataSink for Gather<'_> {
+    fn store(&mut self, chunk: &[u8]) -> Result<ChunkId> {
+        let id = self.job.repository.keys.chunk_id(chunk);
+        self.chunk(PackKind::Metadata, &id, chunk)?;
+        Ok(id)
+    }
+}
+
+/// What was met.
+#[derive(Default)]
+struct Tally {
+    counters: snapshot::Counters,
+    owners: Owners,
+    unchanged_files: u64,
+}
+
+struct Builder<'g, 'j> {
+    gather: &'g mut Gather<'j>,
+    chunkers: MetadataChunkers,
+    /// The directories we are in, with their listings so far; the first is the root, which has no entry.
+    directories: Vec<(Option<Box<Entry>>, ListingWriter)>,
+    tally: Tally,
+}
+
+impl Builder<'_, '_> {
+    /// Takes events to the end; returns the root's listing.
+    fn build(&mut self, events: Receiver<Event>) -> Result<Content> {
+        loop {
+            self.gather.stored.check()?;
+            // The reader says how it ended; if it can't, it has panicked, and the scope passes that on.
+            match events.recv().map_err(|_| Error::Interrupted)? {
+                Event::Enter(entry) => {
+                    self.tally.counters.directories += 1;
+                    self.directories.push((Some(entry), ListingWriter::new()));
+                }
+                Event::Leave => {
+                    let (entry, listing) = self.directories.pop().expect("entered before");
+                    let mut entry = entry.expect("only the root has none, and it is not left");
+                    entry.kind = EntryKind::Directory(listing.finish(&self.chunkers, self.gather)?);
+                    self.entry(&entry)?;
+                }
+                Event::Group(group) => {
+                    let group = group.recv().map_err(|_| Error::Interrupted)?;
+                    self.group(group)?;
+                }
+                Event::Large { path, pieces } => self.large(path, &pieces)?,
+                Event::Failed { path, error } => self.failed(path, error),
+                Event::End(end) => {
+                    end?;
+                    let (_, listing) = self.directories.pop().expect("the root");
+                    return listing.finish(&self.chunkers, self.gather);
+                }
+            }
+        }
+    }
+
+    fn entry(&mut self, entry: &Entry) -> Result<()> {
+        self.tally.owners.note(entry);
+        match &entry.kind {
+            EntryKind::File(content) => {
+                self.tally.counters.files += 1;
+                self.tally.counters.bytes += content.length;
+                Counters::add(&self.gather.job.monitor.counters.files, 1);
+            }
+            EntryKind::Directory(_) => {}
+            _ => self.tally.counters.others += 1,
+        }
+        self.tally.counters.changed_while_read += u64::from(entry.changed_while_read);
+        let (_, listing) = self.directories.last_mut().expect("the root");
+        listing.push(&self.chunkers, self.gather, entry)
+    }
+
+    fn failed(&mut self, path: PathBuf, error: Error) {
+        self.tally.counters.unreadable += 1;
+        self.gather.job.monitor.warn(Warning::Skipped { path, error });
+    }
+
+    fn group(&mut self, mut group: Group) -> Result<()> {
+        for outcome in std::mem::take(&mut group.outcomes) {
+            match outcome {
+                Outcome::Ready { entry, unchanged } => {
+                    self.tally.unchanged_files += u64::from(unchanged);
+                    self.entry(&entry)?;
+                }
+                Outcome::Failed { path, error } => self.failed(path, error),
+                Outcome::Read { mut entry, parts } => {
+                    let mut list = ListWriter::new();
+                    for part in &group.parts[parts] {
+                        let item = match part {
+                            Part::Hole(length) => Item::Hole { length: *length },
+                            Part::Chunk(span) => {
+                                self.gather.chunk(PackKind::Data, &span.id, span.of(&group.data))?;
+                                Item::Chunk {
+                                    id: span.id,
+                                    length: span.length,
+                                }
+                            }
+                        };
+                        list.push(&self.chunkers, self.gather, item)?;
+                    }
+                    entry.kind = EntryKind::File(list.finish(&self.chunkers, self.gather)?);
+                    self.entry(&entry)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn large(&mut self, path: PathBuf, parts: &Receiver<LargePart>) -> Result<()> {
+        let mut list = ListWriter::new();
+        loop {
+            self.gather.stored.check()?;
+            match parts.recv().map_err(|_| Error::Interrupted)? {
+                LargePart::Hole(length) => list.push(&self.chunkers, self.gather, Item::Hole { length })?,
+                LargePart::Piece(piece) => {
+                    let piece = piece.recv().map_err(|_| Error::Interrupted)?;
+                    for span in &piece.chunks {
+                        self.gather.chunk(PackKind::Data, &span.id, span.of(&piece.data))?;
+                        list.push(
+                            &self.chunkers,
+                            self.gather,
+                            Item::Chunk {
+                                id: span.id,
+                                length: span.length,
+                            },
+                        )?;
+                    }
+                    // Nobody may need the buffer any more.
+                    drop(self.gather.spare.send(piece.data));
+                }
+                LargePart::End(Ok(mut entry)) => {
+                    entry.kind = EntryKind::File(list.finish(&self.chunkers, self.gather)?);
+                    return self.entry(&entry);
+                }
+                LargePart::End(Err(Error::Interrupted)) => return Err(Error::Interrupted),
+                // Half a file is no file: its chunks stay for the next backup, its entry is left out.
+                LargePart::End(Err(error)) => {
+                    self.failed(path, error);
+                    return Ok(());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! Backup: walk → cut → fingerprint → index → compress → seal → packs → storage.
+//!
+//! ```text
+//!  reader ──events, in order──────────────────────────▶ builder ──frames──▶ packer ──packs──▶ 2 uploaders
+//!    │  └─ large files: 2 cutters ──pieces──┐              │ ▲ ▲                 ▲
+//!    └─ groups of small files ──────────────┴─▶ workers ───┼─┘ └─ results       │
+//!                                                  ▲──compress──┘ └────sealed in order
+//! ```
+//!
+//! The **reader** ([`read`]) walks and decides what must be read. **Workers** ([`work`]) read small files, cut, fingerprint and compress,
+//! one a core. The **builder** ([`build`]; the calling thread) takes their results in the order of the walk, asks the index, gathers
+//! new chunks into frames and writes trees; so the same input makes the same frames whatever the number of cores, and neighbours stay
+//! neighbours. The **packer** and uploaders ([`store`]) seal and store. Every queue is bounded; [`Limits`] sizes them from one budget.
+
+mod build;
+mod read;
+mod store;
+mod work;
+
+use crate::repository::{folder, name_in};
+use crate::source::{Excludes, Filter};
+use crate::{Error, Monitor, Repository, Result, Warning};
+use ibid_format::FileId;
+use ibid_format::snapshot::{Counters, Snapshot};
+use ibid_format::tree::Time;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+/// How hard to compress.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// zstd level 1 or 3, whichever a sample of the data's own frames says is smaller.
+    #[default]
+    Auto,
+    /// Not at all.
+    Off,
+    /// zstd at this level, 1–22.
+    Level(i32),
+}
+
+/// A stream to back up as one file.
+pub struct Stream {
+    /// The name it gets: one file in the root of the snapshot.
+    pub name: Vec<u8>,
+    /// Its bytes.
+    pub reader: Box<dyn Read + Send + Sync>,
+}
+
+/// What to back up and how.
+#[derive(Default)]
+pub struct BackupOptions {
+    /// Files and directories. A block device named here is read like a file.
+    pub paths: Vec<PathBuf>,
+    /// A stream, instead of paths.
+    pub stream: Option<Stream>,
+    /// What to leave out.
+    pub excludes: Excludes,
+    /// Labels.
+    pub tags: Vec<String>,
+    /// The machine's name to record; this machine's if none.
+    pub host: Option<String>,
+    /// When the backup was made, to record; now if none.
+    pub time: Option<Time>,
+    /// The program's name and version, to record.
+    pub program: String,
+    /// Read every file, even those that look unchanged.
+    pub force: bool,
+    /// The snapshot to compare with (see [`Repository::snapshot`](crate::Repository::snapshot)); the latest of the same host and paths if none.
+    pub parent: Option<String>,
+    /// Do all but write.
+    pub dry_run: bool,
+    /// How hard to compress.
+    pub compression: Compression,
+    /// Count files and bytes beforehand, beside the work, so that progress can tell how much is left.
+    pub estimate: bool,
+    /// Threads that read, fingerprint and compress; the number of cores if none.
+    pub threads: Option<usize>,
+}
+
+/// What a backup did.
+#[derive(Clone, Debug)]
+pub struct BackupSummary {
+    /// The snapshot; none for a dry run.
+    pub id: Option<FileId>,
+    /// The snapshot that unchanged files were compared with.
+    pub parent: Option<FileId>,
+    /// What was found and stored.
+    pub counters: Counters,
+    /// Files that were taken over from the parent without reading them.
+    pub unchanged_files: u64,
+    /// Bytes written to the repository in all: packs, index, snapshot.
+    pub written: u64,
+    /// Milliseconds it took.
+    pub duration_ms: u64,
+}
+
+/// Sizes of the queues, so that all buffers together stay within the budget.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) workers: usize,
+    pub(crate) cutters: usize,
+    /// Results of the reader that wait for the builder.
+    pub(crate) events: usize,
+    /// Pieces of one large file that wait.
+    pub(crate) pieces: usize,
+    /// Bytes of one piece.
+    pub(crate) piece: usize,
+    /// Frames on their way to the packer.
+    pub(crate) frames: usize,
+    pub(crate) pack: u32,
+    pub(crate) uploaders: usize,
+}
+
+/// Bytes of small files that are read together.
+pub(crate) const GROUP: usize = 1 << 20;
+
+impl Limits {
+    /// Splits `budget` (what remains after the index), bytes.
+    pub(crate) fn new(budget: u64, cores: usize, chunk_max: usize, frame: u32, pack: u32) -> Result<Limits> {
+        let piece = (4 << 20).max(2 * chunk_max);
+        let mut limits = Limits {
+            workers: cores,
+            cutters: 2,
+            events: 24,
+            pieces: 4,
+            piece,
+            frames: cores + 2,
+            pack,
+            uploaders: 2,
+        };
+        // Give up what costs least speed first.
+        let steps: [fn(&mut Limits); 7] = [
+            |l| l.events = 12,
+            |l| l.pieces = 2,
+            |l| l.pack = l.pack.min(16 << 20),
+            |l| l.uploaders = 1,
+            |l| l.workers = l.workers.min(4),
+            |l| l.pack = l.pack.min(4 << 20),
+            |l| (l.cutters, l.workers) = (1, l.workers.min(2)),
+        ];
+        for step in steps {
+            if limits.bytes(frame) <= budget {
+                return Ok(limits);
+            }
+            step(&mut limits);
+            limits.frames = limits.workers + 2;
+        }
+        let needed = limits.bytes(frame);
+        if needed <= budget {
+            Ok(limits)
+        } else {
+            Err(Error::MemoryBudget { budget, needed })
+        }
+    }
+
+    /// The most that buffers can hold at once.
+    pub(crate) fn bytes(&self, frame: u32) -> u64 {
+        let groups = (self.events + self.workers + 2) * 2 * GROUP;
+        let pieces = self.cutters * (self.pieces + 2) * self.piece;
+        // A frame exists uncompressed and compressed; zstd's own tables are about 4 MiB at level 3.
+        let frames = (self.frames + 2) * 2 * (frame as usize + self.piece / 8) + self.workers * (4 << 20);
+        // Two packs being filled, those waiting and being stored; a pack overshoots its size by at most an eighth.
+        let packs = (2 + 2 * self.uploaders) * (self.pack as usize + self.pack as usize / 8);
+        (groups + pieces + frames + packs + (16 << 20)) as u64
+    }
+}
+
+impl Repository {
+    /// Makes a snapshot. When this returns `Ok`, it is durable: whole, and readable after any crash.
+    ///
+    /// Files that can't be read are reported to `monitor`, counted, and left out.
+    ///
+    /// # Errors
+    /// [`Error::NothingToBackUp`] if no path could be read at all; [`Error::Interrupted`] if `monitor` was cancelled (what was stored stays and is
+    /// used by the next backup); [`Error::MemoryBudget`]; whatever the storage says. In each case no snapshot is made and earlier ones are intact.
+    ///
+    /// ```
+    /// # use ibid_repo::{InitOptions, Monitor, Repository, BackupOptions};
+    /// # use ibid_format::slot::Argon2Cost;
+    /// let storage = std::sync::Arc::new(ibid_storage::Memory::new());
+    /// # let init = InitOptions { cost: Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 }, ..InitOptions::default() };
+    /// let repository = Repository::init(storage, Some(b"secret"), &init, 0)?;
+    /// let options = BackupOptions { paths: vec!["src".into()], ..BackupOptions::default() };
+    /// let summary = repository.backup(options, &Monitor::silent())?;
+    /// assert!(summary.counters.files > 0);
+    /// # Ok::<(), ibid_repo::Error>(())
+    /// ```
+    pub fn backup(&self, mut options: BackupOptions, monitor: &Monitor) -> Result<BackupSummary> {
+        let started = Instant::now();
+        let filter = Arc::new(Filter::new(&options.excludes)?);
+        let stream = options.stream.take();
+        let (paths, unresolved) = match &stream {
+            Some(stream) => {
+                ibid_format::tree::check_name(&stream.name).map_err(Error::damaged("the stream's name"))?;
+                (Vec::new(), 0)
+            }
+            None => resolve_all(&options.paths, monitor)?,
+        };
+        self.refresh();
+        let loaded = self.loaded(monitor)?;
+        let host = options.host.clone().unwrap_or_else(crate::source::host_name);
+        let recorded: Vec<Vec<u8>> = match &stream {
+            Some(stream) => vec![[b"/", stream.name.as_slice()].concat()],
+            None => paths
+                .iter()
+                .map(|path| std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).to_vec())
+                .collect(),
+        };
+        let parent = self.parent(&options, &host, &recorded, stream.is_some(), monitor)?;
+        let cores = options
+            .threads
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+            .max(1);
+        let budget = self.memory.saturating_sub(loaded.index.bytes());
+        let limits = Limits::new(
+            budget,
+            cores,
+            self.chunker.size_max(),
+            self.config.frame_size,
+            self.config.pack_size,
+        )?;
+        let now = now();
+        let job = Job {
+            repository: self,
+            loaded,
+            filter,
+            limits,
+            monitor,
+            options: &options,
+            started: now,
+            finished: AtomicBool::new(false),
+        };
+        let input = match stream {
+            Some(stream) => read::Input::Stream(stream),
+            None => read::Input::Paths(paths),
+        };
+        let built = build::run(&job, input, parent.as_ref().map(|(_, snapshot)| snapshot));
+        self.refresh();
+        let built = built?;
+        let mut counters = built.counters;
+        counters.unreadable += unresolved;
+        let mut tags = options.tags.clone();
+        tags.sort_unstable();
+        tags.dedup();
+        let duration_ms = started.elapsed().as_millis() as u64;
+        let snapshot = Snapshot {
+            time: options.time.unwrap_or(now),
+            duration_ms,
+            host,
+            user: crate::source::user_name(),
+            program: options.program.clone(),
+            paths: recorded,
+            tags,
+            parent: parent.as_ref().map(|(id, _)| *id),
+            root: built.root,
+            users: built.users,
+            groups: built.groups,
+            counters: counters.clone(),
+        };
+        let (id, size) = if options.dry_run {
+            (None, 0)
+        } else {
+            self.put_snapshot(&snapshot)?
+        };
+        Ok(BackupSummary {
+            id,
+            parent: snapshot.parent,
+            counters,
+            unchanged_files: built.unchanged_files,
+            written: built.written + size,
+            duration_ms: started.elapsed().as_millis() as u64,
+        })
+    }
+
+    fn put_snapshot(&self, snapshot: &Snapshot) -> Result<(Option<FileId>, u64)> {
+        let id = FileId::random();
+        let bytes = snapshot
+            .encode(&self.keys, id)
+            .map_err(Error::damaged("the new snapshot"))?;
+        self.storage.put(&name_in(folder::SNAPSHOTS, id), &[&bytes])?;
+        Ok((Some(id), bytes.len() as u64))
+    }
+
+    /// The snapshot to compare with. One that can't be read is not worth failing for: files are read again.
+    fn parent(
+        &self,
+        options: &BackupOptions,
+        host: &str,
+        paths: &[Vec<u8>],
+        is_stream: bool,
+        monitor: &Monitor,
+    ) -> Result<Option<(FileId, Snapshot)>> {
+        if let Some(wanted) = &options.parent {
+            return self.snapshot(wanted).map(|found| Some((found.id, found.snapshot)));
+        }
+        if is_stream {
+            return Ok(None);
+        }
+        let mut snapshots = self.snapshots_with(|id, error| {
+            monitor.warn(Warning::Repository {
+                error: error_of(id, error),
+            })
+        })?;
+        snapshots.retain(|s| s.snapshot.host == host && s.snapshot.paths == paths);
+        Ok(snapshots.pop().map(|found| (found.id, found.snapshot)))
+    }
+}
+
+fn error_of(_: FileId, error: Error) -> Error {
+    error
+}
+
+/// Everything the threads of one backup share.
+pub(crate) struct Job<'a> {
+    pub(crate) repository: &'a Repository,
+    pub(crate) loaded: Arc<crate::load::Loaded>,
+    pub(crate) filter: Arc<Filter>,
+    pub(crate) limits: Limits,
+    pub(crate) monitor: &'a Monitor,
+    pub(crate) options: &'a BackupOptions,
+    /// When reading began: what changed since can't be told from its times later.
+    pub(crate) started: Time,
+    /// Set at the end, for those who only accompany the work.
+    pub(crate) finished: AtomicBool,
+}
+
+/// The current time.
+pub(crate) fn now() -> Time {
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    Time {
+        seconds: since.as_secs() as i64,
+        nanos: since.subsec_nanos(),
+    }
+}
+
+/// Absolute paths, sorted, each once; and how many could not be found (each is reported).
+fn resolve_all(paths: &[PathBuf], monitor: &Monitor) -> Result<(Vec<PathBuf>, u64)> {
+    let mut resolved = Vec::new();
+    let mut failed = 0;
+    for path in paths {
+        match crate::source::resolve(path) {
+            Ok(path) => resolved.push(path),
+            Err(error) => {
+                failed += 1;
+                monitor.warn(Warning::Skipped {
+                    path: path.clone(),
+                    error,
+                });
+            }
+        }
+    }
+    if resolved.is_empty() {
+        return Err(Error::NothingToBackUp { paths: paths.len() });
+    }
+    resolved.sort_unstable();
+    resolved.dedup();
+    Ok((resolved, failed))
+}

@@ -1,0 +1,559 @@
+//! The reader: walks, decides what must be read, and keeps everything in order.
+
+use super::work::{Piece, Small, Span, Work};
+use super::{GROUP, Job, Stream};
+use crate::chunks::ChunkReader;
+use crate::recipe::{Entries, Items};
+use crate::source::{Extent, Opened, Step, Walker, entry_from, read_xattrs_at, read_xattrs_of};
+use crate::{Counters, Error, Monitor, Result, Warning};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use ibid_format::ChunkId;
+use ibid_format::content::{Content, Item};
+use ibid_format::snapshot::Snapshot;
+use ibid_format::tree::{Entry, EntryKind, Time};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{FileType, Stat};
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What is backed up.
+pub(crate) enum Input {
+    Paths(Vec<PathBuf>),
+    Stream(Stream),
+}
+
+/// What the builder gets to know, in the order of the tree.
+pub(crate) enum Event {
+    Enter(Box<Entry>),
+    Leave,
+    Group(Receiver<super::work::Group>),
+    Large {
+        path: PathBuf,
+        pieces: Receiver<LargePart>,
+    },
+    Failed {
+        path: PathBuf,
+        error: Error,
+    },
+    /// The end, good or bad.
+    End(Result<()>),
+}
+
+/// What the builder gets to know of a large file.
+pub(crate) enum LargePart {
+    Piece(Receiver<Piece>),
+    Hole(u64),
+    /// The end: its entry, without content.
+    End(Result<Box<Entry>>),
+}
+
+/// A large file, on its way to a cutter.
+pub(crate) enum Large {
+    File {
+        parent: Arc<OwnedFd>,
+        name: Vec<u8>,
+        stat: Stat,
+        path: PathBuf,
+        parts: Sender<LargePart>,
+    },
+    Stream {
+        stream: Stream,
+        parts: Sender<LargePart>,
+    },
+}
+
+/// Where the reader's results go.
+pub(crate) struct Outlets {
+    pub(crate) events: Sender<Event>,
+    pub(crate) work: Sender<Work>,
+    pub(crate) large: Sender<Large>,
+}
+
+/// The receiver has gone: the backup has failed elsewhere, and says so there.
+struct Gone;
+
+impl<T> From<crossbeam_channel::SendError<T>> for Gone {
+    fn from(_: crossbeam_channel::SendError<T>) -> Gone {
+        Gone
+    }
+}
+
+/// Reads all of the input; the last event says how it ended.
+pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>, own: Option<(u64, u64)>, outlets: &Outlets) {
+    let result = match input {
+        Input::Stream(stream) => send_stream(job, stream, outlets),
+        Input::Paths(paths) => match Walker::new(&paths, job.filter.clone(), own) {
+            Ok(walker) => walk(job, walker, parent, outlets),
+            Err(error) => Ok(Err(error)),
+        },
+    };
+    if let Ok(end) = result {
+        // If nobody listens any more, the error is known where it came up.
+        drop(outlets.events.send(Event::End(end)));
+    }
+}
+
+fn send_stream(job: &Job<'_>, stream: Stream, outlets: &Outlets) -> std::result::Result<Result<()>, Gone> {
+    let (parts, pieces) = bounded(job.limits.pieces);
+    let path = PathBuf::from("/").join(String::from_utf8_lossy(&stream.name).as_ref());
+    outlets.events.send(Event::Large { path, pieces })?;
+    outlets.large.send(Large::Stream { stream, parts })?;
+    Ok(Ok(()))
+}
+
+/// The parent snapshot's listing of the directory we are in.
+struct Former<'r> {
+    entries: std::iter::Peekable<Entries<'r>>,
+}
+
+impl<'r> Former<'r> {
+    /// The former entry of that name. Names are asked for in ascending order.
+    fn take(&mut self, name: &[u8], monitor: &Monitor) -> Option<Entry> {
+        loop {
+            match self.entries.peek()? {
+                Ok(entry) if entry.name.as_slice() > name => return None,
+                Ok(entry) if entry.name.as_slice() < name => drop(self.entries.next()),
+                _ => break,
+            }
+        }
+        match self.entries.next()? {
+            Ok(entry) => Some(entry),
+            Err(error) => {
+                monitor.warn(Warning::Repository { error });
+                None
+            }
+        }
+    }
+}
+
+struct Reading<'r, 'j> {
+    job: &'j Job<'j>,
+    outlets: &'j Outlets,
+    reader: &'r ChunkReader<'r>,
+    /// One for each directory we are in; none where the parent snapshot has none.
+    former: Vec<Option<Former<'r>>>,
+    group: Vec<Small>,
+    group_bytes: u64,
+}
+
+/// Small files wait for at most this many before they are sent off.
+const GROUP_FILES: usize = 256;
+
+fn walk(
+    job: &Job<'_>,
+    mut walker: Walker,
+    parent: Option<&Snapshot>,
+    outlets: &Outlets,
+) -> std::result::Result<Result<()>, Gone> {
+    let reader = ChunkReader::new(job.repository, job.loaded.clone(), 16 << 20);
+    let former = parent.map(|parent| Former {
+        entries: Entries::new(&reader, &parent.root).peekable(),
+    });
+    let mut reading = Reading {
+        job,
+        outlets,
+        reader: &reader,
+        former: vec![former],
+        group: Vec::new(),
+        group_bytes: 0,
+    };
+    while let Some(step) = walker.next() {
+        if job.monitor.is_cancelled() {
+            return Ok(Err(Error::Interrupted));
+        }
+        reading.step(step, &walker)?;
+    }
+    reading.flush()?;
+    Ok(Ok(()))
+}
+
+impl<'r> Reading<'r, '_> {
+    fn step(&mut self, step: Step, walker: &Walker) -> std::result::Result<(), Gone> {
+        match step {
+            Step::Enter { name, stat, directory } => {
+                self.flush()?;
+                let former = self.take_former(&name);
+                let below = match former.as_ref().map(|entry| &entry.kind) {
+                    Some(EntryKind::Directory(listing)) => Some(Former {
+                        entries: Entries::new(self.reader, listing).peekable(),
+                    }),
+                    _ => None,
+                };
+                self.former.push(below);
+                let mut entry = entry_from(&name, &stat).expect("a directory is of a known type");
+                let (xattrs, faults) = read_xattrs_of(directory.as_fd());
+                entry.xattrs = xattrs;
+                self.report(faults, walker);
+                self.outlets.events.send(Event::Enter(Box::new(entry)))?;
+            }
+            Step::Leave => {
+                self.flush()?;
+                self.former.pop();
+                self.outlets.events.send(Event::Leave)?;
+            }
+            Step::Node {
+                name,
+                stat,
+                parent,
+                named,
+            } => self.node(name, stat, parent, named, walker)?,
+            Step::Failed { path, error } => {
+                self.flush()?;
+                self.outlets.events.send(Event::Failed { path, error })?;
+            }
+            Step::OwnFolder { path } => self.job.monitor.warn(Warning::OwnFolder { path }),
+        }
+        Ok(())
+    }
+
+    fn take_former(&mut self, name: &[u8]) -> Option<Entry> {
+        self.former.last_mut()?.as_mut()?.take(name, self.job.monitor)
+    }
+
+    fn node(
+        &mut self,
+        name: Vec<u8>,
+        stat: Stat,
+        parent: Arc<OwnedFd>,
+        named: bool,
+        walker: &Walker,
+    ) -> std::result::Result<(), Gone> {
+        let former = self.take_former(&name);
+        let file_type = FileType::from_raw_mode(stat.st_mode);
+        let path = || walker.path().to_owned();
+        if file_type == FileType::RegularFile || named && file_type == FileType::BlockDevice {
+            if let Some(former) = former.filter(|former| !self.job.options.force && self.is_unchanged(former, &stat)) {
+                Counters::add(&self.job.monitor.counters.bytes, stat.st_size as u64);
+                return self.add(
+                    Small::Ready {
+                        entry: Box::new(former),
+                        unchanged: true,
+                    },
+                    0,
+                );
+            }
+            if file_type == FileType::RegularFile && stat.st_size as u64 <= GROUP as u64 {
+                let path = path();
+                return self.add(
+                    Small::Read {
+                        parent,
+                        name,
+                        stat,
+                        path,
+                    },
+                    stat.st_size as u64,
+                );
+            }
+            self.flush()?;
+            let (parts, pieces) = bounded(self.job.limits.pieces);
+            self.outlets.events.send(Event::Large { path: path(), pieces })?;
+            self.outlets.large.send(Large::File {
+                parent,
+                name,
+                stat,
+                path: path(),
+                parts,
+            })?;
+            return Ok(());
+        }
+        match self.special(&name, &stat, &parent, walker) {
+            Ok(entry) => self.add(
+                Small::Ready {
+                    entry: Box::new(entry),
+                    unchanged: false,
+                },
+                0,
+            ),
+            Err(error) => {
+                self.flush()?;
+                Ok(self.outlets.events.send(Event::Failed { path: path(), error })?)
+            }
+        }
+    }
+
+    /// Symlinks, FIFOs, sockets, devices: all there is to know without reading contents.
+    fn special(&self, name: &[u8], stat: &Stat, parent: &OwnedFd, walker: &Walker) -> Result<Entry> {
+        let failed = |error: std::io::Error| Error::local("read", walker.path(), error);
+        let mut entry =
+            entry_from(name, stat).ok_or_else(|| failed(std::io::Error::other("a type of file that is not known")))?;
+        if let EntryKind::Symlink(target) = &mut entry.kind {
+            let read = rustix::fs::readlinkat(parent, name, Vec::new()).map_err(|error| failed(error.into()))?;
+            *target = read.into_bytes();
+        }
+        let (xattrs, faults) = read_xattrs_at(parent, name);
+        entry.xattrs = xattrs;
+        self.report(faults, walker);
+        Ok(entry)
+    }
+
+    fn report(&self, faults: Vec<(Vec<u8>, std::io::Error)>, walker: &Walker) {
+        for (name, source) in faults {
+            let what = format!("extended attribute {}", String::from_utf8_lossy(&name));
+            self.job.monitor.warn(Warning::Attributes {
+                path: walker.path().to_owned(),
+                what,
+                source,
+            });
+        }
+    }
+
+    /// Size, mtime, ctime and inode as they were, nothing in doubt then, and its chunks still there.
+    fn is_unchanged(&self, former: &Entry, stat: &Stat) -> bool {
+        let EntryKind::File(content) = &former.kind else {
+            return false;
+        };
+        let mtime = Time {
+            seconds: stat.st_mtime,
+            nanos: stat.st_mtime_nsec as u32,
+        };
+        let ctime = Time {
+            seconds: stat.st_ctime,
+            nanos: stat.st_ctime_nsec as u32,
+        };
+        content.length == stat.st_size as u64
+            && (former.mtime, former.ctime, former.inode) == (mtime, ctime, stat.st_ino)
+            && !former.changed_while_read
+            && self.is_stored(content)
+    }
+
+    /// Whether the chunks of a content are known. All of them are looked up only when packs are known to be missing.
+    fn is_stored(&self, content: &Content) -> bool {
+        let known = |item: &Item| match item {
+            Item::Chunk { id, .. } => self.job.loaded.index.get(id).is_some(),
+            Item::Hole { .. } => true,
+        };
+        content.items.iter().all(known)
+            && (content.depth == 0
+                || self.job.loaded.missing.is_empty()
+                || Items::new(self.reader, content).all(|item| item.is_ok_and(|item| known(&item))))
+    }
+
+    fn add(&mut self, file: Small, bytes: u64) -> std::result::Result<(), Gone> {
+        self.group.push(file);
+        self.group_bytes += bytes;
+        if self.group_bytes >= GROUP as u64 || self.group.len() >= GROUP_FILES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> std::result::Result<(), Gone> {
+        if self.group.is_empty() {
+            return Ok(());
+        }
+        let (reply, group) = bounded(1);
+        self.group_bytes = 0;
+        self.outlets.events.send(Event::Group(group))?;
+        self.outlets.work.send(Work::Group {
+            files: std::mem::take(&mut self.group),
+            reply,
+        })?;
+        Ok(())
+    }
+}
+
+/// Cuts large files until there are no more. Two of these run, so that the next file is read while the last is still fingerprinted.
+pub(crate) fn cut_large(job: &Job<'_>, large: &Receiver<Large>, work: &Sender<Work>, spare: &Receiver<Vec<u8>>) {
+    while let Ok(file) = large.recv() {
+        let parts = match &file {
+            Large::File { parts, .. } | Large::Stream { parts, .. } => parts.clone(),
+        };
+        let mut cutter = LargeCutter {
+            job,
+            parts,
+            work,
+            spare,
+            buffer: Vec::new(),
+            filled: 0,
+        };
+        cutter.buffer = cutter.fresh();
+        let end = match file {
+            Large::File {
+                parent,
+                name,
+                stat,
+                path,
+                ..
+            } => cutter.file(&parent, &name, &stat, &path),
+            Large::Stream { stream, .. } => cutter.stream(stream),
+        };
+        // `Ok(None)`: nobody listens any more.
+        if let Some(end) = end.transpose() {
+            drop(cutter.parts.send(LargePart::End(end)));
+        }
+    }
+}
+
+struct LargeCutter<'a> {
+    job: &'a Job<'a>,
+    parts: Sender<LargePart>,
+    work: &'a Sender<Work>,
+    spare: &'a Receiver<Vec<u8>>,
+    /// The piece being filled, and how far it is.
+    buffer: Vec<u8>,
+    filled: usize,
+}
+
+impl LargeCutter<'_> {
+    fn file(&mut self, parent: &OwnedFd, name: &[u8], stat: &Stat, path: &PathBuf) -> Result<Option<Box<Entry>>> {
+        let (file, mut entry) = super::work::open(self.job.monitor, parent, name, stat, path)?;
+        let failed = |error| Error::local("read", path, error);
+        let mut size = file.stat.st_size as u64;
+        if FileType::from_raw_mode(file.stat.st_mode) == FileType::BlockDevice {
+            size = crate::source::device_size(&file.fd).map_err(failed)?;
+            entry.kind = EntryKind::File(Content::empty());
+            entry.mode &= 0o666;
+        }
+        let extents = if matches!(FileType::from_raw_mode(file.stat.st_mode), FileType::BlockDevice) {
+            vec![Extent::Data { start: 0, length: size }]
+        } else {
+            file.extents(size)
+        };
+        let mut short = false;
+        for extent in extents {
+            match extent {
+                Extent::Hole { length } => {
+                    Counters::add(&self.job.monitor.counters.bytes, length);
+                    if self.parts.send(LargePart::Hole(length)).is_err() {
+                        return Ok(None);
+                    }
+                }
+                Extent::Data { start, length } => match self.extent(&file, start, length).map_err(failed)? {
+                    None => return Ok(None),
+                    Some(read) if read < length => {
+                        short = true;
+                        break;
+                    }
+                    Some(_) => {}
+                },
+            }
+            self.job.monitor.check_cancelled()?;
+        }
+        super::work::finish_entry(self.job.monitor, &file, &mut entry, path, short, self.job.started)?;
+        Ok(Some(Box::new(entry)))
+    }
+
+    /// Cuts one stretch of data; returns how much of it there was, or none if nobody listens.
+    fn extent(
+        &mut self,
+        file: &Opened,
+        start: u64,
+        length: u64,
+    ) -> std::result::Result<Option<u64>, rustix::io::Errno> {
+        let mut done = 0;
+        loop {
+            let buffer = &mut self.buffer[self.filled..];
+            let wanted = (buffer.len() as u64).min(length - done) as usize;
+            let read = file.read_at(start + done, &mut buffer[..wanted])?;
+            done += read as u64;
+            let last = read < wanted || done == length;
+            if !self.cut(read, last) {
+                return Ok(None);
+            }
+            if last || self.job.monitor.is_cancelled() {
+                return Ok(Some(done));
+            }
+        }
+    }
+
+    fn stream(&mut self, mut stream: Stream) -> Result<Option<Box<Entry>>> {
+        let failed = |source| Error::Pipe {
+            action: "read the stream to back up",
+            source,
+        };
+        loop {
+            let buffer = &mut self.buffer[self.filled..];
+            let mut read = 0;
+            let mut last = false;
+            while read < buffer.len() && !last {
+                match stream.reader.read(&mut buffer[read..]) {
+                    Ok(0) => last = true,
+                    Ok(n) => read += n,
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(failed(error)),
+                }
+            }
+            if !self.cut(read, last) {
+                return Ok(None);
+            }
+            self.job.monitor.check_cancelled()?;
+            if last {
+                break;
+            }
+        }
+        let now = super::now();
+        Ok(Some(Box::new(Entry {
+            name: stream.name,
+            kind: EntryKind::File(Content::empty()),
+            mode: 0o600,
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            mtime: now,
+            ctime: Time { seconds: 0, nanos: 0 },
+            inode: 0,
+            changed_while_read: false,
+            hard_link_device: None,
+            xattrs: Vec::new(),
+        })))
+    }
+
+    /// Takes `read` new bytes into account, cuts what can be cut, and sends it off. False if nobody listens.
+    fn cut(&mut self, read: usize, last: bool) -> bool {
+        let chunker = &self.job.repository.chunker;
+        let filled = self.filled + read;
+        let needed = if last { 1 } else { chunker.size_max() };
+        let mut chunks = Vec::with_capacity(filled / chunker.settings().size_average() + 16);
+        let mut start = 0;
+        while filled - start >= needed {
+            let length = chunker.cut(&self.buffer[start..filled]);
+            chunks.push(Span {
+                start: start as u32,
+                length: length as u32,
+                id: ChunkId([0; 32]),
+            });
+            start += length;
+        }
+        Counters::add(&self.job.monitor.counters.bytes, read as u64);
+        let mut next = self.fresh();
+        self.filled = filled - start;
+        next[..self.filled].copy_from_slice(&self.buffer[start..filled]);
+        let piece = Piece {
+            data: std::mem::replace(&mut self.buffer, next),
+            chunks,
+        };
+        if piece.chunks.is_empty() {
+            return true;
+        }
+        let (reply, result) = bounded(1);
+        self.parts.send(LargePart::Piece(result)).is_ok() && self.work.send(Work::Piece { piece, reply }).is_ok()
+    }
+
+    /// An empty buffer. One that was used before costs no page faults.
+    fn fresh(&self) -> Vec<u8> {
+        let mut buffer = self.spare.try_recv().unwrap_or_default();
+        buffer.resize(self.job.limits.piece, 0);
+        buffer
+    }
+}
+
+/// Counts what there is to do, beside the work.
+pub(crate) fn estimate(job: &Job<'_>, paths: &[PathBuf], own: Option<(u64, u64)>) {
+    let counters = &job.monitor.counters;
+    let Ok(mut walker) = Walker::new(paths, job.filter.clone(), own) else {
+        return;
+    };
+    while let Some(step) = walker.next() {
+        if job.monitor.is_cancelled() || job.finished.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Step::Node { stat, .. } = step
+            && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+        {
+            Counters::add(&counters.files_total, 1);
+            Counters::add(&counters.bytes_total, stat.st_size as u64);
+        }
+    }
+    counters.totals_final.store(true, Ordering::Relaxed);
+}

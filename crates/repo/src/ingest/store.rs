@@ -1,0 +1,159 @@
+//! From frames to durable packs, and the index files that list them.
+
+use super::Job;
+use super::work::Encoded;
+use crate::repository::{folder, name_in};
+use crate::{Counters, Error, Result};
+use crossbeam_channel::{Receiver, Sender};
+use ibid_format::pack::{self, PackKind, Summary};
+use ibid_format::{FileId, index as index_file};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Chunks that may be stored before an index file lists them. It bounds memory; after a crash, packs that are not listed
+/// are read for their directories.
+const UNLISTED_MAX: usize = 200_000;
+
+/// A frame on its way, in the order in which frames go into packs.
+pub(crate) struct FrameDue {
+    pub(crate) kind: PackKind,
+    pub(crate) encoded: Receiver<Encoded>,
+}
+
+/// A pack on its way to storage.
+pub(crate) struct PackDue {
+    bytes: Vec<u8>,
+    summary: Summary,
+}
+
+/// What packer and uploaders share.
+pub(crate) struct Stored {
+    unlisted: Mutex<Vec<Summary>>,
+    failure: Mutex<Option<Error>>,
+    failed: AtomicBool,
+    /// Bytes written: packs and index files.
+    pub(crate) written: AtomicU64,
+    /// Bytes of packs written.
+    pub(crate) packs: AtomicU64,
+}
+
+impl Stored {
+    /// `unlisted` are packs found without an index file: the first one written lists them too.
+    pub(crate) fn new(unlisted: Vec<Summary>) -> Stored {
+        Stored {
+            unlisted: Mutex::new(unlisted),
+            failure: Mutex::new(None),
+            failed: AtomicBool::new(false),
+            written: AtomicU64::new(0),
+            packs: AtomicU64::new(0),
+        }
+    }
+
+    fn fail(&self, error: Error) {
+        self.failure
+            .lock()
+            .expect("no holder of this lock panics")
+            .get_or_insert(error);
+        self.failed.store(true, Ordering::Release);
+    }
+
+    /// The first error of packer or uploaders, if there was one.
+    pub(crate) fn check(&self) -> Result<()> {
+        if !self.failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let error = self.failure.lock().expect("no holder of this lock panics").take();
+        Err(error.unwrap_or(Error::Interrupted))
+    }
+
+    /// Writes index files for what is not listed yet.
+    pub(crate) fn write_index(&self, job: &Job<'_>) -> Result<()> {
+        let unlisted = std::mem::take(&mut *self.unlisted.lock().expect("no holder of this lock panics"));
+        let mut rest = unlisted.as_slice();
+        while !rest.is_empty() {
+            let mut count = 0;
+            let mut entries = 0;
+            while let Some(summary) = rest.get(count) {
+                let more = chunks_of(summary);
+                if count > 0 && entries + more > index_file::ENTRIES_MAX as usize {
+                    break;
+                }
+                entries += more;
+                count += 1;
+            }
+            let id = FileId::random();
+            let bytes = index_file::encode(&job.repository.keys, id, &rest[..count])
+                .map_err(Error::damaged("the new index"))?;
+            if !job.options.dry_run {
+                job.repository.storage.put(&name_in(folder::INDEX, id), &[&bytes])?;
+            }
+            self.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            rest = &rest[count..];
+        }
+        Ok(())
+    }
+}
+
+fn chunks_of(summary: &Summary) -> usize {
+    summary.frames.iter().map(|frame| frame.blobs.len()).sum()
+}
+
+/// Seals frames into packs, in order; full packs go to the uploaders.
+pub(crate) fn pack(job: &Job<'_>, stored: &Stored, frames: &Receiver<FrameDue>, packs: &Sender<PackDue>) {
+    let mut open: [Option<pack::Builder>; 2] = [None, None];
+    while let Ok(due) = frames.recv() {
+        // The worker has gone only if the backup failed elsewhere.
+        let Ok(encoded) = due.encoded.recv() else { return };
+        if let Some(source) = encoded.error {
+            stored.fail(Error::Damaged {
+                object: "a frame being compressed".into(),
+                source,
+            });
+            return;
+        }
+        let slot = &mut open[usize::from(due.kind == PackKind::Metadata)];
+        let builder = slot.get_or_insert_with(|| pack::Builder::new(&job.repository.keys, FileId::random(), due.kind));
+        builder.add(&encoded.plaintext, encoded.frame.blobs());
+        if builder.is_full(job.limits.pack) {
+            let (bytes, summary) = slot.take().expect("just filled").finish();
+            if packs.send(PackDue { bytes, summary }).is_err() {
+                return;
+            }
+        }
+    }
+    for builder in open.into_iter().flatten() {
+        let (bytes, summary) = builder.finish();
+        if packs.send(PackDue { bytes, summary }).is_err() {
+            return;
+        }
+    }
+}
+
+/// Stores packs until there are no more.
+pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<PackDue>) {
+    while let Ok(due) = packs.recv() {
+        let size = due.bytes.len() as u64;
+        if !job.options.dry_run
+            && let Err(error) = job
+                .repository
+                .storage
+                .put(&name_in(folder::PACKS, due.summary.id), &[&due.bytes])
+        {
+            stored.fail(error.into());
+            return;
+        }
+        drop(due.bytes);
+        stored.written.fetch_add(size, Ordering::Relaxed);
+        stored.packs.fetch_add(size, Ordering::Relaxed);
+        Counters::add(&job.monitor.counters.stored, size);
+        let many = {
+            let mut unlisted = stored.unlisted.lock().expect("no holder of this lock panics");
+            unlisted.push(due.summary);
+            unlisted.iter().map(chunks_of).sum::<usize>() >= UNLISTED_MAX
+        };
+        if many && let Err(error) = stored.write_index(job) {
+            stored.fail(error);
+            return;
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! What workers do: read small files, fingerprint, compress. One thread a core.
+
+use super::{Compression, Job};
+use crate::source::{Extent, Opened, entry_from, read_xattrs_of, same_moment};
+use crate::{Counters, Error, Monitor, Warning};
+use crossbeam_channel::{Receiver, Sender};
+use ibid_format::frame;
+use ibid_format::tree::{Entry, Time};
+use ibid_format::{ChunkId, Keys};
+use rustix::fd::OwnedFd;
+use rustix::fs::{FileType, Stat};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Something for a worker to do, and where its result goes.
+pub(crate) enum Work {
+    /// Read these files and fingerprint their chunks.
+    Group { files: Vec<Small>, reply: Sender<Group> },
+    /// Fingerprint these chunks.
+    Piece { piece: Piece, reply: Sender<Piece> },
+    /// Compress a frame.
+    Frame {
+        frame: frame::Builder,
+        compression: Compression,
+        reply: Sender<Encoded>,
+    },
+}
+
+/// A stretch of a large file: its bytes, and where its chunks are.
+#[derive(Default)]
+pub(crate) struct Piece {
+    pub(crate) data: Vec<u8>,
+    pub(crate) chunks: Vec<Span>,
+}
+
+/// A chunk in a buffer.
+#[derive(Clone, Copy)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) length: u32,
+    pub(crate) id: ChunkId,
+}
+
+impl Span {
+    pub(crate) fn of<'d>(&self, data: &'d [u8]) -> &'d [u8] {
+        &data[self.start as usize..(self.start + self.length) as usize]
+    }
+}
+
+/// A small file to read, or an entry that is complete and only keeps its place in the order.
+pub(crate) enum Small {
+    Read {
+        parent: Arc<OwnedFd>,
+        name: Vec<u8>,
+        stat: Stat,
+        path: PathBuf,
+    },
+    Ready {
+        entry: Box<Entry>,
+        unchanged: bool,
+    },
+}
+
+/// Part of a file's content.
+pub(crate) enum Part {
+    Chunk(Span),
+    Hole(u64),
+}
+
+/// What became of one file of a group.
+pub(crate) enum Outcome {
+    /// Read: the entry without content, and its parts among the group's.
+    Read {
+        entry: Box<Entry>,
+        parts: std::ops::Range<usize>,
+    },
+    Ready {
+        entry: Box<Entry>,
+        unchanged: bool,
+    },
+    Failed {
+        path: PathBuf,
+        error: Error,
+    },
+}
+
+/// A group of small files, read.
+#[derive(Default)]
+pub(crate) struct Group {
+    pub(crate) data: Vec<u8>,
+    pub(crate) parts: Vec<Part>,
+    pub(crate) outcomes: Vec<Outcome>,
+}
+
+/// A frame, compressed.
+pub(crate) struct Encoded {
+    pub(crate) plaintext: Vec<u8>,
+    pub(crate) frame: frame::Builder,
+    pub(crate) error: Option<ibid_format::Error>,
+}
+
+/// Chooses between zstd levels 1 and 3 by trying both on some frames: on some data (Redis dumps) the faster one is also the smaller.
+pub(crate) struct LevelChoice {
+    frames: AtomicU32,
+    /// Running mean of (size at level 1) / (size at level 3), in thousandths.
+    ratio: AtomicU32,
+}
+
+/// One frame in so many is tried at both levels.
+const TRIAL_EVERY: u32 = 16;
+/// Level 1 is taken when it costs no more than this, in thousandths of level 3's size.
+const RATIO_MAX: u32 = 1002;
+
+impl LevelChoice {
+    pub(crate) fn new() -> LevelChoice {
+        LevelChoice {
+            frames: AtomicU32::new(0),
+            ratio: AtomicU32::new(1100),
+        }
+    }
+
+    /// Compresses at the better level as far as is known; now and then, at both.
+    fn encode(
+        &self,
+        encoder: &mut frame::Encoder,
+        frame: &frame::Builder,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ibid_format::Error> {
+        let mut at = |level, out: &mut Vec<u8>| {
+            out.clear();
+            encoder.encode(frame.blobs(), frame.body(), frame::Compression::Zstd(level), out)
+        };
+        if !self.frames.fetch_add(1, Ordering::Relaxed).is_multiple_of(TRIAL_EVERY) {
+            return at(
+                if self.ratio.load(Ordering::Relaxed) <= RATIO_MAX {
+                    1
+                } else {
+                    3
+                },
+                out,
+            );
+        }
+        let mut fast = Vec::new();
+        at(1, &mut fast)?;
+        at(3, out)?;
+        let ratio = (fast.len() as u64 * 1000 / out.len().max(1) as u64) as u32;
+        // A lost update is a lost opinion, no more.
+        let mean = (self.ratio.load(Ordering::Relaxed) + ratio) / 2;
+        self.ratio.store(mean, Ordering::Relaxed);
+        if fast.len() < out.len() {
+            *out = fast;
+        }
+        Ok(())
+    }
+}
+
+/// Works until nobody has work any more.
+pub(crate) fn run(job: &Job<'_>, choice: &LevelChoice, work: &Receiver<Work>) {
+    let mut encoder = frame::Encoder::default();
+    while let Ok(work) = work.recv() {
+        // A reply that nobody waits for means that the backup has failed elsewhere.
+        match work {
+            Work::Group { files, reply } => drop(reply.send(read_group(job, files))),
+            Work::Piece { mut piece, reply } => {
+                fingerprint(&job.repository.keys, &mut piece);
+                drop(reply.send(piece));
+            }
+            Work::Frame {
+                frame,
+                compression,
+                reply,
+            } => drop(reply.send(encode(&mut encoder, choice, frame, compression))),
+        }
+    }
+}
+
+fn fingerprint(keys: &Keys, piece: &mut Piece) {
+    for span in &mut piece.chunks {
+        span.id = keys.chunk_id(span.of(&piece.data));
+    }
+}
+
+fn encode(
+    encoder: &mut frame::Encoder,
+    choice: &LevelChoice,
+    frame: frame::Builder,
+    compression: Compression,
+) -> Encoded {
+    let mut plaintext = Vec::new();
+    let mut fixed = |compression| encoder.encode(frame.blobs(), frame.body(), compression, &mut plaintext);
+    let result = match compression {
+        Compression::Off => fixed(frame::Compression::Stored),
+        Compression::Level(level) => fixed(frame::Compression::Zstd(level)),
+        Compression::Auto => choice.encode(encoder, &frame, &mut plaintext),
+    };
+    Encoded {
+        plaintext,
+        frame,
+        error: result.err(),
+    }
+}
+
+fn read_group(job: &Job<'_>, files: Vec<Small>) -> Group {
+    let mut group = Group::default();
+    for file in files {
+        let outcome = match file {
+            Small::Ready { entry, unchanged } => Outcome::Ready { entry, unchanged },
+            Small::Read {
+                parent,
+                name,
+                stat,
+                path,
+            } => match read_small(job, &mut group, &parent, &name, &stat, &path) {
+                Ok((entry, parts)) => Outcome::Read {
+                    entry: Box::new(entry),
+                    parts,
+                },
+                Err(error) => Outcome::Failed { path, error },
+            },
+        };
+        group.outcomes.push(outcome);
+    }
+    group
+}
+
+fn read_small(
+    job: &Job<'_>,
+    group: &mut Group,
+    parent: &OwnedFd,
+    name: &[u8],
+    seen: &Stat,
+    path: &PathBuf,
+) -> crate::Result<(Entry, std::ops::Range<usize>)> {
+    let failed = |action: &'static str| move |error: rustix::io::Errno| Error::local(action, path, error);
+    let (file, mut entry) = open(job.monitor, parent, name, seen, path)?;
+    let first = group.parts.len();
+    let size = file.stat.st_size as u64;
+    let chunker = &job.repository.chunker;
+    let mut short = false;
+    for extent in file.extents(size) {
+        let (start, length) = match extent {
+            Extent::Hole { length } => {
+                group.parts.push(Part::Hole(length));
+                continue;
+            }
+            Extent::Data { start, length } => (start, length),
+        };
+        let base = group.data.len();
+        group.data.resize(base + length as usize, 0);
+        let read = file.read_at(start, &mut group.data[base..]).map_err(failed("read"))?;
+        group.data.truncate(base + read);
+        let mut at = base;
+        while at < group.data.len() {
+            let length = chunker.cut(&group.data[at..]);
+            let id = job.repository.keys.chunk_id(&group.data[at..at + length]);
+            group.parts.push(Part::Chunk(Span {
+                start: at as u32,
+                length: length as u32,
+                id,
+            }));
+            at += length;
+        }
+        if (read as u64) < length {
+            short = true;
+            break;
+        }
+    }
+    finish_entry(job.monitor, &file, &mut entry, path, short, job.started)?;
+    Counters::add(&job.monitor.counters.bytes, size);
+    Ok((entry, first..group.parts.len()))
+}
+
+/// Opens a regular file; its entry comes from the open file, so that a file put in its place meanwhile is described as itself.
+pub(crate) fn open(
+    monitor: &Monitor,
+    parent: &OwnedFd,
+    name: &[u8],
+    seen: &Stat,
+    path: &PathBuf,
+) -> crate::Result<(Opened, Entry)> {
+    let file = Opened::open(parent, name).map_err(|error| Error::local("open", path, error))?;
+    let replaced = || {
+        Error::local(
+            "read",
+            path,
+            std::io::Error::other("another file was put in its place during the backup"),
+        )
+    };
+    // A device that the user named is read like a file; else a regular file must still be one.
+    if FileType::from_raw_mode(file.stat.st_mode) != FileType::from_raw_mode(seen.st_mode) {
+        return Err(replaced());
+    }
+    let mut entry = entry_from(name, &file.stat).ok_or_else(replaced)?;
+    let (xattrs, faults) = read_xattrs_of(rustix::fd::AsFd::as_fd(&file.fd));
+    entry.xattrs = xattrs;
+    for (name, source) in faults {
+        let what = format!("extended attribute {}", String::from_utf8_lossy(&name));
+        monitor.warn(Warning::Attributes {
+            path: path.clone(),
+            what,
+            source,
+        });
+    }
+    Ok((file, entry))
+}
+
+/// Marks what changed while it was read, and takes away the ctime of what can't be told from a later change by it.
+pub(crate) fn finish_entry(
+    monitor: &Monitor,
+    file: &Opened,
+    entry: &mut Entry,
+    path: &PathBuf,
+    short: bool,
+    started: Time,
+) -> crate::Result<()> {
+    let after = rustix::fs::fstat(&file.fd).map_err(|error| Error::local("look again at", path, error))?;
+    if short || !same_moment(&file.stat, &after) {
+        entry.changed_while_read = true;
+        monitor.warn(Warning::ChangedWhileRead { path: path.clone() });
+    }
+    // The kernel's clock for files ticks every few milliseconds: a change within the tick that we read in would leave no trace.
+    let tick = Time {
+        seconds: started.seconds,
+        nanos: started.nanos.saturating_sub(20_000_000),
+    };
+    if entry.changed_while_read || entry.ctime >= tick {
+        entry.ctime = Time { seconds: 0, nanos: 0 };
+    }
+    Ok(())
+}

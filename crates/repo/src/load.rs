@@ -1,0 +1,227 @@
+//! Reading the index files into memory, and finding what they miss.
+//!
+//! The truth is in the packs; index files only make it quick to find. So a pack that no readable index file lists (the backup that
+//! wrote it was killed, or the index file is damaged) is read for its directory and known all the same, and a pack that is listed but
+//! not there is not believed in: its chunks count as unknown, and a backup stores them again.
+
+use crate::index::{Frame, Index, Pack, Place};
+use crate::repository::{folder, list_ids, name_in};
+use crate::{Error, Monitor, Repository, Result, Warning};
+use ibid_format::pack::{self, Summary};
+use ibid_format::{FileId, index as index_file};
+use std::collections::HashMap;
+
+/// An index file is at most this long.
+const INDEX_FILE_MAX: u64 = index_file::LIMIT;
+
+/// The index in memory and how it came about.
+pub(crate) struct Loaded {
+    pub(crate) index: Index,
+    /// Packs that no index file lists.
+    pub(crate) unlisted: Vec<Summary>,
+    /// Packs that an index file lists but that are not there, or not of the size they had.
+    pub(crate) missing: Vec<MissingPack>,
+    /// Index files that can't be read, and packs whose directory can't be.
+    pub(crate) damaged: Vec<(String, String)>,
+    /// Bytes of index files.
+    pub(crate) index_bytes: u64,
+}
+
+/// A pack that should be there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MissingPack {
+    pub(crate) id: FileId,
+    pub(crate) expected: u64,
+    /// Its size, if there is one of another size.
+    pub(crate) found: Option<u64>,
+}
+
+impl Loaded {
+    pub(crate) fn load(repository: &Repository, monitor: &Monitor) -> Result<Loaded> {
+        // Index files before packs: a pack is stored before any index file lists it, so one that is missing now is missing.
+        let index_files = list_ids(repository.storage.as_ref(), folder::INDEX)?;
+        let packs: HashMap<FileId, u64> = list_ids(repository.storage.as_ref(), folder::PACKS)?
+            .into_iter()
+            .collect();
+        let mut loading = Loading {
+            repository,
+            packs,
+            numbers: HashMap::new(),
+            loaded: Loaded::empty(),
+        };
+        for (id, size) in index_files {
+            monitor.check_cancelled()?;
+            loading.loaded.index_bytes += size;
+            if let Err(error) = loading.index_file(id) {
+                loading.note_damage(format!("index {id}"), error, monitor)?;
+            }
+            loading.check_memory()?;
+        }
+        loading.unlisted_packs(monitor)?;
+        loading.loaded.index.frames.shrink_to_fit();
+        Ok(loading.loaded)
+    }
+
+    fn empty() -> Loaded {
+        Loaded {
+            index: Index::new(),
+            unlisted: Vec::new(),
+            missing: Vec::new(),
+            damaged: Vec::new(),
+            index_bytes: 0,
+        }
+    }
+}
+
+struct Loading<'a> {
+    repository: &'a Repository,
+    /// Packs that are there, with their sizes.
+    packs: HashMap<FileId, u64>,
+    /// For packs known so far: the number of their first frame, none if the pack is missing.
+    numbers: HashMap<FileId, Option<u32>>,
+    loaded: Loaded,
+}
+
+impl Loading<'_> {
+    /// Damage is noted and done without; anything else (storage out of reach, memory) ends the operation.
+    fn note_damage(&mut self, what: String, error: Error, monitor: &Monitor) -> Result<()> {
+        if !error.is_damage()
+            && !matches!(&error, Error::Storage(e) if matches!(e.kind(), ibid_storage::ErrorKind::Truncated | ibid_storage::ErrorKind::TooLarge))
+        {
+            return Err(error);
+        }
+        self.loaded.damaged.push((what, error.to_string()));
+        monitor.warn(Warning::Repository { error });
+        Ok(())
+    }
+
+    fn check_memory(&self) -> Result<()> {
+        let needed = self.loaded.index.bytes();
+        let budget = self.repository.memory;
+        // At least 96 MiB must remain for buffers.
+        if needed + (96 << 20) > budget {
+            return Err(Error::MemoryBudget {
+                budget,
+                needed: needed + (96 << 20),
+            });
+        }
+        Ok(())
+    }
+
+    fn index_file(&mut self, id: FileId) -> Result<()> {
+        let bytes = self
+            .repository
+            .storage
+            .get(&name_in(folder::INDEX, id), INDEX_FILE_MAX)?;
+        let file = index_file::Index::open(&self.repository.keys, id, bytes)
+            .map_err(Error::damaged(format_args!("index {id}")))?;
+        let packs: Vec<_> = file.packs().collect();
+        let frames: Vec<_> = file.frames().collect();
+        // For every frame of the file: its number in memory, or none if its pack is missing.
+        let mut numbers = Vec::with_capacity(frames.len());
+        for (n, listed) in packs.iter().enumerate() {
+            let first = listed.first_frame as usize;
+            let end = packs.get(n + 1).map_or(frames.len(), |next| next.first_frame as usize);
+            let known = self.numbers.get(&listed.id).copied();
+            let start = match known {
+                Some(start) => start,
+                None => {
+                    let start = self.add_pack(listed.id, listed.size, &frames[first..end]);
+                    self.numbers.insert(listed.id, start);
+                    start
+                }
+            };
+            numbers.extend((0..(end - first) as u32).map(|k| start.map(|start| start + k)));
+        }
+        for entry in file.entries() {
+            if let Some(frame) = numbers[entry.frame as usize] {
+                self.loaded.index.insert(
+                    &entry.id,
+                    Place {
+                        frame,
+                        slot: entry.slot,
+                    },
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a pack's frames; returns the number of the first, or none if the pack is not there as it should be.
+    fn add_pack(&mut self, id: FileId, size: u64, frames: &[index_file::Frame]) -> Option<u32> {
+        let found = self.packs.get(&id).copied();
+        if found != Some(size) {
+            self.loaded.missing.push(MissingPack {
+                id,
+                expected: size,
+                found,
+            });
+            return None;
+        }
+        let index = &mut self.loaded.index;
+        let number = index.packs.len() as u32;
+        let start = index.frames.len() as u32;
+        index.packs.push(Pack { id, size });
+        index.frames.extend(frames.iter().map(|f| Frame {
+            pack: number,
+            offset: f.offset,
+            sealed: f.sealed,
+            length: f.length,
+            blobs: f.blobs,
+        }));
+        Some(start)
+    }
+
+    /// Packs that no index file lists: their own directories say what is in them.
+    fn unlisted_packs(&mut self, monitor: &Monitor) -> Result<()> {
+        let mut unlisted: Vec<_> = self
+            .packs
+            .iter()
+            .filter(|(id, _)| !self.numbers.contains_key(id))
+            .map(|(id, size)| (*id, *size))
+            .collect();
+        unlisted.sort_unstable();
+        for (id, size) in unlisted {
+            monitor.check_cancelled()?;
+            match read_directory(self.repository, id, size) {
+                Ok(summary) => {
+                    let frames: Vec<_> = summary.frames.iter().map(index_file::Frame::from).collect();
+                    if let Some(start) = self.add_pack(id, size, &frames) {
+                        for (frame, number) in summary.frames.iter().zip(start..) {
+                            for (blob, slot) in frame.blobs.iter().zip(0..) {
+                                self.loaded.index.insert(&blob.id, Place { frame: number, slot })?;
+                            }
+                        }
+                    }
+                    self.loaded.unlisted.push(summary);
+                }
+                Err(error) => self.note_damage(format!("pack {id}"), error, monitor)?,
+            }
+            self.check_memory()?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads what a pack says of itself.
+pub(crate) fn read_directory(repository: &Repository, id: FileId, size: u64) -> Result<Summary> {
+    let name = name_in(folder::PACKS, id);
+    let damaged = || Error::damaged(format!("pack {id}"));
+    let position = size
+        .checked_sub(pack::TRAILER)
+        .filter(|_| size <= pack::LIMIT)
+        .ok_or_else(|| {
+            damaged()(ibid_format::Error::OutOfRange {
+                field: "pack size",
+                min: pack::TRAILER,
+                max: pack::LIMIT,
+                found: size,
+            })
+        })?;
+    let mut trailer = [0; pack::TRAILER as usize];
+    repository.storage.read_at(&name, position, &mut trailer)?;
+    let offset = pack::open_trailer(&repository.keys, id, size, &mut trailer).map_err(damaged())?;
+    let mut directory = vec![0; (position - offset) as usize];
+    repository.storage.read_at(&name, offset, &mut directory)?;
+    pack::open_directory(&repository.keys, id, size, offset, &mut directory).map_err(damaged())
+}

@@ -1,0 +1,408 @@
+//! Recipes: which chunks make a file or a directory's listing, and in which order.
+//!
+//! A list of more than [`ITEMS_INLINE`] items is itself data: it is cut by content into metadata chunks, whose list takes its
+//! place, until it is short. A change in a large file then costs the few metadata chunks that it touches
+//! (see "Content, recipes, trees" in `docs/format/README.md`).
+
+use crate::chunks::ChunkReader;
+use crate::{Error, Result};
+use ibid_chunk::{Chunker, FastCdcSettings, Settings};
+use ibid_format::ChunkId;
+use ibid_format::content::{Content, DEPTH_MAX, ITEMS_INLINE, Item};
+use ibid_format::tree::Entry;
+
+/// Where metadata chunks go when they are cut.
+pub(crate) trait MetadataSink {
+    /// Stores a metadata chunk if it is new; returns its id.
+    fn store(&mut self, chunk: &[u8]) -> Result<ChunkId>;
+}
+
+/// The chunkers of metadata. Their settings are part of the format.
+#[derive(Clone)]
+pub(crate) struct MetadataChunkers {
+    list: Chunker,
+    listing: Chunker,
+}
+
+impl MetadataChunkers {
+    pub(crate) fn new() -> MetadataChunkers {
+        let cutter = |size_min, size_average, size_max| {
+            let settings = FastCdcSettings {
+                size_min,
+                size_average,
+                size_max,
+                normalisation: 1,
+            };
+            Chunker::new(&Settings::FastCdc(settings)).expect("valid settings")
+        };
+        MetadataChunkers {
+            list: cutter(512, 2 << 10, 8 << 10),
+            listing: cutter(4 << 10, 16 << 10, 64 << 10),
+        }
+    }
+}
+
+/// Cuts a stream of metadata into chunks as it grows.
+struct Cutter {
+    pending: Vec<u8>,
+}
+
+impl Cutter {
+    fn new() -> Cutter {
+        Cutter { pending: Vec::new() }
+    }
+
+    /// Appends what `write` appends; stores the chunks that are complete and reports them as items.
+    fn push(
+        &mut self,
+        chunker: &Chunker,
+        sink: &mut dyn MetadataSink,
+        write: impl FnOnce(&mut Vec<u8>),
+        mut item: impl FnMut(&mut dyn MetadataSink, Item) -> Result<()>,
+    ) -> Result<()> {
+        write(&mut self.pending);
+        // Cutting in steps of several maxima keeps the moving of what is left over cheap.
+        if self.pending.len() >= 4 * chunker.size_max() {
+            self.drain(chunker, chunker.size_max(), sink, &mut item)?;
+        }
+        Ok(())
+    }
+
+    fn finish(
+        &mut self,
+        chunker: &Chunker,
+        sink: &mut dyn MetadataSink,
+        mut item: impl FnMut(&mut dyn MetadataSink, Item) -> Result<()>,
+    ) -> Result<()> {
+        self.drain(chunker, 1, sink, &mut item)
+    }
+
+    /// Stores chunks while at least `needed` bytes are there to cut from.
+    fn drain(
+        &mut self,
+        chunker: &Chunker,
+        needed: usize,
+        sink: &mut dyn MetadataSink,
+        item: &mut dyn FnMut(&mut dyn MetadataSink, Item) -> Result<()>,
+    ) -> Result<()> {
+        let mut at = 0;
+        while self.pending.len() - at >= needed {
+            let length = chunker.cut(&self.pending[at..]);
+            let id = sink.store(&self.pending[at..at + length])?;
+            at += length;
+            item(
+                sink,
+                Item::Chunk {
+                    id,
+                    length: length as u32,
+                },
+            )?;
+        }
+        self.pending.drain(..at);
+        Ok(())
+    }
+}
+
+/// Builds the content of one file from its items.
+pub(crate) struct ListWriter {
+    /// The items, until there are too many; then none.
+    items: Vec<Item>,
+    /// The list as data, once there were too many, and the list of its chunks.
+    spilled: Option<(Cutter, Box<ListWriter>)>,
+    length: u64,
+}
+
+impl ListWriter {
+    pub(crate) fn new() -> ListWriter {
+        ListWriter {
+            items: Vec::new(),
+            spilled: None,
+            length: 0,
+        }
+    }
+
+    pub(crate) fn push(&mut self, chunkers: &MetadataChunkers, sink: &mut dyn MetadataSink, item: Item) -> Result<()> {
+        self.length += item.length();
+        if self.spilled.is_none() {
+            if self.items.len() < ITEMS_INLINE {
+                self.items.push(item);
+                return Ok(());
+            }
+            self.spilled = Some((Cutter::new(), Box::new(ListWriter::new())));
+            for item in std::mem::take(&mut self.items) {
+                self.spill(chunkers, sink, item)?;
+            }
+        }
+        self.spill(chunkers, sink, item)
+    }
+
+    fn spill(&mut self, chunkers: &MetadataChunkers, sink: &mut dyn MetadataSink, item: Item) -> Result<()> {
+        let (cutter, above) = self.spilled.as_mut().expect("spilled");
+        cutter.push(
+            &chunkers.list,
+            sink,
+            |out| item.encode(out),
+            |sink, item| above.push(chunkers, sink, item),
+        )
+    }
+
+    pub(crate) fn finish(self, chunkers: &MetadataChunkers, sink: &mut dyn MetadataSink) -> Result<Content> {
+        let Some((mut cutter, mut above)) = self.spilled else {
+            return Ok(Content {
+                depth: 0,
+                length: self.length,
+                items: self.items,
+            });
+        };
+        cutter.finish(&chunkers.list, sink, |sink, item| above.push(chunkers, sink, item))?;
+        let list = above.finish(chunkers, sink)?;
+        if list.depth >= DEPTH_MAX {
+            return Err(Error::TooMuch {
+                what: "the number of chunks of one file",
+                limit: 1 << 40,
+            });
+        }
+        Ok(Content {
+            depth: list.depth + 1,
+            length: self.length,
+            items: list.items,
+        })
+    }
+}
+
+/// Builds the content of a directory's listing from its entries, which come in order of their names.
+pub(crate) struct ListingWriter {
+    cutter: Cutter,
+    list: ListWriter,
+}
+
+impl ListingWriter {
+    pub(crate) fn new() -> ListingWriter {
+        ListingWriter {
+            cutter: Cutter::new(),
+            list: ListWriter::new(),
+        }
+    }
+
+    pub(crate) fn push(
+        &mut self,
+        chunkers: &MetadataChunkers,
+        sink: &mut dyn MetadataSink,
+        entry: &Entry,
+    ) -> Result<()> {
+        let list = &mut self.list;
+        let mut encoded = Ok(());
+        self.cutter.push(
+            &chunkers.listing,
+            sink,
+            |out| encoded = entry.encode(out),
+            |sink, item| list.push(chunkers, sink, item),
+        )?;
+        encoded.map_err(Error::damaged("an entry being stored"))
+    }
+
+    pub(crate) fn finish(mut self, chunkers: &MetadataChunkers, sink: &mut dyn MetadataSink) -> Result<Content> {
+        let list = &mut self.list;
+        self.cutter
+            .finish(&chunkers.listing, sink, |sink, item| list.push(chunkers, sink, item))?;
+        self.list.finish(chunkers, sink)
+    }
+}
+
+/// The items of a content at depth 0, in order, read as they are needed.
+pub(crate) struct Items<'r> {
+    reader: &'r ChunkReader<'r>,
+    /// One level a depth: the innermost yields the items of depth 0.
+    levels: Vec<Level>,
+    expected: u64,
+    found: u64,
+    failed: bool,
+    /// Gets the metadata chunks that were read on the way.
+    lists: Option<&'r mut Vec<Item>>,
+}
+
+struct Level {
+    /// Items not yet handed out, as bytes (depth > 0 read) or as they stood in the content.
+    inline: std::vec::IntoIter<Item>,
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl<'r> Items<'r> {
+    pub(crate) fn new(reader: &'r ChunkReader<'r>, content: &Content) -> Items<'r> {
+        let mut levels = vec![Level {
+            inline: content.items.clone().into_iter(),
+            bytes: Vec::new(),
+            at: 0,
+        }];
+        for _ in 0..content.depth {
+            levels.push(Level {
+                inline: Vec::new().into_iter(),
+                bytes: Vec::new(),
+                at: 0,
+            });
+        }
+        Items {
+            reader,
+            levels,
+            expected: content.length,
+            found: 0,
+            failed: false,
+            lists: None,
+        }
+    }
+
+    /// The same, and every metadata chunk of the list is noted in `lists` when it is read.
+    pub(crate) fn noting(reader: &'r ChunkReader<'r>, content: &Content, lists: &'r mut Vec<Item>) -> Items<'r> {
+        Items {
+            lists: Some(lists),
+            ..Items::new(reader, content)
+        }
+    }
+
+    /// The next item of level `n`, if there is one.
+    fn next_of(&mut self, n: usize) -> Result<Option<Item>> {
+        loop {
+            let level = &mut self.levels[n];
+            if let Some(item) = level.inline.next() {
+                return Ok(Some(item));
+            }
+            let decoded = Item::decode_prefix(&level.bytes[level.at..]).map_err(Error::damaged("a list of chunks"))?;
+            if let Some((item, used)) = decoded {
+                level.at += used;
+                return Ok(Some(item));
+            }
+            let (left_over, at) = (level.bytes.len() - level.at, level.at);
+            let above = if n == 0 { None } else { self.next_of(n - 1)? };
+            match above {
+                None if left_over == 0 => return Ok(None),
+                None => {
+                    return Err(Error::BadRecipe {
+                        expected: 0,
+                        found: left_over as u64,
+                    });
+                }
+                Some(Item::Hole { length }) => {
+                    return Err(Error::BadRecipe {
+                        expected: 0,
+                        found: length,
+                    });
+                }
+                Some(Item::Chunk { id, length }) => {
+                    let level = &mut self.levels[n];
+                    level.bytes.drain(..at);
+                    level.at = 0;
+                    self.reader.read(&id, length, &mut level.bytes)?;
+                    if let Some(lists) = &mut self.lists {
+                        lists.push(Item::Chunk { id, length });
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Iterator for Items<'_> {
+    type Item = Result<Item>;
+
+    fn next(&mut self) -> Option<Result<Item>> {
+        if self.failed {
+            return None;
+        }
+        let result = self.next_of(self.levels.len() - 1);
+        self.failed = !matches!(result, Ok(Some(_)));
+        match result {
+            Ok(Some(item)) => {
+                self.found = self.found.saturating_add(item.length());
+                if self.found > self.expected {
+                    self.failed = true;
+                    return Some(Err(Error::BadRecipe {
+                        expected: self.expected,
+                        found: self.found,
+                    }));
+                }
+                Some(Ok(item))
+            }
+            Ok(None) if self.found != self.expected => Some(Err(Error::BadRecipe {
+                expected: self.expected,
+                found: self.found,
+            })),
+            Ok(None) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+/// The entries of a directory's listing, in order, read as they are needed.
+pub(crate) struct Entries<'r> {
+    items: Items<'r>,
+    bytes: Vec<u8>,
+    at: usize,
+    last: Vec<u8>,
+    failed: bool,
+}
+
+impl<'r> Entries<'r> {
+    pub(crate) fn new(reader: &'r ChunkReader<'r>, listing: &Content) -> Entries<'r> {
+        Entries {
+            items: Items::new(reader, listing),
+            bytes: Vec::new(),
+            at: 0,
+            last: Vec::new(),
+            failed: false,
+        }
+    }
+
+    fn try_next(&mut self) -> Result<Option<Entry>> {
+        loop {
+            let decoded =
+                Entry::decode_prefix(&self.bytes[self.at..]).map_err(Error::damaged("a directory's listing"))?;
+            if let Some((entry, used)) = decoded {
+                self.at += used;
+                if entry.name <= self.last {
+                    let source = ibid_format::Error::Unordered {
+                        field: "directory entry",
+                        position: 0,
+                    };
+                    return Err(Error::Damaged {
+                        object: "a directory's listing".into(),
+                        source,
+                    });
+                }
+                self.last.clone_from(&entry.name);
+                return Ok(Some(entry));
+            }
+            self.bytes.drain(..self.at);
+            self.at = 0;
+            match self.items.next().transpose()? {
+                Some(Item::Chunk { id, length }) => self.items.reader.read(&id, length, &mut self.bytes)?,
+                Some(Item::Hole { length }) => {
+                    return Err(Error::BadRecipe {
+                        expected: 0,
+                        found: length,
+                    });
+                }
+                None if self.bytes.is_empty() => return Ok(None),
+                None => {
+                    return Err(Error::BadRecipe {
+                        expected: 0,
+                        found: self.bytes.len() as u64,
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Result<Entry>> {
+        if self.failed {
+            return None;
+        }
+        let next = self.try_next().transpose();
+        self.failed = matches!(next, Some(Err(_)));
+        next
+    }
+}

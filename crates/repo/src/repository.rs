@@ -1,0 +1,276 @@
+//! A repository that is open: its storage, its keys, its settings.
+
+use crate::load::Loaded;
+use crate::{Error, Monitor, Result};
+use ibid_chunk::{Chunker, Settings};
+use ibid_format::config::{self, Config};
+use ibid_format::slot::Argon2Cost;
+use ibid_format::{FileId, Keys, MasterKey};
+use ibid_storage::{ErrorKind, Name, Storage};
+use std::sync::{Arc, Mutex};
+
+/// Default memory budget of an operation, bytes.
+pub const MEMORY_DEFAULT: u64 = 512 << 20;
+/// The least memory budget that operations accept, bytes.
+pub const MEMORY_MIN: u64 = 128 << 20;
+
+/// How a new repository is made.
+#[derive(Clone, Debug)]
+pub struct InitOptions {
+    /// Where chunks are cut. Recorded; can't be changed later.
+    pub chunker: Settings,
+    /// Bytes of neighbouring chunks that are compressed together, 4 KiB to 8 MiB.
+    pub frame_size: u32,
+    /// Bytes that a pack aims at, 1 to 64 MiB.
+    pub pack_size: u32,
+    /// What opening the first key slot costs, to its owner and to whoever guesses.
+    pub cost: Argon2Cost,
+    /// Label of the first key slot.
+    pub key_label: String,
+}
+
+impl Default for InitOptions {
+    fn default() -> InitOptions {
+        InitOptions {
+            chunker: Settings::for_average("fastcdc", 64 << 10).expect("a valid average"),
+            frame_size: 1 << 20,
+            pack_size: 16 << 20,
+            cost: Argon2Cost::default(),
+            key_label: String::new(),
+        }
+    }
+}
+
+/// What can be known of a repository without a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// Its identity.
+    pub id: FileId,
+    /// Whether what it stores is encrypted.
+    pub encrypted: bool,
+}
+
+/// An open repository.
+pub struct Repository {
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) keys: Keys,
+    pub(crate) config: Config,
+    pub(crate) chunker: Chunker,
+    pub(crate) memory: u64,
+    loaded: Mutex<Option<Arc<Loaded>>>,
+}
+
+/// Folders of a repository, as names begin.
+pub(crate) mod folder {
+    pub(crate) const CONFIG: &str = "config";
+    pub(crate) const KEYS: &str = "keys";
+    pub(crate) const PACKS: &str = "packs";
+    pub(crate) const INDEX: &str = "index";
+    pub(crate) const SNAPSHOTS: &str = "snapshots";
+}
+
+pub(crate) fn name_in(folder: &str, id: FileId) -> Name {
+    let hex = id.to_string();
+    let name = if folder == folder::PACKS {
+        format!("{folder}/{}/{hex}", &hex[..2])
+    } else {
+        format!("{folder}/{hex}")
+    };
+    Name::new(&name).expect("hexadecimal digits make a valid name")
+}
+
+pub(crate) fn config_name() -> Name {
+    Name::new(folder::CONFIG).expect("a valid name")
+}
+
+/// Ids of all files of a folder, with their sizes. Names that are no ids are not ours and are left alone.
+pub(crate) fn list_ids(storage: &dyn Storage, folder: &str) -> Result<Vec<(FileId, u64)>> {
+    let mut found = Vec::new();
+    storage.list(folder, &mut |name, size| {
+        let last = name.as_str().rsplit('/').next().unwrap_or_default();
+        if let Some(id) = FileId::parse(last)
+            && name_in(folder, id) == name
+        {
+            found.push((id, size));
+        }
+    })?;
+    found.sort_unstable();
+    Ok(found)
+}
+
+impl Repository {
+    /// Makes a repository. `password` none makes an **unencrypted** one: callers must have been asked for that in so many words.
+    ///
+    /// # Errors
+    /// [`Error::RepositoryExists`]; settings out of range; whatever the storage says.
+    ///
+    /// ```
+    /// use ibid_repo::{InitOptions, Repository};
+    /// use ibid_format::slot::Argon2Cost;
+    /// let storage = std::sync::Arc::new(ibid_storage::Memory::new());
+    /// let cheap = InitOptions { cost: Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 }, ..InitOptions::default() };
+    /// let repository = Repository::init(storage.clone(), Some(b"secret"), &cheap, 1_700_000_000)?;
+    /// assert!(repository.is_encrypted());
+    /// assert!(Repository::init(storage, Some(b"secret"), &cheap, 1_700_000_000).is_err(), "it exists");
+    /// # Ok::<(), ibid_repo::Error>(())
+    /// ```
+    pub fn init(
+        storage: Arc<dyn Storage>,
+        password: Option<&[u8]>,
+        options: &InitOptions,
+        now: i64,
+    ) -> Result<Repository> {
+        let location = storage.location();
+        match storage.size(&config_name()) {
+            Ok(_) => return Err(Error::RepositoryExists { location }),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+        let chunker = Chunker::new(&options.chunker)?;
+        let master = MasterKey::random();
+        let id = FileId::random();
+        let keys = if password.is_some() {
+            Keys::encrypted(id, &master)
+        } else {
+            Keys::unencrypted(id, &master)
+        };
+        let config = Config {
+            created: now,
+            chunker_number: options.chunker.number(),
+            chunker_words: options.chunker.to_words(),
+            frame_size: options.frame_size,
+            pack_size: options.pack_size,
+        };
+        let bytes = config::encode(&config, &keys).map_err(Error::damaged("the new config"))?;
+        if let Some(password) = password {
+            crate::keys::add_slot(storage.as_ref(), &keys, password, options.cost, &options.key_label, now)?;
+        }
+        // The config comes last: with it the repository exists, and then it has a key.
+        match storage.put(&config_name(), &[&bytes]) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(Error::RepositoryExists { location }),
+            result => result?,
+        }
+        Ok(Repository {
+            storage,
+            keys,
+            config,
+            chunker,
+            memory: MEMORY_DEFAULT,
+            loaded: Mutex::new(None),
+        })
+    }
+
+    /// What can be known without a password: whether there is a repository, and whether it is encrypted.
+    ///
+    /// # Errors
+    /// [`Error::NoRepository`]; a config that is no config; whatever the storage says.
+    pub fn probe(storage: &dyn Storage) -> Result<Probe> {
+        let bytes = read_config(storage)?;
+        let header = config::header(&bytes).map_err(Error::damaged("config"))?;
+        Ok(Probe {
+            id: header.repository,
+            encrypted: header.encrypted,
+        })
+    }
+
+    /// Opens a repository with a password, or an unencrypted one with none.
+    ///
+    /// # Errors
+    /// [`Error::WrongPassword`], [`Error::PasswordNeeded`], [`Error::NotEncrypted`] if a password was given for a repository without encryption.
+    pub fn open(storage: Arc<dyn Storage>, password: Option<&[u8]>) -> Result<Repository> {
+        let location = storage.location();
+        let bytes = read_config(storage.as_ref())?;
+        let header = config::header(&bytes).map_err(Error::damaged("config"))?;
+        let keys = match (password, header.master) {
+            (None, Some(master)) => Keys::unencrypted(header.repository, &master),
+            (Some(_), Some(_)) => return Err(Error::NotEncrypted { location }),
+            (None, None) => return Err(Error::PasswordNeeded { location }),
+            (Some(password), None) => crate::keys::unlock(storage.as_ref(), header.repository, password)?,
+        };
+        let config = config::open(&bytes, &keys).map_err(Error::damaged("config"))?;
+        let settings = Settings::from_words(config.chunker_number, &config.chunker_words)?;
+        let chunker = Chunker::new(&settings)?;
+        Ok(Repository {
+            storage,
+            keys,
+            config,
+            chunker,
+            memory: MEMORY_DEFAULT,
+            loaded: Mutex::new(None),
+        })
+    }
+
+    /// Sets the memory budget of every operation, bytes; the index, all buffers and queues come out of it.
+    ///
+    /// # Errors
+    /// [`Error::MemoryBudget`] below [`MEMORY_MIN`].
+    pub fn with_memory(mut self, budget: u64) -> Result<Repository> {
+        if budget < MEMORY_MIN {
+            return Err(Error::MemoryBudget {
+                budget,
+                needed: MEMORY_MIN,
+            });
+        }
+        self.memory = budget;
+        Ok(self)
+    }
+
+    /// Its identity.
+    pub fn id(&self) -> FileId {
+        self.keys.repository()
+    }
+
+    /// Whether what it stores is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.keys.is_encrypted()
+    }
+
+    /// Where it lives, for messages.
+    pub fn location(&self) -> String {
+        self.storage.location()
+    }
+
+    /// Where it cuts.
+    pub fn chunker(&self) -> &Settings {
+        self.chunker.settings()
+    }
+
+    /// Bytes of neighbouring chunks that are compressed together.
+    pub fn frame_size(&self) -> u32 {
+        self.config.frame_size
+    }
+
+    /// The index, loaded when first needed and kept.
+    pub(crate) fn loaded(&self, monitor: &Monitor) -> Result<Arc<Loaded>> {
+        let mut loaded = self.loaded.lock().expect("no holder of this lock panics");
+        if let Some(loaded) = loaded.as_ref() {
+            return Ok(loaded.clone());
+        }
+        let fresh = Arc::new(Loaded::load(self, monitor)?);
+        *loaded = Some(fresh.clone());
+        Ok(fresh)
+    }
+
+    /// Forgets the index, so that the next operation sees what others have written meanwhile.
+    pub fn refresh(&self) {
+        *self.loaded.lock().expect("no holder of this lock panics") = None;
+    }
+}
+
+impl std::fmt::Debug for Repository {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Repository")
+            .field("location", &self.location())
+            .field("id", &self.id())
+            .finish_non_exhaustive()
+    }
+}
+
+fn read_config(storage: &dyn Storage) -> Result<Vec<u8>> {
+    match storage.get(&config_name(), config::LIMIT) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(Error::NoRepository {
+            location: storage.location(),
+        }),
+        result => Ok(result?),
+    }
+}

@@ -1,0 +1,163 @@
+//! Restore: a snapshot's tree, or part of it, back as files.
+//!
+//! The planner (the calling thread) walks the tree, makes directories and files, and collects which chunk goes where. Every
+//! [`WINDOW`] chunks it sorts what it has by frame, so that each frame is read once, and hands it to the workers,
+//! which read, verify and write. A file gets its attributes when its last chunk is written.
+//!
+//! Everything is done relative to open directories, one name at a time, never through a symlink: whatever a snapshot says and whatever is
+//! planted in the destination, nothing outside it is touched.
+
+mod plan;
+mod target;
+mod verify;
+mod write;
+
+use crate::{Error, Monitor, Repository, Result, SnapshotInfo};
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use std::path::{Path, PathBuf};
+
+/// What to do where something exists already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overwrite {
+    /// Stop before anything is written.
+    #[default]
+    Refuse,
+    /// Make it as in the snapshot; bytes that are right already are not written again.
+    Always,
+    /// The same, but take a file with the right size and mtime as right without reading it.
+    IfChanged,
+    /// Leave it.
+    Never,
+}
+
+/// What to restore and how.
+#[derive(Clone, Debug, Default)]
+pub struct RestoreOptions {
+    /// What to do where something exists.
+    pub overwrite: Overwrite,
+    /// Restore only what matches one of these patterns (as in `.gitignore`, relative to what is restored), and what lies below.
+    pub include: Vec<String>,
+    /// Leave out what matches one of these.
+    pub exclude: Vec<String>,
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// Afterwards, read everything back from the disk and compare.
+    pub verify: bool,
+    /// Give files to the recorded numeric owners, even if names say otherwise here.
+    pub numeric_ids: bool,
+    /// Threads; the number of cores if none.
+    pub threads: Option<usize>,
+}
+
+/// What a restore did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RestoreSummary {
+    /// Files restored (or that would be).
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Symlinks, FIFOs, devices.
+    pub others: u64,
+    /// Bytes of restored files.
+    pub bytes: u64,
+    /// Bytes that had to be written; the rest was there.
+    pub bytes_written: u64,
+    /// Files and others left alone because something was there.
+    pub kept: u64,
+    /// What could not be restored; each was reported.
+    pub failed: u64,
+    /// Files that [`RestoreOptions::verify`] read back and found right.
+    pub verified: u64,
+}
+
+/// Include and exclude patterns.
+pub(crate) struct Selection {
+    include: Option<Gitignore>,
+    exclude: Gitignore,
+}
+
+impl Selection {
+    fn new(options: &RestoreOptions) -> Result<Selection> {
+        let build = |patterns: &[String]| {
+            let mut builder = GitignoreBuilder::new("");
+            for pattern in patterns {
+                let bad = |error: ignore::Error| Error::BadPattern {
+                    pattern: pattern.clone(),
+                    reason: error.to_string(),
+                };
+                builder.add_line(None, pattern).map_err(bad)?;
+            }
+            builder.build().map_err(|error| Error::BadPattern {
+                pattern: String::new(),
+                reason: error.to_string(),
+            })
+        };
+        let include = if options.include.is_empty() {
+            None
+        } else {
+            Some(build(&options.include)?)
+        };
+        Ok(Selection {
+            include,
+            exclude: build(&options.exclude)?,
+        })
+    }
+
+    fn excludes(&self, path: &Path, is_directory: bool) -> bool {
+        matches!(self.exclude.matched(path, is_directory), Match::Ignore(_))
+    }
+
+    /// Whether there are no include patterns.
+    fn includes_all(&self) -> bool {
+        self.include.is_none()
+    }
+
+    /// Whether this very path is asked for. Without include patterns, everything is.
+    fn includes(&self, path: &Path, is_directory: bool) -> bool {
+        self.include
+            .as_ref()
+            .is_none_or(|include| matches!(include.matched(path, is_directory), Match::Ignore(_)))
+    }
+}
+
+impl Repository {
+    /// Restores what is at `path` of a snapshot into the directory `destination`, which is made if it does not exist. If a directory is
+    /// at `path`, its contents are restored; a file is restored under its own name.
+    ///
+    /// What can't be restored is reported to `monitor` and counted; the rest is restored. A file whose stored bytes are damaged is removed again.
+    ///
+    /// # Errors
+    /// [`Error::WouldOverwrite`] before anything is written; [`Error::NoSuchPath`]; a tree that can't be read; a full disk.
+    pub fn restore(
+        &self,
+        info: &SnapshotInfo,
+        path: &[u8],
+        destination: &Path,
+        options: &RestoreOptions,
+        monitor: &Monitor,
+    ) -> Result<RestoreSummary> {
+        let selection = Selection::new(options)?;
+        let task = Task {
+            repository: self,
+            info,
+            path,
+            destination: destination.to_owned(),
+            options,
+            selection,
+            monitor,
+        };
+        task.run()
+    }
+}
+
+/// One restore.
+pub(crate) struct Task<'a> {
+    pub(crate) repository: &'a Repository,
+    pub(crate) info: &'a SnapshotInfo,
+    pub(crate) path: &'a [u8],
+    pub(crate) destination: PathBuf,
+    pub(crate) options: &'a RestoreOptions,
+    pub(crate) selection: Selection,
+    pub(crate) monitor: &'a Monitor,
+}

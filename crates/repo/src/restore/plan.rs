@@ -1,0 +1,611 @@
+//! The planner of a restore.
+
+use super::target::{self, Owner, Stack};
+use super::write::{self, Part, Progress, Restoring};
+use super::{Overwrite, RestoreSummary, Task};
+use crate::index::Place;
+use crate::load::Loaded;
+use crate::recipe::Items;
+use crate::tree::{Found, TreeStep, TreeWalk};
+use crate::{Error, Monitor, Result, Warning};
+use crossbeam_channel::{Sender, bounded};
+use ibid_format::content::{Content, Item};
+use ibid_format::tree::{Entry, EntryKind};
+use rustix::fd::OwnedFd;
+use rustix::fs::{FallocateFlags, Stat};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Chunks that are collected and sorted by frame before they are handed out.
+const WINDOW: usize = 1 << 18;
+/// Files that may be open for one window.
+const WINDOW_FILES: usize = 256;
+
+impl Task<'_> {
+    pub(crate) fn run(&self) -> Result<RestoreSummary> {
+        let repository = self.repository;
+        let loaded = repository.loaded(self.monitor)?;
+        let reader = repository.tree_reader(self.monitor)?;
+        let found = repository.find(&reader, self.info, self.path)?;
+        let (listing, single) = match found {
+            Found::Root(listing) => (listing, None),
+            Found::Entry(entry) => match entry.kind {
+                EntryKind::Directory(ref listing) => (listing.clone(), None),
+                _ => (Content::empty(), Some(entry)),
+            },
+        };
+        if self.options.overwrite == Overwrite::Refuse {
+            self.refuse_existing(&reader, &listing, single.as_deref())?;
+        }
+        if self.options.dry_run {
+            return self.count(&reader, &listing, single.as_deref());
+        }
+        let root = Arc::new(target::open_destination(&self.destination)?);
+        let progress = Progress::default();
+        let threads = self
+            .options
+            .threads
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+            .clamp(1, 16);
+        let (groups, work) = bounded(4 * threads);
+        let mut summary = std::thread::scope(|scope| {
+            for _ in 0..threads {
+                let (work, progress, loaded) = (work.clone(), &progress, loaded.as_ref());
+                scope.spawn(move || write::run(self, loaded, progress, &work));
+            }
+            drop(work);
+            let mut planner = Planner {
+                task: self,
+                loaded: &loaded,
+                reader: &reader,
+                progress: &progress,
+                groups,
+                root: root.clone(),
+                stack: Stack::new(root.clone()),
+                path: self.destination.clone(),
+                window: Vec::new(),
+                window_files: 0,
+                links: HashMap::new(),
+                owners: Owners::new(self),
+                summary: RestoreSummary::default(),
+            };
+            let result = planner.tree(&listing, single.as_deref());
+            let summary = std::mem::take(&mut planner.summary);
+            result.map(|()| summary)
+        })?;
+        let (files, failed, written) = progress.into_result()?;
+        self.monitor.check_cancelled()?;
+        summary.files += files;
+        summary.failed += failed;
+        summary.bytes_written = written;
+        if self.options.verify {
+            summary.verified = self.verify(&reader, &listing, single.as_deref(), &root, &mut summary.failed)?;
+        }
+        Ok(summary)
+    }
+
+    /// Walks what is selected; the visitor gets paths relative to the destination.
+    pub(crate) fn selected<'r>(
+        &self,
+        reader: &'r crate::chunks::ChunkReader<'r>,
+        listing: &Content,
+        single: Option<&Entry>,
+        visitor: &mut dyn FnMut(Selected<'_>) -> Result<bool>,
+    ) -> Result<()> {
+        if let Some(entry) = single {
+            let path = Path::new(OsStr::from_bytes(&entry.name));
+            return visitor(Selected::Entry {
+                path,
+                entry,
+                wanted: true,
+            })
+            .map(drop);
+        }
+        let mut walk = TreeWalk::new(reader, listing);
+        // For each directory we are in: whether all in it is wanted.
+        let mut wanted = vec![self.selection.includes_all()];
+        while let Some(step) = walk.next() {
+            self.monitor.check_cancelled()?;
+            match step? {
+                TreeStep::Leave => {
+                    wanted.pop();
+                    visitor(Selected::Leave)?;
+                }
+                TreeStep::Entry(entry) => {
+                    let path = walk.path();
+                    let directory = matches!(entry.kind, EntryKind::Directory(_));
+                    if self.selection.excludes(path, directory) {
+                        continue;
+                    }
+                    let is_wanted = *wanted.last().expect("the root") || self.selection.includes(path, directory);
+                    if !is_wanted && !directory {
+                        continue;
+                    }
+                    let descend = visitor(Selected::Entry {
+                        path,
+                        entry: &entry,
+                        wanted: is_wanted,
+                    })?;
+                    if let (EntryKind::Directory(listing), true) = (&entry.kind, descend) {
+                        wanted.push(is_wanted);
+                        walk.descend(listing);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the restore if anything of it exists in the destination, other than directories.
+    fn refuse_existing<'r>(
+        &self,
+        reader: &'r crate::chunks::ChunkReader<'r>,
+        listing: &Content,
+        single: Option<&Entry>,
+    ) -> Result<()> {
+        let empty = match std::fs::read_dir(&self.destination) {
+            Ok(mut entries) => entries.next().is_none(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
+            Err(source) => return Err(Error::local("read directory", &self.destination, source)),
+        };
+        if empty {
+            return Ok(());
+        }
+        let root = target::open_destination(&self.destination)?;
+        let mut stack = Stack::new(Arc::new(root));
+        self.selected(reader, listing, single, &mut |step| match step {
+            Selected::Leave => {
+                stack.pop();
+                Ok(true)
+            }
+            Selected::Entry { path, entry, .. } => {
+                let full = self.destination.join(path);
+                let parent = stack
+                    .current()
+                    .map_err(|error| Error::local("open the directory of", &full, error))?;
+                match target::look(&parent, &entry.name).map_err(|error| Error::local("look at", &full, error))? {
+                    None => Ok(false),
+                    Some(stat) if target::is_directory(&stat) && matches!(entry.kind, EntryKind::Directory(_)) => {
+                        stack.push(entry.name.clone());
+                        Ok(true)
+                    }
+                    Some(_) => Err(Error::WouldOverwrite { path: full }),
+                }
+            }
+        })
+    }
+
+    fn count<'r>(
+        &self,
+        reader: &'r crate::chunks::ChunkReader<'r>,
+        listing: &Content,
+        single: Option<&Entry>,
+    ) -> Result<RestoreSummary> {
+        let mut summary = RestoreSummary::default();
+        self.selected(reader, listing, single, &mut |step| {
+            if let Selected::Entry { entry, wanted, .. } = step {
+                match &entry.kind {
+                    EntryKind::Directory(_) => summary.directories += u64::from(wanted),
+                    EntryKind::File(content) => {
+                        summary.files += 1;
+                        summary.bytes += content.length;
+                    }
+                    _ => summary.others += 1,
+                }
+            }
+            Ok(true)
+        })?;
+        Ok(summary)
+    }
+}
+
+/// A step of [`Task::selected`].
+pub(crate) enum Selected<'a> {
+    /// `wanted` is false for a directory that only leads to what may be wanted. The visitor says whether to descend.
+    Entry {
+        path: &'a Path,
+        entry: &'a Entry,
+        wanted: bool,
+    },
+    Leave,
+}
+
+/// Who owners are here.
+struct Owners {
+    /// Only root can give files away.
+    allowed: bool,
+    users: HashMap<u32, u32>,
+    groups: HashMap<u32, u32>,
+}
+
+impl Owners {
+    fn new(task: &Task<'_>) -> Owners {
+        use nix::unistd::{Group, User};
+        let mut owners = Owners {
+            allowed: rustix::process::geteuid().is_root(),
+            users: HashMap::new(),
+            groups: HashMap::new(),
+        };
+        if task.options.numeric_ids || !owners.allowed {
+            return owners;
+        }
+        let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        for (id, name) in &task.info.snapshot.users {
+            if let Ok(Some(user)) = User::from_name(&text(name)) {
+                owners.users.insert(*id, user.uid.as_raw());
+            }
+        }
+        for (id, name) in &task.info.snapshot.groups {
+            if let Ok(Some(group)) = Group::from_name(&text(name)) {
+                owners.groups.insert(*id, group.gid.as_raw());
+            }
+        }
+        owners
+    }
+
+    fn of(&self, entry: &Entry) -> Option<Owner> {
+        let here = |map: &HashMap<u32, u32>, id: u32| map.get(&id).copied().unwrap_or(id);
+        self.allowed.then(|| Owner {
+            uid: here(&self.users, entry.uid),
+            gid: here(&self.groups, entry.gid),
+        })
+    }
+}
+
+/// A directory we are in.
+struct Made {
+    entry: Entry,
+    exists: bool,
+}
+
+struct Planner<'a, 'r> {
+    task: &'a Task<'a>,
+    loaded: &'a Loaded,
+    reader: &'r crate::chunks::ChunkReader<'r>,
+    progress: &'a Progress,
+    groups: Sender<Vec<Part>>,
+    root: Arc<OwnedFd>,
+    stack: Stack,
+    path: PathBuf,
+    window: Vec<Part>,
+    window_files: usize,
+    /// Files that have several names: (device, inode) to the names on the way to the first, and its own.
+    links: HashMap<(u64, u64), (Vec<Vec<u8>>, Vec<u8>)>,
+    owners: Owners,
+    summary: RestoreSummary,
+}
+
+impl<'r> Planner<'_, 'r> {
+    fn monitor(&self) -> &Monitor {
+        self.task.monitor
+    }
+
+    fn tree(&mut self, listing: &Content, single: Option<&Entry>) -> Result<()> {
+        let task = self.task;
+        let mut directories: Vec<Made> = Vec::new();
+        task.selected(self.reader, listing, single, &mut |step| {
+            if self.progress.is_stopped() {
+                return Ok(false);
+            }
+            match step {
+                Selected::Leave => {
+                    let made = directories.pop().expect("entered before");
+                    self.leave(&made);
+                    Ok(true)
+                }
+                Selected::Entry { path, entry, wanted } => {
+                    self.path = task.destination.join(path);
+                    if let EntryKind::Directory(_) = entry.kind {
+                        self.stack.push(entry.name.clone());
+                        directories.push(Made {
+                            entry: entry.clone(),
+                            exists: false,
+                        });
+                        if wanted && let Err(error) = self.make(&mut directories) {
+                            self.stack.pop();
+                            directories.pop();
+                            self.failed(error);
+                            return Ok(false);
+                        }
+                        return Ok(true);
+                    }
+                    if let Err(error) = self.make(&mut directories).and_then(|()| self.entry(entry)) {
+                        self.failed(error);
+                    }
+                    Ok(true)
+                }
+            }
+        })?;
+        self.hand_out();
+        Ok(())
+    }
+
+    /// What can't be restored is said and counted; a full disk ends it all.
+    fn failed(&mut self, error: Error) {
+        if matches!(&error, Error::Local { source, .. } if source.kind() == std::io::ErrorKind::StorageFull) {
+            self.progress.stop(error);
+            return;
+        }
+        self.summary.failed += 1;
+        self.monitor().warn(Warning::Skipped {
+            path: self.path.clone(),
+            error,
+        });
+    }
+
+    fn local(&self, action: &'static str) -> impl Fn(Errno) -> Error + use<> {
+        let path = self.path.clone();
+        move |error| Error::local(action, path.clone(), error)
+    }
+
+    /// Makes the directories that we are in, as far as they are not there.
+    fn make(&mut self, directories: &mut [Made]) -> Result<()> {
+        for depth in 0..directories.len() {
+            if directories[depth].exists {
+                continue;
+            }
+            let failed = self.local("make directory");
+            let parent = self.stack.open(depth).map_err(&failed)?;
+            let name = directories[depth].entry.name.clone();
+            let exists = match target::look(&parent, &name).map_err(&failed)? {
+                Some(stat) if target::is_directory(&stat) => true,
+                Some(_) if self.task.options.overwrite == Overwrite::Never => {
+                    return Err(failed(Errno::NOTDIR));
+                }
+                // A file or a link stands where a directory belongs: the link goes, not what it leads to.
+                Some(_) => {
+                    target::remove(&parent, &name).map_err(&failed)?;
+                    false
+                }
+                None => false,
+            };
+            if !exists {
+                rustix::fs::mkdirat(&parent, name.as_slice(), rustix::fs::Mode::from_raw_mode(0o700))
+                    .map_err(&failed)?;
+                self.summary.directories += 1;
+            }
+            directories[depth].exists = true;
+        }
+        Ok(())
+    }
+
+    /// Gives a directory its attributes, after everything was made in it.
+    fn leave(&mut self, made: &Made) {
+        if made.exists {
+            let path = self.task.destination.join(names_path(&self.stack.names()));
+            match self.stack.current() {
+                Ok(directory) => {
+                    for (what, source) in target::set_attributes(&directory, &made.entry, self.owners.of(&made.entry)) {
+                        self.monitor().warn(Warning::Attributes {
+                            path: path.clone(),
+                            what,
+                            source,
+                        });
+                    }
+                }
+                Err(error) => {
+                    let what = "all".to_owned();
+                    self.monitor().warn(Warning::Attributes {
+                        path,
+                        what,
+                        source: error.into(),
+                    });
+                }
+            }
+        }
+        self.stack.pop();
+    }
+
+    /// Restores one entry that is no directory into the current directory.
+    fn entry(&mut self, entry: &Entry) -> Result<()> {
+        let parent = self.stack.current().map_err(self.local("open the directory of"))?;
+        let existing = target::look(&parent, &entry.name).map_err(self.local("look at"))?;
+        if let Some(stat) = &existing {
+            if self.task.options.overwrite == Overwrite::Never {
+                self.summary.kept += 1;
+                return Ok(());
+            }
+            if target::is_directory(stat) {
+                // Removing a whole tree to make room for a file is never what `--overwrite` was meant for.
+                return Err(Error::local(
+                    "replace",
+                    &self.path,
+                    std::io::Error::other("a directory stands where a file belongs; move it away"),
+                ));
+            }
+        }
+        if self.link(&parent, entry, existing.is_some())? {
+            return Ok(());
+        }
+        match &entry.kind {
+            EntryKind::File(content) => self.file(&parent, entry, content, existing.as_ref()),
+            _ => self.special(&parent, entry, existing.is_some()),
+        }
+    }
+
+    /// If another name of this file was restored before, links to it. Else remembers this one.
+    fn link(&mut self, parent: &OwnedFd, entry: &Entry, existing: bool) -> Result<bool> {
+        let Some(device) = entry.hard_link_device else {
+            return Ok(false);
+        };
+        let here = (self.stack.names(), entry.name.clone());
+        let first = match self.links.entry((device, entry.inode)) {
+            std::collections::hash_map::Entry::Vacant(vacant) => {
+                vacant.insert(here);
+                return Ok(false);
+            }
+            std::collections::hash_map::Entry::Occupied(occupied) => occupied.get().clone(),
+        };
+        let failed = self.local("link");
+        if existing {
+            target::remove(parent, &entry.name).map_err(&failed)?;
+        }
+        let directory = target::open_beneath(&self.root, &first.0).map_err(&failed)?;
+        rustix::fs::linkat(
+            &directory,
+            first.1.as_slice(),
+            parent,
+            entry.name.as_slice(),
+            rustix::fs::AtFlags::empty(),
+        )
+        .map_err(&failed)?;
+        match &entry.kind {
+            EntryKind::File(content) => {
+                self.summary.files += 1;
+                self.summary.bytes += content.length;
+                crate::Counters::add(&self.monitor().counters.files, 1);
+                crate::Counters::add(&self.monitor().counters.bytes, content.length);
+            }
+            _ => self.summary.others += 1,
+        }
+        Ok(true)
+    }
+
+    fn special(&mut self, parent: &OwnedFd, entry: &Entry, existing: bool) -> Result<()> {
+        if existing {
+            target::remove(parent, &entry.name).map_err(self.local("replace"))?;
+        }
+        target::create_special(parent, entry).map_err(self.local("make"))?;
+        for (what, source) in target::set_attributes_at(parent, entry, self.owners.of(entry)) {
+            self.monitor().warn(Warning::Attributes {
+                path: self.path.clone(),
+                what,
+                source,
+            });
+        }
+        self.summary.others += 1;
+        Ok(())
+    }
+
+    fn file(&mut self, parent: &Arc<OwnedFd>, entry: &Entry, content: &Content, existing: Option<&Stat>) -> Result<()> {
+        self.summary.bytes += content.length;
+        if let Some(stat) = existing
+            && self.task.options.overwrite == Overwrite::IfChanged
+            && stat.st_size as u64 == content.length
+            && (stat.st_mtime, stat.st_mtime_nsec as u32) == (entry.mtime.seconds, entry.mtime.nanos)
+            && rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile
+        {
+            self.summary.kept += 1;
+            return Ok(());
+        }
+        // A symlink in the way is not opened but replaced.
+        let opened = existing.and_then(|_| target::open_existing(parent, &entry.name));
+        let (file, had) = match opened {
+            Some((file, stat)) => (file, Some(stat.st_size as u64)),
+            None => {
+                if existing.is_some() {
+                    target::remove(parent, &entry.name).map_err(self.local("replace"))?;
+                }
+                (
+                    target::create_file(parent, &entry.name).map_err(self.local("create"))?,
+                    None,
+                )
+            }
+        };
+        let failed = self.local("size");
+        rustix::fs::ftruncate(&file, content.length).map_err(failed)?;
+        let restoring = Arc::new(Restoring {
+            file,
+            entry: entry.clone(),
+            path: self.path.clone(),
+            owner: self.owners.of(entry),
+            existing: had.unwrap_or(0).min(content.length),
+            parent: parent.clone(),
+            created: had.is_none(),
+            pending: AtomicUsize::new(1),
+            failed: AtomicBool::new(false),
+        });
+        let planned = self.contents(&restoring, content);
+        if let Err(error) = planned {
+            write::fail(self.task, self.progress, &restoring, error);
+        }
+        write::finish(self.task, self.progress, &restoring);
+        self.window_files += 1;
+        if self.window_files >= WINDOW_FILES {
+            self.hand_out();
+        }
+        Ok(())
+    }
+
+    /// Plans a file's chunks, and makes its holes.
+    fn contents(&mut self, file: &Arc<Restoring>, content: &Content) -> Result<()> {
+        let mut offset = 0u64;
+        for item in Items::new(self.reader, content) {
+            match item? {
+                Item::Hole { length } => {
+                    if offset < file.existing {
+                        // What was there must go; beyond the old end there are zeros already.
+                        punch(&file.file, offset, length.min(file.existing - offset))
+                            .map_err(self.local("make a hole in"))?;
+                    }
+                    offset += length;
+                }
+                Item::Chunk { id, length } => {
+                    let place = self
+                        .loaded
+                        .index
+                        .get(&id)
+                        .filter(|place| *place != Place::PENDING)
+                        .ok_or(Error::ChunkMissing { id })?;
+                    file.pending.fetch_add(1, Ordering::Relaxed);
+                    self.window.push(Part {
+                        frame: place.frame,
+                        slot: place.slot,
+                        length,
+                        offset,
+                        id,
+                        file: file.clone(),
+                    });
+                    offset += u64::from(length);
+                    if self.window.len() >= WINDOW {
+                        self.hand_out();
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands the window to the workers, frame by frame.
+    fn hand_out(&mut self) {
+        let mut window = std::mem::take(&mut self.window);
+        self.window_files = 0;
+        window.sort_unstable_by_key(|part| (part.frame, part.slot));
+        let mut rest = window.as_slice();
+        while let Some(first) = rest.first() {
+            let end = rest.partition_point(|part| part.frame == first.frame);
+            // Workers live as long as the planner.
+            self.groups.send(rest[..end].to_vec()).expect("workers wait for this");
+            rest = &rest[end..];
+        }
+    }
+}
+
+fn names_path(names: &[Vec<u8>]) -> PathBuf {
+    names.iter().map(|name| OsStr::from_bytes(name)).collect()
+}
+
+/// Makes `length` bytes from `offset` read as zeros, without occupying space if the file system can.
+fn punch(file: &OwnedFd, offset: u64, length: u64) -> std::result::Result<(), Errno> {
+    match rustix::fs::fallocate(
+        file,
+        FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+        offset,
+        length,
+    ) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+        result => return result,
+    }
+    const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    let mut done = 0;
+    while done < length {
+        let now = (length - done).min(ZEROS.len() as u64);
+        done += rustix::io::pwrite(file, &ZEROS[..now as usize], offset + done)? as u64;
+    }
+    Ok(())
+}

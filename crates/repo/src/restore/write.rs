@@ -1,0 +1,225 @@
+//! Workers of a restore: read a frame once, verify, write where its chunks belong.
+
+use super::Task;
+use super::target::{self, Owner};
+use crate::chunks::FrameReader;
+use crate::load::Loaded;
+use crate::{Counters, Error, Result, Warning};
+use crossbeam_channel::Receiver;
+use ibid_format::ChunkId;
+use ibid_format::tree::Entry;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A file being restored. Whoever finishes its last part gives it its attributes.
+pub(crate) struct Restoring {
+    pub(crate) file: OwnedFd,
+    pub(crate) entry: Entry,
+    pub(crate) path: PathBuf,
+    pub(crate) owner: Option<Owner>,
+    /// Bytes it had before; parts below that may be right already.
+    pub(crate) existing: u64,
+    /// Where it is, to remove it again if it can't be completed and was not there before.
+    pub(crate) parent: Arc<OwnedFd>,
+    pub(crate) created: bool,
+    /// Parts that are not done, and one for the planner while it adds more.
+    pub(crate) pending: AtomicUsize,
+    pub(crate) failed: AtomicBool,
+}
+
+/// One chunk and where it goes.
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub(crate) frame: u32,
+    pub(crate) slot: u16,
+    pub(crate) length: u32,
+    pub(crate) offset: u64,
+    pub(crate) id: ChunkId,
+    pub(crate) file: Arc<Restoring>,
+}
+
+/// What all workers add to.
+#[derive(Default)]
+pub(crate) struct Progress {
+    pub(crate) files: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) written: AtomicU64,
+    fatal: Mutex<Option<Error>>,
+    stopped: AtomicBool,
+}
+
+impl Progress {
+    pub(crate) fn stop(&self, error: Error) {
+        self.fatal
+            .lock()
+            .expect("no holder of this lock panics")
+            .get_or_insert(error);
+        self.stopped.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn into_result(self) -> Result<(u64, u64, u64)> {
+        match self.fatal.into_inner().expect("no holder of this lock panics") {
+            Some(error) => Err(error),
+            None => Ok((
+                self.files.into_inner(),
+                self.failed.into_inner(),
+                self.written.into_inner(),
+            )),
+        }
+    }
+}
+
+/// Works until there are no more groups; each holds the parts of one frame, in order of slots.
+pub(crate) fn run(task: &Task<'_>, loaded: &Loaded, progress: &Progress, groups: &Receiver<Vec<Part>>) {
+    let mut reader = FrameReader::default();
+    let mut scratch = Vec::new();
+    while let Ok(mut group) = groups.recv() {
+        if !progress.is_stopped() && !task.monitor.is_cancelled() {
+            group.retain(|part| !is_right_already(task, part, &mut scratch, progress));
+            if !group.is_empty() {
+                write_group(task, loaded, progress, &mut reader, &group);
+            }
+        }
+        for part in group {
+            finish(task, progress, &part.file);
+        }
+    }
+}
+
+/// Whether the file had the right bytes at this place all along; if so the part is done.
+fn is_right_already(task: &Task<'_>, part: &Part, scratch: &mut Vec<u8>, progress: &Progress) -> bool {
+    if part.offset + u64::from(part.length) > part.file.existing {
+        return false;
+    }
+    scratch.resize(part.length as usize, 0);
+    let mut done = 0;
+    while done < scratch.len() {
+        match rustix::io::pread(&part.file.file, &mut scratch[done..], part.offset + done as u64) {
+            Ok(0) => return false,
+            Ok(n) => done += n,
+            Err(Errno::INTR) => {}
+            Err(_) => return false, // then writing it will tell
+        }
+    }
+    if task.repository.keys.chunk_id(scratch) != part.id {
+        return false;
+    }
+    Counters::add(&task.monitor.counters.bytes, u64::from(part.length));
+    finish(task, progress, &part.file);
+    true
+}
+
+fn write_group(task: &Task<'_>, loaded: &Loaded, progress: &Progress, reader: &mut FrameReader, group: &[Part]) {
+    let frame = loaded.index.frames[group[0].frame as usize];
+    let pack = loaded.index.packs[frame.pack as usize].id;
+    let last = group.iter().map(|part| part.slot).max();
+    Counters::add(&task.monitor.counters.stored, u64::from(frame.sealed));
+    let opened = match reader.read(task.repository, loaded, &frame, last) {
+        Ok(opened) => opened,
+        Err(error) => {
+            // One message a file says what is lost and why.
+            let text = error.to_string();
+            for part in group {
+                fail(
+                    task,
+                    progress,
+                    &part.file,
+                    Error::local("restore", &part.file.path, std::io::Error::other(text.clone())),
+                );
+            }
+            return;
+        }
+    };
+    let mut verified = None;
+    for part in group {
+        if part.file.failed.load(Ordering::Relaxed) {
+            continue;
+        }
+        let chunk = match opened.chunk(part.slot) {
+            Ok(chunk) if chunk.len() == part.length as usize => chunk,
+            _ => {
+                fail(task, progress, &part.file, Error::ChunkDamaged { id: part.id, pack });
+                continue;
+            }
+        };
+        // Many files may want the same chunk: it is compared with its id once.
+        if verified != Some(part.slot) {
+            if task.repository.keys.chunk_id(chunk) != part.id {
+                fail(task, progress, &part.file, Error::ChunkDamaged { id: part.id, pack });
+                continue;
+            }
+            verified = Some(part.slot);
+        }
+        match write_all_at(&part.file.file, chunk, part.offset) {
+            Ok(()) => {
+                Counters::add(&task.monitor.counters.bytes, u64::from(part.length));
+                progress.written.fetch_add(u64::from(part.length), Ordering::Relaxed);
+            }
+            Err(error) => fail(
+                task,
+                progress,
+                &part.file,
+                Error::local("write", &part.file.path, error),
+            ),
+        }
+    }
+}
+
+fn write_all_at(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> std::result::Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::pwrite(file, bytes, offset) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(n) => {
+                bytes = &bytes[n..];
+                offset += n as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// A file can't be completed: said once. A full disk ends the restore, since every other file would fail the same way.
+pub(crate) fn fail(task: &Task<'_>, progress: &Progress, file: &Restoring, error: Error) {
+    if matches!(&error, Error::Local { source, .. } if source.kind() == std::io::ErrorKind::StorageFull) {
+        file.failed.store(true, Ordering::Relaxed);
+        progress.stop(error);
+    } else if !file.failed.swap(true, Ordering::Relaxed) {
+        progress.failed.fetch_add(1, Ordering::Relaxed);
+        task.monitor.warn(Warning::Skipped {
+            path: file.path.clone(),
+            error,
+        });
+    }
+}
+
+/// One part less; after the last, the file gets its attributes, or goes if it has not become what it should be.
+pub(crate) fn finish(task: &Task<'_>, progress: &Progress, file: &Restoring) {
+    if file.pending.fetch_sub(1, Ordering::AcqRel) != 1 {
+        return;
+    }
+    if file.failed.load(Ordering::Relaxed) || progress.is_stopped() || task.monitor.is_cancelled() {
+        if file.created {
+            // Nothing is better than something wrong. If even that fails there is nothing left to try: the file was reported.
+            let _ = target::remove(&file.parent, &file.entry.name);
+        }
+        return;
+    }
+    for (what, source) in target::set_attributes(&file.file, &file.entry, file.owner) {
+        task.monitor.warn(Warning::Attributes {
+            path: file.path.clone(),
+            what,
+            source,
+        });
+    }
+    progress.files.fetch_add(1, Ordering::Relaxed);
+    Counters::add(&task.monitor.counters.files, 1);
+}

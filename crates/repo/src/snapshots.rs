@@ -1,0 +1,149 @@
+//! Finding snapshots by what people call them.
+
+use crate::repository::{folder, list_ids, name_in};
+use crate::{Error, Repository, Result};
+use ibid_format::FileId;
+use ibid_format::snapshot::{self, Snapshot};
+
+/// A snapshot and its id.
+#[derive(Clone, Debug)]
+pub struct SnapshotInfo {
+    /// The id: the name of its file.
+    pub id: FileId,
+    /// Bytes of its file.
+    pub file_size: u64,
+    /// What it says.
+    pub snapshot: Snapshot,
+}
+
+impl SnapshotInfo {
+    /// The first 8 digits of the id, as listings show it.
+    pub fn short_id(&self) -> String {
+        self.id.to_string()[..8].to_owned()
+    }
+}
+
+/// Which snapshots are meant: those that match every list that is not empty.
+#[derive(Clone, Debug, Default)]
+pub struct SnapshotFilter {
+    /// Of one of these machines.
+    pub hosts: Vec<String>,
+    /// With all of these labels.
+    pub tags: Vec<String>,
+    /// Of one of these paths (as recorded: absolute).
+    pub paths: Vec<Vec<u8>>,
+}
+
+impl SnapshotFilter {
+    /// Whether a snapshot is meant.
+    pub fn matches(&self, snapshot: &Snapshot) -> bool {
+        (self.hosts.is_empty() || self.hosts.contains(&snapshot.host))
+            && self.tags.iter().all(|tag| snapshot.tags.contains(tag))
+            && (self.paths.is_empty() || self.paths.iter().any(|path| snapshot.paths.contains(path)))
+    }
+}
+
+/// Splits `SNAP:path/inside` into the snapshot and the path; without a colon, the path is the root.
+///
+/// ```
+/// assert_eq!(ibid_repo::split_address(b"latest~1:home/me"), ("latest~1".to_owned(), b"home/me".to_vec()));
+/// assert_eq!(ibid_repo::split_address(b"4f1a"), ("4f1a".to_owned(), b"".to_vec()));
+/// ```
+pub fn split_address(address: &[u8]) -> (String, Vec<u8>) {
+    let at = address.iter().position(|&byte| byte == b':');
+    let (snapshot, path) = at.map_or((address, &b""[..]), |at| (&address[..at], &address[at + 1..]));
+    (String::from_utf8_lossy(snapshot).into_owned(), path.to_vec())
+}
+
+impl Repository {
+    /// All snapshots, oldest first. Files that can't be read are handed to `on_damage`, and the rest is returned.
+    ///
+    /// # Errors
+    /// Whatever the storage says when it is out of reach; damage goes to `on_damage`.
+    pub fn snapshots_with(&self, mut on_damage: impl FnMut(FileId, Error)) -> Result<Vec<SnapshotInfo>> {
+        let mut found = Vec::new();
+        for (id, file_size) in list_ids(self.storage.as_ref(), folder::SNAPSHOTS)? {
+            match self.read_snapshot(id) {
+                Ok(snapshot) => found.push(SnapshotInfo {
+                    id,
+                    file_size,
+                    snapshot,
+                }),
+                Err(error) if error.is_damage() => on_damage(id, error),
+                Err(error) => return Err(error),
+            }
+        }
+        found.sort_by_key(|info| (info.snapshot.time, info.id));
+        Ok(found)
+    }
+
+    fn read_snapshot(&self, id: FileId) -> Result<Snapshot> {
+        let mut bytes = self.storage.get(&name_in(folder::SNAPSHOTS, id), snapshot::LIMIT)?;
+        Snapshot::open(&self.keys, id, &mut bytes).map_err(Error::damaged(format_args!("snapshot {id}")))
+    }
+
+    /// All snapshots, oldest first.
+    ///
+    /// # Errors
+    /// The first snapshot that can't be read, too.
+    pub fn snapshots(&self) -> Result<Vec<SnapshotInfo>> {
+        let mut damage = None;
+        let found = self.snapshots_with(|_, error| {
+            damage.get_or_insert(error);
+        })?;
+        damage.map_or(Ok(found), Err)
+    }
+
+    /// The snapshot called `wanted`: the beginning of an id, `latest`, or `latest~N` for the N-th before it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownSnapshot`], [`Error::AmbiguousSnapshot`]; for `latest`, any snapshot that can't be read, since it might be the one.
+    pub fn snapshot(&self, wanted: &str) -> Result<SnapshotInfo> {
+        self.snapshot_among(wanted, &SnapshotFilter::default())
+    }
+
+    /// The same among those that a filter lets through.
+    ///
+    /// # Errors
+    /// As [`snapshot`](Repository::snapshot).
+    pub fn snapshot_among(&self, wanted: &str, filter: &SnapshotFilter) -> Result<SnapshotInfo> {
+        let unknown = || Error::UnknownSnapshot {
+            wanted: wanted.to_owned(),
+        };
+        let back = match wanted.strip_prefix("latest") {
+            Some("") => Some(0),
+            Some(rest) => Some(
+                rest.strip_prefix('~')
+                    .and_then(|n| n.parse::<usize>().ok())
+                    .ok_or_else(unknown)?,
+            ),
+            None => None,
+        };
+        if let Some(back) = back {
+            let mut all = self.snapshots()?;
+            all.retain(|info| filter.matches(&info.snapshot));
+            let at = all.len().checked_sub(1 + back).ok_or_else(unknown)?;
+            return Ok(all.swap_remove(at));
+        }
+        if wanted.is_empty() {
+            return Err(unknown());
+        }
+        let ids = list_ids(self.storage.as_ref(), folder::SNAPSHOTS)?;
+        let mut matching = ids
+            .into_iter()
+            .filter(|(id, _)| id.to_string().starts_with(&wanted.to_ascii_lowercase()));
+        let (id, file_size) = matching.next().ok_or_else(unknown)?;
+        let others = matching.count();
+        if others > 0 {
+            return Err(Error::AmbiguousSnapshot {
+                wanted: wanted.to_owned(),
+                matches: others + 1,
+            });
+        }
+        Ok(SnapshotInfo {
+            id,
+            file_size,
+            snapshot: self.read_snapshot(id)?,
+        })
+    }
+}

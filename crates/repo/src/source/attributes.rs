@@ -1,0 +1,153 @@
+//! What a file is besides its bytes.
+
+use ibid_format::content::Content;
+use ibid_format::tree::{Entry, EntryKind, Time};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// An entry with everything that `stat` tells; contents and extended attributes are for the caller to fill in.
+///
+/// None for types that are none of the seven that are kept.
+pub(crate) fn entry_from(name: &[u8], stat: &Stat) -> Option<Entry> {
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => EntryKind::File(Content::empty()),
+        FileType::Directory => EntryKind::Directory(Content::empty()),
+        FileType::Symlink => EntryKind::Symlink(Vec::new()),
+        FileType::Fifo => EntryKind::Fifo,
+        FileType::Socket => EntryKind::Socket,
+        FileType::CharacterDevice => EntryKind::CharDevice {
+            major: rustix::fs::major(stat.st_rdev),
+            minor: rustix::fs::minor(stat.st_rdev),
+        },
+        FileType::BlockDevice => EntryKind::BlockDevice {
+            major: rustix::fs::major(stat.st_rdev),
+            minor: rustix::fs::minor(stat.st_rdev),
+        },
+        FileType::Unknown => return None,
+    };
+    let linked = stat.st_nlink > 1 && !matches!(kind, EntryKind::Directory(_));
+    Some(Entry {
+        name: name.to_vec(),
+        kind,
+        mode: stat.st_mode & 0o7777,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        mtime: Time {
+            seconds: stat.st_mtime,
+            nanos: stat.st_mtime_nsec as u32,
+        },
+        ctime: Time {
+            seconds: stat.st_ctime,
+            nanos: stat.st_ctime_nsec as u32,
+        },
+        inode: stat.st_ino,
+        changed_while_read: false,
+        hard_link_device: linked.then_some(stat.st_dev),
+        xattrs: Vec::new(),
+    })
+}
+
+/// Extended attributes, ascending by name; ACLs are among them (`system.posix_acl_*`).
+type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// What could not be read: an attribute's name (empty for the list itself) and why.
+type XattrFault = (Vec<u8>, std::io::Error);
+
+/// Extended attributes of an open file.
+pub(crate) fn read_xattrs_of(file: BorrowedFd<'_>) -> (Xattrs, Vec<XattrFault>) {
+    read_xattrs(
+        |buffer| rustix::fs::flistxattr(file, buffer),
+        |name, buffer| rustix::fs::fgetxattr(file, name, buffer),
+    )
+}
+
+/// Extended attributes of a file that can't be opened for reading (a symlink, a device, a FIFO).
+pub(crate) fn read_xattrs_at(directory: impl AsFd, name: &[u8]) -> (Xattrs, Vec<XattrFault>) {
+    let path = through_proc(directory.as_fd(), name);
+    read_xattrs(
+        |buffer| rustix::fs::llistxattr(&path, buffer),
+        |name, buffer| rustix::fs::lgetxattr(&path, name, buffer),
+    )
+}
+
+/// A path to `name` in an open directory, for the calls that have no form relative to one. It is short however deep the directory.
+pub(crate) fn through_proc(directory: BorrowedFd<'_>, name: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    let mut path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+    path.push(std::ffi::OsStr::from_bytes(name));
+    path
+}
+
+fn read_xattrs(
+    list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
+    get: impl Fn(&[u8], &mut [u8]) -> Result<usize, Errno>,
+) -> (Xattrs, Vec<XattrFault>) {
+    // Nearly all files have none: one call says so.
+    let mut names = vec![0; 1024];
+    let names = match grow(&mut names, &list) {
+        Ok(length) => &names[..length],
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOENT) => return (Vec::new(), Vec::new()),
+        Err(error) => return (Vec::new(), vec![(Vec::new(), error.into())]),
+    };
+    let mut found = Vec::new();
+    let mut faults = Vec::new();
+    for name in names.split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
+        let mut value = vec![0; 256];
+        match grow(&mut value, |buffer| get(name, buffer)) {
+            Ok(length) => {
+                value.truncate(length);
+                found.push((name.to_vec(), value));
+            }
+            Err(Errno::NODATA) => {} // gone since it was listed
+            Err(error) => faults.push((name.to_vec(), error.into())),
+        }
+    }
+    found.sort_unstable();
+    (found, faults)
+}
+
+/// Calls `read` with a buffer large enough; the largest list or value that Linux allows is 64 KiB.
+fn grow(buffer: &mut Vec<u8>, read: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<usize, Errno> {
+    match read(buffer) {
+        Err(Errno::RANGE) if buffer.len() < 64 << 10 => {
+            buffer.resize(64 << 10, 0);
+            read(buffer)
+        }
+        result => result,
+    }
+}
+
+/// Names of the users and groups met so far.
+#[derive(Default)]
+pub(crate) struct Owners {
+    users: BTreeMap<u32, Option<Vec<u8>>>,
+    groups: BTreeMap<u32, Option<Vec<u8>>>,
+}
+
+impl Owners {
+    pub(crate) fn note(&mut self, entry: &Entry) {
+        use nix::unistd::{Gid, Group, Uid, User};
+        self.users.entry(entry.uid).or_insert_with(|| {
+            User::from_uid(Uid::from_raw(entry.uid))
+                .ok()
+                .flatten()
+                .map(|user| user.name.into_bytes())
+        });
+        self.groups.entry(entry.gid).or_insert_with(|| {
+            Group::from_gid(Gid::from_raw(entry.gid))
+                .ok()
+                .flatten()
+                .map(|group| group.name.into_bytes())
+        });
+    }
+
+    /// (users, groups), those that have a name, ascending by id.
+    pub(crate) fn into_names(self) -> (Vec<(u32, Vec<u8>)>, Vec<(u32, Vec<u8>)>) {
+        let named =
+            |map: BTreeMap<u32, Option<Vec<u8>>>| map.into_iter().filter_map(|(id, name)| Some((id, name?))).collect();
+        (named(self.users), named(self.groups))
+    }
+}

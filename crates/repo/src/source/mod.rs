@@ -1,0 +1,27 @@
+//! This machine's file system, as a backup sees it: names relative to open directories, so that no path is too long
+//! and no name can be replaced by a link between looking and opening.
+
+mod attributes;
+mod exclude;
+mod open;
+mod walk;
+
+pub(crate) use attributes::{Owners, entry_from, read_xattrs_at, read_xattrs_of, through_proc};
+pub use exclude::Excludes;
+pub(crate) use exclude::Filter;
+pub(crate) use open::{Extent, Opened, device_size, same_moment};
+pub(crate) use walk::{Step, Walker, resolve};
+
+/// This machine's name.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The name of whoever runs this.
+pub fn user_name() -> String {
+    let uid = rustix::process::geteuid();
+    match nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid.as_raw())) {
+        Ok(Some(user)) => user.name,
+        _ => uid.as_raw().to_string(),
+    }
+}

@@ -1,0 +1,94 @@
+//! Opening a file for reading, and where its data lies.
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, SeekFrom, Stat};
+use rustix::io::Errno;
+
+/// A stretch of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    Data { start: u64, length: u64 },
+    Hole { length: u64 },
+}
+
+/// A file open for reading.
+pub(crate) struct Opened {
+    pub(crate) fd: OwnedFd,
+    pub(crate) stat: Stat,
+}
+
+impl Opened {
+    /// Opens `name` in `directory`, never through a symlink, never waiting for a FIFO's other end.
+    pub(crate) fn open(directory: impl AsFd, name: &[u8]) -> Result<Opened, Errno> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        // Reading for a backup should not count as use; only the owner and root may say so.
+        let fd = match rustix::fs::openat(&directory, name, flags | OFlags::NOATIME, Mode::empty()) {
+            Err(Errno::PERM) => rustix::fs::openat(&directory, name, flags, Mode::empty())?,
+            result => result?,
+        };
+        let stat = rustix::fs::fstat(&fd)?;
+        Ok(Opened { fd, stat })
+    }
+
+    /// Fills `buffer` from `offset` as far as the file goes; returns how much it was.
+    pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match rustix::io::pread(&self.fd, &mut buffer[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Where data and holes lie, up to `size`. Files that occupy all their blocks are not asked.
+    pub(crate) fn extents(&self, size: u64) -> Vec<Extent> {
+        let whole = vec![Extent::Data { start: 0, length: size }];
+        if size == 0 {
+            return Vec::new();
+        }
+        if self.stat.st_blocks as u64 * 512 >= size {
+            return whole;
+        }
+        let mut extents = Vec::new();
+        let mut at = 0;
+        while at < size {
+            let data = match rustix::fs::seek(&self.fd, SeekFrom::Data(at)) {
+                Ok(data) => data.min(size),
+                Err(Errno::NXIO) => size,          // a hole to the end
+                Err(_) if at == 0 => return whole, // the file system can't say
+                Err(_) => at,
+            };
+            if data > at {
+                extents.push(Extent::Hole { length: data - at });
+            }
+            if data == size {
+                break;
+            }
+            let hole = rustix::fs::seek(&self.fd, SeekFrom::Hole(data)).map_or(size, |hole| hole.min(size));
+            // A file that is being changed may answer anything; the rest is then read as data.
+            let hole = if hole > data { hole } else { size };
+            extents.push(Extent::Data {
+                start: data,
+                length: hole - data,
+            });
+            at = hole;
+        }
+        extents
+    }
+}
+
+/// Size of a block device, bytes.
+pub(crate) fn device_size(file: impl AsFd) -> Result<u64, Errno> {
+    rustix::fs::seek(file, SeekFrom::End(0))
+}
+
+/// Whether a file looks unchanged between two looks.
+pub(crate) fn same_moment(a: &Stat, b: &Stat) -> bool {
+    a.st_size == b.st_size
+        && (a.st_mtime, a.st_mtime_nsec) == (b.st_mtime, b.st_mtime_nsec)
+        && (a.st_ctime, a.st_ctime_nsec) == (b.st_ctime, b.st_ctime_nsec)
+}

@@ -1,0 +1,275 @@
+//! How much is stored, and what saved the rest.
+
+use crate::recipe::Items;
+use crate::repository::{folder, list_ids};
+use crate::tree::{TreeStep, TreeWalk};
+use crate::{Monitor, Repository, Result, SnapshotInfo};
+use ibid_format::content::{Content, Item};
+use ibid_format::pack::PackKind;
+use ibid_format::tree::EntryKind;
+use std::collections::HashMap;
+
+/// Chunks of one size class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SizeClass {
+    /// Sizes up to this, and above half of it, bytes: a power of two.
+    pub up_to: u64,
+    /// Chunks.
+    pub chunks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Files at one depth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DepthClass {
+    /// Files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What a set of snapshots holds, and what the whole repository stores.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Snapshots looked at.
+    pub snapshots: u64,
+    /// Files in them, each as often as it occurs.
+    pub files: u64,
+    /// Bytes of these files, holes included: what restoring every snapshot would write.
+    pub logical: u64,
+    /// Bytes of holes among them (in files of equal subtrees, counted once).
+    pub holes: u64,
+    /// Different data chunks that they refer to.
+    pub chunks: u64,
+    /// Bytes of these: what is left when every chunk is counted once.
+    pub unique: u64,
+    /// Bytes that these take in packs, compressed and sealed (a frame's bytes divided among its chunks by their length).
+    pub packed: u64,
+    /// Different metadata chunks (trees, recipes), bytes of these, and bytes in packs.
+    pub metadata_chunks: u64,
+    /// See `metadata_chunks`.
+    pub metadata_unique: u64,
+    /// See `metadata_chunks`.
+    pub metadata_packed: u64,
+    /// Data chunks by size.
+    pub sizes: Vec<SizeClass>,
+    /// Files by how deep they lie: `depths[0]` are those in the root of a snapshot.
+    pub depths: Vec<DepthClass>,
+    /// Packs in the whole repository, and their bytes.
+    pub packs: u64,
+    /// See `packs`.
+    pub pack_bytes: u64,
+    /// Bytes of index files.
+    pub index_bytes: u64,
+    /// Bytes of snapshot files.
+    pub snapshot_bytes: u64,
+    /// Bytes of memory that the index takes.
+    pub index_memory: u64,
+    /// Chunks in the index: of all snapshots, and of none.
+    pub index_chunks: u64,
+}
+
+impl Stats {
+    /// Bytes of all files of the repository.
+    pub fn stored(&self) -> u64 {
+        self.pack_bytes + self.index_bytes + self.snapshot_bytes
+    }
+}
+
+/// Which chunks were met, one bit each.
+struct Met {
+    /// For every frame, the number of its first chunk.
+    first: Vec<u64>,
+    bits: Vec<u64>,
+}
+
+impl Met {
+    fn new(loaded: &crate::load::Loaded) -> Met {
+        let mut total = 0;
+        let mut first = Vec::with_capacity(loaded.index.frames.len());
+        for frame in &loaded.index.frames {
+            first.push(total);
+            total += u64::from(frame.blobs);
+        }
+        Met {
+            first,
+            bits: vec![0; total.div_ceil(64) as usize],
+        }
+    }
+
+    /// True the first time.
+    fn meet(&mut self, frame: u32, slot: u16) -> bool {
+        let at = self.first[frame as usize] + u64::from(slot);
+        let word = &mut self.bits[(at / 64) as usize];
+        let bit = 1 << (at % 64);
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
+}
+
+struct Counting<'a> {
+    loaded: &'a crate::load::Loaded,
+    met: Met,
+    stats: Stats,
+    /// What lies below a listing, by its encoding: equal subtrees are read once.
+    known: HashMap<Vec<u8>, Vec<DepthClass>>,
+    /// Bytes in packs, exact to 1/2^16.
+    packed: [u128; 2],
+}
+
+impl Counting<'_> {
+    fn chunk(&mut self, item: &Item, kind: PackKind) {
+        let (id, length) = match item {
+            Item::Chunk { id, length } => (id, length),
+            Item::Hole { length } => {
+                self.stats.holes += length;
+                return;
+            }
+        };
+        // What is missing is for `check` to say.
+        let Some(place) = self.loaded.index.get(id) else { return };
+        if !self.met.meet(place.frame, place.slot) {
+            return;
+        }
+        let frame = &self.loaded.index.frames[place.frame as usize];
+        let share = (u128::from(*length) * u128::from(frame.sealed) << 16) / u128::from(frame.length.max(1));
+        let length = u64::from(*length);
+        self.packed[usize::from(kind == PackKind::Metadata)] += share;
+        if kind == PackKind::Metadata {
+            self.stats.metadata_chunks += 1;
+            self.stats.metadata_unique += length;
+            return;
+        }
+        self.stats.chunks += 1;
+        self.stats.unique += length;
+        let class = length.next_power_of_two();
+        let at = class.trailing_zeros() as usize;
+        if self.stats.sizes.len() <= at {
+            let from = self.stats.sizes.len();
+            self.stats.sizes.extend((from..=at).map(|bits| SizeClass {
+                up_to: 1 << bits,
+                ..SizeClass::default()
+            }));
+        }
+        self.stats.sizes[at].chunks += 1;
+        self.stats.sizes[at].bytes += length;
+    }
+
+    fn content(&mut self, reader: &crate::chunks::ChunkReader<'_>, content: &Content, kind: PackKind) -> Result<()> {
+        let mut lists = Vec::new();
+        for item in Items::noting(reader, content, &mut lists) {
+            self.chunk(&item?, kind);
+        }
+        for item in &lists {
+            self.chunk(item, PackKind::Metadata);
+        }
+        Ok(())
+    }
+}
+
+impl Repository {
+    /// Counts what these snapshots hold and what the repository stores.
+    ///
+    /// # Errors
+    /// Trees that can't be read; whatever the storage says.
+    pub fn stats(&self, snapshots: &[SnapshotInfo], monitor: &Monitor) -> Result<Stats> {
+        let reader = self.tree_reader(monitor)?;
+        let loaded = self.loaded(monitor)?;
+        let mut counting = Counting {
+            loaded: &loaded,
+            met: Met::new(&loaded),
+            stats: Stats::default(),
+            known: HashMap::new(),
+            packed: [0; 2],
+        };
+        for info in snapshots {
+            counting.stats.snapshots += 1;
+            let depths = self.count_tree(&reader, &mut counting, &info.snapshot.root, monitor)?;
+            merge(&mut counting.stats.depths, &depths, 0);
+        }
+        let Counting { mut stats, packed, .. } = counting;
+        stats.packed = (packed[0] >> 16) as u64;
+        stats.metadata_packed = (packed[1] >> 16) as u64;
+        stats.files = stats.depths.iter().map(|depth| depth.files).sum();
+        stats.logical = stats.depths.iter().map(|depth| depth.bytes).sum();
+        stats.packs = loaded.index.packs.len() as u64;
+        stats.pack_bytes = loaded.index.packs.iter().map(|pack| pack.size).sum();
+        stats.index_bytes = loaded.index_bytes;
+        stats.snapshot_bytes = list_ids(self.storage.as_ref(), folder::SNAPSHOTS)?
+            .iter()
+            .map(|(_, size)| size)
+            .sum();
+        stats.index_memory = loaded.index.bytes();
+        stats.index_chunks = loaded.index.len();
+        Ok(stats)
+    }
+
+    /// What lies below a listing, by depth.
+    fn count_tree(
+        &self,
+        reader: &crate::chunks::ChunkReader<'_>,
+        counting: &mut Counting<'_>,
+        root: &Content,
+        monitor: &Monitor,
+    ) -> Result<Vec<DepthClass>> {
+        let mut walk = TreeWalk::new(reader, root);
+        // One a directory we are in: what lies below it so far.
+        let mut levels = vec![(key(root), Vec::new())];
+        if let Some(known) = counting.known.get(&levels[0].0) {
+            return Ok(known.clone());
+        }
+        counting.content(reader, root, PackKind::Metadata)?;
+        while let Some(step) = walk.next() {
+            monitor.check_cancelled()?;
+            match step? {
+                TreeStep::Leave => {
+                    let (key, below) = levels.pop().expect("descended before");
+                    merge(&mut levels.last_mut().expect("the root").1, &below, 1);
+                    counting.known.insert(key, below);
+                }
+                TreeStep::Entry(entry) => match &entry.kind {
+                    EntryKind::Directory(listing) => {
+                        let key = key(listing);
+                        if let Some(below) = counting.known.get(&key) {
+                            merge(&mut levels.last_mut().expect("the root").1, below, 1);
+                        } else {
+                            counting.content(reader, listing, PackKind::Metadata)?;
+                            levels.push((key, Vec::new()));
+                            walk.descend(listing);
+                        }
+                    }
+                    EntryKind::File(content) => {
+                        counting.content(reader, content, PackKind::Data)?;
+                        let here = DepthClass {
+                            files: 1,
+                            bytes: content.length,
+                        };
+                        merge(&mut levels.last_mut().expect("the root").1, &[here], 0);
+                    }
+                    _ => {}
+                },
+            }
+        }
+        let (key, below) = levels.pop().expect("the root");
+        counting.known.insert(key, below.clone());
+        Ok(below)
+    }
+}
+
+fn key(content: &Content) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    content.encode(&mut bytes);
+    bytes
+}
+
+fn merge(into: &mut Vec<DepthClass>, below: &[DepthClass], deeper: usize) {
+    if into.len() < below.len() + deeper {
+        into.resize(below.len() + deeper, DepthClass::default());
+    }
+    for (a, b) in into[deeper..].iter_mut().zip(below) {
+        a.files += b.files;
+        a.bytes += b.bytes;
+    }
+}

@@ -1,0 +1,213 @@
+//! Trees to back up, repositories to back up into, and the comparison of trees.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+
+use ibid_format::slot::Argon2Cost;
+use ibid_repo::{BackupOptions, BackupSummary, InitOptions, Monitor, Repository};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Options of a repository that opens quickly.
+pub fn quick() -> InitOptions {
+    InitOptions {
+        cost: Argon2Cost {
+            memory_kib: 64,
+            passes: 1,
+            lanes: 1,
+        },
+        ..InitOptions::default()
+    }
+}
+
+pub fn repository() -> Repository {
+    Repository::init(Arc::new(ibid_storage::Memory::new()), Some(b"secret"), &quick(), 0).unwrap()
+}
+
+pub fn options(path: &Path) -> BackupOptions {
+    BackupOptions {
+        paths: vec![path.to_owned()],
+        ..BackupOptions::default()
+    }
+}
+
+pub fn backup(repository: &Repository, path: &Path) -> BackupSummary {
+    let summary = repository.backup(options(path), &Monitor::silent()).unwrap();
+    assert_eq!(summary.counters.unreadable, 0);
+    summary
+}
+
+/// Bytes that repeat nowhere: SplitMix64.
+pub fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = state;
+        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ z >> 31).to_le_bytes()
+    };
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        bytes.extend_from_slice(&next());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+/// A folder to back up.
+pub struct Folder {
+    folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Folder {
+    pub fn new() -> Folder {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap().join("tree");
+        std::fs::create_dir(&path).unwrap();
+        Folder { folder, path }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path as bytes, to address it inside a snapshot.
+    pub fn inside(&self) -> &[u8] {
+        self.path.as_os_str().as_bytes()
+    }
+
+    pub fn write(&self, name: impl AsRef<OsStr>, bytes: &[u8]) {
+        let path = self.path.join(Path::new(name.as_ref()));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    /// One of everything that a tree can hold.
+    pub fn with_everything() -> Folder {
+        let this = Folder::new();
+        let at = |name: &str| this.path.join(name);
+        this.write("empty", b"");
+        this.write("small", b"a few bytes");
+        this.write("large", &noise(1, 5_000_000));
+        this.write(
+            "text/readable",
+            "the same line again and again\n".repeat(50_000).as_bytes(),
+        );
+        this.write("text/same", "the same line again and again\n".repeat(50_000).as_bytes());
+        this.write(OsStr::from_bytes(b"not utf-8 \xFF\xFE"), b"1");
+        this.write("new\nline", b"2");
+        this.write("n".repeat(255), b"3");
+        this.write("deep/er/and/deeper/file", b"4");
+        std::fs::create_dir(at("an empty directory")).unwrap();
+        symlink("small", at("link")).unwrap();
+        symlink("/nowhere/at/all", at("broken link")).unwrap();
+        std::fs::hard_link(at("text/same"), at("hard link")).unwrap();
+        let fifo = rustix::fs::CWD;
+        rustix::fs::mknodat(fifo, at("fifo"), rustix::fs::FileType::Fifo, 0o640.into(), 0).unwrap();
+        std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        let sparse = std::fs::File::create(at("sparse")).unwrap();
+        sparse.set_len(50 << 20).unwrap();
+        sparse.write_all_at(b"in the middle", 20 << 20).unwrap();
+        let small_sparse = std::fs::File::create(at("small sparse")).unwrap();
+        small_sparse.set_len(600 << 10).unwrap();
+        std::fs::set_permissions(at("small"), PermissionsExt::from_mode(0o4751)).unwrap();
+        std::fs::set_permissions(at("deep/er"), PermissionsExt::from_mode(0o500)).unwrap();
+        let old = std::fs::FileTimes::new()
+            .set_modified(std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 123_456_789));
+        std::fs::File::open(at("small")).unwrap().set_times(old).unwrap();
+        std::fs::File::open(at("text")).unwrap().set_times(old).unwrap();
+        rustix::fs::setxattr(
+            at("small"),
+            "user.comment",
+            b"an attribute\0with a zero",
+            rustix::fs::XattrFlags::empty(),
+        )
+        .unwrap();
+        this
+    }
+}
+
+/// Everything that is to be the same about a file.
+#[derive(Debug, PartialEq)]
+struct Look {
+    mode: u32,
+    owner: (u32, u32),
+    mtime: (i64, i64),
+    size: u64,
+    target: Option<PathBuf>,
+    names: u64,
+    xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    content: Option<Vec<u8>>,
+    sparse: bool,
+}
+
+fn look(path: &Path) -> Look {
+    let meta = std::fs::symlink_metadata(path).unwrap();
+    let file = meta.is_file();
+    let mut list = vec![0; 4096];
+    let length = rustix::fs::llistxattr(path, &mut list[..]).unwrap();
+    let mut xattrs = Vec::new();
+    for name in list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let mut value = vec![0; 4096];
+        let length = rustix::fs::lgetxattr(path, name, &mut value[..]).unwrap();
+        xattrs.push((name.to_vec(), value[..length].to_vec()));
+    }
+    Look {
+        mode: meta.mode(),
+        owner: (meta.uid(), meta.gid()),
+        mtime: (meta.mtime(), meta.mtime_nsec()),
+        size: if meta.is_dir() { 0 } else { meta.size() },
+        target: std::fs::read_link(path).ok(),
+        names: if meta.is_dir() { 0 } else { meta.nlink() },
+        xattrs,
+        content: file.then(|| std::fs::read(path).unwrap()),
+        sparse: file && meta.blocks() * 512 + (64 << 10) < meta.size(),
+    }
+}
+
+fn walk(root: &Path) -> BTreeMap<PathBuf, Look> {
+    let mut found = BTreeMap::new();
+    let mut todo = vec![root.to_owned()];
+    while let Some(path) = todo.pop() {
+        if path.symlink_metadata().unwrap().is_dir() {
+            todo.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        if path != root {
+            found.insert(path.strip_prefix(root).unwrap().to_owned(), look(&path));
+        }
+    }
+    found
+}
+
+/// Compares two trees in everything that is kept.
+pub fn same_tree(a: &Path, b: &Path) {
+    let (a, b) = (walk(a), walk(b));
+    assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>());
+    for (path, look) in a {
+        let other = &b[&path];
+        assert!(look.content == other.content, "{path:?}: contents differ");
+        let plain = |look: &Look| {
+            format!(
+                "{:?}",
+                Look {
+                    content: None,
+                    ..clone(look)
+                }
+            )
+        };
+        assert_eq!(plain(&look), plain(other), "{path:?}");
+    }
+}
+
+fn clone(look: &Look) -> Look {
+    Look {
+        target: look.target.clone(),
+        xattrs: look.xattrs.clone(),
+        content: None,
+        ..*look
+    }
+}
