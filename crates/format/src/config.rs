@@ -61,12 +61,7 @@ impl Config {
             ("pack size", self.pack_size, PACK_SIZE),
         ];
         for (field, size, range) in sizes {
-            in_range(
-                field,
-                size.into(),
-                (*range.start()).into(),
-                (*range.end()).into(),
-            )?;
+            in_range(field, size.into(), (*range.start()).into(), (*range.end()).into())?;
         }
         Ok(())
     }

@@ -84,9 +84,7 @@ impl Item {
 
     fn check(&self) -> Result<(), Error> {
         match self {
-            Item::Chunk { length, .. } => {
-                in_range("chunk length", (*length).into(), 1, CHUNK_BYTES_MAX.into())
-            }
+            Item::Chunk { length, .. } => in_range("chunk length", (*length).into(), 1, CHUNK_BYTES_MAX.into()),
             Item::Hole { length } => in_range("hole length", *length, 1, HOLE_BYTES_MAX),
         }
         .map(drop)
@@ -132,12 +130,7 @@ impl Content {
     /// [`Error::OutOfRange`], [`Error::HoleInList`] or [`Error::Mismatch`].
     pub fn check(&self) -> Result<(), Error> {
         in_range("content depth", self.depth.into(), 0, DEPTH_MAX.into())?;
-        in_range(
-            "items of a content",
-            self.items.len() as u64,
-            0,
-            ITEMS_MAX as u64,
-        )?;
+        in_range("items of a content", self.items.len() as u64, 0, ITEMS_MAX as u64)?;
         let mut sum = 0u64;
         for item in &self.items {
             item.check()?;
@@ -177,14 +170,8 @@ impl Content {
         let depth = reader.u8("content depth")?;
         let length = reader.varint("content length")?;
         let count = reader.count("items of a content", ITEMS_MAX as u64, 1)?;
-        let items = (0..count)
-            .map(|_| Item::read(reader))
-            .collect::<Result<_, _>>()?;
-        let content = Content {
-            depth,
-            length,
-            items,
-        };
+        let items = (0..count).map(|_| Item::read(reader)).collect::<Result<_, _>>()?;
+        let content = Content { depth, length, items };
         content.check()?;
         Ok(content)
     }

@@ -63,9 +63,7 @@ pub enum Error {
         position: u64,
     },
     /// A number that this version gives no meaning to.
-    #[error(
-        "{field}: {found} has no meaning in this version of the format; a newer ibid may know it"
-    )]
+    #[error("{field}: {found} has no meaning in this version of the format; a newer ibid may know it")]
     Unknown {
         /// What was read.
         field: &'static str,
@@ -117,9 +115,7 @@ pub enum Error {
         found: [u8; 8],
     },
     /// The file is of the kind expected, in a version that this program does not know.
-    #[error(
-        "{kind} has format version {found}; this program reads version {expected}: use a newer ibid"
-    )]
+    #[error("{kind} has format version {found}; this program reads version {expected}: use a newer ibid")]
     Version {
         /// What it is.
         kind: FileKind,
@@ -232,12 +228,7 @@ pub(crate) fn in_range(field: &'static str, found: u64, min: u64, max: u64) -> R
     if (min..=max).contains(&found) {
         Ok(found)
     } else {
-        Err(Error::OutOfRange {
-            field,
-            min,
-            max,
-            found,
-        })
+        Err(Error::OutOfRange { field, min, max, found })
     }
 }
 
@@ -246,10 +237,6 @@ pub(crate) fn equal(field: &'static str, expected: u64, found: u64) -> Result<()
     if expected == found {
         Ok(())
     } else {
-        Err(Error::Mismatch {
-            field,
-            expected,
-            found,
-        })
+        Err(Error::Mismatch { field, expected, found })
     }
 }

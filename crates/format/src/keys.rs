@@ -111,12 +111,7 @@ impl Keys {
     /// **Not for anything else**: a place sealed twice would give its contents away.
     #[doc(hidden)]
     pub fn with_example_nonces(&self) -> Keys {
-        Keys::derive(
-            self.0.repository,
-            &self.0.master,
-            self.0.encrypted,
-            Nonces::Place,
-        )
+        Keys::derive(self.0.repository, &self.0.master, self.0.encrypted, Nonces::Place)
     }
 
     fn derive(repository: FileId, master: &MasterKey, encrypted: bool, nonces: Nonces) -> Keys {
@@ -162,24 +157,10 @@ impl Keys {
     /// # Panics
     ///
     /// If the operating system has no random bytes to give.
-    pub fn seal(
-        &self,
-        kind: SealKind,
-        file: FileId,
-        position: u64,
-        plaintext: &[u8],
-        out: &mut Vec<u8>,
-    ) {
+    pub fn seal(&self, kind: SealKind, file: FileId, position: u64, plaintext: &[u8], out: &mut Vec<u8>) {
         let place = self.place(kind, file, position);
         if self.0.encrypted {
-            seal::encrypt(
-                self.key_of(kind),
-                &self.nonce(&place),
-                &place,
-                &[],
-                plaintext,
-                out,
-            );
+            seal::encrypt(self.key_of(kind), &self.nonce(&place), &place, &[], plaintext, out);
         } else {
             seal::check_append(self.key_of(kind), &place, plaintext, out);
         }

@@ -59,10 +59,7 @@ impl FileKind {
                 found: found[MAGIC - 1],
             })
         } else {
-            Err(Error::Magic {
-                expected: self,
-                found,
-            })
+            Err(Error::Magic { expected: self, found })
         }
     }
 }

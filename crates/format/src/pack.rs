@@ -93,18 +93,8 @@ impl Summary {
     ///
     /// [`Error::OutOfRange`] or [`Error::Mismatch`] for the first that is not so.
     pub fn check(&self) -> Result<(), Error> {
-        in_range(
-            "pack size",
-            self.size,
-            FRAMES_AT + DIRECTORY_MIN + TRAILER,
-            LIMIT,
-        )?;
-        in_range(
-            "frames of a pack",
-            self.frames.len() as u64,
-            0,
-            FRAMES_MAX as u64,
-        )?;
+        in_range("pack size", self.size, FRAMES_AT + DIRECTORY_MIN + TRAILER, LIMIT)?;
+        in_range("frames of a pack", self.frames.len() as u64, 0, FRAMES_MAX as u64)?;
         let end_max = self.size - DIRECTORY_MIN - TRAILER;
         let mut end = FRAMES_AT;
         for frame in &self.frames {
@@ -202,10 +192,7 @@ impl Builder {
     }
 
     /// Bytes so far: magic and frames.
-    #[allow(
-        clippy::len_without_is_empty,
-        reason = "the magic is always there; see `frames`"
-    )]
+    #[allow(clippy::len_without_is_empty, reason = "the magic is always there; see `frames`")]
     pub fn len(&self) -> u64 {
         self.bytes.len() as u64
     }
@@ -247,24 +234,14 @@ impl Builder {
         wire::put_varint(&mut directory, self.frames.len() as u64);
         directory.append(&mut self.directory);
         directory.resize(directory.len() + (size - plain) as usize, 0);
-        self.keys.seal(
-            SealKind::Directory,
-            self.id,
-            offset,
-            &directory,
-            &mut self.bytes,
-        );
+        self.keys
+            .seal(SealKind::Directory, self.id, offset, &directory, &mut self.bytes);
 
         let mut trailer = Vec::with_capacity(16);
         wire::put_u64(&mut trailer, offset);
         wire::put_u64(&mut trailer, size);
-        self.keys.seal(
-            SealKind::Trailer,
-            self.id,
-            size - TRAILER,
-            &trailer,
-            &mut self.bytes,
-        );
+        self.keys
+            .seal(SealKind::Trailer, self.id, size - TRAILER, &trailer, &mut self.bytes);
         let summary = Summary {
             id: self.id,
             kind: self.kind,
@@ -280,18 +257,8 @@ impl Builder {
 /// # Errors
 ///
 /// If `file_size` is not the size of a pack, the seal does not open, or what it says does not fit the file.
-pub fn open_trailer(
-    keys: &Keys,
-    id: FileId,
-    file_size: u64,
-    bytes: &mut [u8],
-) -> Result<u64, Error> {
-    in_range(
-        "pack size",
-        file_size,
-        FRAMES_AT + DIRECTORY_MIN + TRAILER,
-        LIMIT,
-    )?;
+pub fn open_trailer(keys: &Keys, id: FileId, file_size: u64, bytes: &mut [u8]) -> Result<u64, Error> {
+    in_range("pack size", file_size, FRAMES_AT + DIRECTORY_MIN + TRAILER, LIMIT)?;
     equal("pack trailer", TRAILER, bytes.len() as u64)?;
     let plaintext = keys.open(SealKind::Trailer, id, file_size - TRAILER, bytes)?;
     let mut reader = Reader::new(plaintext);
@@ -318,23 +285,14 @@ pub fn open_directory(
     offset: u64,
     bytes: &mut [u8],
 ) -> Result<Summary, Error> {
-    in_range(
-        "pack size",
-        file_size,
-        FRAMES_AT + DIRECTORY_MIN + TRAILER,
-        LIMIT,
-    )?;
+    in_range("pack size", file_size, FRAMES_AT + DIRECTORY_MIN + TRAILER, LIMIT)?;
     in_range(
         "directory offset",
         offset,
         FRAMES_AT,
         file_size - TRAILER - DIRECTORY_MIN,
     )?;
-    equal(
-        "pack directory",
-        file_size - TRAILER - offset,
-        bytes.len() as u64,
-    )?;
+    equal("pack directory", file_size - TRAILER - offset, bytes.len() as u64)?;
     let plaintext = keys.open(SealKind::Directory, id, offset, bytes)?;
     let (kind, frames, end) = decode_directory(plaintext)?;
     equal("directory offset", end, offset)?;
@@ -351,12 +309,7 @@ pub fn open_directory(
 /// # Errors
 ///
 /// [`Error::Seal`].
-pub fn open_frame<'a>(
-    keys: &Keys,
-    id: FileId,
-    offset: u32,
-    sealed: &'a mut [u8],
-) -> Result<&'a mut [u8], Error> {
+pub fn open_frame<'a>(keys: &Keys, id: FileId, offset: u32, sealed: &'a mut [u8]) -> Result<&'a mut [u8], Error> {
     keys.open(SealKind::Frame, id, offset.into(), sealed)
 }
 
@@ -379,11 +332,7 @@ pub fn decode_directory(plaintext: &[u8]) -> Result<(PackKind, Vec<FrameSummary>
             let id = ChunkId(reader.array("chunk id")?);
             let encoding = Encoding::from_number(reader.u8("blob encoding")?)?;
             let length = reader.varint_in("chunk length", 1, frame::CHUNK_BYTES_MAX.into())? as u32;
-            blobs.push(Blob {
-                id,
-                encoding,
-                length,
-            });
+            blobs.push(Blob { id, encoding, length });
         }
         frame::body_len(&blobs)?;
         frames.push(FrameSummary {

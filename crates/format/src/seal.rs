@@ -115,11 +115,7 @@ pub(crate) fn encrypt(
     out.extend_from_slice(plaintext);
     let tag = with_associated(place, extra, |associated| {
         XChaCha20Poly1305::new(key.into())
-            .encrypt_inout_detached(
-                &XNonce::from(*nonce),
-                associated,
-                (&mut out[start..]).into(),
-            )
+            .encrypt_inout_detached(&XNonce::from(*nonce), associated, (&mut out[start..]).into())
             // The cipher's limit is 256 GiB a message; nothing here is beyond 256 MiB.
             .expect("far below the cipher's limit")
     });
@@ -127,12 +123,7 @@ pub(crate) fn encrypt(
 }
 
 /// Opens an encrypted seal in place; `None` if it does not open, and then `sealed` is as it was.
-pub(crate) fn decrypt<'a>(
-    key: &[u8; 32],
-    place: &Place,
-    extra: &[u8],
-    sealed: &'a mut [u8],
-) -> Option<&'a mut [u8]> {
+pub(crate) fn decrypt<'a>(key: &[u8; 32], place: &Place, extra: &[u8], sealed: &'a mut [u8]) -> Option<&'a mut [u8]> {
     let (nonce, rest) = sealed.split_first_chunk_mut::<NONCE>()?;
     let (ciphertext, tag) = rest.split_last_chunk_mut::<TAG>()?;
     with_associated(place, extra, |associated| {
@@ -156,11 +147,7 @@ pub(crate) fn check_append(key: &[u8; 32], place: &Place, plaintext: &[u8], out:
 }
 
 /// Verifies an unencrypted seal; `None` if it does not fit.
-pub(crate) fn check_verify<'a>(
-    key: &[u8; 32],
-    place: &Place,
-    sealed: &'a mut [u8],
-) -> Option<&'a mut [u8]> {
+pub(crate) fn check_verify<'a>(key: &[u8; 32], place: &Place, sealed: &'a mut [u8]) -> Option<&'a mut [u8]> {
     let (plaintext, check) = sealed.split_last_chunk_mut::<SEAL_OVERHEAD>()?;
     (check_of(key, place, plaintext) == *check).then_some(plaintext)
 }

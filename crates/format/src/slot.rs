@@ -75,15 +75,11 @@ impl Argon2Cost {
     fn slot_key(&self, password: &[u8], salt: &[u8; 16]) -> Result<Zeroizing<[u8; 32]>, Error> {
         let mut key = Zeroizing::new([0; 32]);
         let params = Params::new(self.memory_kib, self.passes, self.lanes, Some(key.len()))
-            .map_err(|_| Error::OutOfMemory {
-                found: self.memory_kib,
-            })?;
+            .map_err(|_| Error::OutOfMemory { found: self.memory_kib })?;
         Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
             .hash_password_into(password, salt, &mut *key)
             // Parameters and lengths were checked: what is left is that the memory is not to be had.
-            .map_err(|_| Error::OutOfMemory {
-                found: self.memory_kib,
-            })?;
+            .map_err(|_| Error::OutOfMemory { found: self.memory_kib })?;
         Ok(key)
     }
 }
@@ -137,13 +133,7 @@ impl Note {
 ///
 /// [`Error::OutOfRange`] for a cost or a note beyond the limits, [`Error::Encryption`] for keys of an unencrypted repository
 /// (it has no key files), [`Error::OutOfMemory`].
-pub fn create(
-    id: FileId,
-    keys: &Keys,
-    password: &[u8],
-    cost: Argon2Cost,
-    note: &Note,
-) -> Result<Vec<u8>, Error> {
+pub fn create(id: FileId, keys: &Keys, password: &[u8], cost: Argon2Cost, note: &Note) -> Result<Vec<u8>, Error> {
     create_with_salt(id, keys, password, cost, note, random())
 }
 

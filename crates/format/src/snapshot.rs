@@ -159,13 +159,9 @@ impl Snapshot {
             wire::put_bytes(out, text.as_bytes());
         }
         wire::put_varint(out, self.paths.len() as u64);
-        self.paths
-            .iter()
-            .for_each(|path| wire::put_bytes(out, path));
+        self.paths.iter().for_each(|path| wire::put_bytes(out, path));
         wire::put_varint(out, self.tags.len() as u64);
-        self.tags
-            .iter()
-            .for_each(|tag| wire::put_bytes(out, tag.as_bytes()));
+        self.tags.iter().for_each(|tag| wire::put_bytes(out, tag.as_bytes()));
         out.push(self.parent.is_some().into());
         if let Some(parent) = self.parent {
             out.extend_from_slice(&parent.0);
@@ -216,12 +212,7 @@ impl Snapshot {
 
     fn check(&self) -> Result<(), Error> {
         self.time.check()?;
-        let counts = [
-            self.paths.len(),
-            self.tags.len(),
-            self.users.len(),
-            self.groups.len(),
-        ];
+        let counts = [self.paths.len(), self.tags.len(), self.users.len(), self.groups.len()];
         for (field, count) in ["paths", "tags", "users", "groups"].into_iter().zip(counts) {
             in_range(field, count as u64, 0, LIST_MAX as u64)?;
         }
@@ -229,21 +220,9 @@ impl Snapshot {
             .into_iter()
             .chain(&self.tags)
             .map(String::as_bytes);
-        let names = self
-            .users
-            .iter()
-            .chain(&self.groups)
-            .map(|(_, name)| name.as_slice());
-        for string in texts
-            .chain(names)
-            .chain(self.paths.iter().map(Vec::as_slice))
-        {
-            in_range(
-                "string of a snapshot",
-                string.len() as u64,
-                0,
-                STRING_BYTES_MAX as u64,
-            )?;
+        let names = self.users.iter().chain(&self.groups).map(|(_, name)| name.as_slice());
+        for string in texts.chain(names).chain(self.paths.iter().map(Vec::as_slice)) {
+            in_range("string of a snapshot", string.len() as u64, 0, STRING_BYTES_MAX as u64)?;
         }
         ascending("tags", &self.tags, |tag| tag)?;
         ascending("users", &self.users, |(number, _)| number)?;
@@ -270,21 +249,12 @@ fn read_list<T>(
 fn read_name(reader: &mut Reader<'_>) -> Result<(u32, Vec<u8>), Error> {
     Ok((
         reader.varint_u32("number of a user or group")?,
-        reader
-            .bytes("name of a user or group", STRING_BYTES_MAX)?
-            .to_vec(),
+        reader.bytes("name of a user or group", STRING_BYTES_MAX)?.to_vec(),
     ))
 }
 
-fn ascending<T, K: Ord + ?Sized>(
-    field: &'static str,
-    list: &[T],
-    key: impl Fn(&T) -> &K,
-) -> Result<(), Error> {
-    match list
-        .windows(2)
-        .position(|pair| key(&pair[0]) >= key(&pair[1]))
-    {
+fn ascending<T, K: Ord + ?Sized>(field: &'static str, list: &[T], key: impl Fn(&T) -> &K) -> Result<(), Error> {
+    match list.windows(2).position(|pair| key(&pair[0]) >= key(&pair[1])) {
         None => Ok(()),
         Some(position) => Err(Error::Unordered {
             field,

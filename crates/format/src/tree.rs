@@ -106,11 +106,7 @@ impl EntryKind {
         Ok(match number {
             0 => EntryKind::File(Content::decode(reader)?),
             1 => EntryKind::Directory(Content::decode(reader)?),
-            2 => EntryKind::Symlink(
-                reader
-                    .bytes("target of a symlink", TARGET_BYTES_MAX)?
-                    .to_vec(),
-            ),
+            2 => EntryKind::Symlink(reader.bytes("target of a symlink", TARGET_BYTES_MAX)?.to_vec()),
             3 => EntryKind::Fifo,
             4 => EntryKind::Socket,
             5 => EntryKind::CharDevice {
@@ -133,13 +129,9 @@ impl EntryKind {
     fn check(&self) -> Result<(), Error> {
         match self {
             EntryKind::File(content) | EntryKind::Directory(content) => content.check(),
-            EntryKind::Symlink(target) => in_range(
-                "target of a symlink",
-                target.len() as u64,
-                0,
-                TARGET_BYTES_MAX as u64,
-            )
-            .map(drop),
+            EntryKind::Symlink(target) => {
+                in_range("target of a symlink", target.len() as u64, 0, TARGET_BYTES_MAX as u64).map(drop)
+            }
             _ => Ok(()),
         }
     }
@@ -226,11 +218,7 @@ impl Entry {
         self.ctime.put(out);
         wire::put_varint(out, self.inode);
         let changed = if self.changed_while_read { CHANGED } else { 0 };
-        let linked = if self.hard_link_device.is_some() {
-            HARD_LINK
-        } else {
-            0
-        };
+        let linked = if self.hard_link_device.is_some() { HARD_LINK } else { 0 };
         wire::put_varint(out, changed | linked);
         if let Some(device) = self.hard_link_device {
             wire::put_varint(out, device);
@@ -294,10 +282,7 @@ fn read_xattrs(reader: &mut Reader<'_>) -> Result<Vec<Xattr>, Error> {
     for position in 0..count {
         let name = reader.bytes("name of an extended attribute", ENTRY_BYTES_MAX)?;
         // Here and not at the end: thousands of empty ones in a small entry would take memory first.
-        if xattrs
-            .last()
-            .is_some_and(|(before, _)| before.as_slice() >= name)
-        {
+        if xattrs.last().is_some_and(|(before, _)| before.as_slice() >= name) {
             return Err(Error::Unordered {
                 field: "extended attributes",
                 position: position as u64,

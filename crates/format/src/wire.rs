@@ -174,8 +174,7 @@ impl<'a> Reader<'a> {
 
     /// A varint that fits 32 bits.
     pub fn varint_u32(&mut self, field: &'static str) -> Result<u32, Error> {
-        self.varint_in(field, 0, u64::from(u32::MAX))
-            .map(|value| value as u32)
+        self.varint_in(field, 0, u64::from(u32::MAX)).map(|value| value as u32)
     }
 
     /// A zigzag varint.
@@ -203,12 +202,7 @@ impl<'a> Reader<'a> {
     ///
     /// A count that the remaining bytes can't account for is refused at once, so that reserving memory for the things
     /// costs no more than a small multiple of the input.
-    pub fn count(
-        &mut self,
-        field: &'static str,
-        max: u64,
-        size_min: usize,
-    ) -> Result<usize, Error> {
+    pub fn count(&mut self, field: &'static str, max: u64, size_min: usize) -> Result<usize, Error> {
         let count = self.varint_in(field, 0, max)?;
         let expected = count.saturating_mul(size_min as u64);
         if expected > self.rest.len() as u64 {

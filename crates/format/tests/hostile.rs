@@ -61,14 +61,7 @@ enum Change {
 fn changes() -> impl Strategy<Value = Vec<Change>> {
     let at = any::<prop::sample::Index>;
     // Bytes that are likely to mean something: ends of varints, the largest ones, zero.
-    let byte = prop_oneof![
-        any::<u8>(),
-        Just(0),
-        Just(1),
-        Just(0x7f),
-        Just(0x80),
-        Just(0xff)
-    ];
+    let byte = prop_oneof![any::<u8>(), Just(0), Just(1), Just(0x7f), Just(0x80), Just(0xff)];
     let change = prop_oneof![
         (at(), byte).prop_map(|(at, byte)| Change::Set(at, byte)),
         (at(), 0..8u32).prop_map(|(at, bit)| Change::Flip(at, bit)),
@@ -105,13 +98,8 @@ fn apply(changes: Vec<Change>, mut bytes: Vec<u8>) -> Vec<u8> {
 /// The plaintexts that are in the seals of an unencrypted file could be changed and sealed again by anyone who has the keys; this
 /// does that to an index, whose plaintexts can't be decoded by themselves.
 fn reseal_index(keys: &Keys, mut file: Vec<u8>, position: usize, value: u8) -> Vec<u8> {
-    let header =
-        index::header(keys, FILE, &mut file[..index::Header::LEN].to_vec()).expect("valid before");
-    let tables = [
-        (header.packs(), 32),
-        (header.frames(), 16),
-        (header.entries(), 38),
-    ];
+    let header = index::header(keys, FILE, &mut file[..index::Header::LEN].to_vec()).expect("valid before");
+    let tables = [(header.packs(), 32), (header.frames(), 16), (header.entries(), 38)];
     let mut spans = vec![(8, 32)];
     let mut offset = 80;
     for (mut records, size) in tables {

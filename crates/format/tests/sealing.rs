@@ -54,10 +54,7 @@ fn encryption_hides_and_never_repeats() {
     let seen = |bytes: &[u8]| bytes.windows(secret.len()).any(|window| window == secret);
     assert!(!seen(&sealed(&encrypted, SealKind::Frame)));
     assert!(seen(&sealed(&unencrypted, SealKind::Frame)));
-    assert_ne!(
-        sealed(&encrypted, SealKind::Frame),
-        sealed(&encrypted, SealKind::Frame)
-    );
+    assert_ne!(sealed(&encrypted, SealKind::Frame), sealed(&encrypted, SealKind::Frame));
 }
 
 #[test]
@@ -111,14 +108,8 @@ fn a_seal_does_not_open_elsewhere() {
                 keys.open(kind, OTHER_FILE, 8, &mut good.clone()).is_err(),
                 "another file"
             );
-            assert!(
-                keys.open(kind, FILE, 9, &mut good.clone()).is_err(),
-                "another position"
-            );
-            assert!(
-                keys.open(kind, FILE, 8, &mut good.clone()).is_ok(),
-                "the place itself"
-            );
+            assert!(keys.open(kind, FILE, 9, &mut good.clone()).is_err(), "another position");
+            assert!(keys.open(kind, FILE, 8, &mut good.clone()).is_ok(), "the place itself");
         }
     }
 }
@@ -163,9 +154,7 @@ fn frames_that_changed_places_are_found() {
             panic!("three frames")
         };
         assert_eq!(first.sealed, second.sealed, "so that they can be swapped");
-        let seal = |frame: &pack::FrameSummary| {
-            bytes[frame.offset as usize..][..frame.sealed as usize].to_vec()
-        };
+        let seal = |frame: &pack::FrameSummary| bytes[frame.offset as usize..][..frame.sealed as usize].to_vec();
         assert!(pack::open_frame(&keys, FILE, first.offset, &mut seal(first)).is_ok());
         assert!(pack::open_frame(&keys, FILE, first.offset, &mut seal(second)).is_err());
         assert!(pack::open_frame(&keys, FILE, second.offset, &mut seal(first)).is_err());
@@ -180,18 +169,9 @@ fn read_pack(keys: &Keys, bytes: &[u8]) -> Result<(), Error> {
     ibid_format::FileKind::Pack.check(&bytes)?;
     let trailer_at = bytes.len().saturating_sub(TRAILER as usize);
     let offset = pack::open_trailer(keys, FILE, size, &mut bytes[trailer_at..])?;
-    let summary = pack::open_directory(
-        keys,
-        FILE,
-        size,
-        offset,
-        &mut bytes[offset as usize..trailer_at],
-    )?;
+    let summary = pack::open_directory(keys, FILE, size, offset, &mut bytes[offset as usize..trailer_at])?;
     for frame in &summary.frames {
-        let (start, end) = (
-            frame.offset as usize,
-            (frame.offset + frame.sealed) as usize,
-        );
+        let (start, end) = (frame.offset as usize, (frame.offset + frame.sealed) as usize);
         pack::open_frame(keys, FILE, frame.offset, &mut bytes[start..end])?;
     }
     Ok(())
@@ -206,10 +186,7 @@ fn any_damage_to_a_pack_is_found() {
             let mut bad = good.clone();
             bad[position] ^= 1 << (position % 8);
             assert!(read_pack(&keys, &bad).is_err(), "byte {position} flipped");
-            assert!(
-                read_pack(&keys, &good[..position]).is_err(),
-                "{position} bytes left"
-            );
+            assert!(read_pack(&keys, &good[..position]).is_err(), "{position} bytes left");
         }
     }
 }
@@ -264,19 +241,10 @@ fn only_the_password_opens_a_key() {
         .unlock(b"correct horse", slot::MEMORY_KIB_ALLOWED)
         .expect("the right password");
     let unlocked = Keys::encrypted(slot.repository(), &master);
-    assert_eq!(
-        unlocked.chunk_id(b"x"),
-        keys.chunk_id(b"x"),
-        "the same master key"
-    );
+    assert_eq!(unlocked.chunk_id(b"x"), keys.chunk_id(b"x"), "the same master key");
     assert_eq!(slot.note(&unlocked), Ok(note()));
 
-    for wrong in [
-        &b""[..],
-        b"correct hors",
-        b"correct horsf",
-        b"correct horse ",
-    ] {
+    for wrong in [&b""[..], b"correct hors", b"correct horsf", b"correct horse "] {
         assert_eq!(
             slot.unlock(wrong, slot::MEMORY_KIB_ALLOWED).err(),
             Some(Error::WrongPassword)
@@ -287,10 +255,7 @@ fn only_the_password_opens_a_key() {
         Some(Error::TooExpensive { limit: 7, found: 8 })
     );
     let moved = Slot::parse(OTHER_FILE, &bytes).expect("names are not in the file");
-    assert_eq!(
-        moved.unlock(b"correct horse", 8).err(),
-        Some(Error::WrongPassword)
-    );
+    assert_eq!(moved.unlock(b"correct horse", 8).err(), Some(Error::WrongPassword));
     let refused = slot::create(FILE, &unencrypted, b"", CHEAP, &note());
     assert_eq!(
         refused,
@@ -322,10 +287,7 @@ fn any_damage_to_a_key_is_found() {
         assert!(open(&bad).is_err(), "bit {bit} flipped");
     }
     for length in 0..good.len() {
-        assert!(
-            Slot::parse(FILE, &good[..length]).is_err(),
-            "{length} bytes left"
-        );
+        assert!(Slot::parse(FILE, &good[..length]).is_err(), "{length} bytes left");
     }
 }
 

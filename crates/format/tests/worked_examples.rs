@@ -22,9 +22,7 @@ fn blocks(language: &str) -> BTreeMap<String, Vec<String>> {
         match (line.strip_prefix("```"), &open) {
             (Some(""), _) => open = None,
             (Some(info), _) => {
-                open = info
-                    .strip_prefix(language)
-                    .map(|name| name.trim().to_owned());
+                open = info.strip_prefix(language).map(|name| name.trim().to_owned());
                 if let Some(name) = &open {
                     assert!(
                         blocks.insert(name.clone(), Vec::new()).is_none(),
@@ -32,10 +30,7 @@ fn blocks(language: &str) -> BTreeMap<String, Vec<String>> {
                     );
                 }
             }
-            (None, Some(name)) => blocks
-                .get_mut(name)
-                .expect("just opened")
-                .push(line.to_owned()),
+            (None, Some(name)) => blocks.get_mut(name).expect("just opened").push(line.to_owned()),
             (None, None) => {}
         }
     }
@@ -46,17 +41,12 @@ fn blocks(language: &str) -> BTreeMap<String, Vec<String>> {
 /// begins with two spaces only goes on explaining.
 fn example(name: &str) -> Vec<u8> {
     let blocks = blocks("hex ");
-    let lines = blocks
-        .get(name)
-        .unwrap_or_else(|| panic!("no example named {name}"));
+    let lines = blocks.get(name).unwrap_or_else(|| panic!("no example named {name}"));
     let mut bytes = Vec::new();
     for line in lines.iter().filter(|line| !line.starts_with("  ")) {
         let pairs = line.split("  ").next().unwrap_or("");
         match pairs.split_once(" * ") {
-            Some((byte, count)) => bytes.resize(
-                bytes.len() + count.parse::<usize>().expect("a count"),
-                pair(byte),
-            ),
+            Some((byte, count)) => bytes.resize(bytes.len() + count.parse::<usize>().expect("a count"), pair(byte)),
             None => bytes.extend(pairs.split(' ').map(pair)),
         }
     }
@@ -72,11 +62,9 @@ fn pair(text: &str) -> u8 {
 #[track_caller]
 fn assert_example(name: &str, written: &[u8]) {
     if example(name) != written {
-        let lines = written.chunks(24).map(|line| {
-            line.iter()
-                .map(|byte| format!("{byte:02x} "))
-                .collect::<String>()
-        });
+        let lines = written
+            .chunks(24)
+            .map(|line| line.iter().map(|byte| format!("{byte:02x} ")).collect::<String>());
         panic!(
             "docs/format/examples.md, {name}: the code writes\n{}",
             lines.collect::<Vec<_>>().join("\n")
@@ -84,8 +72,7 @@ fn assert_example(name: &str, written: &[u8]) {
     }
 }
 
-const REPOSITORY: FileId =
-    FileId(*b"\xa0\xa1\xa2\xa3\xa4\xa5\xa6\xa7\xa8\xa9\xaa\xab\xac\xad\xae\xaf");
+const REPOSITORY: FileId = FileId(*b"\xa0\xa1\xa2\xa3\xa4\xa5\xa6\xa7\xa8\xa9\xaa\xab\xac\xad\xae\xaf");
 const FILE: FileId = FileId(*b"\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f");
 const FIRST: &[u8] = b"in the same place";
 const SECOND: &[u8] = b"where it was before";
@@ -104,13 +91,7 @@ fn unencrypted() -> Keys {
 }
 
 /// Opens the seal of an example, as a reader of the file would.
-fn opened(
-    keys: &Keys,
-    kind: SealKind,
-    file: FileId,
-    bytes: &[u8],
-    span: std::ops::Range<usize>,
-) -> Vec<u8> {
+fn opened(keys: &Keys, kind: SealKind, file: FileId, bytes: &[u8], span: std::ops::Range<usize>) -> Vec<u8> {
     let mut sealed = bytes[span.clone()].to_vec();
     keys.open(kind, file, span.start as u64, &mut sealed)
         .expect("the example opens")
@@ -146,12 +127,7 @@ fn padded_sizes() {
             .split_whitespace()
             .map(|number| number.parse().expect("a number"))
             .collect();
-        assert_eq!(
-            padme::padded(numbers[0]),
-            numbers[1],
-            "padded({})",
-            numbers[0]
-        );
+        assert_eq!(padme::padded(numbers[0]), numbers[1], "padded({})", numbers[0]);
     }
 }
 
@@ -165,10 +141,7 @@ fn the_keys_of_a_repository() {
         ("index-key", "ibid v1 seal index"),
         ("snapshot-key", "ibid v1 seal snapshot"),
     ] {
-        let key = blake3::derive_key(
-            context,
-            &std::array::from_fn::<u8, 32, _>(|position| position as u8),
-        );
+        let key = blake3::derive_key(context, &std::array::from_fn::<u8, 32, _>(|position| position as u8));
         assert_example(name, &key);
     }
     // The keys themselves don't come out of `Keys`; that it derives these shows in what they make.
@@ -182,10 +155,7 @@ fn the_keys_of_a_repository() {
 
 #[test]
 fn seals() {
-    for (name, keys) in [
-        ("seal-encrypted", encrypted()),
-        ("seal-unencrypted", unencrypted()),
-    ] {
+    for (name, keys) in [("seal-encrypted", encrypted()), ("seal-unencrypted", unencrypted())] {
         let mut sealed = Vec::new();
         keys.seal(SealKind::Snapshot, FILE, 8, b"ibid", &mut sealed);
         assert_example(name, &sealed);
@@ -214,30 +184,15 @@ fn configs() {
         frame_size: 1 << 20,
         pack_size: 16 << 20,
     };
-    for (name, keys) in [
-        ("config-encrypted", encrypted()),
-        ("config-unencrypted", unencrypted()),
-    ] {
+    for (name, keys) in [("config-encrypted", encrypted()), ("config-unencrypted", unencrypted())] {
         let bytes = example(name);
-        assert_example(
-            name,
-            &config::encode(&settings, &keys).expect("within limits"),
-        );
+        assert_example(name, &config::encode(&settings, &keys).expect("within limits"));
         assert_eq!(config::open(&bytes, &keys), Ok(settings.clone()));
         let header = config::header(&bytes).expect("a config");
-        assert_eq!(
-            (header.encrypted, header.repository),
-            (keys.is_encrypted(), REPOSITORY)
-        );
+        assert_eq!((header.encrypted, header.repository), (keys.is_encrypted(), REPOSITORY));
         assert_eq!(header.master.is_some(), !keys.is_encrypted());
         let start = if keys.is_encrypted() { 25 } else { 57 };
-        let body = opened(
-            &keys,
-            SealKind::Config,
-            FileId::ZERO,
-            &bytes,
-            start..bytes.len(),
-        );
+        let body = opened(&keys, SealKind::Config, FileId::ZERO, &bytes, start..bytes.len());
         assert_eq!(body, example("config-body"));
     }
 }
@@ -317,8 +272,7 @@ fn a_pack() {
     assert_example("pack", &written);
     assert_eq!(FileKind::Pack.check(&bytes), Ok(()));
     let (size, trailer_at) = (bytes.len() as u64, bytes.len() - pack::TRAILER as usize);
-    let offset = pack::open_trailer(&keys, FILE, size, &mut bytes[trailer_at..].to_vec())
-        .expect("the trailer");
+    let offset = pack::open_trailer(&keys, FILE, size, &mut bytes[trailer_at..].to_vec()).expect("the trailer");
     let mut directory = bytes[offset as usize..trailer_at].to_vec();
     assert_eq!(
         pack::open_directory(&keys, FILE, size, offset, &mut directory),
@@ -326,25 +280,12 @@ fn a_pack() {
     );
     for (frame, name) in summary.frames.iter().zip(["frame-stored", "frame-zstd"]) {
         let mut sealed = bytes[frame.offset as usize..][..frame.sealed as usize].to_vec();
-        let plaintext =
-            pack::open_frame(&keys, FILE, frame.offset, &mut sealed).expect("the frame");
+        let plaintext = pack::open_frame(&keys, FILE, frame.offset, &mut sealed).expect("the frame");
         assert_eq!(plaintext, example(name));
     }
-    let directory = opened(
-        &keys,
-        SealKind::Directory,
-        FILE,
-        &bytes,
-        offset as usize..trailer_at,
-    );
+    let directory = opened(&keys, SealKind::Directory, FILE, &bytes, offset as usize..trailer_at);
     assert_eq!(directory, example("pack-directory"));
-    let trailer = opened(
-        &keys,
-        SealKind::Trailer,
-        FILE,
-        &bytes,
-        trailer_at..bytes.len(),
-    );
+    let trailer = opened(&keys, SealKind::Trailer, FILE, &bytes, trailer_at..bytes.len());
     assert_eq!(trailer, example("pack-trailer"));
 }
 
@@ -359,13 +300,8 @@ fn an_index() {
         &index::encode(&keys, name, std::slice::from_ref(&summary)).expect("it fits"),
     );
     let index = Index::open(&keys, name, bytes.clone()).expect("a valid index");
-    assert_eq!(
-        index.packs().map(|pack| pack.id).collect::<Vec<_>>(),
-        [FILE]
-    );
-    let third = index
-        .find(&keys.chunk_id(&THIRD))
-        .expect("it is in the pack");
+    assert_eq!(index.packs().map(|pack| pack.id).collect::<Vec<_>>(), [FILE]);
+    let third = index.find(&keys.chunk_id(&THIRD)).expect("it is in the pack");
     assert_eq!((third.frame, third.slot), (1, 0));
     let mut start = 8;
     for (part, length) in [
@@ -439,10 +375,7 @@ fn entries() -> [Entry; 3] {
             seconds: 1_800_000_000,
             nanos: 500_000_000,
         },
-        ctime: Time {
-            seconds: -1,
-            nanos: 0,
-        },
+        ctime: Time { seconds: -1, nanos: 0 },
         inode: 4711,
         changed_while_read: false,
         hard_link_device: None,
@@ -451,10 +384,7 @@ fn entries() -> [Entry; 3] {
     let mut disk = entry(b"disk.img", 0o644, EntryKind::File(sparse()));
     disk.changed_while_read = true;
     disk.hard_link_device = Some(64_768);
-    disk.xattrs = vec![
-        (b"user.a".to_vec(), b"1".to_vec()),
-        (b"user.b".to_vec(), Vec::new()),
-    ];
+    disk.xattrs = vec![(b"user.a".to_vec(), b"1".to_vec()), (b"user.b".to_vec(), Vec::new())];
     let link = entry(b"latest", 0o777, EntryKind::Symlink(b"disk.img".to_vec()));
     let null = entry(b"null", 0o666, EntryKind::CharDevice { major: 1, minor: 3 });
     [disk, link, null]
@@ -469,9 +399,7 @@ fn a_listing() {
     assert_example("listing", &written);
     let (bytes, mut at) = (example("listing"), 0);
     for expected in entries() {
-        let (entry, length) = Entry::decode_prefix(&bytes[at..])
-            .expect("valid")
-            .expect("complete");
+        let (entry, length) = Entry::decode_prefix(&bytes[at..]).expect("valid").expect("complete");
         assert_eq!(entry, expected);
         at += length;
     }
@@ -513,14 +441,8 @@ fn a_snapshot() {
     };
     let keys = encrypted();
     let bytes = example("snapshot");
-    assert_example(
-        "snapshot",
-        &snapshot.encode(&keys, FILE).expect("within limits"),
-    );
-    assert_eq!(
-        Snapshot::open(&keys, FILE, &mut bytes.clone()),
-        Ok(snapshot)
-    );
+    assert_example("snapshot", &snapshot.encode(&keys, FILE).expect("within limits"));
+    assert_eq!(Snapshot::open(&keys, FILE, &mut bytes.clone()), Ok(snapshot));
     assert_eq!(
         opened(&keys, SealKind::Snapshot, FILE, &bytes, 8..bytes.len()),
         example("snapshot-plaintext")

@@ -51,11 +51,7 @@ impl Decoder {
     /// # Errors
     ///
     /// Whatever is wrong with the frame; [`Error::NoSuchSlot`] if it has no slot `upto_slot`.
-    pub fn decode<'a>(
-        &'a mut self,
-        plaintext: &'a [u8],
-        upto_slot: Option<u16>,
-    ) -> Result<Frame<'a>, Error> {
+    pub fn decode<'a>(&'a mut self, plaintext: &'a [u8], upto_slot: Option<u16>) -> Result<Frame<'a>, Error> {
         let mut reader = Reader::new(plaintext);
         let codec = reader.u8("frame codec")?;
         let total = read_blobs(&mut reader, &mut self.ends)?;
@@ -106,9 +102,7 @@ impl Decoder {
             let produced = self.context.decompress(body, packed).map_err(failed)?;
             return equal("frame body", total as u64, produced as u64);
         }
-        self.context
-            .reset(ResetDirective::SessionOnly)
-            .map_err(failed)?;
+        self.context.reset(ResetDirective::SessionOnly).map_err(failed)?;
         let mut input = InBuffer::around(packed);
         let mut output = OutBuffer::around(body);
         loop {
@@ -243,9 +237,7 @@ impl<'a> Frame<'a> {
             .ends
             .get(usize::from(slot))
             .ok_or(Error::NoSuchSlot { slots, found: slot })?;
-        let start = slot
-            .checked_sub(1)
-            .map_or(0, |before| self.ends[usize::from(before)]);
+        let start = slot.checked_sub(1).map_or(0, |before| self.ends[usize::from(before)]);
         Ok((start, end))
     }
 }

@@ -91,12 +91,7 @@ pub(crate) fn body_len(blobs: &[Blob]) -> Result<u32, Error> {
     crate::error::in_range("blobs of a frame", blobs.len() as u64, 1, BLOBS_MAX as u64)?;
     let mut sum = 0;
     for blob in blobs {
-        sum += crate::error::in_range(
-            "chunk length",
-            blob.length.into(),
-            1,
-            CHUNK_BYTES_MAX.into(),
-        )?;
+        sum += crate::error::in_range("chunk length", blob.length.into(), 1, CHUNK_BYTES_MAX.into())?;
     }
     crate::error::in_range("frame body", sum, 1, BODY_BYTES_MAX.into()).map(|sum| sum as u32)
 }

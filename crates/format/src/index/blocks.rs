@@ -122,12 +122,7 @@ pub enum Lookup {
 /// # Errors
 ///
 /// [`Error::Mismatch`] for another length, [`Error::Seal`], or [`Error::Unordered`].
-pub fn open_block<'a>(
-    keys: &Keys,
-    id: FileId,
-    block: &Block,
-    bytes: &'a mut [u8],
-) -> Result<EntryBlock<'a>, Error> {
+pub fn open_block<'a>(keys: &Keys, id: FileId, block: &Block, bytes: &'a mut [u8]) -> Result<EntryBlock<'a>, Error> {
     equal("index block", block.sealed.into(), bytes.len() as u64)?;
     let records = &*keys.open(SealKind::Index, id, block.offset, bytes)?;
     let entries = EntryBlock { records };
@@ -155,9 +150,8 @@ impl<'a> EntryBlock<'a> {
     /// Looks for an id.
     pub fn find(&self, id: &ChunkId) -> Lookup {
         let count = self.records.len() / ENTRY;
-        let entry = |position: usize| {
-            Entry::read(&self.records[position * ENTRY..][..ENTRY]).expect("as long as an entry")
-        };
+        let entry =
+            |position: usize| Entry::read(&self.records[position * ENTRY..][..ENTRY]).expect("as long as an entry");
         let first = lower_bound(count, id, |position| entry(position).id);
         if first == count {
             return Lookup::After;

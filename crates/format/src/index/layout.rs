@@ -50,8 +50,7 @@ impl Table {
 
     /// Bytes in the file.
     fn len(&self) -> u64 {
-        u64::from(self.records) * self.record as u64
-            + u64::from(self.blocks()) * SEAL_OVERHEAD as u64
+        u64::from(self.records) * self.record as u64 + u64::from(self.blocks()) * SEAL_OVERHEAD as u64
     }
 
     fn end(&self) -> u64 {
@@ -121,11 +120,5 @@ impl Layout {
 /// assert!(!would_fit(1, 1, 2_000_000));
 /// ```
 pub fn would_fit(packs: u32, frames: u32, entries: u32) -> bool {
-    Layout {
-        packs,
-        frames,
-        entries,
-    }
-    .size()
-        <= LIMIT
+    Layout { packs, frames, entries }.size() <= LIMIT
 }

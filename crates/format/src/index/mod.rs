@@ -31,6 +31,9 @@ pub const BLOCK_RECORDS: u32 = 1024;
 /// [`would_fit`] is exact.
 pub const ENTRIES_MAX: u32 = 1_400_000;
 
+/// How often a place is guessed again from what was found at the last guess: twice brings a million entries down to a few.
+const GUESSES: usize = 2;
+
 /// A pack, as an index lists it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pack {
@@ -95,11 +98,7 @@ impl Pack {
 impl From<&FrameSummary> for Frame {
     /// What an index keeps of a directory's frame. (Sums beyond 32 bits, which no valid frame has, become the largest number.)
     fn from(summary: &FrameSummary) -> Frame {
-        let length: u64 = summary
-            .blobs
-            .iter()
-            .map(|blob| u64::from(blob.length))
-            .sum();
+        let length: u64 = summary.blobs.iter().map(|blob| u64::from(blob.length)).sum();
         Frame {
             offset: summary.offset,
             sealed: summary.sealed,
@@ -146,10 +145,23 @@ impl Entry {
 
 /// The first entry with an id not below `id`, in a sorted table of `count`, where `id_at` gives the id of an entry.
 ///
-/// Ids are uniform: the guess is off by about the square root of the count. From there steps double until they have passed
-/// the place, and the range in between is halved. Ids that are not uniform cost time, not correctness.
+/// Ids are uniform, so the share of all ids that are below one tells its place, off by about the square root of the count. The
+/// id found there tells how far it still is, off by the square root of that, and so on. From there steps double until they
+/// have passed the place, and the range in between is halved. Ids that are not uniform cost time, not correctness.
 fn lower_bound(count: usize, id: &ChunkId, id_at: impl Fn(usize) -> ChunkId) -> usize {
-    let guess = ((u128::from(id.prefix()) * count as u128) >> 64) as usize;
+    let share = |prefix: u64| ((u128::from(prefix) * count as u128) >> 64) as usize;
+    let mut guess = share(id.prefix());
+    for _ in 0..GUESSES {
+        if guess >= count {
+            break;
+        }
+        let found = id_at(guess).prefix();
+        guess = match id.prefix().checked_sub(found) {
+            Some(ahead) => guess + share(ahead),
+            None => guess.saturating_sub(share(found - id.prefix())),
+        };
+    }
+    let guess = guess.min(count);
     let below = |position: usize| id_at(position) < *id;
     let (mut low, mut high) = (0, count);
     let mut step = 1;
@@ -176,11 +188,7 @@ fn lower_bound(count: usize, id: &ChunkId, id_at: impl Fn(usize) -> ChunkId) -> 
     }
     while low < high {
         let middle = low + (high - low) / 2;
-        if below(middle) {
-            low = middle + 1
-        } else {
-            high = middle
-        }
+        if below(middle) { low = middle + 1 } else { high = middle }
     }
     low
 }

@@ -59,18 +59,14 @@ impl Index {
         equal("index file", header.size(), available)?;
         let layout = header.layout();
         let padding = &mut bytes[layout.padding() as usize..];
-        Reader::new(keys.open(SealKind::Index, id, layout.padding(), padding)?)
-            .zeros("index padding")?;
+        Reader::new(keys.open(SealKind::Index, id, layout.padding(), padding)?).zeros("index padding")?;
 
         let mut end = 0;
         for table in [layout.packs(), layout.frames(), layout.entries()] {
             end = open_table(keys, id, table, &mut bytes, end)?;
         }
         bytes.truncate(end);
-        let index = Index {
-            layout,
-            records: bytes,
-        };
+        let index = Index { layout, records: bytes };
         index.check_packs()?;
         index.check_frames()?;
         index.check_entries()?;
@@ -109,12 +105,7 @@ impl Index {
                 let frame = Frame::read(self.record(1, FRAME, number))?;
                 equal("frame offset", end, frame.offset.into())?;
                 end += u64::from(frame.sealed);
-                in_range(
-                    "end of a frame",
-                    end,
-                    u64::from(frame.offset) + 1,
-                    pack.size,
-                )?;
+                in_range("end of a frame", end, u64::from(frame.offset) + 1, pack.size)?;
                 in_range("blobs of a frame", frame.blobs.into(), 1, BLOBS_MAX as u64)?;
                 in_range(
                     "frame body",
@@ -145,12 +136,7 @@ impl Index {
                 max: u64::from(frames).saturating_sub(1),
                 found: entry.frame.into(),
             })?;
-            in_range(
-                "slot of an entry",
-                entry.slot.into(),
-                0,
-                u64::from(frame.blobs) - 1,
-            )?;
+            in_range("slot of an entry", entry.slot.into(), 0, u64::from(frame.blobs) - 1)?;
             before = Some(entry);
         }
         Ok(())
@@ -184,9 +170,7 @@ impl Index {
             .skip(1)
             .map(|next| next.first_frame)
             .chain([self.layout.frames]);
-        self.packs()
-            .zip(ends)
-            .map(|(pack, end)| (pack, pack.first_frame..end))
+        self.packs().zip(ends).map(|(pack, end)| (pack, pack.first_frame..end))
     }
 
     /// The frame with this number.
@@ -254,21 +238,10 @@ impl Index {
 
 /// Opens all blocks of a table and moves their records to `end`; gives the new end. `end` is before the table always, since
 /// what was in front of it has lost its seals.
-fn open_table(
-    keys: &Keys,
-    id: FileId,
-    table: Table,
-    bytes: &mut [u8],
-    mut end: usize,
-) -> Result<usize, Error> {
+fn open_table(keys: &Keys, id: FileId, table: Table, bytes: &mut [u8], mut end: usize) -> Result<usize, Error> {
     for span in table.spans() {
         let start = span.offset as usize;
-        keys.open(
-            SealKind::Index,
-            id,
-            span.offset,
-            &mut bytes[start..start + span.sealed],
-        )?;
+        keys.open(SealKind::Index, id, span.offset, &mut bytes[start..start + span.sealed])?;
         let plaintext = start + keys.plaintext_offset();
         let length = span.sealed - SEAL_OVERHEAD;
         bytes.copy_within(plaintext..plaintext + length, end);

@@ -39,9 +39,7 @@ pub fn encode(keys: &Keys, id: FileId, packs: &[Summary]) -> Result<Vec<u8>, Err
     }
     entries.sort_unstable();
     let mut entry_records = Vec::with_capacity(entries.len() * ENTRY);
-    entries
-        .iter()
-        .for_each(|entry| entry.put(&mut entry_records));
+    entries.iter().for_each(|entry| entry.put(&mut entry_records));
     drop(entries);
 
     let mut out = Vec::with_capacity(layout.size() as usize);

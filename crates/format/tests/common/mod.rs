@@ -24,23 +24,14 @@ pub(crate) fn both_keys() -> [Keys; 2] {
 }
 
 /// The plaintext of a frame of these chunks, and its blobs.
-pub(crate) fn frame(
-    keys: &Keys,
-    chunks: &[Vec<u8>],
-    compression: Compression,
-) -> (Vec<u8>, Vec<Blob>) {
+pub(crate) fn frame(keys: &Keys, chunks: &[Vec<u8>], compression: Compression) -> (Vec<u8>, Vec<Blob>) {
     let mut gathered = frame::Builder::new();
     for chunk in chunks {
         gathered.push(keys.chunk_id(chunk), chunk);
     }
     let mut plaintext = Vec::new();
     frame::Encoder::new()
-        .encode(
-            gathered.blobs(),
-            gathered.body(),
-            compression,
-            &mut plaintext,
-        )
+        .encode(gathered.blobs(), gathered.body(), compression, &mut plaintext)
         .expect("a valid frame");
     (plaintext, gathered.blobs().to_vec())
 }
@@ -58,14 +49,8 @@ pub(crate) fn small_pack(keys: &Keys) -> (Vec<u8>, Summary) {
 /// Chunks that compress a bit: runs of random bytes.
 pub(crate) fn chunks() -> impl Strategy<Value = Vec<Vec<u8>>> {
     vec(vec((any::<u8>(), 1..200usize), 1..12), 1..12).prop_map(|chunks| {
-        let runs = |runs: Vec<(u8, usize)>| {
-            runs.into_iter()
-                .flat_map(|(byte, n)| std::iter::repeat_n(byte, n))
-        };
-        chunks
-            .into_iter()
-            .map(|chunk| runs(chunk).collect())
-            .collect()
+        let runs = |runs: Vec<(u8, usize)>| runs.into_iter().flat_map(|(byte, n)| std::iter::repeat_n(byte, n));
+        chunks.into_iter().map(|chunk| runs(chunk).collect()).collect()
     })
 }
 
@@ -89,24 +74,14 @@ pub(crate) fn summary() -> impl Strategy<Value = Summary> {
         let frames: Vec<_> = frames
             .into_iter()
             .map(|(blobs, sealed)| {
-                let frame = FrameSummary {
-                    offset,
-                    sealed,
-                    blobs,
-                };
+                let frame = FrameSummary { offset, sealed, blobs };
                 offset += sealed;
                 frame
             })
             .collect();
         let directory: usize = frames.iter().map(|frame| 6 + frame.blobs.len() * 36).sum();
-        let size = padme::padded(
-            u64::from(offset) + (directory + 3 + SEAL_OVERHEAD) as u64 + pack::TRAILER,
-        );
-        let kind = if metadata {
-            PackKind::Metadata
-        } else {
-            PackKind::Data
-        };
+        let size = padme::padded(u64::from(offset) + (directory + 3 + SEAL_OVERHEAD) as u64 + pack::TRAILER);
+        let kind = if metadata { PackKind::Metadata } else { PackKind::Data };
         Summary {
             id: FileId(id),
             kind,
@@ -127,11 +102,7 @@ pub(crate) fn content() -> impl Strategy<Value = Content> {
     (0..=8u8, any::<u64>(), vec(item(), 0..=32)).prop_map(|(depth, length, mut items)| {
         if depth > 0 {
             items.retain(|item| matches!(item, Item::Chunk { .. }));
-            return Content {
-                depth,
-                length,
-                items,
-            };
+            return Content { depth, length, items };
         }
         Content {
             depth,
@@ -146,8 +117,7 @@ pub(crate) fn time() -> impl Strategy<Value = Time> {
 }
 
 pub(crate) fn name() -> impl Strategy<Value = Vec<u8>> {
-    vec(any::<u8>(), 1..=255)
-        .prop_filter("a name", |name| ibid_format::tree::check_name(name).is_ok())
+    vec(any::<u8>(), 1..=255).prop_filter("a name", |name| ibid_format::tree::check_name(name).is_ok())
 }
 
 pub(crate) fn entry() -> impl Strategy<Value = Entry> {
@@ -179,16 +149,7 @@ pub(crate) fn entry() -> impl Strategy<Value = Entry> {
         xattrs,
     )
         .prop_map(
-            |(
-                name,
-                kind,
-                (mode, uid, gid, inode),
-                mtime,
-                ctime,
-                changed_while_read,
-                hard_link_device,
-                xattrs,
-            )| Entry {
+            |(name, kind, (mode, uid, gid, inode), mtime, ctime, changed_while_read, hard_link_device, xattrs)| Entry {
                 name,
                 kind,
                 mode,
@@ -214,26 +175,32 @@ pub(crate) fn snapshot() -> impl Strategy<Value = Snapshot> {
         names(),
     );
     let parent = any::<Option<[u8; 16]>>();
-    (
-        time(),
-        any::<u64>(),
-        texts,
-        lists,
-        parent,
-        content(),
-        any::<[u64; 9]>(),
-    )
-        .prop_map(
-            |(
+    (time(), any::<u64>(), texts, lists, parent, content(), any::<[u64; 9]>()).prop_map(
+        |(time, duration_ms, (host, user, program), (paths, tags, users, groups), parent, root, numbers)| {
+            let [
+                files,
+                directories,
+                others,
+                bytes,
+                new_chunks,
+                new_bytes,
+                stored_bytes,
+                unreadable,
+                changed_while_read,
+            ] = numbers;
+            Snapshot {
                 time,
                 duration_ms,
-                (host, user, program),
-                (paths, tags, users, groups),
-                parent,
+                host,
+                user,
+                program,
+                paths,
+                tags: tags.into_iter().collect(),
+                parent: parent.map(FileId),
                 root,
-                numbers,
-            )| {
-                let [
+                users: users.into_iter().collect(),
+                groups: groups.into_iter().collect(),
+                counters: Counters {
                     files,
                     directories,
                     others,
@@ -243,31 +210,8 @@ pub(crate) fn snapshot() -> impl Strategy<Value = Snapshot> {
                     stored_bytes,
                     unreadable,
                     changed_while_read,
-                ] = numbers;
-                Snapshot {
-                    time,
-                    duration_ms,
-                    host,
-                    user,
-                    program,
-                    paths,
-                    tags: tags.into_iter().collect(),
-                    parent: parent.map(FileId),
-                    root,
-                    users: users.into_iter().collect(),
-                    groups: groups.into_iter().collect(),
-                    counters: Counters {
-                        files,
-                        directories,
-                        others,
-                        bytes,
-                        new_chunks,
-                        new_bytes,
-                        stored_bytes,
-                        unreadable,
-                        changed_while_read,
-                    },
-                }
-            },
-        )
+                },
+            }
+        },
+    )
 }
