@@ -4,8 +4,8 @@
 //! magic (8) ‖ frames, sealed, back to back ‖ directory, sealed, padded ‖ trailer, sealed (56)
 //! ```
 //!
-//! To read a pack from nothing: its last [`TRAILER`] bytes tell where the directory begins ([`open_trailer`]), the directory tells
-//! where each frame is and what is in it ([`open_directory`]), and a frame opens by itself ([`open_frame`]).
+//! To read a pack from nothing: its last [`TRAILER`] bytes tell where the directory begins ([`open_trailer`]), the directory
+//! tells where each frame is and what is in it ([`open_directory`]), and a frame opens by itself ([`open_frame`]).
 
 use crate::error::{equal, in_range};
 use crate::frame::{self, Blob, Encoding};

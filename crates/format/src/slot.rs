@@ -231,7 +231,7 @@ impl Slot {
         self.cost
     }
 
-    /// The master key. Takes the time and memory of [`cost`](Slot::cost): about 0.1 s and 64 MiB for the default.
+    /// The master key. Takes the time and memory of [`cost`](Slot::cost): some 0.2 s and 64 MiB for the default.
     ///
     /// # Errors
     ///

@@ -35,7 +35,8 @@ fn count(bytes: isize) {
     });
 }
 
-// SAFETY: all calls go on to the system's allocator unchanged; counting touches only two cells of the thread and allocates nothing.
+// SAFETY: all calls go on to the system's allocator unchanged; counting touches only two cells of the thread and allocates
+// nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);

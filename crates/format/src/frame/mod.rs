@@ -4,9 +4,9 @@
 //! codec (u8) ‖ count (varint) ‖ per blob: encoding (u8), length (varint) ‖ body
 //! ```
 //!
-//! The body is the chunks' bytes in order, stored or compressed by zstd as a whole; a chunk's number in it is its *slot*. Neighbours
-//! in a backup resemble each other, so together they compress better than alone, and reading one chunk decompresses no further
-//! than its end.
+//! The body is the chunks' bytes in order, stored or compressed by zstd as a whole; a chunk's number in it is its *slot*.
+//! Neighbours in a backup resemble each other, so together they compress better than alone, and reading one chunk
+//! decompresses no further than its end.
 //!
 //! ```
 //! use ibid_format::frame::{Builder, Compression, Decoder, Encoder};

@@ -27,8 +27,8 @@ use crate::{ChunkId, Error, FileId};
 pub const LIMIT: u64 = 64 << 20;
 /// Records in every block of a table but the last.
 pub const BLOCK_RECORDS: u32 = 1024;
-/// So many entries always fit into one index file, as long as packs and frames are not more than a fifth of them together;
-/// [`would_fit`] is exact.
+/// So many entries fit into one index file, as long as there are five to a frame and a hundred to a pack; [`would_fit`] is
+/// exact.
 pub const ENTRIES_MAX: u32 = 1_400_000;
 
 /// How often a place is guessed again from what was found at the last guess: twice brings a million entries down to a few.
