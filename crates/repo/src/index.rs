@@ -60,7 +60,7 @@ impl Shard {
     /// Where probing for an id starts; multiplication maps 32 uniform bits onto any table length.
     fn start(&self, id: &ChunkId) -> usize {
         let bits = u32::from_le_bytes([id.0[4], id.0[5], id.0[6], id.0[7]]);
-        (u64::from(bits) * self.table.len() as u64 >> 32) as usize
+        ((u64::from(bits) * self.table.len() as u64) >> 32) as usize
     }
 
     /// The table position of `id`: of its entry, or of the empty slot where it belongs.

@@ -134,7 +134,7 @@ impl Counting<'_> {
             return;
         }
         let frame = &self.loaded.index.frames[place.frame as usize];
-        let share = (u128::from(*length) * u128::from(frame.sealed) << 16) / u128::from(frame.length.max(1));
+        let share = ((u128::from(*length) * u128::from(frame.sealed)) << 16) / u128::from(frame.length.max(1));
         let length = u64::from(*length);
         self.packed[usize::from(kind == PackKind::Metadata)] += share;
         if kind == PackKind::Metadata {

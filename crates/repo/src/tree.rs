@@ -215,7 +215,7 @@ impl Repository {
 }
 
 fn write_zeros(out: &mut dyn Write, mut length: u64) -> std::io::Result<()> {
-    const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     while length > 0 {
         let now = length.min(ZEROS.len() as u64);
         out.write_all(&ZEROS[..now as usize])?;

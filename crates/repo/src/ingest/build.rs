@@ -2,7 +2,7 @@
 
 use super::read::{self, Event, Input, LargePart, Outlets};
 use super::store::{self, FrameDue, Stored};
-use super::work::{self, Group, Outcome, Part, Work};
+use super::work::{self, FrameBuffers, Group, Outcome, Part, Work};
 use super::{Compression, Job};
 use crate::index::Place;
 use crate::recipe::{ListWriter, ListingWriter, MetadataChunkers, MetadataSink};
@@ -11,7 +11,6 @@ use crate::{Counters, Error, Result, Warning};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use ibid_format::ChunkId;
 use ibid_format::content::{Content, Item};
-use ibid_format::frame;
 use ibid_format::pack::PackKind;
 use ibid_format::snapshot::{self, Snapshot};
 use ibid_format::tree::{Entry, EntryKind};
@@ -43,14 +42,15 @@ pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>) -> Res
     let (frames_in, frames) = bounded(limits.frames);
     let (packs_in, packs) = bounded(limits.uploaders);
     let (spare_in, spare) = unbounded();
+    let (spare_frames_in, spare_frames) = unbounded();
     let estimate = match &input {
         Input::Paths(paths) if job.options.estimate => Some(paths.clone()),
         _ => None,
     };
     let root = std::thread::scope(|scope| {
         for _ in 0..limits.workers {
-            let (work, choice) = (work.clone(), &choice);
-            scope.spawn(move || work::run(job, choice, &work));
+            let (work, choice, spare) = (work.clone(), &choice, spare.clone());
+            scope.spawn(move || work::run(job, choice, &work, &spare));
         }
         for _ in 0..limits.cutters {
             let (large, work, spare) = (large.clone(), work_in.clone(), spare.clone());
@@ -61,7 +61,7 @@ pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>) -> Res
             scope.spawn(move || store::upload(job, stored, &packs));
         }
         let stored = &stored;
-        scope.spawn(move || store::pack(job, stored, &frames, &packs_in));
+        scope.spawn(move || store::pack(job, stored, &frames, &packs_in, &spare_frames_in));
         if let Some(paths) = estimate {
             scope.spawn(move || read::estimate(job, &paths, own));
         }
@@ -73,7 +73,18 @@ pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>) -> Res
         scope.spawn(move || read::run(job, input, parent, own, &outlets));
         // Each thread ends when all who could send to it have gone; this one must not hold on to what the others wait for.
         drop((work, large, packs, spare));
-        let mut gather = Gather::new(job, stored, work_in, frames_in, spare_in);
+        let mut gather = Gather {
+            job,
+            stored,
+            work: work_in,
+            frames: frames_in,
+            spare: spare_in,
+            spare_frames,
+            data: FrameBuffers::default(),
+            metadata: FrameBuffers::default(),
+            new_chunks: 0,
+            new_bytes: 0,
+        };
         let mut builder = Builder {
             gather: &mut gather,
             chunkers: MetadataChunkers::new(),
@@ -122,35 +133,16 @@ struct Gather<'j> {
     stored: &'j Stored,
     work: Sender<Work>,
     frames: Sender<FrameDue>,
+    /// Where buffers that were read into go when they are done with.
     spare: Sender<Vec<u8>>,
-    data: frame::Builder,
-    metadata: frame::Builder,
+    spare_frames: Receiver<FrameBuffers>,
+    data: FrameBuffers,
+    metadata: FrameBuffers,
     new_chunks: u64,
     new_bytes: u64,
 }
 
 impl<'j> Gather<'j> {
-    fn new(
-        job: &'j Job<'j>,
-        stored: &'j Stored,
-        work: Sender<Work>,
-        frames: Sender<FrameDue>,
-        spare: Sender<Vec<u8>>,
-    ) -> Gather<'j> {
-        let (data, metadata) = (frame::Builder::new(), frame::Builder::new());
-        Gather {
-            job,
-            stored,
-            work,
-            frames,
-            spare,
-            data,
-            metadata,
-            new_chunks: 0,
-            new_bytes: 0,
-        }
-    }
-
     /// Stores a chunk unless it is stored already.
     fn chunk(&mut self, kind: PackKind, id: &ChunkId, bytes: &[u8]) -> Result<()> {
         if !self.job.loaded.index.insert(id, Place::PENDING)? {
@@ -163,6 +155,7 @@ impl<'j> Gather<'j> {
                 self.job.repository.config.frame_size.min(METADATA_FRAME),
             ),
         };
+        let frame = &mut frame.builder;
         frame.push(*id, bytes);
         self.new_chunks += 1;
         self.new_bytes += bytes.len() as u64;
@@ -173,13 +166,14 @@ impl<'j> Gather<'j> {
     }
 
     fn send(&mut self, kind: PackKind) -> Result<()> {
-        let frame = std::mem::take(match kind {
+        let gathered = match kind {
             PackKind::Data => &mut self.data,
             PackKind::Metadata => &mut self.metadata,
-        });
-        if frame.is_empty() {
+        };
+        if gathered.builder.is_empty() {
             return Ok(());
         }
+        let frame = std::mem::replace(gathered, self.spare_frames.try_recv().unwrap_or_default());
         let compression = match (kind, self.job.options.compression) {
             // Metadata never gains from another level than the default's.
             (PackKind::Metadata, Compression::Auto) => Compression::Level(3),
@@ -201,6 +195,11 @@ impl<'j> Gather<'j> {
         } else {
             Err(self.stored.check().err().unwrap_or(Error::Interrupted))
         }
+    }
+
+    /// Gives a buffer back to those who read. There may be nobody left who does.
+    fn recycle(&self, buffer: Vec<u8>) {
+        let _ = self.spare.send(buffer);
     }
 
     /// Sends off what is not full.
@@ -315,6 +314,7 @@ impl Builder<'_, '_> {
                 }
             }
         }
+        self.gather.recycle(group.data);
         Ok(())
     }
 
@@ -337,8 +337,7 @@ impl Builder<'_, '_> {
                             },
                         )?;
                     }
-                    // Nobody may need the buffer any more.
-                    drop(self.gather.spare.send(piece.data));
+                    self.gather.recycle(piece.data);
                 }
                 LargePart::End(Ok(mut entry)) => {
                     entry.kind = EntryKind::File(list.finish(&self.chunkers, self.gather)?);

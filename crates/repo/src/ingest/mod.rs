@@ -120,12 +120,13 @@ pub(crate) const GROUP: usize = 1 << 20;
 impl Limits {
     /// Splits `budget` (what remains after the index), bytes.
     pub(crate) fn new(budget: u64, cores: usize, chunk_max: usize, frame: u32, pack: u32) -> Result<Limits> {
-        let piece = (4 << 20).max(2 * chunk_max);
+        // Small enough to be fingerprinted while it is in the cache that it was cut in.
+        let piece = (1 << 20).max(2 * chunk_max);
         let mut limits = Limits {
             workers: cores,
             cutters: 2,
             events: 24,
-            pieces: 4,
+            pieces: 8,
             piece,
             frames: cores + 2,
             pack,
@@ -134,7 +135,7 @@ impl Limits {
         // Give up what costs least speed first.
         let steps: [fn(&mut Limits); 7] = [
             |l| l.events = 12,
-            |l| l.pieces = 2,
+            |l| l.pieces = 3,
             |l| l.pack = l.pack.min(16 << 20),
             |l| l.uploaders = 1,
             |l| l.workers = l.workers.min(4),
@@ -258,7 +259,7 @@ impl Repository {
             root: built.root,
             users: built.users,
             groups: built.groups,
-            counters: counters.clone(),
+            counters,
         };
         let (id, size) = if options.dry_run {
             (None, 0)

@@ -503,11 +503,14 @@ impl LargeCutter<'_> {
     fn cut(&mut self, read: usize, last: bool) -> bool {
         let chunker = &self.job.repository.chunker;
         let filled = self.filled + read;
-        let needed = if last { 1 } else { chunker.size_max() };
         let mut chunks = Vec::with_capacity(filled / chunker.settings().size_average() + 16);
         let mut start = 0;
-        while filled - start >= needed {
+        while start < filled {
             let length = chunker.cut(&self.buffer[start..filled]);
+            // A cut before the end of what is there is final; one at the end is so only if nothing follows or the chunk is full.
+            if start + length == filled && !last && length < chunker.size_max() {
+                break;
+            }
             chunks.push(Span {
                 start: start as u32,
                 length: length as u32,

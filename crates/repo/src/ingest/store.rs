@@ -1,7 +1,7 @@
 //! From frames to durable packs, and the index files that list them.
 
 use super::Job;
-use super::work::Encoded;
+use super::work::{Encoded, FrameBuffers};
 use crate::repository::{folder, name_in};
 use crate::{Counters, Error, Result};
 use crossbeam_channel::{Receiver, Sender};
@@ -99,7 +99,13 @@ fn chunks_of(summary: &Summary) -> usize {
 }
 
 /// Seals frames into packs, in order; full packs go to the uploaders.
-pub(crate) fn pack(job: &Job<'_>, stored: &Stored, frames: &Receiver<FrameDue>, packs: &Sender<PackDue>) {
+pub(crate) fn pack(
+    job: &Job<'_>,
+    stored: &Stored,
+    frames: &Receiver<FrameDue>,
+    packs: &Sender<PackDue>,
+    spare: &Sender<FrameBuffers>,
+) {
     let mut open: [Option<pack::Builder>; 2] = [None, None];
     while let Ok(due) = frames.recv() {
         // The worker has gone only if the backup failed elsewhere.
@@ -113,7 +119,11 @@ pub(crate) fn pack(job: &Job<'_>, stored: &Stored, frames: &Receiver<FrameDue>, 
         }
         let slot = &mut open[usize::from(due.kind == PackKind::Metadata)];
         let builder = slot.get_or_insert_with(|| pack::Builder::new(&job.repository.keys, FileId::random(), due.kind));
-        builder.add(&encoded.plaintext, encoded.frame.blobs());
+        let mut frame = encoded.frame;
+        builder.add(&frame.plaintext, frame.builder.blobs());
+        frame.builder.clear();
+        // At the end nobody has a use for the buffers any more.
+        let _ = spare.send(frame);
         if builder.is_full(job.limits.pack) {
             let (bytes, summary) = slot.take().expect("just filled").finish();
             if packs.send(PackDue { bytes, summary }).is_err() {

@@ -21,7 +21,7 @@ pub(crate) enum Work {
     Piece { piece: Piece, reply: Sender<Piece> },
     /// Compress a frame.
     Frame {
-        frame: frame::Builder,
+        frame: FrameBuffers,
         compression: Compression,
         reply: Sender<Encoded>,
     },
@@ -93,10 +93,17 @@ pub(crate) struct Group {
     pub(crate) outcomes: Vec<Outcome>,
 }
 
+/// The buffers of one frame, used again and again: fresh memory costs page faults.
+#[derive(Default)]
+pub(crate) struct FrameBuffers {
+    pub(crate) builder: frame::Builder,
+    /// What [`frame::Encoder::encode`] makes of it.
+    pub(crate) plaintext: Vec<u8>,
+}
+
 /// A frame, compressed.
 pub(crate) struct Encoded {
-    pub(crate) plaintext: Vec<u8>,
-    pub(crate) frame: frame::Builder,
+    pub(crate) frame: FrameBuffers,
     pub(crate) error: Option<ibid_format::Error>,
 }
 
@@ -156,12 +163,12 @@ impl LevelChoice {
 }
 
 /// Works until nobody has work any more.
-pub(crate) fn run(job: &Job<'_>, choice: &LevelChoice, work: &Receiver<Work>) {
+pub(crate) fn run(job: &Job<'_>, choice: &LevelChoice, work: &Receiver<Work>, spare: &Receiver<Vec<u8>>) {
     let mut encoder = frame::Encoder::default();
     while let Ok(work) = work.recv() {
         // A reply that nobody waits for means that the backup has failed elsewhere.
         match work {
-            Work::Group { files, reply } => drop(reply.send(read_group(job, files))),
+            Work::Group { files, reply } => drop(reply.send(read_group(job, spare, files))),
             Work::Piece { mut piece, reply } => {
                 fingerprint(&job.repository.keys, &mut piece);
                 drop(reply.send(piece));
@@ -184,25 +191,27 @@ fn fingerprint(keys: &Keys, piece: &mut Piece) {
 fn encode(
     encoder: &mut frame::Encoder,
     choice: &LevelChoice,
-    frame: frame::Builder,
+    mut frame: FrameBuffers,
     compression: Compression,
 ) -> Encoded {
-    let mut plaintext = Vec::new();
-    let mut fixed = |compression| encoder.encode(frame.blobs(), frame.body(), compression, &mut plaintext);
+    let FrameBuffers { builder, plaintext } = &mut frame;
+    plaintext.clear();
+    let mut fixed = |compression| encoder.encode(builder.blobs(), builder.body(), compression, plaintext);
     let result = match compression {
         Compression::Off => fixed(frame::Compression::Stored),
         Compression::Level(level) => fixed(frame::Compression::Zstd(level)),
-        Compression::Auto => choice.encode(encoder, &frame, &mut plaintext),
+        Compression::Auto => choice.encode(encoder, builder, plaintext),
     };
-    Encoded {
-        plaintext,
-        frame,
-        error: result.err(),
-    }
+    let error = result.err();
+    Encoded { frame, error }
 }
 
-fn read_group(job: &Job<'_>, files: Vec<Small>) -> Group {
-    let mut group = Group::default();
+fn read_group(job: &Job<'_>, spare: &Receiver<Vec<u8>>, files: Vec<Small>) -> Group {
+    let mut group = Group {
+        data: spare.try_recv().unwrap_or_default(),
+        ..Group::default()
+    };
+    group.data.clear();
     for file in files {
         let outcome = match file {
             Small::Ready { entry, unchanged } => Outcome::Ready { entry, unchanged },

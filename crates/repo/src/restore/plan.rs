@@ -263,6 +263,9 @@ struct Made {
     exists: bool,
 }
 
+/// The names on the way to a file's first name, and that name.
+type FirstName = (Vec<Vec<u8>>, Vec<u8>);
+
 struct Planner<'a, 'r> {
     task: &'a Task<'a>,
     loaded: &'a Loaded,
@@ -275,7 +278,7 @@ struct Planner<'a, 'r> {
     window: Vec<Part>,
     window_files: usize,
     /// Files that have several names: (device, inode) to the names on the way to the first, and its own.
-    links: HashMap<(u64, u64), (Vec<Vec<u8>>, Vec<u8>)>,
+    links: HashMap<(u64, u64), FirstName>,
     owners: Owners,
     summary: RestoreSummary,
 }
@@ -345,21 +348,21 @@ impl<'r> Planner<'_, 'r> {
 
     /// Makes the directories that we are in, as far as they are not there.
     fn make(&mut self, directories: &mut [Made]) -> Result<()> {
-        for depth in 0..directories.len() {
-            if directories[depth].exists {
+        for (depth, made) in directories.iter_mut().enumerate() {
+            if made.exists {
                 continue;
             }
             let failed = self.local("make directory");
             let parent = self.stack.open(depth).map_err(&failed)?;
-            let name = directories[depth].entry.name.clone();
-            let exists = match target::look(&parent, &name).map_err(&failed)? {
+            let name = &made.entry.name;
+            let exists = match target::look(&parent, name).map_err(&failed)? {
                 Some(stat) if target::is_directory(&stat) => true,
                 Some(_) if self.task.options.overwrite == Overwrite::Never => {
                     return Err(failed(Errno::NOTDIR));
                 }
                 // A file or a link stands where a directory belongs: the link goes, not what it leads to.
                 Some(_) => {
-                    target::remove(&parent, &name).map_err(&failed)?;
+                    target::remove(&parent, name).map_err(&failed)?;
                     false
                 }
                 None => false,
@@ -369,7 +372,7 @@ impl<'r> Planner<'_, 'r> {
                     .map_err(&failed)?;
                 self.summary.directories += 1;
             }
-            directories[depth].exists = true;
+            made.exists = true;
         }
         Ok(())
     }
@@ -601,7 +604,7 @@ fn punch(file: &OwnedFd, offset: u64, length: u64) -> std::result::Result<(), Er
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
         result => return result,
     }
-    const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     let mut done = 0;
     while done < length {
         let now = (length - done).min(ZEROS.len() as u64);

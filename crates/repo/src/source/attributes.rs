@@ -120,6 +120,9 @@ fn grow(buffer: &mut Vec<u8>, read: impl Fn(&mut [u8]) -> Result<usize, Errno>) 
     }
 }
 
+/// Ids and their names, ascending by id.
+pub(crate) type Names = Vec<(u32, Vec<u8>)>;
+
 /// Names of the users and groups met so far.
 #[derive(Default)]
 pub(crate) struct Owners {
@@ -145,7 +148,7 @@ impl Owners {
     }
 
     /// (users, groups), those that have a name, ascending by id.
-    pub(crate) fn into_names(self) -> (Vec<(u32, Vec<u8>)>, Vec<(u32, Vec<u8>)>) {
+    pub(crate) fn into_names(self) -> (Names, Names) {
         let named =
             |map: BTreeMap<u32, Option<Vec<u8>>>| map.into_iter().filter_map(|(id, name)| Some((id, name?))).collect();
         (named(self.users), named(self.groups))
