@@ -1,0 +1,24 @@
+//! Where passwords come from. The variables are read where the password is needed, not here: a flag stands above all of them.
+
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct PasswordArgs {
+    /// Read the password from the first line of this file
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// Read the password from the first line that this command prints (run by sh)
+    #[arg(long, global = true, value_name = "COMMAND", conflicts_with = "password_file")]
+    pub(crate) password_command: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NewPasswordArgs {
+    /// Read the new password from the first line of this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) new_password_file: Option<PathBuf>,
+    /// Read the new password from the first line that this command prints (run by sh)
+    #[arg(long, value_name = "COMMAND", conflicts_with = "new_password_file")]
+    pub(crate) new_password_command: Option<String>,
+}

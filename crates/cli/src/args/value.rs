@@ -1,0 +1,183 @@
+//! Values as people write them: sizes, shares, times.
+
+use ibid_format::slot::Argon2Cost;
+use ibid_format::tree::Time;
+use ibid_repo::Compression;
+
+const UNITS: [(&str, u64); 14] = [
+    ("", 1),
+    ("b", 1),
+    ("k", 1 << 10),
+    ("kib", 1 << 10),
+    ("kb", 1_000),
+    ("m", 1 << 20),
+    ("mib", 1 << 20),
+    ("mb", 1_000_000),
+    ("g", 1 << 30),
+    ("gib", 1 << 30),
+    ("gb", 1_000_000_000),
+    ("t", 1 << 40),
+    ("tib", 1 << 40),
+    ("tb", 1_000_000_000_000),
+];
+
+/// `64KiB`, `1.5GiB`, `1MB`, `4096`.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let expected = || format!("expected a size such as 64KiB, 1.5GiB, 1MB or 4096, found {text:?}");
+    let text_trimmed = text.trim();
+    let split = text_trimmed
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text_trimmed.len());
+    let (number, unit) = text_trimmed.split_at(split);
+    let unit = unit.trim().to_ascii_lowercase();
+    let factor = UNITS
+        .iter()
+        .find(|(name, _)| *name == unit)
+        .map(|(_, factor)| *factor)
+        .ok_or_else(expected)?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    if whole.is_empty() || fraction.is_empty() {
+        return Err(expected());
+    }
+    let too_large = || format!("{text:?} is more than any size can be");
+    let whole: u64 = whole.parse().map_err(|_| too_large())?;
+    let fraction: f64 = format!("0.{fraction}").parse().map_err(|_| expected())?;
+    let bytes = whole.checked_mul(factor).ok_or_else(too_large)?;
+    bytes
+        .checked_add((fraction * factor as f64) as u64)
+        .ok_or_else(too_large)
+}
+
+/// The same where 32 bits hold it.
+pub(crate) fn size_u32(text: &str) -> Result<u32, String> {
+    u32::try_from(size(text)?).map_err(|_| format!("expected less than 4GiB, found {text:?}"))
+}
+
+/// `10%` or `0.1`.
+pub(crate) fn share(text: &str) -> Result<f64, String> {
+    let (number, whole) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
+    let share = number.trim().parse::<f64>().ok().map(|number| number / whole);
+    match share {
+        Some(share) if share > 0.0 && share <= 1.0 => Ok(share),
+        _ => Err(format!("expected a share such as 10% or 0.1, found {text:?}")),
+    }
+}
+
+/// `64MiB:3:4`.
+pub(crate) fn argon2(text: &str) -> Result<Argon2Cost, String> {
+    let expected = || format!("expected MEMORY:PASSES:LANES such as 64MiB:3:4, found {text:?}");
+    let parts: Vec<&str> = text.split(':').collect();
+    let [memory, passes, lanes] = parts.as_slice() else {
+        return Err(expected());
+    };
+    let cost = Argon2Cost {
+        memory_kib: u32::try_from(size(memory)? >> 10).map_err(|_| expected())?,
+        passes: passes.parse().map_err(|_| expected())?,
+        lanes: lanes.parse().map_err(|_| expected())?,
+    };
+    cost.check().map_err(|error| error.to_string())?;
+    Ok(cost)
+}
+
+/// `auto`, `off`, or a level of zstd.
+pub(crate) fn compression(text: &str) -> Result<Compression, String> {
+    match (text, text.parse::<i32>()) {
+        ("auto", _) => Ok(Compression::Auto),
+        ("off", _) => Ok(Compression::Off),
+        (_, Ok(level @ 1..=22)) => Ok(Compression::Level(level)),
+        _ => Err(format!(
+            "expected auto, off, or a level from 1 (fast) to 22 (small), found {text:?}"
+        )),
+    }
+}
+
+/// `2026-11-21T12:00:00Z`, or `2026-11-21 12:00:00` in local time.
+pub(crate) fn time(text: &str) -> Result<Time, String> {
+    let local = || {
+        let civil: jiff::civil::DateTime = text.parse()?;
+        civil
+            .to_zoned(jiff::tz::TimeZone::system())
+            .map(|zoned| zoned.timestamp())
+    };
+    let timestamp = text.parse::<jiff::Timestamp>().or_else(|_| local());
+    let timestamp = timestamp.map_err(|error| {
+        format!("expected a time such as \"2026-11-21 12:00:00\" or 2026-11-21T12:00:00Z, found {text:?}: {error}")
+    })?;
+    let nanos = timestamp.as_nanosecond();
+    Ok(Time {
+        seconds: nanos.div_euclid(1_000_000_000) as i64,
+        nanos: nanos.rem_euclid(1_000_000_000) as u32,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_binary_and_decimal_units() {
+        let expected = [
+            ("64KiB", 65_536),
+            ("1.5GiB", 3 << 29),
+            ("1MB", 1_000_000),
+            ("4096", 4096),
+            ("2 k", 2048),
+            ("1t", 1 << 40),
+        ];
+        for (text, bytes) in expected {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for text in [
+            "",
+            "K",
+            "1.",
+            ".5",
+            "-1",
+            "1XB",
+            "1e3",
+            "99999999999999999999",
+            "99999999TiB",
+            "1.2.3",
+        ] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn shares_are_above_nothing_and_at_most_all() {
+        assert_eq!(share("10%"), Ok(0.1));
+        assert_eq!(share("1"), Ok(1.0));
+        for text in ["0", "101%", "-5%", "ten", "NaN", ""] {
+            assert!(share(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_say_their_zone_or_are_local() {
+        assert_eq!(
+            time("1970-01-01T00:00:01.5Z"),
+            Ok(Time {
+                seconds: 1,
+                nanos: 500_000_000
+            })
+        );
+        assert_eq!(
+            time("1969-12-31T23:59:59.5Z"),
+            Ok(Time {
+                seconds: -1,
+                nanos: 500_000_000
+            })
+        );
+        assert_eq!(time("2026-11-21T12:00:00+02:00"), time("2026-11-21T10:00:00Z"));
+        assert!(time("2026-11-21 12:00:00").is_ok());
+        assert!(time("yesterday").is_err());
+    }
+
+    #[test]
+    fn costs_have_three_parts() {
+        assert_eq!(argon2("64MiB:3:4"), Ok(Argon2Cost::default()));
+        for text in ["64MiB", "64MiB:3", "64MiB:0:4", "1KiB:1:1", "64MiB:3:4:5"] {
+            assert!(argon2(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! `ibid backup`.
+
+use super::init;
+use super::open::{Context, Opened};
+use super::watch::Watch;
+use crate::args::BackupArgs;
+use crate::failure::{Failure, Outcome, Result};
+use crate::print::{self, Verb};
+use ibid_repo::{BackupOptions, Excludes, Stream};
+use ibid_storage::SWEEP_AGE;
+use std::os::unix::ffi::OsStringExt;
+
+pub(crate) fn run(context: &mut Context, args: BackupArgs) -> Result<Outcome> {
+    if !args.init && !args.settings.is_empty() {
+        return Err(Failure::Usage(
+            "options of a new repository were given without --init: a repository keeps what it was made with".into(),
+        ));
+    }
+    if args.init && args.dry_run {
+        return Err(Failure::Usage(
+            "--init makes a repository and --dry-run makes nothing: leave out one of them".into(),
+        ));
+    }
+    let opened = open(context, &args)?;
+    if !args.dry_run {
+        sweep(context, &opened);
+    }
+    let watch = Watch::start(Verb::Read, context.global.quiet)?;
+    let result = opened
+        .repository
+        .backup(options(args, !context.global.quiet), &watch.monitor);
+    let problems = watch.finish();
+    let summary = result?;
+    print::backup(&mut context.out, opened.about, &summary, &problems)?;
+    Ok(if summary.counters.unreadable > 0 {
+        Outcome::Partial
+    } else {
+        Outcome::Done
+    })
+}
+
+fn open(context: &Context, args: &BackupArgs) -> Result<Opened> {
+    match context.open_to_store() {
+        Err(Failure::Repo(ibid_repo::Error::NoRepository { .. })) if args.init => init::make(context, &args.settings),
+        result => result,
+    }
+}
+
+/// Removes what backups that were killed left unfinished. It is in nobody's way, so failing at it is no reason to stop.
+fn sweep(context: &Context, opened: &Opened) {
+    if let Ok(swept) = opened.storage.sweep(SWEEP_AGE)
+        && swept.files > 0
+        && !context.global.quiet
+    {
+        print::swept(swept.files, swept.bytes);
+    }
+}
+
+fn options(args: BackupArgs, estimate: bool) -> BackupOptions {
+    let exclude = args.exclude;
+    BackupOptions {
+        paths: args.paths,
+        stream: args.stdin.map(|name| Stream {
+            name: name.into_vec(),
+            reader: Box::new(std::io::stdin()),
+        }),
+        excludes: Excludes {
+            patterns: exclude.exclude,
+            files: exclude.exclude_file,
+            caches: exclude.exclude_caches,
+            larger_than: exclude.exclude_larger_than,
+            one_file_system: exclude.one_file_system,
+        },
+        tags: args.tag.into_iter().filter(|tag| !tag.is_empty()).collect(),
+        host: args.host,
+        time: args.time,
+        program: concat!("ibid ", env!("CARGO_PKG_VERSION")).to_owned(),
+        force: args.force,
+        parent: args.parent,
+        dry_run: args.dry_run,
+        compression: args.compression,
+        estimate,
+        threads: args.threads.map(usize::from),
+    }
+}

@@ -1,0 +1,98 @@
+//! What is to be done: one file a command.
+
+mod backup;
+mod check;
+mod diff;
+mod dump;
+mod find;
+mod generate;
+mod init;
+mod key;
+mod ls;
+mod open;
+mod password;
+mod restore;
+mod snapshots;
+mod stats;
+mod watch;
+
+use crate::args::{self, Cli, Command};
+use crate::failure::{Failure, Outcome, Result};
+use crate::print::{self, Out};
+use open::Context;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Does what the command line says.
+pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match args::parse(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            print::usage(&error);
+            return ExitCode::from(error.exit_code() as u8);
+        }
+    };
+    raise_open_files();
+    match execute(cli) {
+        Ok(outcome) => ExitCode::from(outcome.exit_code()),
+        // As if whoever closed it had read to the end: what is missing there is wanted by nobody.
+        Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
+        Err(failure) => {
+            print::failure(&failure);
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+fn execute(cli: Cli) -> Result<Outcome> {
+    let mut context = Context {
+        out: Out::new(cli.global.json, cli.global.quiet),
+        global: cli.global,
+    };
+    let outcome = dispatch(&mut context, cli.command)?;
+    context.out.finish()?;
+    Ok(outcome)
+}
+
+fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
+    match command {
+        Command::Init(args) => init::run(context, &args),
+        Command::Backup(args) => backup::run(context, args),
+        Command::Snapshots(args) => snapshots::run(context, &args),
+        Command::Ls(args) => ls::run(context, &args),
+        Command::Find(args) => find::run(context, &args),
+        Command::Restore(args) => restore::run(context, args),
+        Command::Dump(args) => dump::run(context, &args),
+        Command::Diff(args) => diff::run(context, &args),
+        Command::Stats(args) => stats::run(context, &args),
+        Command::Check(args) => check::run(context, &args),
+        Command::Key(command) => key::run(context, &command),
+        Command::Completions(args) => generate::completions(context, &args),
+        Command::Man(args) => generate::man(context, &args),
+    }
+}
+
+/// For commands whose output is no text of ours.
+fn no_json(context: &Context, command: &str) -> Result<()> {
+    match context.global.json {
+        true => Err(Failure::Usage(format!(
+            "`ibid {command}` has no JSON to print: leave out --json"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// A backup keeps many files and folders open. If more are not to be had, it does with what there is.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let _ = setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: limit.maximum,
+                maximum: limit.maximum,
+            },
+        );
+    }
+}

@@ -1,0 +1,145 @@
+//! From what was typed to an open repository.
+
+use super::password::{self, Password};
+use crate::args::{Global, SelectArgs};
+use crate::failure::{Failure, Result};
+use crate::print::{self, About, Out};
+use ibid_repo::{Error, Probe, Repository, SnapshotFilter, SnapshotInfo};
+use ibid_storage::{ErrorKind, Local, Storage};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What every command has at hand.
+pub(crate) struct Context {
+    pub(crate) global: Global,
+    pub(crate) out: Out,
+}
+
+/// A repository, and what opened it.
+pub(crate) struct Opened {
+    pub(crate) repository: Repository,
+    pub(crate) storage: Arc<Local>,
+    /// None if it is not encrypted.
+    pub(crate) password: Option<Password>,
+    pub(crate) about: About,
+}
+
+impl Context {
+    /// Where the repository is, or is to be.
+    pub(crate) fn path(&self) -> Result<&Path> {
+        match &self.global.repo {
+            Some(path) if !path.as_os_str().is_empty() => Ok(path),
+            _ => Err(Failure::Usage(
+                "which repository? Give its folder: --repo PATH, or set IBID_REPO".into(),
+            )),
+        }
+    }
+
+    /// Opens a repository to read from.
+    pub(crate) fn open(&self) -> Result<Opened> {
+        let path = self.path()?;
+        let storage = Arc::new(open_storage(path)?);
+        let probe = Repository::probe(storage.as_ref())?;
+        self.unlock(storage, probe)
+    }
+
+    /// Opens a repository to write data to: one without encryption only if that was said.
+    pub(crate) fn open_to_store(&self) -> Result<Opened> {
+        let path = self.path()?;
+        let storage = Arc::new(open_storage(path)?);
+        let probe = Repository::probe(storage.as_ref())?;
+        if !probe.encrypted && !self.global.unencrypted {
+            return Err(Failure::Fatal(format!(
+                "the repository at {} is NOT encrypted: whoever can read it can read what is stored in it. If that is what you want, say \
+                 --unencrypted; if it should be encrypted, find out who replaced it",
+                storage.location()
+            )));
+        }
+        self.unlock(storage, probe)
+    }
+
+    fn unlock(&self, storage: Arc<Local>, probe: Probe) -> Result<Opened> {
+        if probe.encrypted && self.global.unencrypted {
+            let location = storage.location();
+            return Err(Failure::Usage(format!(
+                "the repository at {location} is encrypted: leave out --unencrypted and give its password"
+            )));
+        }
+        // A password that was given must not be ignored: who has one expects encryption. --unencrypted says otherwise.
+        let password = match probe.encrypted {
+            true => Some(password::ask(self, &storage.location())?),
+            false if self.global.unencrypted => None,
+            false => password::given(&self.global.password)?,
+        };
+        let repository = Repository::open(storage.clone(), password.as_ref().map(|password| password.as_slice()))?;
+        self.ready(repository, storage, password)
+    }
+
+    /// What is common to repositories that were opened and made.
+    pub(crate) fn ready(
+        &self,
+        repository: Repository,
+        storage: Arc<Local>,
+        password: Option<Password>,
+    ) -> Result<Opened> {
+        let repository = repository.with_memory(self.global.memory)?;
+        if !repository.is_encrypted() {
+            print::unencrypted(&repository.location());
+        }
+        let about = About::of(&repository);
+        Ok(Opened {
+            repository,
+            storage,
+            password,
+            about,
+        })
+    }
+}
+
+/// A folder that should hold a repository.
+pub(crate) fn open_storage(path: &Path) -> Result<Local> {
+    Local::open(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::NoRepository {
+            location: path.display().to_string(),
+        }
+        .into(),
+        _ => error.into(),
+    })
+}
+
+/// The snapshots that the options select.
+pub(crate) fn filter(select: &SelectArgs) -> Result<SnapshotFilter> {
+    let absolute = |path| match std::path::absolute(path) {
+        Ok(path) => Ok(path.as_os_str().as_bytes().to_vec()),
+        Err(source) => Err(Failure::local("find", path, source)),
+    };
+    let paths = select.path.iter().map(absolute).collect::<Result<_>>()?;
+    Ok(SnapshotFilter {
+        hosts: select.host.clone(),
+        tags: select.tag.clone(),
+        paths,
+    })
+}
+
+impl Opened {
+    /// The snapshot of this name among those selected.
+    pub(crate) fn snapshot(&self, name: &str, select: &SelectArgs) -> Result<SnapshotInfo> {
+        Ok(self.repository.snapshot_among(name, &filter(select)?)?)
+    }
+
+    /// All snapshots that are selected, oldest first.
+    pub(crate) fn snapshots(&self, select: &SelectArgs) -> Result<Vec<SnapshotInfo>> {
+        let filter = filter(select)?;
+        let mut snapshots = self.repository.snapshots()?;
+        snapshots.retain(|info| filter.matches(&info.snapshot));
+        Ok(snapshots)
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> i64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs() as i64)
+}

@@ -1,0 +1,201 @@
+//! Getting a password: flags, then variables, then whoever sits in front of it.
+
+use super::open::Context;
+use crate::args::{NewPasswordArgs, PasswordArgs};
+use crate::failure::{Failure, Result};
+use crate::print;
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use zeroize::Zeroizing;
+
+/// Bytes that are wiped when no longer needed.
+pub(crate) type Password = Zeroizing<Vec<u8>>;
+
+/// Nobody types this much; a file that has it is the wrong one.
+const LENGTH_MAX: u64 = 64 << 10;
+
+/// Where one password may come from.
+struct Sources<'a> {
+    file: Option<&'a Path>,
+    command: Option<&'a str>,
+    variable: &'static str,
+    file_variable: &'static str,
+    command_variable: &'static str,
+}
+
+impl Sources<'_> {
+    /// The password, if any source was given. What was typed stands above variables.
+    fn read(&self) -> Result<Option<Password>> {
+        if let Some(file) = self.file {
+            return from_file(file).map(Some);
+        }
+        if let Some(command) = self.command {
+            return from_command(command.as_ref()).map(Some);
+        }
+        if let Some(password) = std::env::var_os(self.variable) {
+            return Ok(Some(Zeroizing::new(password.into_vec())));
+        }
+        if let Some(file) = std::env::var_os(self.file_variable) {
+            return from_file(Path::new(&file)).map(Some);
+        }
+        std::env::var_os(self.command_variable)
+            .map(|command| from_command(&command))
+            .transpose()
+    }
+}
+
+fn sources(args: &PasswordArgs) -> Sources<'_> {
+    Sources {
+        file: args.password_file.as_deref(),
+        command: args.password_command.as_deref(),
+        variable: "IBID_PASSWORD",
+        file_variable: "IBID_PASSWORD_FILE",
+        command_variable: "IBID_PASSWORD_COMMAND",
+    }
+}
+
+/// The repository's password, if it was given; nobody is asked.
+pub(crate) fn given(args: &PasswordArgs) -> Result<Option<Password>> {
+    sources(args).read()
+}
+
+/// The repository's password, from whoever sits there if it was not given.
+pub(crate) fn ask(context: &Context, location: &str) -> Result<Password> {
+    if let Some(password) = given(&context.global.password)? {
+        return not_empty(password);
+    }
+    match prompt(&print::question("password", context.path()?)) {
+        Ok(password) => not_empty(password),
+        Err(_) => Err(ibid_repo::Error::PasswordNeeded {
+            location: location.to_owned(),
+        }
+        .into()),
+    }
+}
+
+/// A password for a new repository: typed twice, since a slip would lock it for good.
+pub(crate) fn ask_for_init(context: &Context) -> Result<Password> {
+    match given(&context.global.password)? {
+        Some(password) => not_empty(password),
+        None => twice(
+            context,
+            "new password",
+            "IBID_PASSWORD, --password-file or --password-command",
+        ),
+    }
+}
+
+/// A new password for a repository that has one.
+pub(crate) fn ask_for_new(context: &Context, args: &NewPasswordArgs) -> Result<Password> {
+    let sources = Sources {
+        file: args.new_password_file.as_deref(),
+        command: args.new_password_command.as_deref(),
+        variable: "IBID_NEW_PASSWORD",
+        file_variable: "IBID_NEW_PASSWORD_FILE",
+        command_variable: "IBID_NEW_PASSWORD_COMMAND",
+    };
+    match sources.read()? {
+        Some(password) => not_empty(password),
+        None => twice(
+            context,
+            "another password",
+            "IBID_NEW_PASSWORD, --new-password-file or --new-password-command",
+        ),
+    }
+}
+
+fn twice(context: &Context, what: &str, instead: &str) -> Result<Password> {
+    let path = context.path()?;
+    let none = |error| {
+        Failure::Password(format!(
+            "no password was given and nobody can be asked ({error}): use {instead}"
+        ))
+    };
+    let first = not_empty(prompt(&print::question(what, path)).map_err(none)?)?;
+    let second = prompt(&print::question("the same again", path)).map_err(none)?;
+    match first == second {
+        true => Ok(first),
+        false => Err(Failure::Password(
+            "the two passwords are not the same; nothing was done".into(),
+        )),
+    }
+}
+
+fn prompt(question: &str) -> std::io::Result<Password> {
+    rpassword::prompt_password(question).map(|password| Zeroizing::new(password.into_bytes()))
+}
+
+fn not_empty(password: Password) -> Result<Password> {
+    match password.is_empty() {
+        true => Err(Failure::Password("the password is empty".into())),
+        false => Ok(password),
+    }
+}
+
+fn from_file(path: &Path) -> Result<Password> {
+    let failed = |source| Failure::local("read the password from", path, source);
+    first_line(std::fs::File::open(path).map_err(failed)?).map_err(failed)
+}
+
+fn from_command(command: &OsStr) -> Result<Password> {
+    let failed = |problem: String| Failure::Password(format!("the password command {command:?} {problem}"));
+    let child = Command::new("sh").arg("-c").arg(command).stdout(Stdio::piped()).spawn();
+    let mut child = child.map_err(|error| failed(format!("could not be run: {error}")))?;
+    let output = child.stdout.take().expect("it is piped");
+    let line = first_line(output).map_err(|error| failed(format!("printed what can't be read: {error}")));
+    let status = child
+        .wait()
+        .map_err(|error| failed(format!("could not be waited for: {error}")))?;
+    match status.success() {
+        true => line,
+        false => Err(failed(format!("failed: {status}"))),
+    }
+}
+
+/// Up to the first end of a line, which may be that of another system. What follows is read, so that its writer can finish.
+fn first_line(mut input: impl Read) -> std::io::Result<Password> {
+    let mut bytes = Zeroizing::new(Vec::with_capacity(4096));
+    input.by_ref().take(LENGTH_MAX + 1).read_to_end(&mut bytes)?;
+    let end = bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len());
+    if end as u64 > LENGTH_MAX {
+        return Err(std::io::Error::other(format!(
+            "its first line has more than {LENGTH_MAX} bytes"
+        )));
+    }
+    std::io::copy(&mut input, &mut std::io::sink())?;
+    let end = if end > 0 && end < bytes.len() && bytes[end - 1] == b'\r' {
+        end - 1
+    } else {
+        end
+    };
+    Ok(Zeroizing::new(bytes[..end].to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_counts() {
+        let expected = [
+            ("secret", "secret"),
+            ("secret\nmore", "secret"),
+            ("secret\r\n", "secret"),
+            (" s \n", " s "),
+            ("\n", ""),
+            ("", ""),
+            ("a\r", "a\r"),
+        ];
+        for (text, line) in expected {
+            assert_eq!(
+                first_line(text.as_bytes()).unwrap().as_slice(),
+                line.as_bytes(),
+                "{text:?}"
+            );
+        }
+        assert!(first_line(std::io::repeat(b'x').take(1 << 20)).is_err());
+    }
+}

@@ -1,0 +1,28 @@
+//! `ibid stats`.
+
+use super::open::Context;
+use super::watch::Watch;
+use crate::args::StatsArgs;
+use crate::failure::{Outcome, Result};
+use crate::print::{self, Verb};
+
+pub(crate) fn run(context: &mut Context, args: &StatsArgs) -> Result<Outcome> {
+    let opened = context.open()?;
+    let mut snapshots = Vec::new();
+    if args.snapshots.is_empty() {
+        snapshots = opened.snapshots(&args.select)?;
+    }
+    for name in &args.snapshots {
+        let info = opened.snapshot(name, &args.select)?;
+        if snapshots
+            .iter()
+            .all(|other: &ibid_repo::SnapshotInfo| other.id != info.id)
+        {
+            snapshots.push(info);
+        }
+    }
+    let watch = Watch::silent(Verb::Look)?;
+    let stats = opened.repository.stats(&snapshots, &watch.monitor)?;
+    print::stats(&mut context.out, opened.about, &stats)?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,128 @@
+//! What a backup did.
+
+use super::json::{JsonPath, JsonProblem};
+use super::numbers::{count, counted, duration, percent, rate, size};
+use super::{About, Out};
+use ibid_repo::{BackupSummary, Result};
+use serde::Serialize;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+#[derive(Serialize)]
+struct JsonBackup<'a> {
+    snapshot: Option<String>,
+    parent: Option<String>,
+    dry_run: bool,
+    files: u64,
+    directories: u64,
+    others: u64,
+    unchanged_files: u64,
+    bytes: u64,
+    new_chunks: u64,
+    new_bytes: u64,
+    stored_bytes: u64,
+    written_bytes: u64,
+    unreadable: u64,
+    changed_while_read: u64,
+    duration_ms: u64,
+    problems: Vec<JsonProblem<'a>>,
+}
+
+/// What a backup did, and which files it could not read.
+pub(crate) fn backup(
+    out: &mut Out,
+    about: About,
+    summary: &BackupSummary,
+    problems: &[(PathBuf, String)],
+) -> Result<()> {
+    if out.json {
+        return out.document("backup", about, &document(summary, problems));
+    }
+    if out.quiet {
+        return Ok(());
+    }
+    let counters = &summary.counters;
+    let what = match summary.id {
+        Some(id) => format!("snapshot {}", &id.to_string()[..8]),
+        None => "nothing was stored (--dry-run); it would be a snapshot".to_owned(),
+    };
+    let (files, folders) = (
+        counted(counters.files, "file", "files"),
+        counted(counters.directories, "folder", "folders"),
+    );
+    out.line(format!("{what} of {files}, {folders}, {}", size(counters.bytes)))?;
+    let changed = counters.files.saturating_sub(summary.unchanged_files);
+    out.line(format!(
+        "  files   {} new or changed, {} unchanged",
+        count(changed),
+        count(summary.unchanged_files)
+    ))?;
+    let known = counters.bytes.saturating_sub(counters.new_bytes);
+    out.line(format!(
+        "  known   {} ({}) were in the repository already",
+        size(known),
+        percent(known, counters.bytes)
+    ))?;
+    let compressed = format!(
+        "compressed to {} ({})",
+        size(counters.stored_bytes),
+        percent(counters.stored_bytes, counters.new_bytes)
+    );
+    out.line(format!("  new     {}, {compressed}", size(counters.new_bytes)))?;
+    if summary.id.is_some() {
+        out.line(format!(
+            "  stored  {} in all, with folders and index",
+            size(summary.written)
+        ))?;
+    }
+    out.line(format!(
+        "  time    {}, {}",
+        duration(summary.duration_ms),
+        rate(counters.bytes, summary.duration_ms)
+    ))?;
+    if counters.changed_while_read > 0 {
+        let changed = counted(counters.changed_while_read, "file", "files");
+        out.line(format!(
+            "  {changed} changed while being read (named above; marked in the snapshot)"
+        ))?;
+    }
+    if counters.unreadable > 0 {
+        out.line(format!(
+            "  {} could not be read (named above) and MISSING from it",
+            count(counters.unreadable)
+        ))?;
+    }
+    Ok(())
+}
+
+fn document<'a>(summary: &BackupSummary, problems: &'a [(PathBuf, String)]) -> JsonBackup<'a> {
+    let counters = &summary.counters;
+    JsonBackup {
+        snapshot: summary.id.map(|id| id.to_string()),
+        parent: summary.parent.map(|id| id.to_string()),
+        dry_run: summary.id.is_none(),
+        files: counters.files,
+        directories: counters.directories,
+        others: counters.others,
+        unchanged_files: summary.unchanged_files,
+        bytes: counters.bytes,
+        new_chunks: counters.new_chunks,
+        new_bytes: counters.new_bytes,
+        stored_bytes: counters.stored_bytes,
+        written_bytes: summary.written,
+        unreadable: counters.unreadable,
+        changed_while_read: counters.changed_while_read,
+        duration_ms: summary.duration_ms,
+        problems: json_problems(problems),
+    }
+}
+
+pub(super) fn json_problems(problems: &[(PathBuf, String)]) -> Vec<JsonProblem<'_>> {
+    problems
+        .iter()
+        .map(|(path, problem)| JsonProblem {
+            path: JsonPath::new(path.as_os_str().as_bytes()),
+            problem,
+        })
+        .collect()
+}

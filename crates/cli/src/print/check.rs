@@ -1,0 +1,114 @@
+//! Whether all is well, and if not, whom it touches.
+
+use super::json::JsonPath;
+use super::names::{self, escape};
+use super::numbers::{count, counted, size};
+use super::{About, Out};
+use ibid_repo::{CheckReport, Result};
+use serde::Serialize;
+use std::os::unix::ffi::OsStrExt;
+
+#[derive(Serialize)]
+struct JsonFault<'a> {
+    object: &'a str,
+    problem: &'a str,
+}
+
+#[derive(Serialize)]
+struct JsonAffected<'a> {
+    snapshot: String,
+    #[serde(flatten)]
+    path: JsonPath,
+    problem: &'a str,
+}
+
+#[derive(Serialize)]
+struct JsonCheck<'a> {
+    clean: bool,
+    snapshots: u64,
+    packs: u64,
+    packs_read: u64,
+    read_bytes: u64,
+    unlisted_packs: u64,
+    faults: Vec<JsonFault<'a>>,
+    affected: Vec<JsonAffected<'a>>,
+    affected_total: u64,
+}
+
+/// What a check found.
+pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport) -> Result<()> {
+    if out.json {
+        return out.document("check", about, &document(report));
+    }
+    for fault in &report.faults {
+        out.line(format!(
+            "fault: {}: {}",
+            escape(fault.object.as_bytes()),
+            escape(fault.problem.as_bytes())
+        ))?;
+    }
+    for affected in &report.affected {
+        let snapshot = &affected.snapshot.to_string()[..8];
+        out.line(format!(
+            "affected: {snapshot}:{}  {}",
+            names::path(&affected.path),
+            escape(affected.problem.as_bytes())
+        ))?;
+    }
+    let unnamed = report.affected_total.saturating_sub(report.affected.len() as u64);
+    if unnamed > 0 {
+        out.line(format!("affected: {} more", count(unnamed)))?;
+    }
+    if out.quiet && report.is_clean() {
+        return Ok(());
+    }
+    let read = match report.packs_read {
+        0 => "none read whole".to_owned(),
+        packs => format!("{} read whole ({})", count(packs), size(report.bytes_read)),
+    };
+    let snapshots = counted(report.snapshots, "snapshot", "snapshots");
+    out.line(format!(
+        "checked {snapshots} and {}, {read}",
+        counted(report.packs, "pack", "packs")
+    ))?;
+    if report.unlisted_packs > 0 {
+        let packs = counted(report.unlisted_packs, "pack", "packs");
+        out.line(format!(
+            "{packs} of backups that were cut short: the next backup uses them"
+        ))?;
+    }
+    if report.is_clean() {
+        return out.line("no faults");
+    }
+    let (faults, files) = (
+        counted(report.faults.len() as u64, "fault", "faults"),
+        counted(report.affected_total, "file or folder", "files or folders"),
+    );
+    out.line(format!("FOUND {faults}, which touch {files} of snapshots"))
+}
+
+fn document(report: &CheckReport) -> JsonCheck<'_> {
+    let affected = report.affected.iter().map(|affected| JsonAffected {
+        snapshot: affected.snapshot.to_string(),
+        path: JsonPath::new(affected.path.as_os_str().as_bytes()),
+        problem: &affected.problem,
+    });
+    JsonCheck {
+        clean: report.is_clean(),
+        snapshots: report.snapshots,
+        packs: report.packs,
+        packs_read: report.packs_read,
+        read_bytes: report.bytes_read,
+        unlisted_packs: report.unlisted_packs,
+        faults: report
+            .faults
+            .iter()
+            .map(|fault| JsonFault {
+                object: &fault.object,
+                problem: &fault.problem,
+            })
+            .collect(),
+        affected: affected.collect(),
+        affected_total: report.affected_total,
+    }
+}

@@ -1,0 +1,47 @@
+//! A new repository.
+
+use super::numbers::size;
+use super::{About, Out, names};
+use ibid_repo::{Repository, Result};
+use serde::Serialize;
+use std::path::Path;
+
+#[derive(Serialize)]
+struct JsonInit {
+    chunker: &'static str,
+    average: u64,
+    frame: u64,
+}
+
+/// Says that a repository was made.
+pub(crate) fn init(out: &mut Out, repository: &Repository, path: &Path) -> Result<()> {
+    let chunker = repository.chunker();
+    let body = JsonInit {
+        chunker: chunker.name(),
+        average: chunker.size_average() as u64,
+        frame: repository.frame_size().into(),
+    };
+    if out.json {
+        return out.document("init", About::of(repository), &body);
+    }
+    if out.quiet {
+        return Ok(());
+    }
+    let kind = if repository.is_encrypted() {
+        "an encrypted"
+    } else {
+        "an UNENCRYPTED"
+    };
+    out.line(format!("made {kind} repository at {}", names::path(path)))?;
+    out.line(format!("  id      {}", repository.id()))?;
+    out.line(format!(
+        "  chunks  {}, {} on average; compressed {} at a time",
+        body.chunker,
+        size(body.average),
+        size(body.frame)
+    ))?;
+    if repository.is_encrypted() {
+        out.line("Whoever loses the password loses what is in it: keep it somewhere else, too.")?;
+    }
+    Ok(())
+}

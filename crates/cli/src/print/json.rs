@@ -1,0 +1,194 @@
+//! What JSON says, field by field; `docs/json.md` promises it.
+
+use super::About;
+use super::time::rfc3339;
+use ibid_format::snapshot::Snapshot;
+use ibid_format::tree::{Entry, EntryKind};
+use ibid_repo::SnapshotInfo;
+use serde::Serialize;
+
+/// Goes up when a field disappears or changes its meaning; new fields may come at any time.
+const VERSION: u32 = 1;
+
+#[derive(Serialize)]
+pub(crate) struct Document<'a, T> {
+    version: u32,
+    command: &'static str,
+    repository: String,
+    encrypted: bool,
+    #[serde(flatten)]
+    body: &'a T,
+}
+
+impl<'a, T> Document<'a, T> {
+    pub(crate) fn new(command: &'static str, about: About, body: &'a T) -> Document<'a, T> {
+        Document {
+            version: VERSION,
+            command,
+            repository: about.repository.to_string(),
+            encrypted: about.encrypted,
+            body,
+        }
+    }
+}
+
+#[derive(Serialize)]
+pub(crate) struct Item<T> {
+    #[serde(rename = "type")]
+    pub(crate) kind: &'static str,
+    #[serde(flatten)]
+    pub(crate) body: T,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Nothing {}
+
+/// A path: as text, and as hexadecimal digits if text can't hold it.
+#[derive(Serialize)]
+pub(crate) struct JsonPath {
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<String>,
+}
+
+impl JsonPath {
+    pub(crate) fn new(bytes: &[u8]) -> JsonPath {
+        let (path, path_bytes) = lossless(bytes);
+        JsonPath { path, path_bytes }
+    }
+}
+
+fn lossless(bytes: &[u8]) -> (String, Option<String>) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => (text.to_owned(), None),
+        Err(_) => (
+            String::from_utf8_lossy(bytes).into_owned(),
+            Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
+        ),
+    }
+}
+
+/// A file that could not be read, or not be restored whole.
+#[derive(Serialize)]
+pub(crate) struct JsonProblem<'a> {
+    #[serde(flatten)]
+    pub(crate) path: JsonPath,
+    pub(crate) problem: &'a str,
+}
+
+#[derive(Serialize)]
+pub(crate) struct JsonSnapshot {
+    id: String,
+    time: String,
+    host: String,
+    user: String,
+    program: String,
+    tags: Vec<String>,
+    paths: Vec<JsonPath>,
+    parent: Option<String>,
+    files: u64,
+    directories: u64,
+    others: u64,
+    bytes: u64,
+    new_chunks: u64,
+    new_bytes: u64,
+    stored_bytes: u64,
+    unreadable: u64,
+    changed_while_read: u64,
+    duration_ms: u64,
+}
+
+impl JsonSnapshot {
+    pub(crate) fn new(info: &SnapshotInfo) -> JsonSnapshot {
+        let Snapshot { counters, .. } = &info.snapshot;
+        JsonSnapshot {
+            id: info.id.to_string(),
+            time: rfc3339(info.snapshot.time),
+            host: info.snapshot.host.clone(),
+            user: info.snapshot.user.clone(),
+            program: info.snapshot.program.clone(),
+            tags: info.snapshot.tags.clone(),
+            paths: info.snapshot.paths.iter().map(|path| JsonPath::new(path)).collect(),
+            parent: info.snapshot.parent.map(|id| id.to_string()),
+            files: counters.files,
+            directories: counters.directories,
+            others: counters.others,
+            bytes: counters.bytes,
+            new_chunks: counters.new_chunks,
+            new_bytes: counters.new_bytes,
+            stored_bytes: counters.stored_bytes,
+            unreadable: counters.unreadable,
+            changed_while_read: counters.changed_while_read,
+            duration_ms: info.snapshot.duration_ms,
+        }
+    }
+}
+
+/// The name of a kind, as JSON says it.
+pub(crate) fn kind(kind: &EntryKind) -> &'static str {
+    match kind {
+        EntryKind::File(_) => "file",
+        EntryKind::Directory(_) => "directory",
+        EntryKind::Symlink(_) => "symlink",
+        EntryKind::Fifo => "fifo",
+        EntryKind::Socket => "socket",
+        EntryKind::CharDevice { .. } => "char_device",
+        EntryKind::BlockDevice { .. } => "block_device",
+    }
+}
+
+/// Bytes of a file; none for anything else.
+pub(crate) fn size(entry: &Entry) -> Option<u64> {
+    match &entry.kind {
+        EntryKind::File(content) => Some(content.length),
+        _ => None,
+    }
+}
+
+/// What a file, folder or other thing is.
+#[derive(Serialize)]
+pub(crate) struct JsonEntry {
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    mtime: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_bytes: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<[u32; 2]>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    changed_while_read: bool,
+}
+
+impl JsonEntry {
+    pub(crate) fn new(entry: &Entry) -> JsonEntry {
+        let (target, target_bytes) = match &entry.kind {
+            EntryKind::Symlink(target) => {
+                let (text, bytes) = lossless(target);
+                (Some(text), bytes)
+            }
+            _ => (None, None),
+        };
+        let device = match entry.kind {
+            EntryKind::CharDevice { major, minor } | EntryKind::BlockDevice { major, minor } => Some([major, minor]),
+            _ => None,
+        };
+        JsonEntry {
+            kind: kind(&entry.kind),
+            size: size(entry),
+            mode: entry.mode,
+            uid: entry.uid,
+            gid: entry.gid,
+            mtime: rfc3339(entry.mtime),
+            target,
+            target_bytes,
+            device,
+            changed_while_read: entry.changed_while_read,
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! All that users see. Data goes to standard output, talk to standard error.
+//!
+//! With `--json`, standard output carries JSON and nothing else: one document, or, where there can be many things, one object a line
+//! between a `begin` and an `end`. Without, it carries text in which nothing that a file is called can play with the terminal.
+
+mod backup;
+mod check;
+mod diff;
+mod find;
+mod init;
+pub(crate) mod json;
+mod key;
+mod names;
+mod numbers;
+mod progress;
+mod restore;
+mod snapshots;
+mod stats;
+mod table;
+mod talk;
+mod time;
+mod tree;
+
+pub(crate) use backup::backup;
+pub(crate) use check::check;
+pub(crate) use diff::DiffPrinter;
+pub(crate) use find::FindPrinter;
+pub(crate) use init::init;
+pub(crate) use key::{key_changed, keys};
+pub(crate) use progress::Progress;
+pub(crate) use restore::{Asked, restore};
+pub(crate) use snapshots::snapshots;
+pub(crate) use stats::stats;
+pub(crate) use talk::{Verb, failure, question, swept, unencrypted, usage, warning};
+pub(crate) use tree::LsPrinter;
+
+use ibid_format::FileId;
+use ibid_repo::{Error, Repository, Result};
+use serde::Serialize;
+use std::io::{BufWriter, IsTerminal, Stdout, Write};
+
+/// What every JSON document says of its repository.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct About {
+    pub(crate) repository: FileId,
+    pub(crate) encrypted: bool,
+}
+
+impl About {
+    pub(crate) fn of(repository: &Repository) -> About {
+        About {
+            repository: repository.id(),
+            encrypted: repository.is_encrypted(),
+        }
+    }
+}
+
+/// Standard output.
+pub(crate) struct Out {
+    stdout: BufWriter<Stdout>,
+    is_terminal: bool,
+    pub(crate) json: bool,
+    pub(crate) quiet: bool,
+}
+
+impl Out {
+    pub(crate) fn new(json: bool, quiet: bool) -> Out {
+        let stdout = std::io::stdout();
+        let is_terminal = stdout.is_terminal();
+        Out {
+            stdout: BufWriter::with_capacity(64 << 10, stdout),
+            is_terminal,
+            json,
+            quiet,
+        }
+    }
+
+    /// Bytes as they are.
+    pub(crate) fn raw(&mut self) -> &mut dyn Write {
+        &mut self.stdout
+    }
+
+    /// A line of text. What comes from outside has been through [`names`] before.
+    fn line(&mut self, text: impl AsRef<str>) -> Result<()> {
+        let written = writeln!(self.stdout, "{}", text.as_ref());
+        // Who looks on wants to see it now; a pipe wants it fast.
+        let flushed = if self.is_terminal { self.stdout.flush() } else { Ok(()) };
+        written.and(flushed).map_err(failed)
+    }
+
+    fn json(&mut self, value: &impl Serialize) -> Result<()> {
+        let text = serde_json::to_string(value).map_err(|error| failed(error.into()))?;
+        self.line(text)
+    }
+
+    /// The one document of a command.
+    fn document(&mut self, command: &'static str, about: About, body: &impl Serialize) -> Result<()> {
+        self.json(&json::Document::new(command, about, body))
+    }
+
+    /// The first line of a command that prints many.
+    fn begin(&mut self, command: &'static str, about: About) -> Result<()> {
+        self.json(&json::Item {
+            kind: "begin",
+            body: json::Document::new(command, about, &json::Nothing {}),
+        })
+    }
+
+    /// A line of a command that prints many; the last one is of kind `end`.
+    fn item(&mut self, kind: &'static str, body: impl Serialize) -> Result<()> {
+        self.json(&json::Item { kind, body })
+    }
+
+    /// Hands everything over.
+    ///
+    /// # Errors
+    /// A full disk, a closed pipe.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        self.stdout.flush().map_err(failed)
+    }
+}
+
+fn failed(source: std::io::Error) -> Error {
+    Error::Pipe {
+        action: "write to standard output",
+        source,
+    }
+}

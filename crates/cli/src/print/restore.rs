@@ -1,0 +1,100 @@
+//! What a restore did.
+
+use super::backup::json_problems;
+use super::json::JsonProblem;
+use super::numbers::{count, counted, duration, rate, size};
+use super::{About, Out};
+use ibid_repo::{RestoreSummary, Result, SnapshotInfo};
+use serde::Serialize;
+use std::path::PathBuf;
+
+#[derive(Serialize)]
+struct JsonRestore<'a> {
+    snapshot: String,
+    dry_run: bool,
+    files: u64,
+    directories: u64,
+    others: u64,
+    bytes: u64,
+    written_bytes: u64,
+    kept: u64,
+    failed: u64,
+    verified: Option<u64>,
+    duration_ms: u64,
+    problems: Vec<JsonProblem<'a>>,
+}
+
+/// How a restore was asked for, and how long it took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) dry_run: bool,
+    pub(crate) verify: bool,
+    pub(crate) duration_ms: u64,
+}
+
+/// What a restore did, and what it could not restore.
+pub(crate) fn restore(
+    out: &mut Out,
+    about: About,
+    info: &SnapshotInfo,
+    asked: Asked,
+    summary: &RestoreSummary,
+    problems: &[(PathBuf, String)],
+) -> Result<()> {
+    if out.json {
+        let body = JsonRestore {
+            snapshot: info.id.to_string(),
+            dry_run: asked.dry_run,
+            files: summary.files,
+            directories: summary.directories,
+            others: summary.others,
+            bytes: summary.bytes,
+            written_bytes: summary.bytes_written,
+            kept: summary.kept,
+            failed: summary.failed,
+            verified: asked.verify.then_some(summary.verified),
+            duration_ms: asked.duration_ms,
+            problems: json_problems(problems),
+        };
+        return out.document("restore", about, &body);
+    }
+    if out.quiet {
+        return Ok(());
+    }
+    let (files, folders) = (
+        counted(summary.files, "file", "files"),
+        counted(summary.directories, "folder", "folders"),
+    );
+    let did = if asked.dry_run { "would restore" } else { "restored" };
+    out.line(format!(
+        "{did} {files}, {folders}, {} of snapshot {}",
+        size(summary.bytes),
+        info.short_id()
+    ))?;
+    if !asked.dry_run {
+        out.line(format!(
+            "  written   {}; the rest was there already or is holes",
+            size(summary.bytes_written)
+        ))?;
+    }
+    if summary.kept > 0 {
+        out.line(format!("  kept      {} that existed", count(summary.kept)))?;
+    }
+    if asked.verify {
+        out.line(format!("  verified  {}", counted(summary.verified, "file", "files")))?;
+    }
+    if !asked.dry_run {
+        out.line(format!(
+            "  time      {}, {}",
+            duration(asked.duration_ms),
+            rate(summary.bytes, asked.duration_ms)
+        ))?;
+    }
+    if summary.failed > 0 {
+        out.line(format!(
+            "  {} could NOT be restored (named above)",
+            count(summary.failed)
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! The list of snapshots.
+
+use super::json::JsonSnapshot;
+use super::names::escape;
+use super::numbers::{counted, size};
+use super::table::{Align, Table};
+use super::time::local;
+use super::{About, Out};
+use ibid_repo::{Result, SnapshotInfo};
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct JsonEnd {
+    snapshots: u64,
+}
+
+/// Snapshots, newest last.
+pub(crate) fn snapshots(out: &mut Out, about: About, snapshots: &[SnapshotInfo]) -> Result<()> {
+    if out.json {
+        out.begin("snapshots", about)?;
+        for info in snapshots {
+            out.item("snapshot", JsonSnapshot::new(info))?;
+        }
+        return out.item(
+            "end",
+            JsonEnd {
+                snapshots: snapshots.len() as u64,
+            },
+        );
+    }
+    let titles = [
+        ("id", Align::Left),
+        ("time", Align::Left),
+        ("host", Align::Left),
+        ("tags", Align::Left),
+        ("size", Align::Right),
+        ("paths", Align::Left),
+    ];
+    let mut table = Table::new(&titles);
+    for info in snapshots {
+        let snapshot = &info.snapshot;
+        let tags: Vec<String> = snapshot.tags.iter().map(|tag| escape(tag.as_bytes())).collect();
+        let paths: Vec<String> = snapshot.paths.iter().map(|path| escape(path)).collect();
+        table.row(vec![
+            info.short_id(),
+            local(snapshot.time),
+            escape(snapshot.host.as_bytes()),
+            tags.join(","),
+            size(snapshot.counters.bytes),
+            paths.join(" "),
+        ]);
+    }
+    if !snapshots.is_empty() {
+        for line in table.lines() {
+            out.line(line)?;
+        }
+    }
+    if out.quiet {
+        return Ok(());
+    }
+    out.line(counted(snapshots.len() as u64, "snapshot", "snapshots"))
+}

@@ -1,0 +1,102 @@
+//! Standard error: warnings, errors, notes. Lines and progress do not get in each other's way.
+
+use super::names::{self, escape_text};
+use super::numbers::size;
+use crate::failure::{Failure, with_causes};
+use ibid_repo::{Error, Warning};
+use indicatif::ProgressBar;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Mutex;
+
+/// The bar on the terminal, if there is one: lines are printed above it.
+static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+pub(super) fn set_bar(bar: Option<ProgressBar>) {
+    *lock() = bar;
+}
+
+fn lock() -> std::sync::MutexGuard<'static, Option<ProgressBar>> {
+    BAR.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// A line on standard error. If nobody can hear it, nothing can be done about that.
+pub(super) fn line(text: &str) {
+    let write = || {
+        let _ = writeln!(std::io::stderr().lock(), "{}", escape_text(text));
+    };
+    match lock().as_ref() {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
+}
+
+/// What could not be done with a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Verb {
+    Read,
+    Restore,
+    /// Commands that only look.
+    Look,
+}
+
+/// Says a warning; returns the file that could not be read or restored, and why.
+pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
+    match warning {
+        Warning::Skipped { path, error } => {
+            let problem = match error {
+                Error::Local { action, source, .. } => format!("cannot {action}: {source}"),
+                error => with_causes(error),
+            };
+            let verb = match verb {
+                Verb::Read => "left out",
+                Verb::Restore => "not restored",
+                Verb::Look => "passed over",
+            };
+            line(&format!("{verb}: {}: {problem}", names::path(path)));
+            return Some(problem);
+        }
+        Warning::ChangedWhileRead { path } => line(&format!("changed while it was read: {}", names::path(path))),
+        Warning::Attributes { path, what, source } => line(&format!("{}: {what}: {source}", names::path(path))),
+        Warning::Repository { error } => line(&format!("warning: {}", with_causes(error))),
+        Warning::OwnFolder { path } => line(&format!(
+            "note: the repository itself is left out: {}",
+            names::path(path)
+        )),
+        // Said in full rather than lost.
+        other => line(&format!("warning: {other:?}")),
+    }
+    None
+}
+
+/// Why a command failed.
+pub(crate) fn failure(failure: &Failure) {
+    line(&format!("ibid: {failure}"));
+}
+
+/// What is wrong with the command line, or the help that was asked for.
+pub(crate) fn usage(error: &clap::Error) {
+    let _ = error.print();
+}
+
+/// Said whenever a repository without encryption is opened, also with --quiet.
+pub(crate) fn unencrypted(location: &str) {
+    line(&format!("note: the repository at {location} is NOT encrypted"));
+}
+
+pub(crate) fn swept(files: u64, bytes: u64) {
+    line(&format!(
+        "note: removed {files} unfinished files ({}) of backups that were cut short",
+        size(bytes)
+    ));
+}
+
+/// The text in front of where a password is typed.
+pub(crate) fn question(what: &str, repository: &Path) -> String {
+    format!("{what} for {}: ", names::path(repository))
+}
+
+/// Told once somebody asked to stop.
+pub(super) fn stopping() {
+    line("stopping; once more to stop at once");
+}
