@@ -5,7 +5,7 @@
 //! not there is not believed in: its chunks count as unknown, and a backup stores them again.
 
 use crate::index::{Frame, Index, Pack, Place};
-use crate::repository::{folder, list_ids, name_in};
+use crate::repository::{config_name, folder, list_ids, name_in};
 use crate::{Error, Monitor, Repository, Result, Warning};
 use ibid_format::pack::{self, Summary};
 use ibid_format::{FileId, index as index_file};
@@ -60,6 +60,20 @@ impl Loaded {
         loading.unlisted_packs(monitor)?;
         loading.loaded.index.frames.shrink_to_fit();
         Ok(loading.loaded)
+    }
+
+    /// Makes durable what the next snapshot will rely on and nobody may have made durable yet: the config, and packs that are adopted.
+    ///
+    /// Whoever stored an object and returned has made it durable; but of what is only *seen*, its writer may have been killed a moment
+    /// before that. Packs that an index file lists were durable before it was written (here too: an adopted pack is settled before an
+    /// index file lists it), and so was everything that a snapshot needs. An index file that vanishes takes nothing with it.
+    pub(crate) fn settle(&self, repository: &Repository) -> Result<()> {
+        let storage = &repository.storage;
+        storage.settle(&config_name())?;
+        for pack in &self.unlisted {
+            storage.settle(&name_in(folder::PACKS, pack.id))?;
+        }
+        Ok(())
     }
 
     fn empty() -> Loaded {

@@ -28,6 +28,7 @@ pub fn run(make: impl Fn() -> Box<dyn Storage>) {
     a_folder_is_listed(&*make());
     a_list_may_call_again(&*make());
     an_impossible_folder_is_refused(&*make());
+    what_is_there_can_be_settled(&*make());
     what_was_deleted_is_gone(&*make());
     a_name_is_not_both_object_and_folder(&*make());
     errors_say_where(&*make());
@@ -104,6 +105,7 @@ fn an_absent_object_is_not_found(place: &dyn Storage) {
         assert_kind(place.read_at(&absent, 0, &mut [0; 1]), ErrorKind::NotFound);
         assert_kind(place.read_at(&absent, 0, &mut []), ErrorKind::NotFound);
         assert_kind(place.size(&absent), ErrorKind::NotFound);
+        assert_kind(place.settle(&absent), ErrorKind::NotFound);
         assert_kind(place.delete(&absent), ErrorKind::NotFound);
     }
     assert_eq!(
@@ -303,6 +305,25 @@ fn an_impossible_folder_is_refused(place: &dyn Storage) {
     ] {
         assert_kind(place.list(folder, &mut |_, _| ()), ErrorKind::InvalidName);
     }
+}
+
+fn what_is_there_can_be_settled(place: &dyn Storage) {
+    let object = name("folder/deep/object");
+    place
+        .put(&object, &[b"bytes"])
+        .expect("an object can be stored");
+    for _ in 0..2 {
+        place
+            .settle(&object)
+            .expect("an object that is there can be settled");
+    }
+    assert_eq!(
+        place.get(&object, NO_LIMIT).expect("it was stored"),
+        b"bytes",
+        "settling changes nothing"
+    );
+    place.delete(&object).expect("an object can be deleted");
+    assert_kind(place.settle(&object), ErrorKind::NotFound);
 }
 
 fn what_was_deleted_is_gone(place: &dyn Storage) {

@@ -73,6 +73,8 @@ pub enum Operation {
     List,
     /// [`Storage::delete`](crate::Storage::delete)
     Delete,
+    /// [`Storage::settle`](crate::Storage::settle)
+    Settle,
     /// Making the place, as [`Local::create`](crate::Local::create) does.
     Create,
     /// Opening the place, as [`Local::open`](crate::Local::open) does.
@@ -222,6 +224,7 @@ impl Operation {
             Self::Size => "find the size of",
             Self::List => "list",
             Self::Delete => "delete",
+            Self::Settle => "make sure of",
             Self::Create => "create",
             Self::Open => "open",
             Self::Sweep => "clear unfinished files",

@@ -120,6 +120,10 @@ impl Storage for Memory {
         Ok(())
     }
 
+    fn settle(&self, name: &Name) -> Result<(), Error> {
+        self.find(Operation::Settle, name).map(drop)
+    }
+
     fn delete(&self, name: &Name) -> Result<(), Error> {
         match self.objects_mut().remove(name) {
             Some(_) => Ok(()),

@@ -67,6 +67,17 @@ pub trait Storage: Send + Sync {
     /// [`InvalidName`](crate::ErrorKind::InvalidName) if `folder` is neither empty nor a valid name.
     fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error>;
 
+    /// Makes durable that the object is there, whoever stored it.
+    ///
+    /// [`put`](Storage::put) does so for what it stores. But what another process is storing can be seen a moment before
+    /// it is durable, and that process may be killed in that moment: then nobody will make it durable but who asks here.
+    /// To be called before anything that relies on somebody else's object is acknowledged.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound) if there is none. After any other error the object may be durable or not;
+    /// the call can be repeated.
+    fn settle(&self, name: &Name) -> Result<(), Error>;
+
     /// Removes the object. When it returns `Ok` the removal is durable.
     ///
     /// # Errors
@@ -95,6 +106,9 @@ macro_rules! forward {
             }
             fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error> {
                 (**self).list(folder, each)
+            }
+            fn settle(&self, name: &Name) -> Result<(), Error> {
+                (**self).settle(name)
             }
             fn delete(&self, name: &Name) -> Result<(), Error> {
                 (**self).delete(name)

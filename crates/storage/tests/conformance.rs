@@ -58,6 +58,7 @@ enum Flaw {
     ListsTwice,
     DeletesWhatIsNotThere,
     KeepsWhatWasDeleted,
+    SettlesWhatIsNotThere,
 }
 
 impl Storage for Wrong {
@@ -111,6 +112,13 @@ impl Storage for Wrong {
         }
     }
 
+    fn settle(&self, name: &Name) -> Result<(), Error> {
+        match self.flaw {
+            Flaw::SettlesWhatIsNotThere => Ok(()),
+            _ => self.inner.settle(name),
+        }
+    }
+
     fn delete(&self, name: &Name) -> Result<(), Error> {
         match self.flaw {
             Flaw::DeletesWhatIsNotThere => self.inner.delete(name).or(Ok(())),
@@ -148,6 +156,7 @@ fn every_flaw_is_caught() {
         Flaw::ListsTwice,
         Flaw::DeletesWhatIsNotThere,
         Flaw::KeepsWhatWasDeleted,
+        Flaw::SettlesWhatIsNotThere,
     ];
     for flaw in flaws {
         assert!(!conforms(wrong(flaw)), "a place that {flaw:?} passes");

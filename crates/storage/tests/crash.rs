@@ -319,3 +319,40 @@ fn what_a_killed_process_deleted_stays_away_once_another_says_that_it_is_absent(
         "both outcomes have to occur: {absent}, {deleted}"
     );
 }
+
+/// What is lost of objects that a killed process published and another one saw, if the power goes after that; first without settling
+/// them, then with.
+#[test]
+fn what_a_killed_process_published_is_durable_once_another_has_settled_it() {
+    for object in [name("object"), name("packs/3f/object")] {
+        let last = operations(&object);
+        let mut lost = [0, 0];
+        let mut settled = 0;
+        for at in 0..last {
+            for seed in 0..50 {
+                for settle in [false, true] {
+                    let disk = FaultDisk::new(seed);
+                    disk.crash_at(at);
+                    store_one(disk.clone(), &object);
+                    let disk = disk.restart(); // the machine runs on, nothing is synced that was not
+                    let Ok(place) = Local::open_on(disk.clone(), ROOT) else {
+                        continue;
+                    };
+                    if place.size(&object).is_err() {
+                        continue;
+                    }
+                    if settle {
+                        place.settle(&object).unwrap();
+                        settled += 1;
+                    }
+                    // The folders above the place are those of whoever made the place, who is not acknowledged without them.
+                    let context = format!("killed before operation {at}, seed {seed}");
+                    let there = whole_or_nothing(disk.crash(seed), &object, &context);
+                    lost[usize::from(settle)] += u32::from(!there);
+                }
+            }
+        }
+        assert!(lost[0] > 0, "without settling, something has to be lost");
+        assert!(settled > 0 && lost[1] == 0, "{lost:?} of {settled}");
+    }
+}

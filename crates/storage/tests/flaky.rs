@@ -121,6 +121,7 @@ fn calls_and_bytes_are_counted() {
     place.put(&name("f/c"), &[b"12", b"345"]).unwrap();
     place.put(&name("f/c"), &[b"12", b"345"]).unwrap_err();
     place.size(&name("f/c")).unwrap();
+    place.settle(&name("f/c")).unwrap();
     place.delete(&name("f/c")).unwrap();
     listed(&place);
     let expected = Counts {
@@ -130,6 +131,7 @@ fn calls_and_bytes_are_counted() {
         size: 1,
         list: 1,
         delete: 1,
+        settle: 1,
         bytes_read: 7,
         bytes_written: 5,
     };

@@ -202,6 +202,9 @@ impl Repository {
         };
         self.refresh();
         let loaded = self.loaded(monitor)?;
+        if !options.dry_run {
+            loaded.settle(self)?;
+        }
         let host = options.host.clone().unwrap_or_else(crate::source::host_name);
         let recorded: Vec<Vec<u8>> = match &stream {
             Some(stream) => vec![[b"/", stream.name.as_slice()].concat()],

@@ -67,6 +67,8 @@ pub struct Counts {
     pub list: u64,
     /// Calls of [`Storage::delete`].
     pub delete: u64,
+    /// Calls of [`Storage::settle`].
+    pub settle: u64,
     /// Bytes given by `get` and `read_at`.
     pub bytes_read: u64,
     /// Bytes taken by `put`.
@@ -240,6 +242,7 @@ impl Counts {
             Operation::ReadAt => &mut self.read_at,
             Operation::Size => &mut self.size,
             Operation::Delete => &mut self.delete,
+            Operation::Settle => &mut self.settle,
             // The others are no calls of the trait; `list` is the nearest to them.
             Operation::List | Operation::Create | Operation::Open | Operation::Sweep => {
                 &mut self.list
@@ -330,6 +333,15 @@ impl<S: Storage> Storage for Flaky<S> {
             }
             shown.into_iter().for_each(|(name, size)| each(name, size));
             Ok(())
+        })
+    }
+
+    fn settle(&self, name: &Name) -> Result<(), Error> {
+        self.call(Operation::Settle, Some(name), || {
+            match self.damage_of(name) {
+                Some(damage @ Damage::Hide) => self.show(Operation::Settle, name, damage).map(drop),
+                _ => self.inner.settle(name),
+            }
         })
     }
 

@@ -10,10 +10,11 @@
 //! sync the folder                                              (from here on the name is durable)
 //! ```
 //!
-//! Three steps are less obvious than they look. A folder that exists may have been made by another process that has not
+//! Four steps are less obvious than they look. A folder that exists may have been made by another process that has not
 //! synced its parent yet, so we sync the parent even if we did not make the folder. An object that exists may have been
-//! published by another process that has not synced the folder yet, so we sync it before we say `AlreadyExists`. And a
-//! failed sync is never repeated: the kernel may have dropped the data and say yes the second time.
+//! published by another process that has not synced the folder yet, so we sync it before we say `AlreadyExists`, and
+//! `settle` syncs it for those who are about to rely on what they only saw. And a failed sync is never repeated: the
+//! kernel may have dropped the data and say yes the second time.
 //!
 //! A read opens the file, reads and closes it. Opening and closing cost 1.7 µs beside the 1.1 µs that reading 16 KiB from
 //! the page cache takes: not worth a cache of handles.
@@ -280,6 +281,14 @@ impl<D: Disk> Storage for Local<D> {
                 each(name, size);
             }
         })
+    }
+
+    fn settle(&self, name: &Name) -> Result<(), Error> {
+        self.open_object(Operation::Settle, name)?;
+        // Its content was durable before it had this name; the name is not, nor are those of the folders on the way.
+        self.settle_folder(name.folder())
+            .and_then(|()| self.disk.sync_dir(&self.path(name.folder())))
+            .map_err(|error| self.error(error, Operation::Settle, Some(name)))
     }
 
     fn delete(&self, name: &Name) -> Result<(), Error> {

@@ -24,8 +24,8 @@ impl From<io::Error> for PutError {
 impl<D: Disk> Local<D> {
     /// One attempt to store an object.
     pub(super) fn put_new(&self, name: &Name, parts: &[&[u8]]) -> Result<(), PutError> {
-        self.settle(RESERVED)?;
-        self.settle(name.folder())?;
+        self.settle_folder(RESERVED)?;
+        self.settle_folder(name.folder())?;
         let (mut file, temporary) = self.create_temporary()?;
         let target = self.path(name.as_str());
         let published = self
@@ -54,7 +54,7 @@ impl<D: Disk> Local<D> {
     }
 
     /// Makes `folder` and those above it, and makes them durable.
-    fn settle(&self, folder: &str) -> io::Result<()> {
+    pub(super) fn settle_folder(&self, folder: &str) -> io::Result<()> {
         let mut path = self.root.clone();
         for segment in folder.split('/').filter(|segment| !segment.is_empty()) {
             let parent = path.clone();
