@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Patterns are those of .gitignore: `*.o` and `target/` match at any depth, `/home/*/cache` only there, `!keep.o` takes
+Patterns are those of .gitignore: `*.o` and `target/` match at any depth, `/home/*/cache` only there, `!keep.o` takes \
 back what an earlier pattern left out.
 
 Examples:
@@ -31,7 +31,7 @@ pub(crate) struct BackupArgs {
     /// Record this machine's name instead of the real one
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Option<String>,
-    /// Record this time instead of now: 2026-11-21T12:00:00Z, or \"2026-11-21 12:00:00\" in local time
+    /// Record this time instead of now: 2026-11-21T12:00:00Z, or "2026-11-21 12:00:00" in local time
     #[arg(long, value_name = "TIME", value_parser = value::time)]
     pub(crate) time: Option<Time>,
     /// Say what would be stored, and store nothing
@@ -49,11 +49,11 @@ pub(crate) struct BackupArgs {
     /// Threads that read, fingerprint and compress [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
-    #[command(flatten)]
-    pub(crate) exclude: ExcludeArgs,
     /// Make the repository first, if there is none
     #[arg(long)]
     pub(crate) init: bool,
+    #[command(flatten)]
+    pub(crate) exclude: ExcludeArgs,
     #[command(flatten)]
     pub(crate) settings: InitSettings,
 }

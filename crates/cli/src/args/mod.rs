@@ -27,7 +27,7 @@ Environment:
   IBID_NEW_PASSWORD, IBID_NEW_PASSWORD_FILE, IBID_NEW_PASSWORD_COMMAND
                          the same for the new password of `key add` and `key passwd`
 
-Snapshots are named by the beginning of their id, by `latest`, or by `latest~2` for the second before that.
+Snapshots are named by the beginning of their id, by `latest`, or by `latest~2` for the second before that. \
 `SNAP:path/inside` addresses a file or folder in a snapshot.
 
 Exit codes:
@@ -62,7 +62,14 @@ pub(crate) struct Cli {
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
     /// The repository: a folder
-    #[arg(short, long, global = true, value_name = "PATH", env = "IBID_REPO")]
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "PATH",
+        env = "IBID_REPO",
+        hide_env_values = true
+    )]
     pub(crate) repo: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) password: PasswordArgs,
@@ -70,7 +77,7 @@ pub(crate) struct Global {
     #[arg(long, global = true, conflicts_with_all = ["password_file", "password_command"])]
     pub(crate) unencrypted: bool,
     /// Memory that the work may take: index, buffers, queues
-    #[arg(long, global = true, value_name = "SIZE", value_parser = value::size, default_value = "512MiB", env = "IBID_MEMORY")]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = value::size, default_value = "512MiB", env = "IBID_MEMORY", hide_env_values = true)]
     pub(crate) memory: u64,
     /// No progress, no summaries: only what was asked for, warnings and errors
     #[arg(short, long, global = true)]
@@ -148,7 +155,7 @@ pub(crate) struct LsArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A pattern without a slash is compared with names, one with a slash with the end of paths; one that begins with a
+A pattern without a slash is compared with names, one with a slash with the end of paths; one that begins with a \
 slash with whole paths. `*` and `?` match no slash, `**` does; `[ab]` and `{one,two}` work, too.
 
 Examples:
@@ -220,7 +227,7 @@ pub(crate) struct StatsArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --read-data, the structure is checked: keys, index, directories of packs, snapshots, every folder of every
+Without --read-data, the structure is checked: keys, index, directories of packs, snapshots, every folder of every \
 snapshot, and that every chunk has a place. Bytes that rotted in a pack are found by reading them only.
 
 Examples:
@@ -235,7 +242,7 @@ pub(crate) struct CheckArgs {
 
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
-Each key file opens the repository with one password. Removing one keeps its password from opening this repository;
+Each key file opens the repository with one password. Removing one keeps its password from opening this repository; \
 whoever had the password before could have kept a copy of what it opens.
 
 Examples:

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What is in a folder of the snapshot comes into DEST; a file comes into DEST under its own name. Where something exists,
+What is in a folder of the snapshot comes into DEST; a file comes into DEST under its own name. Where something exists, \
 nothing at all is written unless --overwrite says what to do. Files in DEST that the snapshot does not have stay.
 
 Examples:

@@ -68,7 +68,10 @@ pub(crate) fn backup(
         size(counters.stored_bytes),
         percent(counters.stored_bytes, counters.new_bytes)
     );
-    out.line(format!("  new     {}, {compressed}", size(counters.new_bytes)))?;
+    out.line(format!(
+        "  new     {} with those of folders, {compressed}",
+        size(counters.new_bytes)
+    ))?;
     if summary.id.is_some() {
         out.line(format!(
             "  stored  {} in all, with folders and index",

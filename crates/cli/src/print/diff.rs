@@ -171,11 +171,14 @@ fn attributes(old: &Entry, new: &Entry) -> String {
         text += &format!("  {}:{} → {}:{}", old.uid, old.gid, new.uid, new.gid);
     }
     if old.mtime != new.mtime {
-        text += &format!(
-            "  {} → {}",
-            super::time::local(old.mtime),
-            super::time::local(new.mtime)
-        );
+        let (before, after) = (super::time::local(old.mtime), super::time::local(new.mtime));
+        text += &match before == after {
+            true => format!(
+                "  {before}, {:+} ns",
+                i64::from(new.mtime.nanos) - i64::from(old.mtime.nanos)
+            ),
+            false => format!("  {before} → {after}"),
+        };
     }
     if old.xattrs != new.xattrs {
         text += "  extended attributes";

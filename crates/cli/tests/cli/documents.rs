@@ -1,0 +1,72 @@
+//! `docs/commands.md` does what it says.
+
+use crate::support::{Home, ran};
+use std::process::Command;
+
+const DOCUMENT: &str = include_str!("../../../../docs/commands.md");
+
+/// Blocks marked `sh`, in order.
+fn blocks() -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut lines = DOCUMENT.lines();
+    while lines.by_ref().any(|line| line == "```sh") {
+        blocks.push(
+            lines
+                .by_ref()
+                .take_while(|line| *line != "```")
+                .fold(String::new(), |block, line| block + line + "\n"),
+        );
+    }
+    blocks
+}
+
+#[test]
+fn every_block_runs_as_written() {
+    let home = Home::bare();
+    home.write("letters/anna.txt", "dear Anna\n");
+    home.write("letters/drafts/ben.txt", "dear Ben\n");
+    let blocks = blocks();
+    assert!(blocks.len() >= 15, "{blocks:?}");
+    // One shell for all: what a block sets, the next ones use. The name of a block comes in front of what goes wrong in it.
+    let mut script = String::from("set -eu\n");
+    for (n, block) in blocks.iter().enumerate() {
+        script += &format!("echo \"block {n}\" >&2\n{block}");
+    }
+    let programs = std::path::Path::new(env!("CARGO_BIN_EXE_ibid")).parent().unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", &script])
+        .current_dir(home.path(""))
+        .env_clear()
+        .env("HOME", home.path(""))
+        .env("PATH", path);
+    let ran = ran(shell.output().unwrap());
+    assert_eq!(ran.code, 0, "{}\n{}", ran.err, ran.out);
+    assert!(
+        ran.out.contains("select 1;") && ran.out.contains("a line more"),
+        "{}",
+        ran.out
+    );
+}
+
+#[test]
+fn every_command_has_its_section() {
+    for command in [
+        "init",
+        "backup",
+        "snapshots",
+        "ls",
+        "find",
+        "restore",
+        "dump",
+        "diff",
+        "stats",
+        "check",
+        "key",
+        "completions",
+        "man",
+    ] {
+        assert!(DOCUMENT.contains(&format!("\n## {command}\n")), "{command}");
+    }
+}

@@ -1,0 +1,213 @@
+//! What `--json` prints, held against the tables of `docs/json.md`.
+
+use crate::support::{CHEAP, Home, run};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+const DOCUMENT: &str = include_str!("../../../../docs/json.md");
+
+/// Name and type of every field, by heading.
+struct Tables(BTreeMap<String, Vec<(String, String)>>);
+
+impl Tables {
+    fn read() -> Tables {
+        let mut tables: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+        let mut heading = String::new();
+        for line in DOCUMENT.lines() {
+            if let Some(title) = line.strip_prefix("## ") {
+                heading = title.to_owned();
+            }
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            if let ["", name, kind, _, ""] = cells.as_slice()
+                && !["field", "---"].contains(name)
+            {
+                let field = (name.trim_matches('`').to_owned(), (*kind).to_owned());
+                tables.entry(heading.clone()).or_default().push(field);
+            }
+        }
+        Tables(tables)
+    }
+
+    fn fields(&self, heading: &str) -> Vec<(String, String)> {
+        let table = self.0.get(heading).unwrap_or_else(|| panic!("no table of {heading}"));
+        let expand = |(name, kind): &(String, String)| match name.as_str() {
+            "…" => self.fields(kind),
+            _ => vec![(name.clone(), kind.clone())],
+        };
+        table.iter().flat_map(expand).collect()
+    }
+
+    #[track_caller]
+    fn hold(&self, heading: &str, value: &Value) {
+        let object = value.as_object().unwrap_or_else(|| panic!("{heading}: {value}"));
+        let mut left: BTreeSet<&str> = object.keys().map(String::as_str).collect();
+        for (name, kind) in self.fields(heading) {
+            let (name, is_optional) = name
+                .strip_suffix('?')
+                .map_or((name.as_str(), false), |name| (name, true));
+            match object.get(name) {
+                Some(value) => self.hold_type(&format!("{heading}.{name}"), &kind, value),
+                None => assert!(is_optional, "{heading} has no {name}: {value}"),
+            }
+            left.remove(name);
+        }
+        assert!(left.is_empty(), "{heading} does not document {left:?}");
+    }
+
+    #[track_caller]
+    fn hold_type(&self, place: &str, kind: &str, value: &Value) {
+        if let Some(kind) = kind.strip_suffix(" or null") {
+            return if value.is_null() {
+            } else {
+                self.hold_type(place, kind, value)
+            };
+        }
+        if let Some(kind) = kind.strip_prefix("array of ") {
+            let items = value.as_array().unwrap_or_else(|| panic!("{place}: {value}"));
+            return items.iter().for_each(|item| self.hold_type(place, kind, item));
+        }
+        match kind {
+            "string" => assert!(value.is_string(), "{place}: {value}"),
+            "number" => assert!(value.is_number(), "{place}: {value}"),
+            "bool" => assert!(value.is_boolean(), "{place}: {value}"),
+            heading => self.hold(heading, value),
+        }
+    }
+
+    /// One document.
+    #[track_caller]
+    fn document(&self, heading: &str, text: &str) -> Value {
+        let value: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{heading}: {error}: {text}"));
+        self.hold(heading, &value);
+        assert_eq!((&value["version"], text.lines().count()), (&Value::from(1), 1));
+        value
+    }
+
+    /// One object a line, from `begin` to `end`.
+    #[track_caller]
+    fn stream(&self, command: &str, text: &str) -> Vec<Value> {
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let types: Vec<&str> = lines.iter().map(|line| line["type"].as_str().unwrap()).collect();
+        assert_eq!((types[0], *types.last().unwrap()), ("begin", "end"));
+        assert_eq!(lines[0]["command"], command);
+        for (line, kind) in lines.iter().zip(types) {
+            let heading = if kind == "begin" {
+                kind.to_owned()
+            } else {
+                format!("{command}: {kind}")
+            };
+            self.hold(&heading, line);
+        }
+        lines
+    }
+}
+
+#[test]
+fn every_command_prints_what_is_documented() {
+    let tables = Tables::read();
+    let home = Home::bare();
+    let json = |arguments: &[&str]| home.ok([arguments, &["--json"]].concat());
+    assert_eq!(
+        tables.document("init", &json(&["init", CHEAP[0], CHEAP[1]]))["encrypted"],
+        true
+    );
+    let ran = home.run(["backup", "files", "nowhere", "--json"]);
+    assert_eq!(ran.code, 3);
+    let backup = tables.document("backup", &ran.out);
+    assert_eq!(
+        (&backup["files"], &backup["unreadable"], &backup["parent"]),
+        (&3.into(), &1.into(), &Value::Null)
+    );
+    assert_eq!(backup["problems"][0]["path"], "nowhere");
+    home.write("files/anna.txt", "changed");
+    std::fs::remove_file(home.path("files/deep/down/ben.txt")).unwrap();
+    tables.document("backup", &json(&["backup", "files", "--tag", "x,y"]));
+    assert_eq!(
+        tables.document("backup", &json(&["backup", "files", "--dry-run"]))["snapshot"],
+        Value::Null
+    );
+
+    let listed = tables.stream("snapshots", &json(&["snapshots"]));
+    assert_eq!(
+        (&listed[1]["id"], &listed[2]["tags"][1], &listed[3]["snapshots"]),
+        (&backup["snapshot"], &"y".into(), &2.into())
+    );
+    let entries = tables.stream("ls", &json(&["ls", "latest~1", "-R"]));
+    let link = entries.iter().find(|entry| entry["kind"] == "symlink").unwrap();
+    assert_eq!(link["target"], "anna.txt");
+    let matches = tables.stream("find", &json(&["find", "*.txt"]));
+    assert_eq!(matches.last().unwrap()["matches"], 3);
+    let changes = tables.stream("diff", &json(&["diff", "latest~1", "latest"]));
+    let end = changes.last().unwrap();
+    assert_eq!(
+        (&end["modified"], &end["removed"], &end["removed_bytes"]),
+        (&1.into(), &1.into(), &9.into())
+    );
+
+    let stats = tables.document("stats", &json(&["stats"]));
+    assert_eq!((&stats["snapshots"], &stats["files"]), (&2.into(), &5.into()));
+    let restored = tables.document("restore", &json(&["restore", &home.at("files"), "back", "--verify"]));
+    assert_eq!(restored["verified"], 2);
+    assert_eq!(
+        tables.document("restore", &json(&["restore", "latest", "dry", "--dry-run"]))["verified"],
+        Value::Null
+    );
+}
+
+#[test]
+fn keys_and_checks_print_what_is_documented() {
+    let tables = Tables::read();
+    let home = Home::with_snapshot();
+    let json = |arguments: &[&str]| {
+        run(home
+            .ibid([arguments, &["--json"]].concat())
+            .env("IBID_NEW_PASSWORD", "neu"))
+    };
+    let added = tables.document(
+        "key add",
+        &json(&["key", "add", "--label", "second", CHEAP[0], CHEAP[1]]).out,
+    );
+    let keys = tables.document("key list", &json(&["key", "list"]).out);
+    assert!(
+        keys["keys"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|key| key["id"] == added["key"] && key["label"] == "second")
+    );
+    tables.document("key add", &json(&["key", "remove", added["key"].as_str().unwrap()]).out);
+    tables.document("key add", &json(&["key", "passwd", CHEAP[0], CHEAP[1]]).out);
+
+    let json = |arguments: &[&str]| run(home.ibid([arguments, &["--json"]].concat()).env("IBID_PASSWORD", "neu"));
+    assert_eq!(
+        tables.document("check", &json(&["check", "--read-data"]).out)["clean"],
+        true
+    );
+    for entry in crate::support::tree(&home.path("repo/packs")) {
+        if !entry.2.is_empty() {
+            std::fs::remove_file(home.path("repo/packs").join(entry.0)).unwrap();
+        }
+    }
+    let ran = json(&["check"]);
+    assert_eq!(ran.code, 4);
+    let report = tables.document("check", &ran.out);
+    assert!(
+        report["clean"] == false && !report["faults"].as_array().unwrap().is_empty(),
+        "{report}"
+    );
+}
+
+#[test]
+fn names_that_are_no_text_are_told_byte_by_byte() {
+    use std::os::unix::ffi::OsStrExt;
+    let tables = Tables::read();
+    let home = Home::new();
+    home.write(
+        std::path::Path::new("files/odd").join(std::ffi::OsStr::from_bytes(b"\xffx\n")),
+        "x",
+    );
+    home.ok(["backup", "files"]);
+    let lines = tables.stream("ls", &home.ok(["ls", &home.at("files/odd"), "--json"]));
+    assert!(lines[2]["path"].as_str().unwrap().ends_with("/\u{fffd}x\n"));
+    assert!(lines[2]["path_bytes"].as_str().unwrap().ends_with("2fff780a"));
+}

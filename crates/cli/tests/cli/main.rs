@@ -1,0 +1,11 @@
+//! The program, run as people and scripts run it.
+
+mod documents;
+mod json;
+mod output;
+mod passwords;
+mod restoring;
+mod selecting;
+mod support;
+mod trouble;
+mod walk;

@@ -1,0 +1,147 @@
+//! Where passwords come from, and what happens without encryption.
+
+use crate::support::{CHEAP, Home, Ran, run};
+
+type Variables = &'static [(&'static str, &'static str)];
+
+/// `snapshots` with this in place of `IBID_PASSWORD=secret`.
+fn with(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
+    let mut command = home.ibid(["snapshots"]);
+    run(command
+        .args(arguments)
+        .env_remove("IBID_PASSWORD")
+        .envs(variables.iter().copied()))
+}
+
+#[test]
+fn each_source_opens() {
+    let home = Home::new();
+    home.write("password", "secret\nnot this\n");
+    home.write("windows", "secret\r\n");
+    let good: [(&[&str], Variables); 8] = [
+        (&["--password-file", "password"], &[]),
+        (&["--password-file", "windows"], &[]),
+        (&["--password-command", "echo secret; yes | head -n 100000"], &[]),
+        (&[], &[("IBID_PASSWORD", "secret")]),
+        (&[], &[("IBID_PASSWORD_FILE", "password")]),
+        (&[], &[("IBID_PASSWORD_COMMAND", "cat password")]),
+        // What was typed stands above variables, and these have an order.
+        (&["--password-file", "password"], &[("IBID_PASSWORD", "wrong")]),
+        (&[], &[("IBID_PASSWORD", "secret"), ("IBID_PASSWORD_FILE", "nowhere")]),
+    ];
+    for (arguments, variables) in good {
+        let ran = with(&home, arguments, variables);
+        assert_eq!(ran.code, 0, "{arguments:?} {variables:?} {ran:?}");
+    }
+}
+
+#[test]
+fn a_password_that_is_wrong_or_missing_is_code_5() {
+    let home = Home::new();
+    home.write("empty", "");
+    let bad: [(&[&str], Variables, i32, &str); 7] = [
+        (&[], &[("IBID_PASSWORD", "wrong")], 5, "wrong password"),
+        (&[], &[("IBID_PASSWORD", "")], 5, "empty"),
+        (&["--password-file", "empty"], &[], 5, "empty"),
+        (&["--password-file", "nowhere"], &[], 1, "nowhere"),
+        (&["--password-command", "echo secret; false"], &[], 5, "failed"),
+        (
+            &["--password-command", "x", "--password-file", "x"],
+            &[],
+            2,
+            "cannot be used with",
+        ),
+        (&["--unencrypted"], &[], 2, "is encrypted"),
+    ];
+    for (arguments, variables, code, text) in bad {
+        let ran = with(&home, arguments, variables);
+        assert_eq!(ran.code, code, "{arguments:?} {variables:?} {ran:?}");
+        assert!(ran.err.contains(text), "{text} in {ran:?}");
+    }
+}
+
+/// In a session of its own there is no terminal to ask at.
+#[test]
+fn where_nobody_can_be_asked_that_is_said() {
+    let home = Home::new();
+    let mut command = std::process::Command::new("setsid");
+    command
+        .args(["--wait", env!("CARGO_BIN_EXE_ibid"), "snapshots"])
+        .env_clear()
+        .env("IBID_REPO", home.path("repo"));
+    let ran = run(command.env("PATH", std::env::var_os("PATH").unwrap()));
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.err.contains("IBID_PASSWORD"), "{ran:?}");
+}
+
+#[test]
+fn keys_come_and_go() {
+    let home = Home::new();
+    home.write("second", "zwei\n");
+    home.ok([
+        "key",
+        "add",
+        "--label",
+        "spare",
+        "--new-password-file",
+        "second",
+        CHEAP[0],
+        CHEAP[1],
+    ]);
+    let listed = home.ok(["key", "list"]);
+    assert!(listed.contains("spare") && listed.lines().count() == 3, "{listed}");
+    assert_eq!(with(&home, &["--password-file", "second"], &[]).code, 0);
+
+    run(home
+        .ibid(["key", "passwd", CHEAP[0], CHEAP[1]])
+        .env("IBID_NEW_PASSWORD", "drei"));
+    assert_eq!(with(&home, &[], &[("IBID_PASSWORD", "secret")]).code, 5);
+    assert_eq!(with(&home, &[], &[("IBID_PASSWORD", "drei")]).code, 0);
+
+    let spare = listed.lines().find(|line| line.contains("spare")).unwrap()[..8].to_owned();
+    let key = |arguments: &[&str]| run(home.ibid(arguments).env("IBID_PASSWORD", "drei"));
+    assert_eq!(key(&["key", "remove", &spare]).code, 0);
+    assert_eq!(with(&home, &["--password-file", "second"], &[]).code, 5);
+    let last = key(&["key", "list"]).out.lines().nth(1).unwrap()[..8].to_owned();
+    assert!(key(&["key", "remove", &last]).err.contains("only one left"));
+    assert!(key(&["key", "remove", "zz"]).err.contains("no key slot"));
+    assert_eq!(key(&["key", "add", "--new-password-command", "false"]).code, 5);
+}
+
+#[test]
+fn without_encryption_storing_must_be_asked_for_each_time() {
+    let home = Home::bare();
+    let open = |arguments: &[&str]| run(home.ibid(arguments).env_remove("IBID_PASSWORD"));
+    assert_eq!(home.run(["init", "--unencrypted"]).code, 2, "a password was given, too");
+    let made = open(&["init", "--unencrypted"]);
+    assert!(made.code == 0 && made.err.contains("NOT encrypted"), "{made:?}");
+
+    let refused = open(&["backup", "files"]);
+    assert!(
+        refused.code == 1 && refused.err.contains("--unencrypted"),
+        "{refused:?}"
+    );
+    assert_eq!(open(&["backup", "--unencrypted", "files", "--quiet"]).code, 0);
+    // Who wants an encrypted one made if there is none gets no open one either.
+    assert_eq!(open(&["backup", "--init", "files"]).code, 1);
+
+    for arguments in [
+        &["snapshots"][..],
+        &["ls", "latest"],
+        &["find", "x"],
+        &["stats"],
+        &["check"],
+        &["snapshots", "--quiet"],
+    ] {
+        let ran = open(arguments);
+        assert!(
+            ran.code == 0 && ran.err.contains("NOT encrypted"),
+            "{arguments:?} {ran:?}"
+        );
+    }
+    assert!(open(&["snapshots", "--json"]).out.contains(r#""encrypted":false"#));
+    // Who gives a password expects encryption, unless they say otherwise.
+    assert!(home.fails(1, ["snapshots"]).contains("NOT encrypted"));
+    home.ok(["backup", "--unencrypted", "files"]);
+    assert!(open(&["key", "list"]).err.contains("has no keys"));
+}

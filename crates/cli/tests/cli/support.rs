@@ -1,0 +1,192 @@
+//! A home folder to work in, and the program to run there.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What one guess costs in tests: as little as the format allows.
+pub(crate) const CHEAP: [&str; 2] = ["--argon2", "8KiB:1:1"];
+
+/// A home folder with `repo` (not made yet) and `files` in it.
+pub(crate) struct Home {
+    folder: tempfile::TempDir,
+}
+
+/// What a run left.
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+    pub(crate) raw: Vec<u8>,
+}
+
+impl std::fmt::Debug for Ran {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "exit code {}\n--- printed:\n{}\n--- said:\n{}",
+            self.code, self.out, self.err
+        )
+    }
+}
+
+impl Home {
+    /// With a few files, but no repository.
+    pub(crate) fn bare() -> Home {
+        let home = Home {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        home.write("files/anna.txt", "dear Anna\n");
+        home.write("files/deep/down/ben.txt", "dear Ben\n");
+        home.write("files/deep/data.bin", noise(300_000, 1));
+        std::os::unix::fs::symlink("anna.txt", home.path("files/link")).unwrap();
+        home
+    }
+
+    /// With a repository that `IBID_PASSWORD=secret` opens.
+    pub(crate) fn new() -> Home {
+        let home = Home::bare();
+        home.ok(["init", "--quiet", CHEAP[0], CHEAP[1]]);
+        home
+    }
+
+    /// With a snapshot of `files`, too.
+    pub(crate) fn with_snapshot() -> Home {
+        let home = Home::new();
+        home.ok(["backup", "--quiet", "files"]);
+        home
+    }
+
+    pub(crate) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.folder.path().canonicalize().unwrap().join(path)
+    }
+
+    /// `latest:` and where a file of this home is in a snapshot.
+    pub(crate) fn at(&self, path: &str) -> String {
+        format!("latest:{}", self.path(path).display())
+    }
+
+    pub(crate) fn write(&self, path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) {
+        let path = self.path(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    /// The program with nothing around it but this home, its repository and its password.
+    pub(crate) fn ibid<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ibid"));
+        command
+            .args(arguments)
+            .current_dir(self.path(""))
+            .env_clear()
+            .stdin(Stdio::null());
+        command
+            .env("HOME", self.path(""))
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("TZ", "UTC");
+        command
+            .env("IBID_REPO", self.path("repo"))
+            .env("IBID_PASSWORD", "secret");
+        command
+    }
+
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Ran {
+        run(&mut self.ibid(arguments))
+    }
+
+    /// Runs what must go well; returns what was printed.
+    #[track_caller]
+    pub(crate) fn ok<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> String {
+        let ran = self.run(arguments);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.out
+    }
+
+    /// Runs what must end with this code; returns what was said.
+    #[track_caller]
+    pub(crate) fn fails<S: AsRef<OsStr>>(&self, code: i32, arguments: impl IntoIterator<Item = S>) -> String {
+        let ran = self.run(arguments);
+        assert_eq!(ran.code, code, "{ran:?}");
+        ran.err
+    }
+
+    /// All snapshots' ids, oldest first.
+    pub(crate) fn ids(&self) -> Vec<String> {
+        let text = self.ok(["snapshots", "--json"]);
+        let lines = text
+            .lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        lines
+            .filter(|line| line["type"] == "snapshot")
+            .map(|line| line["id"].as_str().unwrap().to_owned())
+            .collect()
+    }
+}
+
+pub(crate) fn run(command: &mut Command) -> Ran {
+    ran(command.output().unwrap())
+}
+
+pub(crate) fn ran(output: std::process::Output) -> Ran {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        out,
+        err,
+        raw: output.stdout,
+    }
+}
+
+/// Runs with something on standard input.
+pub(crate) fn run_with(command: &mut Command, input: &[u8]) -> Ran {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    ran(child.wait_with_output().unwrap())
+}
+
+/// Bytes that don't compress and don't repeat.
+pub(crate) fn noise(length: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+/// What a folder holds: paths, modes, and contents or targets.
+pub(crate) fn tree(folder: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::PermissionsExt;
+    let mut found = Vec::new();
+    let mut waiting = vec![folder.to_owned()];
+    while let Some(path) = waiting.pop() {
+        let metadata = path.symlink_metadata().unwrap();
+        let contents = if metadata.is_dir() {
+            waiting.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            Vec::new()
+        } else if metadata.is_symlink() {
+            path.read_link().unwrap().as_os_str().as_bytes().to_vec()
+        } else {
+            std::fs::read(&path).unwrap()
+        };
+        found.push((
+            path.strip_prefix(folder).unwrap().to_owned(),
+            metadata.permissions().mode(),
+            contents,
+        ));
+    }
+    found.sort();
+    found
+}

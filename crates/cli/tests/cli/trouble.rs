@@ -1,0 +1,189 @@
+//! Exit codes, damage, and signals.
+
+use crate::support::{CHEAP, Home, noise, ran, run, tree};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_path_that_is_not_there_is_named_and_code_3() {
+    let home = Home::new();
+    let ran = home.run(["backup", "files", "nowhere"]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(
+        ran.err.contains("left out: nowhere") && ran.out.contains("1 could not be read"),
+        "{ran:?}"
+    );
+    assert_eq!(home.ids().len(), 1, "the rest is stored");
+    assert!(home.fails(1, ["backup", "nowhere"]).contains("nothing to back up"));
+}
+
+/// Root reads whatever its mode, so root runs the program as somebody else, from where they can reach it.
+fn as_somebody(home: &Home, arguments: &[&str]) -> Command {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    let mut command = home.ibid(arguments);
+    if rustix::process::geteuid().is_root() {
+        let program = home.path("ibid");
+        if !program.exists() {
+            std::fs::copy(env!("CARGO_BIN_EXE_ibid"), &program).unwrap();
+        }
+        std::fs::set_permissions(home.path(""), PermissionsExt::from_mode(0o777)).unwrap();
+        let mut other = Command::new(program);
+        other.args(arguments).current_dir(home.path("")).env_clear();
+        other.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        other.uid(65534).gid(65534);
+        command = other;
+    }
+    command
+}
+
+#[test]
+fn files_and_folders_that_cannot_be_read_are_named_and_code_3() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::bare();
+    home.write("files/closed.txt", "closed");
+    home.write("files/shut/x", "x");
+    for path in ["files/closed.txt", "files/shut"] {
+        std::fs::set_permissions(home.path(path), PermissionsExt::from_mode(0o000)).unwrap();
+    }
+    let ran = run(&mut as_somebody(
+        &home,
+        &["backup", "--init", "files", CHEAP[0], CHEAP[1]],
+    ));
+    std::fs::set_permissions(home.path("files/shut"), PermissionsExt::from_mode(0o755)).unwrap();
+    assert_eq!(ran.code, 3, "{ran:?}");
+    for path in ["files/closed.txt", "files/shut"] {
+        let named = format!("left out: {}: cannot ", home.path(path).display());
+        assert!(
+            ran.err.contains(&named) && ran.err.contains("Permission denied"),
+            "{named} in {ran:?}"
+        );
+    }
+    assert!(ran.out.contains("2 could not be read"), "{ran:?}");
+    let listed = home.ok(["ls", &home.at("files"), "-R"]);
+    assert!(listed.contains("ben.txt") && !listed.contains("closed.txt"), "{listed}");
+}
+
+#[test]
+fn usage_errors_are_code_2_and_missing_repositories_code_10() {
+    let home = Home::new();
+    let usage: [&[&str]; 8] = [
+        &["frobnicate"],
+        &["snapshots", "--frobnicate"],
+        &["backup", "files", "--compression", "23"],
+        &["backup", "files", "--time", "tomorrow"],
+        &["check", "--read-data=0%"],
+        &["restore", "latest"],
+        &["find", "[a"],
+        &["dump", "latest:x", "--json"],
+    ];
+    for arguments in usage {
+        assert!(!home.fails(2, arguments).is_empty(), "{arguments:?}");
+    }
+    assert!(home.fails(10, ["-r", "nowhere", "snapshots"]).contains("no repository"));
+    assert!(home.fails(10, ["-r", "files", "snapshots"]).contains("no repository"));
+    assert!(home.fails(1, ["snapshots", "--memory", "1MiB"]).contains("--memory"));
+    assert_eq!(run(home.ibid(["snapshots"]).env("IBID_REPO", "")).code, 2);
+}
+
+fn packs(home: &Home) -> Vec<PathBuf> {
+    let all = tree(&home.path("repo/packs"))
+        .into_iter()
+        .filter(|(_, _, contents)| !contents.is_empty());
+    all.map(|(path, ..)| home.path("repo/packs").join(path)).collect()
+}
+
+#[test]
+fn damage_is_found_named_and_code_4() {
+    let home = Home::with_snapshot();
+    let largest = packs(&home)
+        .into_iter()
+        .max_by_key(|pack| pack.metadata().unwrap().len())
+        .unwrap();
+    let mut bytes = std::fs::read(&largest).unwrap();
+    bytes[100_000] ^= 1;
+    std::fs::remove_file(&largest).unwrap();
+    std::fs::write(&largest, &bytes).unwrap();
+    home.ok(["check"]);
+    let ran = home.run(["check", "--read-data"]);
+    assert_eq!(ran.code, 4, "{ran:?}");
+    let affected = format!(
+        "affected: {}:{}",
+        &home.ids()[0][..8],
+        home.path("files/deep/data.bin").strip_prefix("/").unwrap().display()
+    );
+    assert!(
+        ran.out.contains("fault: pack") && ran.out.contains(&affected),
+        "{ran:?}"
+    );
+
+    // What can't be restored is named; the rest is restored.
+    let ran = home.run(["restore", &home.at("files"), "back"]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(
+        ran.err.contains("not restored: ") && ran.err.contains("data.bin"),
+        "{ran:?}"
+    );
+    assert_eq!(
+        home.fails(1, ["dump", &home.at("files/deep/data.bin")]).lines().count(),
+        1
+    );
+
+    std::fs::remove_file(&largest).unwrap();
+    assert_eq!(home.run(["check"]).code, 4);
+}
+
+/// A backup of so much that it takes a while, on its own.
+fn long_backup(home: &Home) -> Child {
+    let bytes = noise(32 << 20, 7);
+    for n in 0..8u8 {
+        let mut bytes = bytes.clone();
+        bytes.iter_mut().for_each(|byte| *byte = byte.wrapping_add(n));
+        home.write(format!("much/{n}"), bytes);
+    }
+    let mut command = home.ibid(["backup", "much", "--threads", "1", "--compression", "22"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let start = Instant::now();
+    // Signals mean something once there is something to keep.
+    while !home.path("repo/packs").exists() || packs(home).is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(30), "no pack yet");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_raw(child.id() as i32).unwrap(), signal).unwrap();
+}
+
+#[test]
+fn an_interrupted_backup_keeps_what_it_stored() {
+    let home = Home::new();
+    let child = long_backup(&home);
+    signal(&child, Signal::INT);
+    let ended = ran(child.wait_with_output().unwrap());
+    assert_eq!(ended.code, 130, "{ended:?}");
+    assert!(
+        ended.err.contains("stopping") && ended.err.contains("interrupted"),
+        "{ended:?}"
+    );
+    assert!(home.ids().is_empty());
+    home.ok(["check", "--read-data"]);
+    home.ok(["backup", "much", "--compression", "1", "--quiet"]);
+    home.ok(["check", "--read-data"]);
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let home = Home::new();
+    let child = long_backup(&home);
+    signal(&child, Signal::TERM);
+    std::thread::sleep(Duration::from_millis(20));
+    signal(&child, Signal::INT);
+    let start = Instant::now();
+    assert_eq!(ran(child.wait_with_output().unwrap()).code, 130);
+    assert!(start.elapsed() < Duration::from_secs(5));
+    home.ok(["check", "--read-data"]);
+}

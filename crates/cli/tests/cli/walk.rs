@@ -1,0 +1,249 @@
+//! From files to a repository and back, through every command.
+
+use crate::support::{Home, noise, run, run_with, tree};
+use std::process::Stdio;
+
+#[test]
+fn files_come_back_as_they_went() {
+    let home = Home::with_snapshot();
+    assert!(
+        home.ok(["restore", &home.at("files"), "back", "--verify"])
+            .contains("verified  3 files")
+    );
+    assert_eq!(tree(&home.path("files")), tree(&home.path("back")));
+}
+
+#[test]
+fn a_snapshot_can_be_listed_searched_compared_and_counted() {
+    let home = Home::with_snapshot();
+    home.write("files/anna.txt", "dear Anna, and more\n");
+    home.write("files/new", noise(1000, 2));
+    std::fs::remove_file(home.path("files/link")).unwrap();
+    std::fs::create_dir(home.path("files/link")).unwrap();
+    let summary = home.ok(["backup", "files", "--tag", "second"]);
+    assert!(
+        summary.contains("of 4 files") && summary.contains("unchanged"),
+        "{summary}"
+    );
+
+    let snapshots = home.ok(["snapshots"]);
+    assert!(
+        snapshots.contains("second") && snapshots.contains("2 snapshots"),
+        "{snapshots}"
+    );
+    let prefix = home.path("files").strip_prefix("/").unwrap().display().to_string();
+    let listed = home.ok(["ls", &home.at("files")]);
+    let expected = ["anna.txt", "deep/", "link/", "new"]
+        .map(|name| format!("{prefix}/{name}\n"))
+        .concat();
+    assert_eq!(listed, expected);
+    assert!(
+        home.ok(["ls", "latest", "-R"])
+            .contains(&format!("{prefix}/deep/down/ben.txt\n"))
+    );
+    let long = home.ok(["ls", "-lR", &format!("latest~1:{prefix}")]);
+    assert!(
+        long.contains("lrwxrwxrwx") && long.contains("link -> anna.txt") && long.contains("293 KiB"),
+        "{long}"
+    );
+
+    let found = home.ok(["find", "anna.*", "down/*"]);
+    let ids = home.ids();
+    assert!(
+        found.contains(&ids[0][..8]) && found.contains(&ids[1][..8]) && found.contains("2 paths, 4 matches"),
+        "{found}"
+    );
+    assert!(home.ok(["find", "new", "--snapshot", "latest~1"]).contains("0 matches"));
+
+    let changed = home.ok(["diff", &format!("latest~1:{prefix}"), &format!("latest:{prefix}")]);
+    for line in [
+        "M anna.txt  10 B → 20 B",
+        "+ new  1000 B",
+        "T link  a symlink → a directory",
+    ] {
+        assert!(changed.lines().any(|found| found == line), "{line} in {changed}");
+    }
+    assert!(
+        changed.contains("1 added (1000 B), 0 removed (0 B), 1 modified"),
+        "{changed}"
+    );
+    assert_eq!(home.ok(["diff", "latest", "latest"]).lines().count(), 1);
+
+    let stats = home.ok(["stats"]);
+    assert!(
+        stats.contains("logical      587 KiB") && stats.contains("saved by deduplication") && stats.contains('█'),
+        "{stats}"
+    );
+    for check in [&["check"][..], &["check", "--read-data"], &["check", "--read-data=50%"]] {
+        assert!(home.ok(check).contains("no faults"));
+    }
+    assert_eq!(home.ok(["check", "--quiet"]), "");
+}
+
+#[test]
+fn a_file_can_be_written_to_a_pipe() {
+    let home = Home::with_snapshot();
+    let dumped = home.run(["dump", &home.at("files/deep/data.bin")]);
+    assert_eq!((dumped.code, dumped.err.as_str()), (0, ""));
+    assert!(dumped.raw == noise(300_000, 1));
+    assert!(
+        home.fails(1, ["dump", &home.at("files/deep")])
+            .contains("is a directory, not a file")
+    );
+    assert!(home.fails(1, ["dump", &home.at("files/none")]).contains("has no"));
+}
+
+#[test]
+fn a_pipe_that_is_closed_early_is_no_failure() {
+    let home = Home::new();
+    home.write("files/large", noise(4 << 20, 3));
+    home.ok(["backup", "files"]);
+    let mut child = home
+        .ibid(["dump", &home.at("files/large")])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), ended.stderr.as_slice()), (Some(0), &b""[..]));
+}
+
+#[test]
+fn a_stream_becomes_a_file() {
+    let home = Home::new();
+    let bytes = noise(3 << 20, 4);
+    let stored = run_with(&mut home.ibid(["backup", "--stdin", "dump.sql", "--tag", "db"]), &bytes);
+    assert_eq!(stored.code, 0, "{stored:?}");
+    assert_eq!(home.ok(["ls", "latest"]), "dump.sql\n");
+    assert!(home.run(["dump", "latest:dump.sql"]).raw == bytes);
+    home.fails(2, ["backup", "--stdin", "name", "files"]);
+    home.fails(2, ["backup"]);
+    assert_eq!(run_with(&mut home.ibid(["backup", "--stdin", "a/b"]), b"x").code, 1);
+}
+
+#[test]
+fn what_is_left_out_stays_out() {
+    let home = Home::new();
+    home.write(
+        "files/cache/CACHEDIR.TAG",
+        "Signature: 8a477f597d28d172789f06886806bc55\n",
+    );
+    home.write("files/cache/thing", "cached");
+    home.write("files/keep.o", "keep");
+    home.write("files/drop.o", "drop");
+    home.write("patterns", "*.o\n# a comment\n");
+    home.ok([
+        "backup",
+        "files",
+        "--exclude-file",
+        "patterns",
+        "--exclude",
+        "!keep.o",
+        "--exclude-caches",
+        "--exclude-larger-than",
+        "100KB",
+        "--exclude",
+        "down/",
+        "--one-file-system",
+    ]);
+    let listed = home.ok(["ls", "latest", "-R"]);
+    for (name, is_there) in [
+        ("keep.o", true),
+        ("drop.o", false),
+        ("thing", false),
+        ("data.bin", false),
+        ("ben.txt", false),
+        ("anna.txt", true),
+    ] {
+        assert_eq!(listed.contains(name), is_there, "{name} in {listed}");
+    }
+    assert!(
+        home.fails(2, ["backup", "files", "--exclude", "a{b"])
+            .contains("pattern")
+    );
+}
+
+#[test]
+fn a_dry_run_stores_nothing() {
+    let home = Home::new();
+    let packs = || tree(&home.path("repo"));
+    let before = packs();
+    assert!(home.ok(["backup", "files", "--dry-run"]).contains("nothing was stored"));
+    assert!(before == packs());
+}
+
+#[test]
+fn a_repository_can_be_made_on_the_way() {
+    let home = Home::bare();
+    assert!(home.fails(10, ["backup", "files"]).contains("ibid init"));
+    home.ok([
+        "backup",
+        "--init",
+        "files",
+        "--argon2",
+        "8KiB:1:1",
+        "--chunker",
+        "seqcdc",
+        "--average",
+        "16KiB",
+    ]);
+    home.ok(["backup", "--init", "files"]);
+    assert_eq!(home.ids().len(), 2);
+    assert!(
+        home.fails(2, ["backup", "files", "--average", "16KiB"])
+            .contains("--init")
+    );
+}
+
+#[test]
+fn every_chunker_and_level_makes_a_repository_that_checks_clean() {
+    for (chunker, level) in [("fastcdc", "1"), ("seqcdc", "off"), ("fixed", "auto")] {
+        let home = Home::bare();
+        home.ok([
+            "init",
+            "--chunker",
+            chunker,
+            "--average",
+            "8KiB",
+            "--frame",
+            "64KiB",
+            "--pack",
+            "1MiB",
+            "--argon2",
+            "8KiB:1:1",
+        ]);
+        home.ok([
+            "backup",
+            "files",
+            "--compression",
+            level,
+            "--threads",
+            "1",
+            "--host",
+            "mill",
+            "--time",
+            "2001-02-03 04:05:06",
+        ]);
+        let listed = home.ok(["snapshots"]);
+        assert!(listed.contains("2001-02-03 04:05:06  mill"), "{listed}");
+        home.ok(["check", "--read-data"]);
+    }
+}
+
+#[test]
+fn init_refuses_places_that_are_taken() {
+    let home = Home::new();
+    assert!(home.fails(1, ["init"]).contains("there is a repository"));
+    assert!(home.fails(1, ["-r", "files", "init"]).contains("other things"));
+    assert!(home.fails(1, ["-r", "files/anna.txt", "init"]).contains("anna.txt"));
+    assert!(
+        home.fails(2, ["-r", "other", "init", "--average", "1"])
+            .contains("average")
+    );
+    assert!(
+        run(home.ibid(["snapshots"]).env_remove("IBID_REPO"))
+            .err
+            .contains("IBID_REPO")
+    );
+}
