@@ -4,10 +4,12 @@ use crate::chunks::{ChunkReader, FrameReader};
 use crate::index::Frame;
 use crate::load::{Loaded, read_directory};
 use crate::recipe::Items;
+use crate::repository::{folder, name_in};
 use crate::tree::{TreeStep, TreeWalk};
 use crate::{Counters, Error, Monitor, Repository, Result, SnapshotInfo};
 use ibid_format::content::{Content, Item};
 use ibid_format::pack::Summary;
+use ibid_format::slot::{self, Slot};
 use ibid_format::tree::EntryKind;
 use ibid_format::{ChunkId, FileId};
 use std::collections::{HashMap, HashSet};
@@ -82,6 +84,9 @@ impl CheckReport {
 
 /// The most affected files that a report names.
 pub const AFFECTED_MAX: usize = 10_000;
+
+/// Where a key file says which repository it opens.
+const REPOSITORY_IN_SLOT: std::ops::Range<usize> = 8..24;
 
 struct Checking<'a> {
     repository: &'a Repository,
@@ -160,6 +165,12 @@ impl Checking<'_> {
         }
         for (id, slot) in self.repository.slots()? {
             match slot {
+                Ok(slot) if slot.repository() != self.repository.id() => {
+                    if self.is_own_slot(id)? {
+                        let problem = format!("it says that it opens repository {}, not this one", slot.repository());
+                        self.fault(format!("key {id}"), problem);
+                    }
+                }
                 Ok(slot) => {
                     if let Err(error) = slot.note(&self.repository.keys) {
                         self.fault(format!("key {id}"), error);
@@ -169,6 +180,18 @@ impl Checking<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a slot is this repository's, whatever its header says. If not, it is what an `init` left that was cut short before
+    /// there was a config, and in nobody's way.
+    fn is_own_slot(&self, id: FileId) -> Result<bool> {
+        let name = name_in(folder::KEYS, id);
+        let mut bytes = self.repository.storage.get(&name, slot::LIMIT)?;
+        let Some(header) = bytes.get_mut(REPOSITORY_IN_SLOT) else {
+            return Ok(true);
+        };
+        header.copy_from_slice(&self.repository.id().0);
+        Ok(Slot::parse(id, &bytes).is_ok_and(|slot| slot.note(&self.repository.keys).is_ok()))
     }
 
     /// Directories of all packs against the index; all bytes of some.
