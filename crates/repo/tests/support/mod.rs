@@ -1,6 +1,8 @@
 //! Trees to back up, repositories to back up into, and the comparison of trees.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+pub mod crash;
+
 use ibid_format::slot::Argon2Cost;
 use ibid_repo::{BackupOptions, BackupSummary, InitOptions, Monitor, Repository};
 use std::collections::BTreeMap;
@@ -209,5 +211,98 @@ fn clone(look: &Look) -> Look {
         xattrs: look.xattrs.clone(),
         content: None,
         ..*look
+    }
+}
+
+/// Random numbers that a seed repeats: SplitMix64.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// What a tree holds, to compare restores with long after the tree has changed.
+pub type Contents = BTreeMap<PathBuf, Node>;
+
+/// One thing in a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Node {
+    Directory,
+    File(Vec<u8>),
+    Link(PathBuf),
+    Other,
+}
+
+/// Everything below `root`, by paths relative to it.
+pub fn contents(root: &Path) -> Contents {
+    let mut found = Contents::new();
+    let mut todo = vec![root.to_owned()];
+    while let Some(path) = todo.pop() {
+        let kind = path.symlink_metadata().unwrap().file_type();
+        let node = if kind.is_dir() {
+            todo.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            Node::Directory
+        } else if kind.is_file() {
+            Node::File(std::fs::read(&path).unwrap())
+        } else if kind.is_symlink() {
+            Node::Link(std::fs::read_link(&path).unwrap())
+        } else {
+            Node::Other
+        };
+        if path != root {
+            found.insert(path.strip_prefix(root).unwrap().to_owned(), node);
+        }
+    }
+    found
+}
+
+/// What differs between two trees, in words; nothing if they are the same.
+pub fn difference(expected: &Contents, found: &Contents) -> Option<String> {
+    for (path, node) in expected {
+        match found.get(path) {
+            None => return Some(format!("{path:?} is missing")),
+            Some(other) if other != node => return Some(format!("{path:?} has other contents")),
+            Some(_) => {}
+        }
+    }
+    let more = found.keys().find(|path| !expected.contains_key(*path))?;
+    Some(format!("{more:?} should not be there"))
+}
+
+impl Folder {
+    /// Changes, adds and removes some files, as `random` says; about `bytes` of new data.
+    pub fn evolve(&self, random: &mut Random, bytes: u64) {
+        let files = 3 + random.below(5);
+        for _ in 0..files {
+            let name = format!("d{}/f{}", random.below(3), random.below(6));
+            match random.below(5) {
+                0 => drop(std::fs::remove_file(self.path().join(&name))),
+                // Appended to, so that most chunks stay.
+                1 => {
+                    let mut old = std::fs::read(self.path().join(&name)).unwrap_or_default();
+                    let length = random.below(bytes / files + 1) as usize;
+                    old.extend(noise(random.next(), length));
+                    self.write(&name, &old);
+                }
+                2 => self.write(
+                    &name,
+                    "text that compresses\n".repeat(random.below(2000) as usize).as_bytes(),
+                ),
+                _ => {
+                    let length = random.below(2 * bytes / files + 1) as usize;
+                    self.write(&name, &noise(random.next(), length));
+                }
+            }
+        }
     }
 }

@@ -1,0 +1,234 @@
+//! Backups on a disk that loses power, and what must be true afterwards.
+//!
+//! One [`run`] is: a repository is made and some versions of a tree are backed up into it, until the disk crashes (power lost, or only
+//! the process killed). Then the survivor is opened, checked, restored from and backed up into; then the power goes once more.
+
+use super::{Contents, Folder, Random, contents, difference, options, quick};
+use ibid_repo::{BackupSummary, Error, InitOptions, Monitor, ReadData, Repository, RestoreOptions};
+use ibid_storage::Local;
+use ibid_storage::fault::FaultDisk;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+pub const PLACE: &str = "/srv/place";
+
+/// What is backed up before and after the crash. One tree, used again and again.
+pub struct Plan {
+    folder: Folder,
+    seed: u64,
+    versions: u64,
+    bytes: u64,
+}
+
+/// What a run saw.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// The crash came before everything was done.
+    pub crashed: bool,
+    /// Snapshots acknowledged before the crash.
+    pub acknowledged: u64,
+    /// Packs without an index file after the crash.
+    pub unlisted: u64,
+    /// A snapshot was there whole that had not been acknowledged.
+    pub unacknowledged: bool,
+    /// The next backup had less to store than a first one.
+    pub reused: bool,
+}
+
+/// How a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// What was not synced may be lost.
+    Power,
+    /// The process is gone, the machine runs on.
+    Kill,
+}
+
+impl Plan {
+    /// `versions` of a tree, each with about `bytes` of new data.
+    pub fn new(seed: u64, versions: u64, bytes: u64) -> Plan {
+        Plan {
+            folder: Folder::new(),
+            seed,
+            versions,
+            bytes,
+        }
+    }
+
+    fn init(&self) -> InitOptions {
+        InitOptions {
+            chunker: ibid_chunk::Settings::for_average("fastcdc", 16 << 10).unwrap(),
+            frame_size: 64 << 10,
+            pack_size: 1 << 20,
+            ..quick()
+        }
+    }
+
+    /// Puts the tree into the state that version `n` has.
+    fn tree(&self, n: u64) -> Contents {
+        if n == 0 {
+            std::fs::remove_dir_all(self.folder.path()).unwrap();
+            std::fs::create_dir(self.folder.path()).unwrap();
+        }
+        let mut random = Random(self.seed.wrapping_mul(1000).wrapping_add(n));
+        self.folder.evolve(&mut random, self.bytes);
+        contents(self.folder.path())
+    }
+
+    fn backup(&self, repository: &Repository) -> Result<BackupSummary, Error> {
+        repository.backup(options(self.folder.path()), &Monitor::silent())
+    }
+
+    /// Makes the repository and the backups; stops at the first error. Which snapshots were acknowledged, and the tree of the one that
+    /// was not.
+    fn work(&self, disk: &FaultDisk, made: &mut bool) -> (Vec<(String, Contents)>, Contents) {
+        let mut acknowledged = Vec::new();
+        let mut last = self.tree(0);
+        let Ok(place) = Local::create_on(disk.clone(), PLACE) else {
+            return (acknowledged, last);
+        };
+        let Ok(repository) = Repository::init(Arc::new(place), Some(b"secret"), &self.init(), 0) else {
+            return (acknowledged, last);
+        };
+        *made = true;
+        for n in 0..self.versions {
+            if n > 0 {
+                last = self.tree(n);
+            }
+            let Ok(summary) = self.backup(&repository) else { break };
+            acknowledged.push((summary.id.unwrap().to_string(), last.clone()));
+        }
+        (acknowledged, last)
+    }
+
+    /// One run; the disk crashes before operation `at` (never, if there are fewer).
+    pub fn run(&self, at: u64, seed: u64, end: End) -> Seen {
+        let context = format!("plan {}, crash at {at}, seed {seed}, {end:?}", self.seed);
+        let disk = FaultDisk::new(seed);
+        disk.short_writes(seed.is_multiple_of(2));
+        disk.crash_at(at);
+        let mut made = false;
+        let (mut acknowledged, last) = self.work(&disk, &mut made);
+        let mut seen = Seen {
+            crashed: acknowledged.len() as u64 != self.versions,
+            acknowledged: acknowledged.len() as u64,
+            ..Seen::default()
+        };
+        let disk = match end {
+            End::Power => disk.crash(seed),
+            End::Kill => disk.restart(),
+        };
+        disk.short_reads(seed.is_multiple_of(3));
+        let repository = self.reopen(&disk, made, &context);
+        self.intact(&repository, &mut acknowledged, Some(&last), &mut seen, &context);
+        // The next backup simply works, without any repair, and is as durable as any other.
+        let tree = contents(self.folder.path());
+        let stored = data_packs(&disk);
+        let summary = self
+            .backup(&repository)
+            .unwrap_or_else(|error| panic!("{context}: {error}"));
+        let fresh: u64 = unique_bytes(&tree);
+        seen.reused = summary.counters.new_bytes < fresh;
+        assert!(
+            seen.reused || stored == 0,
+            "{context}: {stored} packs of data were there, and {} of {fresh} bytes were stored again",
+            summary.counters.new_bytes
+        );
+        acknowledged.push((summary.id.unwrap().to_string(), tree));
+        let disk = disk.crash(seed ^ 0x5EED);
+        let repository = self.reopen(&disk, true, &context);
+        let context = format!("{context}, after the second loss of power");
+        let after = self.intact(&repository, &mut acknowledged, None, &mut Seen::default(), &context);
+        assert_eq!(after, 0, "{context}: packs without an index file");
+        seen
+    }
+
+    fn reopen(&self, disk: &FaultDisk, made: bool, context: &str) -> Repository {
+        let open = Local::open_on(disk.clone(), PLACE)
+            .map_err(Error::from)
+            .and_then(|place| Repository::open(Arc::new(place), Some(b"secret")));
+        match open {
+            Ok(repository) => repository,
+            Err(error) => {
+                assert!(!made, "{context}: {error}");
+                // A crash in `init` leaves no repository, or a whole one. The next `init` succeeds where there is none.
+                let place = Local::create_on(disk.clone(), PLACE).unwrap();
+                Repository::init(Arc::new(place), Some(b"secret"), &self.init(), 0)
+                    .unwrap_or_else(|error| panic!("{context}: {error}"))
+            }
+        }
+    }
+
+    /// Checks all, restores all; returns how many packs no index file lists.
+    fn intact(
+        &self,
+        repository: &Repository,
+        acknowledged: &mut Vec<(String, Contents)>,
+        unacknowledged: Option<&Contents>,
+        seen: &mut Seen,
+        context: &str,
+    ) -> u64 {
+        let report = repository
+            .check(ReadData::All, &Monitor::silent())
+            .unwrap_or_else(|error| panic!("{context}: {error}"));
+        assert!(report.is_clean(), "{context}: {report:?}");
+        seen.unlisted = report.unlisted_packs;
+        let mut expected: BTreeMap<_, _> = acknowledged.iter().cloned().collect();
+        for info in repository.snapshots().unwrap() {
+            let id = info.id.to_string();
+            let tree = expected.remove(&id).or_else(|| {
+                // One that was being stored: if it can be seen at all, it is whole.
+                let tree = unacknowledged.cloned()?;
+                seen.unacknowledged = true;
+                acknowledged.push((id.clone(), tree.clone()));
+                Some(tree)
+            });
+            let tree = tree.unwrap_or_else(|| panic!("{context}: nobody stored snapshot {id}"));
+            restores(repository, &id, self.folder.path(), &tree, context);
+        }
+        assert!(expected.is_empty(), "{context}: lost {:?}", expected.keys());
+        report.unlisted_packs
+    }
+}
+
+/// Restores what was backed up from `path` and compares.
+pub fn restores(repository: &Repository, id: &str, path: &Path, expected: &Contents, context: &str) {
+    use std::os::unix::ffi::OsStrExt;
+    let out = tempfile::tempdir().unwrap();
+    let snapshot = repository.snapshot(id).unwrap();
+    let summary = repository
+        .restore(
+            &snapshot,
+            path.as_os_str().as_bytes(),
+            out.path(),
+            &RestoreOptions::default(),
+            &Monitor::silent(),
+        )
+        .unwrap_or_else(|error| panic!("{context}: snapshot {id}: {error}"));
+    assert_eq!(summary.failed, 0, "{context}: snapshot {id}");
+    if let Some(difference) = difference(expected, &contents(out.path())) {
+        panic!("{context}: snapshot {id}: {difference}");
+    }
+}
+
+/// Packs that are surely not only metadata, by their size.
+fn data_packs(disk: &FaultDisk) -> u64 {
+    let mut count = 0;
+    if let Ok(place) = Local::open_on(disk.clone(), PLACE) {
+        ibid_storage::Storage::list(&place, "packs", &mut |_, size| count += u64::from(size > 64 << 10)).unwrap();
+    }
+    count
+}
+
+/// Bytes of different files: at least so much a first backup stores, up to chunks that files share.
+fn unique_bytes(tree: &Contents) -> u64 {
+    let files: std::collections::BTreeSet<_> = tree
+        .values()
+        .filter_map(|node| match node {
+            super::Node::File(bytes) => Some(bytes),
+            _ => None,
+        })
+        .collect();
+    files.iter().map(|bytes| bytes.len() as u64).sum()
+}
