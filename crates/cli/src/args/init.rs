@@ -10,6 +10,7 @@ Examples:
   ibid -r /mnt/disk/backup init
   ibid -r /mnt/disk/backup init --password-file /root/backup-password
   ibid -r /mnt/disk/images init --average 256KiB --frame 4MiB   for few large files
+  ibid -r /mnt/disk/strong init --argon2 1GiB:4:4               guessing costs far more, and so does opening
   ibid -r /mnt/disk/public init --unencrypted                   readable by whoever has the disk")]
 pub(crate) struct InitArgs {
     #[command(flatten)]
@@ -32,7 +33,7 @@ pub(crate) struct InitSettings {
     /// Size of the files that hold the data, 1MiB to 64MiB [default: 16MiB]
     #[arg(long, value_name = "SIZE", value_parser = value::size_u32)]
     pub(crate) pack: Option<u32>,
-    /// What one guess at the password costs [default: 64MiB:3:4]
+    /// What one guess at the password costs [default: 64MiB:1:4]
     #[arg(long, value_name = "MEMORY:PASSES:LANES", value_parser = value::argon2)]
     pub(crate) argon2: Option<Argon2Cost>,
     /// What to call the first key

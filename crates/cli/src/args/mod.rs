@@ -34,7 +34,7 @@ Exit codes:
   0    done
   1    failed
   2    the command line makes no sense
-  3    done, but some files could not be read or restored; each was named
+  3    done, but something could not be read or restored; each was named
   4    `check` found faults
   5    wrong password, or none
   10   there is no repository
@@ -275,7 +275,7 @@ pub(crate) struct KeyAddArgs {
     /// What to call it
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) label: String,
-    /// What one guess costs [default: 64MiB:3:4]
+    /// What one guess costs [default: 64MiB:1:4]
     #[arg(long, value_name = "MEMORY:PASSES:LANES", value_parser = value::argon2)]
     pub(crate) argon2: Option<ibid_format::slot::Argon2Cost>,
 }
@@ -291,7 +291,7 @@ pub(crate) struct KeyRemoveArgs {
 pub(crate) struct KeyPasswdArgs {
     #[command(flatten)]
     pub(crate) password: NewPasswordArgs,
-    /// What one guess costs [default: 64MiB:3:4]
+    /// What one guess costs [default: 64MiB:1:4]
     #[arg(long, value_name = "MEMORY:PASSES:LANES", value_parser = value::argon2)]
     pub(crate) argon2: Option<ibid_format::slot::Argon2Cost>,
 }
@@ -335,5 +335,32 @@ mod tests {
     #[test]
     fn the_definition_contradicts_itself_nowhere() {
         super::definition().debug_assert();
+    }
+
+    fn unwrapped(command: &mut clap::Command) -> String {
+        let help = command.render_long_help().to_string();
+        help.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    /// The help says defaults that other crates decide.
+    #[test]
+    fn defaults_are_what_the_help_says() {
+        let defaults = ibid_repo::InitOptions::default();
+        let help = unwrapped(super::definition().find_subcommand_mut("init").unwrap());
+        let said: Vec<&str> = help
+            .split("[default: ")
+            .skip(1)
+            .map(|rest| rest.split(']').next().unwrap())
+            .collect();
+        let [chunker, average, frame, pack, cost] = said[..5] else {
+            panic!("{said:?}")
+        };
+        assert_eq!(chunker, defaults.chunker.name());
+        assert_eq!(super::value::size(average), Ok(defaults.chunker.size_average() as u64));
+        assert_eq!(super::value::size_u32(frame), Ok(defaults.frame_size));
+        assert_eq!(super::value::size_u32(pack), Ok(defaults.pack_size));
+        assert_eq!(super::value::argon2(cost), Ok(defaults.cost));
+        let help = unwrapped(&mut super::definition());
+        assert!(help.contains("[default: 512MiB]") && super::value::size("512MiB") == Ok(ibid_repo::MEMORY_DEFAULT));
     }
 }

@@ -13,8 +13,11 @@ pub(crate) fn run(context: &mut Context, args: &FindArgs) -> Result<Outcome> {
     let patterns = Patterns::new(&args.patterns, args.ignore_case)?;
     let opened = context.open()?;
     let mut places: Vec<(SnapshotInfo, &[u8])> = Vec::new();
+    let mut outcome = Outcome::Done;
     if args.snapshot.is_empty() {
-        places.extend(opened.snapshots(&args.select)?.into_iter().map(|info| (info, &b""[..])));
+        let snapshots;
+        (snapshots, outcome) = opened.snapshots(&args.select)?;
+        places.extend(snapshots.into_iter().map(|info| (info, &b""[..])));
     } else {
         for address in &args.snapshot {
             places.push((opened.snapshot(&address.snapshot, &args.select)?, &address.path));
@@ -34,7 +37,7 @@ pub(crate) fn run(context: &mut Context, args: &FindArgs) -> Result<Outcome> {
             })?;
     }
     printer.end()?;
-    Ok(Outcome::Done)
+    Ok(outcome)
 }
 
 /// Patterns for names and patterns for paths.

@@ -2,7 +2,7 @@
 
 use super::password::{self, Password};
 use crate::args::{Global, SelectArgs};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, About, Out};
 use ibid_repo::{Error, Probe, Repository, SnapshotFilter, SnapshotInfo};
 use ibid_storage::{ErrorKind, Local, Storage};
@@ -128,12 +128,16 @@ impl Opened {
         Ok(self.repository.snapshot_among(name, &filter(select)?)?)
     }
 
-    /// All snapshots that are selected, oldest first.
-    pub(crate) fn snapshots(&self, select: &SelectArgs) -> Result<Vec<SnapshotInfo>> {
+    /// All snapshots that are selected, oldest first. Those that can't be read are named, and keep nobody from the others.
+    pub(crate) fn snapshots(&self, select: &SelectArgs) -> Result<(Vec<SnapshotInfo>, Outcome)> {
         let filter = filter(select)?;
-        let mut snapshots = self.repository.snapshots()?;
+        let mut outcome = Outcome::Done;
+        let mut snapshots = self.repository.snapshots_with(|_, error| {
+            outcome = Outcome::Partial;
+            print::failure(&error.into());
+        })?;
         snapshots.retain(|info| filter.matches(&info.snapshot));
-        Ok(snapshots)
+        Ok((snapshots, outcome))
     }
 }
 

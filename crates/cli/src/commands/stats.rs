@@ -8,21 +8,18 @@ use crate::print::{self, Verb};
 
 pub(crate) fn run(context: &mut Context, args: &StatsArgs) -> Result<Outcome> {
     let opened = context.open()?;
-    let mut snapshots = Vec::new();
-    if args.snapshots.is_empty() {
-        snapshots = opened.snapshots(&args.select)?;
-    }
+    let (mut snapshots, outcome) = match args.snapshots.is_empty() {
+        true => opened.snapshots(&args.select)?,
+        false => (Vec::new(), Outcome::Done),
+    };
     for name in &args.snapshots {
         let info = opened.snapshot(name, &args.select)?;
-        if snapshots
-            .iter()
-            .all(|other: &ibid_repo::SnapshotInfo| other.id != info.id)
-        {
+        if snapshots.iter().all(|other| other.id != info.id) {
             snapshots.push(info);
         }
     }
     let watch = Watch::silent(Verb::Look)?;
     let stats = opened.repository.stats(&snapshots, &watch.monitor)?;
     print::stats(&mut context.out, opened.about, &stats)?;
-    Ok(Outcome::Done)
+    Ok(outcome)
 }

@@ -53,16 +53,28 @@ impl Watch {
     }
 }
 
+/// The signals that are ignored, one bit each, from what the kernel says of a process.
+fn ignored(status: &str) -> Option<u64> {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+    u64::from_str_radix(mask.trim(), 16).ok()
+}
+
 /// The first signal asks the operation to stop, the second ends the program.
 fn stop_on_signals(monitor: &Arc<Monitor>) -> std::io::Result<()> {
-    const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+    let ignored = std::fs::read_to_string("/proc/self/status")
+        .ok()
+        .and_then(|status| ignored(&status));
+    // `nohup` and shells that start something in the background have signals ignored for good reason. Where that can't be told, nobody
+    // takes the one of `nohup`: it ends the program or does nothing, as it should.
+    let is_taken = |signal: &i32| ignored.map_or(*signal != SIGHUP, |ignored| ignored >> (signal - 1) & 1 == 0);
+    let signals: Vec<i32> = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_taken).collect();
     let asked = Arc::new(AtomicBool::new(false));
-    for signal in SIGNALS {
+    for &signal in &signals {
         // In this order: the first registered acts first, and finds the flag as the signal before left it.
         signal_hook::flag::register_conditional_shutdown(signal, 130, asked.clone())?;
         signal_hook::flag::register(signal, asked.clone())?;
     }
-    let mut signals = signal_hook::iterator::Signals::new(SIGNALS)?;
+    let mut signals = signal_hook::iterator::Signals::new(signals)?;
     let monitor = monitor.clone();
     std::thread::spawn(move || {
         for _ in signals.forever() {
@@ -71,4 +83,18 @@ fn stop_on_signals(monitor: &Arc<Monitor>) -> std::io::Result<()> {
         }
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_read_from_the_kernel() {
+        assert_eq!(
+            ignored("Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\t0\n"),
+            Some(0x1001)
+        );
+        assert_eq!(ignored("Name:\tx\n"), None);
+    }
 }

@@ -64,7 +64,7 @@ pub(crate) fn backup(
         percent(known, counters.bytes)
     ))?;
     let compressed = format!(
-        "compressed to {} ({})",
+        "{} in packs ({})",
         size(counters.stored_bytes),
         percent(counters.stored_bytes, counters.new_bytes)
     );

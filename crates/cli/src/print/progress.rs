@@ -101,7 +101,10 @@ fn total(counters: &Counters) -> Option<u64> {
 fn describe(counters: &Counters, rate: f64) -> String {
     let done = counters.bytes.load(Relaxed);
     let mut text = size(done);
-    if let Some(total) = total(counters) {
+    if total(counters).is_some_and(|total| total > 0 && done >= total) {
+        // All is read; what was read may still have to be compressed and stored.
+        text += ", finishing";
+    } else if let Some(total) = total(counters) {
         text += &format!(" of {}", size(total));
         text += &format!(", {}/s", size(rate as u64));
         if rate >= 1.0 && total > done {

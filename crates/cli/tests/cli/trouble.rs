@@ -2,6 +2,7 @@
 
 use crate::support::{CHEAP, Home, noise, ran, run, tree};
 use rustix::process::{Pid, Signal, kill_process};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -133,6 +134,52 @@ fn damage_is_found_named_and_code_4() {
 
     std::fs::remove_file(&largest).unwrap();
     assert_eq!(home.run(["check"]).code, 4);
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_read_hides_no_other() {
+    let home = Home::with_snapshot();
+    home.ok(["backup", "files", "-q"]);
+    let ids = home.ids();
+    let file = home.path("repo/snapshots").join(&ids[0]);
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(&file, "damaged").unwrap();
+    for arguments in [&["snapshots"][..], &["find", "anna.txt"], &["stats"]] {
+        let ran = home.run(arguments);
+        assert_eq!(ran.code, 3, "{arguments:?} {ran:?}");
+        assert!(ran.err.contains(&ids[0]), "{ran:?}");
+        assert!(arguments[0] == "stats" || ran.out.contains(&ids[1][..8]), "{ran:?}");
+    }
+    home.ok(["ls", &ids[1]]);
+    home.fails(4, ["check"]);
+    // It might be the latest: nobody can say.
+    home.fails(1, ["ls", "latest"]);
+}
+
+/// A program started with a signal ignored goes on when that comes, as `nohup` wants it.
+#[test]
+fn ignored_signals_stay_ignored() {
+    let home = Home::new();
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let ibid = home.ibid(["backup", "--stdin", "stream"]);
+    let mut command = Command::new("sh");
+    command
+        .args([
+            "-c",
+            "trap '' HUP; exec \"$0\" backup --stdin stream",
+            env!("CARGO_BIN_EXE_ibid"),
+        ])
+        .env_clear();
+    command
+        .envs(ibid.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .stdin(reader);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(command);
+    writer.write_all(&noise(8 << 20, 9)).unwrap();
+    signal(&child, Signal::HUP);
+    drop(writer);
+    let ended = ran(child.wait_with_output().unwrap());
+    assert_eq!(ended.code, 0, "{ended:?}");
 }
 
 /// A backup of so much that it takes a while, on its own.

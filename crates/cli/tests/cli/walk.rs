@@ -1,6 +1,6 @@
 //! From files to a repository and back, through every command.
 
-use crate::support::{Home, noise, run, run_with, tree};
+use crate::support::{CHEAP, Home, noise, run, run_with, tree};
 use std::process::Stdio;
 
 #[test]
@@ -162,6 +162,25 @@ fn what_is_left_out_stays_out() {
         home.fails(2, ["backup", "files", "--exclude", "a{b"])
             .contains("pattern")
     );
+}
+
+#[test]
+fn a_repository_does_not_store_itself() {
+    let home = Home::bare();
+    home.write("files/a/keep", "keep");
+    for repository in ["repo", "files/[a] {b}*! #"] {
+        home.ok(["-r", repository, "init", "-q", CHEAP[0], CHEAP[1]]);
+        let ran = home.run(["-r", repository, "backup", ".", "--exclude", "!*"]);
+        assert!(
+            ran.code == 0 && ran.err.contains("the repository itself is left out"),
+            "{ran:?}"
+        );
+        let listed = home.ok(["-r", repository, "ls", "latest", "-R"]);
+        assert!(
+            !listed.contains(&format!("{repository}/config")) && listed.contains("a/keep"),
+            "{listed}"
+        );
+    }
 }
 
 #[test]
