@@ -1,8 +1,9 @@
 //! The planner of a restore.
 
 use super::target::{self, Owner, Stack};
-use super::write::{self, Part, Progress, Restoring};
+use super::write::{self, Linked, Links, Part, Progress, Restoring};
 use super::{Overwrite, RestoreSummary, Task};
+use crate::check::is_fault;
 use crate::index::Place;
 use crate::load::Loaded;
 use crate::recipe::Items;
@@ -111,7 +112,16 @@ impl Task<'_> {
         let mut wanted = vec![self.selection.includes_all()];
         while let Some(step) = walk.next() {
             self.monitor.check_cancelled()?;
-            match step? {
+            let step = match step {
+                // The rest of this directory is lost; all others may be whole.
+                Err(error) if is_fault(&error) => {
+                    let path = walk.path();
+                    visitor(Selected::Damaged { path, error })?;
+                    continue;
+                }
+                step => step?,
+            };
+            match step {
                 TreeStep::Leave => {
                     wanted.pop();
                     visitor(Selected::Leave)?;
@@ -163,6 +173,8 @@ impl Task<'_> {
                 stack.pop();
                 Ok(true)
             }
+            // Told when it is restored.
+            Selected::Damaged { .. } => Ok(true),
             Selected::Entry { path, entry, .. } => {
                 let full = self.destination.join(path);
                 let parent = stack
@@ -188,14 +200,20 @@ impl Task<'_> {
     ) -> Result<RestoreSummary> {
         let mut summary = RestoreSummary::default();
         self.selected(reader, listing, single, &mut |step| {
-            if let Selected::Entry { entry, wanted, .. } = step {
-                match &entry.kind {
+            match step {
+                Selected::Entry { entry, wanted, .. } => match &entry.kind {
                     EntryKind::Directory(_) => summary.directories += u64::from(wanted),
                     EntryKind::File(content) => {
                         summary.files += 1;
                         summary.bytes += content.length;
                     }
                     _ => summary.others += 1,
+                },
+                Selected::Leave => {}
+                Selected::Damaged { path, error } => {
+                    summary.failed += 1;
+                    let path = self.destination.join(path);
+                    self.monitor.warn(Warning::Skipped { path, error });
                 }
             }
             Ok(true)
@@ -213,6 +231,11 @@ pub(crate) enum Selected<'a> {
         wanted: bool,
     },
     Leave,
+    /// A directory's listing can't be read from here on; its `Leave` follows.
+    Damaged {
+        path: &'a Path,
+        error: Error,
+    },
 }
 
 /// Who owners are here.
@@ -263,8 +286,8 @@ struct Made {
     exists: bool,
 }
 
-/// The names on the way to a file's first name, and that name.
-type FirstName = (Vec<Vec<u8>>, Vec<u8>);
+/// The names on the way to a file's first name, that name, and what has become of the file.
+type FirstName = (Vec<Vec<u8>>, Vec<u8>, Arc<Links>);
 
 struct Planner<'a, 'r> {
     task: &'a Task<'a>,
@@ -277,7 +300,7 @@ struct Planner<'a, 'r> {
     path: PathBuf,
     window: Vec<Part>,
     window_files: usize,
-    /// Files that have several names: (device, inode) to the names on the way to the first, and its own.
+    /// Files that have several names, by device and inode.
     links: HashMap<(u64, u64), FirstName>,
     owners: Owners,
     summary: RestoreSummary,
@@ -299,6 +322,11 @@ impl<'r> Planner<'_, 'r> {
                 Selected::Leave => {
                     let made = directories.pop().expect("entered before");
                     self.leave(&made);
+                    Ok(true)
+                }
+                Selected::Damaged { path, error } => {
+                    self.path = task.destination.join(path);
+                    self.failed(error);
                     Ok(true)
                 }
                 Selected::Entry { path, entry, wanted } => {
@@ -422,54 +450,64 @@ impl<'r> Planner<'_, 'r> {
                 ));
             }
         }
-        if self.link(&parent, entry, existing.is_some())? {
-            return Ok(());
+        let links = match entry.hard_link_device.map(|device| (device, entry.inode)) {
+            None => None,
+            Some(inode) => {
+                if let Some(first) = self.links.get(&inode).cloned() {
+                    return self.link(&parent, entry, &first, existing.is_some());
+                }
+                let links = Links::pending();
+                let first = (self.stack.names(), entry.name.clone(), links.clone());
+                self.links.insert(inode, first);
+                Some(links)
+            }
+        };
+        let made = match &entry.kind {
+            EntryKind::File(content) => self.file(&parent, entry, content, existing.as_ref(), links.clone()),
+            _ => self.special(&parent, entry, existing.is_some(), links.as_deref()),
+        };
+        if let (Err(_), Some(links)) = (&made, links) {
+            links.fail();
         }
-        match &entry.kind {
-            EntryKind::File(content) => self.file(&parent, entry, content, existing.as_ref()),
-            _ => self.special(&parent, entry, existing.is_some()),
-        }
+        made
     }
 
-    /// If another name of this file was restored before, links to it. Else remembers this one.
-    fn link(&mut self, parent: &OwnedFd, entry: &Entry, existing: bool) -> Result<bool> {
-        let Some(device) = entry.hard_link_device else {
-            return Ok(false);
-        };
-        let here = (self.stack.names(), entry.name.clone());
-        let first = match self.links.entry((device, entry.inode)) {
-            std::collections::hash_map::Entry::Vacant(vacant) => {
-                vacant.insert(here);
-                return Ok(false);
-            }
-            std::collections::hash_map::Entry::Occupied(occupied) => occupied.get().clone(),
-        };
+    /// Gives a file that was restored before, or is being restored, another name.
+    fn link(&mut self, parent: &Arc<OwnedFd>, entry: &Entry, first: &FirstName, existing: bool) -> Result<()> {
+        let (folders, name, links) = first;
         let failed = self.local("link");
-        if existing {
-            target::remove(parent, &entry.name).map_err(&failed)?;
+        let linked = links.add(parent, &entry.name, &self.path, || {
+            if existing {
+                target::remove(parent, &entry.name).map_err(&failed)?;
+            }
+            let directory = target::open_beneath(&self.root, folders).map_err(&failed)?;
+            rustix::fs::linkat(
+                &directory,
+                name.as_slice(),
+                parent,
+                entry.name.as_slice(),
+                rustix::fs::AtFlags::empty(),
+            )
+            .map_err(&failed)
+        })?;
+        if matches!(linked, Linked::Failed) {
+            return Err(write::lost_with_its_other_name(&self.path));
         }
-        let directory = target::open_beneath(&self.root, &first.0).map_err(&failed)?;
-        rustix::fs::linkat(
-            &directory,
-            first.1.as_slice(),
-            parent,
-            entry.name.as_slice(),
-            rustix::fs::AtFlags::empty(),
-        )
-        .map_err(&failed)?;
         match &entry.kind {
             EntryKind::File(content) => {
-                self.summary.files += 1;
                 self.summary.bytes += content.length;
-                crate::Counters::add(&self.monitor().counters.files, 1);
                 crate::Counters::add(&self.monitor().counters.bytes, content.length);
+                if matches!(linked, Linked::Whole) {
+                    self.summary.files += 1;
+                    crate::Counters::add(&self.monitor().counters.files, 1);
+                }
             }
             _ => self.summary.others += 1,
         }
-        Ok(true)
+        Ok(())
     }
 
-    fn special(&mut self, parent: &OwnedFd, entry: &Entry, existing: bool) -> Result<()> {
+    fn special(&mut self, parent: &OwnedFd, entry: &Entry, existing: bool, links: Option<&Links>) -> Result<()> {
         if existing {
             target::remove(parent, &entry.name).map_err(self.local("replace"))?;
         }
@@ -482,10 +520,20 @@ impl<'r> Planner<'_, 'r> {
             });
         }
         self.summary.others += 1;
+        if let Some(links) = links {
+            links.succeed();
+        }
         Ok(())
     }
 
-    fn file(&mut self, parent: &Arc<OwnedFd>, entry: &Entry, content: &Content, existing: Option<&Stat>) -> Result<()> {
+    fn file(
+        &mut self,
+        parent: &Arc<OwnedFd>,
+        entry: &Entry,
+        content: &Content,
+        existing: Option<&Stat>,
+        links: Option<Arc<Links>>,
+    ) -> Result<()> {
         self.summary.bytes += content.length;
         if let Some(stat) = existing
             && self.task.options.overwrite == Overwrite::IfChanged
@@ -494,6 +542,9 @@ impl<'r> Planner<'_, 'r> {
             && rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile
         {
             self.summary.kept += 1;
+            if let Some(links) = links {
+                links.succeed();
+            }
             return Ok(());
         }
         // A symlink in the way is not opened but replaced.
@@ -520,6 +571,7 @@ impl<'r> Planner<'_, 'r> {
             existing: had.unwrap_or(0).min(content.length),
             parent: parent.clone(),
             created: had.is_none(),
+            links,
             pending: AtomicUsize::new(1),
             failed: AtomicBool::new(false),
         });

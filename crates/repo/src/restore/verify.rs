@@ -27,9 +27,14 @@ impl Task<'_> {
         let mut right = 0;
         let mut buffer = Vec::new();
         self.selected(reader, listing, single, &mut |step| {
-            let Selected::Entry { path, entry, .. } = step else {
-                stack.pop();
-                return Ok(true);
+            let (path, entry) = match step {
+                Selected::Entry { path, entry, .. } => (path, entry),
+                Selected::Leave => {
+                    stack.pop();
+                    return Ok(true);
+                }
+                // Told when it was restored.
+                Selected::Damaged { .. } => return Ok(true),
             };
             match &entry.kind {
                 EntryKind::Directory(_) => {

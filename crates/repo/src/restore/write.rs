@@ -14,6 +14,89 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+/// What has become of a file that has several names. Its other names are made while it is still being written: if it fails, they go too,
+/// since a name that stayed would stand for something wrong.
+pub(crate) struct Links(Mutex<LinksState>);
+
+enum LinksState {
+    /// The names so far: directory, name, path for messages.
+    Pending(Vec<(Arc<OwnedFd>, Vec<u8>, PathBuf)>),
+    Whole,
+    Failed,
+}
+
+/// What to do about a further name of a file.
+pub(crate) enum Linked {
+    /// The file is whole, and so is this name.
+    Whole,
+    /// The name counts when the file is whole.
+    Pending,
+    /// The file could not be restored.
+    Failed,
+}
+
+impl Links {
+    pub(crate) fn pending() -> Arc<Links> {
+        Arc::new(Links(Mutex::new(LinksState::Pending(Vec::new()))))
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, LinksState> {
+        self.0.lock().expect("no holder of this lock panics")
+    }
+
+    /// Makes a further name with `link`, unless the file has failed.
+    pub(crate) fn add(
+        &self,
+        parent: &Arc<OwnedFd>,
+        name: &[u8],
+        path: &std::path::Path,
+        link: impl FnOnce() -> Result<()>,
+    ) -> Result<Linked> {
+        let mut state = self.state();
+        match &mut *state {
+            LinksState::Failed => Ok(Linked::Failed),
+            LinksState::Whole => link().map(|()| Linked::Whole),
+            LinksState::Pending(names) => {
+                link()?;
+                names.push((parent.clone(), name.to_vec(), path.to_owned()));
+                Ok(Linked::Pending)
+            }
+        }
+    }
+
+    /// The file is whole; returns how many further names it has by now.
+    pub(crate) fn succeed(&self) -> u64 {
+        match std::mem::replace(&mut *self.state(), LinksState::Whole) {
+            LinksState::Pending(names) => names.len() as u64,
+            _ => 0,
+        }
+    }
+
+    /// The file has failed: removes its further names and returns their paths.
+    pub(crate) fn fail(&self) -> Vec<PathBuf> {
+        match std::mem::replace(&mut *self.state(), LinksState::Failed) {
+            LinksState::Pending(names) => names
+                .into_iter()
+                .map(|(parent, name, path)| {
+                    // If even that fails there is nothing left to try: it is reported.
+                    let _ = target::remove(&parent, &name);
+                    path
+                })
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A further name of a file that could not be restored.
+pub(crate) fn lost_with_its_other_name(path: &std::path::Path) -> Error {
+    Error::local(
+        "link",
+        path,
+        std::io::Error::other("it is another name of a file that could not be restored"),
+    )
+}
+
 /// A file being restored. Whoever finishes its last part gives it its attributes.
 pub(crate) struct Restoring {
     pub(crate) file: OwnedFd,
@@ -25,6 +108,8 @@ pub(crate) struct Restoring {
     /// Where it is, to remove it again if it can't be completed and was not there before.
     pub(crate) parent: Arc<OwnedFd>,
     pub(crate) created: bool,
+    /// If it has several names.
+    pub(crate) links: Option<Arc<Links>>,
     /// Parts that are not done, and one for the planner while it adds more.
     pub(crate) pending: AtomicUsize,
     pub(crate) failed: AtomicBool,
@@ -211,6 +296,11 @@ pub(crate) fn finish(task: &Task<'_>, progress: &Progress, file: &Restoring) {
             // Nothing is better than something wrong. If even that fails there is nothing left to try: the file was reported.
             let _ = target::remove(&file.parent, &file.entry.name);
         }
+        for path in file.links.iter().flat_map(|links| links.fail()) {
+            progress.failed.fetch_add(1, Ordering::Relaxed);
+            let error = lost_with_its_other_name(&path);
+            task.monitor.warn(Warning::Skipped { path, error });
+        }
         return;
     }
     for (what, source) in target::set_attributes(&file.file, &file.entry, file.owner) {
@@ -220,6 +310,7 @@ pub(crate) fn finish(task: &Task<'_>, progress: &Progress, file: &Restoring) {
             source,
         });
     }
-    progress.files.fetch_add(1, Ordering::Relaxed);
-    Counters::add(&task.monitor.counters.files, 1);
+    let names = 1 + file.links.as_ref().map_or(0, |links| links.succeed());
+    progress.files.fetch_add(names, Ordering::Relaxed);
+    Counters::add(&task.monitor.counters.files, names);
 }
