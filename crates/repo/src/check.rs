@@ -1,7 +1,7 @@
 //! Is everything there, and is it right? And if not: which files of which snapshots does it touch?
 
 use crate::chunks::{ChunkReader, FrameReader};
-use crate::index::Frame;
+use crate::index::{Frame, Place};
 use crate::load::{Loaded, read_directory};
 use crate::recipe::Items;
 use crate::repository::{folder, name_in};
@@ -11,11 +11,11 @@ use ibid_format::content::{Content, Item};
 use ibid_format::pack::Summary;
 use ibid_format::slot::{self, Slot};
 use ibid_format::tree::EntryKind;
-use ibid_format::{ChunkId, FileId};
-use std::collections::{HashMap, HashSet};
+use ibid_format::{ChunkId, FileId, FileKind};
+use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 /// How thoroughly to look.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -93,8 +93,15 @@ struct Checking<'a> {
     loaded: &'a Loaded,
     monitor: &'a Monitor,
     faults: Mutex<Vec<Fault>>,
-    /// Chunks that are in a pack, but not as they should be.
-    bad: Mutex<HashMap<ChunkId, FileId>>,
+    bad: Mutex<Bad>,
+}
+
+/// Where the index finds what can't be read. The same chunk may lie in a good pack too, but it is this one that a restore would read.
+#[derive(Default)]
+struct Bad {
+    /// Numbers of frames.
+    frames: HashSet<u32>,
+    places: HashSet<Place>,
 }
 
 impl Checking<'_> {
@@ -106,11 +113,8 @@ impl Checking<'_> {
         self.faults.lock().expect("no holder of this lock panics").push(fault);
     }
 
-    fn bad(&self, pack: FileId, ids: impl Iterator<Item = ChunkId>) {
-        self.bad
-            .lock()
-            .expect("no holder of this lock panics")
-            .extend(ids.map(|id| (id, pack)));
+    fn bad(&self) -> MutexGuard<'_, Bad> {
+        self.bad.lock().expect("no holder of this lock panics")
     }
 }
 
@@ -120,6 +124,9 @@ impl Repository {
     /// # Errors
     /// Only what keeps it from looking (storage out of reach, memory, cancelled). What is wrong in the repository is in the report.
     pub fn check(&self, read: ReadData, monitor: &Monitor) -> Result<CheckReport> {
+        // Snapshots before the index: whatever a snapshot needs was stored before it, so backups that end meanwhile raise no alarm.
+        let mut unreadable = Vec::new();
+        let snapshots = self.snapshots_with(|id, error| unreadable.push((id, error)))?;
         self.refresh();
         let loaded = self.loaded(monitor)?;
         let checking = Checking {
@@ -147,9 +154,9 @@ impl Repository {
             );
         }
         checking.packs(read, &mut report)?;
-        let mut snapshots = Vec::new();
-        let listed = self.snapshots_with(|id, error| checking.fault(format!("snapshot {id}"), error))?;
-        snapshots.extend(listed);
+        for (id, error) in unreadable {
+            checking.fault(format!("snapshot {id}"), error);
+        }
         report.snapshots = snapshots.len() as u64;
         checking.trees(&snapshots, &mut report)?;
         report.faults = checking.faults.into_inner().expect("no holder of this lock panics");
@@ -197,9 +204,9 @@ impl Checking<'_> {
     /// Directories of all packs against the index; all bytes of some.
     fn packs(&self, read: ReadData, report: &mut CheckReport) -> Result<()> {
         let packs = &self.loaded.index.packs;
-        let mut frames: Vec<Vec<Frame>> = vec![Vec::new(); packs.len()];
-        for frame in &self.loaded.index.frames {
-            frames[frame.pack as usize].push(*frame);
+        let mut frames: Vec<Vec<(u32, Frame)>> = vec![Vec::new(); packs.len()];
+        for (frame, number) in self.loaded.index.frames.iter().zip(0..) {
+            frames[frame.pack as usize].push((number, *frame));
         }
         let counters = &self.monitor.counters;
         let chosen: Vec<bool> = packs.iter().map(|pack| is_chosen(pack.id, read)).collect();
@@ -245,7 +252,7 @@ impl Checking<'_> {
         Ok(())
     }
 
-    fn pack(&self, number: usize, frames: &[Frame], read: bool, reader: &mut FrameReader) -> Result<()> {
+    fn pack(&self, number: usize, frames: &[(u32, Frame)], read: bool, reader: &mut FrameReader) -> Result<()> {
         let pack = self.loaded.index.packs[number];
         let object = format!("pack {}", pack.id);
         let summary = match read_directory(self.repository, pack.id, pack.size) {
@@ -260,25 +267,43 @@ impl Checking<'_> {
             self.compare(number as u32, frames, summary, &object);
         }
         if read {
-            for (n, frame) in frames.iter().enumerate() {
+            self.magic(pack.id, &object)?;
+            for (n, (number, frame)) in frames.iter().enumerate() {
                 if self.monitor.is_cancelled() {
                     return Ok(());
                 }
                 let listed = summary.as_ref().and_then(|summary| summary.frames.get(n));
-                self.frame(pack.id, frame, listed, reader, &object)?;
+                self.frame(*number, frame, listed, reader, &object)?;
                 Counters::add(&self.monitor.counters.bytes, u64::from(frame.sealed));
             }
         }
         Ok(())
     }
 
+    /// The first bytes of a pack, which no seal covers.
+    fn magic(&self, id: FileId, object: &str) -> Result<()> {
+        let kind = FileKind::Pack;
+        let mut magic = kind.magic();
+        let name = name_in(folder::PACKS, id);
+        let read = self
+            .repository
+            .storage
+            .read_at(&name, 0, &mut magic)
+            .map_err(Error::from);
+        match read.and_then(|()| kind.check(&magic).map_err(Error::damaged(object))) {
+            Err(error) if is_fault(&error) => self.fault(object, error),
+            result => result?,
+        }
+        Ok(())
+    }
+
     /// The index against what the pack says of itself.
-    fn compare(&self, number: u32, frames: &[Frame], summary: &Summary, object: &str) {
+    fn compare(&self, number: u32, frames: &[(u32, Frame)], summary: &Summary, object: &str) {
         let same = frames.len() == summary.frames.len()
             && frames
                 .iter()
                 .zip(&summary.frames)
-                .all(|(a, b)| (a.offset, a.sealed) == (b.offset, b.sealed) && a.blobs as usize == b.blobs.len());
+                .all(|((_, a), b)| (a.offset, a.sealed) == (b.offset, b.sealed) && a.blobs as usize == b.blobs.len());
         if !same {
             self.fault(object, "the index lists other frames than the pack's own directory");
             return;
@@ -308,52 +333,46 @@ impl Checking<'_> {
     /// One frame: seal, compression, and every chunk against its id.
     fn frame(
         &self,
-        pack: FileId,
+        number: u32,
         frame: &Frame,
         listed: Option<&ibid_format::pack::FrameSummary>,
         reader: &mut FrameReader,
         object: &str,
     ) -> Result<()> {
-        let ids = || {
-            listed
-                .map(|listed| listed.blobs.iter().map(|blob| blob.id).collect::<Vec<_>>())
-                .unwrap_or_default()
-        };
         let keys = &self.repository.keys;
-        match reader.read(self.repository, self.loaded, frame, None) {
-            Ok(opened) => {
-                let mut wrong = Vec::new();
-                for (id, slot) in ids().into_iter().zip(0u16..) {
-                    if !opened.chunk(slot).is_ok_and(|chunk| keys.chunk_id(chunk) == id) {
-                        wrong.push(id);
-                    }
-                }
-                if !wrong.is_empty() {
-                    self.fault(
-                        object,
-                        format!(
-                            "{} chunks of the frame at offset {} have other bytes than their ids say",
-                            wrong.len(),
-                            frame.offset
-                        ),
-                    );
-                    self.bad(pack, wrong.into_iter());
-                }
-                Ok(())
-            }
+        let opened = match reader.read(self.repository, self.loaded, frame, None) {
+            Ok(opened) => opened,
             Err(error) if is_fault(&error) => {
                 self.fault(object, error);
-                self.bad(pack, ids().into_iter());
-                Ok(())
+                self.bad().frames.insert(number);
+                return Ok(());
             }
-            Err(error) => Err(error),
+            Err(error) => return Err(error),
+        };
+        let blobs = listed.map_or(&[][..], |listed| &listed.blobs);
+        let mut wrong = 0;
+        for (blob, slot) in blobs.iter().zip(0u16..) {
+            if !opened.chunk(slot).is_ok_and(|chunk| keys.chunk_id(chunk) == blob.id) {
+                wrong += 1;
+                self.bad().places.insert(Place { frame: number, slot });
+            }
         }
+        if wrong > 0 {
+            self.fault(
+                object,
+                format!(
+                    "{wrong} chunks of the frame at offset {} have other bytes than their ids say",
+                    frame.offset
+                ),
+            );
+        }
+        Ok(())
     }
 
     /// Every tree of every snapshot; equal subtrees are read once if they are clean.
     fn trees(&self, snapshots: &[SnapshotInfo], report: &mut CheckReport) -> Result<()> {
         let reader = self.repository.tree_reader(self.monitor)?;
-        let bad = std::mem::take(&mut *self.bad.lock().expect("no holder of this lock panics"));
+        let bad = std::mem::take(&mut *self.bad());
         let mut walk = TreeCheck {
             checking: self,
             reader: &reader,
@@ -371,7 +390,7 @@ impl Checking<'_> {
 struct TreeCheck<'a, 'r> {
     checking: &'a Checking<'a>,
     reader: &'r ChunkReader<'r>,
-    bad: HashMap<ChunkId, FileId>,
+    bad: Bad,
     /// Contents (encoded) all of whose chunks are there and right, and for directories all that is below them.
     clean: HashSet<Vec<u8>>,
     report: &'a mut CheckReport,
@@ -459,15 +478,16 @@ impl TreeCheck<'_, '_> {
     }
 
     fn chunk(&self, id: &ChunkId) -> Option<String> {
-        if let Some(pack) = self.bad.get(id) {
+        let index = &self.checking.loaded.index;
+        let Some(place) = index.get(id) else {
+            return Some(format!("chunk {id} is missing"));
+        };
+        if self.bad.frames.contains(&place.frame) || self.bad.places.contains(&place) {
+            let frame = &index.frames[place.frame as usize];
+            let pack = index.packs[frame.pack as usize].id;
             return Some(format!("chunk {id} in pack {pack} is damaged"));
         }
-        self.checking
-            .loaded
-            .index
-            .get(id)
-            .is_none()
-            .then(|| format!("chunk {id} is missing"))
+        None
     }
 
     fn affected(&mut self, info: &SnapshotInfo, path: PathBuf, problem: String) {
@@ -489,7 +509,7 @@ fn key(content: &Content) -> Vec<u8> {
 }
 
 /// Whether an error tells of the repository's state: then it goes into the report and the check goes on.
-fn is_fault(error: &Error) -> bool {
+pub(crate) fn is_fault(error: &Error) -> bool {
     use ibid_storage::ErrorKind;
     match error {
         Error::Storage(error) => matches!(

@@ -219,9 +219,16 @@ impl Error {
 
     /// Whether the fault lies in what is stored (and `check` can tell more), not in how it was asked for.
     pub fn is_damage(&self) -> bool {
-        matches!(
-            self,
-            Error::Damaged { .. } | Error::ChunkMissing { .. } | Error::ChunkDamaged { .. } | Error::BadRecipe { .. }
-        )
+        use ibid_storage::ErrorKind;
+        match self {
+            Error::Storage(error) => matches!(error.kind(), ErrorKind::Truncated | ErrorKind::TooLarge),
+            error => matches!(
+                error,
+                Error::Damaged { .. }
+                    | Error::ChunkMissing { .. }
+                    | Error::ChunkDamaged { .. }
+                    | Error::BadRecipe { .. }
+            ),
+        }
     }
 }

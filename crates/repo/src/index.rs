@@ -20,7 +20,7 @@ const SHARD_ENTRIES_MAX: u32 = (1 << 24) - 1;
 const EMPTY: u32 = u32::MAX;
 
 /// Where a chunk is: a frame, and its slot in that frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
     /// Number of the frame in [`Frames`]; [`Place::PENDING`] while its pack is being written.
     pub(crate) frame: u32,

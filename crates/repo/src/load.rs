@@ -99,9 +99,7 @@ struct Loading<'a> {
 impl Loading<'_> {
     /// Damage is noted and done without; anything else (storage out of reach, memory) ends the operation.
     fn note_damage(&mut self, what: String, error: Error, monitor: &Monitor) -> Result<()> {
-        if !error.is_damage()
-            && !matches!(&error, Error::Storage(e) if matches!(e.kind(), ibid_storage::ErrorKind::Truncated | ibid_storage::ErrorKind::TooLarge))
-        {
+        if !error.is_damage() {
             return Err(error);
         }
         self.loaded.damaged.push((what, error.to_string()));
