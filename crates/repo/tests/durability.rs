@@ -7,7 +7,7 @@ use ibid_storage::fault::{Call, DiskFault, FaultDisk};
 use ibid_storage::{Local, Name, Storage};
 use std::sync::Arc;
 use support::crash::{End, PLACE, Plan, Seen, restores};
-use support::{Contents, Folder, Random, contents, noise, options, quick};
+use support::{Contents, Folder, Random, contents, noise, options, quick, scratch};
 
 /// Runs of one crash point: with as many seeds, the power lost or only the process killed.
 fn every_crash_point(plan: &Plan, step: u64, seeds: std::ops::Range<u64>) -> (u64, Vec<Seen>) {
@@ -71,7 +71,7 @@ struct Scene {
 
 impl Scene {
     fn new(seed: u64) -> Scene {
-        let folder = Folder::new();
+        let folder = Folder::scratch();
         folder.write("a", &noise(seed, 200_000));
         folder.write("deep/b", b"some text");
         let disk = FaultDisk::new(seed);
@@ -187,7 +187,7 @@ fn a_read_that_fails_gives_an_error_and_never_a_wrong_byte() {
         let before = scene.disk.operations();
         scene.disk.fail_at(before + at, DiskFault::Io);
         scene.disk.short_reads(at % 2 == 1);
-        let out = tempfile::tempdir().unwrap();
+        let out = scratch();
         let restore = || {
             let repository = scene.open()?;
             let snapshot = repository.snapshot(&scene.first.0)?;
@@ -250,7 +250,7 @@ fn a_disk_that_lies_about_syncs_leads_to_errors_and_never_to_wrong_bytes() {
             outcomes[0] += 1;
             continue;
         };
-        let out = tempfile::tempdir().unwrap();
+        let out = scratch();
         let monitor = Monitor::silent();
         let result = repository.restore(
             &snapshot,
@@ -381,7 +381,7 @@ fn at_every_moment_all_that_a_visible_snapshot_needs_is_visible() {
 /// Many packs and index files do not change the promise: killed at random places, a backup goes on where the last one stopped.
 #[test]
 fn a_backup_that_is_killed_again_and_again_gets_done() {
-    let folder = Folder::new();
+    let folder = Folder::scratch();
     for n in 0..12 {
         folder.write(format!("f{n}"), &noise(n, 500_000));
     }

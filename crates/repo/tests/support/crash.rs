@@ -3,7 +3,7 @@
 //! One [`run`] is: a repository is made and some versions of a tree are backed up into it, until the disk crashes (power lost, or only
 //! the process killed). Then the survivor is opened, checked, restored from and backed up into; then the power goes once more.
 
-use super::{Contents, Folder, Random, contents, difference, options, quick};
+use super::{Contents, Folder, Random, contents, difference, options, quick, scratch};
 use ibid_repo::{BackupSummary, Error, InitOptions, Monitor, ReadData, Repository, RestoreOptions};
 use ibid_storage::Local;
 use ibid_storage::fault::FaultDisk;
@@ -49,7 +49,7 @@ impl Plan {
     /// `versions` of a tree, each with about `bytes` of new data.
     pub fn new(seed: u64, versions: u64, bytes: u64) -> Plan {
         Plan {
-            folder: Folder::new(),
+            folder: Folder::scratch(),
             seed,
             versions,
             bytes,
@@ -195,7 +195,7 @@ impl Plan {
 /// Restores what was backed up from `path` and compares.
 pub fn restores(repository: &Repository, id: &str, path: &Path, expected: &Contents, context: &str) {
     use std::os::unix::ffi::OsStrExt;
-    let out = tempfile::tempdir().unwrap();
+    let out = scratch();
     let snapshot = repository.snapshot(id).unwrap();
     let summary = repository
         .restore(

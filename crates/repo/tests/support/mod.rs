@@ -65,9 +65,22 @@ pub struct Folder {
     path: PathBuf,
 }
 
+/// A temporary folder in memory, where there is such a thing: tests that restore a thousand times should not wait for a disk.
+pub fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
+}
+
 impl Folder {
     pub fn new() -> Folder {
-        let folder = tempfile::tempdir().unwrap();
+        Folder::within(tempfile::tempdir().unwrap())
+    }
+
+    /// One in memory, if possible: see [`scratch`].
+    pub fn scratch() -> Folder {
+        Folder::within(scratch())
+    }
+
+    fn within(folder: tempfile::TempDir) -> Folder {
         let path = folder.path().canonicalize().unwrap().join("tree");
         std::fs::create_dir(&path).unwrap();
         Folder { folder, path }

@@ -1,0 +1,504 @@
+//! Whatever is done to the stored files: an error or the right bytes, never wrong ones; and a check says what is lost. See `docs/durability.md`.
+
+mod support;
+
+use ibid_repo::{CheckReport, Error, InitOptions, Monitor, ReadData, Repository, RestoreOptions, Warning};
+use ibid_storage::{Memory, Name, Storage};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use support::{Contents, Folder, Random, contents, noise, options, quick, scratch};
+
+/// All objects of a repository.
+type Image = BTreeMap<Name, Vec<u8>>;
+
+fn image(storage: &dyn Storage) -> Image {
+    let mut names = Vec::new();
+    storage.list("", &mut |name, _| names.push(name)).unwrap();
+    let read = |name: Name| {
+        let bytes = storage.get(&name, u64::MAX).unwrap();
+        (name, bytes)
+    };
+    names.into_iter().map(read).collect()
+}
+
+fn storage(image: &Image) -> Arc<Memory> {
+    let memory = Memory::new();
+    for (name, bytes) in image {
+        memory.put(name, &[bytes]).unwrap();
+    }
+    Arc::new(memory)
+}
+
+fn open(storage: Arc<Memory>) -> Result<Repository, Error> {
+    Repository::open(storage, Some(b"secret"))
+}
+
+/// What the name says it is: `packs`, `index`, …
+fn kind(name: &Name) -> &str {
+    name.as_str().split('/').next().unwrap()
+}
+
+/// How a report calls an object.
+fn called(name: &Name) -> String {
+    let id = name.as_str().rsplit('/').next().unwrap();
+    let kind = match kind(name) {
+        "packs" => "pack",
+        "snapshots" => "snapshot",
+        "keys" => "key",
+        other => other,
+    };
+    format!("{kind} {id}")
+}
+
+/// A repository of three snapshots, and what each holds.
+struct Scene {
+    folder: Folder,
+    image: Image,
+    snapshots: Vec<(String, Contents)>,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let options = InitOptions {
+            chunker: ibid_chunk::Settings::for_average("fastcdc", 4 << 10).unwrap(),
+            frame_size: 16 << 10,
+            pack_size: 1 << 20,
+            ..quick()
+        };
+        let memory = Arc::new(Memory::new());
+        let repository = Repository::init(memory.clone(), Some(b"secret"), &options, 0).unwrap();
+        let folder = Folder::scratch();
+        folder.write("long", &noise(1, 150_000));
+        folder.write("text", "the same line\n".repeat(1000).as_bytes());
+        folder.write("empty", b"");
+        folder.write("twice/one", &noise(2, 20_000));
+        std::fs::hard_link(folder.path().join("twice/one"), folder.path().join("twice/two")).unwrap();
+        std::os::unix::fs::symlink("long", folder.path().join("link")).unwrap();
+        // Listings of several chunks.
+        for n in 0..30 {
+            folder.write(format!("many/{}{n:03}", "n".repeat(250)), format!("{n}").as_bytes());
+        }
+        let mut snapshots = Vec::new();
+        for version in 0..3 {
+            // As much new data each time, so that packs of different backups have the same size.
+            folder.write("new", &noise(10 + version, 60_000));
+            folder.write(format!("deep/er/{version}"), format!("version {version}").as_bytes());
+            let summary = support::backup(&repository, folder.path());
+            snapshots.push((summary.id.unwrap().to_string(), contents(folder.path())));
+        }
+        let image = image(memory.as_ref());
+        Scene {
+            folder,
+            image,
+            snapshots,
+        }
+    }
+
+    fn names(&self, of: &str) -> Vec<Name> {
+        self.image.keys().filter(|name| kind(name) == of).cloned().collect()
+    }
+
+    fn with(&self, change: impl FnOnce(&mut Image)) -> Image {
+        let mut image = self.image.clone();
+        change(&mut image);
+        image
+    }
+
+    /// Opens, checks and restores everything; returns the report, or the error if it can't even be opened.
+    fn judge(&self, image: &Image, context: &str) -> Result<CheckReport, Error> {
+        let repository = open(storage(image))?;
+        let report = repository
+            .check(ReadData::All, &Monitor::silent())
+            .unwrap_or_else(|error| panic!("{context}: the check itself failed: {error}"));
+        for (id, tree) in &self.snapshots {
+            match repository.snapshot(id) {
+                Ok(_) => self.restore(&repository, &report, id, tree, context),
+                Err(error) => {
+                    let known = report
+                        .faults
+                        .iter()
+                        .any(|fault| fault.object == format!("snapshot {id}"));
+                    assert!(
+                        known || matches!(error, Error::UnknownSnapshot { .. }),
+                        "{context}: {error}, and {report:?}"
+                    );
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    /// Restores a snapshot: what comes is right, and what does not come is exactly what the check said.
+    fn restore(&self, repository: &Repository, report: &CheckReport, id: &str, tree: &Contents, context: &str) {
+        let out = scratch();
+        let lost = Arc::new(Mutex::new(BTreeSet::new()));
+        let monitor = Monitor::new({
+            let (lost, out) = (lost.clone(), out.path().to_owned());
+            move |warning| {
+                if let Warning::Skipped { path, .. } = warning {
+                    lost.lock().unwrap().insert(path.strip_prefix(&out).unwrap().to_owned());
+                }
+            }
+        });
+        let snapshot = repository.snapshot(id).unwrap();
+        let summary = repository
+            .restore(&snapshot, b"", out.path(), &RestoreOptions::default(), &monitor)
+            .unwrap_or_else(|error| panic!("{context}: snapshot {id}: {error}"));
+        let lost = std::mem::take(&mut *lost.lock().unwrap());
+        assert_eq!(summary.failed, lost.len() as u64, "{context}: {lost:?}");
+        let affected: BTreeSet<PathBuf> = report
+            .affected
+            .iter()
+            .filter(|affected| affected.snapshot == snapshot.id)
+            .map(|affected| affected.path.clone())
+            .collect();
+        assert_eq!(
+            lost, affected,
+            "{context}: what a restore could not do, and what the check said"
+        );
+        let base = self.folder.path().strip_prefix("/").unwrap();
+        let at = out.path().join(base);
+        let found = if at.exists() { contents(&at) } else { Contents::new() };
+        for (path, node) in &found {
+            assert_eq!(
+                tree.get(path),
+                Some(node),
+                "{context}: {path:?} of snapshot {id} is wrong"
+            );
+        }
+        for path in tree.keys().filter(|path| !found.contains_key(*path)) {
+            let whole = base.join(path);
+            let told = lost.iter().any(|lost: &PathBuf| whole.starts_with(lost));
+            assert!(
+                told,
+                "{context}: {path:?} of snapshot {id} is missing and nobody said so: {lost:?}"
+            );
+        }
+    }
+}
+
+fn names_fault(report: &CheckReport, name: &Name, context: &str) {
+    let object = called(name);
+    assert!(
+        report.faults.iter().any(|fault| fault.object == object),
+        "{context}: {object} is not among {:?}",
+        report.faults
+    );
+}
+
+/// A message that helps: it names the object, or says what is wrong with the password or the place.
+fn names_object(error: &Error, name: &Name, context: &str) {
+    let text = error.to_string();
+    let helps = match kind(name) {
+        "config" => {
+            text.contains("config")
+                || text.contains("key")
+                || matches!(error, Error::NoRepository { .. } | Error::WrongPassword { .. })
+        }
+        "keys" => {
+            matches!(error, Error::WrongPassword { .. } | Error::NoKeys { .. })
+                || text.contains(&called(name))
+                || text.contains(name.as_str())
+        }
+        _ => false,
+    };
+    assert!(helps, "{context}: {text}");
+}
+
+fn is_needed_to_open(name: &Name) -> bool {
+    matches!(kind(name), "config" | "keys")
+}
+
+impl Scene {
+    /// Judges a damage that a check has to notice, or that keeps the repository from being opened.
+    fn must_notice(&self, image: &Image, name: &Name, context: &str) {
+        match self.judge(image, context) {
+            Ok(report) => names_fault(&report, name, context),
+            Err(error) => {
+                assert!(is_needed_to_open(name), "{context}: {error}");
+                names_object(&error, name, context);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_scene_is_whole_and_rich() {
+    let scene = Scene::new();
+    let report = scene.judge(&scene.image, "nothing done").unwrap();
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!(scene.names("packs").len(), 6);
+    assert_eq!(scene.names("index").len(), 3);
+    let sizes: BTreeSet<usize> = scene
+        .names("packs")
+        .iter()
+        .map(|name| scene.image[name].len())
+        .collect();
+    assert!(sizes.len() < 6, "some packs have to be of the same size: {sizes:?}");
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_noticed_and_gives_no_wrong_byte() {
+    let scene = Scene::new();
+    let mut random = Random(1);
+    for (name, bytes) in &scene.image {
+        let ends = (0..60).chain(bytes.len().saturating_sub(60)..bytes.len());
+        let step = (bytes.len() / 60).max(1);
+        let middle = (0..bytes.len()).step_by(step);
+        for at in ends.step_by(3).chain(middle) {
+            let bit = random.below(8);
+            let context = format!("bit {bit} of byte {at} of {} of {name} flipped", bytes.len());
+            let image = scene.with(|image| image.get_mut(name).unwrap()[at] ^= 1 << bit);
+            scene.must_notice(&image, name, &context);
+        }
+    }
+}
+
+#[test]
+fn a_file_of_another_length_is_noticed() {
+    let scene = Scene::new();
+    for (name, bytes) in &scene.image {
+        let whole = bytes.len();
+        for length in [
+            0,
+            1,
+            7,
+            8,
+            56,
+            whole / 2,
+            whole - 57,
+            whole - 1,
+            whole + 1,
+            whole + 4096,
+        ] {
+            let context = format!("{name} has {length} bytes instead of {whole}");
+            let image = scene.with(|image| image.get_mut(name).unwrap().resize(length, 0));
+            scene.must_notice(&image, name, &context);
+        }
+    }
+}
+
+#[test]
+fn a_pack_that_is_gone_is_noticed_and_so_is_every_file_that_needs_it() {
+    let scene = Scene::new();
+    for name in scene.names("packs") {
+        let image = scene.with(|image| drop(image.remove(&name)));
+        let report = scene.judge(&image, name.as_str()).unwrap();
+        names_fault(&report, &name, name.as_str());
+        assert!(report.affected_total > 0, "every pack is needed by something");
+    }
+}
+
+#[test]
+fn without_index_files_everything_is_found() {
+    let scene = Scene::new();
+    for name in scene.names("index") {
+        let image = scene.with(|image| drop(image.remove(&name)));
+        let report = scene.judge(&image, name.as_str()).unwrap();
+        assert!(report.is_clean() && report.unlisted_packs == 2, "{report:?}");
+    }
+    let image = scene.with(|image| image.retain(|name, _| kind(name) != "index"));
+    let report = scene.judge(&image, "no index file").unwrap();
+    assert!(report.is_clean() && report.unlisted_packs == 6, "{report:?}");
+}
+
+#[test]
+fn a_damaged_index_file_is_done_without_and_replaced_by_the_next_backup() {
+    let scene = Scene::new();
+    for name in scene.names("index") {
+        let image = scene.with(|image| image.get_mut(&name).unwrap()[100] ^= 4);
+        let report = scene.judge(&image, name.as_str()).unwrap();
+        names_fault(&report, &name, name.as_str());
+        assert_eq!((report.affected_total, report.unlisted_packs), (0, 2), "{report:?}");
+        let repository = open(storage(&image)).unwrap();
+        let summary = repository
+            .backup(options(scene.folder.path()), &Monitor::silent())
+            .unwrap();
+        assert!(summary.counters.new_bytes < 20_000, "all data was found: {summary:?}");
+        let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+        assert_eq!(report.unlisted_packs, 0, "they are listed again");
+    }
+}
+
+/// What nobody can notice: that a snapshot is gone. (Not promised; the others stay whole.)
+#[test]
+fn without_a_snapshot_file_the_others_are_whole() {
+    let scene = Scene::new();
+    for name in scene.names("snapshots") {
+        let image = scene.with(|image| drop(image.remove(&name)));
+        assert!(scene.judge(&image, name.as_str()).unwrap().is_clean());
+    }
+}
+
+#[test]
+fn without_config_or_key_the_error_says_what_is_missing() {
+    let scene = Scene::new();
+    let without = |of| {
+        scene
+            .judge(&scene.with(|image| image.retain(|name, _| kind(name) != of)), of)
+            .unwrap_err()
+    };
+    assert!(matches!(without("config"), Error::NoRepository { .. }));
+    assert!(matches!(without("keys"), Error::NoKeys { found: 0, .. }));
+}
+
+#[test]
+fn two_files_in_each_others_place_are_noticed_both() {
+    let scene = Scene::new();
+    let mut same_size = 0;
+    for of in ["packs", "index", "snapshots"] {
+        let names = scene.names(of);
+        for (n, one) in names.iter().enumerate() {
+            for other in &names[n + 1..] {
+                let context = format!("{one} and {other} swapped");
+                let image = scene.with(|image| {
+                    image.insert(one.clone(), scene.image[other].clone());
+                    image.insert(other.clone(), scene.image[one].clone());
+                });
+                same_size += u32::from(scene.image[one].len() == scene.image[other].len());
+                let report = scene.judge(&image, &context).unwrap();
+                names_fault(&report, one, &context);
+                names_fault(&report, other, &context);
+                assert_eq!(report.affected_total > 0, of == "packs", "{context}");
+            }
+        }
+    }
+    assert!(same_size > 0);
+}
+
+/// Somebody gives an older file a newer one's name, or a name of its own.
+#[test]
+fn a_file_under_another_name_is_noticed_and_never_used() {
+    let scene = Scene::new();
+    for of in ["packs", "index", "snapshots", "keys"] {
+        for name in scene.names(of) {
+            let id = name.as_str().rsplit('/').next().unwrap();
+            let mut digits: Vec<char> = id.chars().rev().collect();
+            digits[3] = if digits[3] == '0' { '1' } else { '0' };
+            let id: String = digits.into_iter().collect();
+            let fresh = match of {
+                "packs" => format!("packs/{}/{id}", &id[..2]),
+                _ => format!("{of}/{id}"),
+            };
+            let fresh = Name::new(&fresh).unwrap();
+            let context = format!("{name} copied to {fresh}");
+            let image = scene.with(|image| drop(image.insert(fresh.clone(), scene.image[&name].clone())));
+            let report = scene.judge(&image, &context).unwrap();
+            names_fault(&report, &fresh, &context);
+            assert_eq!(report.affected_total, 0, "{context}");
+        }
+    }
+}
+
+/// Files of another repository with the same password.
+#[test]
+fn files_of_another_repository_are_noticed() {
+    let (scene, other) = (Scene::new(), Scene::new());
+    for of in ["packs", "index", "snapshots"] {
+        let (name, foreign) = (&scene.names(of)[0], &other.names(of)[0]);
+        let context = format!("another repository's {foreign} as {name}");
+        let image = scene.with(|image| drop(image.insert(name.clone(), other.image[foreign].clone())));
+        scene.must_notice(&image, name, &context);
+    }
+    let config = Name::new("config").unwrap();
+    let image = scene.with(|image| drop(image.insert(config.clone(), other.image[&config].clone())));
+    scene.judge(&image, "another repository's config").unwrap_err();
+}
+
+/// A backup of what is still there stores again what a lost pack held.
+#[test]
+fn the_next_backup_heals_what_a_lost_pack_held() {
+    let scene = Scene::new();
+    let mut healed_older = 0;
+    for name in scene.names("packs") {
+        let image = scene.with(|image| drop(image.remove(&name)));
+        let repository = open(storage(&image)).unwrap();
+        let before = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+        // Nothing has changed since the last backup, and files are not read that look unchanged: those that lost something are.
+        let id = support::backup(&repository, scene.folder.path()).id.unwrap();
+        let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+        let touched: Vec<_> = report
+            .affected
+            .iter()
+            .filter(|affected| affected.snapshot == id)
+            .collect();
+        assert!(touched.is_empty(), "{name}: {touched:?}");
+        assert!(report.affected_total <= before.affected_total, "{name}");
+        healed_older += before.affected_total - report.affected_total;
+        support::crash::restores(
+            &repository,
+            &id.to_string(),
+            scene.folder.path(),
+            &contents(scene.folder.path()),
+            name.as_str(),
+        );
+    }
+    assert!(
+        healed_older > 0,
+        "what is still in the source comes back in older snapshots, too"
+    );
+}
+
+/// Both the pack and the index file that lists it are lost or damaged: nobody knows any more what was in the pack.
+#[test]
+fn the_next_backup_heals_even_if_the_index_file_is_damaged_too() {
+    let scene = Scene::new();
+    for pack in scene.names("packs") {
+        let image = scene.with(|image| {
+            image.remove(&pack);
+            for (name, bytes) in image.iter_mut() {
+                if kind(name) == "index" {
+                    bytes[100] ^= 1;
+                }
+            }
+        });
+        let repository = open(storage(&image)).unwrap();
+        let id = support::backup(&repository, scene.folder.path()).id.unwrap();
+        let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+        let touched: Vec<_> = report
+            .affected
+            .iter()
+            .filter(|affected| affected.snapshot == id)
+            .collect();
+        assert!(touched.is_empty(), "{pack}: {touched:?}");
+    }
+}
+
+/// A file with several names: if it can't be restored, none of its names stays.
+#[test]
+fn no_name_of_a_damaged_file_stays() {
+    let scene = Scene::new();
+    let mut lost_both = 0;
+    for name in scene.names("packs") {
+        let step = scene.image[&name].len() / 30;
+        for at in (0..scene.image[&name].len()).step_by(step) {
+            let image = scene.with(|image| image.get_mut(&name).unwrap()[at] ^= 1);
+            let repository = open(storage(&image)).unwrap();
+            let out = scratch();
+            let snapshot = repository.snapshot("latest").unwrap();
+            let monitor = Monitor::silent();
+            let path = [scene.folder.inside(), b"/twice"].concat();
+            let Ok(_) = repository.restore(&snapshot, &path, out.path(), &RestoreOptions::default(), &monitor) else {
+                continue; // the way there is damaged
+            };
+            let names: Vec<bool> = ["one", "two"]
+                .iter()
+                .map(|name| out.path().join(name).exists())
+                .collect();
+            assert_eq!(names[0], names[1], "byte {at} of {name}");
+            lost_both += u32::from(!names[0]);
+            if names[0] {
+                same(&scene, out.path());
+            }
+        }
+    }
+    assert!(lost_both > 0);
+}
+
+fn same(scene: &Scene, out: &Path) {
+    let expected = std::fs::read(scene.folder.path().join("twice/one")).unwrap();
+    for name in ["one", "two"] {
+        assert!(std::fs::read(out.join(name)).unwrap() == expected, "{name}");
+    }
+}
