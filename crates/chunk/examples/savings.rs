@@ -23,14 +23,10 @@ fn main() {
         .unwrap_or(48usize)
         << 20;
     let versions = versions(size);
-    println!(
-        "{:>8} {:>24} {:>9} {:>7}",
-        "average", "settings", "realised", "ratio"
-    );
+    println!("{:>8} {:>24} {:>9} {:>7}", "average", "settings", "realised", "ratio");
     for average in [8 << 10, 16 << 10, 32 << 10, 64 << 10] {
         for name in ["fastcdc", "seqcdc"] {
-            let settings =
-                Settings::for_average(name, average).expect("an average within the limits");
+            let settings = Settings::for_average(name, average).expect("an average within the limits");
             show(average, name, &settings, &versions);
         }
     }
@@ -85,10 +81,7 @@ fn show(average: usize, name: &str, settings: &Settings, versions: &[Vec<u8>]) {
     let chunker = Chunker::new(settings).expect("valid settings");
     let mut different = HashSet::new();
     let (mut bytes, mut bytes_different, mut count) = (0, 0, 0);
-    for chunk in versions
-        .iter()
-        .flat_map(|version| chunks(&chunker, version))
-    {
+    for chunk in versions.iter().flat_map(|version| chunks(&chunker, version)) {
         count += 1;
         bytes += chunk.len();
         if different.insert(chunk) {
@@ -97,8 +90,5 @@ fn show(average: usize, name: &str, settings: &Settings, versions: &[Vec<u8>]) {
     }
     let realised = bytes as f64 / 1024.0 / f64::from(count);
     let ratio = bytes as f64 / bytes_different as f64;
-    println!(
-        "{:>7}K {name:>24} {realised:>8.1}K {ratio:>7.2}",
-        average >> 10
-    );
+    println!("{:>7}K {name:>24} {realised:>8.1}K {ratio:>7.2}", average >> 10);
 }

@@ -6,9 +6,7 @@
 //! comes out at. The random data is splitmix64, so that a run can be repeated.
 #![allow(clippy::print_stdout, reason = "a program for a terminal")]
 
-use ibid_chunk::{
-    Chunker, Equal, Mode, SIZE_MAX_MOST, SIZE_MIN_LEAST, SeqCdcSettings, Settings, chunks,
-};
+use ibid_chunk::{Chunker, Equal, Mode, SIZE_MAX_MOST, SIZE_MIN_LEAST, SeqCdcSettings, Settings, chunks};
 
 #[path = "../tests/data/mod.rs"]
 mod data;
@@ -21,14 +19,8 @@ fn main() {
         << 20;
     let data = data::random(7, size);
 
-    println!(
-        "pairs of random bytes before a sequence, {} MiB",
-        size >> 20
-    );
-    println!(
-        "{:>6} {:>12} {:>12} {:>9}",
-        "pairs", "absorb", "strict", "chunks"
-    );
+    println!("pairs of random bytes before a sequence, {} MiB", size >> 20);
+    println!("{:>6} {:>12} {:>12} {:>9}", "pairs", "absorb", "strict", "chunks");
     for seq_length in 3..=8 {
         let base = SeqCdcSettings {
             size_min: SIZE_MIN_LEAST,
@@ -58,8 +50,7 @@ fn main() {
     );
     let halves = (8..20).flat_map(|bits| [1usize << bits, 3 << (bits - 1)]);
     for asked in halves.chain([1000, 10_000, 50_000, 100_000]) {
-        let settings =
-            Settings::for_average("seqcdc", asked).expect("an average within the limits");
+        let settings = Settings::for_average("seqcdc", asked).expect("an average within the limits");
         let Settings::SeqCdc(seqcdc) = &settings else {
             unreachable!("asked for by name")
         };

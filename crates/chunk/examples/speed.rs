@@ -27,10 +27,8 @@ fn main() {
         "average", "fastcdc crate", "fastcdc", "ratio", "seqcdc"
     );
     for average in [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10] {
-        let fastcdc =
-            Settings::for_average("fastcdc", average).expect("an average within the limits");
-        let seqcdc =
-            Settings::for_average("seqcdc", average).expect("an average within the limits");
+        let fastcdc = Settings::for_average("fastcdc", average).expect("an average within the limits");
+        let seqcdc = Settings::for_average("seqcdc", average).expect("an average within the limits");
         let Settings::FastCdc(rival) = &fastcdc else {
             unreachable!("asked for by name")
         };
@@ -86,12 +84,5 @@ fn by_the_crate(settings: &FastCdcSettings, data: &[u8]) -> usize {
         size_max,
         ..
     } = *settings;
-    FastCDC::with_level(
-        data,
-        size_min,
-        size_average,
-        size_max,
-        Normalization::Level2,
-    )
-    .count()
+    FastCDC::with_level(data, size_min, size_average, size_max, Normalization::Level2).count()
 }

@@ -137,8 +137,5 @@ fn sequence_for_average(average: usize) -> (u32, u32) {
     let skipped = distance.saturating_sub(rarity.scanned) as u64;
     let skip_size = skipped * rarity.sequences_per_million_skips as u64 / 1_000_000;
     // A few bytes would cost their bookkeeping and skip next to nothing.
-    (
-        rarity.pairs,
-        if skip_size < 16 { 0 } else { skip_size as u32 },
-    )
+    (rarity.pairs, if skip_size < 16 { 0 } else { skip_size as u32 })
 }

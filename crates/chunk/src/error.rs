@@ -94,12 +94,7 @@ impl fmt::Display for SettingsError {
                     "parameters of {algorithm}: expected {expected} words, found {found}"
                 )
             }
-            SettingsError::OutOfRange {
-                what,
-                min,
-                max,
-                found,
-            } => {
+            SettingsError::OutOfRange { what, min, max, found } => {
                 write!(out, "{what}: expected {min} to {max}, found {found}")
             }
             SettingsError::OutOfOrder {
@@ -111,10 +106,7 @@ impl fmt::Display for SettingsError {
                 "chunk sizes: expected minimum <= average <= maximum, found {size_min}, {size_average}, {size_max}"
             ),
             SettingsError::Odd { what, found } => {
-                write!(
-                    out,
-                    "{what}: expected an even number for fastcdc, found {found}"
-                )
+                write!(out, "{what}: expected an even number for fastcdc, found {found}")
             }
             SettingsError::HalfASkip {
                 skip_trigger,

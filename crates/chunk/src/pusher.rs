@@ -56,11 +56,7 @@ impl Pusher {
     /// # Errors
     /// What `take` returns. That ends the input: the pusher has forgotten it and is ready for
     /// another.
-    pub fn push<E>(
-        &mut self,
-        piece: &[u8],
-        mut take: impl FnMut(&[u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
+    pub fn push<E>(&mut self, piece: &[u8], mut take: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let result = self.push_piece(piece, &mut take);
         if result.is_err() {
             self.forget();
@@ -68,11 +64,7 @@ impl Pusher {
         result
     }
 
-    fn push_piece<E>(
-        &mut self,
-        piece: &[u8],
-        take: &mut impl FnMut(&[u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
+    fn push_piece<E>(&mut self, piece: &[u8], take: &mut impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let size_max = self.chunker.size_max();
         let mut piece = piece;
         if self.pending() > 0 {

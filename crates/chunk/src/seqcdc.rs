@@ -32,10 +32,7 @@ pub(crate) fn cut(settings: &SeqCdcSettings, data: &[u8]) -> usize {
     }
 }
 
-fn scan<const DECREASING: bool, const STRICT: bool>(
-    settings: &SeqCdcSettings,
-    window: &[u8],
-) -> usize {
+fn scan<const DECREASING: bool, const STRICT: bool>(settings: &SeqCdcSettings, window: &[u8]) -> usize {
     let seq_length = settings.seq_length;
     let mut levels = 0;
     let mut opposing = 0;
@@ -46,11 +43,7 @@ fn scan<const DECREASING: bool, const STRICT: bool>(
             Some(bytes) => compare(bytes),
             None => compare(&padded(&window[right - 1..])),
         };
-        let (wanted, against) = if DECREASING {
-            (falls, rises)
-        } else {
-            (rises, falls)
-        };
+        let (wanted, against) = if DECREASING { (falls, rises) } else { (rises, falls) };
         let equals = if STRICT { 0 } else { !(rises | falls) };
 
         let complete = extend_runs(&mut levels, wanted, equals, seq_length);

@@ -213,9 +213,7 @@ impl Settings {
         let settings = match number {
             1 => {
                 let [size] = counted("fixed", words)?;
-                Settings::Fixed(FixedSettings {
-                    size: size as usize,
-                })
+                Settings::Fixed(FixedSettings { size: size as usize })
             }
             2 => {
                 let [size_min, size_average, size_max, level] = counted("fastcdc", words)?;
@@ -298,24 +296,9 @@ impl SeqCdcSettings {
             skip_size,
             ..
         } = *self;
-        in_range(
-            "minimum chunk size",
-            SIZE_MIN_LEAST,
-            SIZE_MAX_MOST,
-            size_min,
-        )?;
-        in_range(
-            "average chunk size",
-            SIZE_MIN_LEAST,
-            SIZE_MAX_MOST,
-            size_average,
-        )?;
-        in_range(
-            "maximum chunk size",
-            SIZE_MIN_LEAST,
-            SIZE_MAX_MOST,
-            size_max,
-        )?;
+        in_range("minimum chunk size", SIZE_MIN_LEAST, SIZE_MAX_MOST, size_min)?;
+        in_range("average chunk size", SIZE_MIN_LEAST, SIZE_MAX_MOST, size_average)?;
+        in_range("maximum chunk size", SIZE_MIN_LEAST, SIZE_MAX_MOST, size_max)?;
         in_order(size_min, size_average, size_max)?;
         // 63 is below every valid minimum, so a whole sequence always fits before the first cut.
         in_range("sequence length", 1, SEQ_LENGTH_MOST, seq_length as usize)?;
@@ -348,26 +331,15 @@ fn seqcdc_from_words(words: [u32; 8]) -> Result<SeqCdcSettings, SettingsError> {
         size_min: size_min as usize,
         size_average: size_average as usize,
         size_max: size_max as usize,
-        mode: if mode == 0 {
-            Mode::Increasing
-        } else {
-            Mode::Decreasing
-        },
-        equal: if equal == 0 {
-            Equal::Absorb
-        } else {
-            Equal::Strict
-        },
+        mode: if mode == 0 { Mode::Increasing } else { Mode::Decreasing },
+        equal: if equal == 0 { Equal::Absorb } else { Equal::Strict },
         seq_length,
         skip_trigger,
         skip_size,
     })
 }
 
-fn counted<const N: usize>(
-    algorithm: &'static str,
-    words: &[u32],
-) -> Result<[u32; N], SettingsError> {
+fn counted<const N: usize>(algorithm: &'static str, words: &[u32]) -> Result<[u32; N], SettingsError> {
     words.try_into().map_err(|_| SettingsError::WordCount {
         algorithm,
         expected: N,
@@ -375,21 +347,11 @@ fn counted<const N: usize>(
     })
 }
 
-pub(crate) fn in_range(
-    what: &'static str,
-    min: usize,
-    max: usize,
-    found: usize,
-) -> Result<(), SettingsError> {
+pub(crate) fn in_range(what: &'static str, min: usize, max: usize, found: usize) -> Result<(), SettingsError> {
     if (min..=max).contains(&found) {
         Ok(())
     } else {
-        Err(SettingsError::OutOfRange {
-            what,
-            min,
-            max,
-            found,
-        })
+        Err(SettingsError::OutOfRange { what, min, max, found })
     }
 }
 

@@ -15,8 +15,7 @@ fn realised(name: &str, average: usize, data: &[u8]) -> f64 {
 fn seqcdc_realises_what_was_asked() {
     let data = random(11, 64 << 20);
     for average in [
-        512, 1000, 1024, 2048, 3000, 6000, 10_000, 12_288, 20_000, 24_576, 32_768, 50_000, 65_536,
-        100_000,
+        512, 1000, 1024, 2048, 3000, 6000, 10_000, 12_288, 20_000, 24_576, 32_768, 50_000, 65_536, 100_000,
     ] {
         // 3000 chunks have a mean within 2 % nearly always.
         let data = &data[..data.len().min(3000 * average)];
@@ -42,8 +41,7 @@ fn the_published_settings_realise_what_they_are_known_to() {
 fn fastcdc_realises_a_little_more_than_was_asked() {
     let data = random(13, 32 << 20);
     for average in [1024, 8192, 16_384, 65_536] {
-        let ratio =
-            realised("fastcdc", average, &data[..data.len().min(3000 * average)]) / average as f64;
+        let ratio = realised("fastcdc", average, &data[..data.len().min(3000 * average)]) / average as f64;
         assert!((1.0..=1.25).contains(&ratio), "{average}: {ratio:.3}");
     }
 }

@@ -34,11 +34,7 @@ fn constant_data_is_cut_at_the_maximum_by_fastcdc_from_4_kib_on() {
         let settings = Settings::for_average("fastcdc", average).unwrap();
         for byte in 0..=255 {
             let data = vec![byte; 2 * settings.size_max()];
-            assert_eq!(
-                lengths(&settings, &data),
-                [settings.size_max(); 2],
-                "{average} {byte}"
-            );
+            assert_eq!(lengths(&settings, &data), [settings.size_max(); 2], "{average} {byte}");
         }
     }
 }
@@ -51,10 +47,7 @@ fn constant_data_is_cut_by_fastcdc_soon_after_the_minimum_or_at_the_average_or_t
             let settings = Settings::from_words(2, &[64, average, 8192, normalisation]).unwrap();
             for byte in 0..=255 {
                 let found = lengths(&settings, &vec![byte; 30_000]);
-                assert!(
-                    found[..found.len() - 1].iter().all(|len| *len == found[0]),
-                    "one size"
-                );
+                assert!(found[..found.len() - 1].iter().all(|len| *len == found[0]), "one size");
                 let soon = (64..=64 + 47).contains(&found[0]);
                 assert!(
                     soon || found[0] == average as usize || found[0] == 8192,

@@ -8,13 +8,7 @@ use ibid_chunk::spec::{self, FastCdcParameters};
 use ibid_chunk::{Chunker, Equal, Mode, SeqCdcSettings, Settings, chunks, unlimited};
 use proptest::prelude::*;
 
-fn seqcdc_with(
-    size_min: usize,
-    size_max: usize,
-    length: u32,
-    trigger: u32,
-    skip: u32,
-) -> SeqCdcSettings {
+fn seqcdc_with(size_min: usize, size_max: usize, length: u32, trigger: u32, skip: u32) -> SeqCdcSettings {
     SeqCdcSettings {
         size_min,
         size_average: size_min,
@@ -53,10 +47,7 @@ fn every_short_string_by_seqcdc(alphabet: &[u8]) {
     ] {
         for settings in seqcdc_variants(seqcdc_with(min, max, length, trigger, skip)) {
             every_string(alphabet, 12, |text| {
-                let (fast, slow) = (
-                    unlimited::seqcdc(&settings, text),
-                    spec::seqcdc(&settings, text),
-                );
+                let (fast, slow) = (unlimited::seqcdc(&settings, text), spec::seqcdc(&settings, text));
                 assert_eq!(fast, slow, "{settings:?} {text:?}");
             });
         }
@@ -76,8 +67,7 @@ fn every_string_of_three_letters_by_seqcdc() {
 #[test]
 fn every_string_of_two_and_three_letters_by_fastcdc() {
     for (size_min, size_average, size_max) in [(2, 4, 12), (2, 8, 10), (4, 4, 12), (2, 6, 6)] {
-        for (mask_strict, mask_loose) in [(0b111, 0b1), (0b1010_0000, 0b0010_0000), (0b11, 0b1111)]
-        {
+        for (mask_strict, mask_loose) in [(0b111, 0b1), (0b1010_0000, 0b0010_0000), (0b11, 0b1111)] {
             let parameters = FastCdcParameters {
                 size_min,
                 size_average,
@@ -87,10 +77,7 @@ fn every_string_of_two_and_three_letters_by_fastcdc() {
             };
             for alphabet in [&[0, 255][..], &[1, 2, 3]] {
                 every_string(alphabet, 12, |text| {
-                    let (fast, slow) = (
-                        unlimited::fastcdc(&parameters, text),
-                        spec::fastcdc(&parameters, text),
-                    );
+                    let (fast, slow) = (unlimited::fastcdc(&parameters, text), spec::fastcdc(&parameters, text));
                     assert_eq!(fast, slow, "{parameters:?} {text:?}");
                 });
             }
@@ -103,14 +90,7 @@ fn every_string_of_two_and_three_letters_by_fastcdc() {
 fn every_length_of_structured_data_by_seqcdc() {
     for kind in 0..KINDS {
         let data = structured(kind, 42 + kind as u64, 300);
-        for (length, trigger, skip) in [
-            (1, 0, 0),
-            (2, 3, 5),
-            (3, 40, 64),
-            (5, 0, 0),
-            (5, 50, 61),
-            (9, 64, 1),
-        ] {
+        for (length, trigger, skip) in [(1, 0, 0), (2, 3, 5), (3, 40, 64), (5, 0, 0), (5, 50, 61), (9, 64, 1)] {
             for settings in seqcdc_variants(seqcdc_with(10, 290, length, trigger, skip)) {
                 for len in 0..=300 {
                     let data = &data[..len];
@@ -140,10 +120,7 @@ fn every_length_of_structured_data_by_fastcdc() {
                 };
                 for len in 0..=300 {
                     let data = &data[..len];
-                    assert_eq!(
-                        unlimited::fastcdc(&parameters, data),
-                        spec::fastcdc(&parameters, data)
-                    );
+                    assert_eq!(unlimited::fastcdc(&parameters, data), spec::fastcdc(&parameters, data));
                 }
             }
         }
@@ -159,11 +136,7 @@ fn long_sequences_with_equals_between_them() {
         let mut byte = 0u8;
         while data.len() < 700 {
             data.resize(data.len() + 1 + source.below(40) * source.below(5), byte);
-            byte = if source.below(30) == 0 {
-                0
-            } else {
-                byte.wrapping_add(1)
-            };
+            byte = if source.below(30) == 0 { 0 } else { byte.wrapping_add(1) };
         }
         let length = 1 + source.below(63) as u32;
         for settings in seqcdc_variants(seqcdc_with(64, 690, length, 3, 7)) {

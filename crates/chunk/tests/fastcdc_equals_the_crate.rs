@@ -21,8 +21,7 @@ fn assert_equal_cuts(settings: FastCdcSettings, data: &[u8]) {
         size_max,
         ..
     } = settings;
-    let theirs = FastCDC::with_level(data, size_min, size_average, size_max, level)
-        .map(|chunk| chunk.length);
+    let theirs = FastCDC::with_level(data, size_min, size_average, size_max, level).map(|chunk| chunk.length);
     let chunker = Chunker::new(&Settings::FastCdc(settings)).unwrap();
     let ours = chunks(&chunker, data).map(<[u8]>::len);
     assert!(ours.eq(theirs), "{settings:?}, {} bytes", data.len());
@@ -46,14 +45,7 @@ fn at_every_power_of_two_and_between_them() {
     for bits in 8..22u32 {
         let power = 1usize << bits;
         let middle = (f64::from(power as u32) * std::f64::consts::SQRT_2) as usize & !1;
-        for average in [
-            power,
-            power + 2,
-            middle - 2,
-            middle,
-            middle + 2,
-            2 * power - 2,
-        ] {
+        for average in [power, power + 2, middle - 2, middle, middle + 2, 2 * power - 2] {
             for normalisation in 0..4 {
                 // Small chunks need less data to say as much.
                 let len = data.len().min(average * 600);

@@ -13,9 +13,7 @@ fn changed<const N: usize>(words: [u32; N], at: usize, to: u32) -> [u32; N] {
 }
 
 fn refusal(number: u16, words: &[u32]) -> String {
-    Settings::from_words(number, words)
-        .expect_err("refused")
-        .to_string()
+    Settings::from_words(number, words).expect_err("refused").to_string()
 }
 
 #[test]
@@ -40,9 +38,7 @@ fn an_unknown_number_or_name_is_refused() {
             Err(SettingsError::UnknownNumber { found: number })
         );
     }
-    let error = Settings::for_average("SeqCDC", 8192)
-        .unwrap_err()
-        .to_string();
+    let error = Settings::for_average("SeqCDC", 8192).unwrap_err().to_string();
     assert_eq!(
         error,
         "chunking algorithm: expected fixed, fastcdc or seqcdc, found \"SeqCDC\""
@@ -66,11 +62,7 @@ fn too_few_or_too_many_words_are_refused() {
 fn every_limit_of_seqcdc_is_checked() {
     assert!(Settings::from_words(3, &SEQCDC).is_ok());
     for (at, to, error) in [
-        (
-            0,
-            63,
-            "minimum chunk size: expected 64 to 16777216, found 63",
-        ),
+        (0, 63, "minimum chunk size: expected 64 to 16777216, found 63"),
         (
             0,
             8193,
@@ -101,11 +93,7 @@ fn every_limit_of_seqcdc_is_checked() {
             0,
             "skip trigger and skip size: expected both zero or none, found 50 and 0",
         ),
-        (
-            7,
-            u32::MAX,
-            "skip size: expected 0 to 16777216, found 4294967295",
-        ),
+        (7, u32::MAX, "skip size: expected 0 to 16777216, found 4294967295"),
     ] {
         assert_eq!(refusal(3, &changed(SEQCDC, at, to)), error);
     }
@@ -115,21 +103,13 @@ fn every_limit_of_seqcdc_is_checked() {
 fn every_limit_of_fastcdc_and_fixed_is_checked() {
     assert!(Settings::from_words(2, &FASTCDC).is_ok());
     for (at, to, error) in [
-        (
-            0,
-            62,
-            "minimum chunk size: expected 64 to 1048576, found 62",
-        ),
+        (0, 62, "minimum chunk size: expected 64 to 1048576, found 62"),
         (
             0,
             2049,
             "minimum chunk size: expected an even number for fastcdc, found 2049",
         ),
-        (
-            1,
-            254,
-            "average chunk size: expected 256 to 4194304, found 254",
-        ),
+        (1, 254, "average chunk size: expected 256 to 4194304, found 254"),
         (
             1,
             8193,
@@ -145,20 +125,13 @@ fn every_limit_of_fastcdc_and_fixed_is_checked() {
             65_535,
             "maximum chunk size: expected an even number for fastcdc, found 65535",
         ),
-        (
-            2,
-            1022,
-            "maximum chunk size: expected 1024 to 16777216, found 1022",
-        ),
+        (2, 1022, "maximum chunk size: expected 1024 to 16777216, found 1022"),
         (3, 4, "normalisation: expected 0 to 3, found 4"),
         (3, 256, "normalisation: expected 0 to 3, found 255"),
     ] {
         assert_eq!(refusal(2, &changed(FASTCDC, at, to)), error);
     }
-    assert_eq!(
-        refusal(1, &[63]),
-        "chunk size: expected 64 to 16777216, found 63"
-    );
+    assert_eq!(refusal(1, &[63]), "chunk size: expected 64 to 16777216, found 63");
     assert_eq!(
         refusal(1, &[u32::MAX]),
         "chunk size: expected 64 to 16777216, found 4294967295"
@@ -173,10 +146,7 @@ fn averages_outside_the_limits_are_refused_and_those_inside_are_valid() {
         ("fixed", 64, 16 << 20),
     ] {
         for outside in [0, least - 1, most + 1, usize::MAX] {
-            assert!(
-                Settings::for_average(name, outside).is_err(),
-                "{name} {outside}"
-            );
+            assert!(Settings::for_average(name, outside).is_err(), "{name} {outside}");
         }
         let mut average = least;
         while average <= most {

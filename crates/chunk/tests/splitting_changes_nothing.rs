@@ -50,10 +50,7 @@ fn streamed<R: Read>(mut stream: Stream<R>) -> Vec<Vec<u8>> {
         stream.offset(),
         found.iter().map(|chunk| chunk.len() as u64).sum::<u64>()
     );
-    assert!(
-        stream.next_chunk().unwrap().is_none(),
-        "the end stays the end"
-    );
+    assert!(stream.next_chunk().unwrap().is_none(), "the end stays the end");
     found
 }
 
@@ -105,9 +102,7 @@ fn an_empty_piece_is_not_the_end() {
     for chunker in chunkers() {
         let data = random(4, 20_000);
         let mut lengths = [0, 1, 0, 0, 5000, 0, 3].into_iter().cycle();
-        let found = pushed(&mut Pusher::new(&chunker), &data, || {
-            lengths.next().unwrap()
-        });
+        let found = pushed(&mut Pusher::new(&chunker), &data, || lengths.next().unwrap());
         assert_eq!(found, whole(&chunker, &data));
     }
 }

@@ -95,11 +95,7 @@ pub fn fastcdc(parameters: &FastCdcParameters, data: &[u8]) -> usize {
     let judged = end - end % 2;
     for at in size_min..judged {
         hash = (hash << 1).wrapping_add(GEAR[usize::from(data[at])]);
-        let mask = if at < size_average {
-            mask_strict
-        } else {
-            mask_loose
-        };
+        let mask = if at < size_average { mask_strict } else { mask_loose };
         if hash & mask == 0 {
             return at;
         }
@@ -117,11 +113,7 @@ mod tests {
         for byte in 0..=255u8 {
             let digest = Md5::digest([byte; 64]);
             let (high, _) = digest.split_first_chunk::<8>().expect("16 bytes");
-            assert_eq!(
-                GEAR[usize::from(byte)],
-                u64::from_be_bytes(*high),
-                "byte {byte}"
-            );
+            assert_eq!(GEAR[usize::from(byte)], u64::from_be_bytes(*high), "byte {byte}");
         }
     }
 

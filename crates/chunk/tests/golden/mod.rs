@@ -44,8 +44,7 @@ pub(crate) fn vectors(cut: impl Fn(&Settings, &[u8]) -> usize) -> String {
         for kind in 0..data::KINDS {
             let seed = u64::from(number) * 100 + kind as u64;
             let input = data::structured(kind, seed, BYTES);
-            write!(text, "{number} {} {kind} {seed} {BYTES}:", listed.join(","))
-                .expect("a string takes all");
+            write!(text, "{number} {} {kind} {seed} {BYTES}:", listed.join(",")).expect("a string takes all");
             let mut rest = &input[..];
             while !rest.is_empty() {
                 let len = cut(&settings, rest);
