@@ -3,7 +3,7 @@
 
 mod data;
 
-use data::{KINDS, Random, seqcdc_variants, structured};
+use data::{KINDS, Random, random, seqcdc_variants, structured};
 use ibid_chunk::spec::{self, FastCdcParameters};
 use ibid_chunk::{Chunker, Equal, Mode, SeqCdcSettings, Settings, chunks, unlimited};
 use proptest::prelude::*;
@@ -145,6 +145,209 @@ fn long_sequences_with_equals_between_them() {
                 spec::seqcdc(&settings, &data),
                 "{settings:?} {data:?}"
             );
+        }
+    }
+}
+
+/// Where FastCDC's fast path changes its way: blocks of two lanes, steps within them, and the window
+/// that a lane is started on.
+const BLOCK: usize = 1024;
+const LANE: usize = 512;
+const WINDOW: usize = 64;
+
+/// Masks that a few thousand random bytes do not fit by chance: of low bits, which few bytes decide;
+/// of the highest that settings can ask for, which go furthest back; one that settings do ask for.
+const RARE: [u64; 3] = [0xf_ffff, 0xffff_f000_0000, 0xd907_0753_7000];
+
+fn assert_equal(parameters: &FastCdcParameters, data: &[u8]) -> usize {
+    let fast = unlimited::fastcdc(parameters, data);
+    assert_eq!(
+        fast,
+        spec::fastcdc(parameters, data),
+        "{parameters:?}, {} bytes",
+        data.len()
+    );
+    fast
+}
+
+/// As many bytes as decide a hash, of which the last is a boundary by `mask`: the first such place
+/// in random data.
+fn bytes_before_a_boundary(mask: u64) -> [u8; WINDOW] {
+    let data = random(mask, 16 << 20);
+    let parameters = FastCdcParameters {
+        size_min: 0,
+        size_average: 0,
+        size_max: data.len(),
+        mask_strict: mask,
+        mask_loose: mask,
+    };
+    let at = unlimited::fastcdc(&parameters, &data);
+    *data[..=at].last_chunk().expect("a boundary past the first window")
+}
+
+/// One boundary, at every place of three blocks; and data that ends around it.
+#[test]
+fn a_boundary_anywhere_by_fastcdc() {
+    let size_min = 6;
+    for mask in RARE {
+        let key = bytes_before_a_boundary(mask);
+        let plain = random(!mask, size_min + 3 * BLOCK + 200);
+        let parameters = FastCdcParameters {
+            size_min,
+            size_average: size_min,
+            size_max: plain.len(),
+            mask_strict: 0,
+            mask_loose: mask,
+        };
+        assert_eq!(
+            assert_equal(&parameters, &plain),
+            plain.len(),
+            "nothing in it by chance"
+        );
+        for at in WINDOW - 1..3 * BLOCK + 180 {
+            let mut data = plain.clone();
+            let at = size_min + at;
+            data[at + 1 - WINDOW..=at].copy_from_slice(&key);
+            assert_eq!(assert_equal(&parameters, &data), at);
+            for len in at..at + 4 {
+                let expected = if len - len % 2 > at { at } else { len };
+                assert_eq!(assert_equal(&parameters, &data[..len]), expected);
+            }
+        }
+    }
+}
+
+/// Two boundaries, around every border between steps, windows, lanes and blocks: the first of them
+/// counts, whichever lane comes upon one first.
+#[test]
+fn two_boundaries_by_fastcdc() {
+    let size_min = 64;
+    let mut places = Vec::new();
+    for border in (WINDOW..=2 * BLOCK + LANE).step_by(WINDOW) {
+        let near = border % LANE <= WINDOW || border % LANE >= LANE - WINDOW;
+        if near {
+            places.extend([border - 8, border - 1, border, border + 7]);
+        }
+        places.push(border + 31);
+    }
+    for mask in RARE {
+        let key = bytes_before_a_boundary(mask);
+        let plain = random(!mask, size_min + 3 * BLOCK);
+        let parameters = FastCdcParameters {
+            size_min,
+            size_average: size_min,
+            size_max: plain.len(),
+            mask_strict: 0,
+            mask_loose: mask,
+        };
+        for one in &places {
+            for other in places.iter().filter(|other| **other >= one + WINDOW) {
+                let mut data = plain.clone();
+                for at in [size_min + one, size_min + other] {
+                    data[at + 1 - WINDOW..=at].copy_from_slice(&key);
+                }
+                assert_eq!(assert_equal(&parameters, &data), size_min + one);
+            }
+        }
+    }
+}
+
+/// The mask changes at the average, wherever in a block or a lane that is.
+#[test]
+fn the_average_anywhere_by_fastcdc() {
+    let size_min = 64;
+    let [mask, other, _] = RARE;
+    let (key, other_key) = (bytes_before_a_boundary(mask), bytes_before_a_boundary(other));
+    let mut data = random(3, size_min + 3 * BLOCK);
+    // Boundaries by the one mask and by the other in turns.
+    let mut places = Vec::new();
+    for (turn, end) in (size_min + 100..data.len()).step_by(90).enumerate() {
+        let key = if turn % 2 == 0 { key } else { other_key };
+        data[end - WINDOW..end].copy_from_slice(&key);
+        places.push((end - 1, turn % 2 == 0));
+    }
+    for size_average in (size_min..data.len()).step_by(2) {
+        for (mask_strict, mask_loose, even_first) in [(mask, other, true), (other, mask, false)] {
+            let parameters = FastCdcParameters {
+                size_min,
+                size_average,
+                size_max: data.len() + 1,
+                mask_strict,
+                mask_loose,
+            };
+            let fits = |(at, even): &&(usize, bool)| (*even == even_first) == (*at < size_average);
+            let expected = places.iter().find(fits).map_or(data.len(), |(at, _)| *at);
+            assert_eq!(assert_equal(&parameters, &data), expected, "{size_average}");
+            // The only boundary that fits is a later one when none may come before the average.
+            let parameters = FastCdcParameters {
+                mask_strict: u64::MAX >> 8,
+                ..parameters
+            };
+            assert!(assert_equal(&parameters, &data) >= size_average.min(data.len()));
+        }
+    }
+}
+
+/// From the minimum on the hash grows out of nothing, before it has a window's worth of bytes.
+#[test]
+fn data_that_ends_soon_after_the_minimum_by_fastcdc() {
+    for size_min in [0, 2, 64, 500] {
+        for kind in 0..KINDS {
+            let data = structured(kind, 23, size_min + 2 * BLOCK + 2);
+            let borders = [LANE, BLOCK, BLOCK + LANE, 2 * BLOCK].map(|border| border - 3..border + 3);
+            let ends = (0..=200).chain(borders.into_iter().flatten());
+            for end in ends.map(|end| size_min + end) {
+                for bits in 1..12 {
+                    for mask in [
+                        (1 << bits) - 1,
+                        ((1 << bits) - 1) << (48 - bits),
+                        0xd903_0353_7000 >> (4 * bits),
+                    ] {
+                        let parameters = FastCdcParameters {
+                            size_min,
+                            size_average: size_min + (end - size_min) / 4 * 2,
+                            size_max: size_min + 2 * BLOCK,
+                            mask_strict: mask | 1 << 20,
+                            mask_loose: mask,
+                        };
+                        assert_equal(&parameters, &data[..end]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// No settings ask for bits so high that a step would shift them out; they are cut by all the same.
+#[test]
+fn masks_with_any_bit_by_fastcdc() {
+    for kind in 0..KINDS {
+        let data = structured(kind, 31, 3 * BLOCK);
+        for bit in 0..64 {
+            for mask in [
+                1 << bit,
+                0x3ff << bit,
+                1 << bit | 1,
+                u64::MAX << bit,
+                u64::MAX >> bit,
+                0,
+            ] {
+                let parameters = FastCdcParameters {
+                    size_min: 2,
+                    size_average: BLOCK + 100,
+                    size_max: data.len(),
+                    mask_strict: u64::MAX,
+                    mask_loose: mask,
+                };
+                assert_equal(&parameters, &data);
+                assert_equal(
+                    &FastCdcParameters {
+                        mask_strict: mask,
+                        ..parameters
+                    },
+                    &data,
+                );
+            }
         }
     }
 }
