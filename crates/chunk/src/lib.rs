@@ -3,7 +3,7 @@
 //! This crate divides data into chunks by its content, so that the same bytes are divided in the
 //! same way wherever they turn up. [`Settings`] name an algorithm and its parameters; a [`Chunker`]
 //! made from them finds the end of one chunk at a time ([`Chunker::cut`]). Around it are three ways
-//! to feed it, all with the same cuts: [`chunks`] for data in memory, [`Stream`] for a reader and
+//! to feed it, all with the same cuts: [`chunks()`] for data in memory, [`Stream`] for a reader and
 //! [`Pusher`] for pieces that arrive.
 //!
 //! ```
@@ -23,6 +23,8 @@
 //! - Where a chunk ends depends on its own bytes, the [`Settings::lookahead`] after them (one for
 //!   FastCDC, else none) and, near the end of the data, on where that end is. No state goes from
 //!   one chunk to the next: chunking can start again at any boundary.
+//! - A cut that leaves some of the data over is final: no data that follows moves it
+//!   ([`Chunker::cut`]).
 //! - The algorithm [number](Settings::number) and the [words](Settings::to_words) fix every cut for
 //!   ever. The functions in [`spec`] define them.
 //!
@@ -113,9 +115,11 @@ impl Chunker {
 
     /// The length of the first chunk of `data`, in bytes.
     ///
-    /// `data` starts where a chunk starts, and holds either [`Chunker::size_max`] bytes or more, or
-    /// everything up to the end of the input: with fewer of more to come, the answer may be that
-    /// for an input which ends here.
+    /// `data` starts where a chunk starts. **A length below `data.len()` is final**: whatever bytes
+    /// follow, and however many, the cut stays where it is. (Where a byte after the chunk decides,
+    /// as with FastCDC, that byte is in `data`.) A length of [`Chunker::size_max`] is final too. Any
+    /// other is all of `data`, and stands only if the input ends there: with more to come, ask again
+    /// with more.
     ///
     /// The length is 1 to `min(data.len(), size_max)`, and 0 only when there is no data.
     ///
@@ -126,6 +130,9 @@ impl Chunker {
     /// assert_eq!(chunker.cut(&[0; 100_000]), 16_384); // nothing to cut by: the maximum
     /// assert_eq!(chunker.cut(b"shorter than the minimum"), 24);
     /// assert_eq!(chunker.cut(b""), 0);
+    ///
+    /// let teeth: Vec<u8> = (0..9000u32).map(|at| at as u8).collect();
+    /// assert_eq!(chunker.cut(&teeth[..5000]), chunker.cut(&teeth)); // below 5000, so final
     /// # Ok::<(), ibid_chunk::SettingsError>(())
     /// ```
     #[must_use]

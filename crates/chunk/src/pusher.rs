@@ -4,11 +4,11 @@ use alloc::vec::Vec;
 
 use crate::Chunker;
 
-/// A chunker that is fed pieces of any size and hands out chunks as soon as they are certain.
+/// A chunker that is fed pieces of any size and hands out chunks as they become certain.
 ///
-/// The chunks depend on the bytes alone, not on how they were divided into pieces. A piece larger
-/// than the maximum chunk size is cut where it lies; what has to wait for the next piece is copied, once
-/// or twice, into a buffer that stays below three times that size.
+/// The chunks depend on the bytes alone, not on how they were divided into pieces. A piece is cut
+/// where it lies, unless a chunk began in pieces before it; what has to wait for the next piece is
+/// copied, once or twice, into a buffer that stays below three times the maximum chunk size.
 ///
 /// ```
 /// use ibid_chunk::{Chunker, Pusher, Settings};
@@ -90,8 +90,12 @@ impl Pusher {
             piece = &piece[self.start - old..];
             self.forget();
         }
-        while piece.len() >= size_max {
+        loop {
             let (chunk, rest) = piece.split_at(self.chunker.cut(piece));
+            if rest.is_empty() && chunk.len() < size_max {
+                // Not final.
+                break;
+            }
             take(chunk)?;
             piece = rest;
         }

@@ -60,8 +60,12 @@ impl<R: Read> Stream<R> {
     /// # Errors
     /// What the reader returns, except for [`ErrorKind::Interrupted`].
     pub fn next_chunk(&mut self) -> io::Result<Option<&[u8]>> {
-        self.fill()?;
-        let len = self.chunker.cut(&self.buffer[self.start..self.end]);
+        let mut len = self.chunker.cut(&self.buffer[self.start..self.end]);
+        if self.start + len == self.end && len < self.chunker.size_max() && !self.reader_ended {
+            // Not final. Until here nothing had to be read, nor moved to make room.
+            self.fill()?;
+            len = self.chunker.cut(&self.buffer[self.start..self.end]);
+        }
         if len == 0 {
             return Ok(None);
         }
@@ -83,12 +87,9 @@ impl<R: Read> Stream<R> {
         Ok(chunk.len())
     }
 
-    /// Makes sure that a whole chunk is in the buffer, or all that there is.
+    /// Reads until a whole chunk is in the buffer for certain, or all that there is.
     fn fill(&mut self) -> io::Result<()> {
         let size_max = self.chunker.size_max();
-        if self.reader_ended || self.end - self.start >= size_max {
-            return Ok(());
-        }
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;

@@ -120,6 +120,53 @@ fn a_pusher_holds_back_less_than_a_chunk() {
     }
 }
 
+/// What is certain is handed out at once: only the last chunk of a piece, which may go on, waits.
+#[test]
+fn a_pusher_cuts_a_piece_as_far_as_it_is_certain() {
+    for chunker in chunkers() {
+        for len in (0..20_000).step_by(331) {
+            let data = random(9, len);
+            let mut expected = whole(&chunker, &data);
+            let last = expected.pop_if(|last| last.len() < chunker.size_max());
+            let mut pusher = Pusher::new(&chunker);
+            let mut found = Vec::new();
+            let note = |chunk: &[u8]| {
+                found.push(chunk.to_vec());
+                Ok::<(), Infallible>(())
+            };
+            pusher.push(&data, note).unwrap();
+            assert_eq!(found, expected);
+            assert_eq!(pusher.pending(), last.map_or(0, |last| last.len()));
+        }
+    }
+}
+
+/// A chunk that is certain is lent without reading on.
+#[test]
+fn a_stream_reads_only_when_it_must() {
+    for chunker in chunkers() {
+        let data = random(10, 4 * chunker.size_max());
+        // All that is asked for at first, and then a failure at every further read.
+        let buffer = 3 * chunker.size_max();
+        let reader = Failing {
+            before: &data[..buffer],
+            after: &[],
+            failed: false,
+        };
+        let mut stream = Stream::with_buffer_size(&chunker, reader, buffer);
+        let mut lent = 0;
+        let error = loop {
+            match stream.next_chunk() {
+                Ok(chunk) => lent += chunk.expect("the failure first").len(),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        let waiting = whole(&chunker, &data[lent..buffer]);
+        assert!(waiting.len() <= 1, "at most the last chunk, which may go on");
+    }
+}
+
 /// After a refused chunk and after an end, a pusher is as good as new.
 #[test]
 fn a_pusher_serves_one_input_after_another() {
