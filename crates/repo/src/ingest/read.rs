@@ -1,6 +1,6 @@
 //! The reader: walks, decides what must be read, and keeps everything in order.
 
-use super::work::{FileKey, Piece, Small, Span, Work};
+use super::work::{Piece, Small, Span, Work};
 use super::{GROUP, Job, Stream};
 use crate::chunks::ChunkReader;
 use crate::recipe::{Entries, Items};
@@ -13,7 +13,6 @@ use ibid_format::snapshot::Snapshot;
 use ibid_format::tree::{Entry, EntryKind, Time};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Stat};
-use std::collections::HashMap;
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -137,8 +136,6 @@ struct Reading<'r, 'j> {
     former: Vec<Option<Former<'r>>>,
     group: Vec<Small>,
     group_bytes: u64,
-    /// Files that were met by one of several names, and how many more they have.
-    linked: HashMap<FileKey, u64>,
 }
 
 /// Small files wait for at most this many before they are sent off.
@@ -161,7 +158,6 @@ fn walk(
         former: vec![former],
         group: Vec::new(),
         group_bytes: 0,
-        linked: HashMap::new(),
     };
     while let Some(step) = walker.next() {
         if job.monitor.is_cancelled() {
@@ -238,11 +234,6 @@ impl<'r> Reading<'r, '_> {
                     0,
                 );
             }
-            if let Some((file, last)) = self.met_before(&stat) {
-                Counters::add(&self.job.monitor.counters.bytes, stat.st_size as u64);
-                let path = path();
-                return self.add(Small::Link { name, file, last, path }, 0);
-            }
             if file_type == FileType::RegularFile && stat.st_size as u64 <= GROUP as u64 {
                 let path = path();
                 return self.add(
@@ -280,24 +271,6 @@ impl<'r> Reading<'r, '_> {
                 Ok(self.outlets.events.send(Event::Failed { path: path(), error })?)
             }
         }
-    }
-
-    /// For a file with several names that was met by another one: which it is, and whether this is the last name.
-    fn met_before(&mut self, stat: &Stat) -> Option<(FileKey, bool)> {
-        if stat.st_nlink < 2 {
-            return None;
-        }
-        let file = (stat.st_dev, stat.st_ino);
-        let Some(left) = self.linked.get_mut(&file) else {
-            self.linked.insert(file, stat.st_nlink - 1);
-            return None;
-        };
-        *left -= 1;
-        let last = *left == 0;
-        if last {
-            self.linked.remove(&file);
-        }
-        Some((file, last))
     }
 
     /// Symlinks, FIFOs, sockets, devices: all there is to know without reading contents.
