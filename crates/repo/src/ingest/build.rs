@@ -2,7 +2,7 @@
 
 use super::read::{self, Event, Input, LargePart, Outlets};
 use super::store::{self, FrameDue, Stored};
-use super::work::{self, FrameBuffers, Group, Outcome, Part, Work};
+use super::work::{self, FileKey, FrameBuffers, Group, Outcome, Part, Work};
 use super::{Compression, Job};
 use crate::index::Place;
 use crate::recipe::{ListWriter, ListingWriter, MetadataChunkers, MetadataSink};
@@ -14,6 +14,7 @@ use ibid_format::content::{Content, Item};
 use ibid_format::pack::PackKind;
 use ibid_format::snapshot::{self, Snapshot};
 use ibid_format::tree::{Entry, EntryKind};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
@@ -90,6 +91,7 @@ pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>) -> Res
             chunkers: MetadataChunkers::new(),
             directories: vec![(None, ListingWriter::new())],
             tally: Tally::default(),
+            links: HashMap::new(),
         };
         let root = builder.build(events);
         let tally = builder.tally;
@@ -231,6 +233,8 @@ struct Builder<'g, 'j> {
     /// The directories we are in, with their listings so far; the first is the root, which has no entry.
     directories: Vec<(Option<Box<Entry>>, ListingWriter)>,
     tally: Tally,
+    /// Files with several names, by what they are: the entry of the first.
+    links: HashMap<FileKey, Entry>,
 }
 
 impl Builder<'_, '_> {
@@ -254,7 +258,7 @@ impl Builder<'_, '_> {
                     let group = group.recv().map_err(|_| Error::Interrupted)?;
                     self.group(group)?;
                 }
-                Event::Large { path, pieces } => self.large(path, &pieces)?,
+                Event::Large { path, pieces, linked } => self.large(path, &pieces, linked)?,
                 Event::Failed { path, error } => self.failed(path, error),
                 Event::End(end) => {
                     end?;
@@ -286,6 +290,29 @@ impl Builder<'_, '_> {
         self.gather.job.monitor.warn(Warning::Skipped { path, error });
     }
 
+    /// Keeps the entry of a file whose other names may follow.
+    fn remember(&mut self, entry: Entry, linked: bool) {
+        if let (true, Some(device)) = (linked, entry.hard_link_device) {
+            self.links.insert((device, entry.inode), entry);
+        }
+    }
+
+    /// Another name of a file that was read by its first.
+    fn link(&mut self, name: Vec<u8>, file: FileKey, last: bool, path: PathBuf) -> Result<()> {
+        let Some(entry) = self.links.get(&file) else {
+            let source = std::io::Error::other("it could not be read by the first of its names");
+            let error = Error::local("read", &path, source);
+            self.failed(path, error);
+            return Ok(());
+        };
+        let entry = Entry { name, ..entry.clone() };
+        self.entry(&entry)?;
+        if last {
+            self.links.remove(&file);
+        }
+        Ok(())
+    }
+
     fn group(&mut self, mut group: Group) -> Result<()> {
         for outcome in std::mem::take(&mut group.outcomes) {
             match outcome {
@@ -294,7 +321,12 @@ impl Builder<'_, '_> {
                     self.entry(&entry)?;
                 }
                 Outcome::Failed { path, error } => self.failed(path, error),
-                Outcome::Read { mut entry, parts } => {
+                Outcome::Link { name, file, last, path } => self.link(name, file, last, path)?,
+                Outcome::Read {
+                    mut entry,
+                    parts,
+                    linked,
+                } => {
                     let mut list = ListWriter::new();
                     for part in &group.parts[parts] {
                         let item = match part {
@@ -311,6 +343,7 @@ impl Builder<'_, '_> {
                     }
                     entry.kind = EntryKind::File(list.finish(&self.chunkers, self.gather)?);
                     self.entry(&entry)?;
+                    self.remember(*entry, linked);
                 }
             }
         }
@@ -318,7 +351,7 @@ impl Builder<'_, '_> {
         Ok(())
     }
 
-    fn large(&mut self, path: PathBuf, parts: &Receiver<LargePart>) -> Result<()> {
+    fn large(&mut self, path: PathBuf, parts: &Receiver<LargePart>, linked: bool) -> Result<()> {
         let mut list = ListWriter::new();
         loop {
             self.gather.stored.check()?;
@@ -341,7 +374,9 @@ impl Builder<'_, '_> {
                 }
                 LargePart::End(Ok(mut entry)) => {
                     entry.kind = EntryKind::File(list.finish(&self.chunkers, self.gather)?);
-                    return self.entry(&entry);
+                    self.entry(&entry)?;
+                    self.remember(*entry, linked);
+                    return Ok(());
                 }
                 LargePart::End(Err(Error::Interrupted)) => return Err(Error::Interrupted),
                 // Half a file is no file: its chunks stay for the next backup, its entry is left out.

@@ -1,6 +1,6 @@
 //! The reader: walks, decides what must be read, and keeps everything in order.
 
-use super::work::{Piece, Small, Span, Work};
+use super::work::{FileKey, Piece, Small, Span, Work};
 use super::{GROUP, Job, Stream};
 use crate::chunks::ChunkReader;
 use crate::recipe::{Entries, Items};
@@ -13,6 +13,7 @@ use ibid_format::snapshot::Snapshot;
 use ibid_format::tree::{Entry, EntryKind, Time};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Stat};
+use std::collections::HashMap;
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub(crate) enum Event {
     Large {
         path: PathBuf,
         pieces: Receiver<LargePart>,
+        /// Whether other names of it may follow.
+        linked: bool,
     },
     Failed {
         path: PathBuf,
@@ -98,7 +101,11 @@ pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>, own: O
 fn send_stream(job: &Job<'_>, stream: Stream, outlets: &Outlets) -> std::result::Result<Result<()>, Gone> {
     let (parts, pieces) = bounded(job.limits.pieces);
     let path = PathBuf::from("/").join(String::from_utf8_lossy(&stream.name).as_ref());
-    outlets.events.send(Event::Large { path, pieces })?;
+    outlets.events.send(Event::Large {
+        path,
+        pieces,
+        linked: false,
+    })?;
     outlets.large.send(Large::Stream { stream, parts })?;
     Ok(Ok(()))
 }
@@ -136,6 +143,19 @@ struct Reading<'r, 'j> {
     former: Vec<Option<Former<'r>>>,
     group: Vec<Small>,
     group_bytes: u64,
+    /// Files that were met by one of several names, and how many more they have.
+    linked: HashMap<FileKey, u64>,
+}
+
+/// Files with several names that are remembered; the names of others are read one by one.
+const LINKED_MAX: usize = 1 << 16;
+
+/// A file, as far as its names are concerned.
+enum Met {
+    /// By the first name, or the only one. `linked` if it is to be remembered.
+    First { linked: bool },
+    /// By another one.
+    Again { file: FileKey, last: bool },
 }
 
 /// Small files wait for at most this many before they are sent off.
@@ -158,6 +178,7 @@ fn walk(
         former: vec![former],
         group: Vec::new(),
         group_bytes: 0,
+        linked: HashMap::new(),
     };
     while let Some(step) = walker.next() {
         if job.monitor.is_cancelled() {
@@ -234,6 +255,14 @@ impl<'r> Reading<'r, '_> {
                     0,
                 );
             }
+            let linked = match self.meet(&stat) {
+                Met::Again { file, last } => {
+                    Counters::add(&self.job.monitor.counters.bytes, stat.st_size as u64);
+                    let path = path();
+                    return self.add(Small::Link { name, file, last, path }, 0);
+                }
+                Met::First { linked } => linked,
+            };
             if file_type == FileType::RegularFile && stat.st_size as u64 <= GROUP as u64 {
                 let path = path();
                 return self.add(
@@ -242,13 +271,18 @@ impl<'r> Reading<'r, '_> {
                         name,
                         stat,
                         path,
+                        linked,
                     },
                     stat.st_size as u64,
                 );
             }
             self.flush()?;
             let (parts, pieces) = bounded(self.job.limits.pieces);
-            self.outlets.events.send(Event::Large { path: path(), pieces })?;
+            self.outlets.events.send(Event::Large {
+                path: path(),
+                pieces,
+                linked,
+            })?;
             self.outlets.large.send(Large::File {
                 parent,
                 name,
@@ -271,6 +305,27 @@ impl<'r> Reading<'r, '_> {
                 Ok(self.outlets.events.send(Event::Failed { path: path(), error })?)
             }
         }
+    }
+
+    /// Whether a file was met before by another of its names.
+    fn meet(&mut self, stat: &Stat) -> Met {
+        if stat.st_nlink < 2 {
+            return Met::First { linked: false };
+        }
+        let file = (stat.st_dev, stat.st_ino);
+        let Some(left) = self.linked.get_mut(&file) else {
+            let linked = self.linked.len() < LINKED_MAX;
+            if linked {
+                self.linked.insert(file, stat.st_nlink - 1);
+            }
+            return Met::First { linked };
+        };
+        *left -= 1;
+        let last = *left == 0;
+        if last {
+            self.linked.remove(&file);
+        }
+        Met::Again { file, last }
     }
 
     /// Symlinks, FIFOs, sockets, devices: all there is to know without reading contents.

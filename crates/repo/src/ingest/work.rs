@@ -55,12 +55,25 @@ pub(crate) enum Small {
         name: Vec<u8>,
         stat: Stat,
         path: PathBuf,
+        /// Whether other names of it may follow.
+        linked: bool,
     },
     Ready {
         entry: Box<Entry>,
         unchanged: bool,
     },
+    /// Another name of a file that was met before.
+    Link {
+        name: Vec<u8>,
+        file: FileKey,
+        /// Whether no other name is to come.
+        last: bool,
+        path: PathBuf,
+    },
 }
+
+/// (device, inode): which file it is, whatever its name.
+pub(crate) type FileKey = (u64, u64);
 
 /// Part of a file's content.
 pub(crate) enum Part {
@@ -74,6 +87,7 @@ pub(crate) enum Outcome {
     Read {
         entry: Box<Entry>,
         parts: std::ops::Range<usize>,
+        linked: bool,
     },
     Ready {
         entry: Box<Entry>,
@@ -82,6 +96,12 @@ pub(crate) enum Outcome {
     Failed {
         path: PathBuf,
         error: Error,
+    },
+    Link {
+        name: Vec<u8>,
+        file: FileKey,
+        last: bool,
+        path: PathBuf,
     },
 }
 
@@ -215,15 +235,18 @@ fn read_group(job: &Job<'_>, spare: &Receiver<Vec<u8>>, files: Vec<Small>) -> Gr
     for file in files {
         let outcome = match file {
             Small::Ready { entry, unchanged } => Outcome::Ready { entry, unchanged },
+            Small::Link { name, file, last, path } => Outcome::Link { name, file, last, path },
             Small::Read {
                 parent,
                 name,
                 stat,
                 path,
+                linked,
             } => match read_small(job, &mut group, &parent, &name, &stat, &path) {
                 Ok((entry, parts)) => Outcome::Read {
                     entry: Box::new(entry),
                     parts,
+                    linked,
                 },
                 Err(error) => Outcome::Failed { path, error },
             },
