@@ -51,11 +51,7 @@ fn assert_kind<T>(result: Result<T, Error>, kind: ErrorKind) {
 fn list(place: &dyn Storage, folder: &str) -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
     let each = &mut |name: Name, size| {
-        assert_eq!(
-            found.insert(name.to_string(), size),
-            None,
-            "{name} was listed twice"
-        );
+        assert_eq!(found.insert(name.to_string(), size), None, "{name} was listed twice");
     };
     place.list(folder, each).expect("a folder can be listed");
     found
@@ -68,9 +64,7 @@ fn what_was_put_is_got(place: &dyn Storage) {
     let many: Vec<&[u8]> = large.chunks(700).collect(); // more parts than one call of the system takes
     let longest = format!("{}/{}", "a".repeat(128), "b".repeat(126));
     let check = |text: &str, parts: &[&[u8]], whole: &[u8]| {
-        place
-            .put(&name(text), parts)
-            .unwrap_or_else(|error| panic!("{error}"));
+        place.put(&name(text), parts).unwrap_or_else(|error| panic!("{error}"));
         assert!(
             place.get(&name(text), NO_LIMIT).expect("it was stored") == whole,
             "{text} reads back differently"
@@ -85,19 +79,13 @@ fn what_was_put_is_got(place: &dyn Storage) {
     check("empty-parts", &[b"", b""], b"");
     check("one", &[b"one"], b"one");
     check("two/parts", &[b"two ", b"parts"], b"two parts");
-    check(
-        "a/b/c/with-gaps_0.9",
-        &[b"", b"x", b"", b"", b"y", b""],
-        b"xy",
-    );
+    check("a/b/c/with-gaps_0.9", &[b"", b"x", b"", b"", b"y", b""], b"xy");
     check("large", &many, &large);
     check(&longest, &[b"long"], b"long");
 }
 
 fn an_absent_object_is_not_found(place: &dyn Storage) {
-    place
-        .put(&name("here/too"), &[b"x"])
-        .expect("an object can be stored");
+    place.put(&name("here/too"), &[b"x"]).expect("an object can be stored");
     // Never stored; in a folder that is not there; a folder; below an object; a beginning of a name.
     for text in ["no", "no/such/object", "here", "here/too/deep", "here/to"] {
         let absent = name(text);
@@ -108,29 +96,16 @@ fn an_absent_object_is_not_found(place: &dyn Storage) {
         assert_kind(place.settle(&absent), ErrorKind::NotFound);
         assert_kind(place.delete(&absent), ErrorKind::NotFound);
     }
-    assert_eq!(
-        place
-            .get(&name("here/too"), NO_LIMIT)
-            .expect("it was stored"),
-        b"x"
-    );
+    assert_eq!(place.get(&name("here/too"), NO_LIMIT).expect("it was stored"), b"x");
 }
 
 fn nothing_is_overwritten(place: &dyn Storage) {
     let object = name("folder/object");
-    place
-        .put(&object, &[b"first"])
-        .expect("an object can be stored");
-    assert_kind(
-        place.put(&object, &[b"second, longer"]),
-        ErrorKind::AlreadyExists,
-    );
+    place.put(&object, &[b"first"]).expect("an object can be stored");
+    assert_kind(place.put(&object, &[b"second, longer"]), ErrorKind::AlreadyExists);
     assert_kind(place.put(&object, &[b"first"]), ErrorKind::AlreadyExists);
     assert_kind(place.put(&object, &[]), ErrorKind::AlreadyExists);
-    assert_eq!(
-        place.get(&object, NO_LIMIT).expect("it was stored"),
-        b"first"
-    );
+    assert_eq!(place.get(&object, NO_LIMIT).expect("it was stored"), b"first");
     assert_eq!(
         list(place, ""),
         BTreeMap::from([("folder/object".to_owned(), 5)]),
@@ -142,13 +117,8 @@ fn a_limit_is_kept(place: &dyn Storage) {
     place
         .put(&name("object"), &[b"12345"])
         .expect("an object can be stored");
-    place
-        .put(&name("empty"), &[])
-        .expect("an empty object can be stored");
-    assert_eq!(
-        place.get(&name("object"), 5).expect("it has just 5 bytes"),
-        b"12345"
-    );
+    place.put(&name("empty"), &[]).expect("an empty object can be stored");
+    assert_eq!(place.get(&name("object"), 5).expect("it has just 5 bytes"), b"12345");
     assert_kind(place.get(&name("object"), 4), ErrorKind::TooLarge);
     assert_kind(place.get(&name("object"), 0), ErrorKind::TooLarge);
     assert_eq!(place.get(&name("empty"), 0).expect("it has 0 bytes"), b"");
@@ -156,9 +126,7 @@ fn a_limit_is_kept(place: &dyn Storage) {
 
 fn parts_can_be_read(place: &dyn Storage) {
     let bytes: Vec<u8> = (0..=255).cycle().take(100_000).collect();
-    place
-        .put(&name("object"), &[&bytes])
-        .expect("an object can be stored");
+    place.put(&name("object"), &[&bytes]).expect("an object can be stored");
     for (offset, length) in [
         (0, 100_000),
         (0, 1),
@@ -183,9 +151,7 @@ fn reading_past_the_end_is_truncated(place: &dyn Storage) {
     place
         .put(&name("object"), &[b"12345"])
         .expect("an object can be stored");
-    place
-        .put(&name("empty"), &[])
-        .expect("an empty object can be stored");
+    place.put(&name("empty"), &[]).expect("an empty object can be stored");
     for offset in [
         3,
         4,
@@ -202,10 +168,7 @@ fn reading_past_the_end_is_truncated(place: &dyn Storage) {
             ErrorKind::Truncated,
         );
     }
-    assert_kind(
-        place.read_at(&name("empty"), 0, &mut [0; 1]),
-        ErrorKind::Truncated,
-    );
+    assert_kind(place.read_at(&name("empty"), 0, &mut [0; 1]), ErrorKind::Truncated);
     place
         .read_at(&name("empty"), 0, &mut [])
         .expect("nothing was asked for");
@@ -229,13 +192,8 @@ fn a_folder_is_listed(place: &dyn Storage) {
             .expect("an object can be stored");
     }
     let expected = |folder: &str| -> BTreeMap<String, u64> {
-        let objects = objects
-            .iter()
-            .enumerate()
-            .filter(|(_, text)| text.starts_with(folder));
-        objects
-            .map(|(size, &text)| (text.to_owned(), size as u64))
-            .collect()
+        let objects = objects.iter().enumerate().filter(|(_, text)| text.starts_with(folder));
+        objects.map(|(size, &text)| (text.to_owned(), size as u64)).collect()
     };
     assert_eq!(list(place, ""), expected(""));
     for folder in [
@@ -248,11 +206,7 @@ fn a_folder_is_listed(place: &dyn Storage) {
         "a/b",
         "a/b/c",
     ] {
-        assert_eq!(
-            list(place, folder),
-            expected(&format!("{folder}/")),
-            "folder {folder}"
-        );
+        assert_eq!(list(place, folder), expected(&format!("{folder}/")), "folder {folder}");
     }
     for folder in [
         "pack",
@@ -263,19 +217,13 @@ fn a_folder_is_listed(place: &dyn Storage) {
         "config",
         "config/deeper",
     ] {
-        assert_eq!(
-            list(place, folder),
-            BTreeMap::new(),
-            "{folder} is no folder"
-        );
+        assert_eq!(list(place, folder), BTreeMap::new(), "{folder} is no folder");
     }
 }
 
 fn a_list_may_call_again(place: &dyn Storage) {
     for text in ["folder/1", "folder/2"] {
-        place
-            .put(&name(text), &[b"x"])
-            .expect("an object can be stored");
+        place.put(&name(text), &[b"x"]).expect("an object can be stored");
     }
     let mut deleted = 0;
     let each = &mut |name: Name, size| {
@@ -309,13 +257,9 @@ fn an_impossible_folder_is_refused(place: &dyn Storage) {
 
 fn what_is_there_can_be_settled(place: &dyn Storage) {
     let object = name("folder/deep/object");
-    place
-        .put(&object, &[b"bytes"])
-        .expect("an object can be stored");
+    place.put(&object, &[b"bytes"]).expect("an object can be stored");
     for _ in 0..2 {
-        place
-            .settle(&object)
-            .expect("an object that is there can be settled");
+        place.settle(&object).expect("an object that is there can be settled");
     }
     assert_eq!(
         place.get(&object, NO_LIMIT).expect("it was stored"),
@@ -328,30 +272,15 @@ fn what_is_there_can_be_settled(place: &dyn Storage) {
 
 fn what_was_deleted_is_gone(place: &dyn Storage) {
     let (object, other) = (name("folder/object"), name("folder/other"));
-    place
-        .put(&object, &[b"first"])
-        .expect("an object can be stored");
-    place
-        .put(&other, &[b"other"])
-        .expect("an object can be stored");
+    place.put(&object, &[b"first"]).expect("an object can be stored");
+    place.put(&other, &[b"other"]).expect("an object can be stored");
     place.delete(&object).expect("an object can be deleted");
     assert_kind(place.get(&object, NO_LIMIT), ErrorKind::NotFound);
     assert_kind(place.delete(&object), ErrorKind::NotFound);
-    assert_eq!(
-        list(place, ""),
-        BTreeMap::from([("folder/other".to_owned(), 5)])
-    );
-    place
-        .put(&object, &[b"second"])
-        .expect("its name is free again");
-    assert_eq!(
-        place.get(&object, NO_LIMIT).expect("it was stored"),
-        b"second"
-    );
-    assert_eq!(
-        place.get(&other, NO_LIMIT).expect("it was left alone"),
-        b"other"
-    );
+    assert_eq!(list(place, ""), BTreeMap::from([("folder/other".to_owned(), 5)]));
+    place.put(&object, &[b"second"]).expect("its name is free again");
+    assert_eq!(place.get(&object, NO_LIMIT).expect("it was stored"), b"second");
+    assert_eq!(place.get(&other, NO_LIMIT).expect("it was left alone"), b"other");
 }
 
 fn a_name_is_not_both_object_and_folder(place: &dyn Storage) {
@@ -360,10 +289,7 @@ fn a_name_is_not_both_object_and_folder(place: &dyn Storage) {
         .expect("an object can be stored");
     for text in ["folder", "folder/object/below", "folder/object/far/below"] {
         match place.put(&name(text), &[b"y"]) {
-            Ok(()) => assert_eq!(
-                place.get(&name(text), NO_LIMIT).expect("it was stored"),
-                b"y"
-            ),
+            Ok(()) => assert_eq!(place.get(&name(text), NO_LIMIT).expect("it was stored"), b"y"),
             Err(error) => assert_eq!(error.kind(), ErrorKind::NotAnObject, "{error}"),
         }
     }
@@ -376,9 +302,7 @@ fn a_name_is_not_both_object_and_folder(place: &dyn Storage) {
 }
 
 fn errors_say_where(place: &dyn Storage) {
-    let error = place
-        .size(&name("folder/object"))
-        .expect_err("it was not stored");
+    let error = place.size(&name("folder/object")).expect_err("it was not stored");
     let text = error.to_string();
     assert!(
         text.contains("folder/object") && text.contains(&place.location()),
@@ -394,11 +318,7 @@ fn one_of_many_writers_wins(place: &dyn Storage) {
         let winners: Vec<u8> = std::thread::scope(|scope| {
             let write = |writer: u8| {
                 let object = &object;
-                scope.spawn(move || {
-                    place
-                        .put(object, &[&[writer; 1000], &[writer; 500]])
-                        .map(|()| writer)
-                })
+                scope.spawn(move || place.put(object, &[&[writer; 1000], &[writer; 500]]).map(|()| writer))
             };
             let writers: Vec<_> = (0..4).map(write).collect();
             let results = writers
@@ -410,11 +330,7 @@ fn one_of_many_writers_wins(place: &dyn Storage) {
             });
             results.flatten().collect()
         });
-        assert_eq!(
-            winners.len(),
-            1,
-            "exactly one writer is told that it stored the object"
-        );
+        assert_eq!(winners.len(), 1, "exactly one writer is told that it stored the object");
         assert!(place.get(&object, NO_LIMIT).expect("it was stored") == vec![winners[0]; 1500]);
     }
 }
@@ -425,13 +341,9 @@ fn threads_do_not_disturb_each_other(place: &dyn Storage) {
             scope.spawn(move || {
                 for i in 0..16_u8 {
                     let object = name(&format!("shared/{:x}/{thread}-{i}", i % 4));
-                    place
-                        .put(&object, &[&[thread], &[i; 300]])
-                        .expect("its name is free");
+                    place.put(&object, &[&[thread], &[i; 300]]).expect("its name is free");
                     let mut buffer = [0; 2];
-                    place
-                        .read_at(&object, 0, &mut buffer)
-                        .expect("it was stored");
+                    place.read_at(&object, 0, &mut buffer).expect("it was stored");
                     assert_eq!(buffer, [thread, i]);
                     place
                         .list("shared", &mut |_, size| {

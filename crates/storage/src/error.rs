@@ -86,12 +86,7 @@ pub enum Operation {
 impl Error {
     /// A failure of `operation` on the object `name`, or on the whole place, at `location`.
     #[must_use]
-    pub fn new(
-        kind: ErrorKind,
-        operation: Operation,
-        name: Option<&Name>,
-        location: impl Into<String>,
-    ) -> Self {
+    pub fn new(kind: ErrorKind, operation: Operation, name: Option<&Name>, location: impl Into<String>) -> Self {
         let (name, location) = (name.cloned(), location.into());
         Self(Box::new(Inner {
             kind,
@@ -105,12 +100,7 @@ impl Error {
 
     /// The same for an error of the operating system, its kind translated and itself kept as the source.
     #[must_use]
-    pub fn from_io(
-        error: io::Error,
-        operation: Operation,
-        name: Option<&Name>,
-        location: impl Into<String>,
-    ) -> Self {
+    pub fn from_io(error: io::Error, operation: Operation, name: Option<&Name>, location: impl Into<String>) -> Self {
         Self::new(kind_of(&error, operation), operation, name, location).with_source(error)
     }
 
@@ -156,26 +146,13 @@ impl Error {
 impl Error {
     /// The object has `size` bytes where `limit` are allowed.
     pub(crate) fn too_large(size: u64, limit: u64, name: &Name, location: String) -> Self {
-        Self::new(ErrorKind::TooLarge, Operation::Get, Some(name), location).with_found(format!(
-            "the object has {size} bytes, and at most {limit} are allowed"
-        ))
+        Self::new(ErrorKind::TooLarge, Operation::Get, Some(name), location)
+            .with_found(format!("the object has {size} bytes, and at most {limit} are allowed"))
     }
 
     /// The object ends at `size` where `length` bytes from `offset` were wanted.
-    pub(crate) fn truncated(
-        size: u64,
-        offset: u64,
-        length: usize,
-        name: &Name,
-        location: String,
-    ) -> Self {
-        Self::new(
-            ErrorKind::Truncated,
-            Operation::ReadAt,
-            Some(name),
-            location,
-        )
-        .with_found(format!(
+    pub(crate) fn truncated(size: u64, offset: u64, length: usize, name: &Name, location: String) -> Self {
+        Self::new(ErrorKind::Truncated, Operation::ReadAt, Some(name), location).with_found(format!(
             "the object ends after {size} bytes, and {length} from byte {offset} on were wanted"
         ))
     }
@@ -187,11 +164,9 @@ impl Error {
         }
         match Name::new(folder) {
             Ok(_) => Ok(()),
-            Err(error) => Err(
-                Self::new(ErrorKind::InvalidName, Operation::List, None, location())
-                    .with_found(format!("{folder:?} cannot be the folder of any object"))
-                    .with_source(error),
-            ),
+            Err(error) => Err(Self::new(ErrorKind::InvalidName, Operation::List, None, location())
+                .with_found(format!("{folder:?} cannot be the folder of any object"))
+                .with_source(error)),
         }
     }
 }
@@ -203,9 +178,7 @@ fn kind_of(error: &io::Error, operation: Operation) -> ErrorKind {
         io::ErrorKind::NotADirectory if operation == Operation::Put => ErrorKind::NotAnObject,
         io::ErrorKind::NotADirectory if operation == Operation::Create => ErrorKind::NotAnObject,
         io::ErrorKind::NotADirectory if operation == Operation::Open => ErrorKind::NotAnObject,
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
-            ErrorKind::NotFound
-        }
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => ErrorKind::NotFound,
         io::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
         io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
@@ -281,10 +254,7 @@ impl Inner {
                 "something that is no object stands in the way",
                 "move it away and run the command again",
             ),
-            (ErrorKind::InvalidName, _) => (
-                "this cannot be the folder of any object",
-                "give a folder as in a name",
-            ),
+            (ErrorKind::InvalidName, _) => ("this cannot be the folder of any object", "give a folder as in a name"),
             (ErrorKind::Unsupported, _) => (
                 "the file system cannot do this safely",
                 "choose a place on another file system",
@@ -293,10 +263,7 @@ impl Inner {
                 "the device failed",
                 "treat the object as not stored; check the device, then run the command again",
             ),
-            (ErrorKind::Io, _) => (
-                "the device failed",
-                "check the device, then run the command again",
-            ),
+            (ErrorKind::Io, _) => ("the device failed", "check the device, then run the command again"),
         }
     }
 }

@@ -67,12 +67,7 @@ impl Storage for Memory {
     fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error> {
         let object = self.find(Operation::Get, name)?;
         if object.len() as u64 > limit {
-            return Err(Error::too_large(
-                object.len() as u64,
-                limit,
-                name,
-                self.location(),
-            ));
+            return Err(Error::too_large(object.len() as u64, limit, name, self.location()));
         }
         Ok(object.to_vec())
     }
@@ -107,10 +102,7 @@ impl Storage for Memory {
         Error::check_folder(folder, || self.location())?;
         // Collected first: `each` may call this place again, which must not wait for our own lock.
         let objects = self.objects();
-        let found: Vec<_> = objects
-            .iter()
-            .filter(|(name, _)| name.is_in(folder))
-            .collect();
+        let found: Vec<_> = objects.iter().filter(|(name, _)| name.is_in(folder)).collect();
         let found: Vec<_> = found
             .into_iter()
             .map(|(name, bytes)| (name.clone(), bytes.len() as u64))

@@ -54,17 +54,13 @@ pub enum NameError {
         found: usize,
     },
     /// Two slashes in a row, or one at an end.
-    #[error(
-        "the object name {name:?} has an empty segment; use single slashes, and none at either end"
-    )]
+    #[error("the object name {name:?} has an empty segment; use single slashes, and none at either end")]
     EmptySegment {
         /// The text that was refused.
         name: String,
     },
     /// A segment is longer than [`SEGMENT_LENGTH_MAX`].
-    #[error(
-        "a segment of an object name has at most {SEGMENT_LENGTH_MAX} bytes, {name:?} has one of {found}"
-    )]
+    #[error("a segment of an object name has at most {SEGMENT_LENGTH_MAX} bytes, {name:?} has one of {found}")]
     SegmentTooLong {
         /// The text that was refused.
         name: String,
@@ -78,9 +74,7 @@ pub enum NameError {
         name: String,
     },
     /// A byte outside `[a-z0-9._-]`.
-    #[error(
-        "the object name {name:?} contains {found:?}; only a-z, 0-9, '.', '_' and '-' are allowed"
-    )]
+    #[error("the object name {name:?} contains {found:?}; only a-z, 0-9, '.', '_' and '-' are allowed")]
     Character {
         /// The text that was refused.
         name: String,
@@ -88,9 +82,7 @@ pub enum NameError {
         found: char,
     },
     /// The first segment is [`RESERVED`].
-    #[error(
-        "the object name {name:?} starts with {RESERVED:?}, which is kept for unfinished files"
-    )]
+    #[error("the object name {name:?} starts with {RESERVED:?}, which is kept for unfinished files")]
     Reserved {
         /// The text that was refused.
         name: String,
@@ -120,9 +112,7 @@ impl Name {
             });
         }
         if name.split('/').next() == Some(RESERVED) {
-            return Err(NameError::Reserved {
-                name: name.to_owned(),
-            });
+            return Err(NameError::Reserved { name: name.to_owned() });
         }
         Ok(Self(name.to_owned()))
     }
@@ -142,9 +132,7 @@ impl Name {
     /// The last segment.
     #[must_use]
     pub fn last_segment(&self) -> &str {
-        self.0
-            .rsplit_once('/')
-            .map_or(self.as_str(), |(_, last)| last)
+        self.0.rsplit_once('/').map_or(self.as_str(), |(_, last)| last)
     }
 
     /// Whether [`Storage::list`](crate::Storage::list) of `folder` gives this name: it starts with `folder` + `/`, or
@@ -159,11 +147,7 @@ impl Name {
     /// ```
     #[must_use]
     pub fn is_in(&self, folder: &str) -> bool {
-        folder.is_empty()
-            || self
-                .0
-                .strip_prefix(folder)
-                .is_some_and(|rest| rest.starts_with('/'))
+        folder.is_empty() || self.0.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
     }
 }
 
@@ -183,10 +167,7 @@ fn check_segment(name: &str, segment: &str) -> Result<(), NameError> {
     }
     let allowed = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '.' | '_' | '-');
     match segment.chars().find(|&c| !allowed(c)) {
-        Some(found) => Err(NameError::Character {
-            name: owned(),
-            found,
-        }),
+        Some(found) => Err(NameError::Character { name: owned(), found }),
         None => Ok(()),
     }
 }

@@ -1,5 +1,6 @@
 //! The trait that every place implements.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::{Error, Name};
@@ -87,6 +88,11 @@ pub trait Storage: Send + Sync {
 
     /// What people call this place, for messages: `folder /srv/backup`.
     fn location(&self) -> String;
+
+    /// The folder of this machine where the objects are, if they are in one.
+    fn folder(&self) -> Option<PathBuf> {
+        None
+    }
 }
 
 macro_rules! forward {
@@ -115,6 +121,9 @@ macro_rules! forward {
             }
             fn location(&self) -> String {
                 (**self).location()
+            }
+            fn folder(&self) -> Option<PathBuf> {
+                (**self).folder()
             }
         }
     )*};

@@ -44,13 +44,8 @@ fn race(open: impl Fn() -> Box<dyn Storage> + Sync, rounds: usize) {
     let place = open();
     for (round, winner) in winners.iter().enumerate() {
         let winner = winner.load(Ordering::Relaxed);
-        assert!(
-            (100..104).contains(&winner),
-            "exactly one wins round {round}"
-        );
-        let bytes = place
-            .get(&name(&format!("folder/{round}")), u64::MAX)
-            .unwrap();
+        assert!((100..104).contains(&winner), "exactly one wins round {round}");
+        let bytes = place.get(&name(&format!("folder/{round}")), u64::MAX).unwrap();
         assert!(bytes == vec![(winner - 100) as u8; 4000]);
     }
 }
@@ -66,10 +61,7 @@ fn exactly_one_of_several_writers_wins_a_folder() {
 fn exactly_one_of_several_writers_wins_a_simulated_disk() {
     let disk = FaultDisk::new(1);
     Local::create_on(disk.clone(), "/place").unwrap();
-    race(
-        || Box::new(Local::open_on(disk.clone(), "/place").unwrap()),
-        200,
-    );
+    race(|| Box::new(Local::open_on(disk.clone(), "/place").unwrap()), 200);
 }
 
 #[test]
@@ -87,9 +79,7 @@ fn a_greedy_sweep_never_disturbs_a_writer() {
         });
         let ends = Ends(&done);
         for i in 0..150 {
-            place
-                .put(&name(&format!("folder/{i}")), &[&[7; 100]])
-                .unwrap();
+            place.put(&name(&format!("folder/{i}")), &[&[7; 100]]).unwrap();
         }
         drop(ends);
         sweeps.join().unwrap();
@@ -110,9 +100,7 @@ fn a_reader_never_sees_a_part() {
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                place
-                    .list("", &mut |_, size| assert_eq!(size, 2000))
-                    .unwrap();
+                place.list("", &mut |_, size| assert_eq!(size, 2000)).unwrap();
                 if let Ok(bytes) = place.get(&name("object"), u64::MAX) {
                     assert!(bytes == [9; 2000]);
                     seen.fetch_add(1, Ordering::Relaxed);
@@ -121,9 +109,7 @@ fn a_reader_never_sees_a_part() {
         });
         let ends = Ends(&done);
         for _ in 0..300 {
-            place
-                .put(&name("object"), &[&[9; 1000], &[9; 1000]])
-                .unwrap();
+            place.put(&name("object"), &[&[9; 1000], &[9; 1000]]).unwrap();
             place.delete(&name("object")).unwrap();
         }
         place.put(&name("object"), &[&[9; 2000]]).unwrap();

@@ -97,13 +97,11 @@ impl Storage for Wrong {
 
     fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error> {
         match self.flaw {
-            Flaw::ListsByPrefix if Name::new(folder).is_ok() => {
-                self.inner.list("", &mut |name, size| {
-                    if name.as_str().starts_with(folder) {
-                        each(name, size);
-                    }
-                })
-            }
+            Flaw::ListsByPrefix if Name::new(folder).is_ok() => self.inner.list("", &mut |name, size| {
+                if name.as_str().starts_with(folder) {
+                    each(name, size);
+                }
+            }),
             Flaw::ListsTwice => self
                 .inner
                 .list(folder, each)

@@ -24,11 +24,7 @@ fn whole_or_nothing(disk: FaultDisk, object: &Name, context: &str) -> bool {
     };
     match place.get(object, u64::MAX) {
         Ok(bytes) => {
-            assert_eq!(
-                bytes,
-                PARTS.concat(),
-                "a part of an object is visible: {context}"
-            );
+            assert_eq!(bytes, PARTS.concat(), "a part of an object is visible: {context}");
             true
         }
         Err(error) => {
@@ -52,11 +48,7 @@ fn operations(object: &Name) -> u64 {
 
 #[test]
 fn a_put_crashed_at_any_operation_leaves_nothing_or_all() {
-    for object in [
-        name("object"),
-        name("packs/3f/object"),
-        name("a/b/c/object"),
-    ] {
+    for object in [name("object"), name("packs/3f/object"), name("a/b/c/object")] {
         let last = operations(&object);
         let mut seen = [0, 0];
         for at in 0..=last {
@@ -65,22 +57,13 @@ fn a_put_crashed_at_any_operation_leaves_nothing_or_all() {
                 disk.short_writes(seed % 2 == 0);
                 disk.crash_at(at);
                 let acknowledged = store_one(disk.clone(), &object);
-                let context = format!(
-                    "{object}, crash before operation {at}, seed {seed}: {:?}",
-                    disk.calls()
-                );
+                let context = format!("{object}, crash before operation {at}, seed {seed}: {:?}", disk.calls());
                 let there = whole_or_nothing(disk.crash(seed), &object, &context);
-                assert!(
-                    there || !acknowledged,
-                    "an acknowledged object is lost: {context}"
-                );
+                assert!(there || !acknowledged, "an acknowledged object is lost: {context}");
                 seen[usize::from(there)] += 1;
             }
         }
-        assert!(
-            seen[0] > 0 && seen[1] > 0,
-            "both outcomes have to occur: {seen:?}"
-        );
+        assert!(seen[0] > 0 && seen[1] > 0, "both outcomes have to occur: {seen:?}");
     }
 }
 
@@ -94,20 +77,13 @@ fn what_is_acknowledged_survives_any_crash() {
         // `Some(bytes)`: must be there; `None`: must not be; no entry: unknown, because the call failed.
         let mut expected: BTreeMap<Name, Option<Vec<u8>>> = BTreeMap::new();
         for step in 0_u64.. {
-            let object = name(&format!(
-                "folder-{}/{}",
-                (seed + step) % 3,
-                (seed / 3 + step) % 4
-            ));
+            let object = name(&format!("folder-{}/{}", (seed + step) % 3, (seed / 3 + step) % 4));
             let content = format!("{seed} {step}").into_bytes();
             let there = expected.get(&object).is_some_and(Option::is_some);
             let (result, after) = if there {
                 (place.delete(&object), None)
             } else {
-                (
-                    place.put(&object, &[&content[..1], &content[1..]]),
-                    Some(content),
-                )
+                (place.put(&object, &[&content[..1], &content[1..]]), Some(content))
             };
             if result.is_err() {
                 expected.remove(&object);
@@ -118,11 +94,7 @@ fn what_is_acknowledged_survives_any_crash() {
         let place = Local::open_on(disk.crash(seed), ROOT).unwrap();
         for (object, content) in &expected {
             let found = place.get(object, u64::MAX).ok();
-            assert_eq!(
-                found.as_ref(),
-                content.as_ref(),
-                "{object} after seed {seed}"
-            );
+            assert_eq!(found.as_ref(), content.as_ref(), "{object} after seed {seed}");
         }
         let mut sizes = 0;
         place
@@ -157,10 +129,7 @@ fn is_caught(flaw: Flaw, object: &Name) -> bool {
 #[test]
 fn the_simulator_catches_every_missing_step() {
     let object = name("packs/object");
-    assert!(
-        !is_caught(Flaw::None, &object),
-        "the whole protocol is sound"
-    );
+    assert!(!is_caught(Flaw::None, &object), "the whole protocol is sound");
     let flaws = [
         Flaw::NoSync,
         Flaw::NoSyncDir,
@@ -208,10 +177,7 @@ fn a_failed_operation_is_never_acknowledged_wrongly_and_can_be_repeated() {
                 let acknowledged = store_one(disk.clone(), &object);
                 if seed % 2 == 0 {
                     let there = whole_or_nothing(disk.crash(seed), &object, &context);
-                    assert!(
-                        there || !acknowledged,
-                        "an acknowledged object is lost: {context}"
-                    );
+                    assert!(there || !acknowledged, "an acknowledged object is lost: {context}");
                     continue;
                 }
                 let place = Local::create_on(disk.clone(), ROOT).unwrap();
@@ -241,21 +207,11 @@ fn content_whose_sync_failed_is_not_published_by_a_second_try() {
     let calls = disk.calls().split_off(before as usize);
     let sync = calls.iter().position(|call| *call == Call::Sync).unwrap();
     disk.fail_at(disk.operations() + sync as u64, DiskFault::Io);
-    assert_eq!(
-        place.put(&object, &PARTS).unwrap_err().kind(),
-        ErrorKind::Io
-    );
-    assert_eq!(
-        place.get(&object, 100).unwrap_err().kind(),
-        ErrorKind::NotFound
-    );
+    assert_eq!(place.put(&object, &PARTS).unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(place.get(&object, 100).unwrap_err().kind(), ErrorKind::NotFound);
     place.put(&object, &PARTS).unwrap();
     for seed in 0..100 {
-        assert!(whole_or_nothing(
-            disk.crash(seed),
-            &object,
-            "after a failed sync"
-        ));
+        assert!(whole_or_nothing(disk.crash(seed), &object, "after a failed sync"));
     }
 }
 
@@ -279,10 +235,7 @@ fn what_a_killed_process_published_is_durable_once_another_says_that_it_exists()
                 }
             }
             let context = format!("killed before operation {at}, seed {seed}");
-            assert!(
-                whole_or_nothing(disk.crash(seed), &object, &context),
-                "lost: {context}"
-            );
+            assert!(whole_or_nothing(disk.crash(seed), &object, &context), "lost: {context}");
         }
     }
     assert!(existed > 0);

@@ -21,22 +21,14 @@ fn place() -> (FaultDisk, Local<FaultDisk>) {
 fn a_full_disk_says_so_and_loses_nothing() {
     let (disk, place) = place();
     disk.space(Some(50));
-    let error = place
-        .put(&name("packs/b"), &[&[1; 30], &[2; 30]])
-        .unwrap_err();
+    let error = place.put(&name("packs/b"), &[&[1; 30], &[2; 30]]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoSpace);
     assert_eq!(
         error.to_string(),
         "cannot store packs/b in folder /place: no space is left; free space there and run the command again; \
          nothing stored before is lost"
     );
-    assert!(
-        error
-            .source()
-            .unwrap()
-            .to_string()
-            .contains("No space left on device")
-    );
+    assert!(error.source().unwrap().to_string().contains("No space left on device"));
     assert_eq!(place.get(&name("packs/a"), 10).unwrap(), b"0123456789");
     // The unfinished file is gone, and what it took is free again.
     place.put(&name("packs/b"), &[&[1; 50]]).unwrap();
@@ -66,22 +58,14 @@ fn denied_permission_says_so() {
 #[test]
 fn a_read_only_place_can_be_read() {
     let (disk, place) = place();
-    for call in [
-        Call::CreateNew,
-        Call::MakeDir,
-        Call::RenameNoreplace,
-        Call::Remove,
-    ] {
+    for call in [Call::CreateNew, Call::MakeDir, Call::RenameNoreplace, Call::Remove] {
         disk.fail_every(call, DiskFault::ReadOnly);
     }
     assert_eq!(
         place.put(&name("packs/b"), &[b"x"]).unwrap_err().kind(),
         ErrorKind::ReadOnly
     );
-    assert_eq!(
-        place.delete(&name("packs/a")).unwrap_err().kind(),
-        ErrorKind::ReadOnly
-    );
+    assert_eq!(place.delete(&name("packs/a")).unwrap_err().kind(), ErrorKind::ReadOnly);
     let place = Local::open_on(disk, "/place").unwrap();
     assert_eq!(place.get(&name("packs/a"), 10).unwrap(), b"0123456789");
 }
@@ -90,16 +74,10 @@ fn a_read_only_place_can_be_read() {
 fn a_failing_device_is_told_from_an_absent_object() {
     let (disk, place) = place();
     disk.fail_every(Call::ReadAt, DiskFault::Io);
-    assert_eq!(
-        place.get(&name("packs/a"), 10).unwrap_err().kind(),
-        ErrorKind::Io
-    );
+    assert_eq!(place.get(&name("packs/a"), 10).unwrap_err().kind(), ErrorKind::Io);
     disk.heal();
     disk.fail_every(Call::List, DiskFault::Io);
-    assert_eq!(
-        place.list("packs", &mut |_, _| ()).unwrap_err().kind(),
-        ErrorKind::Io
-    );
+    assert_eq!(place.list("packs", &mut |_, _| ()).unwrap_err().kind(), ErrorKind::Io);
 }
 
 #[test]
@@ -188,9 +166,7 @@ fn a_place_that_vanished_is_not_taken_for_an_empty_one() {
     let error = place.put(&name("packs/b"), &[b"x"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(
-        error
-            .to_string()
-            .contains("check that the disk is still mounted"),
+        error.to_string().contains("check that the disk is still mounted"),
         "{error}"
     );
 }

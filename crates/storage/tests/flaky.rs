@@ -30,18 +30,10 @@ fn only_the_chosen_call_fails() {
     place.fail(Operation::Get, 1, ObjectFault::Before(ErrorKind::Io));
     assert!(place.get(&name("f/a"), 10).is_ok());
     assert_eq!(place.size(&name("f/a")).unwrap(), 4);
-    assert_eq!(
-        place.get(&name("f/a"), 10).unwrap_err().kind(),
-        ErrorKind::Io
-    );
+    assert_eq!(place.get(&name("f/a"), 10).unwrap_err().kind(), ErrorKind::Io);
     assert!(place.get(&name("f/a"), 10).is_ok());
-    place.fail_always(
-        Operation::Size,
-        ObjectFault::Before(ErrorKind::PermissionDenied),
-    );
-    assert!(
-        (0..3).all(|_| place.size(&name("f/a")).unwrap_err().kind() == ErrorKind::PermissionDenied)
-    );
+    place.fail_always(Operation::Size, ObjectFault::Before(ErrorKind::PermissionDenied));
+    assert!((0..3).all(|_| place.size(&name("f/a")).unwrap_err().kind() == ErrorKind::PermissionDenied));
     place.heal();
     assert!(place.size(&name("f/a")).is_ok());
 }
@@ -50,19 +42,13 @@ fn only_the_chosen_call_fails() {
 fn a_lost_answer_is_not_a_lost_object() {
     let place = place();
     place.fail(Operation::Put, 0, ObjectFault::After(ErrorKind::Io));
-    assert_eq!(
-        place.put(&name("f/c"), &[b"c"]).unwrap_err().kind(),
-        ErrorKind::Io
-    );
+    assert_eq!(place.put(&name("f/c"), &[b"c"]).unwrap_err().kind(), ErrorKind::Io);
     assert_eq!(
         place.put(&name("f/c"), &[b"c"]).unwrap_err().kind(),
         ErrorKind::AlreadyExists
     );
     place.fail(Operation::Put, 0, ObjectFault::Before(ErrorKind::Io));
-    assert_eq!(
-        place.put(&name("f/d"), &[b"d"]).unwrap_err().kind(),
-        ErrorKind::Io
-    );
+    assert_eq!(place.put(&name("f/d"), &[b"d"]).unwrap_err().kind(), ErrorKind::Io);
     place.put(&name("f/d"), &[b"d"]).unwrap();
 }
 
@@ -77,20 +63,14 @@ fn damage_is_shown_by_every_call_and_healed() {
     assert_eq!(&buffer, b"`a");
     place.damage(&a, Damage::Truncate(2));
     assert_eq!(
-        (
-            place.get(&a, 10).unwrap().as_slice(),
-            place.size(&a).unwrap()
-        ),
+        (place.get(&a, 10).unwrap().as_slice(), place.size(&a).unwrap()),
         (b"aa".as_slice(), 2)
     );
     assert_eq!(
         place.read_at(&a, 1, &mut buffer).unwrap_err().kind(),
         ErrorKind::Truncated
     );
-    assert_eq!(
-        listed(&place),
-        [("f/a".to_owned(), 2), ("f/b".to_owned(), 6)]
-    );
+    assert_eq!(listed(&place), [("f/a".to_owned(), 2), ("f/b".to_owned(), 6)]);
     place.damage(&a, Damage::Hide);
     assert_eq!(place.get(&a, 10).unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(listed(&place), [("f/b".to_owned(), 6)]);

@@ -19,17 +19,10 @@ fn only_the_owner_can_read_it() {
         .put(&name("packs/3f/object"), &[b"x"])
         .unwrap();
     let mode = |path: &str| fs::metadata(root.join(path)).unwrap().permissions().mode() & 0o777;
-    assert_eq!(
-        [mode(""), mode("tmp"), mode("packs"), mode("packs/3f")],
-        [0o700; 4]
-    );
+    assert_eq!([mode(""), mode("tmp"), mode("packs"), mode("packs/3f")], [0o700; 4]);
     assert_eq!(mode("packs/3f/object"), 0o600);
     assert_eq!(
-        fs::metadata(folder.path().join("a"))
-            .unwrap()
-            .permissions()
-            .mode()
-            & 0o777,
+        fs::metadata(folder.path().join("a")).unwrap().permissions().mode() & 0o777,
         0o700
     );
 }
@@ -40,16 +33,10 @@ fn an_object_is_a_file_of_its_name_and_leaves_nothing_else() {
     let place = Local::create(folder.path()).unwrap();
     place.put(&name("packs/object"), &[b"by", b"tes"]).unwrap();
     assert_eq!(
-        place
-            .put(&name("packs/object"), &[b"x"])
-            .unwrap_err()
-            .kind(),
+        place.put(&name("packs/object"), &[b"x"]).unwrap_err().kind(),
         ErrorKind::AlreadyExists
     );
-    assert_eq!(
-        fs::read(folder.path().join("packs/object")).unwrap(),
-        b"bytes"
-    );
+    assert_eq!(fs::read(folder.path().join("packs/object")).unwrap(), b"bytes");
     assert_eq!(fs::read_dir(folder.path().join("tmp")).unwrap().count(), 0);
 }
 
@@ -67,20 +54,11 @@ fn foreign_things_are_no_objects_and_are_told() {
     symlink(folder.path().join("secret"), root.join("packs/link")).unwrap();
     symlink(folder.path(), root.join("out")).unwrap();
     let mut listed = Vec::new();
-    place
-        .list("", &mut |name, _| listed.push(name.to_string()))
-        .unwrap();
+    place.list("", &mut |name, _| listed.push(name.to_string())).unwrap();
     assert_eq!(listed, ["packs/object"]);
     let mut foreign = place.foreign().unwrap();
     foreign.sort();
-    let expected = [
-        ".DS_Store",
-        "a/b/c/d",
-        "out",
-        "packs/Upper",
-        "packs/link",
-        "tmp/notes",
-    ];
+    let expected = [".DS_Store", "a/b/c/d", "out", "packs/Upper", "packs/link", "tmp/notes"];
     assert_eq!(foreign, expected.map(PathBuf::from));
     assert_eq!(
         place.get(&name("packs/link"), 100).unwrap_err().kind(),
@@ -106,8 +84,5 @@ fn a_pipe_in_the_place_of_an_object_does_not_block() {
         0,
     )
     .unwrap();
-    assert_eq!(
-        place.size(&name("pipe")).unwrap_err().kind(),
-        ErrorKind::NotAnObject
-    );
+    assert_eq!(place.size(&name("pipe")).unwrap_err().kind(), ErrorKind::NotAnObject);
 }

@@ -58,11 +58,10 @@ fn check(place: &dyn Storage, model: &mut Model, step: &Step) -> Result<(), Test
             model.entry(name(*object)).or_insert_with(|| parts.concat());
         }
         Step::Get(object, limit) => {
-            let expected =
-                find(model, *object).and_then(|bytes| match bytes.len() as u64 > *limit {
-                    true => Err(ErrorKind::TooLarge),
-                    false => Ok(bytes),
-                });
+            let expected = find(model, *object).and_then(|bytes| match bytes.len() as u64 > *limit {
+                true => Err(ErrorKind::TooLarge),
+                false => Ok(bytes),
+            });
             prop_assert_eq!(kind(place.get(&name(*object), *limit)), expected);
         }
         Step::ReadAt(object, offset, length) => {
@@ -86,19 +85,14 @@ fn check(place: &dyn Storage, model: &mut Model, step: &Step) -> Result<(), Test
                 found.insert(name, size);
             });
             prop_assert_eq!(kind(result), Ok(()));
-            let expected = model
-                .iter()
-                .filter(|(name, _)| name.is_in(FOLDERS[*folder]));
+            let expected = model.iter().filter(|(name, _)| name.is_in(FOLDERS[*folder]));
             let expected = expected
                 .map(|(name, bytes)| (name.clone(), bytes.len() as u64))
                 .collect();
             prop_assert_eq!(found, expected);
         }
         Step::Delete(object) => {
-            let expected = model
-                .remove(&name(*object))
-                .map(drop)
-                .ok_or(ErrorKind::NotFound);
+            let expected = model.remove(&name(*object)).map(drop).ok_or(ErrorKind::NotFound);
             prop_assert_eq!(kind(place.delete(&name(*object))), expected);
         }
         Step::Reopen => {}

@@ -51,10 +51,7 @@ fn names_that_some_place_cannot_keep_apart_are_refused() {
 #[test]
 fn unfinished_files_cannot_be_named() {
     assert!(matches!(Name::new("tmp"), Err(NameError::Reserved { .. })));
-    assert!(matches!(
-        Name::new("tmp/0123"),
-        Err(NameError::Reserved { .. })
-    ));
+    assert!(matches!(Name::new("tmp/0123"), Err(NameError::Reserved { .. })));
     assert!(Name::new("a/tmp").is_ok() && Name::new("tmp2").is_ok());
 }
 
@@ -67,10 +64,7 @@ fn limits_are_exact() {
     ));
     let two = |second: usize| format!("{}/{}", "a".repeat(128), "b".repeat(second));
     assert_eq!(Name::new(&two(126)).unwrap().as_str().len(), 255);
-    assert!(matches!(
-        Name::new(&two(127)),
-        Err(NameError::TooLong { found: 256 })
-    ));
+    assert!(matches!(Name::new(&two(127)), Err(NameError::TooLong { found: 256 })));
     assert!(Name::new("a/b/c/d").is_ok());
     assert!(matches!(
         Name::new("a/b/c/d/e"),

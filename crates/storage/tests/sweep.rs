@@ -81,16 +81,11 @@ fn child() {
 /// A process in the middle of a `put`.
 fn spawn_writer(root: &Path) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["child", "--exact", "--nocapture"])
-        .env(CHILD, root);
+    command.args(["child", "--exact", "--nocapture"]).env(CHILD, root);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut lines = lines.map_while(Result::ok);
-    assert!(
-        lines.any(|line| line == "writing"),
-        "the child did not come to write"
-    );
+    assert!(lines.any(|line| line == "writing"), "the child did not come to write");
     child
 }
 
@@ -193,10 +188,7 @@ fn foreign_files_are_left_alone() {
 fn a_read_only_handle_sweeps_nothing_where_nothing_was_written() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(
-        Local::open(folder.path())
-            .unwrap()
-            .sweep(Duration::ZERO)
-            .unwrap(),
+        Local::open(folder.path()).unwrap().sweep(Duration::ZERO).unwrap(),
         Swept::default()
     );
 }

@@ -6,10 +6,9 @@ use super::watch::Watch;
 use crate::args::BackupArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
-use ibid_repo::{BackupOptions, Excludes, Stream, Warning};
+use ibid_repo::{BackupOptions, Excludes, Stream};
 use ibid_storage::SWEEP_AGE;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
 
 pub(crate) fn run(context: &mut Context, args: BackupArgs) -> Result<Outcome> {
     if !args.init && !args.settings.is_empty() {
@@ -26,8 +25,7 @@ pub(crate) fn run(context: &mut Context, args: BackupArgs) -> Result<Outcome> {
     if !args.dry_run {
         sweep(context, &opened);
     }
-    let mut options = options(args, !context.global.quiet);
-    leave_out_own_folder(context.path()?, &mut options);
+    let options = options(args, !context.global.quiet);
     let watch = Watch::start(Verb::Read, context.global.quiet)?;
     let result = opened.repository.backup(options, &watch.monitor);
     let problems = watch.finish();
@@ -55,33 +53,6 @@ fn sweep(context: &Context, opened: &Opened) {
     {
         print::swept(swept.files, swept.bytes);
     }
-}
-
-/// A repository that stores itself grows by itself with each backup. As a pattern that comes last, this has the last word.
-fn leave_out_own_folder(repository: &Path, options: &mut BackupOptions) {
-    let Ok(folder) = repository.canonicalize() else { return };
-    let is_within = |path: &PathBuf| {
-        path.canonicalize()
-            .is_ok_and(|path| folder != path && folder.starts_with(path))
-    };
-    if let Some(text) = folder.to_str()
-        && options.paths.iter().any(is_within)
-    {
-        options.excludes.patterns.push(literal_pattern(text));
-        print::warning(Verb::Read, &Warning::OwnFolder { path: folder });
-    }
-}
-
-/// The pattern that means this very folder.
-fn literal_pattern(path: &str) -> String {
-    let mut pattern = String::new();
-    for c in path.chars() {
-        if matches!(c, '\\' | '*' | '?' | '[' | ']' | '{' | '}' | '!' | '#' | ' ') {
-            pattern.push('\\');
-        }
-        pattern.push(c);
-    }
-    pattern + "/"
 }
 
 fn options(args: BackupArgs, estimate: bool) -> BackupOptions {

@@ -20,6 +20,8 @@ struct JsonBackup<'a> {
     bytes: u64,
     new_chunks: u64,
     new_bytes: u64,
+    new_metadata_bytes: u64,
+    hole_bytes: u64,
     stored_bytes: u64,
     written_bytes: u64,
     unreadable: u64,
@@ -57,12 +59,16 @@ pub(crate) fn backup(
         count(changed),
         count(summary.unchanged_files)
     ))?;
-    let known = counters.bytes.saturating_sub(counters.new_bytes);
+    let new = counters.new_bytes.saturating_sub(summary.new_metadata_bytes);
+    let known = counters.bytes.saturating_sub(new).saturating_sub(summary.holes);
     out.line(format!(
         "  known   {} ({}) were in the repository already",
         size(known),
         percent(known, counters.bytes)
     ))?;
+    if summary.holes > 0 {
+        out.line(format!("  holes   {} occupy no space", size(summary.holes)))?;
+    }
     let compressed = format!(
         "{} in packs ({})",
         size(counters.stored_bytes),
@@ -111,6 +117,8 @@ fn document<'a>(summary: &BackupSummary, problems: &'a [(PathBuf, String)]) -> J
         bytes: counters.bytes,
         new_chunks: counters.new_chunks,
         new_bytes: counters.new_bytes,
+        new_metadata_bytes: summary.new_metadata_bytes,
+        hole_bytes: summary.holes,
         stored_bytes: counters.stored_bytes,
         written_bytes: summary.written,
         unreadable: counters.unreadable,

@@ -28,6 +28,8 @@ pub(crate) struct Built {
     pub(crate) groups: Vec<(u32, Vec<u8>)>,
     pub(crate) counters: snapshot::Counters,
     pub(crate) unchanged_files: u64,
+    pub(crate) holes: u64,
+    pub(crate) new_metadata_bytes: u64,
     pub(crate) written: u64,
 }
 
@@ -83,8 +85,8 @@ pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>) -> Res
             spare_frames,
             data: FrameBuffers::default(),
             metadata: FrameBuffers::default(),
-            new_chunks: 0,
-            new_bytes: 0,
+            new_chunks: [0; 2],
+            new_bytes: [0; 2],
         };
         let mut builder = Builder {
             gather: &mut gather,
@@ -98,18 +100,19 @@ pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>) -> Res
         // What was read is stored even if reading has failed: the next backup finds it.
         let flushed = gather.flush();
         job.finished.store(true, Ordering::Relaxed);
-        root.and_then(|root| flushed.map(|()| (root, tally, gather.new_chunks, gather.new_bytes)))
+        let new = (gather.new_chunks, gather.new_bytes);
+        root.and_then(|root| flushed.map(|()| (root, tally, new)))
     });
     // All threads have ended: what they stored is durable, and what failed is known.
     let failure = stored.check();
     let listed = stored.write_index(job);
     failure?;
-    let (root, tally, new_chunks, new_bytes) = root?;
+    let (root, tally, (new_chunks, new_bytes)) = root?;
     listed?;
     let (users, groups) = tally.owners.into_names();
     let counters = snapshot::Counters {
-        new_chunks,
-        new_bytes,
+        new_chunks: new_chunks.iter().sum(),
+        new_bytes: new_bytes.iter().sum(),
         stored_bytes: stored.packs.load(Ordering::Relaxed),
         ..tally.counters
     };
@@ -119,13 +122,15 @@ pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>) -> Res
         groups,
         counters,
         unchanged_files: tally.unchanged_files,
+        holes: tally.holes,
+        new_metadata_bytes: new_bytes[1],
         written: stored.written.load(Ordering::Relaxed),
     })
 }
 
 /// (device, inode) of the folder that holds the repository, if it is a folder here: it is not to be backed up into itself.
 fn own_folder(job: &Job<'_>) -> Option<(u64, u64)> {
-    let stat = rustix::fs::stat(job.repository.location().as_str()).ok()?;
+    let stat = rustix::fs::stat(job.repository.storage.folder()?).ok()?;
     Some((stat.st_dev, stat.st_ino))
 }
 
@@ -140,8 +145,9 @@ struct Gather<'j> {
     spare_frames: Receiver<FrameBuffers>,
     data: FrameBuffers,
     metadata: FrameBuffers,
-    new_chunks: u64,
-    new_bytes: u64,
+    /// Of data and of metadata.
+    new_chunks: [u64; 2],
+    new_bytes: [u64; 2],
 }
 
 impl<'j> Gather<'j> {
@@ -159,8 +165,9 @@ impl<'j> Gather<'j> {
         };
         let frame = &mut frame.builder;
         frame.push(*id, bytes);
-        self.new_chunks += 1;
-        self.new_bytes += bytes.len() as u64;
+        let of = usize::from(kind == PackKind::Metadata);
+        self.new_chunks[of] += 1;
+        self.new_bytes[of] += bytes.len() as u64;
         if frame.len() >= full as usize || frame.blobs().len() >= usize::from(u16::MAX) {
             self.send(kind)?;
         }
@@ -225,6 +232,8 @@ struct Tally {
     counters: snapshot::Counters,
     owners: Owners,
     unchanged_files: u64,
+    /// Bytes of holes in files that were read.
+    holes: u64,
 }
 
 struct Builder<'g, 'j> {
@@ -330,7 +339,10 @@ impl Builder<'_, '_> {
                     let mut list = ListWriter::new();
                     for part in &group.parts[parts] {
                         let item = match part {
-                            Part::Hole(length) => Item::Hole { length: *length },
+                            Part::Hole(length) => {
+                                self.tally.holes += length;
+                                Item::Hole { length: *length }
+                            }
                             Part::Chunk(span) => {
                                 self.gather.chunk(PackKind::Data, &span.id, span.of(&group.data))?;
                                 Item::Chunk {
@@ -356,7 +368,10 @@ impl Builder<'_, '_> {
         loop {
             self.gather.stored.check()?;
             match parts.recv().map_err(|_| Error::Interrupted)? {
-                LargePart::Hole(length) => list.push(&self.chunkers, self.gather, Item::Hole { length })?,
+                LargePart::Hole(length) => {
+                    self.tally.holes += length;
+                    list.push(&self.chunkers, self.gather, Item::Hole { length })?;
+                }
                 LargePart::Piece(piece) => {
                     let piece = piece.recv().map_err(|_| Error::Interrupted)?;
                     for span in &piece.chunks {

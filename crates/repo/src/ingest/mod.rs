@@ -91,6 +91,10 @@ pub struct BackupSummary {
     pub counters: Counters,
     /// Files that were taken over from the parent without reading them.
     pub unchanged_files: u64,
+    /// Bytes of holes in the files that were read: nothing was stored for them.
+    pub holes: u64,
+    /// Of the counters' `new_bytes`, those of metadata: trees and lists of chunks.
+    pub new_metadata_bytes: u64,
     /// Bytes written to the repository in all: packs, index, snapshot.
     pub written: u64,
     /// Milliseconds it took.
@@ -274,6 +278,8 @@ impl Repository {
             parent: snapshot.parent,
             counters,
             unchanged_files: built.unchanged_files,
+            holes: built.holes,
+            new_metadata_bytes: built.new_metadata_bytes,
             written: built.written + size,
             duration_ms: started.elapsed().as_millis() as u64,
         })

@@ -1,6 +1,6 @@
 //! What workers do: read small files, fingerprint, compress. One thread a core.
 
-use super::{Compression, Job};
+use super::{Compression, GROUP, Job};
 use crate::source::{Extent, Opened, entry_from, read_xattrs_of, same_moment};
 use crate::{Counters, Error, Monitor, Warning};
 use crossbeam_channel::{Receiver, Sender};
@@ -134,8 +134,11 @@ pub(crate) struct LevelChoice {
     ratio: AtomicU32,
 }
 
-/// One frame in so many is tried at both levels.
+/// One frame in so many is tried at both levels; one in [`TRIAL_SELDOM`] where level 3 is clearly smaller.
 const TRIAL_EVERY: u32 = 16;
+const TRIAL_SELDOM: u32 = 64;
+/// What is clearly smaller, in thousandths.
+const RATIO_CLEAR: u32 = 1050;
 /// Level 1 is taken when it costs no more than this, in thousandths of level 3's size.
 const RATIO_MAX: u32 = 1002;
 
@@ -158,15 +161,11 @@ impl LevelChoice {
             out.clear();
             encoder.encode(frame.blobs(), frame.body(), frame::Compression::Zstd(level), out)
         };
-        if !self.frames.fetch_add(1, Ordering::Relaxed).is_multiple_of(TRIAL_EVERY) {
-            return at(
-                if self.ratio.load(Ordering::Relaxed) <= RATIO_MAX {
-                    1
-                } else {
-                    3
-                },
-                out,
-            );
+        let ratio = self.ratio.load(Ordering::Relaxed);
+        let every = if ratio > RATIO_CLEAR { TRIAL_SELDOM } else { TRIAL_EVERY };
+        let number = self.frames.fetch_add(1, Ordering::Relaxed);
+        if !number.is_multiple_of(every) {
+            return at(if ratio <= RATIO_MAX { 1 } else { 3 }, out);
         }
         let mut fast = Vec::new();
         at(1, &mut fast)?;
@@ -268,7 +267,6 @@ fn read_small(
     let (file, mut entry) = open(job.monitor, parent, name, seen, path)?;
     let first = group.parts.len();
     let size = file.stat.st_size as u64;
-    let chunker = &job.repository.chunker;
     let mut short = false;
     for extent in file.extents(size) {
         let (start, length) = match extent {
@@ -282,25 +280,50 @@ fn read_small(
         group.data.resize(base + length as usize, 0);
         let read = file.read_at(start, &mut group.data[base..]).map_err(failed("read"))?;
         group.data.truncate(base + read);
-        let mut at = base;
-        while at < group.data.len() {
-            let length = chunker.cut(&group.data[at..]);
-            let id = job.repository.keys.chunk_id(&group.data[at..at + length]);
-            group.parts.push(Part::Chunk(Span {
-                start: at as u32,
-                length: length as u32,
-                id,
-            }));
-            at += length;
-        }
+        cut_from(job, group, base);
         if (read as u64) < length {
             short = true;
             break;
         }
     }
+    if size == 0 {
+        let base = group.data.len();
+        short = !read_unsized(&file, &mut group.data).map_err(failed("read"))?;
+        cut_from(job, group, base);
+    }
     finish_entry(job.monitor, &file, &mut entry, path, short, job.started)?;
     Counters::add(&job.monitor.counters.bytes, size);
     Ok((entry, first..group.parts.len()))
+}
+
+/// Cuts and fingerprints what a group's data has gained since it was `base` long.
+fn cut_from(job: &Job<'_>, group: &mut Group, base: usize) {
+    let mut at = base;
+    while at < group.data.len() {
+        let length = job.repository.chunker.cut(&group.data[at..]);
+        let id = job.repository.keys.chunk_id(&group.data[at..at + length]);
+        group.parts.push(Part::Chunk(Span {
+            start: at as u32,
+            length: length as u32,
+            id,
+        }));
+        at += length;
+    }
+}
+
+/// Files of `/proc` and `/sys` have contents and no size. Reads at most a group's worth; false if there is more.
+fn read_unsized(file: &Opened, data: &mut Vec<u8>) -> Result<bool, rustix::io::Errno> {
+    let mut page = [0; 4096];
+    let mut done = 0;
+    while done < GROUP {
+        let read = file.read_at(done as u64, &mut page)?;
+        data.extend_from_slice(&page[..read]);
+        done += read;
+        if read < page.len() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Opens a regular file; its entry comes from the open file, so that a file put in its place meanwhile is described as itself.

@@ -63,10 +63,7 @@ impl Disk for OsDisk {
             Ok(()) => Ok(file.0.metadata()?.nlink() > 0),
             Err(TryLockError::WouldBlock) => Ok(false),
             Err(TryLockError::Error(error)) => Err(match error.raw_os_error() {
-                Some(code)
-                    if code == Errno::NOLCK.raw_os_error()
-                        || code == Errno::NOSYS.raw_os_error() =>
-                {
+                Some(code) if code == Errno::NOLCK.raw_os_error() || code == Errno::NOSYS.raw_os_error() => {
                     io::Error::new(io::ErrorKind::Unsupported, error)
                 }
                 _ => error,
@@ -116,9 +113,7 @@ impl Disk for OsDisk {
                 metadata => metadata?,
             };
             let kind = match metadata.file_type() {
-                kind if kind.is_file() => EntryKind::File {
-                    size: metadata.len(),
-                },
+                kind if kind.is_file() => EntryKind::File { size: metadata.len() },
                 kind if kind.is_dir() => EntryKind::Folder,
                 _ => EntryKind::Other,
             };
@@ -140,9 +135,7 @@ impl Disk for OsDisk {
 
     fn age(&self, file: &OsFile) -> io::Result<Duration> {
         let modified = file.0.metadata()?.modified()?;
-        Ok(SystemTime::now()
-            .duration_since(modified)
-            .unwrap_or_default())
+        Ok(SystemTime::now().duration_since(modified).unwrap_or_default())
     }
 
     fn unique(&self) -> io::Result<u128> {
@@ -156,9 +149,7 @@ impl Disk for OsDisk {
 fn link_and_unlink(from: &Path, to: &Path) -> io::Result<()> {
     fs::hard_link(from, to).map_err(|error| match error.raw_os_error() {
         // How Linux says that a file system has no links (FAT, for example).
-        Some(code) if code == Errno::PERM.raw_os_error() => {
-            io::Error::new(io::ErrorKind::Unsupported, error)
-        }
+        Some(code) if code == Errno::PERM.raw_os_error() => io::Error::new(io::ErrorKind::Unsupported, error),
         _ => error,
     })?;
     // The object is published. If its second name stays, a sweep takes it later.
@@ -184,10 +175,7 @@ mod tests {
         assert!(!OsDisk.lock(&file).unwrap(), "another handle has the lock");
         OsDisk.remove(&path).unwrap();
         drop(other);
-        assert!(
-            !OsDisk.lock(&file).unwrap(),
-            "its lock would protect nothing"
-        );
+        assert!(!OsDisk.lock(&file).unwrap(), "its lock would protect nothing");
     }
 
     #[test]

@@ -238,12 +238,7 @@ impl State {
             return Err(io::Error::other(Crashed));
         }
         self.calls.push(call);
-        match self
-            .settings
-            .at
-            .get(&number)
-            .or_else(|| self.settings.every.get(&call))
-        {
+        match self.settings.at.get(&number).or_else(|| self.settings.every.get(&call)) {
             Some(fault) => Err(fault.errno().into()),
             None => Ok(()),
         }

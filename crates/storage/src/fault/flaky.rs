@@ -194,10 +194,7 @@ impl<S: Storage> Flaky<S> {
         match damage {
             Damage::FlipBit(bit) => {
                 let mut bytes = whole(name)?;
-                if let Some(byte) = usize::try_from(bit / 8)
-                    .ok()
-                    .and_then(|at| bytes.get_mut(at))
-                {
+                if let Some(byte) = usize::try_from(bit / 8).ok().and_then(|at| bytes.get_mut(at)) {
                     *byte ^= 1 << (bit % 8);
                 }
                 Ok(bytes)
@@ -244,9 +241,7 @@ impl Counts {
             Operation::Delete => &mut self.delete,
             Operation::Settle => &mut self.settle,
             // The others are no calls of the trait; `list` is the nearest to them.
-            Operation::List | Operation::Create | Operation::Open | Operation::Sweep => {
-                &mut self.list
-            }
+            Operation::List | Operation::Create | Operation::Open | Operation::Sweep => &mut self.list,
         }
     }
 }
@@ -255,8 +250,7 @@ impl<S: Storage> Storage for Flaky<S> {
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
         self.call(Operation::Put, Some(name), || {
             self.inner.put(name, parts)?;
-            self.state().counts.bytes_written +=
-                parts.iter().map(|part| part.len() as u64).sum::<u64>();
+            self.state().counts.bytes_written += parts.iter().map(|part| part.len() as u64).sum::<u64>();
             Ok(())
         })
     }
@@ -268,12 +262,7 @@ impl<S: Storage> Storage for Flaky<S> {
                 Some(damage) => self.show(Operation::Get, name, damage)?,
             };
             if bytes.len() as u64 > limit {
-                return Err(Error::too_large(
-                    bytes.len() as u64,
-                    limit,
-                    name,
-                    self.location(),
-                ));
+                return Err(Error::too_large(bytes.len() as u64, limit, name, self.location()));
             }
             self.state().counts.bytes_read += bytes.len() as u64;
             Ok(bytes)
@@ -286,22 +275,14 @@ impl<S: Storage> Storage for Flaky<S> {
                 None => self.inner.read_at(name, offset, buffer)?,
                 Some(damage) => {
                     let bytes = self.show(Operation::ReadAt, name, damage)?;
-                    let from = usize::try_from(offset)
-                        .ok()
-                        .filter(|&from| from <= bytes.len());
+                    let from = usize::try_from(offset).ok().filter(|&from| from <= bytes.len());
                     let part = from.and_then(|from| bytes[from..].get(..buffer.len()));
                     match part {
                         Some(part) => buffer.copy_from_slice(part),
                         None if buffer.is_empty() => {}
                         None => {
                             let (size, length) = (bytes.len() as u64, buffer.len());
-                            return Err(Error::truncated(
-                                size,
-                                offset,
-                                length,
-                                name,
-                                self.location(),
-                            ));
+                            return Err(Error::truncated(size, offset, length, name, self.location()));
                         }
                     }
                 }
@@ -337,11 +318,9 @@ impl<S: Storage> Storage for Flaky<S> {
     }
 
     fn settle(&self, name: &Name) -> Result<(), Error> {
-        self.call(Operation::Settle, Some(name), || {
-            match self.damage_of(name) {
-                Some(damage @ Damage::Hide) => self.show(Operation::Settle, name, damage).map(drop),
-                _ => self.inner.settle(name),
-            }
+        self.call(Operation::Settle, Some(name), || match self.damage_of(name) {
+            Some(damage @ Damage::Hide) => self.show(Operation::Settle, name, damage).map(drop),
+            _ => self.inner.settle(name),
         })
     }
 

@@ -44,10 +44,7 @@ impl Disk for FaultDisk {
 
     fn write(&self, file: &mut FaultFile, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut state = self.begin(Call::Write)?;
-        let bytes = parts
-            .iter()
-            .flat_map(|part| part.iter().copied())
-            .collect::<Vec<u8>>();
+        let bytes = parts.iter().flat_map(|part| part.iter().copied()).collect::<Vec<u8>>();
         if bytes.is_empty() {
             return Ok(0);
         }
@@ -119,9 +116,7 @@ impl Disk for FaultDisk {
             buffer.len()
         };
         let content = &state.tree.file(file.id)?.live;
-        let from = usize::try_from(offset)
-            .unwrap_or(usize::MAX)
-            .min(content.len());
+        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
         let length = cut.min(content.len() - from);
         buffer[..length].copy_from_slice(&content[from..from + length]);
         Ok(length)
@@ -133,9 +128,7 @@ impl Disk for FaultDisk {
 
     fn age(&self, file: &FaultFile) -> io::Result<Duration> {
         let state = self.begin(Call::Age)?;
-        Ok(state
-            .clock
-            .saturating_sub(state.tree.file(file.id)?.modified))
+        Ok(state.clock.saturating_sub(state.tree.file(file.id)?.modified))
     }
 
     fn unique(&self) -> io::Result<u128> {

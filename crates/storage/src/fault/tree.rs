@@ -73,9 +73,7 @@ impl Tree {
         for component in path.components() {
             match component {
                 Component::RootDir | Component::CurDir => {}
-                Component::Normal(name) => {
-                    id = *self.folder(id)?.live.get(name).ok_or(Errno::NOENT)?
-                }
+                Component::Normal(name) => id = *self.folder(id)?.live.get(name).ok_or(Errno::NOENT)?,
                 Component::Prefix(_) | Component::ParentDir => return Err(Errno::INVAL.into()),
             }
         }
@@ -198,9 +196,7 @@ impl Tree {
 
     /// What is there after a loss of power.
     pub(super) fn survive(&self, random: &mut Random) -> Self {
-        let mut after = Self {
-            nodes: BTreeMap::new(),
-        };
+        let mut after = Self { nodes: BTreeMap::new() };
         // How likely what is not synced survives, in quarters: a fair coin alone would hardly ever lose, or keep, all.
         let quarters = random.below(5);
         self.survive_below(ROOT, &mut after, random, quarters);
@@ -295,11 +291,7 @@ impl File {
             }
             match random.below(3) {
                 0 => {}
-                1 => place(
-                    &mut content,
-                    write.offset,
-                    &write.bytes[..random.below(length + 1)],
-                ),
+                1 => place(&mut content, write.offset, &write.bytes[..random.below(length + 1)]),
                 _ => {
                     // The new length got through, and a beginning of the data.
                     let mut torn = write.bytes.clone();

@@ -122,8 +122,7 @@ impl<D: Disk> Local<D> {
             match parent(folder).map_or(Ok(()), |parent| self.disk.sync_dir(parent)) {
                 // What is in a folder that we may not read was made by somebody else.
                 Err(error)
-                    if error.kind() == io::ErrorKind::PermissionDenied
-                        && !made.iter().any(|path| path == folder) => {}
+                    if error.kind() == io::ErrorKind::PermissionDenied && !made.iter().any(|path| path == folder) => {}
                 result => result?,
             }
         }
@@ -154,10 +153,7 @@ impl<D: Disk> Local<D> {
     fn read_up_to(&self, file: &D::File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
-            match self
-                .disk
-                .read_at(file, offset + filled as u64, &mut buffer[filled..])
-            {
+            match self.disk.read_at(file, offset + filled as u64, &mut buffer[filled..]) {
                 Ok(0) => break,
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -228,13 +224,7 @@ impl<D: Disk> Storage for Local<D> {
         object.resize(length, 0);
         let filled = self.read_up_to(&file, 0, &mut object).map_err(fail)?;
         if filled < length {
-            return Err(Error::truncated(
-                filled as u64,
-                0,
-                length,
-                name,
-                self.place(),
-            ));
+            return Err(Error::truncated(filled as u64, 0, length, name, self.place()));
         }
         Ok(object)
     }
@@ -252,13 +242,7 @@ impl<D: Disk> Storage for Local<D> {
         };
         if filled < buffer.len() {
             let size = self.disk.length(&file).map_err(fail)?;
-            return Err(Error::truncated(
-                size,
-                offset,
-                buffer.len(),
-                name,
-                self.place(),
-            ));
+            return Err(Error::truncated(size, offset, buffer.len(), name, self.place()));
         }
         Ok(())
     }
@@ -272,10 +256,7 @@ impl<D: Disk> Storage for Local<D> {
 
     fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error> {
         Error::check_folder(folder, || self.place())?;
-        let depth = folder
-            .split('/')
-            .filter(|segment| !segment.is_empty())
-            .count();
+        let depth = folder.split('/').filter(|segment| !segment.is_empty()).count();
         self.walk(folder, depth, &mut |item| {
             if let Item::Object(name, size) = item {
                 each(name, size);
@@ -296,12 +277,10 @@ impl<D: Disk> Storage for Local<D> {
         let removed = self.disk.remove(&self.path(name.as_str()));
         match removed {
             // Another process may have removed it and not yet synced the folder.
-            Err(error) if is_absent(&error) => {
-                match self.disk.sync_dir(&self.path(name.folder())) {
-                    Err(sync_error) if !is_absent(&sync_error) => Err(fail(sync_error)),
-                    _ => Err(fail(error)),
-                }
-            }
+            Err(error) if is_absent(&error) => match self.disk.sync_dir(&self.path(name.folder())) {
+                Err(sync_error) if !is_absent(&sync_error) => Err(fail(sync_error)),
+                _ => Err(fail(error)),
+            },
             Err(error) => Err(fail(error)),
             Ok(()) => self.disk.sync_dir(&self.path(name.folder())).map_err(fail),
         }
@@ -309,6 +288,10 @@ impl<D: Disk> Storage for Local<D> {
 
     fn location(&self) -> String {
         self.place()
+    }
+
+    fn folder(&self) -> Option<PathBuf> {
+        Some(self.root.clone())
     }
 }
 
@@ -321,9 +304,5 @@ fn is_absent(error: &io::Error) -> bool {
 fn parent(path: &Path) -> Option<&Path> {
     let parent = path.parent()?;
     let is_relative_end = parent.as_os_str().is_empty() && !path.as_os_str().is_empty();
-    Some(if is_relative_end {
-        Path::new(".")
-    } else {
-        parent
-    })
+    Some(if is_relative_end { Path::new(".") } else { parent })
 }

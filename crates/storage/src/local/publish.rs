@@ -78,10 +78,7 @@ impl<D: Disk> Local<D> {
 
     fn create_temporary(&self) -> io::Result<(D::File, PathBuf)> {
         loop {
-            let path = self
-                .root
-                .join(RESERVED)
-                .join(format!("{:032x}", self.disk.unique()?));
+            let path = self.root.join(RESERVED).join(format!("{:032x}", self.disk.unique()?));
             let file = self.disk.create_new(&path)?;
             match self.disk.lock(&file) {
                 Ok(true) => return Ok((file, path)),
@@ -113,8 +110,5 @@ impl<D: Disk> Local<D> {
 }
 
 fn is_no_file(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput
-    )
+    matches!(error.kind(), io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput)
 }

@@ -27,24 +27,14 @@ impl<D: Disk> Local<D> {
                 found.push(path);
             }
         })?;
-        let unfinished = self
-            .disk
-            .list(&self.root.join(RESERVED))
-            .unwrap_or_default();
-        let others = unfinished
-            .into_iter()
-            .filter(|entry| !is_temporary(&entry.name));
+        let unfinished = self.disk.list(&self.root.join(RESERVED)).unwrap_or_default();
+        let others = unfinished.into_iter().filter(|entry| !is_temporary(&entry.name));
         found.extend(others.map(|entry| Path::new(RESERVED).join(entry.name)));
         Ok(found)
     }
 
     /// Gives everything below `folder`, which has `depth` segments.
-    pub(super) fn walk(
-        &self,
-        folder: &str,
-        depth: usize,
-        each: &mut dyn FnMut(Item),
-    ) -> Result<(), Error> {
+    pub(super) fn walk(&self, folder: &str, depth: usize, each: &mut dyn FnMut(Item)) -> Result<(), Error> {
         let entries = match self.disk.list(&self.path(folder)) {
             // Empty, unless the root is gone too: then an empty answer would be a lie.
             Err(error) if depth > 0 && is_absent(&error) => return self.check_root(),
