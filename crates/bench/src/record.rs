@@ -1,0 +1,234 @@
+//! What a run leaves behind: where and when, every sample, the results.
+
+use crate::measure::Cost;
+use crate::random_read::FrameResult;
+use crate::summary::Row;
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::path::Path;
+
+/// One run of one experiment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) experiment: String,
+    /// When it began, UTC.
+    pub(crate) date: String,
+    pub(crate) machine: Machine,
+    /// Load averages over 1, 5 and 15 minutes; -1 where there is none to read.
+    pub(crate) load_before: [f64; 3],
+    pub(crate) load_after: [f64; 3],
+    pub(crate) outcome: Outcome,
+}
+
+/// What it found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Outcome {
+    Repositories(Repositories),
+    RandomRead(RandomRead),
+}
+
+/// Of backups and restores.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Repositories {
+    pub(crate) rounds: u32,
+    pub(crate) tools: Vec<ToolInfo>,
+    pub(crate) corpora: Vec<CorpusInfo>,
+    /// As run, once each.
+    pub(crate) commands: Vec<String>,
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) results: Vec<Row>,
+}
+
+/// Of reading single chunks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RandomRead {
+    /// The name of the file whose chunks these are.
+    pub(crate) file: String,
+    pub(crate) average: u32,
+    pub(crate) chunks: u64,
+    /// Bytes of these.
+    pub(crate) bytes: u64,
+    pub(crate) frames: Vec<FrameResult>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ToolInfo {
+    pub(crate) label: String,
+    pub(crate) version: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CorpusInfo {
+    pub(crate) name: String,
+    pub(crate) versions: u64,
+    pub(crate) bytes: u64,
+    pub(crate) first_bytes: u64,
+    pub(crate) last_bytes: u64,
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Step {
+    Backup,
+    /// Listing the snapshots.
+    Open,
+    /// Backing up once more what has not changed, and reading all of it.
+    Rebackup,
+    Restore,
+    /// Restoring where everything is there already.
+    RestoreOver,
+    /// `cat` of the last version, for comparison.
+    Cat,
+    /// `cp` of the last version, for comparison.
+    Cp,
+}
+
+/// One command.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Sample {
+    pub(crate) round: u32,
+    pub(crate) corpus: String,
+    pub(crate) tool: String,
+    pub(crate) step: Step,
+    pub(crate) version: String,
+    #[serde(flatten)]
+    pub(crate) cost: Cost,
+    /// The repository after a backup.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) repository_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Machine {
+    pub(crate) cpu: String,
+    pub(crate) cores: usize,
+    pub(crate) kernel: String,
+    pub(crate) memory_bytes: u64,
+}
+
+impl Record {
+    /// One that begins now.
+    pub(crate) fn begin(experiment: &str, outcome: Outcome) -> Record {
+        let load = load();
+        Record {
+            experiment: experiment.to_owned(),
+            date: jiff::Timestamp::now().strftime("%FT%TZ").to_string(),
+            machine: Machine::this(),
+            load_before: load,
+            load_after: load,
+            outcome,
+        }
+    }
+
+    /// Notes the load, and writes all so far. The file is whole at any moment.
+    pub(crate) fn save(&mut self, path: Option<&Path>) -> Result<()> {
+        self.load_after = load();
+        let Some(path) = path else { return Ok(()) };
+        let mut text = String::new();
+        write_value(&serde_json::to_value(&*self)?, 0, &mut text);
+        text.push('\n');
+        let unfinished = path.with_extension("unfinished");
+        std::fs::write(&unfinished, text)
+            .and_then(|()| std::fs::rename(&unfinished, path))
+            .with_context(|| format!("writing {}", path.display()))
+    }
+}
+
+/// Reads what [`Record::save`] wrote.
+pub(crate) fn read(path: &Path) -> Result<Record> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is no record of a run", path.display()))
+}
+
+/// JSON for people and version control: what fits a line is on a line.
+fn write_value(value: &Value, depth: usize, out: &mut String) {
+    const WIDTH: usize = 260;
+    let line = value.to_string();
+    let numbers = |list: &[Value]| list.iter().all(Value::is_number);
+    let (open, close, entries): (_, _, Vec<(String, &Value)>) = match value {
+        Value::Array(list) if line.len() > WIDTH && !numbers(list) => {
+            ('[', ']', list.iter().map(|entry| (String::new(), entry)).collect())
+        }
+        Value::Object(map) if line.len() > WIDTH => {
+            let key = |key: &String| format!("{}: ", Value::from(key.as_str()));
+            ('{', '}', map.iter().map(|(name, entry)| (key(name), entry)).collect())
+        }
+        _ => return out.push_str(&line),
+    };
+    out.push(open);
+    for (at, (key, entry)) in entries.into_iter().enumerate() {
+        out.push_str(if at == 0 { "\n" } else { ",\n" });
+        out.push_str(&" ".repeat(depth + 1));
+        out.push_str(&key);
+        write_value(entry, depth + 1, out);
+    }
+    out.push('\n');
+    out.push_str(&" ".repeat(depth));
+    out.push(close);
+}
+
+impl Machine {
+    fn this() -> Machine {
+        let field = |path: &str, name: &str| -> Option<String> {
+            let text = std::fs::read_to_string(path).ok()?;
+            let line = text.lines().find(|line| line.starts_with(name))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        };
+        let memory_kib: Option<u64> =
+            field("/proc/meminfo", "MemTotal").and_then(|value| value.split(' ').next()?.parse().ok());
+        Machine {
+            cpu: field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            memory_bytes: memory_kib.unwrap_or(0) << 10,
+        }
+    }
+}
+
+fn load() -> [f64; 3] {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let mut values = text.split(' ').map_while(|word| word.parse().ok());
+    [(); 3].map(|()| values.next().unwrap_or(-1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.json");
+        let sample = Sample {
+            round: 1,
+            corpus: "lnx".into(),
+            tool: "ibid".into(),
+            step: Step::Backup,
+            version: "v01.tar".into(),
+            cost: Cost {
+                wall_s: 0.123_456_789,
+                cpu_s: 0.25,
+                rss_bytes: 1 << 20,
+            },
+            repository_bytes: Some(17),
+        };
+        let outcome = Outcome::Repositories(Repositories {
+            rounds: 1,
+            tools: Vec::new(),
+            corpora: Vec::new(),
+            commands: vec!["say \"this\"".into()],
+            samples: vec![sample; 5],
+            results: Vec::new(),
+        });
+        let mut record = Record::begin("repositories", outcome);
+        record.save(Some(&path)).unwrap();
+        assert_eq!(read(&path).unwrap(), record);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines = text.lines().filter(|line| line.contains("\"round\"")).count();
+        assert_eq!(lines, 5, "one line a sample:\n{text}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,291 @@
+//! What people see: tables in Markdown, progress, errors.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the only module that prints")]
+
+use crate::record::{Outcome, RandomRead, Record, Repositories, Sample, Step};
+use crate::statistics::median;
+use crate::summary::Row;
+use std::fmt::Write as _;
+
+/// Results go to standard output.
+pub(crate) fn show(text: &str) {
+    println!("{text}");
+}
+
+/// One step is done.
+pub(crate) fn progress(sample: &Sample) {
+    let size = sample.repository_bytes.map_or_else(String::new, |bytes| {
+        format!(", repository {:.1} MB", bytes as f64 / 1e6)
+    });
+    eprintln!(
+        "round {} {} {} {:?} {}: {:.2} s, {:.2} s of CPU, {:.0} MiB{size}",
+        sample.round,
+        sample.corpus,
+        sample.version,
+        sample.step,
+        sample.tool,
+        sample.cost.wall_s,
+        sample.cost.cpu_s,
+        sample.cost.rss_bytes as f64 / f64::from(1 << 20),
+    );
+}
+
+/// It went wrong.
+pub(crate) fn failure(error: &anyhow::Error) {
+    eprintln!("ibid-bench: {error:#}");
+}
+
+/// A whole record, for a terminal and for documents.
+pub(crate) fn markdown(record: &Record) -> String {
+    let mut out = String::new();
+    let machine = &record.machine;
+    let load = |load: [f64; 3]| format!("{:.2} {:.2} {:.2}", load[0], load[1], load[2]);
+    let _ = writeln!(
+        out,
+        "**{}**, {}: {}, {} cores, {:.1} GiB of memory, Linux {}; load average {} before, {} after.",
+        record.experiment,
+        record.date,
+        machine.cpu,
+        machine.cores,
+        machine.memory_bytes as f64 / f64::from(1 << 30),
+        machine.kernel,
+        load(record.load_before),
+        load(record.load_after),
+    );
+    match &record.outcome {
+        Outcome::Repositories(found) => repositories(found, &mut out),
+        Outcome::RandomRead(found) => random_read(found, &mut out),
+    }
+    out
+}
+
+fn repositories(found: &Repositories, out: &mut String) {
+    let versions: Vec<_> = found
+        .tools
+        .iter()
+        .map(|tool| format!("{} ({})", tool.label, tool.version))
+        .collect();
+    let _ = writeln!(out, "{}. Medians of rounds: {}.", versions.join(", "), found.rounds);
+    for corpus in &found.corpora {
+        let rows: Vec<_> = found.results.iter().filter(|row| row.corpus == corpus.name).collect();
+        let _ = writeln!(
+            out,
+            "\n{}: {} versions, {:.1} MB in all; the last one {:.1} MB, {}.\n",
+            corpus.name,
+            corpus.versions,
+            corpus.bytes as f64 / 1e6,
+            corpus.last_bytes as f64 / 1e6,
+            plain_speed(found, &corpus.name),
+        );
+        out.push_str(&corpus_table(found, &rows));
+    }
+}
+
+/// `read by cat in 0.02 s, copied by cp in 0.08 s`.
+fn plain_speed(found: &Repositories, corpus: &str) -> String {
+    let wall = |step: Step| {
+        let of_step = |sample: &&Sample| sample.corpus == corpus && sample.step == step;
+        let walls: Vec<f64> = found
+            .samples
+            .iter()
+            .filter(of_step)
+            .map(|sample| sample.cost.wall_s)
+            .collect();
+        median(&walls).map_or_else(|| "–".to_owned(), number)
+    };
+    format!(
+        "read by cat in {} s, copied by cp in {} s",
+        wall(Step::Cat),
+        wall(Step::Cp)
+    )
+}
+
+fn corpus_table(found: &Repositories, rows: &[&Row]) -> String {
+    let ratios = rows.iter().any(|row| row.ratio.is_some());
+    let goals = rows.iter().any(|row| row.goal.is_some());
+    let mut header = vec![String::new()];
+    header.extend(found.tools.iter().map(|tool| tool.label.clone()));
+    if ratios {
+        header.push("ibid / restic".to_owned());
+    }
+    if goals {
+        header.push("goal".to_owned());
+    }
+    let mut lines = vec![header];
+    for row in rows {
+        let mut line = vec![format!("{}, {}", row.measure, row.unit)];
+        let cell = |label: &String| {
+            row.medians
+                .get(label)
+                .map_or_else(|| "–".to_owned(), |&value| number(value))
+        };
+        line.extend(found.tools.iter().map(|tool| cell(&tool.label)));
+        if ratios {
+            line.push(row.ratio.map_or_else(String::new, |ratio| spread(ratio, &row.ratios)));
+        }
+        if goals {
+            let verdict = |reached| if reached { "reached" } else { "**missed**" };
+            let goal = row.goal.as_ref();
+            line.push(goal.map_or_else(String::new, |goal| format!("{}: {}", goal.text, verdict(goal.reached))));
+        }
+        lines.push(line);
+    }
+    table(&lines)
+}
+
+/// `0.33 (0.31–0.36)`: the median, and from where to where.
+fn spread(median: f64, values: &[f64]) -> String {
+    let (min, max) = values.iter().fold((f64::MAX, f64::MIN), |(min, max), &value| {
+        (min.min(value), max.max(value))
+    });
+    if values.len() < 2 {
+        return format!("{median:.2}");
+    }
+    format!("{median:.2} ({min:.2}–{max:.2})")
+}
+
+fn random_read(found: &RandomRead, out: &mut String) {
+    let _ = writeln!(
+        out,
+        "{} chunks of {} on average from {:.1} MB of `{}`, encrypted, in packs on the disk and in the page cache.\n",
+        found.chunks,
+        size(found.average),
+        found.bytes as f64 / 1e6,
+        found.file,
+    );
+    let header = [
+        "frame",
+        "stored, MB",
+        "chunks a frame",
+        "read a chunk, KiB",
+        "median, µs",
+        "99 %, µs",
+        "longest, µs",
+    ];
+    let mut lines = vec![header.map(str::to_owned).to_vec()];
+    for frame in &found.frames {
+        lines.push(vec![
+            size(frame.frame),
+            number(frame.stored_bytes as f64 / 1e6),
+            number(found.chunks as f64 / frame.frames as f64),
+            number(frame.read_bytes_mean / 1024.0),
+            number(frame.median_us),
+            number(frame.p99_us),
+            number(frame.max_us),
+        ]);
+    }
+    out.push_str(&table(&lines));
+}
+
+/// `1 MiB`, `64 KiB`.
+fn size(bytes: u32) -> String {
+    match bytes {
+        n if n >= 1 << 20 && n % (1 << 20) == 0 => format!("{} MiB", n >> 20),
+        n if n >= 1 << 10 && n % (1 << 10) == 0 => format!("{} KiB", n >> 10),
+        n => format!("{n} B"),
+    }
+}
+
+/// Three digits or more.
+fn number(value: f64) -> String {
+    match value.abs() {
+        small if small < 0.095 => format!("{value:.3}"),
+        small if small < 9.995 => format!("{value:.2}"),
+        small if small < 99.95 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+/// A table in Markdown whose columns line up as they are: the first line is the header, and all columns but the first are numbers.
+fn table(lines: &[Vec<String>]) -> String {
+    let columns = lines.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        lines
+            .iter()
+            .map(|line| line[column].chars().count())
+            .max()
+            .unwrap_or(0)
+            .max(3)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    for (at, line) in lines.iter().enumerate() {
+        for (column, (cell, &width)) in line.iter().zip(&widths).enumerate() {
+            let _ = if column == 0 {
+                write!(out, "| {cell:<width$} ")
+            } else {
+                write!(out, "| {cell:>width$} ")
+            };
+        }
+        out.push_str("|\n");
+        if at == 0 {
+            for (column, width) in widths.iter().enumerate() {
+                let dashes = "-".repeat(width - 1);
+                let _ = if column == 0 {
+                    write!(out, "| {dashes}- ")
+                } else {
+                    write!(out, "| {dashes}: ")
+                };
+            }
+            out.push_str("|\n");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        let cases = [
+            (0.0123, "0.012"),
+            (0.1, "0.10"),
+            (1.234, "1.23"),
+            (9.996, "10.0"),
+            (99.96, "100"),
+            (1234.5, "1234"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(number(value), text);
+        }
+        assert_eq!(
+            (size(1 << 20), size(64 << 10), size(1000)),
+            ("1 MiB".into(), "64 KiB".into(), "1000 B".into())
+        );
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let lines = [
+            vec!["".to_owned(), "µs".to_owned()],
+            vec!["a".to_owned(), "12345".to_owned()],
+        ];
+        assert_eq!(table(&lines), "|     |    µs |\n| --- | ----: |\n| a   | 12345 |\n");
+    }
+
+    #[test]
+    fn the_table_of_a_run() {
+        let record = Record::begin("repositories", Outcome::Repositories(crate::summary::tests::example()));
+        let text = markdown(&record);
+        let line = |start: &str| {
+            let line = text.lines().find(|line| line.starts_with(start)).expect(start);
+            let cells: Vec<_> = line.split('|').map(str::trim).collect();
+            cells[2..6].to_vec()
+        };
+        let cpu = line("| backup of all versions, CPU, s");
+        assert_eq!(cpu, ["4.00", "20.0", "0.21 (0.17–0.25)", "≤ 1/3 of restic: reached"]);
+        assert_eq!(
+            line("| restore of the last version, wall")[3],
+            "≤ 1/2 of restic: **missed**"
+        );
+        assert!(
+            text.contains("\nlnx: 2 versions, 190.0 MB in all; the last one 100.0 MB, "),
+            "{text}"
+        );
+        assert!(
+            text.contains("ibid (ibid 1.0), restic (restic 1.0). Medians of rounds: 2."),
+            "{text}"
+        );
+    }
+}

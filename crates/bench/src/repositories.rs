@@ -1,0 +1,224 @@
+//! All versions of a file, backed up one after the other by each tool; then read once more, and the last one restored.
+
+use crate::corpus::{Corpus, Version};
+use crate::measure::{self, Cost};
+use crate::record::{CorpusInfo, Outcome, Record, Repositories, Sample, Step, ToolInfo};
+use crate::report;
+use crate::summary;
+use crate::tools::{Kind, Task, Tool, shown};
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// How often, in each round, what comes after the backups is done.
+const REPEATS: usize = 3;
+
+/// What to run.
+pub(crate) struct Plan {
+    pub(crate) experiment: String,
+    pub(crate) corpora: Vec<Corpus>,
+    pub(crate) tools: Vec<Tool>,
+    pub(crate) rounds: u32,
+    /// A folder is made in here, and removed in the end.
+    pub(crate) work: PathBuf,
+}
+
+/// Runs it; after each round all so far is written into `json`.
+pub(crate) fn run(plan: &Plan, json: Option<&Path>) -> Result<Record> {
+    refuse_twice("tool", plan.tools.iter().map(|tool| &tool.label))?;
+    refuse_twice("corpus", plan.corpora.iter().map(|corpus| &corpus.name))?;
+    let mut found = Repositories {
+        rounds: 0,
+        tools: plan.tools.iter().map(tool_info).collect::<Result<_>>()?,
+        corpora: plan.corpora.iter().map(corpus_info).collect(),
+        commands: Vec::new(),
+        samples: Vec::new(),
+        results: Vec::new(),
+    };
+    let mut record = Record::begin(&plan.experiment, Outcome::Repositories(found.clone()));
+    for round in 1..=plan.rounds {
+        for corpus in &plan.corpora {
+            let folder = tempfile::Builder::new()
+                .prefix("ibid-bench-")
+                .tempdir_in(&plan.work)
+                .with_context(|| format!("making a folder in {}", plan.work.display()))?;
+            let work = folder.path().canonicalize()?;
+            Run {
+                plan,
+                corpus,
+                round,
+                current: work.join("current"),
+                work,
+                found: &mut found,
+            }
+            .run()
+            .with_context(|| format!("round {round}, {}", corpus.name))?;
+        }
+        found.rounds = round;
+        found.results = summary::results(&found);
+        record.outcome = Outcome::Repositories(found.clone());
+        record.save(json)?;
+    }
+    Ok(record)
+}
+
+fn refuse_twice<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Result<()> {
+    let mut seen = std::collections::BTreeSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            bail!("the {what} {name} is given twice");
+        }
+    }
+    Ok(())
+}
+
+fn tool_info(tool: &Tool) -> Result<ToolInfo> {
+    Ok(ToolInfo {
+        label: tool.label.clone(),
+        version: tool.version()?,
+    })
+}
+
+fn corpus_info(corpus: &Corpus) -> CorpusInfo {
+    let bytes = |version: Option<&Version>| version.map_or(0, |version| version.bytes);
+    CorpusInfo {
+        name: corpus.name.clone(),
+        versions: corpus.versions.len() as u64,
+        bytes: corpus.bytes(),
+        first_bytes: bytes(corpus.versions.first()),
+        last_bytes: bytes(corpus.versions.last()),
+    }
+}
+
+/// One corpus in one round.
+struct Run<'a> {
+    plan: &'a Plan,
+    corpus: &'a Corpus,
+    round: u32,
+    /// Where everything lies meanwhile.
+    work: PathBuf,
+    /// The one file whose contents are the versions, one after the other.
+    current: PathBuf,
+    found: &'a mut Repositories,
+}
+
+impl<'a> Run<'a> {
+    fn run(&mut self) -> Result<()> {
+        let (plan, corpus, current) = (self.plan, self.corpus, self.current.clone());
+        for tool in &plan.tools {
+            self.measure(tool, Task::Init)?;
+        }
+        for (at, version) in corpus.versions.iter().enumerate() {
+            self.put(version)?;
+            for tool in self.in_turn(at) {
+                let (file, name) = (current.as_path(), stem(version));
+                let cost = self.measure(tool, Task::Backup { file, name })?;
+                let bytes = measure::folder_bytes(&tool.repository(&self.work))?;
+                self.note(&tool.label, Step::Backup, version, cost, Some(bytes));
+            }
+        }
+        let last = corpus.versions.last().context("a corpus has versions")?;
+        for repeat in 0..REPEATS {
+            self.read_and_copy(last)?;
+            for tool in self.in_turn(repeat) {
+                let cost = self.measure(tool, Task::Open)?;
+                self.note(&tool.label, Step::Open, last, cost, None);
+            }
+            for tool in self.in_turn(repeat) {
+                let (file, name) = (current.as_path(), format!("{}-again-{repeat}", stem(last)));
+                let cost = self.measure(tool, Task::Rebackup { file, name: &name })?;
+                let bytes = measure::folder_bytes(&tool.repository(&self.work))?;
+                self.note(&tool.label, Step::Rebackup, last, cost, Some(bytes));
+            }
+            for tool in self.in_turn(repeat) {
+                self.restore(tool, last)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The tools, another one first each time.
+    fn in_turn(&self, at: usize) -> Vec<&'a Tool> {
+        let mut tools: Vec<_> = self.plan.tools.iter().collect();
+        let first = (at + self.round as usize) % tools.len().max(1);
+        tools.rotate_left(first);
+        tools
+    }
+
+    /// Makes `current` this version: a new file with a new time, so that every tool has to read it. Copying also brings
+    /// it into the page cache, for all of them alike.
+    fn put(&self, version: &Version) -> Result<()> {
+        match std::fs::remove_file(&self.current) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        std::fs::copy(&version.path, &self.current).with_context(|| format!("copying {}", version.path.display()))?;
+        Ok(())
+    }
+
+    fn measure(&mut self, tool: &Tool, task: Task<'_>) -> Result<Cost> {
+        let mut command = tool.command(task, &self.work);
+        self.measure_command(&mut command)
+    }
+
+    fn measure_command(&mut self, command: &mut Command) -> Result<Cost> {
+        let shown = shown(command, &self.work);
+        let cost = measure::run(command, &shown, &self.work)?;
+        if !self.found.commands.contains(&shown) {
+            self.found.commands.push(shown);
+        }
+        Ok(cost)
+    }
+
+    fn note(&mut self, tool: &str, step: Step, version: &Version, cost: Cost, repository_bytes: Option<u64>) {
+        let sample = Sample {
+            round: self.round,
+            corpus: self.corpus.name.clone(),
+            tool: tool.to_owned(),
+            step,
+            version: version.name.clone(),
+            cost,
+            repository_bytes,
+        };
+        report::progress(&sample);
+        self.found.samples.push(sample);
+    }
+
+    /// What reading and copying the file costs without any tool.
+    fn read_and_copy(&mut self, last: &Version) -> Result<()> {
+        let copy = self.work.join("copy");
+        let cost = self.measure_command(Command::new("cat").arg(&self.current))?;
+        self.note("cat", Step::Cat, last, cost, None);
+        let cost = self.measure_command(Command::new("cp").arg(&self.current).arg(&copy))?;
+        self.note("cp", Step::Cp, last, cost, None);
+        Ok(std::fs::remove_file(copy)?)
+    }
+
+    /// Restores the last version into an empty folder, then over itself, and compares every byte.
+    fn restore(&mut self, tool: &Tool, last: &Version) -> Result<()> {
+        let folder = self.work.join("restored");
+        let (name, destination) = (stem(last), folder.as_path());
+        let steps: &[_] = match tool.kind {
+            Kind::Ibid => &[(Step::Restore, false), (Step::RestoreOver, true)],
+            Kind::Restic | Kind::Borg => &[(Step::Restore, false)],
+        };
+        std::fs::create_dir(destination)?;
+        for &(step, exists) in steps {
+            let task = Task::Restore {
+                name,
+                destination,
+                exists,
+            };
+            let cost = self.measure(tool, task)?;
+            // With the version as the corpus has it, not with what was backed up.
+            measure::check_restored(destination, &last.path).with_context(|| format!("{}, {step:?}", tool.label))?;
+            self.note(&tool.label, step, last, cost, None);
+        }
+        Ok(std::fs::remove_dir_all(destination)?)
+    }
+}
+
+/// `v01` of `v01.tar`.
+fn stem(version: &Version) -> &str {
+    version.name.split('.').next().unwrap_or(&version.name)
+}

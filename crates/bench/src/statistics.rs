@@ -1,0 +1,47 @@
+//! Medians and percentiles.
+
+/// The value in the middle, or the mean of the two there; none of nothing.
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
+    let sorted = sorted(values);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(sorted[middle]),
+        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+    }
+}
+
+/// The smallest value that `percent` of all values don't exceed; none of nothing.
+pub(crate) fn percentile(values: &[f64], percent: f64) -> Option<f64> {
+    let rank = (percent / 100.0 * values.len() as f64).ceil() as usize;
+    sorted(values).get(rank.saturating_sub(1)).copied()
+}
+
+fn sorted(values: &[f64]) -> Vec<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0]), Some(3.0));
+        assert_eq!(median(&[9.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 9.0, 2.0]), Some(3.0));
+    }
+
+    #[test]
+    fn a_percentile_is_a_value_that_was_seen() {
+        let values: Vec<f64> = (1..=200).rev().map(f64::from).collect();
+        assert_eq!(percentile(&values, 99.0), Some(198.0));
+        assert_eq!(percentile(&values, 100.0), Some(200.0));
+        assert_eq!(percentile(&values, 0.0), Some(1.0));
+        assert_eq!(percentile(&[7.0], 99.0), Some(7.0));
+        assert_eq!(percentile(&[], 99.0), None);
+    }
+}

@@ -1,0 +1,194 @@
+//! The whole program on tiny files, with whichever tools are installed.
+
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The program ibid is no library, so Cargo does not build it for this test.
+fn ibid() -> PathBuf {
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--locked", "--package", "ibid"])
+        .args(["--message-format", "json"])
+        .output()
+        .expect("cargo runs");
+    let text = String::from_utf8_lossy(&built.stdout);
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let executable = |line: &str| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let ours = message["target"]["name"] == "ibid";
+        Some(PathBuf::from(message["executable"].as_str().filter(|_| ours)?))
+    };
+    text.lines()
+        .filter_map(executable)
+        .next_back()
+        .expect("cargo says where ibid is")
+}
+
+fn installed(tool: &str) -> bool {
+    Command::new(tool).arg("--help").output().is_ok()
+}
+
+fn bench<S: AsRef<OsStr>>(args: &[S]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ibid-bench"))
+        .args(args)
+        .output()
+        .expect("ibid-bench runs")
+}
+
+fn bench_ok(args: &[&str]) -> String {
+    let output = bench(args);
+    assert!(
+        output.status.success(),
+        "{args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Three versions of which each repeats most of the one before.
+fn versions(folder: &Path) {
+    let mut state = 7u64;
+    let mut data: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 60) as u8
+    })
+    .take(400_000)
+    .collect();
+    std::fs::create_dir(folder).unwrap();
+    for name in ["v1", "v2", "v3"] {
+        std::fs::write(folder.join(name), &data).unwrap();
+        data.splice(200_000..200_100, *b"another version");
+    }
+}
+
+fn read(path: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn every_tool_backs_up_and_restores() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+    versions(&folder.path().join("tiny"));
+    std::fs::create_dir(folder.path().join("work")).unwrap();
+    let ibid = ibid();
+    let ibid = ibid.to_str().expect("text");
+    let tools: Vec<_> = ["ibid", "restic", "borg"]
+        .into_iter()
+        .filter(|tool| *tool == "ibid" || installed(tool))
+        .collect();
+    let corpus = format!("tiny={}", at("tiny"));
+    let common = [
+        "--corpus",
+        &corpus,
+        "--ibid",
+        ibid,
+        "--rounds",
+        "1",
+        "--work",
+        &at("work"),
+    ];
+
+    let list = tools.join(",");
+    let (json, markdown) = (at("run.json"), at("run.md"));
+    let more = ["--tools", &list, "--json", &json, "--markdown", &markdown];
+    let shown = bench_ok(&[&["repositories"], &common[..], &more].concat());
+    assert_eq!(std::fs::read_to_string(&markdown).unwrap().trim_end(), shown.trim_end());
+    assert_eq!(bench_ok(&["table", &json]), shown);
+    let record = read(Path::new(&json));
+    let found = &record["outcome"]["repositories"];
+    let samples = found["samples"].as_array().unwrap();
+    for tool in &tools {
+        let of = |step: &str| {
+            samples
+                .iter()
+                .filter(|sample| sample["tool"] == **tool && sample["step"] == step)
+                .count()
+        };
+        let over = if *tool == "ibid" { 3 } else { 0 };
+        assert_eq!(
+            (
+                of("backup"),
+                of("open"),
+                of("rebackup"),
+                of("restore"),
+                of("restore-over")
+            ),
+            (3, 3, 3, 3, over)
+        );
+        assert!(shown.contains(&format!(" {tool} ")), "{shown}");
+        let first = samples.iter().find(|sample| sample["tool"] == **tool).unwrap();
+        // 400 kB of which half is noise.
+        assert!(
+            (200_000..600_000).contains(&first["repository_bytes"].as_u64().unwrap()),
+            "{first}"
+        );
+    }
+    let text = std::fs::read_to_string(&json).unwrap();
+    assert!(
+        !text.contains(folder.path().to_str().unwrap()),
+        "no paths of this machine:\n{text}"
+    );
+    assert_eq!(std::fs::read_dir(at("work")).unwrap().count(), 0, "all is removed");
+
+    let sizes = bench_ok(&[&["chunk-sizes"], &common[..], &["--averages", "4KiB,16KiB"]].concat());
+    assert!(sizes.contains("ibid-4KiB") && sizes.contains("ibid-16KiB"), "{sizes}");
+}
+
+#[test]
+fn chunks_are_read_at_random() {
+    let folder = tempfile::tempdir().unwrap();
+    versions(&folder.path().join("tiny"));
+    let (file, json) = (folder.path().join("tiny/v1"), folder.path().join("run.json"));
+    let (file, json) = (file.to_str().unwrap(), json.to_str().unwrap());
+    let args = [
+        "random-read",
+        "--file",
+        file,
+        "--frames-kib",
+        "4,128",
+        "--average-kib",
+        "8",
+        "--reads",
+        "20",
+    ];
+    let shown = bench_ok(&[&args[..], &["--json", json]].concat());
+    assert!(shown.contains("| 4 KiB ") && shown.contains("| 128 KiB "), "{shown}");
+    assert_eq!(bench_ok(&["table", json]), shown);
+    let frames = &read(Path::new(json))["outcome"]["random-read"]["frames"];
+    assert_eq!(frames[1]["samples_us"].as_array().unwrap().len(), 20);
+}
+
+#[test]
+fn a_run_that_can_not_be_fair_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let tiny = folder.path().join("tiny");
+    versions(&tiny);
+    let corpus = format!("tiny={}", tiny.display());
+    let fails = |args: &[&str], why: &str| {
+        let output = bench(args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(why), "{args:?}: {said}");
+    };
+    let twice = ["repositories", "--corpus", &corpus, "--tools", "ibid,ibid"];
+    fails(&twice, "given twice");
+    fails(&["repositories", "--corpus", "tiny"], "NAME=DIR");
+    fails(
+        &["repositories", "--corpus", &corpus, "--ibid", "no/such/program"],
+        "--ibid",
+    );
+    // A program that stores nothing restores nothing.
+    fails(
+        &[
+            "repositories",
+            "--corpus",
+            &corpus,
+            "--tools",
+            "ibid",
+            "--ibid",
+            "/bin/true",
+        ],
+        "reading the folder",
+    );
+}
