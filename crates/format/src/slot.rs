@@ -43,13 +43,13 @@ pub struct Argon2Cost {
 }
 
 impl Default for Argon2Cost {
-    /// 64 MiB, 1 pass, 4 lanes: above OWASP's first recommendation for Argon2id (46 MiB, 1 pass), and below the second of
-    /// RFC 9106 (64 MiB, 3 passes), since every command pays it. Who guards against costlier guessing asks for more.
+    /// 46 MiB, 1 pass, 1 lane: OWASP's first recommendation for Argon2id. It is below the second of RFC 9106 (64 MiB, 3 passes),
+    /// since every command pays it. Who guards against costlier guessing asks for more.
     fn default() -> Self {
         Argon2Cost {
-            memory_kib: 64 << 10,
+            memory_kib: 46 << 10,
             passes: 1,
-            lanes: 4,
+            lanes: 1,
         }
     }
 }

@@ -33,7 +33,7 @@ pub(crate) struct InitSettings {
     /// Size of the files that hold the data, 1MiB to 64MiB [default: 16MiB]
     #[arg(long, value_name = "SIZE", value_parser = value::size_u32)]
     pub(crate) pack: Option<u32>,
-    /// What one guess at the password costs [default: 64MiB:1:4]
+    /// What one guess at the password costs [default: 46MiB:1:1]
     #[arg(long, value_name = "MEMORY:PASSES:LANES", value_parser = value::argon2)]
     pub(crate) argon2: Option<Argon2Cost>,
     /// What to call the first key

@@ -275,7 +275,7 @@ pub(crate) struct KeyAddArgs {
     /// What to call it
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) label: String,
-    /// What one guess costs [default: 64MiB:1:4]
+    /// What one guess costs [default: 46MiB:1:1]
     #[arg(long, value_name = "MEMORY:PASSES:LANES", value_parser = value::argon2)]
     pub(crate) argon2: Option<ibid_format::slot::Argon2Cost>,
 }
@@ -291,7 +291,7 @@ pub(crate) struct KeyRemoveArgs {
 pub(crate) struct KeyPasswdArgs {
     #[command(flatten)]
     pub(crate) password: NewPasswordArgs,
-    /// What one guess costs [default: 64MiB:1:4]
+    /// What one guess costs [default: 46MiB:1:1]
     #[arg(long, value_name = "MEMORY:PASSES:LANES", value_parser = value::argon2)]
     pub(crate) argon2: Option<ibid_format::slot::Argon2Cost>,
 }

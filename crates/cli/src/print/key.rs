@@ -1,7 +1,7 @@
 //! Passwords' keys.
 
 use super::names::escape;
-use super::numbers::size;
+use super::numbers::{counted, size};
 use super::table::{Align, Table};
 use super::time::{local, rfc3339};
 use super::{About, Out};
@@ -72,10 +72,10 @@ pub(crate) fn keys(out: &mut Out, about: About, keys: &[KeyInfo]) -> Result<()> 
             ),
         };
         let cost = format!(
-            "{}, {} passes, {} lanes",
+            "{}, {}, {}",
             size(u64::from(key.cost.memory_kib) << 10),
-            key.cost.passes,
-            key.cost.lanes
+            counted(u64::from(key.cost.passes), "pass", "passes"),
+            counted(u64::from(key.cost.lanes), "lane", "lanes")
         );
         table.row(vec![key.id.to_string()[..8].to_owned(), made, by, cost, label]);
     }
