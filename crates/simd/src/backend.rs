@@ -83,10 +83,7 @@ impl Backend {
 
     /// Every backend that this machine runs, slowest first; the first is [`Backend::scalar`].
     pub fn available() -> impl Iterator<Item = Backend> {
-        KNOWN
-            .into_iter()
-            .filter(|isa| isa.is_present())
-            .map(Backend)
+        KNOWN.into_iter().filter(|isa| isa.is_present()).map(Backend)
     }
 
     /// The fastest backend of this machine. Looked up once for a process.
@@ -109,9 +106,7 @@ impl Backend {
     /// CPU lacks its instructions.
     pub fn from_name(name: &str) -> Result<Backend, BackendError> {
         let Some(isa) = KNOWN.into_iter().find(|isa| isa.name() == name) else {
-            return Err(BackendError::Unknown {
-                found: name.to_owned(),
-            });
+            return Err(BackendError::Unknown { found: name.to_owned() });
         };
         if isa.is_present() {
             Ok(Backend(isa))
@@ -187,13 +182,8 @@ impl fmt::Display for BackendError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BackendError::Unknown { found } => {
-                write!(
-                    out,
-                    "no vector backend is called {found:?}: expected {AUTOMATIC}"
-                )?;
-                KNOWN
-                    .iter()
-                    .try_for_each(|isa| write!(out, ", {}", isa.name()))
+                write!(out, "no vector backend is called {found:?}: expected {AUTOMATIC}")?;
+                KNOWN.iter().try_for_each(|isa| write!(out, ", {}", isa.name()))
             }
             BackendError::Missing { name } => {
                 write!(

@@ -35,10 +35,7 @@ fn a_setting_is_automatic_or_a_name_in_any_case() {
     for automatic in [None, Some(""), Some("  "), Some("auto"), Some("AUTO")] {
         assert_eq!(Backend::from_setting(automatic), Ok(Backend::best()));
     }
-    assert_eq!(
-        Backend::from_setting(Some(" Scalar\n")),
-        Ok(Backend::scalar())
-    );
+    assert_eq!(Backend::from_setting(Some(" Scalar\n")), Ok(Backend::scalar()));
 }
 
 #[test]
