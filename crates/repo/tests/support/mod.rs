@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 pub mod crash;
+pub mod damage;
 
 use ibid_format::slot::Argon2Cost;
 use ibid_repo::{BackupOptions, BackupSummary, InitOptions, Monitor, Repository};

@@ -1,0 +1,222 @@
+//! A repository to damage, and what must be true of it afterwards.
+
+use super::{Contents, Folder, contents, noise, quick, scratch};
+use ibid_repo::{CheckReport, Error, InitOptions, Monitor, ReadData, Repository, RestoreOptions, Warning};
+use ibid_storage::{Memory, Name, Storage};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+/// All objects of a repository.
+pub type Image = BTreeMap<Name, Vec<u8>>;
+
+pub fn image(storage: &dyn Storage) -> Image {
+    let mut names = Vec::new();
+    storage.list("", &mut |name, _| names.push(name)).unwrap();
+    let read = |name: Name| {
+        let bytes = storage.get(&name, u64::MAX).unwrap();
+        (name, bytes)
+    };
+    names.into_iter().map(read).collect()
+}
+
+pub fn storage(image: &Image) -> Arc<Memory> {
+    let memory = Memory::new();
+    for (name, bytes) in image {
+        memory.put(name, &[bytes]).unwrap();
+    }
+    Arc::new(memory)
+}
+
+pub fn open(storage: Arc<Memory>) -> Result<Repository, Error> {
+    Repository::open(storage, Some(b"secret"))
+}
+
+/// What the name says it is: `packs`, `index`, …
+pub fn kind(name: &Name) -> &str {
+    name.as_str().split('/').next().unwrap()
+}
+
+/// How a report calls an object.
+pub fn called(name: &Name) -> String {
+    let id = name.as_str().rsplit('/').next().unwrap();
+    let kind = match kind(name) {
+        "packs" => "pack",
+        "snapshots" => "snapshot",
+        "keys" => "key",
+        other => other,
+    };
+    format!("{kind} {id}")
+}
+
+/// A repository of three snapshots, and what each holds.
+pub struct Scene {
+    pub folder: Folder,
+    pub image: Image,
+    pub snapshots: Vec<(String, Contents)>,
+}
+
+impl Scene {
+    pub fn new() -> Scene {
+        let options = InitOptions {
+            chunker: ibid_chunk::Settings::for_average("fastcdc", 4 << 10).unwrap(),
+            frame_size: 16 << 10,
+            pack_size: 1 << 20,
+            ..quick()
+        };
+        let memory = Arc::new(Memory::new());
+        let repository = Repository::init(memory.clone(), Some(b"secret"), &options, 0).unwrap();
+        let folder = Folder::scratch();
+        folder.write("long", &noise(1, 150_000));
+        folder.write("text", "the same line\n".repeat(1000).as_bytes());
+        folder.write("empty", b"");
+        folder.write("twice/one", &noise(2, 20_000));
+        std::fs::hard_link(folder.path().join("twice/one"), folder.path().join("twice/two")).unwrap();
+        std::os::unix::fs::symlink("long", folder.path().join("link")).unwrap();
+        // Listings of several chunks.
+        for n in 0..30 {
+            folder.write(format!("many/{}{n:03}", "n".repeat(250)), format!("{n}").as_bytes());
+        }
+        let mut snapshots = Vec::new();
+        for version in 0..3 {
+            // As much new data each time, so that packs of different backups have the same size.
+            folder.write("new", &noise(10 + version, 60_000));
+            folder.write(format!("deep/er/{version}"), format!("version {version}").as_bytes());
+            let summary = super::backup(&repository, folder.path());
+            snapshots.push((summary.id.unwrap().to_string(), contents(folder.path())));
+        }
+        let image = image(memory.as_ref());
+        Scene {
+            folder,
+            image,
+            snapshots,
+        }
+    }
+
+    pub fn names(&self, of: &str) -> Vec<Name> {
+        self.image.keys().filter(|name| kind(name) == of).cloned().collect()
+    }
+
+    pub fn with(&self, change: impl FnOnce(&mut Image)) -> Image {
+        let mut image = self.image.clone();
+        change(&mut image);
+        image
+    }
+
+    /// Opens, checks and restores everything; returns the report, or the error if it can't even be opened.
+    pub fn judge(&self, image: &Image, context: &str) -> Result<CheckReport, Error> {
+        let repository = open(storage(image))?;
+        let report = repository
+            .check(ReadData::All, &Monitor::silent())
+            .unwrap_or_else(|error| panic!("{context}: the check itself failed: {error}"));
+        for (id, tree) in &self.snapshots {
+            match repository.snapshot(id) {
+                Ok(_) => self.restore(&repository, &report, id, tree, context),
+                Err(error) => {
+                    let known = report
+                        .faults
+                        .iter()
+                        .any(|fault| fault.object == format!("snapshot {id}"));
+                    assert!(
+                        known || matches!(error, Error::UnknownSnapshot { .. }),
+                        "{context}: {error}, and {report:?}"
+                    );
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    /// Restores a snapshot: what comes is right, and what does not come is exactly what the check said.
+    pub fn restore(&self, repository: &Repository, report: &CheckReport, id: &str, tree: &Contents, context: &str) {
+        let out = scratch();
+        let lost = Arc::new(Mutex::new(BTreeSet::new()));
+        let monitor = Monitor::new({
+            let (lost, out) = (lost.clone(), out.path().to_owned());
+            move |warning| {
+                if let Warning::Skipped { path, .. } = warning {
+                    lost.lock().unwrap().insert(path.strip_prefix(&out).unwrap().to_owned());
+                }
+            }
+        });
+        let snapshot = repository.snapshot(id).unwrap();
+        let summary = repository
+            .restore(&snapshot, b"", out.path(), &RestoreOptions::default(), &monitor)
+            .unwrap_or_else(|error| panic!("{context}: snapshot {id}: {error}"));
+        let lost = std::mem::take(&mut *lost.lock().unwrap());
+        assert_eq!(summary.failed, lost.len() as u64, "{context}: {lost:?}");
+        let affected: BTreeSet<PathBuf> = report
+            .affected
+            .iter()
+            .filter(|affected| affected.snapshot == snapshot.id)
+            .map(|affected| affected.path.clone())
+            .collect();
+        assert_eq!(
+            lost, affected,
+            "{context}: what a restore could not do, and what the check said"
+        );
+        let base = self.folder.path().strip_prefix("/").unwrap();
+        let at = out.path().join(base);
+        let found = if at.exists() { contents(&at) } else { Contents::new() };
+        for (path, node) in &found {
+            assert_eq!(
+                tree.get(path),
+                Some(node),
+                "{context}: {path:?} of snapshot {id} is wrong"
+            );
+        }
+        for path in tree.keys().filter(|path| !found.contains_key(*path)) {
+            let whole = base.join(path);
+            let told = lost.iter().any(|lost: &PathBuf| whole.starts_with(lost));
+            assert!(
+                told,
+                "{context}: {path:?} of snapshot {id} is missing and nobody said so: {lost:?}"
+            );
+        }
+    }
+}
+
+pub fn names_fault(report: &CheckReport, name: &Name, context: &str) {
+    let object = called(name);
+    assert!(
+        report.faults.iter().any(|fault| fault.object == object),
+        "{context}: {object} is not among {:?}",
+        report.faults
+    );
+}
+
+/// A message that helps: it names the object, or says what is wrong with the password or the place.
+pub fn names_object(error: &Error, name: &Name, context: &str) {
+    let text = error.to_string();
+    let helps = match kind(name) {
+        "config" => {
+            text.contains("config")
+                || text.contains("key")
+                || matches!(error, Error::NoRepository { .. } | Error::WrongPassword { .. })
+        }
+        "keys" => {
+            matches!(error, Error::WrongPassword { .. } | Error::NoKeys { .. })
+                || text.contains(&called(name))
+                || text.contains(name.as_str())
+        }
+        _ => false,
+    };
+    assert!(helps, "{context}: {text}");
+}
+
+pub fn is_needed_to_open(name: &Name) -> bool {
+    matches!(kind(name), "config" | "keys")
+}
+
+impl Scene {
+    /// Judges a damage that a check has to notice, or that keeps the repository from being opened.
+    pub fn must_notice(&self, image: &Image, name: &Name, context: &str) {
+        match self.judge(image, context) {
+            Ok(report) => names_fault(&report, name, context),
+            Err(error) => {
+                assert!(is_needed_to_open(name), "{context}: {error}");
+                names_object(&error, name, context);
+            }
+        }
+    }
+}

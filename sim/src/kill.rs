@@ -1,0 +1,234 @@
+//! The real program on a real disk, killed at random moments.
+
+use crate::Flags;
+use crate::report::Report;
+use crate::support::crash::restores;
+use crate::support::{Contents, Folder, Random, contents, difference};
+use ibid_repo::Repository;
+use ibid_storage::Local;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const PASSWORD: &str = "a password for tests";
+
+struct Run<'a> {
+    ibid: &'a str,
+    repository: PathBuf,
+    folder: Folder,
+    random: Random,
+    /// How long a backup and a restore take that nobody kills.
+    whole: [Duration; 2],
+}
+
+/// How a program ended.
+enum Ended {
+    Done,
+    Killed,
+}
+
+#[derive(Default)]
+struct Counts {
+    backups_killed: u64,
+    restores_killed: u64,
+    whole_unacknowledged: u64,
+}
+
+pub(crate) fn run(flags: &Flags) {
+    let (rounds, seed) = (flags.number("rounds", 100), flags.number("seed", 0));
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let mut run = Run {
+        ibid: flags.text("ibid").expect("--ibid PATH"),
+        repository: place.path().join("repository"),
+        folder: Folder::new(),
+        random: Random(seed),
+        whole: [Duration::from_millis(200); 2],
+    };
+    run.init();
+    let mut snapshots: BTreeMap<String, Contents> = BTreeMap::new();
+    let mut counts = Counts::default();
+    let mut report = Report::new();
+    for round in 0..rounds {
+        let context = format!("seed {seed}, round {round}");
+        run.folder.evolve(&mut run.random, 3_000_000);
+        let tree = contents(run.folder.path());
+        let ended = run.backup(&context);
+        run.check(&context);
+        let found = run.snapshots();
+        let new: Vec<_> = found
+            .iter()
+            .filter(|id| !snapshots.contains_key(*id))
+            .cloned()
+            .collect();
+        for id in snapshots.keys() {
+            assert!(found.contains(id), "{context}: snapshot {id} is lost");
+        }
+        match ended {
+            Ended::Done => assert_eq!(new.len(), 1, "{context}: acknowledged and not there"),
+            Ended::Killed => {
+                counts.backups_killed += 1;
+                counts.whole_unacknowledged += new.len() as u64;
+            }
+        }
+        snapshots.extend(new.into_iter().map(|id| (id, tree.clone())));
+        run.compare_all(&snapshots, &context);
+        if let Some((id, tree)) = run.any(&snapshots) {
+            counts.restores_killed += run.restore(&id, &tree, &context);
+        }
+        report.line(|| {
+            format!(
+                "round {round}: {} snapshots, {} kills during backup, {} during restore",
+                snapshots.len(),
+                counts.backups_killed,
+                counts.restores_killed
+            )
+        });
+    }
+    println!(
+        "{rounds} rounds, {} kills during backup ({} after the snapshot was stored), {} kills during restore, {} snapshots: all snapshots intact",
+        counts.backups_killed,
+        counts.whole_unacknowledged,
+        counts.restores_killed,
+        snapshots.len()
+    );
+}
+
+impl Run<'_> {
+    fn command(&self) -> Command {
+        let mut command = Command::new(self.ibid);
+        command
+            .env("IBID_PASSWORD", PASSWORD)
+            .arg("--repo")
+            .arg(&self.repository)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs to the end; 0 and 3 (done, with something to say) are fine.
+    fn whole(&self, command: &mut Command, context: &str) {
+        let output = command.output().expect("the program starts");
+        let fine = matches!(output.status.code(), Some(0 | 3));
+        assert!(
+            fine,
+            "{context}: {:?}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+
+    /// Runs, and kills it after a random part of the time that it takes as a whole. Now and then it is left alone.
+    fn killed(&mut self, command: &mut Command, which: usize, context: &str) -> Ended {
+        let patience = if self.random.below(4) == 0 {
+            Duration::from_secs(120)
+        } else {
+            let most = self.whole[which].as_micros() as u64 * 5 / 4 + 1;
+            Duration::from_micros(self.random.below(most))
+        };
+        let started = Instant::now();
+        let mut child = command.stderr(Stdio::null()).spawn().expect("the program starts");
+        loop {
+            if let Some(status) = child.try_wait().expect("a child of ours") {
+                assert!(matches!(status.code(), Some(0 | 3)), "{context}: {status:?}");
+                self.whole[which] = started.elapsed();
+                return Ended::Done;
+            }
+            if started.elapsed() >= patience {
+                child.kill().expect("a child of ours");
+                let status = child.wait().expect("a child of ours");
+                // It may have ended by itself just then.
+                return if status.success() { Ended::Done } else { Ended::Killed };
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    fn init(&self) {
+        let mut command = self.command();
+        // Cheap to open, and with many small files in it.
+        command.args([
+            "init",
+            "--argon2",
+            "64KiB:1:1",
+            "--average",
+            "16KiB",
+            "--frame",
+            "64KiB",
+            "--pack",
+            "1MiB",
+        ]);
+        self.whole(&mut command, "init");
+    }
+
+    fn backup(&mut self, context: &str) -> Ended {
+        let mut command = self.command();
+        command.arg("backup").arg(self.folder.path());
+        self.killed(&mut command, 0, context)
+    }
+
+    fn check(&self, context: &str) {
+        let output = self
+            .command()
+            .args(["check", "--read-data"])
+            .output()
+            .expect("the program starts");
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{context}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+
+    fn open(&self) -> Repository {
+        let place = Local::open(&self.repository).expect("the repository's folder");
+        Repository::open(Arc::new(place), Some(PASSWORD.as_bytes())).expect("the repository")
+    }
+
+    fn snapshots(&self) -> Vec<String> {
+        let found = self.open().snapshots().expect("the snapshots");
+        found.iter().map(|info| info.id.to_string()).collect()
+    }
+
+    fn compare_all(&self, snapshots: &BTreeMap<String, Contents>, context: &str) {
+        let repository = self.open();
+        for (id, tree) in snapshots {
+            restores(&repository, id, self.folder.path(), tree, context);
+        }
+    }
+
+    fn any(&mut self, snapshots: &BTreeMap<String, Contents>) -> Option<(String, Contents)> {
+        let count = snapshots.len() as u64;
+        let at = (count > 0).then(|| self.random.below(count) as usize)?;
+        snapshots.iter().nth(at).map(|(id, tree)| (id.clone(), tree.clone()))
+    }
+
+    /// Restores by the program, killed until it gets through; what a killed one left is no obstacle. Returns how often it was killed.
+    fn restore(&mut self, id: &str, tree: &Contents, context: &str) -> u64 {
+        let out = tempfile::tempdir().expect("a temporary folder");
+        let address = format!("{id}:{}", path_text(self.folder.path()));
+        for kills in 0.. {
+            let mut command = self.command();
+            command
+                .args(["restore", "--overwrite", "if-changed", "--verify", &address])
+                .arg(out.path());
+            if let Ended::Done = self.killed(&mut command, 1, context) {
+                let found = contents(out.path());
+                assert_eq!(
+                    difference(tree, &found),
+                    None,
+                    "{context}: snapshot {id} after {kills} kills"
+                );
+                return kills;
+            }
+        }
+        unreachable!("now and then it is left alone")
+    }
+}
+
+fn path_text(path: &Path) -> &str {
+    path.to_str().expect("temporary folders have plain names")
+}

@@ -1,0 +1,71 @@
+//! Long seeded runs of the promises in `docs/durability.md`.
+//!
+//! ```text
+//! ibid-sim crash  [--seeds N] [--seed S]     power lost and processes killed at random operations of a simulated disk
+//! ibid-sim damage [--seeds N] [--seed S]     stored files changed at random: right bytes or an error, and the check knows
+//! ibid-sim kill --ibid PATH [--rounds N] [--seed S]    the real program on a real disk, killed at random moments
+//! ibid-sim memory [--files N] [--mib N]      peak memory of a backup with the least budget
+//! ```
+//!
+//! Every choice follows from the seed, save how threads happen to interleave; the first broken promise ends the run with a message that
+//! names what to run again.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "a line a second is what this program is for")]
+
+mod crash;
+mod damage;
+mod kill;
+mod memory;
+mod report;
+#[path = "../../crates/repo/tests/support/mod.rs"]
+mod support;
+
+use std::collections::BTreeMap;
+
+/// `--name value` pairs.
+pub(crate) struct Flags(BTreeMap<String, String>);
+
+impl Flags {
+    fn parse(arguments: impl Iterator<Item = String>) -> Result<Flags, String> {
+        let mut flags = BTreeMap::new();
+        let mut arguments = arguments;
+        while let Some(name) = arguments.next() {
+            let name = name
+                .strip_prefix("--")
+                .ok_or(format!("{name:?}: expected --NAME VALUE"))?
+                .to_owned();
+            let value = arguments.next().ok_or(format!("--{name}: no value"))?;
+            flags.insert(name, value);
+        }
+        Ok(Flags(flags))
+    }
+
+    pub(crate) fn number(&self, name: &str, default: u64) -> u64 {
+        let parse = |text: &String| {
+            text.parse()
+                .unwrap_or_else(|_| panic!("--{name} {text}: expected a number"))
+        };
+        self.0.get(name).map_or(default, parse)
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+}
+
+const USAGE: &str =
+    "usage: ibid-sim crash|damage|kill|memory [--seed S] [--seeds N] [--rounds N] [--ibid PATH] [--files N] [--mib N]";
+
+fn main() -> Result<(), String> {
+    let mut arguments = std::env::args().skip(1);
+    let command = arguments.next().ok_or(USAGE)?;
+    let flags = Flags::parse(arguments)?;
+    match command.as_str() {
+        "crash" => crash::run(&flags),
+        "damage" => damage::run(&flags),
+        "kill" => kill::run(&flags),
+        "memory" => memory::run(&flags),
+        _ => return Err(USAGE.to_owned()),
+    }
+    Ok(())
+}
