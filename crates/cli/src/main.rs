@@ -4,7 +4,7 @@
 //! |---|---|
 //! | What was typed? | [`args`] |
 //! | What is to be done about it? | [`commands`] |
-//! | What does the user get to see? | [`print`], and nobody else |
+//! | What does the user get to see? | [`mod@print`], and nobody else |
 //! | What went wrong, and which exit code is that? | [`failure`] |
 #![forbid(unsafe_code)]
 
