@@ -4,8 +4,9 @@ mod support;
 
 use ibid_repo::{Monitor, ReadData, Repository};
 use ibid_storage::fault::FaultDisk;
-use ibid_storage::{Local, Storage};
+use ibid_storage::{Error, Local, Memory, Name, Storage};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use support::crash::{PLACE, restores};
 use support::{Contents, Folder, Random, contents, noise, options, quick};
 
@@ -83,15 +84,15 @@ fn four_backups_at_once_into_a_folder_all_succeed() {
 #[test]
 fn a_check_beside_backups_raises_no_alarm() {
     let trees = trees(1_000_000);
-    let memory = Arc::new(ibid_storage::Memory::new());
+    let memory = Arc::new(Memory::new());
     init(memory.clone());
     let open = || Repository::open(memory.clone(), Some(b"secret")).ok();
-    let done = std::sync::atomic::AtomicBool::new(false);
+    let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let checks = scope.spawn(|| {
             let repository = open().unwrap();
             let mut checks = 0;
-            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+            while !done.load(Ordering::Relaxed) {
                 let report = repository.check(ReadData::No, &Monitor::silent()).unwrap();
                 assert!(report.is_clean(), "{report:?}");
                 checks += 1;
@@ -101,9 +102,79 @@ fn a_check_beside_backups_raises_no_alarm() {
         for _ in 0..6 {
             assert_eq!(back_up_all(&trees, open).len(), 4);
         }
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        done.store(true, Ordering::Relaxed);
         assert!(checks.join().unwrap() > 2);
     });
+}
+
+/// A place in which something happens right after the n-th listing.
+struct Meddled {
+    inner: Arc<Memory>,
+    left: AtomicI64,
+    meddle: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Storage for Meddled {
+    fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
+        self.inner.put(name, parts)
+    }
+    fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error> {
+        self.inner.get(name, limit)
+    }
+    fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        self.inner.read_at(name, offset, buffer)
+    }
+    fn size(&self, name: &Name) -> Result<u64, Error> {
+        self.inner.size(name)
+    }
+    fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error> {
+        self.inner.list(folder, each)?;
+        if self.left.fetch_sub(1, Ordering::Relaxed) == 0 {
+            (self.meddle)();
+        }
+        Ok(())
+    }
+    fn settle(&self, name: &Name) -> Result<(), Error> {
+        self.inner.settle(name)
+    }
+    fn delete(&self, name: &Name) -> Result<(), Error> {
+        self.inner.delete(name)
+    }
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+}
+
+/// The same without chance: a whole backup happens between two steps of a check, and of another backup.
+#[test]
+fn a_backup_between_any_two_steps_of_a_check_or_of_a_backup_is_no_trouble() {
+    let mut meddled = 0;
+    for step in 0..8 {
+        let memory = Arc::new(Memory::new());
+        init(memory.clone());
+        let trees = Arc::new(trees(200_000));
+        let open = |storage: Arc<dyn Storage>| Repository::open(storage, Some(b"secret")).unwrap();
+        support::backup(&open(memory.clone()), trees[0].0.path());
+        let place = Arc::new(Meddled {
+            inner: memory.clone(),
+            left: AtomicI64::new(i64::MAX),
+            meddle: Box::new({
+                let (memory, trees) = (memory.clone(), trees.clone());
+                move || drop(support::backup(&open(memory.clone()), trees[1].0.path()))
+            }),
+        });
+        let repository = open(place.clone());
+        place.left.store(step, Ordering::Relaxed);
+        let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+        assert!(report.is_clean(), "step {step}: {report:?}");
+        meddled += i64::from(place.left.load(Ordering::Relaxed) < 0);
+        place.left.store(step, Ordering::Relaxed);
+        let id = support::backup(&repository, trees[2].0.path()).id.unwrap().to_string();
+        meddled += i64::from(place.left.load(Ordering::Relaxed) < 0);
+        place.left.store(i64::MAX, Ordering::Relaxed);
+        all_are_intact(&repository, &[(id, 2)], &trees, &format!("step {step}"));
+    }
+    assert!(meddled > 5, "{meddled}");
 }
 
 #[test]

@@ -22,6 +22,8 @@ struct Forger {
     storage: Arc<Memory>,
     keys: Keys,
     chunks: Vec<(PackKind, Vec<u8>)>,
+    /// Bytes to store in the place of a chunk's own.
+    lie: Option<(ChunkId, Vec<u8>)>,
 }
 
 impl Forger {
@@ -38,6 +40,7 @@ impl Forger {
             storage,
             keys: Keys::encrypted(repository.id(), &master),
             chunks: Vec::new(),
+            lie: None,
         }
     }
 
@@ -74,8 +77,9 @@ impl Forger {
             let mut seen = std::collections::BTreeSet::<ChunkId>::new();
             for (_, bytes) in self.chunks.iter().filter(|(of, _)| *of == kind) {
                 let id = self.keys.chunk_id(bytes);
+                let lie = self.lie.as_ref().filter(|(of, _)| *of == id);
                 if seen.insert(id) {
-                    gathered.push(id, bytes);
+                    gathered.push(id, lie.map_or(bytes, |(_, bytes)| bytes));
                 }
             }
             if gathered.is_empty() {
@@ -268,6 +272,7 @@ fn names_that_lead_out_are_refused_and_what_came_before_them_is_restored() {
                 for hostile in [hostile, hostile_directory, entry(name, EntryKind::Fifo)] {
                     let mut forger = Forger {
                         chunks: forger.chunks.clone(),
+                        lie: None,
                         storage: forger.storage.clone(),
                         keys: forger.keys.clone(),
                     };
@@ -531,4 +536,62 @@ fn a_file_whose_chunks_contradict_its_length_is_not_restored() {
         assert!(outside.restore(&repository, Overwrite::Refuse).unwrap().failed > 0);
         assert!(!outside.dest().join("lie").exists());
     }
+}
+
+/// A pack whose directory gives a chunk's name to other bytes: every seal opens, and still nothing wrong is restored.
+#[test]
+fn a_pack_that_lies_about_its_chunks_is_found_out() {
+    let outside = Outside::new();
+    let mut forger = Forger::new();
+    let file = forger.file("the right bytes");
+    let id = forger.keys.chunk_id(b"the right bytes");
+    forger.lie = Some((id, b"the wrong bytes".to_vec()));
+    let (repository, _) = forger.finish(&[entry(b"file", file)]);
+    assert!(outside.restore(&repository, Overwrite::Refuse).unwrap().failed > 0);
+    assert!(!outside.dest().join("file").exists());
+    let snapshot = repository.snapshot("latest").unwrap();
+    let mut out = Vec::new();
+    repository
+        .dump(&snapshot, b"file", &Monitor::silent(), &mut out)
+        .unwrap_err();
+    assert_eq!(out, b"");
+    let report = repository.check(ibid_repo::ReadData::All, &Monitor::silent()).unwrap();
+    assert_eq!((report.faults.len(), report.affected_total), (1, 1), "{report:?}");
+}
+
+/// A folder of the destination turns into a link, and back, while the restore goes through it.
+#[test]
+fn a_folder_that_becomes_a_link_under_way_is_not_followed() {
+    let outside = Outside::new();
+    let repository = ordinary();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let (dir, aside) = (outside.dest().join("dir"), outside.dest().join("aside"));
+    std::fs::create_dir(&dir).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                // The restore replaces links that it sees by folders: there has to be a link again and again.
+                if !aside.is_symlink() && !dir.is_symlink() {
+                    let _ = std::fs::remove_dir_all(&aside);
+                    let _ = symlink(outside.at("victims"), &aside);
+                }
+                let swap = rustix::fs::RenameFlags::EXCHANGE;
+                let _ = rustix::fs::renameat_with(rustix::fs::CWD, &dir, rustix::fs::CWD, &aside, swap);
+            }
+        });
+        let snapshot = repository.snapshot("latest").unwrap();
+        let before = outside.state();
+        let options = RestoreOptions {
+            overwrite: Overwrite::Always,
+            ..RestoreOptions::default()
+        };
+        let started = std::time::Instant::now();
+        let mut after = before.clone();
+        while after == before && started.elapsed().as_millis() < 1500 {
+            let _ = repository.restore(&snapshot, b"", &outside.dest(), &options, &Monitor::silent());
+            after = outside.state();
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(before, after, "something outside the destination has changed");
+    });
 }

@@ -192,7 +192,10 @@ pub fn names_object(error: &Error, name: &Name, context: &str) {
         "config" => {
             text.contains("config")
                 || text.contains("key")
-                || matches!(error, Error::NoRepository { .. } | Error::WrongPassword { .. })
+                || matches!(
+                    error,
+                    Error::NoRepository { .. } | Error::WrongPassword { .. } | Error::NotEncrypted { .. }
+                )
         }
         "keys" => {
             matches!(error, Error::WrongPassword { .. } | Error::NoKeys { .. })
