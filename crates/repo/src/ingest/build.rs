@@ -1,6 +1,7 @@
 //! The builder: takes everything in the order of the tree, asks the index, fills frames, writes trees.
 
-use super::read::{self, Event, Input, LargePart, Outlets};
+use super::large::{self, LargePart};
+use super::read::{self, Event, Input, Outlets};
 use super::store::{self, FrameDue, Stored};
 use super::work::{self, FileKey, FrameBuffers, Group, Outcome, Part, Work};
 use super::{Compression, Job};
@@ -57,7 +58,7 @@ pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>) -> Res
         }
         for _ in 0..limits.cutters {
             let (large, work, spare) = (large.clone(), work_in.clone(), spare.clone());
-            scope.spawn(move || read::cut_large(job, &large, &work, &spare));
+            scope.spawn(move || large::cut_large(job, &large, &work, &spare));
         }
         for _ in 0..limits.uploaders {
             let (packs, stored) = (packs.clone(), &stored);

@@ -13,6 +13,7 @@
 //! neighbours. The **packer** and uploaders ([`store`]) seal and store. Every queue is bounded; [`Limits`] sizes them from one budget.
 
 mod build;
+mod large;
 mod read;
 mod store;
 mod work;

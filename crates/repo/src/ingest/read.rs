@@ -1,20 +1,19 @@
 //! The reader: walks, decides what must be read, and keeps everything in order.
 
-use super::work::{FileKey, Piece, Small, Span, Work};
+use super::large::{Large, LargePart};
+use super::work::{FileKey, Small, Work};
 use super::{GROUP, Job, Stream};
 use crate::chunks::ChunkReader;
 use crate::recipe::{Entries, Items};
-use crate::source::{Extent, Opened, Step, Walker, entry_from, read_xattrs_at, read_xattrs_of};
+use crate::source::{Step, Walker, entry_from, read_xattrs_at, read_xattrs_of};
 use crate::{Counters, Error, Monitor, Result, Warning};
 use crossbeam_channel::{Receiver, Sender, bounded};
-use ibid_format::ChunkId;
 use ibid_format::content::{Content, Item};
 use ibid_format::snapshot::Snapshot;
 use ibid_format::tree::{Entry, EntryKind, Time};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Stat};
 use std::collections::HashMap;
-use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,29 +41,6 @@ pub(crate) enum Event {
     },
     /// The end, good or bad.
     End(Result<()>),
-}
-
-/// What the builder gets to know of a large file.
-pub(crate) enum LargePart {
-    Piece(Receiver<Piece>),
-    Hole(u64),
-    /// The end: its entry, without content.
-    End(Result<Box<Entry>>),
-}
-
-/// A large file, on its way to a cutter.
-pub(crate) enum Large {
-    File {
-        parent: Arc<OwnedFd>,
-        name: Vec<u8>,
-        stat: Stat,
-        path: PathBuf,
-        parts: Sender<LargePart>,
-    },
-    Stream {
-        stream: Stream,
-        parts: Sender<LargePart>,
-    },
 }
 
 /// Where the reader's results go.
@@ -406,193 +382,6 @@ impl<'r> Reading<'r, '_> {
             reply,
         })?;
         Ok(())
-    }
-}
-
-/// Cuts large files until there are no more. Two of these run, so that the next file is read while the last is still fingerprinted.
-pub(crate) fn cut_large(job: &Job<'_>, large: &Receiver<Large>, work: &Sender<Work>, spare: &Receiver<Vec<u8>>) {
-    while let Ok(file) = large.recv() {
-        let parts = match &file {
-            Large::File { parts, .. } | Large::Stream { parts, .. } => parts.clone(),
-        };
-        let mut cutter = LargeCutter {
-            job,
-            parts,
-            work,
-            spare,
-            buffer: Vec::new(),
-            filled: 0,
-        };
-        cutter.buffer = cutter.fresh();
-        let end = match file {
-            Large::File {
-                parent,
-                name,
-                stat,
-                path,
-                ..
-            } => cutter.file(&parent, &name, &stat, &path),
-            Large::Stream { stream, .. } => cutter.stream(stream),
-        };
-        // `Ok(None)`: nobody listens any more.
-        if let Some(end) = end.transpose() {
-            drop(cutter.parts.send(LargePart::End(end)));
-        }
-    }
-}
-
-struct LargeCutter<'a> {
-    job: &'a Job<'a>,
-    parts: Sender<LargePart>,
-    work: &'a Sender<Work>,
-    spare: &'a Receiver<Vec<u8>>,
-    /// The piece being filled, and how far it is.
-    buffer: Vec<u8>,
-    filled: usize,
-}
-
-impl LargeCutter<'_> {
-    fn file(&mut self, parent: &OwnedFd, name: &[u8], stat: &Stat, path: &PathBuf) -> Result<Option<Box<Entry>>> {
-        let (file, mut entry) = super::work::open(self.job.monitor, parent, name, stat, path)?;
-        let failed = |error| Error::local("read", path, error);
-        let mut size = file.stat.st_size as u64;
-        if FileType::from_raw_mode(file.stat.st_mode) == FileType::BlockDevice {
-            size = crate::source::device_size(&file.fd).map_err(failed)?;
-            entry.kind = EntryKind::File(Content::empty());
-            entry.mode &= 0o666;
-        }
-        let extents = if matches!(FileType::from_raw_mode(file.stat.st_mode), FileType::BlockDevice) {
-            vec![Extent::Data { start: 0, length: size }]
-        } else {
-            file.extents(size)
-        };
-        let mut short = false;
-        for extent in extents {
-            match extent {
-                Extent::Hole { length } => {
-                    Counters::add(&self.job.monitor.counters.bytes, length);
-                    if self.parts.send(LargePart::Hole(length)).is_err() {
-                        return Ok(None);
-                    }
-                }
-                Extent::Data { start, length } => match self.extent(&file, start, length).map_err(failed)? {
-                    None => return Ok(None),
-                    Some(read) if read < length => {
-                        short = true;
-                        break;
-                    }
-                    Some(_) => {}
-                },
-            }
-            self.job.monitor.check_cancelled()?;
-        }
-        super::work::finish_entry(self.job.monitor, &file, &mut entry, path, short, self.job.started)?;
-        Ok(Some(Box::new(entry)))
-    }
-
-    /// Cuts one stretch of data; returns how much of it there was, or none if nobody listens.
-    fn extent(
-        &mut self,
-        file: &Opened,
-        start: u64,
-        length: u64,
-    ) -> std::result::Result<Option<u64>, rustix::io::Errno> {
-        let mut done = 0;
-        loop {
-            let buffer = &mut self.buffer[self.filled..];
-            let wanted = (buffer.len() as u64).min(length - done) as usize;
-            let read = file.read_at(start + done, &mut buffer[..wanted])?;
-            done += read as u64;
-            let last = read < wanted || done == length;
-            if !self.cut(read, last) {
-                return Ok(None);
-            }
-            if last || self.job.monitor.is_cancelled() {
-                return Ok(Some(done));
-            }
-        }
-    }
-
-    fn stream(&mut self, mut stream: Stream) -> Result<Option<Box<Entry>>> {
-        let failed = |source| Error::Pipe {
-            action: "read the stream to back up",
-            source,
-        };
-        loop {
-            let buffer = &mut self.buffer[self.filled..];
-            let mut read = 0;
-            let mut last = false;
-            while read < buffer.len() && !last {
-                match stream.reader.read(&mut buffer[read..]) {
-                    Ok(0) => last = true,
-                    Ok(n) => read += n,
-                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                    Err(error) => return Err(failed(error)),
-                }
-            }
-            if !self.cut(read, last) {
-                return Ok(None);
-            }
-            self.job.monitor.check_cancelled()?;
-            if last {
-                break;
-            }
-        }
-        let now = super::now();
-        Ok(Some(Box::new(Entry {
-            name: stream.name,
-            kind: EntryKind::File(Content::empty()),
-            mode: 0o600,
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-            mtime: now,
-            ctime: Time { seconds: 0, nanos: 0 },
-            inode: 0,
-            changed_while_read: false,
-            hard_link_device: None,
-            xattrs: Vec::new(),
-        })))
-    }
-
-    /// Takes `read` new bytes into account, cuts what can be cut, and sends it off. False if nobody listens.
-    fn cut(&mut self, read: usize, last: bool) -> bool {
-        let chunker = &self.job.repository.chunker;
-        let filled = self.filled + read;
-        let mut chunks = Vec::with_capacity(filled / chunker.settings().size_average() + 16);
-        let mut start = 0;
-        while start < filled {
-            let length = chunker.cut(&self.buffer[start..filled]);
-            // A cut before the end of what is there is final; one at the end is so only if nothing follows or the chunk is full.
-            if start + length == filled && !last && length < chunker.size_max() {
-                break;
-            }
-            chunks.push(Span {
-                start: start as u32,
-                length: length as u32,
-                id: ChunkId([0; 32]),
-            });
-            start += length;
-        }
-        Counters::add(&self.job.monitor.counters.bytes, read as u64);
-        let mut next = self.fresh();
-        self.filled = filled - start;
-        next[..self.filled].copy_from_slice(&self.buffer[start..filled]);
-        let piece = Piece {
-            data: std::mem::replace(&mut self.buffer, next),
-            chunks,
-        };
-        if piece.chunks.is_empty() {
-            return true;
-        }
-        let (reply, result) = bounded(1);
-        self.parts.send(LargePart::Piece(result)).is_ok() && self.work.send(Work::Piece { piece, reply }).is_ok()
-    }
-
-    /// An empty buffer. One that was used before costs no page faults.
-    fn fresh(&self) -> Vec<u8> {
-        let mut buffer = self.spare.try_recv().unwrap_or_default();
-        buffer.resize(self.job.limits.piece, 0);
-        buffer
     }
 }
 

@@ -7,7 +7,9 @@
 //! Everything is done relative to open directories, one name at a time, never through a symlink: whatever a snapshot says and whatever is
 //! planted in the destination, nothing outside it is touched.
 
+mod owners;
 mod plan;
+mod selected;
 mod target;
 mod verify;
 mod write;

@@ -1,13 +1,14 @@
 //! The planner of a restore.
 
-use super::target::{self, Owner, Stack};
+use super::owners::Owners;
+use super::selected::Selected;
+use super::target::{self, Stack};
 use super::write::{self, Linked, Links, Part, Progress, Restoring};
 use super::{Overwrite, RestoreSummary, Task};
-use crate::check::is_fault;
 use crate::index::Place;
 use crate::load::Loaded;
 use crate::recipe::Items;
-use crate::tree::{Found, TreeStep, TreeWalk};
+use crate::tree::Found;
 use crate::{Error, Monitor, Result, Warning};
 use crossbeam_channel::{Sender, bounded};
 use ibid_format::content::{Content, Item};
@@ -18,7 +19,7 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -88,195 +89,6 @@ impl Task<'_> {
             summary.verified = self.verify(&reader, &listing, single.as_deref(), &root, &mut summary.failed)?;
         }
         Ok(summary)
-    }
-
-    /// Walks what is selected; the visitor gets paths relative to the destination.
-    pub(crate) fn selected<'r>(
-        &self,
-        reader: &'r crate::chunks::ChunkReader<'r>,
-        listing: &Content,
-        single: Option<&Entry>,
-        visitor: &mut dyn FnMut(Selected<'_>) -> Result<bool>,
-    ) -> Result<()> {
-        if let Some(entry) = single {
-            let path = Path::new(OsStr::from_bytes(&entry.name));
-            return visitor(Selected::Entry {
-                path,
-                entry,
-                wanted: true,
-            })
-            .map(drop);
-        }
-        let mut walk = TreeWalk::new(reader, listing);
-        // For each directory we are in: whether all in it is wanted.
-        let mut wanted = vec![self.selection.includes_all()];
-        while let Some(step) = walk.next() {
-            self.monitor.check_cancelled()?;
-            let step = match step {
-                // The rest of this directory is lost; all others may be whole.
-                Err(error) if is_fault(&error) => {
-                    let path = walk.path();
-                    visitor(Selected::Damaged { path, error })?;
-                    continue;
-                }
-                step => step?,
-            };
-            match step {
-                TreeStep::Leave => {
-                    wanted.pop();
-                    visitor(Selected::Leave)?;
-                }
-                TreeStep::Entry(entry) => {
-                    let path = walk.path();
-                    let directory = matches!(entry.kind, EntryKind::Directory(_));
-                    if self.selection.excludes(path, directory) {
-                        continue;
-                    }
-                    let is_wanted = *wanted.last().expect("the root") || self.selection.includes(path, directory);
-                    if !is_wanted && !directory {
-                        continue;
-                    }
-                    let descend = visitor(Selected::Entry {
-                        path,
-                        entry: &entry,
-                        wanted: is_wanted,
-                    })?;
-                    if let (EntryKind::Directory(listing), true) = (&entry.kind, descend) {
-                        wanted.push(is_wanted);
-                        walk.descend(listing);
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Ends the restore if anything of it exists in the destination, other than directories.
-    fn refuse_existing<'r>(
-        &self,
-        reader: &'r crate::chunks::ChunkReader<'r>,
-        listing: &Content,
-        single: Option<&Entry>,
-    ) -> Result<()> {
-        let empty = match std::fs::read_dir(&self.destination) {
-            Ok(mut entries) => entries.next().is_none(),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
-            Err(source) => return Err(Error::local("read directory", &self.destination, source)),
-        };
-        if empty {
-            return Ok(());
-        }
-        let root = target::open_destination(&self.destination)?;
-        let mut stack = Stack::new(Arc::new(root));
-        self.selected(reader, listing, single, &mut |step| match step {
-            Selected::Leave => {
-                stack.pop();
-                Ok(true)
-            }
-            // Told when it is restored.
-            Selected::Damaged { .. } => Ok(true),
-            Selected::Entry { path, entry, .. } => {
-                let full = self.destination.join(path);
-                let parent = stack
-                    .current()
-                    .map_err(|error| Error::local("open the directory of", &full, error))?;
-                match target::look(&parent, &entry.name).map_err(|error| Error::local("look at", &full, error))? {
-                    None => Ok(false),
-                    Some(stat) if target::is_directory(&stat) && matches!(entry.kind, EntryKind::Directory(_)) => {
-                        stack.push(entry.name.clone());
-                        Ok(true)
-                    }
-                    Some(_) => Err(Error::WouldOverwrite { path: full }),
-                }
-            }
-        })
-    }
-
-    fn count<'r>(
-        &self,
-        reader: &'r crate::chunks::ChunkReader<'r>,
-        listing: &Content,
-        single: Option<&Entry>,
-    ) -> Result<RestoreSummary> {
-        let mut summary = RestoreSummary::default();
-        self.selected(reader, listing, single, &mut |step| {
-            match step {
-                Selected::Entry { entry, wanted, .. } => match &entry.kind {
-                    EntryKind::Directory(_) => summary.directories += u64::from(wanted),
-                    EntryKind::File(content) => {
-                        summary.files += 1;
-                        summary.bytes += content.length;
-                    }
-                    _ => summary.others += 1,
-                },
-                Selected::Leave => {}
-                Selected::Damaged { path, error } => {
-                    summary.failed += 1;
-                    let path = self.destination.join(path);
-                    self.monitor.warn(Warning::Skipped { path, error });
-                }
-            }
-            Ok(true)
-        })?;
-        Ok(summary)
-    }
-}
-
-/// A step of [`Task::selected`].
-pub(crate) enum Selected<'a> {
-    /// `wanted` is false for a directory that only leads to what may be wanted. The visitor says whether to descend.
-    Entry {
-        path: &'a Path,
-        entry: &'a Entry,
-        wanted: bool,
-    },
-    Leave,
-    /// A directory's listing can't be read from here on; its `Leave` follows.
-    Damaged {
-        path: &'a Path,
-        error: Error,
-    },
-}
-
-/// Who owners are here.
-struct Owners {
-    /// Only root can give files away.
-    allowed: bool,
-    users: HashMap<u32, u32>,
-    groups: HashMap<u32, u32>,
-}
-
-impl Owners {
-    fn new(task: &Task<'_>) -> Owners {
-        use nix::unistd::{Group, User};
-        let mut owners = Owners {
-            allowed: rustix::process::geteuid().is_root(),
-            users: HashMap::new(),
-            groups: HashMap::new(),
-        };
-        if task.options.numeric_ids || !owners.allowed {
-            return owners;
-        }
-        let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-        for (id, name) in &task.info.snapshot.users {
-            if let Ok(Some(user)) = User::from_name(&text(name)) {
-                owners.users.insert(*id, user.uid.as_raw());
-            }
-        }
-        for (id, name) in &task.info.snapshot.groups {
-            if let Ok(Some(group)) = Group::from_name(&text(name)) {
-                owners.groups.insert(*id, group.gid.as_raw());
-            }
-        }
-        owners
-    }
-
-    fn of(&self, entry: &Entry) -> Option<Owner> {
-        let here = |map: &HashMap<u32, u32>, id: u32| map.get(&id).copied().unwrap_or(id);
-        self.allowed.then(|| Owner {
-            uid: here(&self.users, entry.uid),
-            gid: here(&self.groups, entry.gid),
-        })
     }
 }
 

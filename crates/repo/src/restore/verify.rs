@@ -1,7 +1,7 @@
 //! Reading back what was restored.
 
 use super::Task;
-use super::plan::Selected;
+use super::selected::Selected;
 use super::target::{self, Stack};
 use crate::chunks::ChunkReader;
 use crate::recipe::Items;

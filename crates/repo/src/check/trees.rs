@@ -1,0 +1,152 @@
+//! Every tree of every snapshot: is all there that its files need?
+
+use super::{AFFECTED_MAX, Affected, Bad, CheckReport, Checking, is_fault};
+use crate::chunks::ChunkReader;
+use crate::recipe::Items;
+use crate::tree::{TreeStep, TreeWalk};
+use crate::{Result, SnapshotInfo};
+use ibid_format::ChunkId;
+use ibid_format::content::{Content, Item};
+use ibid_format::tree::EntryKind;
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+impl Checking<'_> {
+    /// Every tree of every snapshot; equal subtrees are read once if they are clean.
+    pub(super) fn trees(&self, snapshots: &[SnapshotInfo], report: &mut CheckReport) -> Result<()> {
+        let reader = self.repository.tree_reader(self.monitor)?;
+        let bad = std::mem::take(&mut *self.bad());
+        let mut walk = TreeCheck {
+            checking: self,
+            reader: &reader,
+            bad,
+            clean: HashSet::new(),
+            report,
+        };
+        for info in snapshots {
+            walk.snapshot(info)?;
+        }
+        Ok(())
+    }
+}
+
+struct TreeCheck<'a, 'r> {
+    checking: &'a Checking<'a>,
+    reader: &'r ChunkReader<'r>,
+    bad: Bad,
+    /// Contents (encoded) all of whose chunks are there and right, and for directories all that is below them.
+    clean: HashSet<Vec<u8>>,
+    report: &'a mut CheckReport,
+}
+
+impl TreeCheck<'_, '_> {
+    fn snapshot(&mut self, info: &SnapshotInfo) -> Result<()> {
+        let root = &info.snapshot.root;
+        let mut levels = vec![(key(root), true)];
+        if self.clean.contains(&levels[0].0) {
+            return Ok(());
+        }
+        let mut walk = TreeWalk::new(self.reader, root);
+        while let Some(step) = walk.next() {
+            self.checking.monitor.check_cancelled()?;
+            match step {
+                // The rest of this directory's listing can't be read; what was read before is checked.
+                Err(error) if is_fault(&error) => {
+                    levels.last_mut().expect("the root").1 = false;
+                    let problem = format!("the directory can't be read any further: {error}");
+                    self.affected(info, walk.path().to_owned(), problem);
+                }
+                Err(error) => return Err(error),
+                Ok(TreeStep::Leave) => self.leave(&mut levels),
+                Ok(TreeStep::Entry(entry)) => match &entry.kind {
+                    EntryKind::Directory(listing) => {
+                        let key = key(listing);
+                        if !self.clean.contains(&key) {
+                            levels.push((key, true));
+                            walk.descend(listing);
+                        }
+                    }
+                    EntryKind::File(content) => {
+                        if let Some(problem) = self.content(content)? {
+                            levels.last_mut().expect("the root").1 = false;
+                            self.affected(info, walk.path().to_owned(), problem);
+                        }
+                    }
+                    _ => {}
+                },
+            }
+        }
+        self.leave(&mut levels);
+        Ok(())
+    }
+
+    fn leave(&mut self, levels: &mut Vec<(Vec<u8>, bool)>) {
+        let (key, clean) = levels.pop().expect("descended before");
+        if clean {
+            self.clean.insert(key);
+        } else if let Some((_, above)) = levels.last_mut() {
+            *above = false;
+        }
+    }
+
+    /// What is wrong with a content, if anything.
+    fn content(&mut self, content: &Content) -> Result<Option<String>> {
+        let long = (content.depth > 0).then(|| key(content));
+        if long.as_ref().is_some_and(|key| self.clean.contains(key)) {
+            return Ok(None);
+        }
+        let mut lists = Vec::new();
+        let mut lost = 0u64;
+        let mut first = None;
+        for item in Items::noting(self.reader, content, &mut lists) {
+            match item {
+                Ok(Item::Chunk { id, length }) => {
+                    if let Some(problem) = self.chunk(&id) {
+                        lost += u64::from(length);
+                        first.get_or_insert(problem);
+                    }
+                }
+                Ok(Item::Hole { .. }) => {}
+                Err(error) if is_fault(&error) => {
+                    return Ok(Some(format!("its list of chunks can't be read: {error}")));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let Some(first) = first else {
+            self.clean.extend(long);
+            return Ok(None);
+        };
+        Ok(Some(format!("{lost} of {} bytes are lost: {first}", content.length)))
+    }
+
+    fn chunk(&self, id: &ChunkId) -> Option<String> {
+        let index = &self.checking.loaded.index;
+        let Some(place) = index.get(id) else {
+            return Some(format!("chunk {id} is missing"));
+        };
+        if self.bad.frames.contains(&place.frame) || self.bad.places.contains(&place) {
+            let frame = &index.frames[place.frame as usize];
+            let pack = index.packs[frame.pack as usize].id;
+            return Some(format!("chunk {id} in pack {pack} is damaged"));
+        }
+        None
+    }
+
+    fn affected(&mut self, info: &SnapshotInfo, path: PathBuf, problem: String) {
+        self.report.affected_total += 1;
+        if self.report.affected.len() < AFFECTED_MAX {
+            self.report.affected.push(Affected {
+                snapshot: info.id,
+                path,
+                problem,
+            });
+        }
+    }
+}
+
+fn key(content: &Content) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    content.encode(&mut bytes);
+    bytes
+}

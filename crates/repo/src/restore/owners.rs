@@ -1,0 +1,48 @@
+//! Who owners are on this machine.
+
+use super::Task;
+use super::target::Owner;
+use ibid_format::tree::Entry;
+use std::collections::HashMap;
+
+/// Who owners are here.
+pub(crate) struct Owners {
+    /// Only root can give files away.
+    allowed: bool,
+    users: HashMap<u32, u32>,
+    groups: HashMap<u32, u32>,
+}
+
+impl Owners {
+    pub(crate) fn new(task: &Task<'_>) -> Owners {
+        use nix::unistd::{Group, User};
+        let mut owners = Owners {
+            allowed: rustix::process::geteuid().is_root(),
+            users: HashMap::new(),
+            groups: HashMap::new(),
+        };
+        if task.options.numeric_ids || !owners.allowed {
+            return owners;
+        }
+        let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        for (id, name) in &task.info.snapshot.users {
+            if let Ok(Some(user)) = User::from_name(&text(name)) {
+                owners.users.insert(*id, user.uid.as_raw());
+            }
+        }
+        for (id, name) in &task.info.snapshot.groups {
+            if let Ok(Some(group)) = Group::from_name(&text(name)) {
+                owners.groups.insert(*id, group.gid.as_raw());
+            }
+        }
+        owners
+    }
+
+    pub(crate) fn of(&self, entry: &Entry) -> Option<Owner> {
+        let here = |map: &HashMap<u32, u32>, id: u32| map.get(&id).copied().unwrap_or(id);
+        self.allowed.then(|| Owner {
+            uid: here(&self.users, entry.uid),
+            gid: here(&self.groups, entry.gid),
+        })
+    }
+}

@@ -1,0 +1,163 @@
+//! What of a tree a restore is about, and what of that exists already.
+
+use super::target::{self, Stack};
+use super::{RestoreSummary, Task};
+use crate::check::is_fault;
+use crate::chunks::ChunkReader;
+use crate::tree::{TreeStep, TreeWalk};
+use crate::{Error, Result, Warning};
+use ibid_format::content::Content;
+use ibid_format::tree::{Entry, EntryKind};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A step of [`Task::selected`].
+pub(crate) enum Selected<'a> {
+    /// `wanted` is false for a directory that only leads to what may be wanted. The visitor says whether to descend.
+    Entry {
+        path: &'a Path,
+        entry: &'a Entry,
+        wanted: bool,
+    },
+    Leave,
+    /// A directory's listing can't be read from here on; its `Leave` follows.
+    Damaged {
+        path: &'a Path,
+        error: Error,
+    },
+}
+
+impl Task<'_> {
+    /// Walks what is selected; the visitor gets paths relative to the destination.
+    pub(crate) fn selected<'r>(
+        &self,
+        reader: &'r ChunkReader<'r>,
+        listing: &Content,
+        single: Option<&Entry>,
+        visitor: &mut dyn FnMut(Selected<'_>) -> Result<bool>,
+    ) -> Result<()> {
+        if let Some(entry) = single {
+            let path = Path::new(OsStr::from_bytes(&entry.name));
+            return visitor(Selected::Entry {
+                path,
+                entry,
+                wanted: true,
+            })
+            .map(drop);
+        }
+        let mut walk = TreeWalk::new(reader, listing);
+        // For each directory we are in: whether all in it is wanted.
+        let mut wanted = vec![self.selection.includes_all()];
+        while let Some(step) = walk.next() {
+            self.monitor.check_cancelled()?;
+            let step = match step {
+                // The rest of this directory is lost; all others may be whole.
+                Err(error) if is_fault(&error) => {
+                    let path = walk.path();
+                    visitor(Selected::Damaged { path, error })?;
+                    continue;
+                }
+                step => step?,
+            };
+            match step {
+                TreeStep::Leave => {
+                    wanted.pop();
+                    visitor(Selected::Leave)?;
+                }
+                TreeStep::Entry(entry) => {
+                    let path = walk.path();
+                    let directory = matches!(entry.kind, EntryKind::Directory(_));
+                    if self.selection.excludes(path, directory) {
+                        continue;
+                    }
+                    let is_wanted = *wanted.last().expect("the root") || self.selection.includes(path, directory);
+                    if !is_wanted && !directory {
+                        continue;
+                    }
+                    let descend = visitor(Selected::Entry {
+                        path,
+                        entry: &entry,
+                        wanted: is_wanted,
+                    })?;
+                    if let (EntryKind::Directory(listing), true) = (&entry.kind, descend) {
+                        wanted.push(is_wanted);
+                        walk.descend(listing);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the restore if anything of it exists in the destination, other than directories.
+    pub(crate) fn refuse_existing<'r>(
+        &self,
+        reader: &'r ChunkReader<'r>,
+        listing: &Content,
+        single: Option<&Entry>,
+    ) -> Result<()> {
+        let empty = match std::fs::read_dir(&self.destination) {
+            Ok(mut entries) => entries.next().is_none(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
+            Err(source) => return Err(Error::local("read directory", &self.destination, source)),
+        };
+        if empty {
+            return Ok(());
+        }
+        let root = target::open_destination(&self.destination)?;
+        let mut stack = Stack::new(Arc::new(root));
+        self.selected(reader, listing, single, &mut |step| match step {
+            Selected::Leave => {
+                stack.pop();
+                Ok(true)
+            }
+            // Told when it is restored.
+            Selected::Damaged { .. } => Ok(true),
+            Selected::Entry { path, entry, .. } => {
+                let full = self.destination.join(path);
+                let parent = stack
+                    .current()
+                    .map_err(|error| Error::local("open the directory of", &full, error))?;
+                match target::look(&parent, &entry.name).map_err(|error| Error::local("look at", &full, error))? {
+                    None => Ok(false),
+                    Some(stat) if target::is_directory(&stat) && matches!(entry.kind, EntryKind::Directory(_)) => {
+                        stack.push(entry.name.clone());
+                        Ok(true)
+                    }
+                    Some(_) => Err(Error::WouldOverwrite { path: full }),
+                }
+            }
+        })
+    }
+
+    pub(crate) fn count<'r>(
+        &self,
+        reader: &'r ChunkReader<'r>,
+        listing: &Content,
+        single: Option<&Entry>,
+    ) -> Result<RestoreSummary> {
+        let mut summary = RestoreSummary::default();
+        self.selected(reader, listing, single, &mut |step| {
+            match step {
+                Selected::Entry { entry, wanted, .. } => match &entry.kind {
+                    EntryKind::Directory(_) => summary.directories += u64::from(wanted),
+                    EntryKind::File(content) => {
+                        summary.files += 1;
+                        summary.bytes += content.length;
+                    }
+                    _ => summary.others += 1,
+                },
+                Selected::Leave => {}
+                Selected::Damaged { path, error } => {
+                    summary.failed += 1;
+                    let path = self.destination.join(path);
+                    self.monitor.warn(Warning::Skipped { path, error });
+                }
+            }
+            Ok(true)
+        })?;
+        Ok(summary)
+    }
+}
