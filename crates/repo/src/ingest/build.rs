@@ -105,7 +105,7 @@ pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>) -> Res
         root.and_then(|root| flushed.map(|()| (root, tally, new)))
     });
     // All threads have ended: what they stored is durable, and what failed is known.
-    let failure = stored.check();
+    let failure = stored.failure();
     let listed = stored.write_index(job);
     failure?;
     let (root, tally, (new_chunks, new_bytes)) = root?;
@@ -200,11 +200,7 @@ impl<'j> Gather<'j> {
                     reply,
                 })
                 .is_ok();
-        if sent {
-            Ok(())
-        } else {
-            Err(self.stored.check().err().unwrap_or(Error::Interrupted))
-        }
+        if sent { Ok(()) } else { Err(Error::Interrupted) }
     }
 
     /// Gives a buffer back to those who read. There may be nobody left who does.

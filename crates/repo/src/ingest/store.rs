@@ -57,13 +57,18 @@ impl Stored {
         self.failed.store(true, Ordering::Release);
     }
 
-    /// The first error of packer or uploaders, if there was one.
+    /// Stops whoever asks once packer or uploaders have failed; why they did is for [`failure`](Stored::failure) to say at the end.
     pub(crate) fn check(&self) -> Result<()> {
-        if !self.failed.load(Ordering::Acquire) {
-            return Ok(());
+        if self.failed.load(Ordering::Acquire) {
+            return Err(Error::Interrupted);
         }
+        Ok(())
+    }
+
+    /// The first error of packer or uploaders, if there was one.
+    pub(crate) fn failure(&self) -> Result<()> {
         let error = self.failure.lock().expect("no holder of this lock panics").take();
-        Err(error.unwrap_or(Error::Interrupted))
+        error.map_or(Ok(()), Err)
     }
 
     /// Writes index files for what is not listed yet.
