@@ -160,7 +160,9 @@ fn a_backup_between_any_two_steps_of_a_check_or_of_a_backup_is_no_trouble() {
             left: AtomicI64::new(i64::MAX),
             meddle: Box::new({
                 let (memory, trees) = (memory.clone(), trees.clone());
-                move || drop(support::backup(&open(memory.clone()), trees[1].0.path()))
+                move || {
+                    support::backup(&open(memory.clone()), trees[1].0.path());
+                }
             }),
         });
         let repository = open(place.clone());
