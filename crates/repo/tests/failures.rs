@@ -31,7 +31,7 @@ fn the_error_of_the_pack_that_could_not_be_stored_is_the_error_of_the_backup() {
         storage.heal();
         let again = repository.backup(options(folder.path()), &Monitor::silent()).unwrap();
         // Two uploads may have been under way when the third failed.
-        let stored = (skip as u64).saturating_sub(2) << 20;
+        let stored = skip.saturating_sub(2) << 20;
         assert!(
             again.counters.new_bytes <= (40 << 20) - stored + (1 << 20),
             "after {skip} objects: {again:?}"

@@ -218,8 +218,14 @@ impl LargeCutter<'_> {
 
     /// An empty buffer. One that was used before costs no page faults.
     fn fresh(&self) -> Vec<u8> {
-        let mut buffer = self.spare.try_recv().unwrap_or_default();
-        buffer.resize(self.job.limits.piece, 0);
-        buffer
+        let room = self.job.limits.piece;
+        match self.spare.try_recv() {
+            Ok(mut buffer) if buffer.capacity() >= room => {
+                buffer.resize(room, 0);
+                buffer
+            }
+            // The system hands out zeros: they need not be written.
+            _ => vec![0; room],
+        }
     }
 }

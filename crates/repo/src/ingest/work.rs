@@ -139,8 +139,8 @@ const TRIAL_EVERY: u32 = 16;
 const TRIAL_SELDOM: u32 = 64;
 /// What is clearly smaller, in thousandths.
 const RATIO_CLEAR: u32 = 1050;
-/// Level 1 is taken when it costs no more than this, in thousandths of level 3's size.
-const RATIO_MAX: u32 = 1002;
+/// Level 1 is taken when it costs no more than this, in thousandths of level 3's size: it takes three quarters of the time.
+const RATIO_MAX: u32 = 1020;
 
 impl LevelChoice {
     pub(crate) fn new() -> LevelChoice {
