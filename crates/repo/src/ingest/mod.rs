@@ -109,7 +109,7 @@ pub(crate) struct Limits {
     pub(crate) cutters: usize,
     /// Results of the reader that wait for the builder.
     pub(crate) events: usize,
-    /// Pieces of one large file that wait.
+    /// Pieces of one large file that wait: enough to keep every worker busy; more would only take fresh memory.
     pub(crate) pieces: usize,
     /// Bytes of one piece.
     pub(crate) piece: usize,
@@ -131,7 +131,7 @@ impl Limits {
             workers: cores,
             cutters: 2,
             events: 24,
-            pieces: 8,
+            pieces: cores + 1,
             piece,
             frames: cores + 2,
             pack,
@@ -140,7 +140,7 @@ impl Limits {
         // Give up what costs least speed first.
         let steps: [fn(&mut Limits); 7] = [
             |l| l.events = 12,
-            |l| l.pieces = 3,
+            |l| l.pieces = l.pieces.min(3),
             |l| l.pack = l.pack.min(16 << 20),
             |l| l.uploaders = 1,
             |l| l.workers = l.workers.min(4),
