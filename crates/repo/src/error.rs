@@ -11,7 +11,9 @@ pub enum Error {
     #[error(transparent)]
     Storage(#[from] ibid_storage::Error),
     /// A file of the repository is not what it should be.
-    #[error("{object} is damaged or was tampered with: {source}; run `ibid check` to see what depends on it")]
+    #[error(
+        "{object} is damaged or was tampered with: {source}; run `ibid check --read-data` to see what depends on it"
+    )]
     Damaged {
         /// Which file.
         object: String,
@@ -31,7 +33,7 @@ pub enum Error {
         location: String,
     },
     /// No key slot opens with this password.
-    #[error("wrong password: it opens none of the {slots} key slots of {location}")]
+    #[error("wrong password: it opens no key slot of {location} ({slots} tried)")]
     WrongPassword {
         /// How many were tried.
         slots: usize,
@@ -180,7 +182,7 @@ pub enum Error {
         needed: u64,
     },
     /// None of the paths to back up could be read.
-    #[error("nothing to back up: none of the {paths} paths could be read")]
+    #[error("nothing to back up: no path could be read ({paths} given)")]
     NothingToBackUp {
         /// How many were given.
         paths: usize,

@@ -80,11 +80,8 @@ impl Task<'_> {
             let summary = std::mem::take(&mut planner.summary);
             result.map(|()| summary)
         })?;
-        let (files, failed, written) = progress.into_result()?;
+        progress.add_to(&mut summary)?;
         self.monitor.check_cancelled()?;
-        summary.files += files;
-        summary.failed += failed;
-        summary.bytes_written = written;
         if self.options.verify {
             summary.verified = self.verify(&reader, &listing, single.as_deref(), &root, &mut summary.failed)?;
         }
@@ -346,7 +343,6 @@ impl<'r> Planner<'_, 'r> {
         existing: Option<&Stat>,
         links: Option<Arc<Links>>,
     ) -> Result<()> {
-        self.summary.bytes += content.length;
         if let Some(stat) = existing
             && self.task.options.overwrite == Overwrite::IfChanged
             && stat.st_size as u64 == content.length

@@ -1,13 +1,13 @@
 //! Workers of a restore: read a frame once, verify, write where its chunks belong.
 
-use super::Task;
 use super::target::{self, Owner};
+use super::{RestoreSummary, Task};
 use crate::chunks::FrameReader;
 use crate::load::Loaded;
 use crate::{Counters, Error, Result, Warning};
 use crossbeam_channel::Receiver;
 use ibid_format::ChunkId;
-use ibid_format::tree::Entry;
+use ibid_format::tree::{Entry, EntryKind};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -130,6 +130,8 @@ pub(crate) struct Part {
 #[derive(Default)]
 pub(crate) struct Progress {
     pub(crate) files: AtomicU64,
+    /// Bytes of these files.
+    pub(crate) bytes: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) written: AtomicU64,
     fatal: Mutex<Option<Error>>,
@@ -149,15 +151,16 @@ impl Progress {
         self.stopped.load(Ordering::Acquire)
     }
 
-    pub(crate) fn into_result(self) -> Result<(u64, u64, u64)> {
-        match self.fatal.into_inner().expect("no holder of this lock panics") {
-            Some(error) => Err(error),
-            None => Ok((
-                self.files.into_inner(),
-                self.failed.into_inner(),
-                self.written.into_inner(),
-            )),
+    /// Adds what was done to a summary, unless something ended it all.
+    pub(crate) fn add_to(self, summary: &mut RestoreSummary) -> Result<()> {
+        if let Some(error) = self.fatal.into_inner().expect("no holder of this lock panics") {
+            return Err(error);
         }
+        summary.files += self.files.into_inner();
+        summary.bytes += self.bytes.into_inner();
+        summary.failed += self.failed.into_inner();
+        summary.bytes_written = self.written.into_inner();
+        Ok(())
     }
 }
 
@@ -312,5 +315,8 @@ pub(crate) fn finish(task: &Task<'_>, progress: &Progress, file: &Restoring) {
     }
     let names = 1 + file.links.as_ref().map_or(0, |links| links.succeed());
     progress.files.fetch_add(names, Ordering::Relaxed);
+    if let EntryKind::File(content) = &file.entry.kind {
+        progress.bytes.fetch_add(content.length, Ordering::Relaxed);
+    }
     Counters::add(&task.monitor.counters.files, names);
 }
