@@ -11,6 +11,13 @@ use ibid_format::ChunkId;
 use ibid_format::content::{Content, DEPTH_MAX, ITEMS_INLINE, Item};
 use ibid_format::tree::Entry;
 
+/// What tells contents apart: equal contents have equal keys.
+pub(crate) fn content_key(content: &Content) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    content.encode(&mut bytes);
+    bytes
+}
+
 /// Where metadata chunks go when they are cut.
 pub(crate) trait MetadataSink {
     /// Stores a metadata chunk if it is new; returns its id.

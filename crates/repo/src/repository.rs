@@ -150,14 +150,18 @@ impl Repository {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(Error::RepositoryExists { location }),
             result => result?,
         }
-        Ok(Repository {
+        Ok(Repository::assemble(storage, keys, config, chunker))
+    }
+
+    fn assemble(storage: Arc<dyn Storage>, keys: Keys, config: Config, chunker: Chunker) -> Repository {
+        Repository {
             storage,
             keys,
             config,
             chunker,
             memory: MEMORY_DEFAULT,
             loaded: Mutex::new(None),
-        })
+        }
     }
 
     /// What can be known without a password: whether there is a repository, and whether it is encrypted.
@@ -190,14 +194,7 @@ impl Repository {
         let config = config::open(&bytes, &keys).map_err(Error::damaged("config"))?;
         let settings = Settings::from_words(config.chunker_number, &config.chunker_words)?;
         let chunker = Chunker::new(&settings)?;
-        Ok(Repository {
-            storage,
-            keys,
-            config,
-            chunker,
-            memory: MEMORY_DEFAULT,
-            loaded: Mutex::new(None),
-        })
+        Ok(Repository::assemble(storage, keys, config, chunker))
     }
 
     /// Sets the memory budget of every operation, bytes; the index, all buffers and queues come out of it.

@@ -1,6 +1,6 @@
 //! How much is stored, and what saved the rest.
 
-use crate::recipe::Items;
+use crate::recipe::{Items, content_key};
 use crate::repository::{folder, list_ids};
 use crate::tree::{TreeStep, TreeWalk};
 use crate::{Monitor, Repository, Result, SnapshotInfo};
@@ -216,7 +216,7 @@ impl Repository {
     ) -> Result<Vec<DepthClass>> {
         let mut walk = TreeWalk::new(reader, root);
         // One a directory we are in: what lies below it so far.
-        let mut levels = vec![(key(root), Vec::new())];
+        let mut levels = vec![(content_key(root), Vec::new())];
         if let Some(known) = counting.known.get(&levels[0].0) {
             return Ok(known.clone());
         }
@@ -231,7 +231,7 @@ impl Repository {
                 }
                 TreeStep::Entry(entry) => match &entry.kind {
                     EntryKind::Directory(listing) => {
-                        let key = key(listing);
+                        let key = content_key(listing);
                         if let Some(below) = counting.known.get(&key) {
                             merge(&mut levels.last_mut().expect("the root").1, below, 1);
                         } else {
@@ -256,12 +256,6 @@ impl Repository {
         counting.known.insert(key, below.clone());
         Ok(below)
     }
-}
-
-fn key(content: &Content) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    content.encode(&mut bytes);
-    bytes
 }
 
 fn merge(into: &mut Vec<DepthClass>, below: &[DepthClass], deeper: usize) {

@@ -2,7 +2,7 @@
 
 use super::{AFFECTED_MAX, Affected, Bad, CheckReport, Checking, is_fault};
 use crate::chunks::ChunkReader;
-use crate::recipe::Items;
+use crate::recipe::{Items, content_key};
 use crate::tree::{TreeStep, TreeWalk};
 use crate::{Result, SnapshotInfo};
 use ibid_format::ChunkId;
@@ -42,7 +42,7 @@ struct TreeCheck<'a, 'r> {
 impl TreeCheck<'_, '_> {
     fn snapshot(&mut self, info: &SnapshotInfo) -> Result<()> {
         let root = &info.snapshot.root;
-        let mut levels = vec![(key(root), true)];
+        let mut levels = vec![(content_key(root), true)];
         if self.clean.contains(&levels[0].0) {
             return Ok(());
         }
@@ -60,7 +60,7 @@ impl TreeCheck<'_, '_> {
                 Ok(TreeStep::Leave) => self.leave(&mut levels),
                 Ok(TreeStep::Entry(entry)) => match &entry.kind {
                     EntryKind::Directory(listing) => {
-                        let key = key(listing);
+                        let key = content_key(listing);
                         if !self.clean.contains(&key) {
                             levels.push((key, true));
                             walk.descend(listing);
@@ -91,7 +91,7 @@ impl TreeCheck<'_, '_> {
 
     /// What is wrong with a content, if anything.
     fn content(&mut self, content: &Content) -> Result<Option<String>> {
-        let long = (content.depth > 0).then(|| key(content));
+        let long = (content.depth > 0).then(|| content_key(content));
         if long.as_ref().is_some_and(|key| self.clean.contains(key)) {
             return Ok(None);
         }
@@ -143,10 +143,4 @@ impl TreeCheck<'_, '_> {
             });
         }
     }
-}
-
-fn key(content: &Content) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    content.encode(&mut bytes);
-    bytes
 }

@@ -310,18 +310,10 @@ impl Repository {
         if is_stream {
             return Ok(None);
         }
-        let mut snapshots = self.snapshots_with(|id, error| {
-            monitor.warn(Warning::Repository {
-                error: error_of(id, error),
-            })
-        })?;
+        let mut snapshots = self.snapshots_with(|_, error| monitor.warn(Warning::Repository { error }))?;
         snapshots.retain(|s| s.snapshot.host == host && s.snapshot.paths == paths);
         Ok(snapshots.pop().map(|found| (found.id, found.snapshot)))
     }
-}
-
-fn error_of(_: FileId, error: Error) -> Error {
-    error
 }
 
 /// Everything the threads of one backup share.

@@ -360,6 +360,18 @@ pub(crate) fn open(
     Ok((file, entry))
 }
 
+/// The latest ctime, for a backup that began at `time`, that proves a file older than any change after it was read.
+fn a_tick_before(time: Time) -> Time {
+    const TICK: u32 = 20_000_000;
+    match time.nanos.checked_sub(TICK) {
+        Some(nanos) => Time { nanos, ..time },
+        None => Time {
+            seconds: time.seconds - 1,
+            nanos: time.nanos + 1_000_000_000 - TICK,
+        },
+    }
+}
+
 /// Marks what changed while it was read, and takes away the ctime of what can't be told from a later change by it.
 pub(crate) fn finish_entry(
     monitor: &Monitor,
@@ -375,12 +387,21 @@ pub(crate) fn finish_entry(
         monitor.warn(Warning::ChangedWhileRead { path: path.clone() });
     }
     // The kernel's clock for files ticks every few milliseconds: a change within the tick that we read in would leave no trace.
-    let tick = Time {
-        seconds: started.seconds,
-        nanos: started.nanos.saturating_sub(20_000_000),
-    };
-    if entry.changed_while_read || entry.ctime >= tick {
+    if entry.changed_while_read || entry.ctime >= a_tick_before(started) {
         entry.ctime = Time { seconds: 0, nanos: 0 };
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tick_before_the_start_of_a_second_lies_in_the_second_before() {
+        let at = |seconds, nanos| Time { seconds, nanos };
+        assert_eq!(a_tick_before(at(100, 5_000_000)), at(99, 985_000_000));
+        assert_eq!(a_tick_before(at(100, 20_000_000)), at(100, 0));
+        assert_eq!(a_tick_before(at(100, 500_000_000)), at(100, 480_000_000));
+    }
 }

@@ -439,12 +439,13 @@ impl<'r> Planner<'_, 'r> {
         let mut window = std::mem::take(&mut self.window);
         self.window_files = 0;
         window.sort_unstable_by_key(|part| (part.frame, part.slot));
-        let mut rest = window.as_slice();
-        while let Some(first) = rest.first() {
-            let end = rest.partition_point(|part| part.frame == first.frame);
+        let mut parts = window.into_iter().peekable();
+        while let Some(first) = parts.next() {
+            let frame = first.frame;
+            let mut group = vec![first];
+            group.extend(std::iter::from_fn(|| parts.next_if(|part| part.frame == frame)));
             // Workers live as long as the planner.
-            self.groups.send(rest[..end].to_vec()).expect("workers wait for this");
-            rest = &rest[end..];
+            self.groups.send(group).expect("workers wait for this");
         }
     }
 }
