@@ -1,5 +1,6 @@
 //! The builder: takes everything in the order of the tree, asks the index, fills frames, writes trees.
 
+use super::effort::EffortChoice;
 use super::large::{self, LargePart};
 use super::read::{self, Event, Input, Outlets};
 use super::store::{self, FrameDue, Stored};
@@ -38,7 +39,7 @@ pub(crate) struct Built {
 pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>) -> Result<Built> {
     let limits = job.limits;
     let own = own_folder(job);
-    let choice = work::LevelChoice::new();
+    let choice = EffortChoice::new();
     let stored = Stored::new(job.loaded.unlisted.clone());
     let (events_in, events) = bounded(limits.events);
     let (work_in, work) = bounded(2 * limits.workers);

@@ -13,6 +13,7 @@
 //! neighbours. The **packer** and uploaders ([`store`]) seal and store. Every queue is bounded; [`Limits`] sizes them from one budget.
 
 mod build;
+mod effort;
 mod large;
 mod read;
 mod store;
@@ -33,7 +34,7 @@ use std::time::Instant;
 /// How hard to compress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// zstd level 1 or 3, whichever a sample of the data's own frames says is smaller.
+    /// One of three ways between zstd's levels 1 and 3: the fastest that is about the smallest on a sample of the data's own frames.
     #[default]
     Auto,
     /// Not at all.

@@ -1,5 +1,6 @@
 //! What workers do: read small files, fingerprint, compress. One thread a core.
 
+use super::effort::EffortChoice;
 use super::{Compression, GROUP, Job};
 use crate::source::{Extent, Opened, entry_from, read_xattrs_of, same_moment};
 use crate::{Counters, Error, Monitor, Warning};
@@ -11,7 +12,6 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Stat};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Something for a worker to do, and where its result goes.
 pub(crate) enum Work {
@@ -127,63 +127,10 @@ pub(crate) struct Encoded {
     pub(crate) error: Option<ibid_format::Error>,
 }
 
-/// Chooses between zstd levels 1 and 3 by trying both on some frames: on some data (Redis dumps) the faster one is also the smaller.
-pub(crate) struct LevelChoice {
-    frames: AtomicU32,
-    /// Running mean of (size at level 1) / (size at level 3), in thousandths.
-    ratio: AtomicU32,
-}
-
-/// One frame in so many is tried at both levels; one in [`TRIAL_SELDOM`] where level 3 is clearly smaller.
-const TRIAL_EVERY: u32 = 16;
-const TRIAL_SELDOM: u32 = 64;
-/// What is clearly smaller, in thousandths.
-const RATIO_CLEAR: u32 = 1050;
-/// Level 1 is taken when it costs no more than this, in thousandths of level 3's size: it takes three quarters of the time.
-const RATIO_MAX: u32 = 1020;
-
-impl LevelChoice {
-    pub(crate) fn new() -> LevelChoice {
-        LevelChoice {
-            frames: AtomicU32::new(0),
-            ratio: AtomicU32::new(1100),
-        }
-    }
-
-    /// Compresses at the better level as far as is known; now and then, at both.
-    fn encode(
-        &self,
-        encoder: &mut frame::Encoder,
-        frame: &frame::Builder,
-        out: &mut Vec<u8>,
-    ) -> Result<(), ibid_format::Error> {
-        let mut at = |level, out: &mut Vec<u8>| {
-            out.clear();
-            encoder.encode(frame.blobs(), frame.body(), frame::Compression::Zstd(level), out)
-        };
-        let ratio = self.ratio.load(Ordering::Relaxed);
-        let every = if ratio > RATIO_CLEAR { TRIAL_SELDOM } else { TRIAL_EVERY };
-        let number = self.frames.fetch_add(1, Ordering::Relaxed);
-        if !number.is_multiple_of(every) {
-            return at(if ratio <= RATIO_MAX { 1 } else { 3 }, out);
-        }
-        let mut fast = Vec::new();
-        at(1, &mut fast)?;
-        at(3, out)?;
-        let ratio = (fast.len() as u64 * 1000 / out.len().max(1) as u64) as u32;
-        // A lost update is a lost opinion, no more.
-        let mean = (self.ratio.load(Ordering::Relaxed) + ratio) / 2;
-        self.ratio.store(mean, Ordering::Relaxed);
-        if fast.len() < out.len() {
-            *out = fast;
-        }
-        Ok(())
-    }
-}
-
 /// Works until nobody has work any more.
-pub(crate) fn run(job: &Job<'_>, choice: &LevelChoice, work: &Receiver<Work>, spare: &Receiver<Vec<u8>>) {
+pub(crate) fn run(job: &Job<'_>, choice: &EffortChoice, work: &Receiver<Work>, spare: &Receiver<Vec<u8>>) {
     let mut encoder = frame::Encoder::default();
+    let mut trial = Vec::new();
     while let Ok(work) = work.recv() {
         // A reply that nobody waits for means that the backup has failed elsewhere.
         match work {
@@ -196,7 +143,7 @@ pub(crate) fn run(job: &Job<'_>, choice: &LevelChoice, work: &Receiver<Work>, sp
                 frame,
                 compression,
                 reply,
-            } => drop(reply.send(encode(&mut encoder, choice, frame, compression))),
+            } => drop(reply.send(encode(&mut encoder, choice, &mut trial, frame, compression))),
         }
     }
 }
@@ -209,7 +156,8 @@ fn fingerprint(keys: &Keys, piece: &mut Piece) {
 
 fn encode(
     encoder: &mut frame::Encoder,
-    choice: &LevelChoice,
+    choice: &EffortChoice,
+    trial: &mut Vec<u8>,
     mut frame: FrameBuffers,
     compression: Compression,
 ) -> Encoded {
@@ -219,7 +167,7 @@ fn encode(
     let result = match compression {
         Compression::Off => fixed(frame::Compression::Stored),
         Compression::Level(level) => fixed(frame::Compression::Zstd(level)),
-        Compression::Auto => choice.encode(encoder, builder, plaintext),
+        Compression::Auto => choice.encode(encoder, builder, plaintext, trial),
     };
     let error = result.err();
     Encoded { frame, error }
