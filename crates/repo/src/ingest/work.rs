@@ -130,7 +130,7 @@ pub(crate) struct Encoded {
 /// Works until nobody has work any more.
 pub(crate) fn run(job: &Job<'_>, choice: &EffortChoice, work: &Receiver<Work>, spare: &Receiver<Vec<u8>>) {
     let mut encoder = frame::Encoder::default();
-    let mut trial = Vec::new();
+    let mut space = Vec::new();
     while let Ok(work) = work.recv() {
         // A reply that nobody waits for means that the backup has failed elsewhere.
         match work {
@@ -143,7 +143,7 @@ pub(crate) fn run(job: &Job<'_>, choice: &EffortChoice, work: &Receiver<Work>, s
                 frame,
                 compression,
                 reply,
-            } => drop(reply.send(encode(&mut encoder, choice, &mut trial, frame, compression))),
+            } => drop(reply.send(encode(&mut encoder, choice, &mut space, frame, compression))),
         }
     }
 }
@@ -157,7 +157,7 @@ fn fingerprint(keys: &Keys, piece: &mut Piece) {
 fn encode(
     encoder: &mut frame::Encoder,
     choice: &EffortChoice,
-    trial: &mut Vec<u8>,
+    space: &mut Vec<u8>,
     mut frame: FrameBuffers,
     compression: Compression,
 ) -> Encoded {
@@ -167,7 +167,7 @@ fn encode(
     let result = match compression {
         Compression::Off => fixed(frame::Compression::Stored),
         Compression::Level(level) => fixed(frame::Compression::Zstd(level)),
-        Compression::Auto => choice.encode(encoder, builder, plaintext, trial),
+        Compression::Auto => choice.encode(encoder, builder, plaintext, space),
     };
     let error = result.err();
     Encoded { frame, error }
