@@ -20,6 +20,9 @@ pub enum Error {
         /// What its reader found.
         source: ibid_format::Error,
     },
+    /// A file's entry has something that the format does not allow.
+    #[error("it cannot be stored: {0}")]
+    Unstorable(ibid_format::Error),
     /// There is no repository at this place.
     #[error("there is no repository at {location}; make one with `ibid init`, or give `--init` to `ibid backup`")]
     NoRepository {
@@ -131,6 +134,16 @@ pub enum Error {
         /// The pack it was read from.
         pack: FileId,
     },
+    /// Two index files say different things of one pack.
+    #[error(
+        "index {index} contradicts what else is known of pack {pack}, and is not used; run `ibid check` to see what depends on the pack"
+    )]
+    Contradiction {
+        /// The index file that was read later.
+        index: FileId,
+        /// The pack.
+        pack: FileId,
+    },
     /// A recipe's lengths do not add up.
     #[error("a list of chunks in the repository contradicts itself: expected {expected} bytes, found {found}")]
     BadRecipe {
@@ -227,6 +240,7 @@ impl Error {
             error => matches!(
                 error,
                 Error::Damaged { .. }
+                    | Error::Contradiction { .. }
                     | Error::ChunkMissing { .. }
                     | Error::ChunkDamaged { .. }
                     | Error::BadRecipe { .. }

@@ -177,10 +177,18 @@ impl ListWriter {
     }
 }
 
+/// A directory's entries are not in the order of their names, or two have the same.
+const UNORDERED: ibid_format::Error = ibid_format::Error::Unordered {
+    field: "directory entry",
+    position: 0,
+};
+
 /// Builds the content of a directory's listing from its entries, which come in order of their names.
 pub(crate) struct ListingWriter {
     cutter: Cutter,
     list: ListWriter,
+    /// The last name.
+    last: Vec<u8>,
 }
 
 impl ListingWriter {
@@ -188,15 +196,20 @@ impl ListingWriter {
         ListingWriter {
             cutter: Cutter::new(),
             list: ListWriter::new(),
+            last: Vec::new(),
         }
     }
 
+    /// Appends an entry. One that a reader would refuse is refused with [`Error::Unstorable`], and the listing is as it was.
     pub(crate) fn push(
         &mut self,
         chunkers: &MetadataChunkers,
         sink: &mut dyn MetadataSink,
         entry: &Entry,
     ) -> Result<()> {
+        if entry.name <= self.last {
+            return Err(Error::Unstorable(UNORDERED));
+        }
         let list = &mut self.list;
         let mut encoded = Ok(());
         self.cutter.push(
@@ -205,7 +218,9 @@ impl ListingWriter {
             |out| encoded = entry.encode(out),
             |sink, item| list.push(chunkers, sink, item),
         )?;
-        encoded.map_err(Error::damaged("an entry being stored"))
+        encoded.map_err(Error::Unstorable)?;
+        self.last.clone_from(&entry.name);
+        Ok(())
     }
 
     pub(crate) fn finish(mut self, chunkers: &MetadataChunkers, sink: &mut dyn MetadataSink) -> Result<Content> {
@@ -367,14 +382,7 @@ impl<'r> Entries<'r> {
             if let Some((entry, used)) = decoded {
                 self.at += used;
                 if entry.name <= self.last {
-                    let source = ibid_format::Error::Unordered {
-                        field: "directory entry",
-                        position: 0,
-                    };
-                    return Err(Error::Damaged {
-                        object: "a directory's listing".into(),
-                        source,
-                    });
+                    return Err(Error::damaged("a directory's listing")(UNORDERED));
                 }
                 self.last.clone_from(&entry.name);
                 return Ok(Some(entry));
@@ -411,5 +419,56 @@ impl Iterator for Entries<'_> {
         let next = self.try_next().transpose();
         self.failed = matches!(next, Some(Err(_)));
         next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ibid_format::tree::{EntryKind, Time};
+
+    struct Stored(Vec<u8>);
+
+    impl MetadataSink for Stored {
+        fn store(&mut self, chunk: &[u8]) -> Result<ChunkId> {
+            self.0.extend_from_slice(chunk);
+            Ok(ChunkId([0; 32]))
+        }
+    }
+
+    fn entry(name: &str) -> Entry {
+        let time = Time { seconds: 0, nanos: 0 };
+        Entry {
+            name: name.into(),
+            kind: EntryKind::Fifo,
+            mode: 0o600,
+            uid: 0,
+            gid: 0,
+            mtime: time,
+            ctime: time,
+            inode: 1,
+            changed_while_read: false,
+            hard_link_device: None,
+            xattrs: Vec::new(),
+        }
+    }
+
+    /// A name twice, names out of order, and a name that is none: what a reader would refuse never gets into a listing.
+    #[test]
+    fn an_entry_that_a_reader_would_refuse_is_refused_and_the_others_are_kept() {
+        let (chunkers, mut sink) = (MetadataChunkers::new(), Stored(Vec::new()));
+        let mut listing = ListingWriter::new();
+        for (name, good) in [("b", true), ("b", false), ("a", false), ("c/d", false), ("c", true)] {
+            let pushed = listing.push(&chunkers, &mut sink, &entry(name));
+            assert_eq!(pushed.is_ok(), good, "{name}");
+            assert!(
+                good || matches!(pushed, Err(Error::Unstorable(_))),
+                "{name}: {pushed:?}"
+            );
+        }
+        listing.finish(&chunkers, &mut sink).unwrap();
+        let (first, length) = Entry::decode_prefix(&sink.0).unwrap().unwrap();
+        let (second, _) = Entry::decode_prefix(&sink.0[length..]).unwrap().unwrap();
+        assert_eq!((first, second), (entry("b"), entry("c")));
     }
 }

@@ -17,6 +17,8 @@ use ibid_format::pack::PackKind;
 use ibid_format::snapshot::{self, Snapshot};
 use ibid_format::tree::{Entry, EntryKind};
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
@@ -277,6 +279,15 @@ impl Builder<'_, '_> {
     }
 
     fn entry(&mut self, entry: &Entry) -> Result<()> {
+        let (_, listing) = self.directories.last_mut().expect("the root");
+        match listing.push(&self.chunkers, self.gather, entry) {
+            Err(error @ Error::Unstorable(_)) => {
+                let path = self.path_of(&entry.name);
+                self.failed(path, error);
+                return Ok(());
+            }
+            result => result?,
+        }
         self.tally.owners.note(entry);
         match &entry.kind {
             EntryKind::File(content) => {
@@ -288,12 +299,28 @@ impl Builder<'_, '_> {
             _ => self.tally.counters.others += 1,
         }
         self.tally.counters.changed_while_read += u64::from(entry.changed_while_read);
-        let (_, listing) = self.directories.last_mut().expect("the root");
-        listing.push(&self.chunkers, self.gather, entry)
+        Ok(())
+    }
+
+    /// The path of an entry in the directory we are in.
+    fn path_of(&self, name: &[u8]) -> PathBuf {
+        let directories = self.directories.iter().filter_map(|(entry, _)| entry.as_ref());
+        let names = directories.map(|entry| entry.name.as_slice()).chain([name]);
+        std::iter::once(OsStr::new("/"))
+            .chain(names.map(OsStr::from_bytes))
+            .collect()
     }
 
     fn failed(&mut self, path: PathBuf, error: Error) {
         self.tally.counters.unreadable += 1;
+        let error = match error {
+            // All that is looked at was listed a moment before.
+            Error::Local { action, path, source } if source.kind() == std::io::ErrorKind::NotFound => {
+                let source = std::io::Error::new(source.kind(), "it vanished during the backup");
+                Error::Local { action, path, source }
+            }
+            error => error,
+        };
         self.gather.job.monitor.warn(Warning::Skipped { path, error });
     }
 

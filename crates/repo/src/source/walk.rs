@@ -50,7 +50,7 @@ struct Wanted {
     children: BTreeMap<Vec<u8>, Wanted>,
 }
 
-/// Names of one directory, in one allocation: a directory may have millions.
+/// Names of one directory, each once, in one allocation: a directory may have millions.
 struct Names {
     bytes: Vec<u8>,
     /// (start, length), in order; those before `next` are done.
@@ -76,6 +76,8 @@ impl Names {
         }
         let Names { bytes, spans, .. } = &mut all;
         spans.sort_unstable_by(|a, b| span(bytes, *a).cmp(span(bytes, *b)));
+        // The system may list a name twice if it is removed and made again meanwhile.
+        spans.dedup_by(|a, b| span(bytes, *a) == span(bytes, *b));
         Ok(all)
     }
 
@@ -84,6 +86,13 @@ impl Names {
         self.next += 1;
         Some(span(&self.bytes, at).to_vec())
     }
+
+    /// Passes over those that are not done; returns whether there were any.
+    fn give_up(&mut self) -> bool {
+        let left = self.next < self.spans.len();
+        self.next = self.spans.len();
+        left
+    }
 }
 
 fn span(bytes: &[u8], (start, length): (u32, u16)) -> &[u8] {
@@ -91,12 +100,14 @@ fn span(bytes: &[u8], (start, length): (u32, u16)) -> &[u8] {
 }
 
 struct Level {
-    /// None while too many are open.
+    /// None while too many are open; then, if it can't be opened again, its names are done.
     directory: Option<Arc<OwnedFd>>,
     stat: Stat,
     names: Names,
-    /// What was asked for below; none if all of it.
-    wanted: Option<BTreeMap<Vec<u8>, Wanted>>,
+    /// Whether all of it is wanted.
+    whole: bool,
+    /// What was asked for by name in it or below; with [`whole`](Level::whole), besides all else.
+    wanted: BTreeMap<Vec<u8>, Wanted>,
     path_length: usize,
 }
 
@@ -107,8 +118,6 @@ pub(crate) struct Walker {
     path: Vec<u8>,
     /// (device, inode) of the folder that holds the repository.
     own: Option<(u64, u64)>,
-    /// Device of each path that was asked for: of the innermost one we are in.
-    device: Option<u64>,
     failed_first: Vec<Step>,
 }
 
@@ -128,10 +137,9 @@ impl Walker {
             levels: Vec::new(),
             path: Vec::new(),
             own,
-            device: None,
             failed_first: Vec::new(),
         };
-        let root = rustix::fs::open("/", directory_flags(), Mode::empty()).map_err(|e| Error::local("open", "/", e))?;
+        let root = open_root().map_err(|error| Error::local("open", "/", error))?;
         let stat = rustix::fs::fstat(&root).map_err(|e| Error::local("look at", "/", e))?;
         let level = walker.level(Arc::new(root), stat, wanted)?;
         walker.levels.push(level);
@@ -143,39 +151,39 @@ impl Walker {
         Path::new(OsStr::from_bytes(&self.path))
     }
 
-    fn level(&mut self, directory: Arc<OwnedFd>, stat: Stat, wanted: Wanted) -> Result<Level> {
-        let path_length = self.path.len();
-        let (names, wanted) = if wanted.whole {
-            self.device = Some(stat.st_dev);
-            (self.read_names(&directory)?, None)
+    fn level(&self, directory: Arc<OwnedFd>, stat: Stat, wanted: Wanted) -> Result<Level> {
+        let Wanted { mut whole, children } = wanted;
+        let by_name = children.keys().cloned().map(Ok);
+        let names = if whole && self.filter.caches && is_cache(&directory) {
+            whole = false;
+            Names::sorted(by_name.chain([Ok(b"CACHEDIR.TAG".to_vec())]))?
+        } else if whole {
+            self.read_names(&directory, by_name)?
         } else {
-            (
-                Names::sorted(wanted.children.keys().cloned().map(Ok))?,
-                Some(wanted.children),
-            )
+            Names::sorted(by_name)?
         };
         Ok(Level {
             directory: Some(directory),
             stat,
             names,
-            wanted,
-            path_length,
+            whole,
+            wanted: children,
+            path_length: self.path.len(),
         })
     }
 
-    fn read_names(&self, directory: &Arc<OwnedFd>) -> Result<Names> {
+    /// All names of a directory, and those that were asked for.
+    fn read_names(&self, directory: &Arc<OwnedFd>, by_name: impl Iterator<Item = Result<Vec<u8>>>) -> Result<Names> {
         let failed = |error: rustix::io::Errno| Error::local("read directory", self.path(), error);
-        if self.filter.caches && is_cache(directory) {
-            return Names::sorted(std::iter::once(Ok(b"CACHEDIR.TAG".to_vec())));
-        }
         let entries = Dir::read_from(directory).map_err(failed)?;
-        Names::sorted(entries.filter_map(|entry| match entry {
+        let entries = entries.filter_map(|entry| match entry {
             Ok(entry) => {
                 let name = entry.file_name().to_bytes();
                 (name != b"." && name != b"..").then(|| Ok(name.to_vec()))
             }
             Err(error) => Some(Err(failed(error))),
-        }))
+        });
+        Names::sorted(by_name.chain(entries))
     }
 
     /// The next step; none at the end.
@@ -190,13 +198,10 @@ impl Walker {
             let Some(name) = level.names.next() else {
                 return match self.ascend() {
                     _ if depth == 1 => None,
-                    Ok(()) => Some(Step::Leave),
-                    Err(error) => {
+                    None => Some(Step::Leave),
+                    failed => {
                         self.failed_first.push(Step::Leave);
-                        Some(Step::Failed {
-                            path: self.path().to_owned(),
-                            error,
-                        })
+                        failed
                     }
                 };
             };
@@ -217,22 +222,20 @@ impl Walker {
 
     fn visit(&mut self, name: Vec<u8>) -> Result<Option<Step>> {
         let level = self.levels.last_mut().expect("a level");
-        let parent = level.directory.clone().expect("the last level is open");
-        let wanted = level
-            .wanted
-            .as_mut()
-            .map(|wanted| wanted.remove(&name).expect("names come from here"));
-        let named = wanted.as_ref().is_some_and(|wanted| wanted.whole);
-        let failed = |error| Error::local("look at", self.path(), error);
-        let stat = match rustix::fs::statat(&parent, &name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => stat,
-            // Gone between listing and looking: it was not there when we came by.
-            Err(rustix::io::Errno::NOENT) if wanted.is_none() => return Ok(None),
-            Err(error) => return Err(failed(error)),
-        };
+        let parent = level
+            .directory
+            .clone()
+            .expect("a level that is not open has no names left");
+        let all_wanted = level.whole;
+        let device = level.stat.st_dev;
+        let wanted = level.wanted.remove(&name).unwrap_or_default();
+        let named = wanted.whole;
+        let stat = rustix::fs::statat(&parent, &name, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|error| Error::local("look at", self.path(), error))?;
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         // What the user named, and the way to it, is not subject to patterns.
-        if wanted.is_none() && self.left_out(&stat, is_directory) {
+        let left_out = !named && all_wanted && self.left_out(&stat, is_directory);
+        if left_out && wanted.children.is_empty() {
             return Ok(None);
         }
         if !is_directory {
@@ -248,28 +251,17 @@ impl Walker {
                 path: self.path().to_owned(),
             }));
         }
-        let wanted = wanted.unwrap_or(Wanted {
-            whole: true,
-            children: BTreeMap::new(),
-        });
-        let stays_out = self.filter.one_file_system
-            && !named
-            && wanted.whole
-            && self.device.is_some_and(|device| device != stat.st_dev);
         let directory =
             open_directory(&parent, &name).map_err(|error| Error::local("open directory", self.path(), error))?;
         let stat = rustix::fs::fstat(&directory).map_err(|error| Error::local("look at", self.path(), error))?;
         let directory = Arc::new(directory);
-        // A mount point of another file system is kept as an empty directory.
-        let wanted = if stays_out { Wanted::default() } else { wanted };
-        let device = self.device;
-        let level = match self.level(directory.clone(), stat, wanted) {
-            Ok(level) => level,
-            Err(error) => {
-                self.device = device;
-                return Err(error);
-            }
+        // A mount point of another file system is kept as a directory without contents.
+        let stays_out = self.filter.one_file_system && stat.st_dev != device;
+        let wanted = Wanted {
+            whole: named || all_wanted && !left_out && !stays_out,
+            children: wanted.children,
         };
+        let level = self.level(directory.clone(), stat, wanted)?;
         self.levels.push(level);
         if self.levels.len() > OPEN_MAX {
             let far = self.levels.len() - 1 - OPEN_MAX;
@@ -285,31 +277,56 @@ impl Walker {
         too_large || self.filter.leaves_out(self.path(), is_directory)
     }
 
-    fn ascend(&mut self) -> Result<()> {
+    /// Ends the innermost level. If the one above can't be opened again and had more names, they are given up, and the failure is returned.
+    fn ascend(&mut self) -> Option<Step> {
         let below = self.levels.pop().expect("a level");
-        let Some(level) = self.levels.last_mut() else {
-            return Ok(());
-        };
+        let mut level = self.levels.pop()?;
+        let mut failed = None;
         if level.directory.is_none() {
-            let below = below.directory.expect("the last level is open");
-            let path = || Path::new(OsStr::from_bytes(&self.path)).to_owned();
-            let again =
-                open_directory(&below, b"..").map_err(|error| Error::local("go back up from", path(), error))?;
-            let stat = rustix::fs::fstat(&again).map_err(|error| Error::local("look at", path(), error))?;
-            let same = (stat.st_dev, stat.st_ino) == (level.stat.st_dev, level.stat.st_ino);
-            level.directory = Some(Arc::new(again));
-            if !same {
-                // The directory was moved while we were in it: what else is in its old parent can't be reached any more.
-                level.names.next = level.names.spans.len();
-                let source = std::io::Error::other("it was moved to another directory during the backup");
-                return Err(Error::local("go back up from", path(), source));
+            match self.reopen(&level, below.directory.as_deref()) {
+                Ok(directory) => level.directory = Some(Arc::new(directory)),
+                Err(source) if level.names.give_up() => {
+                    let path = PathBuf::from(OsStr::from_bytes(&self.path[..level.path_length]));
+                    let error = Error::local("go back up to", &path, source);
+                    failed = Some(Step::Failed { path, error });
+                }
+                Err(_) => {}
             }
         }
-        if let Some(level) = self.levels.last() {
-            self.device = level.wanted.is_none().then_some(level.stat.st_dev);
-        }
-        Ok(())
+        self.levels.push(level);
+        failed
     }
+
+    /// Opens a directory that was closed on the way down: as the parent of the one below, or, if that was moved, by its path.
+    fn reopen(&self, level: &Level, below: Option<&OwnedFd>) -> std::io::Result<OwnedFd> {
+        let same = |directory: OwnedFd| {
+            let stat = rustix::fs::fstat(&directory)?;
+            match (stat.st_dev, stat.st_ino) == (level.stat.st_dev, level.stat.st_ino) {
+                true => Ok(directory),
+                false => Err(std::io::Error::other(
+                    "it was moved to another directory during the backup",
+                )),
+            }
+        };
+        if let Some(directory) = below
+            .and_then(|below| open_directory(below, b"..").ok())
+            .and_then(|directory| same(directory).ok())
+        {
+            return Ok(directory);
+        }
+        let mut directory = open_root()?;
+        for name in self.path[..level.path_length]
+            .split(|&byte| byte == b'/')
+            .filter(|name| !name.is_empty())
+        {
+            directory = open_directory(&directory, name)?;
+        }
+        same(directory)
+    }
+}
+
+fn open_root() -> std::result::Result<OwnedFd, rustix::io::Errno> {
+    rustix::fs::open("/", directory_flags(), Mode::empty())
 }
 
 fn directory_flags() -> OFlags {
@@ -341,4 +358,75 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf> {
     let resolved = std::fs::canonicalize(parent).map_err(failed)?.join(name);
     std::fs::symlink_metadata(&resolved).map_err(failed)?;
     Ok(resolved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Excludes;
+
+    #[test]
+    fn a_name_that_the_system_lists_twice_is_taken_once() {
+        let listed = ["b", "a", "b", "c", "a"].map(|name| Ok(name.as_bytes().to_vec()));
+        let mut names = Names::sorted(listed.into_iter()).unwrap();
+        let taken: Vec<_> = std::iter::from_fn(|| names.next()).collect();
+        assert_eq!(taken, [b"a", b"b", b"c"]);
+    }
+
+    /// The paths of files, and of what could not be walked, with `at_the_bottom` called when the file "bottom" is met.
+    fn walked(root: &Path, mut at_the_bottom: impl FnMut()) -> (Vec<PathBuf>, Vec<PathBuf>) {
+        let filter = Arc::new(Filter::new(&Excludes::default()).unwrap());
+        let mut walker = Walker::new(&[root.to_owned()], filter, None).unwrap();
+        let (mut files, mut failed) = (Vec::new(), Vec::new());
+        while let Some(step) = walker.next() {
+            match step {
+                Step::Node { name, .. } => {
+                    files.push(walker.path().strip_prefix(root).unwrap().to_owned());
+                    if name == b"bottom" {
+                        at_the_bottom();
+                    }
+                }
+                Step::Failed { path, .. } => failed.push(path.strip_prefix(root).unwrap().to_owned()),
+                _ => {}
+            }
+        }
+        (files, failed)
+    }
+
+    /// Folders in folders, more than are held open, with a file "z" in each of the upper ten.
+    fn deep() -> (tempfile::TempDir, PathBuf) {
+        let temporary = tempfile::tempdir().unwrap();
+        let root = temporary.path().canonicalize().unwrap();
+        let deepest = root.join("d/".repeat(OPEN_MAX + 20));
+        std::fs::create_dir_all(&deepest).unwrap();
+        std::fs::write(deepest.join("bottom"), "").unwrap();
+        for depth in 0..10 {
+            std::fs::write(root.join("d/".repeat(depth)).join("z"), "").unwrap();
+        }
+        (temporary, root)
+    }
+
+    #[test]
+    fn a_folder_that_is_moved_while_the_walk_is_far_below_costs_nothing() {
+        let (_temporary, root) = deep();
+        let (files, failed) = walked(&root, || {
+            std::fs::rename(root.join("d/d/d/d"), root.join("elsewhere")).unwrap();
+        });
+        assert_eq!(failed, Vec::<PathBuf>::new());
+        assert_eq!(files.len(), 1 + 10, "{files:?}");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_found_again_is_named_and_those_above_are_walked() {
+        let (_temporary, root) = deep();
+        let (files, failed) = walked(&root, || {
+            std::fs::rename(root.join("d/d/d/d"), root.join("d/d/elsewhere")).unwrap();
+            std::fs::rename(root.join("d/d/d"), root.join("renamed")).unwrap();
+        });
+        assert!(failed.contains(&"d/d/d".into()), "{failed:?}");
+        for depth in 0..3 {
+            let above = PathBuf::from("d/".repeat(depth)).join("z");
+            assert!(files.contains(&above), "{above:?} is not among {files:?}");
+        }
+    }
 }
