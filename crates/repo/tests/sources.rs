@@ -3,9 +3,10 @@
 mod support;
 
 use ibid_format::tree::EntryKind;
-use ibid_repo::{BackupOptions, Excludes, Monitor, Repository, Visit, Warning};
+use ibid_repo::{BackupOptions, Excludes, Monitor, Repository, RestoreOptions, Visit, Warning};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock};
 use support::{Folder, backup, noise, options, quick, repository};
 
 /// Names (from the folder's root on) that the latest snapshot holds.
@@ -170,4 +171,145 @@ fn two_paths_one_inside_the_other_and_one_twice_are_kept_once() {
     };
     repository.backup(options, &Monitor::silent()).unwrap();
     assert_eq!(names(&repository, &folder), ["in", "in/a", "in/b"]);
+}
+
+/// What is named is stored, even if all around it is left out.
+#[test]
+fn a_named_file_is_kept_whatever_leaves_out_the_folders_around_it() {
+    let folder = Folder::new();
+    for name in ["x.iso", "y.iso", "skip/deep/kept", "skip/deep/lost", "skip/lost"] {
+        folder.write(name, b"x");
+    }
+    folder.write("cache/CACHEDIR.TAG", b"Signature: 8a477f597d28d172789f06886806bc55");
+    for name in ["cache/sub/kept", "cache/sub/lost", "cache/lost"] {
+        folder.write(name, b"x");
+    }
+    let named = ["", "x.iso", "skip/deep/kept", "cache/sub/kept"];
+    let repository = repository();
+    let options = BackupOptions {
+        paths: named.map(|name| folder.path().join(name)).to_vec(),
+        excludes: Excludes {
+            patterns: ["*.iso", "skip/"].map(str::to_owned).to_vec(),
+            caches: true,
+            ..Excludes::default()
+        },
+        ..BackupOptions::default()
+    };
+    let summary = repository.backup(options, &Monitor::silent()).unwrap();
+    assert_eq!(summary.counters.unreadable, 0);
+    let expected = [
+        "cache",
+        "cache/CACHEDIR.TAG",
+        "cache/sub",
+        "cache/sub/kept",
+        "skip",
+        "skip/deep",
+        "skip/deep/kept",
+        "x.iso",
+    ];
+    assert_eq!(names(&repository, &folder), expected);
+}
+
+/// `/proc` is never of the file system that `/` is of.
+#[test]
+fn what_is_named_on_another_file_system_is_kept_with_one_file_system_too() {
+    let repository = repository();
+    let options = BackupOptions {
+        paths: ["/", "/proc/sys/kernel/ostype"].map(Into::into).to_vec(),
+        excludes: Excludes {
+            patterns: ["/*", "!/proc/"].map(str::to_owned).to_vec(),
+            one_file_system: true,
+            ..Excludes::default()
+        },
+        ..BackupOptions::default()
+    };
+    repository.backup(options, &Monitor::silent()).unwrap();
+    let mut found = Vec::new();
+    let snapshot = repository.snapshot("latest").unwrap();
+    repository
+        .visit(&snapshot, b"", &Monitor::silent(), &mut |path, _| {
+            found.push(path.to_owned());
+            Ok(Visit::Descend)
+        })
+        .unwrap();
+    let expected = ["proc", "proc/sys", "proc/sys/kernel", "proc/sys/kernel/ostype"];
+    assert_eq!(found, expected.map(std::path::PathBuf::from));
+}
+
+/// Backs up a folder that holds a repository of its own, "m"; when that is met on the way, `change` is called. Returns what was
+/// left out, with the reasons.
+fn backup_with_a_change_half_way(
+    folder: &Folder,
+    change: impl Fn(&Monitor) + Send + Sync + 'static,
+) -> (Repository, Vec<(String, String)>) {
+    let storage = Arc::new(ibid_storage::Local::create(folder.path().join("m")).unwrap());
+    let repository = Repository::init(storage, Some(b"secret"), &quick(), 0).unwrap();
+    let left_out = Arc::new(Mutex::new(Vec::new()));
+    let itself: Arc<OnceLock<Arc<Monitor>>> = Arc::default();
+    let monitor = Arc::new(Monitor::new({
+        let (left_out, itself) = (left_out.clone(), itself.clone());
+        move |warning| match warning {
+            Warning::OwnFolder { .. } => change(itself.get().unwrap()),
+            Warning::Skipped { path, error } => {
+                let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+                left_out.lock().unwrap().push((name, error.to_string()));
+            }
+            _ => {}
+        }
+    }));
+    itself.set(monitor.clone()).unwrap();
+    let summary = repository.backup(options(folder.path()), &monitor).unwrap();
+    let left_out = std::mem::take(&mut *left_out.lock().unwrap());
+    assert_eq!(summary.counters.unreadable, left_out.len() as u64);
+    (repository, left_out)
+}
+
+#[test]
+fn a_file_that_vanishes_is_named_and_counted_whenever_it_does() {
+    let folder = Folder::new();
+    // By the time the repository is met, one was looked at but is not read yet, one was listed only.
+    folder.write("a", b"x");
+    folder.write("z", b"x");
+    folder.write("stays", b"x");
+    let path = folder.path().to_owned();
+    let (repository, left_out) = backup_with_a_change_half_way(&folder, move |_| {
+        for name in ["a", "z"] {
+            std::fs::remove_file(path.join(name)).unwrap();
+        }
+    });
+    assert_eq!(names(&repository, &folder), ["stays"]);
+    assert_eq!(left_out.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["a", "z"]);
+    for (name, reason) in left_out {
+        assert!(reason.contains("vanished during the backup"), "{name}: {reason}");
+    }
+}
+
+/// Between two names of a file, other contents came under its number: the file was changed, or it was removed and its number is
+/// another file's.
+#[test]
+fn a_file_that_changes_between_two_of_its_names_is_read_by_both() {
+    let folder = Folder::new();
+    folder.write("a/first", b"as it was");
+    std::fs::create_dir(folder.path().join("z")).unwrap();
+    for other in ["z/second", "z/third"] {
+        std::fs::hard_link(folder.path().join("a/first"), folder.path().join(other)).unwrap();
+    }
+    let path = folder.path().to_owned();
+    let (repository, left_out) = backup_with_a_change_half_way(&folder, move |monitor| {
+        while monitor.counters.files.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        std::fs::write(path.join("a/first"), "as it is now").unwrap();
+    });
+    assert_eq!(left_out, []);
+    let out = support::scratch();
+    let snapshot = repository.snapshot("latest").unwrap();
+    let options = RestoreOptions::default();
+    repository
+        .restore(&snapshot, folder.inside(), out.path(), &options, &Monitor::silent())
+        .unwrap();
+    let restored = |name| std::fs::read_to_string(out.path().join(name)).unwrap();
+    assert_eq!(restored("a/first"), "as it was");
+    assert_eq!(restored("z/second"), "as it is now");
+    assert_eq!(restored("z/third"), "as it is now");
 }

@@ -4,7 +4,7 @@ use super::effort::EffortChoice;
 use super::large::{self, LargePart};
 use super::read::{self, Event, Input, Outlets};
 use super::store::{self, FrameDue, Stored};
-use super::work::{self, FileKey, FrameBuffers, Group, Outcome, Part, Work};
+use super::work::{self, FileKey, FrameBuffers, Group, Names, Outcome, Part, Work};
 use super::{Compression, Job};
 use crate::index::Place;
 use crate::recipe::{ListWriter, ListingWriter, MetadataChunkers, MetadataSink};
@@ -267,7 +267,7 @@ impl Builder<'_, '_> {
                     let group = group.recv().map_err(|_| Error::Interrupted)?;
                     self.group(group)?;
                 }
-                Event::Large { path, pieces, linked } => self.large(path, &pieces, linked)?,
+                Event::Large { path, pieces, names } => self.large(path, &pieces, names)?,
                 Event::Failed { path, error } => self.failed(path, error),
                 Event::End(end) => {
                     end?;
@@ -324,11 +324,17 @@ impl Builder<'_, '_> {
         self.gather.job.monitor.warn(Warning::Skipped { path, error });
     }
 
-    /// Keeps the entry of a file whose other names may follow.
-    fn remember(&mut self, entry: Entry, linked: bool) {
-        if let (true, Some(device)) = (linked, entry.hard_link_device) {
+    /// Takes the entry of a file that was read.
+    fn read(&mut self, mut entry: Entry, list: ListWriter, names: Names) -> Result<()> {
+        entry.kind = EntryKind::File(list.finish(&self.chunkers, self.gather)?);
+        if names == Names::Apart {
+            entry.hard_link_device = None;
+        }
+        self.entry(&entry)?;
+        if let (Names::Remember, Some(device)) = (names, entry.hard_link_device) {
             self.links.insert((device, entry.inode), entry);
         }
+        Ok(())
     }
 
     /// Another name of a file that was read by its first.
@@ -356,11 +362,7 @@ impl Builder<'_, '_> {
                 }
                 Outcome::Failed { path, error } => self.failed(path, error),
                 Outcome::Link { name, file, last, path } => self.link(name, file, last, path)?,
-                Outcome::Read {
-                    mut entry,
-                    parts,
-                    linked,
-                } => {
+                Outcome::Read { entry, parts, names } => {
                     let mut list = ListWriter::new();
                     for part in &group.parts[parts] {
                         let item = match part {
@@ -378,9 +380,7 @@ impl Builder<'_, '_> {
                         };
                         list.push(&self.chunkers, self.gather, item)?;
                     }
-                    entry.kind = EntryKind::File(list.finish(&self.chunkers, self.gather)?);
-                    self.entry(&entry)?;
-                    self.remember(*entry, linked);
+                    self.read(*entry, list, names)?;
                 }
             }
         }
@@ -388,7 +388,7 @@ impl Builder<'_, '_> {
         Ok(())
     }
 
-    fn large(&mut self, path: PathBuf, parts: &Receiver<LargePart>, linked: bool) -> Result<()> {
+    fn large(&mut self, path: PathBuf, parts: &Receiver<LargePart>, names: Names) -> Result<()> {
         let mut list = ListWriter::new();
         loop {
             self.gather.stored.check()?;
@@ -412,12 +412,7 @@ impl Builder<'_, '_> {
                     }
                     self.gather.recycle(piece.data);
                 }
-                LargePart::End(Ok(mut entry)) => {
-                    entry.kind = EntryKind::File(list.finish(&self.chunkers, self.gather)?);
-                    self.entry(&entry)?;
-                    self.remember(*entry, linked);
-                    return Ok(());
-                }
+                LargePart::End(Ok(entry)) => return self.read(*entry, list, names),
                 LargePart::End(Err(Error::Interrupted)) => return Err(Error::Interrupted),
                 // Half a file is no file: its chunks stay for the next backup, its entry is left out.
                 LargePart::End(Err(error)) => {

@@ -1,11 +1,11 @@
 //! The reader: walks, decides what must be read, and keeps everything in order.
 
 use super::large::{Large, LargePart};
-use super::work::{FileKey, Small, Work};
+use super::work::{FileKey, Names, Small, Work};
 use super::{GROUP, Job, Stream};
 use crate::chunks::ChunkReader;
 use crate::recipe::{Entries, Items};
-use crate::source::{Step, Walker, entry_from, read_xattrs_at, read_xattrs_of};
+use crate::source::{Moment, Step, Walker, entry_from, read_xattrs_at, read_xattrs_of};
 use crate::{Counters, Error, Monitor, Result, Warning};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use ibid_format::content::{Content, Item};
@@ -32,8 +32,7 @@ pub(crate) enum Event {
     Large {
         path: PathBuf,
         pieces: Receiver<LargePart>,
-        /// Whether other names of it may follow.
-        linked: bool,
+        names: Names,
     },
     Failed {
         path: PathBuf,
@@ -80,7 +79,7 @@ fn send_stream(job: &Job<'_>, stream: Stream, outlets: &Outlets) -> std::result:
     outlets.events.send(Event::Large {
         path,
         pieces,
-        linked: false,
+        names: Names::Each,
     })?;
     outlets.large.send(Large::Stream { stream, parts })?;
     Ok(Ok(()))
@@ -119,8 +118,16 @@ struct Reading<'r, 'j> {
     former: Vec<Option<Former<'r>>>,
     group: Vec<Small>,
     group_bytes: u64,
-    /// Files that were met by one of several names, and how many more they have.
-    linked: HashMap<FileKey, u64>,
+    /// Files that were met by one of several names.
+    linked: HashMap<FileKey, Linked>,
+}
+
+/// A file that was met by one of several names.
+struct Linked {
+    /// When: it may change, or another file may get its number, before it is met again.
+    moment: Moment,
+    /// How many more names it has.
+    left: u64,
 }
 
 /// Files with several names that are remembered; the names of others are read one by one.
@@ -128,8 +135,8 @@ const LINKED_MAX: usize = 1 << 16;
 
 /// A file, as far as its names are concerned.
 enum Met {
-    /// By the first name, or the only one. `linked` if it is to be remembered.
-    First { linked: bool },
+    /// By a name that it is read by.
+    First(Names),
     /// By another one.
     Again { file: FileKey, last: bool },
 }
@@ -231,13 +238,13 @@ impl<'r> Reading<'r, '_> {
                     0,
                 );
             }
-            let linked = match self.meet(&stat) {
+            let names = match self.meet(&stat) {
                 Met::Again { file, last } => {
                     Counters::add(&self.job.monitor.counters.bytes, stat.st_size as u64);
                     let path = path();
                     return self.add(Small::Link { name, file, last, path }, 0);
                 }
-                Met::First { linked } => linked,
+                Met::First(names) => names,
             };
             if file_type == FileType::RegularFile && stat.st_size as u64 <= GROUP as u64 {
                 let path = path();
@@ -247,7 +254,7 @@ impl<'r> Reading<'r, '_> {
                         name,
                         stat,
                         path,
-                        linked,
+                        names,
                     },
                     stat.st_size as u64,
                 );
@@ -257,7 +264,7 @@ impl<'r> Reading<'r, '_> {
             self.outlets.events.send(Event::Large {
                 path: path(),
                 pieces,
-                linked,
+                names,
             })?;
             self.outlets.large.send(Large::File {
                 parent,
@@ -286,18 +293,23 @@ impl<'r> Reading<'r, '_> {
     /// Whether a file was met before by another of its names.
     fn meet(&mut self, stat: &Stat) -> Met {
         if stat.st_nlink < 2 {
-            return Met::First { linked: false };
+            return Met::First(Names::Each);
         }
         let file = (stat.st_dev, stat.st_ino);
-        let Some(left) = self.linked.get_mut(&file) else {
-            let linked = self.linked.len() < LINKED_MAX;
-            if linked {
-                self.linked.insert(file, stat.st_nlink - 1);
+        let moment = Moment::from(stat);
+        let Some(linked) = self.linked.get_mut(&file) else {
+            if self.linked.len() >= LINKED_MAX {
+                return Met::First(Names::Each);
             }
-            return Met::First { linked };
+            let left = stat.st_nlink - 1;
+            self.linked.insert(file, Linked { moment, left });
+            return Met::First(Names::Remember);
         };
-        *left -= 1;
-        let last = *left == 0;
+        if linked.moment != moment {
+            return Met::First(Names::Apart);
+        }
+        linked.left -= 1;
+        let last = linked.left == 0;
         if last {
             self.linked.remove(&file);
         }
@@ -349,16 +361,15 @@ impl<'r> Reading<'r, '_> {
             && self.is_stored(content)
     }
 
-    /// Whether the chunks of a content are known. All of them are looked up only when something is known to be missing or damaged.
+    /// Whether the chunks of a content are known, all of them: a pack may be lost together with the index files that listed it, and
+    /// then nothing else tells.
     fn is_stored(&self, content: &Content) -> bool {
         let known = |item: &Item| match item {
             Item::Chunk { id, .. } => self.job.loaded.index.get(id).is_some(),
             Item::Hole { .. } => true,
         };
         content.items.iter().all(known)
-            && (content.depth == 0
-                || self.job.loaded.missing.is_empty() && self.job.loaded.damaged.is_empty()
-                || Items::new(self.reader, content).all(|item| item.is_ok_and(|item| known(&item))))
+            && (content.depth == 0 || Items::new(self.reader, content).all(|item| item.is_ok_and(|item| known(&item))))
     }
 
     fn add(&mut self, file: Small, bytes: u64) -> std::result::Result<(), Gone> {

@@ -2,7 +2,7 @@
 
 use super::effort::EffortChoice;
 use super::{Compression, GROUP, Job};
-use crate::source::{Extent, Opened, entry_from, read_xattrs_of, same_moment};
+use crate::source::{Extent, Moment, Opened, entry_from, read_xattrs_of};
 use crate::{Counters, Error, Monitor, Warning};
 use crossbeam_channel::{Receiver, Sender};
 use ibid_format::frame;
@@ -55,8 +55,7 @@ pub(crate) enum Small {
         name: Vec<u8>,
         stat: Stat,
         path: PathBuf,
-        /// Whether other names of it may follow.
-        linked: bool,
+        names: Names,
     },
     Ready {
         entry: Box<Entry>,
@@ -75,6 +74,17 @@ pub(crate) enum Small {
 /// (device, inode): which file it is, whatever its name.
 pub(crate) type FileKey = (u64, u64);
 
+/// What is to be made of the other names of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Names {
+    /// Nothing: it has none, or each is read.
+    Each,
+    /// Its entry is kept for them.
+    Remember,
+    /// It is not what was read by another name: the file has changed since, or its number is another file's now. So it stands by itself.
+    Apart,
+}
+
 /// Part of a file's content.
 pub(crate) enum Part {
     Chunk(Span),
@@ -87,7 +97,7 @@ pub(crate) enum Outcome {
     Read {
         entry: Box<Entry>,
         parts: std::ops::Range<usize>,
-        linked: bool,
+        names: Names,
     },
     Ready {
         entry: Box<Entry>,
@@ -188,12 +198,12 @@ fn read_group(job: &Job<'_>, spare: &Receiver<Vec<u8>>, files: Vec<Small>) -> Gr
                 name,
                 stat,
                 path,
-                linked,
+                names,
             } => match read_small(job, &mut group, &parent, &name, &stat, &path) {
                 Ok((entry, parts)) => Outcome::Read {
                     entry: Box::new(entry),
                     parts,
-                    linked,
+                    names,
                 },
                 Err(error) => Outcome::Failed { path, error },
             },
@@ -330,7 +340,7 @@ pub(crate) fn finish_entry(
     started: Time,
 ) -> crate::Result<()> {
     let after = rustix::fs::fstat(&file.fd).map_err(|error| Error::local("look again at", path, error))?;
-    if short || !same_moment(&file.stat, &after) {
+    if short || Moment::from(&file.stat) != Moment::from(&after) {
         entry.changed_while_read = true;
         monitor.warn(Warning::ChangedWhileRead { path: path.clone() });
     }

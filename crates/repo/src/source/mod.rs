@@ -9,7 +9,7 @@ mod walk;
 pub(crate) use attributes::{Owners, entry_from, read_xattrs_at, read_xattrs_of, through_proc};
 pub use exclude::Excludes;
 pub(crate) use exclude::Filter;
-pub(crate) use open::{Extent, Opened, device_size, same_moment};
+pub(crate) use open::{Extent, Moment, Opened, device_size};
 pub(crate) use walk::{Step, Walker, resolve};
 
 /// This machine's name.

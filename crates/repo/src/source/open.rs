@@ -86,9 +86,20 @@ pub(crate) fn device_size(file: impl AsFd) -> Result<u64, Errno> {
     rustix::fs::seek(file, SeekFrom::End(0))
 }
 
-/// Whether a file looks unchanged between two looks.
-pub(crate) fn same_moment(a: &Stat, b: &Stat) -> bool {
-    a.st_size == b.st_size
-        && (a.st_mtime, a.st_mtime_nsec) == (b.st_mtime, b.st_mtime_nsec)
-        && (a.st_ctime, a.st_ctime_nsec) == (b.st_ctime, b.st_ctime_nsec)
+/// What shows that a file has changed: its size, its mtime and its ctime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    size: i64,
+    mtime: (i64, u64),
+    ctime: (i64, u64),
+}
+
+impl From<&Stat> for Moment {
+    fn from(stat: &Stat) -> Moment {
+        Moment {
+            size: stat.st_size,
+            mtime: (stat.st_mtime, stat.st_mtime_nsec),
+            ctime: (stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
 }
