@@ -4,12 +4,13 @@
 //! wrote it was killed, or the index file is damaged) is read for its directory and known all the same, and a pack that is listed but
 //! not there is not believed in: its chunks count as unknown, and a backup stores them again.
 
+use crate::check::is_fault;
 use crate::index::{Frame, Index, Pack, Place};
 use crate::repository::{config_name, folder, list_ids, name_in};
 use crate::{Error, Monitor, Repository, Result, Warning};
 use ibid_format::pack::{self, Summary};
 use ibid_format::{FileId, index as index_file};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// An index file is at most this long.
 const INDEX_FILE_MAX: u64 = index_file::LIMIT;
@@ -97,9 +98,9 @@ struct Loading<'a> {
 }
 
 impl Loading<'_> {
-    /// Damage is noted and done without; anything else (storage out of reach, memory) ends the operation.
+    /// What is wrong with one file is noted, and the file done without; anything else (no permission, memory) ends the operation.
     fn note_damage(&mut self, what: String, error: Error, monitor: &Monitor) -> Result<()> {
-        if !error.is_damage() {
+        if !is_fault(&error) {
             return Err(error);
         }
         self.loaded.damaged.push((what, error.to_string()));
@@ -129,21 +130,34 @@ impl Loading<'_> {
             .map_err(Error::damaged(format_args!("index {id}")))?;
         let packs: Vec<_> = file.packs().collect();
         let frames: Vec<_> = file.frames().collect();
+        let frames_of = |n: usize| {
+            let end = packs.get(n + 1).map_or(frames.len(), |next| next.first_frame as usize);
+            &frames[packs[n].first_frame as usize..end]
+        };
+        // All are compared before any is added: a file that contradicts another, or itself, is believed in nothing.
+        let mut listed_here = HashSet::new();
+        for (n, listed) in packs.iter().enumerate() {
+            if !listed_here.insert(listed.id) || !self.agrees(listed, frames_of(n)) {
+                return Err(Error::Contradiction {
+                    index: id,
+                    pack: listed.id,
+                });
+            }
+        }
         // For every frame of the file: its number in memory, or none if its pack is missing.
         let mut numbers = Vec::with_capacity(frames.len());
         for (n, listed) in packs.iter().enumerate() {
-            let first = listed.first_frame as usize;
-            let end = packs.get(n + 1).map_or(frames.len(), |next| next.first_frame as usize);
+            let frames = frames_of(n);
             let known = self.numbers.get(&listed.id).copied();
             let start = match known {
                 Some(start) => start,
                 None => {
-                    let start = self.add_pack(listed.id, listed.size, &frames[first..end]);
+                    let start = self.add_pack(listed.id, listed.size, frames);
                     self.numbers.insert(listed.id, start);
                     start
                 }
             };
-            numbers.extend((0..(end - first) as u32).map(|k| start.map(|start| start + k)));
+            numbers.extend((0..frames.len() as u32).map(|k| start.map(|start| start + k)));
         }
         for entry in file.entries() {
             if let Some(frame) = numbers[entry.frame as usize] {
@@ -157,6 +171,22 @@ impl Loading<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether nothing else is known of a pack than this.
+    fn agrees(&self, listed: &index_file::Pack, frames: &[index_file::Frame]) -> bool {
+        let Some(Some(start)) = self.numbers.get(&listed.id) else {
+            return true;
+        };
+        let index = &self.loaded.index;
+        let of_pack = |frame: &&Frame| index.packs[frame.pack as usize].id == listed.id;
+        let known = index.frames[*start as usize..].iter().take_while(of_pack);
+        self.packs.get(&listed.id) == Some(&listed.size)
+            && known
+                .map(|frame| (frame.offset, frame.sealed, frame.length, frame.blobs))
+                .eq(frames
+                    .iter()
+                    .map(|frame| (frame.offset, frame.sealed, frame.length, frame.blobs)))
     }
 
     /// Adds a pack's frames; returns the number of the first, or none if the pack is not there as it should be.
@@ -236,4 +266,75 @@ pub(crate) fn read_directory(repository: &Repository, id: FileId, size: u64) -> 
     let mut directory = vec![0; (position - offset) as usize];
     repository.storage.read_at(&name, offset, &mut directory)?;
     pack::open_directory(&repository.keys, id, size, offset, &mut directory).map_err(damaged())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BackupOptions, InitOptions};
+    use ibid_format::ChunkId;
+    use ibid_format::frame::{Blob, Encoding};
+    use ibid_format::pack::FrameSummary;
+    use ibid_format::slot::Argon2Cost;
+    use std::sync::{Arc, Mutex};
+
+    /// An index file that lists a frame more than the pack has, read before the true one and after it.
+    #[test]
+    fn of_two_index_files_that_contradict_each_other_the_second_is_not_used() {
+        let cost = Argon2Cost {
+            memory_kib: 64,
+            passes: 1,
+            lanes: 1,
+        };
+        let init = InitOptions {
+            cost,
+            ..InitOptions::default()
+        };
+        let storage = Arc::new(ibid_storage::Memory::new());
+        let repository = Repository::init(storage, Some(b"secret"), &init, 0).unwrap();
+        let paths = vec!["src/source".into()];
+        let backup = BackupOptions {
+            paths,
+            ..BackupOptions::default()
+        };
+        repository.backup(backup, &Monitor::silent()).unwrap();
+        let (id, size) = list_ids(repository.storage.as_ref(), folder::PACKS).unwrap()[0];
+        let mut summary = read_directory(&repository, id, size).unwrap();
+        let end = summary.frames.last().map(|frame| frame.offset + frame.sealed).unwrap();
+        let nowhere = ChunkId([7; 32]);
+        let blob = Blob {
+            id: nowhere,
+            encoding: Encoding::Whole,
+            length: 7,
+        };
+        summary.frames.push(FrameSummary {
+            offset: end,
+            sealed: 50,
+            blobs: vec![blob],
+        });
+        let honest = list_ids(repository.storage.as_ref(), folder::INDEX).unwrap()[0].0;
+        for (false_one, second) in [(FileId([0; 16]), honest), (FileId([0xFF; 16]), FileId([0xFF; 16]))] {
+            let bytes = index_file::encode(&repository.keys, false_one, std::slice::from_ref(&summary)).unwrap();
+            let name = name_in(folder::INDEX, false_one);
+            repository.storage.put(&name, &[&bytes]).unwrap();
+            let heard = Arc::new(Mutex::new(Vec::new()));
+            let monitor = Monitor::new({
+                let heard = heard.clone();
+                move |warning| heard.lock().unwrap().push(warning)
+            });
+            let loaded = Loaded::load(&repository, &monitor).unwrap();
+            let warnings = std::mem::take(&mut *heard.lock().unwrap());
+            assert!(
+                matches!(&warnings[..], [Warning::Repository { error: Error::Contradiction { index, pack } }]
+                    if (*index, *pack) == (second, id)),
+                "{warnings:?}"
+            );
+            assert_eq!(loaded.index.get(&nowhere).is_some(), second == honest);
+            let places = summary.frames.iter().flat_map(|frame| &frame.blobs);
+            for place in places.filter_map(|blob| loaded.index.get(&blob.id)) {
+                assert!((place.frame as usize) < loaded.index.frames.len());
+            }
+            repository.storage.delete(&name).unwrap();
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Finding snapshots by what people call them.
 
+use crate::check::is_fault;
 use crate::repository::{folder, list_ids, name_in};
 use crate::{Error, Repository, Result};
 use ibid_format::FileId;
@@ -69,7 +70,7 @@ impl Repository {
                     file_size,
                     snapshot,
                 }),
-                Err(error) if error.is_damage() => on_damage(id, error),
+                Err(error) if is_fault(&error) => on_damage(id, error),
                 Err(error) => return Err(error),
             }
         }

@@ -2,10 +2,12 @@
 
 mod support;
 
-use ibid_repo::{Error, Monitor, ReadData, RestoreOptions};
-use ibid_storage::Name;
+use ibid_repo::{Error, Monitor, ReadData, Repository, RestoreOptions};
+use ibid_storage::fault::{Damage, Flaky, ObjectFault};
+use ibid_storage::{ErrorKind, Name, Operation};
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 use support::damage::{Scene, kind, names_fault, open, storage};
 use support::{Random, contents, options, scratch};
 
@@ -22,6 +24,9 @@ fn the_scene_is_whole_and_rich() {
         .map(|name| scene.image[name].len())
         .collect();
     assert!(sizes.len() < 6, "some packs have to be of the same size: {sizes:?}");
+    let repository = open(storage(&scene.image)).unwrap();
+    let summary = support::backup(&repository, scene.folder.path());
+    assert_eq!(summary.unchanged_files, summary.counters.files, "none is read again");
 }
 
 #[test]
@@ -248,6 +253,61 @@ fn the_next_backup_heals_even_if_the_index_file_is_damaged_too() {
             .filter(|affected| affected.snapshot == id)
             .collect();
         assert!(touched.is_empty(), "{pack}: {touched:?}");
+    }
+}
+
+/// Both the pack and an index file are gone, and nothing tells that they ever were: what is left is whole.
+#[test]
+fn the_next_backup_heals_even_if_the_index_file_is_gone_too() {
+    let scene = Scene::new();
+    let mut lost = 0;
+    for pack in scene.names("packs") {
+        for index in scene.names("index") {
+            let context = format!("{pack} and {index} are gone");
+            let image = scene.with(|image| {
+                image.remove(&pack);
+                image.remove(&index);
+            });
+            let repository = open(storage(&image)).unwrap();
+            let before = repository.check(ReadData::No, &Monitor::silent()).unwrap();
+            lost += u32::from(before.affected_total > 0 && before.faults.is_empty());
+            let id = support::backup(&repository, scene.folder.path()).id.unwrap();
+            let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+            let touched: Vec<_> = report
+                .affected
+                .iter()
+                .filter(|affected| affected.snapshot == id)
+                .collect();
+            assert!(touched.is_empty(), "{context}: {touched:?}");
+        }
+    }
+    assert_eq!(lost, 6, "each pack is listed by one index file, and needed");
+}
+
+/// The medium can't read one file any more: it is named, and all that needs no more than the others is done.
+#[test]
+fn an_index_file_or_snapshot_that_the_medium_cannot_read_is_done_without() {
+    let scene = Scene::new();
+    for name in [scene.names("index"), scene.names("snapshots")].concat() {
+        let place = Arc::new(Flaky::new(storage(&scene.image)));
+        let repository = Repository::open(place.clone(), Some(b"secret")).unwrap();
+        place.damage(&name, Damage::Unreadable);
+        let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+        names_fault(&report, &name, name.as_str());
+        assert_eq!(report.affected_total, 0, "{name}");
+        for (id, tree) in &scene.snapshots {
+            if !name.as_str().ends_with(id) {
+                support::crash::restores(&repository, id, scene.folder.path(), tree, name.as_str());
+            }
+        }
+        support::backup(&repository, scene.folder.path());
+    }
+    // A whole folder that may not be read is not damage, and there is nothing to go on with.
+    for kind in [ErrorKind::Io, ErrorKind::PermissionDenied] {
+        let place = Arc::new(Flaky::new(storage(&scene.image)));
+        let repository = Repository::open(place.clone(), Some(b"secret")).unwrap();
+        place.fail_always(Operation::List, ObjectFault::Before(kind));
+        repository.check(ReadData::All, &Monitor::silent()).unwrap_err();
     }
 }
 

@@ -82,6 +82,8 @@ impl Scene {
             // As much new data each time, so that packs of different backups have the same size.
             folder.write("new", &noise(10 + version, 60_000));
             folder.write(format!("deep/er/{version}"), format!("version {version}").as_bytes());
+            // A file that has just been written is read again by the next backup: later damage has to meet those that are not.
+            std::thread::sleep(std::time::Duration::from_millis(30));
             let summary = super::backup(&repository, folder.path());
             snapshots.push((summary.id.unwrap().to_string(), contents(folder.path())));
         }

@@ -50,6 +50,8 @@ pub enum Damage {
     Replace(Vec<u8>),
     /// As if it were not there; a `put` still meets the real one.
     Hide,
+    /// There, but the medium can't read it.
+    Unreadable,
 }
 
 /// How often each call was made, failed ones included, and how many bytes went through those that succeeded.
@@ -206,12 +208,14 @@ impl<S: Storage> Flaky<S> {
             }
             Damage::ReadFrom(other) => whole(&other),
             Damage::Replace(bytes) => Ok(bytes),
-            Damage::Hide => Err(Error::new(
-                ErrorKind::NotFound,
-                operation,
-                Some(name),
-                self.inner.location(),
-            )),
+            Damage::Hide | Damage::Unreadable => {
+                let kind = if damage == Damage::Hide {
+                    ErrorKind::NotFound
+                } else {
+                    ErrorKind::Io
+                };
+                Err(Error::new(kind, operation, Some(name), self.inner.location()))
+            }
         }
     }
 
@@ -294,7 +298,7 @@ impl<S: Storage> Storage for Flaky<S> {
 
     fn size(&self, name: &Name) -> Result<u64, Error> {
         self.call(Operation::Size, Some(name), || match self.damage_of(name) {
-            None => self.inner.size(name),
+            None | Some(Damage::Unreadable) => self.inner.size(name),
             Some(damage) => Ok(self.show(Operation::Size, name, damage)?.len() as u64),
         })
     }
@@ -306,7 +310,8 @@ impl<S: Storage> Storage for Flaky<S> {
                 shown.insert(name, size);
             })?;
             let damages = self.state().damages.clone();
-            for (name, damage) in damages.into_iter().filter(|(name, _)| name.is_in(folder)) {
+            let seen = |(name, damage): &(Name, Damage)| name.is_in(folder) && *damage != Damage::Unreadable;
+            for (name, damage) in damages.into_iter().filter(seen) {
                 match self.show(Operation::List, &name, damage) {
                     Ok(bytes) => shown.insert(name, bytes.len() as u64),
                     Err(_) => shown.remove(&name),
