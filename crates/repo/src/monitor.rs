@@ -51,6 +51,18 @@ pub enum Warning {
         /// Why.
         source: std::io::Error,
     },
+    /// A restore of this file failed midway, or was stopped, and it was there before: it is as in the snapshot in parts only.
+    Mixed {
+        /// Which.
+        path: PathBuf,
+    },
+    /// Something stands where a directory of the snapshot belongs, and was left there as asked: nothing in the directory is restored.
+    Kept {
+        /// What stands there.
+        path: PathBuf,
+        /// How many things of the snapshot have no place.
+        below: u64,
+    },
     /// A file of the repository is damaged; the operation could do without it.
     Repository {
         /// What was found and what was done about it.

@@ -289,9 +289,9 @@ fn the_least_memory_is_enough_and_less_is_refused_with_the_number_that_is_needed
     }
 }
 
-/// A restore that was stopped half-way is no trap for the next: what it left does not pass for right.
+/// A restore that was stopped half-way is no trap for the next: what it left is right, or (if it was killed) does not pass for right.
 #[test]
-fn what_a_stopped_restore_left_is_completed_by_the_next_one() {
+fn what_a_stopped_restore_left_is_whole_and_completed_by_the_next_one() {
     let folder = Folder::scratch();
     for n in 0..20 {
         folder.write(format!("{n}"), &noise(n, 1_000_000));
@@ -324,6 +324,10 @@ fn what_a_stopped_restore_left_is_completed_by_the_next_one() {
             done.store(true, Ordering::Relaxed);
             assert!(matches!(result, Err(Error::Interrupted)) || monitor.counters.files.load(Ordering::Relaxed) == 20);
         });
+        let left = contents(out.path());
+        let expected = contents(folder.path()).into_iter();
+        let expected = expected.filter(|(path, _)| left.contains_key(path)).collect();
+        assert_eq!(difference(&expected, &left), None);
         // As a killed one would leave it: the right length, and nothing in it.
         let file = std::fs::File::create(out.path().join("7")).unwrap();
         file.set_len(1_000_000).unwrap();

@@ -50,7 +50,7 @@ pub(crate) struct RestoreArgs {
 pub(crate) enum OverwriteRule {
     /// Make it as in the snapshot
     Always,
-    /// The same, but a file with the right size and time is taken as right
+    /// The same, but the contents of a file with the right size and time are taken as right
     IfChanged,
     /// Leave it
     Never,

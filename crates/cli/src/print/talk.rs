@@ -58,6 +58,14 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
         }
         Warning::ChangedWhileRead { path } => line(&format!("changed while it was read: {}", names::path(path))),
         Warning::Attributes { path, what, source } => line(&format!("{}: {what}: {source}", names::path(path))),
+        Warning::Mixed { path } => line(&format!(
+            "changed in part: {}: some of it is as in the snapshot now, the rest as it was",
+            names::path(path)
+        )),
+        Warning::Kept { path, below } => line(&format!(
+            "kept: {} is no folder, so what the snapshot has in it ({below}) is not restored",
+            names::path(path)
+        )),
         Warning::Repository { error } => line(&format!("warning: {}", with_causes(error))),
         Warning::OwnFolder { path } => line(&format!(
             "note: the repository itself is left out: {}",

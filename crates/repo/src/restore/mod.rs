@@ -2,11 +2,18 @@
 //!
 //! The planner (the calling thread) walks the tree, makes directories and files, and collects which chunk goes where. Every
 //! [`WINDOW`] chunks it sorts what it has by frame, so that each frame is read once, and hands it to the workers,
-//! which read, verify and write. A file gets its attributes when its last chunk is written.
+//! which read, verify and write. A file gets its attributes when its last chunk is written, a directory when all in it is done.
+//!
+//! What stands in the destination is replaced by what is complete (made aside and renamed), mended with chunks that are verified, or left.
 //!
 //! Everything is done relative to open directories, one name at a time, never through a symlink: whatever a snapshot says and whatever is
 //! planted in the destination, nothing outside it is touched.
 
+mod attributes;
+mod decide;
+mod folder;
+mod links;
+mod open_files;
 mod owners;
 mod plan;
 mod selected;
@@ -27,7 +34,7 @@ pub enum Overwrite {
     Refuse,
     /// Make it as in the snapshot; bytes that are right already are not written again.
     Always,
-    /// The same, but take a file with the right size and mtime as right without reading it.
+    /// The same, but take the contents of a file with the right size and mtime as right without reading it.
     IfChanged,
     /// Leave it.
     Never,
@@ -127,7 +134,8 @@ impl Repository {
     /// Restores what is at `path` of a snapshot into the directory `destination`, which is made if it does not exist. If a directory is
     /// at `path`, its contents are restored; a file is restored under its own name.
     ///
-    /// What can't be restored is reported to `monitor` and counted; the rest is restored. A file whose stored bytes are damaged is removed again.
+    /// What can't be restored is reported to `monitor` and counted; the rest is restored. A new file whose stored bytes are damaged is removed
+    /// again; what stood in its place stays.
     ///
     /// # Errors
     /// [`Error::WouldOverwrite`] before anything is written; [`Error::NoSuchPath`]; a tree that can't be read; a full disk.

@@ -1,7 +1,7 @@
 //! Who owners are on this machine.
 
 use super::Task;
-use super::target::Owner;
+use super::attributes::Owner;
 use ibid_format::tree::Entry;
 use std::collections::HashMap;
 

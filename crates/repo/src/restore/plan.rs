@@ -1,31 +1,37 @@
 //! The planner of a restore.
 
+use super::attributes::{self, Held};
+use super::decide::Decision;
+use super::folder::{Folder, Then};
+use super::links::{self, Linked, Links, Name};
+use super::open_files::{OpenFiles, Permit};
 use super::owners::Owners;
 use super::selected::Selected;
 use super::target::{self, Stack};
-use super::write::{self, Linked, Links, Part, Progress, Restoring};
+use super::write::{self, Part, Progress, Restoring, Standing};
 use super::{Overwrite, RestoreSummary, Task};
+use crate::chunks::ChunkReader;
 use crate::index::Place;
 use crate::load::Loaded;
 use crate::recipe::Items;
 use crate::tree::Found;
-use crate::{Error, Monitor, Result, Warning};
+use crate::{Counters, Error, Monitor, Result, Warning};
 use crossbeam_channel::{Sender, bounded};
 use ibid_format::content::{Content, Item};
 use ibid_format::tree::{Entry, EntryKind};
 use rustix::fd::OwnedFd;
-use rustix::fs::{FallocateFlags, Stat};
+use rustix::fs::Mode;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Chunks that are collected and sorted by frame before they are handed out.
 const WINDOW: usize = 1 << 18;
-/// Files that may be open for one window.
+/// Files that one window is about at most.
 const WINDOW_FILES: usize = 256;
 
 impl Task<'_> {
@@ -33,12 +39,12 @@ impl Task<'_> {
         let repository = self.repository;
         let loaded = repository.loaded(self.monitor)?;
         let reader = repository.tree_reader(self.monitor)?;
-        let found = repository.find(&reader, self.info, self.path)?;
-        let (listing, single) = match found {
-            Found::Root(listing) => (listing, None),
+        // What is restored, and the directory that becomes the destination, if it is one.
+        let (listing, single, top) = match repository.find(&reader, self.info, self.path)? {
+            Found::Root(listing) => (listing, None, None),
             Found::Entry(entry) => match entry.kind {
-                EntryKind::Directory(ref listing) => (listing.clone(), None),
-                _ => (Content::empty(), Some(entry)),
+                EntryKind::Directory(ref listing) => (listing.clone(), None, Some(entry)),
+                _ => (Content::empty(), Some(entry), None),
             },
         };
         if self.options.overwrite == Overwrite::Refuse {
@@ -47,7 +53,13 @@ impl Task<'_> {
         if self.options.dry_run {
             return self.count(&reader, &listing, single.as_deref());
         }
-        let root = Arc::new(target::open_destination(&self.destination)?);
+        // Nobody looks into what is to have a mode of its own before it has it.
+        let mode = if top.is_some() { 0o700 } else { 0o777 };
+        let (root, made) = target::open_destination(&self.destination, mode)?;
+        let unlocked = target::let_us_in(&Held::open(&root))
+            .map_err(|error| Error::local("write into", &self.destination, error))?;
+        let root = Arc::new(root);
+        let open_files = OpenFiles::within_limits();
         let progress = Progress::default();
         let threads = self
             .options
@@ -55,127 +67,172 @@ impl Task<'_> {
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
             .clamp(1, 16);
         let (groups, work) = bounded(4 * threads);
-        let mut summary = std::thread::scope(|scope| {
+        let result = std::thread::scope(|scope| {
             for _ in 0..threads {
                 let (work, progress, loaded) = (work.clone(), &progress, loaded.as_ref());
-                scope.spawn(move || write::run(self, loaded, progress, &work));
+                std::thread::Builder::new()
+                    .name("restore".into())
+                    .spawn_scoped(scope, move || write::run(self, loaded, progress, &work))
+                    .map_err(|source| Error::local("start a thread to write into", &self.destination, source))?;
             }
             drop(work);
-            let mut planner = Planner {
+            let owners = Owners::new(self);
+            let then = match top {
+                Some(entry) if made || self.updates_directories() => Then::All(owners.of(&entry), entry),
+                _ => unlocked.map_or(Then::Nothing, Then::Mode),
+            };
+            let planner = Planner {
                 task: self,
                 loaded: &loaded,
                 reader: &reader,
                 progress: &progress,
+                open_files: &open_files,
                 groups,
-                root: root.clone(),
-                stack: Stack::new(root.clone()),
+                stack: Stack::new(root.clone(), open_files.directories),
+                destination: Folder::destination(self, &root, then),
+                directories: Vec::new(),
+                lost: None,
                 path: self.destination.clone(),
                 window: Vec::new(),
                 window_files: 0,
                 links: HashMap::new(),
-                owners: Owners::new(self),
-                summary: RestoreSummary::default(),
+                owners,
             };
-            let result = planner.tree(&listing, single.as_deref());
-            let summary = std::mem::take(&mut planner.summary);
-            result.map(|()| summary)
-        })?;
-        progress.add_to(&mut summary)?;
+            planner.run(&listing, single.as_deref())
+        });
+        let mut summary = progress.into_summary()?;
+        result?;
         self.monitor.check_cancelled()?;
         if self.options.verify {
             summary.verified = self.verify(&reader, &listing, single.as_deref(), &root, &mut summary.failed)?;
         }
         Ok(summary)
     }
+
+    /// Whether directories that existed become as in the snapshot.
+    fn updates_directories(&self) -> bool {
+        matches!(self.options.overwrite, Overwrite::Always | Overwrite::IfChanged)
+    }
 }
 
 /// A directory we are in.
-struct Made {
+struct Made<'a> {
     entry: Entry,
-    exists: bool,
+    /// None until something in it is wanted.
+    folder: Option<Arc<Folder<'a>>>,
 }
 
-/// The names on the way to a file's first name, that name, and what has become of the file.
-type FirstName = (Vec<Vec<u8>>, Vec<u8>, Arc<Links>);
+/// Where a file has its first name, that name, and what has become of the file.
+type FirstName<'a> = (Arc<Folder<'a>>, Vec<u8>, Arc<Links<'a>>);
 
-struct Planner<'a, 'r> {
+/// A directory that could not be made, while we go through what is in it.
+struct Lost {
+    /// How many directories we are in when it is the innermost.
+    depth: usize,
+    path: PathBuf,
+    /// None if what stands in its place was to be kept.
+    error: Option<Error>,
+    below: u64,
+}
+
+struct Planner<'a> {
     task: &'a Task<'a>,
     loaded: &'a Loaded,
-    reader: &'r crate::chunks::ChunkReader<'r>,
+    reader: &'a ChunkReader<'a>,
     progress: &'a Progress,
-    groups: Sender<Vec<Part>>,
-    root: Arc<OwnedFd>,
+    open_files: &'a OpenFiles,
+    groups: Sender<Vec<Part<'a>>>,
     stack: Stack,
+    destination: Arc<Folder<'a>>,
+    directories: Vec<Made<'a>>,
+    lost: Option<Lost>,
     path: PathBuf,
-    window: Vec<Part>,
+    window: Vec<Part<'a>>,
     window_files: usize,
     /// Files that have several names, by device and inode.
-    links: HashMap<(u64, u64), FirstName>,
+    links: HashMap<(u64, u64), FirstName<'a>>,
     owners: Owners,
-    summary: RestoreSummary,
 }
 
-impl<'r> Planner<'_, 'r> {
-    fn monitor(&self) -> &Monitor {
+impl<'a> Planner<'a> {
+    fn monitor(&self) -> &'a Monitor {
         self.task.monitor
     }
 
-    fn tree(&mut self, listing: &Content, single: Option<&Entry>) -> Result<()> {
+    fn run(mut self, listing: &Content, single: Option<&Entry>) -> Result<()> {
         let task = self.task;
-        let mut directories: Vec<Made> = Vec::new();
-        task.selected(self.reader, listing, single, &mut |step| {
-            if self.progress.is_stopped() {
-                return Ok(false);
-            }
-            match step {
-                Selected::Leave => {
-                    let made = directories.pop().expect("entered before");
-                    self.leave(&made);
-                    Ok(true)
-                }
-                Selected::Damaged { path, error } => {
-                    self.path = task.destination.join(path);
-                    self.failed(error);
-                    Ok(true)
-                }
-                Selected::Entry { path, entry, wanted } => {
-                    self.path = task.destination.join(path);
-                    if let EntryKind::Directory(_) = entry.kind {
-                        self.stack.push(entry.name.clone());
-                        directories.push(Made {
-                            entry: entry.clone(),
-                            exists: false,
-                        });
-                        if wanted && let Err(error) = self.make(&mut directories) {
-                            self.stack.pop();
-                            directories.pop();
-                            self.failed(error);
-                            return Ok(false);
-                        }
-                        return Ok(true);
-                    }
-                    if let Err(error) = self.make(&mut directories).and_then(|()| self.entry(entry)) {
-                        self.failed(error);
-                    }
-                    Ok(true)
-                }
-            }
-        })?;
+        let result = task.selected(self.reader, listing, single, &mut |step| self.step(step));
+        if result.is_err() {
+            self.progress.halt();
+        }
+        // In any case: files that are not complete must go.
         self.hand_out();
-        Ok(())
+        result
+    }
+
+    fn step(&mut self, step: Selected<'_>) -> Result<bool> {
+        if self.progress.is_stopped() {
+            // Who stopped it has said why.
+            return Err(Error::Interrupted);
+        }
+        match step {
+            Selected::Leave => {
+                self.leave();
+                Ok(true)
+            }
+            Selected::Damaged { path, error } => {
+                self.path = self.task.destination.join(path);
+                self.failed(error);
+                Ok(true)
+            }
+            Selected::Entry { path, entry, wanted } => {
+                self.path = self.task.destination.join(path);
+                let is_directory = matches!(entry.kind, EntryKind::Directory(_));
+                if is_directory {
+                    self.stack.push(entry.name.clone());
+                    let entry = entry.clone();
+                    self.directories.push(Made { entry, folder: None });
+                }
+                if let Some(lost) = &mut self.lost {
+                    lost.below += u64::from(wanted);
+                } else if wanted
+                    && self.make()
+                    && !is_directory
+                    && let Err(error) = self.entry(entry)
+                {
+                    self.failed(error);
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Leaves a directory; it gets its attributes when all in it is done.
+    fn leave(&mut self) {
+        if let Some(Lost { path, error, below, .. }) = self.lost.take_if(|lost| lost.depth == self.directories.len()) {
+            match error {
+                Some(error) => {
+                    Counters::add(&self.progress.failed, below);
+                    self.path = path;
+                    self.failed(with_all_below(error, below));
+                }
+                None => {
+                    Counters::add(&self.progress.kept, 1 + below);
+                    self.monitor().warn(Warning::Kept { path, below });
+                }
+            }
+        }
+        self.directories.pop();
+        self.stack.pop();
     }
 
     /// What can't be restored is said and counted; a full disk ends it all.
-    fn failed(&mut self, error: Error) {
-        if matches!(&error, Error::Local { source, .. } if source.kind() == std::io::ErrorKind::StorageFull) {
+    fn failed(&self, error: Error) {
+        if write::is_full_disk(&error) {
             self.progress.stop(error);
-            return;
+        } else {
+            write::skipped(self.task, self.progress, &self.path, error);
         }
-        self.summary.failed += 1;
-        self.monitor().warn(Warning::Skipped {
-            path: self.path.clone(),
-            error,
-        });
     }
 
     fn local(&self, action: &'static str) -> impl Fn(Errno) -> Error + use<> {
@@ -183,230 +240,266 @@ impl<'r> Planner<'_, 'r> {
         move |error| Error::local(action, path.clone(), error)
     }
 
-    /// Makes the directories that we are in, as far as they are not there.
-    fn make(&mut self, directories: &mut [Made]) -> Result<()> {
-        for (depth, made) in directories.iter_mut().enumerate() {
-            if made.exists {
-                continue;
-            }
-            let failed = self.local("make directory");
-            let parent = self.stack.open(depth).map_err(&failed)?;
-            let name = &made.entry.name;
-            let exists = match target::look(&parent, name).map_err(&failed)? {
-                Some(stat) if target::is_directory(&stat) => true,
-                Some(_) if self.task.options.overwrite == Overwrite::Never => {
-                    return Err(failed(Errno::NOTDIR));
-                }
-                // A file or a link stands where a directory belongs: the link goes, not what it leads to.
-                Some(_) => {
-                    target::remove(&parent, name).map_err(&failed)?;
-                    false
-                }
-                None => false,
+    /// Makes the directories that we are in, as far as they are not there. False if one can't be made: then all in it is lost.
+    fn make(&mut self) -> bool {
+        let first = self.directories.iter().position(|made| made.folder.is_none());
+        for depth in first.unwrap_or(self.directories.len())..self.directories.len() {
+            let error = match self.make_one(depth) {
+                Ok(true) => continue,
+                Ok(false) => None,
+                Err(error) => Some(error),
             };
-            if !exists {
-                rustix::fs::mkdirat(&parent, name.as_slice(), rustix::fs::Mode::from_raw_mode(0o700))
-                    .map_err(&failed)?;
-                self.summary.directories += 1;
-            }
-            made.exists = true;
+            let path = self.path_of(depth);
+            // What we are at is lost with it, unless that is the directory itself.
+            let below = u64::from(path != self.path);
+            let depth = depth + 1;
+            self.lost = Some(Lost {
+                depth,
+                path,
+                error,
+                below,
+            });
+            return false;
         }
-        Ok(())
+        true
+    }
+    /// The path of the directory that is the `depth`-th we are in.
+    fn path_of(&self, depth: usize) -> PathBuf {
+        let names = self.directories[..=depth]
+            .iter()
+            .map(|made| OsStr::from_bytes(&made.entry.name));
+        self.task.destination.join(names.collect::<PathBuf>())
     }
 
-    /// Gives a directory its attributes, after everything was made in it.
-    fn leave(&mut self, made: &Made) {
-        if made.exists {
-            let path = self.task.destination.join(names_path(&self.stack.names()));
-            match self.stack.current() {
-                Ok(directory) => {
-                    for (what, source) in target::set_attributes(&directory, &made.entry, self.owners.of(&made.entry)) {
-                        self.monitor().warn(Warning::Attributes {
-                            path: path.clone(),
-                            what,
-                            source,
-                        });
-                    }
-                }
-                Err(error) => {
-                    let what = "all".to_owned();
-                    self.monitor().warn(Warning::Attributes {
-                        path,
-                        what,
-                        source: error.into(),
-                    });
+    /// Makes one of the directories that we are in. False if something else stands there and is to be kept.
+    fn make_one(&mut self, depth: usize) -> Result<bool> {
+        let path = self.path_of(depth);
+        let failed = |error| Error::local("make directory", &path, error);
+        let parent = self.stack.open(depth).map_err(failed)?;
+        let entry = &self.directories[depth].entry;
+        let name = entry.name.as_slice();
+        let make = |name: &[u8]| rustix::fs::mkdirat(&parent, name, Mode::RWXU).map_err(failed);
+        let all = || Then::All(self.owners.of(entry), Box::new(entry.clone()));
+        let then = match target::look(&parent, name).map_err(failed)? {
+            Some(stat) if target::is_directory(&stat) => {
+                let held = Held::at(&parent, name).map_err(failed)?;
+                let unlocked = target::let_us_in(&held).map_err(failed)?;
+                self.stack.open(depth + 1).map_err(failed)?;
+                if self.task.updates_directories() {
+                    all()
+                } else {
+                    unlocked.map_or(Then::Nothing, Then::Mode)
                 }
             }
+            Some(_) => {
+                // A file or a link stands where a directory belongs: the link goes, not what it leads to.
+                match self.task.options.overwrite {
+                    Overwrite::Refuse => return Err(target::exists(&path)),
+                    Overwrite::Never => return Ok(false),
+                    Overwrite::Always | Overwrite::IfChanged => {}
+                }
+                let aside = target::aside();
+                make(&aside)?;
+                target::remove(&parent, name)
+                    .and_then(|()| rustix::fs::renameat(&parent, aside, &parent, name))
+                    .map_err(failed)?;
+                Counters::add(&self.progress.directories, 1);
+                all()
+            }
+            None => {
+                make(name)?;
+                Counters::add(&self.progress.directories, 1);
+                all()
+            }
+        };
+        let folder = Folder::within(self.folder(depth), name, then);
+        self.directories[depth].folder = Some(folder);
+        Ok(true)
+    }
+
+    /// The folder that holds the `depth`-th directory we are in. It was made before.
+    fn folder(&self, depth: usize) -> &Arc<Folder<'a>> {
+        match depth.checked_sub(1) {
+            None => &self.destination,
+            Some(above) => self.directories[above].folder.as_ref().expect("made before"),
         }
-        self.stack.pop();
+    }
+
+    /// The folder that we are in.
+    fn current(&self) -> &Arc<Folder<'a>> {
+        self.folder(self.directories.len())
     }
 
     /// Restores one entry that is no directory into the current directory.
     fn entry(&mut self, entry: &Entry) -> Result<()> {
         let parent = self.stack.current().map_err(self.local("open the directory of"))?;
         let existing = target::look(&parent, &entry.name).map_err(self.local("look at"))?;
-        if let Some(stat) = &existing {
-            if self.task.options.overwrite == Overwrite::Never {
-                self.summary.kept += 1;
-                return Ok(());
+        let inode = entry.hard_link_device.map(|device| (device, entry.inode));
+        let is_kept = existing.is_some() && self.task.options.overwrite == Overwrite::Never;
+        if let Some((folder, first, links)) = inode.and_then(|inode| self.links.get(&inode)).filter(|_| !is_kept) {
+            let name = Name {
+                folder: self.current().clone(),
+                name: entry.name.clone(),
+                path: self.path.clone(),
+            };
+            match links.add(name) {
+                Linked::Pending => {}
+                Linked::Whole(name) => write::add_name(self.task, self.progress, folder, first, entry, &name),
+                Linked::Failed => return Err(links::lost_with_its_other_name(&self.path)),
             }
-            if target::is_directory(stat) {
-                // Removing a whole tree to make room for a file is never what `--overwrite` was meant for.
-                return Err(Error::local(
-                    "replace",
-                    &self.path,
-                    std::io::Error::other("a directory stands where a file belongs; move it away"),
-                ));
-            }
+            return Ok(());
         }
-        let links = match entry.hard_link_device.map(|device| (device, entry.inode)) {
-            None => None,
-            Some(inode) => {
-                if let Some(first) = self.links.get(&inode).cloned() {
-                    return self.link(&parent, entry, &first, existing.is_some());
-                }
-                let links = Links::pending();
-                let first = (self.stack.names(), entry.name.clone(), links.clone());
-                self.links.insert(inode, first);
-                Some(links)
+        let owner = self.owners.of(entry);
+        let decision = self
+            .task
+            .decide(self.reader, &parent, entry, owner, existing.as_ref(), &self.path)?;
+        if matches!(decision, Decision::Keep) {
+            self.progress.kept(self.task, entry);
+            self.passed_over(entry);
+            return Ok(());
+        }
+        let links = inode.map(|_| Links::pending());
+        if let (Some(inode), Some(links)) = (inode, &links) {
+            let first = (self.current().clone(), entry.name.clone(), links.clone());
+            self.links.insert(inode, first);
+        }
+        let made = match (&entry.kind, decision) {
+            (_, Decision::Right) => self.right(&parent, entry),
+            (EntryKind::File(content), decision) => {
+                return self.file(parent, entry, content, decision, links);
             }
+            (_, decision) => self.special(&parent, entry, &decision),
         };
-        let made = match &entry.kind {
-            EntryKind::File(content) => self.file(&parent, entry, content, existing.as_ref(), links.clone()),
-            _ => self.special(&parent, entry, existing.is_some(), links.as_deref()),
-        };
-        if let (Err(_), Some(links)) = (&made, links) {
-            links.fail();
+        if let Some(links) = links {
+            // Nobody can have added a name yet.
+            if made.is_ok() {
+                links.succeed()
+            } else {
+                links.fail()
+            };
         }
         made
     }
 
-    /// Gives a file that was restored before, or is being restored, another name.
-    fn link(&mut self, parent: &Arc<OwnedFd>, entry: &Entry, first: &FirstName, existing: bool) -> Result<()> {
-        let (folders, name, links) = first;
-        let failed = self.local("link");
-        let linked = links.add(parent, &entry.name, &self.path, || {
-            if existing {
-                target::remove(parent, &entry.name).map_err(&failed)?;
-            }
-            let directory = target::open_beneath(&self.root, folders).map_err(&failed)?;
-            rustix::fs::linkat(
-                &directory,
-                name.as_slice(),
-                parent,
-                entry.name.as_slice(),
-                rustix::fs::AtFlags::empty(),
-            )
-            .map_err(&failed)
-        })?;
-        if matches!(linked, Linked::Failed) {
-            return Err(write::lost_with_its_other_name(&self.path));
+    /// Bytes that nobody has to write count as done.
+    fn passed_over(&self, entry: &Entry) {
+        if let EntryKind::File(content) = &entry.kind {
+            Counters::add(&self.monitor().counters.bytes, content.length);
         }
-        match &entry.kind {
-            EntryKind::File(content) => {
-                self.summary.bytes += content.length;
-                crate::Counters::add(&self.monitor().counters.bytes, content.length);
-                if matches!(linked, Linked::Whole) {
-                    self.summary.files += 1;
-                    crate::Counters::add(&self.monitor().counters.files, 1);
-                }
-            }
-            _ => self.summary.others += 1,
-        }
+    }
+
+    /// What stands in the place of an entry is right but perhaps for attributes.
+    fn right(&mut self, parent: &OwnedFd, entry: &Entry) -> Result<()> {
+        let held = Held::at(parent, &entry.name).map_err(self.local("look at"))?;
+        self.tell(attributes::mend_attributes(&held, entry, self.owners.of(entry)));
+        self.progress.right(self.task, entry);
+        self.passed_over(entry);
         Ok(())
     }
 
-    fn special(&mut self, parent: &OwnedFd, entry: &Entry, existing: bool, links: Option<&Links>) -> Result<()> {
-        if existing {
-            target::remove(parent, &entry.name).map_err(self.local("replace"))?;
+    fn tell(&self, faults: attributes::AttributeFaults) {
+        for (what, source) in faults {
+            let path = self.path.clone();
+            self.monitor().warn(Warning::Attributes { path, what, source });
         }
-        target::create_special(parent, entry).map_err(self.local("make"))?;
-        for (what, source) in target::set_attributes_at(parent, entry, self.owners.of(entry)) {
-            self.monitor().warn(Warning::Attributes {
-                path: self.path.clone(),
-                what,
-                source,
-            });
+    }
+
+    fn special(&mut self, parent: &OwnedFd, entry: &Entry, decision: &Decision) -> Result<()> {
+        let replaces = matches!(decision, Decision::Replace);
+        let name = if replaces { target::aside() } else { entry.name.clone() };
+        target::create_special(parent, &name, &entry.kind).map_err(self.local("make"))?;
+        match Held::at(parent, &name) {
+            Ok(held) => self.tell(attributes::set_attributes(&held, entry, self.owners.of(entry))),
+            Err(error) => self.tell(vec![("all".to_owned(), error.into())]),
         }
-        self.summary.others += 1;
-        if let Some(links) = links {
-            links.succeed();
+        if replaces {
+            target::put_in_place(parent, &name, &entry.name)
+                .map_err(|error| target::cannot_replace(&self.path, error))?;
         }
+        self.progress.restored(self.task, entry);
         Ok(())
+    }
+
+    /// A permit to open a file. While there is none, what waits in the window may hold them all.
+    fn permit(&mut self) -> Permit<'a> {
+        if let Some(permit) = self.open_files.try_take() {
+            return permit;
+        }
+        self.hand_out();
+        self.open_files.take()
     }
 
     fn file(
         &mut self,
-        parent: &Arc<OwnedFd>,
+        parent: Arc<OwnedFd>,
         entry: &Entry,
         content: &Content,
-        existing: Option<&Stat>,
-        links: Option<Arc<Links>>,
+        decision: Decision,
+        links: Option<Arc<Links<'a>>>,
     ) -> Result<()> {
-        if let Some(stat) = existing
-            && self.task.options.overwrite == Overwrite::IfChanged
-            && stat.st_size as u64 == content.length
-            && (stat.st_mtime, stat.st_mtime_nsec as u32) == (entry.mtime.seconds, entry.mtime.nanos)
-            && rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile
-        {
-            self.summary.kept += 1;
-            if let Some(links) = links {
-                links.succeed();
-            }
-            return Ok(());
-        }
-        // A symlink in the way is not opened but replaced.
-        let opened = existing.and_then(|_| target::open_existing(parent, &entry.name));
-        let (file, had) = match opened {
-            Some((file, stat)) => (file, Some(stat.st_size as u64)),
-            None => {
-                if existing.is_some() {
-                    target::remove(parent, &entry.name).map_err(self.local("replace"))?;
-                }
-                (
-                    target::create_file(parent, &entry.name).map_err(self.local("create"))?,
-                    None,
-                )
+        let permit = self.permit();
+        let create = |name: &[u8]| target::create_file(&parent, name).map_err(self.local("create"));
+        let opened = match decision {
+            Decision::Patch(file, length) => Ok((file, Standing::InPlace, length)),
+            Decision::Create => create(&entry.name).map(|file| (file, Standing::New, 0)),
+            _ => {
+                let aside = target::aside();
+                create(&aside).map(|file| (file, Standing::Aside(aside), 0))
             }
         };
-        let failed = self.local("size");
-        rustix::fs::ftruncate(&file, content.length).map_err(failed)?;
+        let (file, standing, had) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                // Nobody can have added a name yet.
+                links.map(|links| links.fail());
+                return Err(error);
+            }
+        };
+        let is_new = !matches!(standing, Standing::InPlace);
         let restoring = Arc::new(Restoring {
             file,
+            standing,
             entry: entry.clone(),
             path: self.path.clone(),
             owner: self.owners.of(entry),
-            existing: had.unwrap_or(0).min(content.length),
-            parent: parent.clone(),
-            created: had.is_none(),
+            existing: had.min(content.length),
+            holes: Mutex::default(),
+            parent,
+            folder: self.current().clone(),
             links,
             pending: AtomicUsize::new(1),
             failed: AtomicBool::new(false),
+            changed: AtomicBool::new(false),
+            _permit: permit,
         });
-        let planned = self.contents(&restoring, content);
-        if let Err(error) = planned {
+        let sized = match is_new {
+            true => rustix::fs::ftruncate(&restoring.file, content.length).map_err(self.local("size")),
+            false => Ok(()),
+        };
+        if let Err(error) = sized.and_then(|()| self.contents(&restoring, content)) {
             write::fail(self.task, self.progress, &restoring, error);
         }
         write::finish(self.task, self.progress, &restoring);
         self.window_files += 1;
-        if self.window_files >= WINDOW_FILES {
+        if self.window_files >= WINDOW_FILES.min(self.open_files.files / 2) {
             self.hand_out();
         }
         Ok(())
     }
 
-    /// Plans a file's chunks, and makes its holes.
-    fn contents(&mut self, file: &Arc<Restoring>, content: &Content) -> Result<()> {
+    /// Plans a file's chunks and holes.
+    fn contents(&mut self, file: &Arc<Restoring<'a>>, content: &Content) -> Result<()> {
         let mut offset = 0u64;
         for item in Items::new(self.reader, content) {
             match item? {
                 Item::Hole { length } => {
+                    // Beyond the old end there are zeros already.
                     if offset < file.existing {
-                        // What was there must go; beyond the old end there are zeros already.
-                        punch(&file.file, offset, length.min(file.existing - offset))
-                            .map_err(self.local("make a hole in"))?;
+                        let hole = (offset, length.min(file.existing - offset));
+                        file.holes.lock().expect("no holder of this lock panics").push(hole);
                     }
                     offset += length;
+                    Counters::add(&self.monitor().counters.bytes, length);
                 }
                 Item::Chunk { id, length } => {
                     let place = self
@@ -450,26 +543,13 @@ impl<'r> Planner<'_, 'r> {
     }
 }
 
-fn names_path(names: &[Vec<u8>]) -> PathBuf {
-    names.iter().map(|name| OsStr::from_bytes(name)).collect()
-}
-
-/// Makes `length` bytes from `offset` read as zeros, without occupying space if the file system can.
-fn punch(file: &OwnedFd, offset: u64, length: u64) -> std::result::Result<(), Errno> {
-    match rustix::fs::fallocate(
-        file,
-        FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-        offset,
-        length,
-    ) {
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-        result => return result,
+/// Why a directory, and with it all below, was not made.
+fn with_all_below(error: Error, below: u64) -> Error {
+    match error {
+        Error::Local { action, path, source } if below > 0 => {
+            let text = format!("{source}; what is in it ({below}) is not restored either");
+            Error::local(action, path, std::io::Error::new(source.kind(), text))
+        }
+        error => error,
     }
-    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-    let mut done = 0;
-    while done < length {
-        let now = (length - done).min(ZEROS.len() as u64);
-        done += rustix::io::pwrite(file, &ZEROS[..now as usize], offset + done)? as u64;
-    }
-    Ok(())
 }

@@ -1,5 +1,6 @@
 //! What of a tree a restore is about, and what of that exists already.
 
+use super::open_files::OpenFiles;
 use super::target::{self, Stack};
 use super::{RestoreSummary, Task};
 use crate::check::is_fault;
@@ -106,8 +107,8 @@ impl Task<'_> {
         if empty {
             return Ok(());
         }
-        let root = target::open_destination(&self.destination)?;
-        let mut stack = Stack::new(Arc::new(root));
+        let (root, _) = target::open_destination(&self.destination, 0o777)?;
+        let mut stack = Stack::new(Arc::new(root), OpenFiles::within_limits().directories);
         self.selected(reader, listing, single, &mut |step| match step {
             Selected::Leave => {
                 stack.pop();

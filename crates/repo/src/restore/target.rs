@@ -1,15 +1,16 @@
 //! The destination: made and entered one name at a time, never through a symlink.
 
+use super::attributes::Held;
 use crate::{Error, Result};
-use ibid_format::tree::{Entry, EntryKind, Time};
+use ibid_format::FileId;
+use ibid_format::tree::EntryKind;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
-
-/// Attributes that could not be set: what, and why.
-pub(crate) type AttributeFaults = Vec<(String, std::io::Error)>;
 
 const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -22,7 +23,7 @@ pub(crate) fn open_directory(parent: impl AsFd, name: &[u8]) -> std::result::Res
 }
 
 /// Opens a directory that was reached before, name by name from the destination.
-pub(crate) fn open_beneath(root: &OwnedFd, path: &[Vec<u8>]) -> std::result::Result<OwnedFd, Errno> {
+pub(crate) fn open_beneath(root: &OwnedFd, path: &[&[u8]]) -> std::result::Result<OwnedFd, Errno> {
     let mut at = rustix::fs::openat(root, ".", DIRECTORY, Mode::empty())?;
     for name in path {
         at = open_directory(&at, name)?;
@@ -30,11 +31,20 @@ pub(crate) fn open_beneath(root: &OwnedFd, path: &[Vec<u8>]) -> std::result::Res
     Ok(at)
 }
 
-/// Opens the destination itself, making it and what leads to it. The user named it: links on the way are the user's.
-pub(crate) fn open_destination(path: &Path) -> Result<OwnedFd> {
-    std::fs::create_dir_all(path).map_err(|source| Error::local("make directory", path, source))?;
+/// Opens the destination itself; if need be it is made with this mode, and what leads to it. True if it was made. The user named it:
+/// links on the way are the user's.
+pub(crate) fn open_destination(path: &Path, mode: u32) -> Result<(OwnedFd, bool)> {
+    let failed = |action| move |source| Error::local(action, path, source);
+    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+        std::fs::create_dir_all(above).map_err(failed("make the folder of"))?;
+    }
+    let made = match DirBuilder::new().mode(mode).create(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
+        result => result.map(|()| true).map_err(failed("make directory"))?,
+    };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty()).map_err(|error| Error::local("open", path, error))
+    let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| failed("open")(error.into()))?;
+    Ok((root, made))
 }
 
 /// What stands at a name, if anything.
@@ -50,6 +60,31 @@ pub(crate) fn is_directory(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
+pub(crate) fn is_file(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
+/// Whether nothing is in a directory.
+pub(crate) fn is_empty(parent: impl AsFd, name: &[u8]) -> std::result::Result<bool, Errno> {
+    for entry in Dir::new(open_directory(parent, name)?)? {
+        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Makes a directory of ours one that we may write into and go through, if it is not; returns the mode it had.
+pub(crate) fn let_us_in(directory: &Held<'_>) -> std::result::Result<Option<u32>, Errno> {
+    let (stat, us) = (directory.stat()?, rustix::process::geteuid());
+    let mode = stat.st_mode & 0o7777;
+    if us.is_root() || stat.st_uid != us.as_raw() || mode & 0o700 == 0o700 {
+        return Ok(None);
+    }
+    directory.chmod(mode | 0o700)?;
+    Ok(Some(mode))
+}
+
 /// Removes what is not a directory.
 pub(crate) fn remove(parent: impl AsFd, name: &[u8]) -> std::result::Result<(), Errno> {
     match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
@@ -58,118 +93,72 @@ pub(crate) fn remove(parent: impl AsFd, name: &[u8]) -> std::result::Result<(), 
     }
 }
 
+/// A name that nobody else has, for what takes another thing's place once it is complete.
+pub(crate) fn aside() -> Vec<u8> {
+    format!(".ibid-{}", FileId::random()).into_bytes()
+}
+
+/// Puts what stands at `aside` in the place of what stands at `name`, in one step; only an empty directory goes before. If it can't be,
+/// `aside` is removed, and what stood there stays.
+pub(crate) fn put_in_place(parent: impl AsFd, aside: &[u8], name: &[u8]) -> std::result::Result<(), Errno> {
+    let rename = || rustix::fs::renameat(&parent, aside, &parent, name);
+    let put = match rename() {
+        Err(Errno::ISDIR) => rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR).and_then(|()| rename()),
+        result => result,
+    };
+    // After a rename nothing is left, but for one between two names of one file, which does nothing.
+    put.and(remove(&parent, aside))
+}
+
+/// Something stands in the place of an entry, and it was not said what to do then.
+pub(crate) fn exists(path: &Path) -> Error {
+    Error::local(
+        "make",
+        path,
+        std::io::Error::other(
+            "something has come to stand there, or the file system takes two names that differ in case for one; restore it elsewhere",
+        ),
+    )
+}
+
+/// What stands in the place of an entry can't go.
+pub(crate) fn cannot_replace(path: &Path, error: Errno) -> Error {
+    let source = match error {
+        // Removing a whole tree to make room for a file is never what `--overwrite` was meant for.
+        Errno::NOTEMPTY | Errno::EXIST => {
+            std::io::Error::other("a directory that is not empty stands where something else belongs; move it away")
+        }
+        error => error.into(),
+    };
+    Error::local("replace", path, source)
+}
+
 /// Makes a new file, empty and private.
 pub(crate) fn create_file(parent: impl AsFd, name: &[u8]) -> std::result::Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o600))
 }
 
-/// Opens an existing regular file to bring it up to date. None if it must be replaced instead: it is something else, or it has other
-/// names (which may lie outside the destination), or it can't be opened for writing.
-pub(crate) fn open_existing(parent: impl AsFd, name: &[u8]) -> Option<(OwnedFd, Stat)> {
+/// Opens an existing ordinary file to bring it up to date, and says how long it is. None if it is something else by now, has other names
+/// (which may lie outside the destination), or can't be opened for writing.
+pub(crate) fn open_existing(parent: impl AsFd, name: &[u8]) -> Option<(OwnedFd, u64)> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::openat(parent, name, flags, Mode::empty()).ok()?;
     let stat = rustix::fs::fstat(&file).ok()?;
-    let plain = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink == 1;
-    plain.then_some((file, stat))
+    (is_file(&stat) && stat.st_nlink == 1).then_some((file, stat.st_size as u64))
 }
 
 /// Makes a symlink, FIFO, socket or device.
-pub(crate) fn create_special(parent: impl AsFd, entry: &Entry) -> std::result::Result<(), Errno> {
-    let node =
-        |kind, device| rustix::fs::mknodat(&parent, entry.name.as_slice(), kind, Mode::from_raw_mode(0o600), device);
-    match &entry.kind {
-        EntryKind::Symlink(target) => rustix::fs::symlinkat(target.as_slice(), &parent, entry.name.as_slice()),
+pub(crate) fn create_special(parent: impl AsFd, name: &[u8], kind: &EntryKind) -> std::result::Result<(), Errno> {
+    let node = |kind, device| rustix::fs::mknodat(&parent, name, kind, Mode::from_raw_mode(0o600), device);
+    match kind {
+        EntryKind::Symlink(target) => rustix::fs::symlinkat(target.as_slice(), &parent, name),
         EntryKind::Fifo => node(FileType::Fifo, 0),
         EntryKind::Socket => node(FileType::Socket, 0),
         EntryKind::CharDevice { major, minor } => node(FileType::CharacterDevice, rustix::fs::makedev(*major, *minor)),
         EntryKind::BlockDevice { major, minor } => node(FileType::BlockDevice, rustix::fs::makedev(*major, *minor)),
         EntryKind::File(_) | EntryKind::Directory(_) => Err(Errno::INVAL),
     }
-}
-
-fn timestamps(mtime: Time) -> Timestamps {
-    let time = Timespec {
-        tv_sec: mtime.seconds,
-        tv_nsec: mtime.nanos.into(),
-    };
-    Timestamps {
-        last_access: time,
-        last_modification: time,
-    }
-}
-
-/// Who gets the file; none if it can't be given away.
-#[derive(Clone, Copy)]
-pub(crate) struct Owner {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-}
-
-/// Sets owner, extended attributes, mode and times of an open file or directory. The order matters: a change of owner clears setuid and
-/// capabilities, an ACL is narrowed by a later chmod, and everything changes the ctime.
-pub(crate) fn set_attributes(file: impl AsFd, entry: &Entry, owner: Option<Owner>) -> AttributeFaults {
-    let mut faults = Vec::new();
-    let mut note = |what: &str, result: std::result::Result<(), Errno>| {
-        if let Err(error) = result {
-            faults.push((what.to_owned(), error.into()));
-        }
-    };
-    if let Some(owner) = owner {
-        note(
-            "owner",
-            rustix::fs::fchown(&file, Some(Uid::from_raw(owner.uid)), Some(Gid::from_raw(owner.gid))),
-        );
-    }
-    note("mode", rustix::fs::fchmod(&file, Mode::from_raw_mode(entry.mode)));
-    for (name, value) in &entry.xattrs {
-        let what = format!("extended attribute {}", String::from_utf8_lossy(name));
-        note(
-            &what,
-            rustix::fs::fsetxattr(&file, name.as_slice(), value, XattrFlags::empty()),
-        );
-    }
-    note("times", rustix::fs::futimens(&file, &timestamps(entry.mtime)));
-    faults
-}
-
-/// The same for what can't be opened: a symlink, FIFO, socket or device.
-pub(crate) fn set_attributes_at(parent: impl AsFd, entry: &Entry, owner: Option<Owner>) -> AttributeFaults {
-    let mut faults = Vec::new();
-    let name = entry.name.as_slice();
-    let is_link = matches!(entry.kind, EntryKind::Symlink(_));
-    let mut note = |what: &str, result: std::result::Result<(), Errno>| {
-        if let Err(error) = result {
-            faults.push((what.to_owned(), error.into()));
-        }
-    };
-    if let Some(owner) = owner {
-        let (uid, gid) = (Some(Uid::from_raw(owner.uid)), Some(Gid::from_raw(owner.gid)));
-        note(
-            "owner",
-            rustix::fs::chownat(&parent, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW),
-        );
-    }
-    if !is_link {
-        // It was made just now, by us, in a directory of ours, and is no link.
-        note(
-            "mode",
-            rustix::fs::chmodat(&parent, name, Mode::from_raw_mode(entry.mode), AtFlags::empty()),
-        );
-    }
-    let path = crate::source::through_proc(parent.as_fd(), name);
-    for (attribute, value) in &entry.xattrs {
-        let what = format!("extended attribute {}", String::from_utf8_lossy(attribute));
-        note(
-            &what,
-            rustix::fs::lsetxattr(&path, attribute.as_slice(), value, XattrFlags::empty()),
-        );
-    }
-    note(
-        "times",
-        rustix::fs::utimensat(&parent, name, &timestamps(entry.mtime), AtFlags::SYMLINK_NOFOLLOW),
-    );
-    faults
 }
 
 /// One directory on the way from the destination to where we are.
@@ -179,20 +168,20 @@ struct Level {
     directory: Option<Arc<OwnedFd>>,
 }
 
-/// Directories held open.
-const OPEN_MAX: usize = 64;
-
 /// The directories from the destination down to the current one.
 pub(crate) struct Stack {
     root: Arc<OwnedFd>,
     levels: Vec<Level>,
+    /// Directories held open.
+    open_max: usize,
 }
 
 impl Stack {
-    pub(crate) fn new(root: Arc<OwnedFd>) -> Stack {
+    pub(crate) fn new(root: Arc<OwnedFd>, open_max: usize) -> Stack {
         Stack {
             root,
             levels: Vec::new(),
+            open_max,
         }
     }
 
@@ -202,11 +191,6 @@ impl Stack {
 
     pub(crate) fn pop(&mut self) {
         self.levels.pop();
-    }
-
-    /// The names from the destination to the current directory.
-    pub(crate) fn names(&self) -> Vec<Vec<u8>> {
-        self.levels.iter().map(|level| level.name.clone()).collect()
     }
 
     /// The current directory, which exists.
@@ -228,8 +212,8 @@ impl Stack {
         for n in from..depth {
             at = Arc::new(open_directory(&at, &self.levels[n].name)?);
             self.levels[n].directory = Some(at.clone());
-            if n >= OPEN_MAX {
-                self.levels[n - OPEN_MAX].directory = None;
+            if n >= self.open_max {
+                self.levels[n - self.open_max].directory = None;
             }
         }
         Ok(at)

@@ -1,6 +1,7 @@
 //! Reading back what was restored.
 
 use super::Task;
+use super::open_files::OpenFiles;
 use super::selected::Selected;
 use super::target::{self, Stack};
 use crate::chunks::ChunkReader;
@@ -10,6 +11,7 @@ use crate::{Counters, Error, Result, Warning};
 use ibid_format::content::{Content, Item};
 use ibid_format::tree::{Entry, EntryKind};
 use rustix::fd::OwnedFd;
+use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,9 +25,8 @@ impl Task<'_> {
         root: &Arc<OwnedFd>,
         failed: &mut u64,
     ) -> Result<u64> {
-        let mut stack = Stack::new(root.clone());
+        let mut stack = Stack::new(root.clone(), OpenFiles::within_limits().directories);
         let mut right = 0;
-        let mut buffer = Vec::new();
         self.selected(reader, listing, single, &mut |step| {
             let (path, entry) = match step {
                 Selected::Entry { path, entry, .. } => (path, entry),
@@ -49,7 +50,7 @@ impl Task<'_> {
                 }
                 EntryKind::File(content) => {
                     let path = self.destination.join(path);
-                    match self.verify_file(reader, &mut stack, entry, content, &path, &mut buffer) {
+                    match self.verify_file(reader, &mut stack, entry, content, &path) {
                         Ok(()) => right += 1,
                         Err(error) => {
                             *failed += 1;
@@ -71,9 +72,8 @@ impl Task<'_> {
         entry: &Entry,
         content: &Content,
         path: &Path,
-        buffer: &mut Vec<u8>,
     ) -> Result<()> {
-        let failed = |error: rustix::io::Errno| Error::local("read back", path, error);
+        let failed = |error: Errno| Error::local("read back", path, error);
         let differs = |at: u64| {
             Error::local(
                 "verify",
@@ -83,63 +83,93 @@ impl Task<'_> {
         };
         let parent = stack.current().map_err(failed)?;
         let file = Opened::open(&parent, &entry.name).map_err(failed)?;
-        if file.stat.st_size as u64 != content.length {
-            return Err(differs(content.length.min(file.stat.st_size as u64)));
+        let size = file.stat.st_size as u64;
+        let mut difference = (size != content.length).then_some(content.length.min(size));
+        if difference.is_none() {
+            self.compare(reader, &file, content, path, &mut |piece| {
+                difference = (!piece.equal).then_some(piece.at);
+                Counters::add(&self.monitor.counters.bytes, piece.length);
+                piece.equal
+            })?;
         }
+        difference.map_or(Ok(()), |at| Err(differs(at)))
+    }
+
+    /// Compares a file in the destination with contents of the snapshot, piece by piece, as long as `each` says to go on.
+    pub(crate) fn compare<'r>(
+        &self,
+        reader: &'r ChunkReader<'r>,
+        file: &Opened,
+        content: &Content,
+        path: &Path,
+        each: &mut dyn FnMut(Piece) -> bool,
+    ) -> Result<()> {
+        let failed = |error: Errno| Error::local("read back", path, error);
+        let mut buffer = Vec::new();
         let mut offset = 0;
         for item in Items::new(reader, content) {
-            match item? {
+            self.monitor.check_cancelled()?;
+            let item = item?;
+            let wrong = match item {
                 Item::Chunk { id, length } => {
                     buffer.resize(length as usize, 0);
-                    let read = file.read_at(offset, buffer).map_err(failed)?;
-                    if read != length as usize || self.repository.keys.chunk_id(buffer) != id {
-                        return Err(differs(offset));
-                    }
-                    offset += u64::from(length);
-                    Counters::add(&self.monitor.counters.stored, u64::from(length));
+                    let read = file.read_at(offset, &mut buffer).map_err(failed)?;
+                    let equal = read == length as usize && self.repository.keys.chunk_id(&buffer) == id;
+                    (!equal).then_some(offset)
                 }
-                Item::Hole { length } => {
-                    self.verify_hole(&file, offset, length, buffer)
-                        .map_err(failed)?
-                        .map_or(Ok(()), |at| Err(differs(at)))?;
-                    offset += length;
-                }
+                Item::Hole { length } => verify_hole(file, offset, length, &mut buffer).map_err(failed)?,
+            };
+            let goes_on = each(Piece {
+                at: wrong.unwrap_or(offset),
+                length: item.length(),
+                equal: wrong.is_none(),
+            });
+            if !goes_on {
+                break;
             }
+            offset += item.length();
         }
         Ok(())
     }
+}
 
-    /// Where a byte that is not zero lies in a range that should be a hole.
-    fn verify_hole(
-        &self,
-        file: &Opened,
-        start: u64,
-        length: u64,
-        buffer: &mut Vec<u8>,
-    ) -> std::result::Result<Option<u64>, rustix::io::Errno> {
-        use rustix::fs::{SeekFrom, seek};
-        let end = start + length;
-        let mut at = start;
-        while at < end {
-            // Only what occupies space needs reading.
-            at = match seek(&file.fd, SeekFrom::Data(at)) {
-                Ok(data) => data.max(at),
-                Err(rustix::io::Errno::NXIO) => return Ok(None),
-                Err(_) => at,
-            };
-            if at >= end {
-                return Ok(None);
-            }
-            buffer.resize((end - at).min(1 << 20) as usize, 0);
-            let read = file.read_at(at, buffer)?;
-            if let Some(wrong) = buffer[..read].iter().position(|&byte| byte != 0) {
-                return Ok(Some(at + wrong as u64));
-            }
-            if read == 0 {
-                return Ok(Some(at));
-            }
-            at += read as u64;
+/// A chunk or hole that was compared.
+pub(crate) struct Piece {
+    /// Where it begins, or, if it is known better, where it differs.
+    pub(crate) at: u64,
+    pub(crate) length: u64,
+    pub(crate) equal: bool,
+}
+
+/// Where a byte that is not zero lies in a range that should be a hole.
+fn verify_hole(
+    file: &Opened,
+    start: u64,
+    length: u64,
+    buffer: &mut Vec<u8>,
+) -> std::result::Result<Option<u64>, Errno> {
+    use rustix::fs::{SeekFrom, seek};
+    let end = start + length;
+    let mut at = start;
+    while at < end {
+        // Only what occupies space needs reading.
+        at = match seek(&file.fd, SeekFrom::Data(at)) {
+            Ok(data) => data.max(at),
+            Err(Errno::NXIO) => return Ok(None),
+            Err(_) => at,
+        };
+        if at >= end {
+            return Ok(None);
         }
-        Ok(None)
+        buffer.resize((end - at).min(1 << 20) as usize, 0);
+        let read = file.read_at(at, buffer)?;
+        if let Some(wrong) = buffer[..read].iter().position(|&byte| byte != 0) {
+            return Ok(Some(at + wrong as u64));
+        }
+        if read == 0 {
+            return Ok(Some(at));
+        }
+        at += read as u64;
     }
+    Ok(None)
 }

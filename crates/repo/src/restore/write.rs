@@ -1,7 +1,10 @@
 //! Workers of a restore: read a frame once, verify, write where its chunks belong.
 
-use super::target::{self, Owner};
-use super::{RestoreSummary, Task};
+use super::attributes::{self, Held, Owner};
+use super::folder::Folder;
+use super::links::{self, Links, Name};
+use super::open_files::Permit;
+use super::{Overwrite, RestoreSummary, Task, target};
 use crate::chunks::FrameReader;
 use crate::load::Loaded;
 use crate::{Counters, Error, Result, Warning};
@@ -9,141 +12,85 @@ use crossbeam_channel::Receiver;
 use ibid_format::ChunkId;
 use ibid_format::tree::{Entry, EntryKind};
 use rustix::fd::OwnedFd;
+use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What has become of a file that has several names. Its other names are made while it is still being written: if it fails, they go too,
-/// since a name that stayed would stand for something wrong.
-pub(crate) struct Links(Mutex<LinksState>);
-
-enum LinksState {
-    /// The names so far: directory, name, path for messages.
-    Pending(Vec<(Arc<OwnedFd>, Vec<u8>, PathBuf)>),
-    Whole,
-    Failed,
-}
-
-/// What to do about a further name of a file.
-pub(crate) enum Linked {
-    /// The file is whole, and so is this name.
-    Whole,
-    /// The name counts when the file is whole.
-    Pending,
-    /// The file could not be restored.
-    Failed,
-}
-
-impl Links {
-    pub(crate) fn pending() -> Arc<Links> {
-        Arc::new(Links(Mutex::new(LinksState::Pending(Vec::new()))))
-    }
-
-    fn state(&self) -> std::sync::MutexGuard<'_, LinksState> {
-        self.0.lock().expect("no holder of this lock panics")
-    }
-
-    /// Makes a further name with `link`, unless the file has failed.
-    pub(crate) fn add(
-        &self,
-        parent: &Arc<OwnedFd>,
-        name: &[u8],
-        path: &std::path::Path,
-        link: impl FnOnce() -> Result<()>,
-    ) -> Result<Linked> {
-        let mut state = self.state();
-        match &mut *state {
-            LinksState::Failed => Ok(Linked::Failed),
-            LinksState::Whole => link().map(|()| Linked::Whole),
-            LinksState::Pending(names) => {
-                link()?;
-                names.push((parent.clone(), name.to_vec(), path.to_owned()));
-                Ok(Linked::Pending)
-            }
-        }
-    }
-
-    /// The file is whole; returns how many further names it has by now.
-    pub(crate) fn succeed(&self) -> u64 {
-        match std::mem::replace(&mut *self.state(), LinksState::Whole) {
-            LinksState::Pending(names) => names.len() as u64,
-            _ => 0,
-        }
-    }
-
-    /// The file has failed: removes its further names and returns their paths.
-    pub(crate) fn fail(&self) -> Vec<PathBuf> {
-        match std::mem::replace(&mut *self.state(), LinksState::Failed) {
-            LinksState::Pending(names) => names
-                .into_iter()
-                .map(|(parent, name, path)| {
-                    // If even that fails there is nothing left to try: it is reported.
-                    let _ = target::remove(&parent, &name);
-                    path
-                })
-                .collect(),
-            _ => Vec::new(),
-        }
-    }
-}
-
-/// A further name of a file that could not be restored.
-pub(crate) fn lost_with_its_other_name(path: &std::path::Path) -> Error {
-    Error::local(
-        "link",
-        path,
-        std::io::Error::other("it is another name of a file that could not be restored"),
-    )
+/// Where a file stands while it is not complete.
+pub(crate) enum Standing {
+    /// Under its own name, where nothing was before.
+    New,
+    /// Under this other name. It takes its own, and the place of what stands there, once it is complete.
+    Aside(Vec<u8>),
+    /// It was there and is brought up to date: chunk by chunk, each verified before.
+    InPlace,
 }
 
 /// A file being restored. Whoever finishes its last part gives it its attributes.
-pub(crate) struct Restoring {
+pub(crate) struct Restoring<'a> {
     pub(crate) file: OwnedFd,
+    pub(crate) standing: Standing,
     pub(crate) entry: Entry,
     pub(crate) path: PathBuf,
     pub(crate) owner: Option<Owner>,
     /// Bytes it had before; parts below that may be right already.
     pub(crate) existing: u64,
-    /// Where it is, to remove it again if it can't be completed and was not there before.
+    /// Holes among these; made at the end, when all else is known to be there.
+    pub(crate) holes: Mutex<Vec<(u64, u64)>>,
+    /// Where it is.
     pub(crate) parent: Arc<OwnedFd>,
-    pub(crate) created: bool,
+    pub(crate) folder: Arc<Folder<'a>>,
     /// If it has several names.
-    pub(crate) links: Option<Arc<Links>>,
+    pub(crate) links: Option<Arc<Links<'a>>>,
     /// Parts that are not done, and one for the planner while it adds more.
     pub(crate) pending: AtomicUsize,
+    /// It won't be completed.
     pub(crate) failed: AtomicBool,
+    /// Whether anything was written to it.
+    pub(crate) changed: AtomicBool,
+    pub(crate) _permit: Permit<'a>,
 }
 
 /// One chunk and where it goes.
 #[derive(Clone)]
-pub(crate) struct Part {
+pub(crate) struct Part<'a> {
     pub(crate) frame: u32,
     pub(crate) slot: u16,
     pub(crate) length: u32,
     pub(crate) offset: u64,
     pub(crate) id: ChunkId,
-    pub(crate) file: Arc<Restoring>,
+    pub(crate) file: Arc<Restoring<'a>>,
 }
 
-/// What all workers add to.
+/// What planner and workers add to.
 #[derive(Default)]
 pub(crate) struct Progress {
-    pub(crate) files: AtomicU64,
+    files: AtomicU64,
+    others: AtomicU64,
+    pub(crate) directories: AtomicU64,
     /// Bytes of these files.
-    pub(crate) bytes: AtomicU64,
+    bytes: AtomicU64,
+    written: AtomicU64,
+    pub(crate) kept: AtomicU64,
     pub(crate) failed: AtomicU64,
-    pub(crate) written: AtomicU64,
     fatal: Mutex<Option<Error>>,
     stopped: AtomicBool,
 }
 
 impl Progress {
+    /// Something ends it all.
     pub(crate) fn stop(&self, error: Error) {
         self.fatal
             .lock()
             .expect("no holder of this lock panics")
             .get_or_insert(error);
+        self.halt();
+    }
+
+    /// Nothing more is to be begun; what is not complete goes.
+    pub(crate) fn halt(&self) {
         self.stopped.store(true, Ordering::Release);
     }
 
@@ -151,25 +98,62 @@ impl Progress {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Adds what was done to a summary, unless something ended it all.
-    pub(crate) fn add_to(self, summary: &mut RestoreSummary) -> Result<()> {
+    /// Something stands as in the snapshot under one more name.
+    pub(crate) fn restored(&self, task: &Task<'_>, entry: &Entry) {
+        match &entry.kind {
+            EntryKind::File(content) => {
+                Counters::add(&self.files, 1);
+                Counters::add(&self.bytes, content.length);
+                Counters::add(&task.monitor.counters.files, 1);
+            }
+            _ => Counters::add(&self.others, 1),
+        }
+    }
+
+    /// Something was left as it is.
+    pub(crate) fn kept(&self, task: &Task<'_>, entry: &Entry) {
+        Counters::add(&self.kept, 1);
+        if matches!(entry.kind, EntryKind::File(_)) {
+            Counters::add(&task.monitor.counters.files, 1);
+        }
+    }
+
+    /// Something turned out to be right already. Who compares times only has left it alone.
+    pub(crate) fn right(&self, task: &Task<'_>, entry: &Entry) {
+        match task.options.overwrite {
+            Overwrite::IfChanged => self.kept(task, entry),
+            _ => self.restored(task, entry),
+        }
+    }
+
+    /// What was done, unless something ended it all.
+    pub(crate) fn into_summary(self) -> Result<RestoreSummary> {
         if let Some(error) = self.fatal.into_inner().expect("no holder of this lock panics") {
             return Err(error);
         }
-        summary.files += self.files.into_inner();
-        summary.bytes += self.bytes.into_inner();
-        summary.failed += self.failed.into_inner();
-        summary.bytes_written = self.written.into_inner();
-        Ok(())
+        Ok(RestoreSummary {
+            files: self.files.into_inner(),
+            directories: self.directories.into_inner(),
+            others: self.others.into_inner(),
+            bytes: self.bytes.into_inner(),
+            bytes_written: self.written.into_inner(),
+            kept: self.kept.into_inner(),
+            failed: self.failed.into_inner(),
+            verified: 0,
+        })
     }
 }
 
 /// Works until there are no more groups; each holds the parts of one frame, in order of slots.
-pub(crate) fn run(task: &Task<'_>, loaded: &Loaded, progress: &Progress, groups: &Receiver<Vec<Part>>) {
+pub(crate) fn run(task: &Task<'_>, loaded: &Loaded, progress: &Progress, groups: &Receiver<Vec<Part<'_>>>) {
     let mut reader = FrameReader::default();
     let mut scratch = Vec::new();
     while let Ok(mut group) = groups.recv() {
-        if !progress.is_stopped() && !task.monitor.is_cancelled() {
+        if progress.is_stopped() || task.monitor.is_cancelled() {
+            group
+                .iter()
+                .for_each(|part| part.file.failed.store(true, Ordering::Relaxed));
+        } else {
             group.retain(|part| !is_right_already(task, part, &mut scratch, progress));
             if !group.is_empty() {
                 write_group(task, loaded, progress, &mut reader, &group);
@@ -182,7 +166,7 @@ pub(crate) fn run(task: &Task<'_>, loaded: &Loaded, progress: &Progress, groups:
 }
 
 /// Whether the file had the right bytes at this place all along; if so the part is done.
-fn is_right_already(task: &Task<'_>, part: &Part, scratch: &mut Vec<u8>, progress: &Progress) -> bool {
+fn is_right_already(task: &Task<'_>, part: &Part<'_>, scratch: &mut Vec<u8>, progress: &Progress) -> bool {
     if part.offset + u64::from(part.length) > part.file.existing {
         return false;
     }
@@ -204,7 +188,7 @@ fn is_right_already(task: &Task<'_>, part: &Part, scratch: &mut Vec<u8>, progres
     true
 }
 
-fn write_group(task: &Task<'_>, loaded: &Loaded, progress: &Progress, reader: &mut FrameReader, group: &[Part]) {
+fn write_group(task: &Task<'_>, loaded: &Loaded, progress: &Progress, reader: &mut FrameReader, group: &[Part<'_>]) {
     let frame = loaded.index.frames[group[0].frame as usize];
     let pack = loaded.index.packs[frame.pack as usize].id;
     let last = group.iter().map(|part| part.slot).max();
@@ -238,13 +222,14 @@ fn write_group(task: &Task<'_>, loaded: &Loaded, progress: &Progress, reader: &m
             }
         };
         // Many files may want the same chunk: it is compared with its id once.
-        if verified != Some(part.slot) {
+        if verified != Some((part.slot, part.id)) {
             if task.repository.keys.chunk_id(chunk) != part.id {
                 fail(task, progress, &part.file, Error::ChunkDamaged { id: part.id, pack });
                 continue;
             }
-            verified = Some(part.slot);
+            verified = Some((part.slot, part.id));
         }
+        part.file.changed.store(true, Ordering::Relaxed);
         match write_all_at(&part.file.file, chunk, part.offset) {
             Ok(()) => {
                 Counters::add(&task.monitor.counters.bytes, u64::from(part.length));
@@ -276,47 +261,155 @@ fn write_all_at(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> std::resul
 }
 
 /// A file can't be completed: said once. A full disk ends the restore, since every other file would fail the same way.
-pub(crate) fn fail(task: &Task<'_>, progress: &Progress, file: &Restoring, error: Error) {
-    if matches!(&error, Error::Local { source, .. } if source.kind() == std::io::ErrorKind::StorageFull) {
+pub(crate) fn fail(task: &Task<'_>, progress: &Progress, file: &Restoring<'_>, error: Error) {
+    if is_full_disk(&error) {
         file.failed.store(true, Ordering::Relaxed);
         progress.stop(error);
     } else if !file.failed.swap(true, Ordering::Relaxed) {
-        progress.failed.fetch_add(1, Ordering::Relaxed);
-        task.monitor.warn(Warning::Skipped {
-            path: file.path.clone(),
-            error,
-        });
+        skipped(task, progress, &file.path, error);
     }
 }
 
-/// One part less; after the last, the file gets its attributes, or goes if it has not become what it should be.
-pub(crate) fn finish(task: &Task<'_>, progress: &Progress, file: &Restoring) {
+pub(crate) fn is_full_disk(error: &Error) -> bool {
+    matches!(error, Error::Local { source, .. } if source.kind() == std::io::ErrorKind::StorageFull)
+}
+
+/// Something could not be restored: it is said and counted.
+pub(crate) fn skipped(task: &Task<'_>, progress: &Progress, path: &Path, error: Error) {
+    Counters::add(&progress.failed, 1);
+    let path = path.to_owned();
+    task.monitor.warn(Warning::Skipped { path, error });
+}
+
+/// One part less. After the last, the file gets its attributes and its place; if it has not become what it should be, it goes, and what
+/// stood there stays.
+pub(crate) fn finish<'a>(task: &Task<'_>, progress: &Progress, file: &Restoring<'a>) {
     if file.pending.fetch_sub(1, Ordering::AcqRel) != 1 {
         return;
     }
-    if file.failed.load(Ordering::Relaxed) || progress.is_stopped() || task.monitor.is_cancelled() {
-        if file.created {
-            // Nothing is better than something wrong. If even that fails there is nothing left to try: the file was reported.
-            let _ = target::remove(&file.parent, &file.entry.name);
+    if !file.failed.load(Ordering::Relaxed)
+        && let Err(error) = complete(task, file)
+    {
+        fail(task, progress, file, error);
+    }
+    let whole = !file.failed.load(Ordering::Relaxed);
+    if whole {
+        progress.restored(task, &file.entry);
+    } else {
+        undo(task, file);
+    }
+    if let Some(links) = &file.links {
+        other_names(task, progress, links, file, whole);
+    }
+}
+
+/// Gives a file that has all its chunks what else it needs.
+fn complete(task: &Task<'_>, file: &Restoring<'_>) -> Result<()> {
+    let failed = |action| move |error: Errno| Error::local(action, &file.path, error);
+    if matches!(file.standing, Standing::InPlace) {
+        for (offset, length) in std::mem::take(&mut *file.holes.lock().expect("no holder of this lock panics")) {
+            make_hole(file, offset, length).map_err(failed("make a hole in"))?;
         }
-        for path in file.links.iter().flat_map(|links| links.fail()) {
-            progress.failed.fetch_add(1, Ordering::Relaxed);
-            let error = lost_with_its_other_name(&path);
-            task.monitor.warn(Warning::Skipped { path, error });
+        let EntryKind::File(content) = &file.entry.kind else {
+            unreachable!("only files are written")
+        };
+        let length = rustix::fs::fstat(&file.file).map_err(failed("look at"))?.st_size as u64;
+        if length != content.length {
+            file.changed.store(true, Ordering::Relaxed);
+            rustix::fs::ftruncate(&file.file, content.length).map_err(failed("size"))?;
+        }
+    }
+    let held = Held::open(&file.file);
+    for (what, source) in attributes::mend_attributes(&held, &file.entry, file.owner) {
+        let path = file.path.clone();
+        task.monitor.warn(Warning::Attributes { path, what, source });
+    }
+    match &file.standing {
+        Standing::Aside(aside) => target::put_in_place(&file.parent, aside, &file.entry.name)
+            .map_err(|error| target::cannot_replace(&file.path, error)),
+        Standing::New | Standing::InPlace => Ok(()),
+    }
+}
+
+fn undo(task: &Task<'_>, file: &Restoring<'_>) {
+    // Nothing is better than something wrong. If removing it fails there is nothing left to try: the file was reported.
+    let _ = match &file.standing {
+        Standing::New => target::remove(&file.parent, &file.entry.name),
+        Standing::Aside(aside) => target::remove(&file.parent, aside),
+        Standing::InPlace => {
+            if file.changed.load(Ordering::Relaxed) {
+                let path = file.path.clone();
+                task.monitor.warn(Warning::Mixed { path });
+            }
+            Ok(())
+        }
+    };
+}
+
+/// Gives a file that is whole the names that wait for it. If it is not, they are lost with it.
+fn other_names(task: &Task<'_>, progress: &Progress, links: &Links<'_>, file: &Restoring<'_>, whole: bool) {
+    if whole {
+        for name in links.succeed() {
+            add_name(task, progress, &file.folder, &file.entry.name, &file.entry, &name);
         }
         return;
     }
-    for (what, source) in target::set_attributes(&file.file, &file.entry, file.owner) {
-        task.monitor.warn(Warning::Attributes {
-            path: file.path.clone(),
-            what,
-            source,
-        });
+    for name in links.fail() {
+        // Who stops a restore need not hear of all that was to come.
+        if !progress.is_stopped() && !task.monitor.is_cancelled() {
+            skipped(task, progress, &name.path, links::lost_with_its_other_name(&name.path));
+        }
     }
-    let names = 1 + file.links.as_ref().map_or(0, |links| links.succeed());
-    progress.files.fetch_add(names, Ordering::Relaxed);
-    if let EntryKind::File(content) = &file.entry.kind {
-        progress.bytes.fetch_add(content.length, Ordering::Relaxed);
+}
+
+/// Gives the file that stands at `first` in `folder` one more name.
+pub(crate) fn add_name(
+    task: &Task<'_>,
+    progress: &Progress,
+    folder: &Folder<'_>,
+    first: &[u8],
+    entry: &Entry,
+    name: &Name<'_>,
+) {
+    let may_replace = task.options.overwrite != Overwrite::Refuse;
+    match links::link(folder, first, name, may_replace) {
+        Ok(true) => progress.restored(task, entry),
+        Ok(false) => progress.right(task, entry),
+        Err(error) => return skipped(task, progress, &name.path, error),
     }
-    Counters::add(&task.monitor.counters.files, names);
+    if let EntryKind::File(content) = &entry.kind {
+        Counters::add(&task.monitor.counters.bytes, content.length);
+    }
+}
+
+/// Makes a stretch of a file that was there read as zeros, unless it does.
+fn make_hole(file: &Restoring<'_>, offset: u64, length: u64) -> std::result::Result<(), Errno> {
+    match rustix::fs::seek(&file.file, rustix::fs::SeekFrom::Data(offset)) {
+        Ok(data) if data < offset + length => {}
+        Ok(_) | Err(Errno::NXIO) => return Ok(()),
+        Err(_) => {} // then making it will tell
+    }
+    file.changed.store(true, Ordering::Relaxed);
+    punch(&file.file, offset, length)
+}
+
+/// Makes `length` bytes from `offset` read as zeros, without occupying space if the file system can.
+fn punch(file: &OwnedFd, offset: u64, length: u64) -> std::result::Result<(), Errno> {
+    match rustix::fs::fallocate(
+        file,
+        FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+        offset,
+        length,
+    ) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+        result => return result,
+    }
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    let mut done = 0;
+    while done < length {
+        let now = (length - done).min(ZEROS.len() as u64);
+        write_all_at(file, &ZEROS[..now as usize], offset + done)?;
+        done += now;
+    }
+    Ok(())
 }

@@ -6,7 +6,7 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// An entry with everything that `stat` tells; contents and extended attributes are for the caller to fill in.
 ///
@@ -73,8 +73,16 @@ pub(crate) fn read_xattrs_at(directory: impl AsFd, name: &[u8]) -> (Xattrs, Vec<
     )
 }
 
+/// Extended attributes of what a path of `/proc` stands for, be it a symlink itself.
+pub(crate) fn read_xattrs_through(path: &Path) -> (Xattrs, Vec<XattrFault>) {
+    read_xattrs(
+        |buffer| rustix::fs::listxattr(path, buffer),
+        |name, buffer| rustix::fs::getxattr(path, name, buffer),
+    )
+}
+
 /// A path to `name` in an open directory, for the calls that have no form relative to one. It is short however deep the directory.
-pub(crate) fn through_proc(directory: BorrowedFd<'_>, name: &[u8]) -> PathBuf {
+fn through_proc(directory: BorrowedFd<'_>, name: &[u8]) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
     let mut path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
     path.push(std::ffi::OsStr::from_bytes(name));

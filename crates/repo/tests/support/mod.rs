@@ -172,6 +172,7 @@ fn look(path: &Path) -> Look {
         let length = rustix::fs::lgetxattr(path, name, &mut value[..]).unwrap();
         xattrs.push((name.to_vec(), value[..length].to_vec()));
     }
+    xattrs.sort();
     Look {
         mode: meta.mode(),
         owner: (meta.uid(), meta.gid()),

@@ -1,0 +1,123 @@
+//! What is to be done about an entry, given what stands in its place.
+
+use super::attributes::{self, Held, Owner};
+use super::{Overwrite, Task, target};
+use crate::Result;
+use crate::chunks::ChunkReader;
+use crate::source::Opened;
+use ibid_format::content::Content;
+use ibid_format::tree::{Entry, EntryKind};
+use rustix::fd::OwnedFd;
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
+use std::path::Path;
+
+/// What is to be done about an entry that is no directory.
+pub(crate) enum Decision {
+    /// Nothing is there.
+    Create,
+    /// The rule says to leave what is there.
+    Keep,
+    /// What is there is right but perhaps for attributes, and no other name shares these.
+    Right,
+    /// An ordinary file that can be brought up to date where it is; its length.
+    Patch(OwnedFd, u64),
+    /// What is there goes once the new thing is complete.
+    Replace,
+}
+
+impl Task<'_> {
+    /// Decides about `entry`, in whose place `existing` stands.
+    pub(crate) fn decide(
+        &self,
+        reader: &ChunkReader<'_>,
+        parent: &OwnedFd,
+        entry: &Entry,
+        owner: Option<Owner>,
+        existing: Option<&Stat>,
+        path: &Path,
+    ) -> Result<Decision> {
+        let Some(stat) = existing else {
+            return Ok(Decision::Create);
+        };
+        match self.options.overwrite {
+            // Nothing was there when the restore began. It came since, or the file system takes two names for one.
+            Overwrite::Refuse => return Err(target::exists(path)),
+            Overwrite::Never => return Ok(Decision::Keep),
+            Overwrite::Always | Overwrite::IfChanged => {}
+        }
+        let name = entry.name.as_slice();
+        let same = match &entry.kind {
+            _ if target::is_directory(stat) => {
+                return match target::is_empty(parent, name) {
+                    Ok(true) => Ok(Decision::Replace),
+                    Ok(false) => Err(target::cannot_replace(path, Errno::NOTEMPTY)),
+                    Err(error) => Err(target::cannot_replace(path, error)),
+                };
+            }
+            EntryKind::File(_) if !target::is_file(stat) => false,
+            EntryKind::File(content) => {
+                if self.passes_for_right(entry, content, stat) {
+                    true
+                } else {
+                    // What has other names is not written to: they may lie outside the destination.
+                    if stat.st_nlink == 1
+                        && let Some((file, length)) = target::open_existing(parent, name)
+                    {
+                        return Ok(Decision::Patch(file, length));
+                    }
+                    self.has_contents(reader, parent, name, content, path)
+                }
+            }
+            kind => is_same_special(kind, stat, parent, name),
+        };
+        // Attributes are shared by all names of a file.
+        let right = same
+            && (stat.st_nlink == 1
+                || Held::at(parent, name).is_ok_and(|held| attributes::are_right(&held, entry, owner)));
+        Ok(if right { Decision::Right } else { Decision::Replace })
+    }
+
+    fn passes_for_right(&self, entry: &Entry, content: &Content, stat: &Stat) -> bool {
+        self.options.overwrite == Overwrite::IfChanged
+            && stat.st_size as u64 == content.length
+            && attributes::has_mtime(stat, entry)
+    }
+
+    /// Whether a file that is not to be written to has the right contents. If it can't be read either, it is to be replaced.
+    fn has_contents(
+        &self,
+        reader: &ChunkReader<'_>,
+        parent: &OwnedFd,
+        name: &[u8],
+        content: &Content,
+        path: &Path,
+    ) -> bool {
+        let mut equal = true;
+        Opened::open(parent, name).is_ok_and(|file| {
+            file.stat.st_size as u64 == content.length
+                && self
+                    .compare(reader, &file, content, path, &mut |piece| {
+                        equal = piece.equal;
+                        equal
+                    })
+                    .is_ok()
+        }) && equal
+    }
+}
+
+fn is_same_special(kind: &EntryKind, stat: &Stat, parent: &OwnedFd, name: &[u8]) -> bool {
+    let there = FileType::from_raw_mode(stat.st_mode);
+    let device = |major: &u32, minor: &u32| stat.st_rdev == rustix::fs::makedev(*major, *minor);
+    match kind {
+        EntryKind::Symlink(target) => {
+            there == FileType::Symlink
+                && rustix::fs::readlinkat(parent, name, Vec::new()).is_ok_and(|to| to.as_bytes() == target.as_slice())
+        }
+        EntryKind::Fifo => there == FileType::Fifo,
+        EntryKind::Socket => there == FileType::Socket,
+        EntryKind::CharDevice { major, minor } => there == FileType::CharacterDevice && device(major, minor),
+        EntryKind::BlockDevice { major, minor } => there == FileType::BlockDevice && device(major, minor),
+        EntryKind::File(_) | EntryKind::Directory(_) => false,
+    }
+}

@@ -1,0 +1,116 @@
+//! Directories of the destination in which something is restored.
+
+use super::Task;
+use super::attributes::{self, Held, Owner};
+use super::target;
+use crate::Warning;
+use ibid_format::tree::Entry;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What becomes of a directory once all in it is done.
+pub(crate) enum Then {
+    /// It stays as it is.
+    Nothing,
+    /// It gets its mode back, which did not let us in.
+    Mode(u32),
+    /// It becomes as in the snapshot.
+    All(Option<Owner>, Box<Entry>),
+}
+
+/// A directory in which something is restored. It gets its attributes when nobody needs it any more: the planner has left it and every
+/// file in it is done under all its names. Not before, since making and removing files changes its mtime, and its mode may forbid it.
+pub(crate) struct Folder<'a> {
+    task: &'a Task<'a>,
+    root: &'a OwnedFd,
+    /// None for the destination itself.
+    above: Option<Arc<Folder<'a>>>,
+    name: Vec<u8>,
+    then: Then,
+}
+
+impl<'a> Folder<'a> {
+    /// The destination.
+    pub(crate) fn destination(task: &'a Task<'a>, root: &'a OwnedFd, then: Then) -> Arc<Folder<'a>> {
+        Arc::new(Folder {
+            task,
+            root,
+            above: None,
+            name: Vec::new(),
+            then,
+        })
+    }
+
+    pub(crate) fn within(above: &Arc<Folder<'a>>, name: &[u8], then: Then) -> Arc<Folder<'a>> {
+        Arc::new(Folder {
+            task: above.task,
+            root: above.root,
+            above: Some(above.clone()),
+            name: name.to_vec(),
+            then,
+        })
+    }
+
+    /// The names from the destination to here.
+    fn names(&self) -> Vec<&[u8]> {
+        let mut names = Vec::new();
+        let mut at = self;
+        while let Some(above) = &at.above {
+            names.push(at.name.as_slice());
+            at = above;
+        }
+        names.reverse();
+        names
+    }
+
+    fn path(&self) -> PathBuf {
+        let names = self.names().into_iter().map(OsStr::from_bytes);
+        self.task.destination.join(names.collect::<PathBuf>())
+    }
+
+    pub(crate) fn open(&self) -> Result<OwnedFd, Errno> {
+        target::open_beneath(self.root, &self.names())
+    }
+
+    fn finish(&mut self) {
+        let then = std::mem::replace(&mut self.then, Then::Nothing);
+        if matches!(then, Then::Nothing) {
+            return;
+        }
+        let faults = match self.open() {
+            Err(error) => vec![("all".to_owned(), error.into())],
+            Ok(directory) => match then {
+                Then::Nothing => Vec::new(),
+                Then::Mode(mode) => {
+                    let given_back = Held::open(&directory).chmod(mode);
+                    given_back
+                        .err()
+                        .map(|error| ("mode".to_owned(), error.into()))
+                        .into_iter()
+                        .collect()
+                }
+                Then::All(owner, entry) => attributes::mend_attributes(&Held::open(&directory), &entry, owner),
+            },
+        };
+        for (what, source) in faults {
+            let path = self.path();
+            self.task.monitor.warn(Warning::Attributes { path, what, source });
+        }
+    }
+}
+
+impl Drop for Folder<'_> {
+    fn drop(&mut self) {
+        self.finish();
+        // In a loop: trees may be deeper than the stack.
+        let mut above = self.above.take();
+        while let Some(mut folder) = above.and_then(Arc::into_inner) {
+            folder.finish();
+            above = folder.above.take();
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Files with several names.
+
+use super::folder::Folder;
+use super::target;
+use crate::{Error, Result};
+use rustix::fs::AtFlags;
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// A name in the destination.
+pub(crate) struct Name<'a> {
+    pub(crate) folder: Arc<Folder<'a>>,
+    pub(crate) name: Vec<u8>,
+    /// For messages.
+    pub(crate) path: PathBuf,
+}
+
+/// What has become of a file that has several names. Its other names wait until it is whole: what they stand for now may be all there is.
+pub(crate) struct Links<'a>(Mutex<State<'a>>);
+
+enum State<'a> {
+    /// The other names so far.
+    Pending(Vec<Name<'a>>),
+    Whole,
+    Failed,
+}
+
+/// What to do about a further name of a file.
+pub(crate) enum Linked<'a> {
+    /// The file is whole: it can get this name.
+    Whole(Name<'a>),
+    /// It gets the name when it is whole.
+    Pending,
+    /// The file could not be restored.
+    Failed,
+}
+
+impl<'a> Links<'a> {
+    pub(crate) fn pending() -> Arc<Links<'a>> {
+        Arc::new(Links(Mutex::new(State::Pending(Vec::new()))))
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State<'a>> {
+        self.0.lock().expect("no holder of this lock panics")
+    }
+
+    pub(crate) fn add(&self, name: Name<'a>) -> Linked<'a> {
+        match &mut *self.state() {
+            State::Failed => Linked::Failed,
+            State::Whole => Linked::Whole(name),
+            State::Pending(names) => {
+                names.push(name);
+                Linked::Pending
+            }
+        }
+    }
+
+    /// The file is whole; returns the names that wait for it.
+    pub(crate) fn succeed(&self) -> Vec<Name<'a>> {
+        names(std::mem::replace(&mut *self.state(), State::Whole))
+    }
+
+    /// The file has failed; returns the names that waited for it.
+    pub(crate) fn fail(&self) -> Vec<Name<'a>> {
+        names(std::mem::replace(&mut *self.state(), State::Failed))
+    }
+}
+
+fn names(state: State<'_>) -> Vec<Name<'_>> {
+    match state {
+        State::Pending(names) => names,
+        State::Whole | State::Failed => Vec::new(),
+    }
+}
+
+/// A further name of a file that could not be restored.
+pub(crate) fn lost_with_its_other_name(path: &Path) -> Error {
+    Error::local(
+        "link",
+        path,
+        std::io::Error::other("it is another name of a file that could not be restored"),
+    )
+}
+
+/// Gives what stands at a name of `from` another one, in the place of what stands there. False if it had that name already.
+pub(crate) fn link(from: &Folder<'_>, first: &[u8], to: &Name<'_>, may_replace: bool) -> Result<bool> {
+    let failed = |error: Errno| Error::local("link", &to.path, error);
+    let (from, parent) = (from.open().map_err(failed)?, to.folder.open().map_err(failed)?);
+    let give = |name: &[u8]| rustix::fs::linkat(&from, first, &parent, name, AtFlags::empty());
+    match give(&to.name) {
+        Err(Errno::EXIST) => {}
+        result => return result.map(|()| true).map_err(failed),
+    }
+    let (file, existing) = (target::look(&from, first), target::look(&parent, &to.name));
+    let (file, existing) = (file.map_err(failed)?, existing.map_err(failed)?);
+    let same = |a: &rustix::fs::Stat, b: &rustix::fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
+    if file
+        .zip(existing)
+        .is_some_and(|(file, existing)| same(&file, &existing))
+    {
+        return Ok(false);
+    }
+    if !may_replace {
+        return Err(target::exists(&to.path));
+    }
+    let aside = target::aside();
+    give(&aside).map_err(failed)?;
+    target::put_in_place(&parent, &aside, &to.name).map_err(|error| target::cannot_replace(&to.path, error))?;
+    Ok(true)
+}

@@ -1,0 +1,59 @@
+//! How many files a restore has open at once.
+
+use std::sync::{Condvar, Mutex};
+
+/// Directories that are kept open on the way to where the planner is.
+const DIRECTORIES: usize = 64;
+/// Files that are worth having open: chunks of more are not needed to read each frame once.
+const FILES: usize = 4096;
+
+/// Permits to open files. Each stands for two descriptors: the file and the directory it is in.
+pub(crate) struct OpenFiles {
+    free: Mutex<usize>,
+    freed: Condvar,
+    /// How many there are in all.
+    pub(crate) files: usize,
+    pub(crate) directories: usize,
+}
+
+/// A permit, given back when it is dropped.
+pub(crate) struct Permit<'a>(&'a OpenFiles);
+
+impl OpenFiles {
+    /// As many as this process may open, less what is needed beside them.
+    pub(crate) fn within_limits() -> OpenFiles {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let files = (limit / 4).clamp(2, FILES);
+        OpenFiles {
+            free: Mutex::new(files),
+            freed: Condvar::new(),
+            files,
+            directories: (limit / 8).clamp(2, DIRECTORIES),
+        }
+    }
+
+    fn free(&self) -> std::sync::MutexGuard<'_, usize> {
+        self.free.lock().expect("no holder of this lock panics")
+    }
+
+    pub(crate) fn try_take(&self) -> Option<Permit<'_>> {
+        let mut free = self.free();
+        *free = free.checked_sub(1)?;
+        Some(Permit(self))
+    }
+
+    /// Waits for a permit.
+    pub(crate) fn take(&self) -> Permit<'_> {
+        let wait = self.freed.wait_while(self.free(), |free| *free == 0);
+        *wait.expect("no holder of this lock panics") -= 1;
+        Permit(self)
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        *self.0.free() += 1;
+        self.0.freed.notify_one();
+    }
+}
