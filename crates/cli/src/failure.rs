@@ -28,6 +28,8 @@ impl Outcome {
 pub(crate) enum Failure {
     /// The repository, or what it is asked for.
     Repo(ibid_repo::Error),
+    /// The user asked to stop. What is left of the work, and what is to be done with it.
+    Interrupted(&'static str),
     /// The command line asks for something that makes no sense.
     Usage(String),
     /// No password was to be had, or none that can be used.
@@ -53,6 +55,14 @@ impl Failure {
         }
     }
 
+    /// If the user asked to stop, what to tell of what is left.
+    pub(crate) fn if_interrupted(left: &'static str) -> impl FnOnce(ibid_repo::Error) -> Failure {
+        move |error| match error {
+            ibid_repo::Error::Interrupted => Failure::Interrupted(left),
+            error => Failure::Repo(error),
+        }
+    }
+
     /// What the program ends with. `ibid --help` lists these.
     pub(crate) fn exit_code(&self) -> u8 {
         use ibid_repo::Error;
@@ -61,7 +71,7 @@ impl Failure {
             Failure::Password(_) => 5,
             Failure::Repo(Error::WrongPassword { .. } | Error::PasswordNeeded { .. }) => 5,
             Failure::Repo(Error::NoRepository { .. }) => 10,
-            Failure::Repo(Error::Interrupted) => 130,
+            Failure::Repo(Error::Interrupted) | Failure::Interrupted(_) => 130,
             Failure::Repo(_) | Failure::Fatal(_) | Failure::Local { .. } => 1,
         }
     }
@@ -88,6 +98,7 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Failure::Repo(error) => write!(f, "{}", with_causes(error)),
+            Failure::Interrupted(left) => write!(f, "interrupted; {left}"),
             Failure::Usage(text) | Failure::Password(text) | Failure::Fatal(text) => f.write_str(text),
             Failure::Local { action, path, source } => write!(f, "cannot {action} {path:?}: {source}"),
         }

@@ -209,7 +209,7 @@ pub enum Error {
         limit: u64,
     },
     /// The user asked to stop.
-    #[error("interrupted; what was stored so far is kept and used by the next backup")]
+    #[error("interrupted")]
     Interrupted,
 }
 

@@ -29,7 +29,8 @@ pub(crate) fn run(context: &mut Context, args: BackupArgs) -> Result<Outcome> {
     let watch = Watch::start(Verb::Read, context.global.quiet)?;
     let result = opened.repository.backup(options, &watch.monitor);
     let problems = watch.finish();
-    let summary = result?;
+    let left = "what was stored so far is kept and used by the next backup";
+    let summary = result.map_err(Failure::if_interrupted(left))?;
     print::backup(&mut context.out, opened.about, &summary, &problems)?;
     Ok(if summary.counters.unreadable > 0 {
         Outcome::Partial

@@ -3,7 +3,7 @@
 use super::open::Context;
 use super::watch::Watch;
 use crate::args::{OverwriteRule, RestoreArgs};
-use crate::failure::{Outcome, Result};
+use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Asked, Verb};
 use ibid_repo::{Overwrite, RestoreOptions};
 use std::time::Instant;
@@ -31,7 +31,8 @@ pub(crate) fn run(context: &mut Context, args: RestoreArgs) -> Result<Outcome> {
         .repository
         .restore(&info, &args.address.path, &args.destination, &options, &watch.monitor);
     let problems = watch.finish();
-    let summary = result?;
+    let left = "files restored so far are whole; with --overwrite if-changed the next restore goes on from there";
+    let summary = result.map_err(Failure::if_interrupted(left))?;
     let asked = Asked {
         dry_run: options.dry_run,
         verify: options.verify,

@@ -1,6 +1,7 @@
 //! What a restore does where something exists.
 
-use crate::support::{Home, tree};
+use crate::support::{CHEAP, Home, as_somebody, noise, packs, run, tree};
+use std::os::unix::fs::PermissionsExt;
 
 #[test]
 fn nothing_is_overwritten_unless_told_how() {
@@ -68,4 +69,116 @@ fn parts_can_be_chosen() {
             .join(home.path("files/anna.txt").strip_prefix("/").unwrap())
             .exists()
     );
+}
+
+fn set_mode(home: &Home, path: &str, mode: u32) {
+    std::fs::set_permissions(home.path(path), PermissionsExt::from_mode(mode)).unwrap();
+}
+
+fn mode(home: &Home, path: &str) -> u32 {
+    home.path(path).metadata().unwrap().permissions().mode() & 0o7777
+}
+
+/// A home whose files have been backed up by somebody who is not root.
+fn somebodys(prepare: impl Fn(&Home)) -> Home {
+    let home = Home::bare();
+    prepare(&home);
+    let ran = run(&mut as_somebody(
+        &home,
+        &["backup", "--init", "files", CHEAP[0], CHEAP[1]],
+    ));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    home
+}
+
+#[test]
+fn folders_that_are_not_to_be_written_to_come_back_and_are_brought_up_to_date() {
+    let home = somebodys(|home| {
+        home.write("files/deep/read-only.txt", "read me");
+        let path = home.path("files/deep/read-only.txt");
+        rustix::fs::setxattr(path, "user.comment", b"yes", rustix::fs::XattrFlags::empty()).unwrap();
+        set_mode(home, "files/deep/read-only.txt", 0o444);
+        set_mode(home, "files/deep", 0o555);
+    });
+    let from = home.at("files");
+    let restore = |rule| {
+        let ran = run(&mut as_somebody(
+            &home,
+            &["restore", &from, "back", "--overwrite", rule, "--verify"],
+        ));
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
+        assert_eq!(tree(&home.path("files")), tree(&home.path("back")));
+        let mut value = [0; 3];
+        rustix::fs::getxattr(home.path("back/deep/read-only.txt"), "user.comment", &mut value[..]).unwrap();
+        assert_eq!(&value, b"yes");
+    };
+    restore("never");
+    for rule in ["always", "if-changed"] {
+        home.write("back/deep/read-only.txt", "something else");
+        std::fs::remove_file(home.path("back/deep/data.bin")).unwrap();
+        restore(rule);
+    }
+    // Whoever said to leave what exists finds the folder as it was.
+    std::fs::remove_file(home.path("back/deep/data.bin")).unwrap();
+    restore("never");
+}
+
+#[test]
+fn a_file_that_cannot_be_restored_goes_even_from_a_folder_that_is_not_to_be_written_to() {
+    let home = somebodys(|home| set_mode(home, "files/deep", 0o555));
+    for pack in packs(&home) {
+        let mut bytes = std::fs::read(&pack).unwrap();
+        if bytes.len() > 200_000 {
+            bytes[100_000] ^= 1;
+            std::fs::remove_file(&pack).unwrap();
+            std::fs::write(&pack, bytes).unwrap();
+            set_mode(
+                &home,
+                pack.strip_prefix(home.path("")).unwrap().to_str().unwrap(),
+                0o644,
+            );
+        }
+    }
+    let ran = run(&mut as_somebody(&home, &["restore", &home.at("files"), "back"]));
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(!home.path("back/deep/data.bin").exists());
+    assert_eq!(mode(&home, "back/deep"), 0o555);
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_counted_with_all_that_is_in_it() {
+    let home = somebodys(|_| ());
+    home.write("back/mine", "");
+    set_mode(&home, "back", 0o755);
+    if !rustix::process::geteuid().is_root() {
+        return; // then it is ours
+    }
+    let ran = run(&mut as_somebody(&home, &["restore", &home.at("files"), "back"]));
+    assert_eq!(ran.code, 3, "{ran:?}");
+    // deep, deep/data.bin, deep/down, deep/down/ben.txt; anna.txt; link.
+    assert!(ran.out.contains("6 could NOT be restored"), "{ran:?}");
+    assert!(
+        ran.err.contains("back/deep: ") && ran.err.contains("what is in it (3)"),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn a_restore_does_with_few_open_files() {
+    let home = Home::new();
+    for n in 0..3000 {
+        home.write(format!("many/{}/{n}", n % 30), noise(500, n));
+    }
+    home.ok(["backup", "many", "--quiet"]);
+    let ibid = home.ibid(["restore", &home.at("many"), "back"]);
+    let mut command = std::process::Command::new("sh");
+    command
+        .args(["-c", "ulimit -n 48; exec \"$0\" \"$@\""])
+        .arg(ibid.get_program())
+        .args(ibid.get_args());
+    command.env_clear().current_dir(home.path(""));
+    command.envs(ibid.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ran = run(&mut command);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(tree(&home.path("many")) == tree(&home.path("back")));
 }

@@ -190,3 +190,31 @@ pub(crate) fn tree(folder: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
     found.sort();
     found
 }
+
+/// Root reads whatever its mode, so root runs the program as somebody else, from where they can reach it.
+pub(crate) fn as_somebody(home: &Home, arguments: &[&str]) -> Command {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    let mut command = home.ibid(arguments);
+    if rustix::process::geteuid().is_root() {
+        let program = home.path("ibid");
+        if !program.exists() {
+            std::fs::copy(env!("CARGO_BIN_EXE_ibid"), &program).unwrap();
+        }
+        std::fs::set_permissions(home.path(""), PermissionsExt::from_mode(0o777)).unwrap();
+        let mut other = Command::new(program);
+        other.args(arguments).current_dir(home.path("")).env_clear();
+        other.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        other.uid(65534).gid(65534);
+        command = other;
+    }
+    command
+}
+
+/// The packs of a home's repository.
+pub(crate) fn packs(home: &Home) -> Vec<PathBuf> {
+    let all = tree(&home.path("repo/packs"))
+        .into_iter()
+        .filter(|(_, _, contents)| !contents.is_empty());
+    all.map(|(path, ..)| home.path("repo/packs").join(path)).collect()
+}

@@ -1,9 +1,8 @@
 //! Exit codes, damage, and signals.
 
-use crate::support::{CHEAP, Home, noise, ran, run, tree};
+use crate::support::{CHEAP, Home, as_somebody, noise, packs, ran, run};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,26 +17,6 @@ fn a_path_that_is_not_there_is_named_and_code_3() {
     );
     assert_eq!(home.ids().len(), 1, "the rest is stored");
     assert!(home.fails(1, ["backup", "nowhere"]).contains("nothing to back up"));
-}
-
-/// Root reads whatever its mode, so root runs the program as somebody else, from where they can reach it.
-fn as_somebody(home: &Home, arguments: &[&str]) -> Command {
-    use std::os::unix::fs::PermissionsExt;
-    use std::os::unix::process::CommandExt;
-    let mut command = home.ibid(arguments);
-    if rustix::process::geteuid().is_root() {
-        let program = home.path("ibid");
-        if !program.exists() {
-            std::fs::copy(env!("CARGO_BIN_EXE_ibid"), &program).unwrap();
-        }
-        std::fs::set_permissions(home.path(""), PermissionsExt::from_mode(0o777)).unwrap();
-        let mut other = Command::new(program);
-        other.args(arguments).current_dir(home.path("")).env_clear();
-        other.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        other.uid(65534).gid(65534);
-        command = other;
-    }
-    command
 }
 
 #[test]
@@ -87,13 +66,6 @@ fn usage_errors_are_code_2_and_missing_repositories_code_10() {
     assert!(home.fails(10, ["-r", "files", "snapshots"]).contains("no repository"));
     assert!(home.fails(1, ["snapshots", "--memory", "1MiB"]).contains("--memory"));
     assert_eq!(run(home.ibid(["snapshots"]).env("IBID_REPO", "")).code, 2);
-}
-
-fn packs(home: &Home) -> Vec<PathBuf> {
-    let all = tree(&home.path("repo/packs"))
-        .into_iter()
-        .filter(|(_, _, contents)| !contents.is_empty());
-    all.map(|(path, ..)| home.path("repo/packs").join(path)).collect()
 }
 
 #[test]
@@ -233,4 +205,37 @@ fn a_second_signal_ends_it_at_once() {
     assert_eq!(ran(child.wait_with_output().unwrap()).code, 130);
     assert!(start.elapsed() < Duration::from_secs(5));
     home.ok(["check", "--read-data"]);
+}
+
+#[test]
+fn a_restore_that_is_stopped_leaves_only_whole_files_and_says_how_to_go_on() {
+    let home = Home::new();
+    let bytes = noise(32 << 20, 7);
+    for n in 0..8u8 {
+        let bytes: Vec<u8> = bytes.iter().map(|byte| byte.wrapping_add(n)).collect();
+        home.write(format!("much/{n}"), bytes);
+    }
+    home.ok(["backup", "much", "--quiet"]);
+    let from = home.at("much");
+    let mut command = home.ibid(["restore", &from, "back", "--threads", "1"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let start = Instant::now();
+    while !home.path("back/0").exists() {
+        assert!(start.elapsed() < Duration::from_secs(30), "nothing restored yet");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    signal(&child, Signal::INT);
+    let ended = ran(child.wait_with_output().unwrap());
+    assert_eq!(ended.code, 130, "{}", ended.err);
+    assert!(
+        ended.err.contains("--overwrite if-changed") && !ended.err.contains("backup"),
+        "{}",
+        ended.err
+    );
+    for entry in std::fs::read_dir(home.path("back")).unwrap() {
+        let name = entry.unwrap().file_name();
+        let read = |folder: &str| std::fs::read(home.path(folder).join(&name)).unwrap();
+        assert!(read("back") == read("much"), "{name:?}");
+    }
+    home.ok(["restore", &from, "back", "--overwrite", "if-changed", "--verify"]);
 }
