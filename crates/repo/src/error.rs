@@ -178,11 +178,13 @@ pub enum Error {
         /// The first such path.
         path: PathBuf,
     },
-    /// An exclude pattern cannot be understood.
-    #[error("exclude pattern {pattern:?}: {reason}")]
+    /// A pattern cannot be understood.
+    #[error("pattern {pattern:?}{place}: {reason}")]
     BadPattern {
         /// The pattern.
         pattern: String,
+        /// Where it stands, if in a file.
+        place: String,
         /// Why.
         reason: String,
     },

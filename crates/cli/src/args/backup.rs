@@ -9,8 +9,10 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Patterns are those of .gitignore: `*.o` and `target/` match at any depth, `/home/*/cache` only there, `!keep.o` takes \
-back what an earlier pattern left out.
+Patterns are nearly those of .gitignore. One that begins with a slash is compared with whole paths, from the root of the \
+file system, any other with the end of paths: `*.o`, `target/` (folders only) and `me/cache` match in every folder, \
+`/home/*/cache` only there. `!keep.o` takes back what an earlier pattern left out, but not out of a folder that is left \
+out itself. PATHs, and the way to them, are not subject to patterns.
 
 Examples:
   ibid backup ~/                                    your files

@@ -155,8 +155,9 @@ pub(crate) struct LsArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A pattern without a slash is compared with names, one with a slash with the end of paths; one that begins with a \
-slash with whole paths. `*` and `?` match no slash, `**` does; `[ab]` and `{one,two}` work, too.
+A pattern that begins with a slash is compared with whole paths, any other with the end of paths: `a.txt` and \
+`letters/a.txt` match in every folder, `/a.txt` only in the root. With a slash at its end it means folders only. `*` and \
+`?` match no slash, `**` does; `[ab]` and `{one,two}` work, too; `!pattern` takes back what an earlier one found.
 
 Examples:
   ibid find '*.odt'                    by name, in every snapshot

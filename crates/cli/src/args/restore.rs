@@ -9,6 +9,9 @@ use std::path::PathBuf;
 What is in a folder of the snapshot comes into DEST; a file comes into DEST under its own name. Where something exists, \
 nothing at all is written unless --overwrite says what to do. Files in DEST that the snapshot does not have stay.
 
+Patterns are those of `ibid backup`, for paths in the snapshot: one that begins with a slash is compared with whole \
+paths, from the snapshot's root, any other with the end of paths.
+
 Examples:
   ibid restore latest /tmp/all                      everything
   ibid restore latest:home/me/letters /tmp/letters  one folder
@@ -21,7 +24,7 @@ pub(crate) struct RestoreArgs {
     /// The folder to restore into; it is made if it does not exist
     #[arg(value_name = "DEST")]
     pub(crate) destination: PathBuf,
-    /// Only what matches this pattern (as in .gitignore), and what is in it; can be repeated
+    /// Only what matches this pattern, and what is in it; can be repeated
     #[arg(long, value_name = "PATTERN")]
     pub(crate) include: Vec<String>,
     /// Not what matches this pattern; can be repeated

@@ -166,6 +166,65 @@ fn what_is_left_out_stays_out() {
     );
 }
 
+/// The same pattern says the same to all commands, wherever they are run.
+#[test]
+fn a_pattern_means_the_end_of_a_path_unless_it_begins_with_a_slash() {
+    let home = Home::new();
+    let whole = home.path("files/deep/data.bin").display().to_string();
+    let address = home.at("files/deep");
+    for (pattern, matches) in [
+        ("deep/data.bin", true),
+        ("files/deep/data.bin", true),
+        ("data.bin", true),
+        (&whole, true),
+        ("/data.bin", false),
+        ("/deep/data.bin", false),
+        ("deep/data.bin/", false),
+    ] {
+        for (folder, path) in [("", "files"), ("files", "."), ("files/deep", ".")] {
+            let mut backup = home.ibid(["backup", "-q", path, "--exclude", pattern]);
+            let ran = run(backup.current_dir(home.path(folder)));
+            assert_eq!(ran.code, 0, "{ran:?}");
+            let left_out = !home.ok(["ls", "latest", "-R"]).contains("data.bin");
+            assert_eq!(left_out, matches, "{pattern} of {path} in {folder}");
+        }
+        home.ok(["backup", "-q", "files"]);
+        let found = home.ok(["find", pattern, "--snapshot", "latest"]);
+        assert_eq!(found.contains("data.bin"), matches, "{pattern}: {found}");
+        for (option, is_restored) in [("--exclude", !matches), ("--include", matches)] {
+            home.ok(["restore", "-q", &address, "out", option, pattern]);
+            assert_eq!(home.path("out/data.bin").exists(), is_restored, "{option} {pattern}");
+            std::fs::remove_dir_all(home.path("out")).unwrap();
+        }
+    }
+    home.ok(["restore", "-q", &address, "out", "--include", "deep/"]);
+    assert!(
+        home.path("out/down/ben.txt").exists(),
+        "what is in a folder that is asked for is asked for"
+    );
+}
+
+#[test]
+fn a_pattern_that_means_nothing_is_told() {
+    let home = Home::with_snapshot();
+    for pattern in ["[", "./anna.txt", "", "a/../b"] {
+        for arguments in [
+            &["backup", "files", "--exclude", pattern][..],
+            &["restore", "latest", "out", "--include", pattern],
+            &["find", pattern],
+        ] {
+            let said = home.fails(2, arguments);
+            assert!(said.contains(&format!("pattern {pattern:?}")), "{said}");
+        }
+    }
+    home.write("patterns", b"*.o\n\xFF\n");
+    let said = home.fails(2, ["backup", "files", "--exclude-file", "patterns"]);
+    assert!(
+        said.contains("in line 2 of \"patterns\"") && said.contains("UTF-8"),
+        "{said}"
+    );
+}
+
 #[test]
 fn a_repository_does_not_store_itself() {
     let home = Home::bare();

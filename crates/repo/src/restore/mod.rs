@@ -21,9 +21,9 @@ mod target;
 mod verify;
 mod write;
 
-use crate::{Error, Monitor, Repository, Result, SnapshotInfo};
-use ignore::Match;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use crate::{Monitor, Patterns, Repository, Result, SnapshotInfo};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// What to do where something exists already.
@@ -45,7 +45,7 @@ pub enum Overwrite {
 pub struct RestoreOptions {
     /// What to do where something exists.
     pub overwrite: Overwrite,
-    /// Restore only what matches one of these patterns (as in `.gitignore`, relative to what is restored), and what lies below.
+    /// Restore only what matches one of these [`Patterns`], and what lies below. Paths are those of the snapshot.
     pub include: Vec<String>,
     /// Leave out what matches one of these.
     pub exclude: Vec<String>,
@@ -82,39 +82,29 @@ pub struct RestoreSummary {
 
 /// Include and exclude patterns.
 pub(crate) struct Selection {
-    include: Option<Gitignore>,
-    exclude: Gitignore,
+    include: Option<Patterns>,
+    exclude: Patterns,
+    /// Where in the snapshot the folder is that is restored.
+    base: PathBuf,
 }
 
 impl Selection {
-    fn new(options: &RestoreOptions) -> Result<Selection> {
-        let build = |patterns: &[String]| {
-            let mut builder = GitignoreBuilder::new("");
-            for pattern in patterns {
-                let bad = |error: ignore::Error| Error::BadPattern {
-                    pattern: pattern.clone(),
-                    reason: error.to_string(),
-                };
-                builder.add_line(None, pattern).map_err(bad)?;
-            }
-            builder.build().map_err(|error| Error::BadPattern {
-                pattern: String::new(),
-                reason: error.to_string(),
-            })
-        };
-        let include = if options.include.is_empty() {
-            None
-        } else {
-            Some(build(&options.include)?)
+    fn new(options: &RestoreOptions, path: &[u8]) -> Result<Selection> {
+        let base: PathBuf = crate::tree::components(path).map(OsStr::from_bytes).collect();
+        let include = match options.include.is_empty() {
+            true => None,
+            false => Some(Patterns::new(&options.include, false)?),
         };
         Ok(Selection {
-            include,
-            exclude: build(&options.exclude)?,
+            // What is in a folder that is asked for is asked for.
+            include: include.filter(|include| !base.ancestors().any(|folder| include.matches(folder, true))),
+            exclude: Patterns::new(&options.exclude, false)?,
+            base,
         })
     }
 
     fn excludes(&self, path: &Path, is_directory: bool) -> bool {
-        matches!(self.exclude.matched(path, is_directory), Match::Ignore(_))
+        self.exclude.matches(&self.base.join(path), is_directory)
     }
 
     /// Whether there are no include patterns.
@@ -126,7 +116,7 @@ impl Selection {
     fn includes(&self, path: &Path, is_directory: bool) -> bool {
         self.include
             .as_ref()
-            .is_none_or(|include| matches!(include.matched(path, is_directory), Match::Ignore(_)))
+            .is_none_or(|include| include.matches(&self.base.join(path), is_directory))
     }
 }
 
@@ -147,7 +137,7 @@ impl Repository {
         options: &RestoreOptions,
         monitor: &Monitor,
     ) -> Result<RestoreSummary> {
-        let selection = Selection::new(options)?;
+        let selection = Selection::new(options, path)?;
         let task = Task {
             repository: self,
             info,

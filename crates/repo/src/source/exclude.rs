@@ -1,14 +1,13 @@
 //! What is left out of a backup.
 
-use crate::{Error, Result};
-use ignore::Match;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use crate::pattern::PatternsBuilder;
+use crate::{Patterns, Result};
 use std::path::{Path, PathBuf};
 
 /// What to leave out, as asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Excludes {
-    /// Patterns as in `.gitignore`, relative to `/`: `*.o` and `target/` match at any depth, `/home/*/cache` only there, `!keep.o` takes back.
+    /// [`Patterns`]: `*.o`, `target/` and `me/cache` match at any depth, `/home/*/cache` only there, `!keep.o` takes back.
     pub patterns: Vec<String>,
     /// Files of such patterns, one a line. They come before [`patterns`](Excludes::patterns), which can take back what they exclude.
     pub files: Vec<PathBuf>,
@@ -22,7 +21,7 @@ pub struct Excludes {
 
 /// The excludes, ready to be asked.
 pub(crate) struct Filter {
-    patterns: Gitignore,
+    patterns: Patterns,
     pub(crate) caches: bool,
     pub(crate) larger_than: Option<u64>,
     pub(crate) one_file_system: bool,
@@ -30,22 +29,15 @@ pub(crate) struct Filter {
 
 impl Filter {
     pub(crate) fn new(excludes: &Excludes) -> Result<Filter> {
-        let mut builder = GitignoreBuilder::new("/");
+        let mut builder = PatternsBuilder::new(false);
         for file in &excludes.files {
-            let text = std::fs::read_to_string(file).map_err(|source| Error::local("read", file, source))?;
-            for line in text.lines() {
-                add(&mut builder, line)?;
-            }
+            builder.add_file(file)?;
         }
         for pattern in &excludes.patterns {
-            add(&mut builder, pattern)?;
+            builder.add(pattern)?;
         }
-        let patterns = builder.build().map_err(|error| Error::BadPattern {
-            pattern: String::new(),
-            reason: error.to_string(),
-        })?;
         Ok(Filter {
-            patterns,
+            patterns: builder.build()?,
             caches: excludes.caches,
             larger_than: excludes.larger_than,
             one_file_system: excludes.one_file_system,
@@ -54,14 +46,6 @@ impl Filter {
 
     /// Whether a pattern leaves out the file at `path` (absolute).
     pub(crate) fn leaves_out(&self, path: &Path, is_directory: bool) -> bool {
-        !self.patterns.is_empty() && matches!(self.patterns.matched(path, is_directory), Match::Ignore(_))
+        self.patterns.matches(path, is_directory)
     }
-}
-
-fn add(builder: &mut GitignoreBuilder, pattern: &str) -> Result<()> {
-    let added = builder.add_line(None, pattern);
-    added.map(|_| ()).map_err(|error| Error::BadPattern {
-        pattern: pattern.to_owned(),
-        reason: error.to_string(),
-    })
 }
