@@ -202,6 +202,14 @@ pub enum Error {
         /// How many were given.
         paths: usize,
     },
+    /// A stream was to become a file of a name that no file can have.
+    #[error("a stream cannot be stored as {name:?}: {source}; give the name of one file, without folders")]
+    BadStreamName {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        source: ibid_format::Error,
+    },
     /// More than the format can hold.
     #[error("{what} is beyond what the format can hold: at most {limit}")]
     TooMuch {

@@ -3,8 +3,8 @@
 mod support;
 
 use ibid_repo::{Monitor, ReadData, Repository};
-use ibid_storage::fault::FaultDisk;
-use ibid_storage::{Error, Local, Memory, Name, Storage};
+use ibid_storage::fault::{FaultDisk, Flaky, ObjectFault};
+use ibid_storage::{Error, ErrorKind, Local, Memory, Name, Operation, Storage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use support::crash::{PLACE, restores};
@@ -79,6 +79,32 @@ fn four_backups_at_once_into_a_folder_all_succeed() {
         assert_eq!(done.len(), 4, "round {round}");
         all_are_intact(&open().unwrap(), &done, &trees, &format!("round {round}"));
     }
+}
+
+/// Two backups of one tree through one handle, the first object of which can't be stored: one of them fails, and the other must not rely on it.
+#[test]
+fn a_backup_does_not_rely_on_what_another_of_the_same_process_has_not_stored_yet() {
+    let (folder, _) = trees(400_000).remove(0);
+    let mut outcomes = [0; 3];
+    for _ in 0..60 {
+        let storage = Arc::new(Flaky::new(Memory::new()));
+        init(storage.clone());
+        let repository = Repository::open(storage.clone(), Some(b"secret")).unwrap();
+        storage.fail(Operation::Put, 0, ObjectFault::Before(ErrorKind::NoSpace));
+        let start = std::sync::Barrier::new(2);
+        let done = std::thread::scope(|scope| {
+            let backup = || {
+                start.wait();
+                repository.backup(options(folder.path()), &Monitor::silent()).is_ok()
+            };
+            let other = scope.spawn(backup);
+            usize::from(backup()) + usize::from(other.join().unwrap())
+        });
+        outcomes[done] += 1;
+        let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+        assert!(report.is_clean() && report.snapshots == done as u64, "{report:?}");
+    }
+    assert_eq!(outcomes[1], 60, "{outcomes:?}");
 }
 
 #[test]

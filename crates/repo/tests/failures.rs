@@ -2,11 +2,13 @@
 
 mod support;
 
-use ibid_repo::{Error, InitOptions, Monitor, Repository};
+use ibid_repo::{BackupOptions, Error, InitOptions, Monitor, ReadData, Repository, Stream};
 use ibid_storage::fault::{Flaky, ObjectFault};
 use ibid_storage::{ErrorKind, Memory, Operation};
+use std::io::{ErrorKind as IoErrorKind, Read};
 use std::sync::Arc;
-use support::{Folder, noise, options, quick};
+use std::sync::atomic::Ordering;
+use support::{Folder, backup, contents, noise, options, quick, repository};
 
 #[test]
 fn the_error_of_the_pack_that_could_not_be_stored_is_the_error_of_the_backup() {
@@ -35,6 +37,133 @@ fn the_error_of_the_pack_that_could_not_be_stored_is_the_error_of_the_backup() {
         assert!(
             again.counters.new_bytes <= (40 << 20) - stored + (1 << 20),
             "after {skip} objects: {again:?}"
+        );
+    }
+}
+
+/// The index files come last, when every pack is stored.
+#[test]
+fn a_disk_that_is_full_when_the_index_is_written_makes_no_snapshot_and_the_next_backup_adopts_the_packs() {
+    let folder = Folder::new();
+    folder.write("first", &noise(1, 100_000));
+    let storage = Arc::new(Flaky::new(Memory::new()));
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &quick(), 0).unwrap();
+    let first = backup(&repository, folder.path()).id.unwrap().to_string();
+    let before = contents(folder.path());
+    folder.write("second", &noise(2, 3_000_000));
+    // A pack of data and one of metadata, then the index.
+    storage.fail(Operation::Put, 2, ObjectFault::Before(ErrorKind::NoSpace));
+    match repository.backup(options(folder.path()), &Monitor::silent()) {
+        Err(Error::Storage(error)) => {
+            assert_eq!((error.kind(), error.operation()), (ErrorKind::NoSpace, Operation::Put));
+            assert!(error.name().unwrap().as_str().starts_with("index/"), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let ids: Vec<_> = repository
+        .snapshots()
+        .unwrap()
+        .iter()
+        .map(|info| info.id.to_string())
+        .collect();
+    assert_eq!(ids, [first.as_str()]);
+    support::crash::restores(&repository, &first, folder.path(), &before, "after the failure");
+
+    let second = backup(&repository, folder.path());
+    assert!(second.counters.new_bytes < 10_000, "{second:?}");
+    let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+    assert!(report.is_clean() && report.unlisted_packs == 0, "{report:?}");
+    let (id, now) = (second.id.unwrap().to_string(), contents(folder.path()));
+    support::crash::restores(&repository, &id, folder.path(), &now, "after the next backup");
+}
+
+/// Stops a backup once it has read some of what there is.
+fn stopped_while_reading(options: BackupOptions) {
+    let repository = repository();
+    let monitor = Monitor::silent();
+    let result = std::thread::scope(|scope| {
+        let backup = scope.spawn(|| repository.backup(options, &monitor));
+        while monitor.counters.bytes.load(Ordering::Relaxed) < 10 << 20 && !backup.is_finished() {
+            std::hint::spin_loop();
+        }
+        monitor.cancel();
+        backup.join().unwrap()
+    });
+    assert!(matches!(result, Err(Error::Interrupted)), "{result:?}");
+    assert!(repository.snapshots().unwrap().is_empty());
+}
+
+#[test]
+fn a_backup_that_is_stopped_while_it_reads_large_files_makes_no_snapshot() {
+    let folder = Folder::scratch();
+    folder.write("1", &noise(1, 100 << 20));
+    let options = || BackupOptions {
+        threads: Some(1),
+        ..options(folder.path())
+    };
+    stopped_while_reading(options());
+    stopped_while_reading(BackupOptions {
+        dry_run: true,
+        ..options()
+    });
+    folder.write("2", &noise(2, 100 << 20));
+    folder.write("3", b"a small one");
+    stopped_while_reading(options());
+}
+
+fn stream(reader: impl Read + Send + Sync + 'static) -> BackupOptions {
+    BackupOptions {
+        stream: Some(Stream {
+            name: b"stream".to_vec(),
+            reader: Box::new(reader),
+        }),
+        ..BackupOptions::default()
+    }
+}
+
+#[test]
+fn a_backup_that_is_stopped_while_it_reads_a_stream_makes_no_snapshot() {
+    stopped_while_reading(stream(std::io::repeat(7)));
+}
+
+/// Brings some bytes, then only errors.
+struct Breaks(usize, IoErrorKind);
+
+impl Read for Breaks {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let length = buffer.len().min(self.0);
+        self.0 -= length;
+        if length > 0 { Ok(length) } else { Err(self.1.into()) }
+    }
+}
+
+#[test]
+fn a_stream_that_brings_nothing_more_can_be_stopped() {
+    stopped_while_reading(stream(Breaks(11 << 20, IoErrorKind::Interrupted)));
+}
+
+#[test]
+fn a_stream_that_fails_makes_no_snapshot() {
+    for length in [0, 5_000_000] {
+        let repository = repository();
+        let result = repository.backup(stream(Breaks(length, IoErrorKind::NotConnected)), &Monitor::silent());
+        match result {
+            Err(Error::Pipe { source, .. }) => assert_eq!(source.kind(), IoErrorKind::NotConnected),
+            other => panic!("{other:?}"),
+        }
+        assert!(repository.snapshots().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn a_stream_that_no_file_can_be_called_like_is_refused() {
+    for name in ["", ".", "..", "a/b", "/a", "a\0b"] {
+        let mut options = stream(std::io::empty());
+        options.stream.as_mut().unwrap().name = name.into();
+        let result = repository().backup(options, &Monitor::silent());
+        assert!(
+            matches!(result, Err(Error::BadStreamName { .. })),
+            "{name:?}: {result:?}"
         );
     }
 }

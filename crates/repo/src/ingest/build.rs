@@ -413,7 +413,8 @@ impl Builder<'_, '_> {
                     self.gather.recycle(piece.data);
                 }
                 LargePart::End(Ok(entry)) => return self.read(*entry, list, names),
-                LargePart::End(Err(Error::Interrupted)) => return Err(Error::Interrupted),
+                // A stream is all there is to back up.
+                LargePart::End(Err(error @ (Error::Interrupted | Error::Pipe { .. }))) => return Err(error),
                 // Half a file is no file: its chunks stay for the next backup, its entry is left out.
                 LargePart::End(Err(error)) => {
                     self.failed(path, error);

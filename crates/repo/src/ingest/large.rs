@@ -11,7 +11,7 @@ use ibid_format::tree::{Entry, EntryKind, Time};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Stat};
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What the builder gets to know of a large file.
@@ -103,7 +103,7 @@ impl LargeCutter<'_> {
                         return Ok(None);
                     }
                 }
-                Extent::Data { start, length } => match self.extent(&file, start, length).map_err(failed)? {
+                Extent::Data { start, length } => match self.extent(&file, path, start, length)? {
                     None => return Ok(None),
                     Some(read) if read < length => {
                         short = true;
@@ -119,25 +119,23 @@ impl LargeCutter<'_> {
     }
 
     /// Cuts one stretch of data; returns how much of it there was, or none if nobody listens.
-    fn extent(
-        &mut self,
-        file: &Opened,
-        start: u64,
-        length: u64,
-    ) -> std::result::Result<Option<u64>, rustix::io::Errno> {
+    fn extent(&mut self, file: &Opened, path: &Path, start: u64, length: u64) -> Result<Option<u64>> {
         let mut done = 0;
         loop {
             let buffer = &mut self.buffer[self.filled..];
             let wanted = (buffer.len() as u64).min(length - done) as usize;
-            let read = file.read_at(start + done, &mut buffer[..wanted])?;
+            let read = file
+                .read_at(start + done, &mut buffer[..wanted])
+                .map_err(|error| Error::local("read", path, error))?;
             done += read as u64;
             let last = read < wanted || done == length;
             if !self.cut(read, last) {
                 return Ok(None);
             }
-            if last || self.job.monitor.is_cancelled() {
+            if last {
                 return Ok(Some(done));
             }
+            self.job.monitor.check_cancelled()?;
         }
     }
 
@@ -154,7 +152,9 @@ impl LargeCutter<'_> {
                 match stream.reader.read(&mut buffer[read..]) {
                     Ok(0) => last = true,
                     Ok(n) => read += n,
-                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {
+                        self.job.monitor.check_cancelled()?;
+                    }
                     Err(error) => return Err(failed(error)),
                 }
             }

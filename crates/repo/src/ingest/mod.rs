@@ -19,6 +19,7 @@ mod read;
 mod store;
 mod work;
 
+use crate::load::Loaded;
 use crate::repository::{folder, name_in};
 use crate::source::{Excludes, Filter};
 use crate::{Error, Monitor, Repository, Result, Warning};
@@ -47,7 +48,8 @@ pub enum Compression {
 pub struct Stream {
     /// The name it gets: one file in the root of the snapshot.
     pub name: Vec<u8>,
-    /// Its bytes.
+    /// Its bytes. An error ends the backup; [`Interrupted`](std::io::ErrorKind::Interrupted) only makes it look whether it should stop,
+    /// so a reader that waits for long returns that now and then.
     pub reader: Box<dyn Read + Send + Sync>,
 }
 
@@ -181,7 +183,8 @@ impl Repository {
     /// Files that can't be read are reported to `monitor`, counted, and left out.
     ///
     /// # Errors
-    /// [`Error::NothingToBackUp`] if no path could be read at all; [`Error::Interrupted`] if `monitor` was cancelled (what was stored stays and is
+    /// [`Error::NothingToBackUp`] if no path could be read at all; [`Error::BadStreamName`]; [`Error::Pipe`] if the stream
+    /// failed; [`Error::Interrupted`] if `monitor` was cancelled (what was stored stays and is
     /// used by the next backup); [`Error::MemoryBudget`]; whatever the storage says. In each case no snapshot is made and earlier ones are intact.
     ///
     /// ```
@@ -201,13 +204,17 @@ impl Repository {
         let stream = options.stream.take();
         let (paths, unresolved) = match &stream {
             Some(stream) => {
-                ibid_format::tree::check_name(&stream.name).map_err(Error::damaged("the stream's name"))?;
+                ibid_format::tree::check_name(&stream.name).map_err(|source| Error::BadStreamName {
+                    name: String::from_utf8_lossy(&stream.name).into_owned(),
+                    source,
+                })?;
                 (Vec::new(), 0)
             }
             None => resolve_all(&options.paths, monitor)?,
         };
+        // An index of its own: it comes to hold chunks that are not stored yet, and nobody else must rely on those.
         self.refresh();
-        let loaded = self.loaded(monitor)?;
+        let loaded = Arc::new(Loaded::load(self, monitor)?);
         if !options.dry_run {
             loaded.settle(self)?;
         }
@@ -270,6 +277,8 @@ impl Repository {
             groups: built.groups,
             counters,
         };
+        // What was read when somebody asked to stop may be less than all.
+        monitor.check_cancelled()?;
         let (id, size) = if options.dry_run {
             (None, 0)
         } else {
@@ -320,7 +329,7 @@ impl Repository {
 /// Everything the threads of one backup share.
 pub(crate) struct Job<'a> {
     pub(crate) repository: &'a Repository,
-    pub(crate) loaded: Arc<crate::load::Loaded>,
+    pub(crate) loaded: Arc<Loaded>,
     pub(crate) filter: Arc<Filter>,
     pub(crate) limits: Limits,
     pub(crate) monitor: &'a Monitor,
