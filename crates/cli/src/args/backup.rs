@@ -2,6 +2,7 @@
 
 use super::{InitSettings, value};
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use ibid_format::tree::Time;
 use ibid_repo::Compression;
 use std::ffi::OsString;
@@ -25,7 +26,7 @@ pub(crate) struct BackupArgs {
     #[arg(value_name = "PATH", required_unless_present = "stdin", conflicts_with = "stdin")]
     pub(crate) paths: Vec<PathBuf>,
     /// Store what standard input brings as a file of this name
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = OsStringValueParser::new().try_map(value::file_name))]
     pub(crate) stdin: Option<OsString>,
     /// Label the snapshot; can be repeated
     #[arg(long, value_name = "TAG", value_delimiter = ',')]

@@ -1,8 +1,10 @@
 //! Values as people write them: sizes, shares, times.
 
 use ibid_format::slot::Argon2Cost;
-use ibid_format::tree::Time;
+use ibid_format::tree::{Time, check_name};
 use ibid_repo::Compression;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 
 const UNITS: [(&str, u64); 14] = [
     ("", 1),
@@ -51,6 +53,14 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 /// The same where 32 bits hold it.
 pub(crate) fn size_u32(text: &str) -> Result<u32, String> {
     u32::try_from(size(text)?).map_err(|_| format!("expected less than 4GiB, found {text:?}"))
+}
+
+/// The name of one file.
+pub(crate) fn file_name(name: OsString) -> Result<OsString, String> {
+    match check_name(name.as_bytes()) {
+        Ok(()) => Ok(name),
+        Err(error) => Err(format!("expected the name of one file, such as mill.sql: {error}")),
+    }
 }
 
 /// `10%` or `0.1`.

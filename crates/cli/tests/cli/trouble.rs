@@ -49,11 +49,12 @@ fn files_and_folders_that_cannot_be_read_are_named_and_code_3() {
 #[test]
 fn usage_errors_are_code_2_and_missing_repositories_code_10() {
     let home = Home::new();
-    let usage: [&[&str]; 8] = [
+    let usage: [&[&str]; 9] = [
         &["frobnicate"],
         &["snapshots", "--frobnicate"],
         &["backup", "files", "--compression", "23"],
         &["backup", "files", "--time", "tomorrow"],
+        &["backup", "--stdin", "a", "files"],
         &["check", "--read-data=0%"],
         &["restore", "latest"],
         &["find", "[a"],
@@ -238,4 +239,88 @@ fn a_restore_that_is_stopped_leaves_only_whole_files_and_says_how_to_go_on() {
         assert!(read("back") == read("much"), "{name:?}");
     }
     home.ok(["restore", &from, "back", "--overwrite", "if-changed", "--verify"]);
+}
+
+/// Bytes that a process has asked the system for so far, files and pipes and all.
+fn read_so_far(child: &Child) -> u64 {
+    let io = std::fs::read_to_string(format!("/proc/{}/io", child.id())).unwrap_or_default();
+    let line = io.lines().find_map(|line| line.strip_prefix("rchar: "));
+    line.map_or(0, |bytes| bytes.parse().unwrap())
+}
+
+/// Starts a program and waits until it has read so much.
+fn reading(command: &mut Command, bytes: u64) -> Child {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let start = Instant::now();
+    while read_so_far(&child) < bytes {
+        assert!(child.try_wait().unwrap().is_none(), "it has ended");
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not read");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child
+}
+
+#[test]
+fn a_backup_stopped_while_it_reads_large_files_makes_no_snapshot() {
+    let home = Home::new();
+    let bytes = noise(250 << 20, 7);
+    home.write("one/large", &bytes);
+    home.write("several/1", &bytes[..60 << 20]);
+    home.write("several/2", &bytes[1 << 20..]);
+    home.write("several/3", "a small one");
+    let slowly = ["--threads", "1", "--compression", "19"];
+    let cases: [&[&str]; 4] = [&["one"], &["several"], &["one", "--dry-run"], &["--stdin", "large"]];
+    for (n, arguments) in cases.into_iter().enumerate() {
+        let mut command = home.ibid([&["backup"], arguments, &slowly].concat());
+        command.stdin(std::fs::File::open(home.path("one/large")).unwrap());
+        let child = reading(&mut command, 20 << 20);
+        signal(&child, [Signal::INT, Signal::TERM, Signal::HUP][n % 3]);
+        let ended = ran(child.wait_with_output().unwrap());
+        assert_eq!(ended.code, 130, "{arguments:?}: {ended:?}");
+        assert!(ended.out.is_empty() && ended.err.contains("interrupted"), "{ended:?}");
+        assert!(home.ids().is_empty(), "{arguments:?}");
+    }
+    home.ok(["check", "--read-data"]);
+}
+
+#[test]
+fn a_backup_that_waits_for_standard_input_stops_at_once() {
+    let home = Home::new();
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let mut command = home.ibid(["backup", "--stdin", "stream"]);
+    command.stdin(reader);
+    writer.write_all(&noise(50_000, 9)).unwrap();
+    let child = reading(&mut command, 50_000);
+    drop(command);
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&child, Signal::INT);
+    let start = Instant::now();
+    let ended = ran(child.wait_with_output().unwrap());
+    assert_eq!(ended.code, 130, "{ended:?}");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    drop(writer);
+    assert!(home.ids().is_empty());
+}
+
+#[test]
+fn standard_input_that_cannot_be_read_makes_no_snapshot() {
+    let home = Home::new();
+    let folder = std::fs::File::open(home.path("files")).unwrap();
+    let ran = run(home.ibid(["backup", "--stdin", "stream"]).stdin(folder));
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(
+        ran.err.contains("cannot read the stream") && ran.err.contains("directory"),
+        "{ran:?}"
+    );
+    assert!(home.ids().is_empty());
+}
+
+#[test]
+fn a_stream_is_called_like_one_file_or_it_is_a_usage_error_and_nothing_is_made() {
+    let home = Home::bare();
+    for name in ["", ".", "..", "a/b.sql", "/abs/x"] {
+        let error = home.fails(2, ["backup", "--init", "--stdin", name, CHEAP[0], CHEAP[1]]);
+        assert!(error.contains("the name of one file"), "{error}");
+    }
+    assert!(!home.path("repo").exists());
 }
