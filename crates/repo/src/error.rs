@@ -218,6 +218,14 @@ pub enum Error {
         /// The limit.
         limit: u64,
     },
+    /// The system refuses to start a thread.
+    #[error(
+        "cannot start the threads that this takes: {source}; allow more (see `ulimit -u` and `ulimit -v`), or use fewer by --threads"
+    )]
+    Threads {
+        /// The system's answer.
+        source: std::io::Error,
+    },
     /// The user asked to stop.
     #[error("interrupted")]
     Interrupted,

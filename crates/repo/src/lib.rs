@@ -37,6 +37,7 @@ mod restore;
 mod snapshots;
 mod source;
 mod stats;
+mod threads;
 mod tree;
 
 pub use check::{AFFECTED_MAX, Affected, CheckReport, Fault, ReadData};

@@ -56,7 +56,7 @@ impl Loaded {
             if let Err(error) = loading.index_file(id) {
                 loading.note_damage(format!("index {id}"), error, monitor)?;
             }
-            loading.check_memory()?;
+            repository.check_memory(loading.loaded.index.bytes(), 0)?;
         }
         loading.unlisted_packs(monitor)?;
         loading.loaded.index.frames.shrink_to_fit();
@@ -97,6 +97,18 @@ struct Loading<'a> {
     loaded: Loaded,
 }
 
+impl Repository {
+    /// Whether an index of so many bytes leaves room for so many bytes of buffers, and at least for those that every operation has.
+    pub(crate) fn check_memory(&self, index: u64, buffers: u64) -> Result<()> {
+        const BUFFERS_MIN: u64 = 96 << 20;
+        let (budget, needed) = (self.memory, index + buffers.max(BUFFERS_MIN));
+        if needed > budget {
+            return Err(Error::MemoryBudget { budget, needed });
+        }
+        Ok(())
+    }
+}
+
 impl Loading<'_> {
     /// What is wrong with one file is noted, and the file done without; anything else (no permission, memory) ends the operation.
     fn note_damage(&mut self, what: String, error: Error, monitor: &Monitor) -> Result<()> {
@@ -105,19 +117,6 @@ impl Loading<'_> {
         }
         self.loaded.damaged.push((what, error.to_string()));
         monitor.warn(Warning::Repository { error });
-        Ok(())
-    }
-
-    fn check_memory(&self) -> Result<()> {
-        let needed = self.loaded.index.bytes();
-        let budget = self.repository.memory;
-        // At least 96 MiB must remain for buffers.
-        if needed + (96 << 20) > budget {
-            return Err(Error::MemoryBudget {
-                budget,
-                needed: needed + (96 << 20),
-            });
-        }
         Ok(())
     }
 
@@ -239,7 +238,7 @@ impl Loading<'_> {
                 }
                 Err(error) => self.note_damage(format!("pack {id}"), error, monitor)?,
             }
-            self.check_memory()?;
+            self.repository.check_memory(self.loaded.index.bytes(), 0)?;
         }
         Ok(())
     }

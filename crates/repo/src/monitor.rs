@@ -10,6 +10,8 @@ pub struct Counters {
     pub files: AtomicU64,
     /// Bytes done (logical: as the user sees them).
     pub bytes: AtomicU64,
+    /// Of the bytes done, those that nobody had to read: holes, and files that have not changed.
+    pub skipped: AtomicU64,
     /// Files in all, as far as known; 0 while unknown.
     pub files_total: AtomicU64,
     /// Bytes in all, as far as known; 0 while unknown.
@@ -23,6 +25,12 @@ pub struct Counters {
 impl Counters {
     pub(crate) fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Counts bytes as done that were not read.
+    pub(crate) fn skip(&self, n: u64) {
+        Counters::add(&self.bytes, n);
+        Counters::add(&self.skipped, n);
     }
 }
 

@@ -2,7 +2,8 @@
 
 mod support;
 
-use ibid_repo::{Error, MEMORY_MIN, Monitor, Overwrite, ReadData, Repository, RestoreOptions, Warning};
+use ibid_chunk::{FixedSettings, Settings};
+use ibid_repo::{Error, InitOptions, MEMORY_MIN, Monitor, Overwrite, ReadData, Repository, RestoreOptions, Warning};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, statat};
 use std::ffi::OsStr;
@@ -12,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use support::{Folder, backup, contents, difference, noise, options, repository, same_tree, scratch};
+use support::{Folder, backup, contents, difference, noise, options, quick, repository, same_tree, scratch};
 
 fn restore(repository: &Repository, folder: &Folder, out: &Path) {
     repository.refresh();
@@ -287,6 +288,35 @@ fn the_least_memory_is_enough_and_less_is_refused_with_the_number_that_is_needed
         Err(Error::MemoryBudget { needed, .. }) => assert_eq!(needed, MEMORY_MIN),
         other => panic!("{other:?}"),
     }
+}
+
+/// Chunks of 64 bytes: a MiB of input makes a MiB of index.
+#[test]
+fn a_backup_that_outgrows_the_budget_fails_in_time_and_what_was_there_stays_usable_with_it() {
+    let init = InitOptions {
+        chunker: Settings::Fixed(FixedSettings { size: 64 }),
+        ..quick()
+    };
+    let repository = Repository::init(Arc::new(ibid_storage::Memory::new()), Some(b"secret"), &init, 0)
+        .and_then(|repository| repository.with_memory(MEMORY_MIN))
+        .unwrap();
+    let folder = Folder::scratch();
+    folder.write("first", &noise(1, 1 << 20));
+    backup(&repository, folder.path());
+    let before = contents(folder.path());
+    folder.write("more", &noise(2, 100 << 20));
+    match repository.backup(options(folder.path()), &Monitor::silent()) {
+        Err(error @ Error::MemoryBudget { budget, needed }) => {
+            assert!(budget == MEMORY_MIN && needed > budget, "{error}");
+            assert!(error.to_string().contains("--memory"), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+    std::fs::remove_file(folder.path().join("more")).unwrap();
+    backup(&repository, folder.path());
+    let out = scratch();
+    restore(&repository, &folder, out.path());
+    assert_eq!(difference(&before, &contents(out.path())), None);
 }
 
 /// A restore that was stopped half-way is no trap for the next: what it left is right, or (if it was killed) does not pass for right.

@@ -313,3 +313,51 @@ fn a_file_that_changes_between_two_of_its_names_is_read_by_both() {
     assert_eq!(restored("z/second"), "as it is now");
     assert_eq!(restored("z/third"), "as it is now");
 }
+
+/// More attributes than an entry can hold. Only XFS and, since Linux 6.6, memory have room for so many: elsewhere nothing is tested.
+#[test]
+fn a_file_or_folder_with_more_attributes_than_an_entry_holds_is_stored_without_those_and_they_are_named() {
+    let folder = Folder::scratch();
+    folder.write("file", b"contents");
+    folder.write("folder/below", b"below");
+    folder.write("other", b"other");
+    let value = noise(1, 65_000);
+    for name in ["file", "folder"] {
+        for n in 10..27 {
+            let flags = rustix::fs::XattrFlags::empty();
+            let set = rustix::fs::setxattr(folder.path().join(name), format!("user.{n}"), &value, flags);
+            if set.is_err() {
+                return;
+            }
+        }
+    }
+    let lost = Arc::new(Mutex::new(Vec::new()));
+    let monitor = Monitor::new({
+        let lost = lost.clone();
+        move |warning| match warning {
+            Warning::Attributes { path, what, .. } => {
+                let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+                lost.lock().unwrap().push((name, what));
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+    let repository = repository();
+    let summary = repository.backup(options(folder.path()), &monitor).unwrap();
+    assert_eq!(names(&repository, &folder), ["file", "folder", "folder/below", "other"]);
+    assert_eq!((summary.counters.unreadable, summary.attributes_lost), (0, 6));
+    let mut lost = std::mem::take(&mut *lost.lock().unwrap());
+    lost.sort();
+    let expected =
+        ["file", "folder"].map(|name| [24, 25, 26].map(|n| (name.to_owned(), format!("extended attribute user.{n}"))));
+    assert_eq!(lost, expected.as_flattened());
+    let snapshot = repository.snapshot("latest").unwrap();
+    let mut kept = 0;
+    repository
+        .visit(&snapshot, folder.inside(), &Monitor::silent(), &mut |_, entry| {
+            kept += entry.xattrs.iter().filter(|(_, found)| *found == value).count();
+            Ok(Visit::Descend)
+        })
+        .unwrap();
+    assert_eq!(kept, 2 * 14);
+}

@@ -34,7 +34,7 @@ pub(crate) fn run(context: &mut Context, args: BackupArgs) -> Result<Outcome> {
     let left = "what was stored so far is kept and used by the next backup";
     let summary = result.map_err(Failure::if_interrupted(left))?;
     print::backup(&mut context.out, opened.about, &summary, &problems)?;
-    Ok(if summary.counters.unreadable > 0 {
+    Ok(if summary.counters.unreadable + summary.attributes_lost > 0 {
         Outcome::Partial
     } else {
         Outcome::Done

@@ -22,6 +22,7 @@ struct JsonBackup<'a> {
     new_bytes: u64,
     new_metadata_bytes: u64,
     hole_bytes: u64,
+    attributes_lost: u64,
     stored_bytes: u64,
     written_bytes: u64,
     unreadable: u64,
@@ -95,6 +96,10 @@ pub(crate) fn backup(
             "  {changed} changed while being read (named above; marked in the snapshot)"
         ))?;
     }
+    if summary.attributes_lost > 0 {
+        let attributes = counted(summary.attributes_lost, "extended attribute", "extended attributes");
+        out.line(format!("  {attributes} could not be stored (named above)"))?;
+    }
     if counters.unreadable > 0 {
         out.line(format!(
             "  {} could not be read (named above) and MISSING from it",
@@ -119,6 +124,7 @@ fn document<'a>(summary: &BackupSummary, problems: &'a [(PathBuf, String)]) -> J
         new_bytes: counters.new_bytes,
         new_metadata_bytes: summary.new_metadata_bytes,
         hole_bytes: summary.holes,
+        attributes_lost: summary.attributes_lost,
         stored_bytes: counters.stored_bytes,
         written_bytes: summary.written,
         unreadable: counters.unreadable,

@@ -6,6 +6,7 @@ use crate::chunks::FrameReader;
 use crate::index::{Frame, Place};
 use crate::load::{Loaded, read_directory};
 use crate::repository::{folder, name_in};
+use crate::threads::spawn;
 use crate::{Counters, Error, Monitor, Repository, Result};
 use ibid_format::pack::Summary;
 use ibid_format::slot::{self, Slot};
@@ -218,10 +219,17 @@ impl Checking<'_> {
         counters.totals_final.store(true, Ordering::Relaxed);
         let next = AtomicUsize::new(0);
         let failure = Mutex::new(None);
+        let fail = |error| {
+            failure
+                .lock()
+                .expect("no holder of this lock panics")
+                .get_or_insert(error);
+            next.store(packs.len(), Ordering::Relaxed);
+        };
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
         std::thread::scope(|scope| {
             for _ in 0..threads {
-                scope.spawn(|| {
+                let started = spawn(scope, || {
                     let mut reader = FrameReader::default();
                     loop {
                         let n = next.fetch_add(1, Ordering::Relaxed);
@@ -229,15 +237,13 @@ impl Checking<'_> {
                             return;
                         }
                         if let Err(error) = self.pack(n, &frames[n], chosen[n], &mut reader) {
-                            failure
-                                .lock()
-                                .expect("no holder of this lock panics")
-                                .get_or_insert(error);
-                            next.store(packs.len(), Ordering::Relaxed);
-                            return;
+                            return fail(error);
                         }
                     }
                 });
+                if let Err(error) = started {
+                    return fail(error);
+                }
             }
         });
         self.monitor.check_cancelled()?;

@@ -1,19 +1,20 @@
 //! The builder: takes everything in the order of the tree, asks the index, fills frames, writes trees.
 
 use super::effort::EffortChoice;
-use super::large::{self, LargePart};
+use super::large::{self, Large, LargePart};
 use super::read::{self, Event, Input, Outlets};
 use super::store::{self, FrameDue, Stored};
-use super::work::{self, FileKey, FrameBuffers, Group, Names, Outcome, Part, Work};
+use super::work::{self, FileKey, FrameBuffers, Group, Names, Outcome, Part, ToRead, Work};
 use super::{Compression, Job};
-use crate::index::Place;
+use crate::index::{Frame, Place};
 use crate::recipe::{ListWriter, ListingWriter, MetadataChunkers, MetadataSink};
 use crate::source::Owners;
+use crate::threads::spawn;
 use crate::{Counters, Error, Result, Warning};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use ibid_format::ChunkId;
 use ibid_format::content::{Content, Item};
-use ibid_format::pack::PackKind;
+use ibid_format::pack::{PackKind, Summary};
 use ibid_format::snapshot::{self, Snapshot};
 use ibid_format::tree::{Entry, EntryKind};
 use std::collections::HashMap;
@@ -24,6 +25,9 @@ use std::sync::atomic::Ordering;
 
 /// Bytes of metadata that are compressed together: trees are read a piece at a time, so their frames are smaller.
 const METADATA_FRAME: u32 = 256 << 10;
+
+/// After so many new chunks it is checked that the index stays within the budget.
+const CHECK_EVERY: u64 = 4096;
 
 /// What the builder has made.
 pub(crate) struct Built {
@@ -38,16 +42,20 @@ pub(crate) struct Built {
 }
 
 /// Runs the whole pipeline; this thread is the builder.
-pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>) -> Result<Built> {
+pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: Option<&Snapshot>) -> Result<Built> {
     let limits = job.limits;
     let own = own_folder(job);
     let choice = EffortChoice::new();
-    let stored = Stored::new(job.loaded.unlisted.clone());
+    let stored = Stored::new(unlisted);
+    // Listed at once, the packs that were found need no memory any more.
+    stored.write_index(job)?;
     let (events_in, events) = bounded(limits.events);
     let (work_in, work) = bounded(2 * limits.workers);
     let (large_in, large) = bounded(limits.cutters);
     let (frames_in, frames) = bounded(limits.frames);
     let (packs_in, packs) = bounded(limits.uploaders);
+    let (slots_in, slots) = bounded(limits.pieces_all);
+    (0..limits.pieces_all).for_each(|_| slots_in.send(()).expect("there is room for all"));
     let (spare_in, spare) = unbounded();
     let (spare_frames_in, spare_frames) = unbounded();
     let estimate = match &input {
@@ -57,40 +65,46 @@ pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>) -> Res
     let root = std::thread::scope(|scope| {
         for _ in 0..limits.workers {
             let (work, choice, spare) = (work.clone(), &choice, spare.clone());
-            scope.spawn(move || work::run(job, choice, &work, &spare));
+            spawn(scope, move || work::run(job, choice, &work, &spare))?;
         }
         for _ in 0..limits.cutters {
             let (large, work, spare) = (large.clone(), work_in.clone(), spare.clone());
-            scope.spawn(move || large::cut_large(job, &large, &work, &spare));
+            spawn(scope, move || large::cut_large(job, &large, &work, &spare))?;
         }
         for _ in 0..limits.uploaders {
             let (packs, stored) = (packs.clone(), &stored);
-            scope.spawn(move || store::upload(job, stored, &packs));
+            spawn(scope, move || store::upload(job, stored, &packs))?;
         }
         let stored = &stored;
-        scope.spawn(move || store::pack(job, stored, &frames, &packs_in, &spare_frames_in));
+        spawn(scope, move || {
+            store::pack(job, stored, &frames, &packs_in, &spare_frames_in);
+        })?;
         if let Some(paths) = estimate {
-            scope.spawn(move || read::estimate(job, &paths, own));
+            spawn(scope, move || read::estimate(job, &paths, own))?;
         }
         let outlets = Outlets {
             events: events_in,
             work: work_in.clone(),
             large: large_in,
+            slots,
         };
-        scope.spawn(move || read::run(job, input, parent, own, &outlets));
+        spawn(scope, move || read::run(job, input, parent, own, &outlets))?;
         // Each thread ends when all who could send to it have gone; this one must not hold on to what the others wait for.
-        drop((work, large, packs, spare));
+        drop((work, large, packs));
         let mut gather = Gather {
             job,
             stored,
             work: work_in,
             frames: frames_in,
             spare: spare_in,
+            spares: spare,
             spare_frames,
+            slots: slots_in,
             data: FrameBuffers::default(),
             metadata: FrameBuffers::default(),
             new_chunks: [0; 2],
             new_bytes: [0; 2],
+            new_frames: 0,
         };
         let mut builder = Builder {
             gather: &mut gather,
@@ -102,7 +116,7 @@ pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>) -> Res
         let root = builder.build(events);
         let tally = builder.tally;
         // What was read is stored even if reading has failed: the next backup finds it.
-        let flushed = gather.flush();
+        let flushed = gather.flush().and_then(|()| gather.check_memory(0));
         job.finished.store(true, Ordering::Relaxed);
         let new = (gather.new_chunks, gather.new_bytes);
         root.and_then(|root| flushed.map(|()| (root, tally, new)))
@@ -146,12 +160,16 @@ struct Gather<'j> {
     frames: Sender<FrameDue>,
     /// Where buffers that were read into go when they are done with.
     spare: Sender<Vec<u8>>,
+    spares: Receiver<Vec<u8>>,
     spare_frames: Receiver<FrameBuffers>,
+    /// Where the slots of a large file's pieces go when all of them are done with.
+    slots: Sender<()>,
     data: FrameBuffers,
     metadata: FrameBuffers,
     /// Of data and of metadata.
     new_chunks: [u64; 2],
     new_bytes: [u64; 2],
+    new_frames: u64,
 }
 
 impl<'j> Gather<'j> {
@@ -172,7 +190,12 @@ impl<'j> Gather<'j> {
         let of = usize::from(kind == PackKind::Metadata);
         self.new_chunks[of] += 1;
         self.new_bytes[of] += bytes.len() as u64;
-        if frame.len() >= full as usize || frame.blobs().len() >= usize::from(u16::MAX) {
+        let full = frame.len() >= full as usize || frame.blobs().len() >= usize::from(u16::MAX);
+        if self.new_chunks.iter().sum::<u64>().is_multiple_of(CHECK_EVERY) {
+            // It grows in steps, and goes on growing until the next check; and a small backup is to succeed after this one has failed.
+            self.check_memory(self.job.loaded.index.bytes() / 8)?;
+        }
+        if full {
             self.send(kind)?;
         }
         Ok(())
@@ -186,6 +209,7 @@ impl<'j> Gather<'j> {
         if gathered.builder.is_empty() {
             return Ok(());
         }
+        self.new_frames += 1;
         let frame = std::mem::replace(gathered, self.spare_frames.try_recv().unwrap_or_default());
         let compression = match (kind, self.job.options.compression) {
             // Metadata never gains from another level than the default's.
@@ -204,6 +228,21 @@ impl<'j> Gather<'j> {
                 })
                 .is_ok();
         if sent { Ok(()) } else { Err(Error::Interrupted) }
+    }
+
+    /// Whether the index, with all that is new and `more` bytes, leaves room for buffers: for those of this backup, and for the least that
+    /// others do with, which must be able to read what this one stores.
+    fn check_memory(&self, more: u64) -> Result<()> {
+        let Job {
+            repository,
+            loaded,
+            limits,
+            ..
+        } = self.job;
+        // While it is loaded, the list of frames takes up to twice its size.
+        let frames = (loaded.index.frames.len() as u64 + 2 * self.new_frames) * size_of::<Frame>() as u64;
+        let index = loaded.index.bytes() + frames + (1 << 20);
+        repository.check_memory(index + more, limits.bytes(repository.config.frame_size))
     }
 
     /// Gives a buffer back to those who read. There may be nobody left who does.
@@ -267,7 +306,18 @@ impl Builder<'_, '_> {
                     let group = group.recv().map_err(|_| Error::Interrupted)?;
                     self.group(group)?;
                 }
-                Event::Large { path, pieces, names } => self.large(path, &pieces, names)?,
+                Event::Large {
+                    path,
+                    pieces,
+                    slots,
+                    names,
+                } => {
+                    self.large(path, &pieces, names)?;
+                    for _ in 0..slots {
+                        // At the end nobody waits for them any more.
+                        let _ = self.gather.slots.send(());
+                    }
+                }
                 Event::Failed { path, error } => self.failed(path, error),
                 Event::End(end) => {
                     end?;
@@ -354,6 +404,20 @@ impl Builder<'_, '_> {
     }
 
     fn group(&mut self, mut group: Group) -> Result<()> {
+        loop {
+            let rest = std::mem::take(&mut group.rest);
+            self.part_of_group(group)?;
+            if rest.is_empty() {
+                return Ok(());
+            }
+            let (reply, next) = bounded(1);
+            let sent = self.gather.work.send(Work::Group { files: rest, reply });
+            sent.map_err(|_| Error::Interrupted)?;
+            group = next.recv().map_err(|_| Error::Interrupted)?;
+        }
+    }
+
+    fn part_of_group(&mut self, mut group: Group) -> Result<()> {
         for outcome in std::mem::take(&mut group.outcomes) {
             match outcome {
                 Outcome::Ready { entry, unchanged } => {
@@ -362,6 +426,7 @@ impl Builder<'_, '_> {
                 }
                 Outcome::Failed { path, error } => self.failed(path, error),
                 Outcome::Link { name, file, last, path } => self.link(name, file, last, path)?,
+                Outcome::Grown(file) => self.grown(*file)?,
                 Outcome::Read { entry, parts, names } => {
                     let mut list = ListWriter::new();
                     for part in &group.parts[parts] {
@@ -386,6 +451,21 @@ impl Builder<'_, '_> {
         }
         self.gather.recycle(group.data);
         Ok(())
+    }
+
+    /// A file that has become large since the reader met it: a cutter of its own reads it now.
+    fn grown(&mut self, file: ToRead) -> Result<()> {
+        let (parts, pieces) = bounded(0);
+        let (job, work, spare) = (self.gather.job, self.gather.work.clone(), self.gather.spares.clone());
+        let (path, names) = (file.path.clone(), file.names);
+        std::thread::scope(move |scope| {
+            spawn(scope, move || {
+                large::cut(job, Large::File { file, parts }, &work, &spare)
+            })?;
+            // In a failure the pieces go first, and with them what the cutter waits for.
+            let pieces = pieces;
+            self.large(path, &pieces, names)
+        })
     }
 
     fn large(&mut self, path: PathBuf, parts: &Receiver<LargePart>, names: Names) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Large files, and streams: read and cut a piece at a time, while workers fingerprint the pieces before.
 
-use super::work::{Piece, Span, Work};
+use super::work::{Piece, Span, ToRead, Work};
 use super::{Job, Stream};
 use crate::source::{Extent, Opened};
 use crate::{Counters, Error, Result};
@@ -8,11 +8,9 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use ibid_format::ChunkId;
 use ibid_format::content::Content;
 use ibid_format::tree::{Entry, EntryKind, Time};
-use rustix::fd::OwnedFd;
-use rustix::fs::{FileType, Stat};
+use rustix::fs::FileType;
 use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
 /// What the builder gets to know of a large file.
 pub(crate) enum LargePart {
@@ -24,48 +22,38 @@ pub(crate) enum LargePart {
 
 /// A large file, on its way to a cutter.
 pub(crate) enum Large {
-    File {
-        parent: Arc<OwnedFd>,
-        name: Vec<u8>,
-        stat: Stat,
-        path: PathBuf,
-        parts: Sender<LargePart>,
-    },
-    Stream {
-        stream: Stream,
-        parts: Sender<LargePart>,
-    },
+    File { file: ToRead, parts: Sender<LargePart> },
+    Stream { stream: Stream, parts: Sender<LargePart> },
 }
 
 /// Cuts large files until there are no more. Two of these run, so that the next file is read while the last is still fingerprinted.
 pub(crate) fn cut_large(job: &Job<'_>, large: &Receiver<Large>, work: &Sender<Work>, spare: &Receiver<Vec<u8>>) {
     while let Ok(file) = large.recv() {
-        let parts = match &file {
-            Large::File { parts, .. } | Large::Stream { parts, .. } => parts.clone(),
-        };
-        let mut cutter = LargeCutter {
-            job,
-            parts,
-            work,
-            spare,
-            buffer: Vec::new(),
-            filled: 0,
-        };
-        cutter.buffer = cutter.fresh();
-        let end = match file {
-            Large::File {
-                parent,
-                name,
-                stat,
-                path,
-                ..
-            } => cutter.file(&parent, &name, &stat, &path),
-            Large::Stream { stream, .. } => cutter.stream(stream),
-        };
-        // `Ok(None)`: nobody listens any more.
-        if let Some(end) = end.transpose() {
-            drop(cutter.parts.send(LargePart::End(end)));
-        }
+        cut(job, file, work, spare);
+    }
+}
+
+/// Cuts one large file.
+pub(crate) fn cut(job: &Job<'_>, file: Large, work: &Sender<Work>, spare: &Receiver<Vec<u8>>) {
+    let parts = match &file {
+        Large::File { parts, .. } | Large::Stream { parts, .. } => parts.clone(),
+    };
+    let mut cutter = LargeCutter {
+        job,
+        parts,
+        work,
+        spare,
+        buffer: Vec::new(),
+        filled: 0,
+    };
+    cutter.buffer = cutter.fresh();
+    let end = match file {
+        Large::File { file, .. } => cutter.file(&file),
+        Large::Stream { stream, .. } => cutter.stream(stream),
+    };
+    // `Ok(None)`: nobody listens any more.
+    if let Some(end) = end.transpose() {
+        drop(cutter.parts.send(LargePart::End(end)));
     }
 }
 
@@ -80,8 +68,9 @@ struct LargeCutter<'a> {
 }
 
 impl LargeCutter<'_> {
-    fn file(&mut self, parent: &OwnedFd, name: &[u8], stat: &Stat, path: &PathBuf) -> Result<Option<Box<Entry>>> {
-        let (file, mut entry) = super::work::open(self.job.monitor, parent, name, stat, path)?;
+    fn file(&mut self, file: &ToRead) -> Result<Option<Box<Entry>>> {
+        let path = &file.path;
+        let (file, mut entry) = super::work::open(self.job, file)?;
         let failed = |error| Error::local("read", path, error);
         let mut size = file.stat.st_size as u64;
         if FileType::from_raw_mode(file.stat.st_mode) == FileType::BlockDevice {
@@ -98,7 +87,7 @@ impl LargeCutter<'_> {
         for extent in extents {
             match extent {
                 Extent::Hole { length } => {
-                    Counters::add(&self.job.monitor.counters.bytes, length);
+                    self.job.monitor.counters.skip(length);
                     if self.parts.send(LargePart::Hole(length)).is_err() {
                         return Ok(None);
                     }

@@ -21,15 +21,15 @@ mod work;
 
 use crate::load::Loaded;
 use crate::repository::{folder, name_in};
-use crate::source::{Excludes, Filter};
+use crate::source::{Excludes, Filter, XattrFault};
 use crate::{Error, Monitor, Repository, Result, Warning};
 use ibid_format::FileId;
 use ibid_format::snapshot::{Counters, Snapshot};
 use ibid_format::tree::Time;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 /// How hard to compress.
@@ -97,6 +97,8 @@ pub struct BackupSummary {
     pub unchanged_files: u64,
     /// Bytes of holes in the files that were read: nothing was stored for them.
     pub holes: u64,
+    /// Extended attributes that could not be read, or that are beyond what an entry can hold; each was reported.
+    pub attributes_lost: u64,
     /// Of the counters' `new_bytes`, those of metadata: trees and lists of chunks.
     pub new_metadata_bytes: u64,
     /// Bytes written to the repository in all: packs, index, snapshot.
@@ -114,6 +116,8 @@ pub(crate) struct Limits {
     pub(crate) events: usize,
     /// Pieces of one large file that wait: enough to keep every worker busy; more would only take fresh memory.
     pub(crate) pieces: usize,
+    /// Pieces of all large files that wait; at least those of one.
+    pub(crate) pieces_all: usize,
     /// Bytes of one piece.
     pub(crate) piece: usize,
     /// Frames on their way to the packer.
@@ -126,7 +130,7 @@ pub(crate) struct Limits {
 pub(crate) const GROUP: usize = 1 << 20;
 
 impl Limits {
-    /// Splits `budget` (what remains after the index), bytes.
+    /// Splits `budget` (what remains after the index), bytes. A quarter is left for what the index grows by, if that is possible.
     pub(crate) fn new(budget: u64, cores: usize, chunk_max: usize, frame: u32, pack: u32) -> Result<Limits> {
         // Small enough to be fingerprinted while it is in the cache that it was cut in.
         let piece = (1 << 20).max(2 * chunk_max);
@@ -135,6 +139,7 @@ impl Limits {
             cutters: 2,
             events: 24,
             pieces: cores + 1,
+            pieces_all: (2 * cores + 2).max(24),
             piece,
             frames: cores + 2,
             pack,
@@ -142,16 +147,16 @@ impl Limits {
         };
         // Give up what costs least speed first.
         let steps: [fn(&mut Limits); 7] = [
-            |l| l.events = 12,
-            |l| l.pieces = l.pieces.min(3),
+            |l| (l.events, l.pieces_all) = (12, (2 * l.pieces).max(12)),
+            |l| (l.pieces, l.pieces_all) = (l.pieces.min(3), 6),
             |l| l.pack = l.pack.min(16 << 20),
             |l| l.uploaders = 1,
             |l| l.workers = l.workers.min(4),
             |l| l.pack = l.pack.min(4 << 20),
-            |l| (l.cutters, l.workers) = (1, l.workers.min(2)),
+            |l| (l.cutters, l.pieces_all, l.workers) = (1, l.pieces, l.workers.min(2)),
         ];
         for step in steps {
-            if limits.bytes(frame) <= budget {
+            if limits.bytes(frame) <= budget - budget / 4 {
                 return Ok(limits);
             }
             step(&mut limits);
@@ -168,7 +173,8 @@ impl Limits {
     /// The most that buffers can hold at once.
     pub(crate) fn bytes(&self, frame: u32) -> u64 {
         let groups = (self.events + self.workers + 2) * 2 * GROUP;
-        let pieces = self.cutters * (self.pieces + 2) * self.piece;
+        // Beside those that wait: one at the builder, two at each cutter, and two at the one that reads a file which has grown meanwhile.
+        let pieces = (self.pieces_all + 1 + 2 * self.cutters + 2) * self.piece;
         // A frame exists uncompressed and compressed; zstd's own tables are about 4 MiB at level 3.
         let frames = (self.frames + 2) * 2 * (frame as usize + self.piece / 8) + self.workers * (4 << 20);
         // Two packs being filled, those waiting and being stored; a pack overshoots its size by at most an eighth.
@@ -214,10 +220,11 @@ impl Repository {
         };
         // An index of its own: it comes to hold chunks that are not stored yet, and nobody else must rely on those.
         self.refresh();
-        let loaded = Arc::new(Loaded::load(self, monitor)?);
+        let mut loaded = Loaded::load(self, monitor)?;
         if !options.dry_run {
             loaded.settle(self)?;
         }
+        let unlisted = std::mem::take(&mut loaded.unlisted);
         let host = options.host.clone().unwrap_or_else(crate::source::host_name);
         let recorded: Vec<Vec<u8>> = match &stream {
             Some(stream) => vec![[b"/", stream.name.as_slice()].concat()],
@@ -242,19 +249,20 @@ impl Repository {
         let now = now();
         let job = Job {
             repository: self,
-            loaded,
+            loaded: Arc::new(loaded),
             filter,
             limits,
             monitor,
             options: &options,
             started: now,
             finished: AtomicBool::new(false),
+            attributes_lost: AtomicU64::new(0),
         };
         let input = match stream {
             Some(stream) => read::Input::Stream(stream),
             None => read::Input::Paths(paths),
         };
-        let built = build::run(&job, input, parent.as_ref().map(|(_, snapshot)| snapshot));
+        let built = build::run(&job, unlisted, input, parent.as_ref().map(|(_, snapshot)| snapshot));
         self.refresh();
         let built = built?;
         let mut counters = built.counters;
@@ -290,6 +298,7 @@ impl Repository {
             counters,
             unchanged_files: built.unchanged_files,
             holes: built.holes,
+            attributes_lost: job.attributes_lost.into_inner(),
             new_metadata_bytes: built.new_metadata_bytes,
             written: built.written + size,
             duration_ms: started.elapsed().as_millis() as u64,
@@ -338,6 +347,22 @@ pub(crate) struct Job<'a> {
     pub(crate) started: Time,
     /// Set at the end, for those who only accompany the work.
     pub(crate) finished: AtomicBool,
+    /// Extended attributes that could not be read, or for which there is no room.
+    pub(crate) attributes_lost: AtomicU64,
+}
+
+impl Job<'_> {
+    /// Says which attributes of a file are not stored with it.
+    pub(crate) fn attributes_lost(&self, path: &Path, faults: Vec<XattrFault>) {
+        for (name, source) in faults {
+            self.attributes_lost.fetch_add(1, Ordering::Relaxed);
+            self.monitor.warn(Warning::Attributes {
+                path: path.to_owned(),
+                what: format!("extended attribute {}", String::from_utf8_lossy(&name)),
+                source,
+            });
+        }
+    }
 }
 
 /// The current time.

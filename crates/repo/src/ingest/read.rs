@@ -1,7 +1,7 @@
 //! The reader: walks, decides what must be read, and keeps everything in order.
 
 use super::large::{Large, LargePart};
-use super::work::{FileKey, Names, Small, Work};
+use super::work::{FileKey, Names, Small, ToRead, Work, attribute_bytes};
 use super::{GROUP, Job, Stream};
 use crate::chunks::ChunkReader;
 use crate::recipe::{Entries, Items};
@@ -32,6 +32,8 @@ pub(crate) enum Event {
     Large {
         path: PathBuf,
         pieces: Receiver<LargePart>,
+        /// Slots that its pieces have taken.
+        slots: usize,
         names: Names,
     },
     Failed {
@@ -47,6 +49,34 @@ pub(crate) struct Outlets {
     pub(crate) events: Sender<Event>,
     pub(crate) work: Sender<Work>,
     pub(crate) large: Sender<Large>,
+    /// One for each piece of a large file that may wait. The reader takes them in the order of the files, so the file that the builder is at
+    /// always has its own, and never waits for those after it.
+    pub(crate) slots: Receiver<()>,
+}
+
+impl Outlets {
+    /// Announces a large file that is cut into about so many pieces; returns where its parts go.
+    fn announce(
+        &self,
+        job: &Job<'_>,
+        path: PathBuf,
+        pieces: u64,
+        names: Names,
+    ) -> std::result::Result<Sender<LargePart>, Gone> {
+        // One more, for its end: then its cutter need not wait for the builder to get there.
+        let slots = pieces.saturating_add(1).min(job.limits.pieces as u64) as usize;
+        for _ in 0..slots {
+            self.slots.recv().map_err(|_| Gone)?;
+        }
+        let (parts, pieces) = bounded(slots);
+        self.events.send(Event::Large {
+            path,
+            pieces,
+            slots,
+            names,
+        })?;
+        Ok(parts)
+    }
 }
 
 /// The receiver has gone: the backup has failed elsewhere, and says so there.
@@ -74,13 +104,8 @@ pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>, own: O
 }
 
 fn send_stream(job: &Job<'_>, stream: Stream, outlets: &Outlets) -> std::result::Result<Result<()>, Gone> {
-    let (parts, pieces) = bounded(job.limits.pieces);
     let path = PathBuf::from("/").join(String::from_utf8_lossy(&stream.name).as_ref());
-    outlets.events.send(Event::Large {
-        path,
-        pieces,
-        names: Names::Each,
-    })?;
+    let parts = outlets.announce(job, path, u64::MAX, Names::Each)?;
     outlets.large.send(Large::Stream { stream, parts })?;
     Ok(Ok(()))
 }
@@ -189,7 +214,7 @@ impl<'r> Reading<'r, '_> {
                 let mut entry = entry_from(&name, &stat).expect("a directory is of a known type");
                 let (xattrs, faults) = read_xattrs_of(directory.as_fd());
                 entry.xattrs = xattrs;
-                self.report(faults, walker);
+                self.job.attributes_lost(walker.path(), faults);
                 self.outlets.events.send(Event::Enter(Box::new(entry)))?;
             }
             Step::Leave => {
@@ -229,60 +254,53 @@ impl<'r> Reading<'r, '_> {
         let path = || walker.path().to_owned();
         if file_type == FileType::RegularFile || named && file_type == FileType::BlockDevice {
             if let Some(former) = former.filter(|former| !self.job.options.force && self.is_unchanged(former, &stat)) {
-                Counters::add(&self.job.monitor.counters.bytes, stat.st_size as u64);
+                self.job.monitor.counters.skip(stat.st_size as u64);
+                let bytes = attribute_bytes(&former) as u64;
                 return self.add(
                     Small::Ready {
                         entry: Box::new(former),
                         unchanged: true,
                     },
-                    0,
+                    bytes,
                 );
             }
             let names = match self.meet(&stat) {
                 Met::Again { file, last } => {
-                    Counters::add(&self.job.monitor.counters.bytes, stat.st_size as u64);
+                    self.job.monitor.counters.skip(stat.st_size as u64);
                     let path = path();
                     return self.add(Small::Link { name, file, last, path }, 0);
                 }
                 Met::First(names) => names,
             };
-            if file_type == FileType::RegularFile && stat.st_size as u64 <= GROUP as u64 {
-                let path = path();
-                return self.add(
-                    Small::Read {
-                        parent,
-                        name,
-                        stat,
-                        path,
-                        names,
-                    },
-                    stat.st_size as u64,
-                );
-            }
-            self.flush()?;
-            let (parts, pieces) = bounded(self.job.limits.pieces);
-            self.outlets.events.send(Event::Large {
-                path: path(),
-                pieces,
-                names,
-            })?;
-            self.outlets.large.send(Large::File {
+            let file = ToRead {
                 parent,
                 name,
                 stat,
                 path: path(),
-                parts,
-            })?;
-            return Ok(());
+                names,
+            };
+            if file_type == FileType::RegularFile && stat.st_size as u64 <= GROUP as u64 {
+                return self.add(Small::Read(Box::new(file)), stat.st_size as u64);
+            }
+            self.flush()?;
+            let pieces = match file_type {
+                FileType::RegularFile => stat.st_size as u64 / self.job.limits.piece as u64 + 1,
+                _ => u64::MAX,
+            };
+            let parts = self.outlets.announce(self.job, file.path.clone(), pieces, names)?;
+            return Ok(self.outlets.large.send(Large::File { file, parts })?);
         }
         match self.special(&name, &stat, &parent, walker) {
-            Ok(entry) => self.add(
-                Small::Ready {
-                    entry: Box::new(entry),
-                    unchanged: false,
-                },
-                0,
-            ),
+            Ok(entry) => {
+                let bytes = attribute_bytes(&entry) as u64;
+                self.add(
+                    Small::Ready {
+                        entry: Box::new(entry),
+                        unchanged: false,
+                    },
+                    bytes,
+                )
+            }
             Err(error) => {
                 self.flush()?;
                 Ok(self.outlets.events.send(Event::Failed { path: path(), error })?)
@@ -327,19 +345,8 @@ impl<'r> Reading<'r, '_> {
         }
         let (xattrs, faults) = read_xattrs_at(parent, name);
         entry.xattrs = xattrs;
-        self.report(faults, walker);
+        self.job.attributes_lost(walker.path(), faults);
         Ok(entry)
-    }
-
-    fn report(&self, faults: Vec<(Vec<u8>, std::io::Error)>, walker: &Walker) {
-        for (name, source) in faults {
-            let what = format!("extended attribute {}", String::from_utf8_lossy(&name));
-            self.job.monitor.warn(Warning::Attributes {
-                path: walker.path().to_owned(),
-                what,
-                source,
-            });
-        }
     }
 
     /// Size, mtime, ctime and inode as they were, nothing in doubt then, and its chunks still there.

@@ -76,16 +76,7 @@ impl Stored {
         let unlisted = std::mem::take(&mut *self.unlisted.lock().expect("no holder of this lock panics"));
         let mut rest = unlisted.as_slice();
         while !rest.is_empty() {
-            let mut count = 0;
-            let mut entries = 0;
-            while let Some(summary) = rest.get(count) {
-                let more = chunks_of(summary);
-                if count > 0 && entries + more > index_file::ENTRIES_MAX as usize {
-                    break;
-                }
-                entries += more;
-                count += 1;
-            }
+            let count = packs_of_one_index_file(rest);
             let id = FileId::random();
             let bytes = index_file::encode(&job.repository.keys, id, &rest[..count])
                 .map_err(Error::damaged("the new index"))?;
@@ -97,6 +88,17 @@ impl Stored {
         }
         Ok(())
     }
+}
+
+/// How many of these packs go into one index file. Even if every chunk had a pack of its own, it would be far from the limit of a file;
+/// and writing it takes a few times its memory.
+fn packs_of_one_index_file(packs: &[Summary]) -> usize {
+    let mut chunks = 0;
+    let fits = |summary: &&Summary| {
+        chunks += chunks_of(summary);
+        chunks <= UNLISTED_MAX
+    };
+    packs.iter().take_while(fits).count().max(1)
 }
 
 fn chunks_of(summary: &Summary) -> usize {
@@ -170,5 +172,46 @@ pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<PackDue>) 
             stored.fail(error);
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ibid_format::ChunkId;
+    use ibid_format::frame::{Blob, Encoding};
+    use ibid_format::pack::FrameSummary;
+
+    /// As after a loss of all index files of a repository that has one chunk in every frame.
+    #[test]
+    fn a_million_frames_that_no_index_file_lists_fit_into_several() {
+        let frame = FrameSummary {
+            offset: 0,
+            sealed: 0,
+            blobs: vec![Blob {
+                id: ChunkId([1; 32]),
+                encoding: Encoding::Whole,
+                length: 1,
+            }],
+        };
+        let pack = Summary {
+            id: FileId::random(),
+            kind: PackKind::Data,
+            size: 0,
+            frames: vec![frame; 999],
+        };
+        let packs = vec![pack; 1400];
+        let mut rest = packs.as_slice();
+        let mut files = 0;
+        while !rest.is_empty() {
+            let count = packs_of_one_index_file(rest);
+            let frames = count as u32 * 999;
+            assert!(index_file::would_fit(count as u32, frames, frames), "{count} packs");
+            rest = &rest[count..];
+            files += 1;
+        }
+        assert_eq!(files, 7);
+        let most = UNLISTED_MAX as u32;
+        assert!(index_file::would_fit(most, most, most));
     }
 }

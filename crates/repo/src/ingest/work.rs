@@ -48,15 +48,19 @@ impl Span {
     }
 }
 
+/// A file to read.
+pub(crate) struct ToRead {
+    pub(crate) parent: Arc<OwnedFd>,
+    pub(crate) name: Vec<u8>,
+    /// As the walk found it.
+    pub(crate) stat: Stat,
+    pub(crate) path: PathBuf,
+    pub(crate) names: Names,
+}
+
 /// A small file to read, or an entry that is complete and only keeps its place in the order.
 pub(crate) enum Small {
-    Read {
-        parent: Arc<OwnedFd>,
-        name: Vec<u8>,
-        stat: Stat,
-        path: PathBuf,
-        names: Names,
-    },
+    Read(Box<ToRead>),
     Ready {
         entry: Box<Entry>,
         unchanged: bool,
@@ -103,6 +107,8 @@ pub(crate) enum Outcome {
         entry: Box<Entry>,
         unchanged: bool,
     },
+    /// Not small any more.
+    Grown(Box<ToRead>),
     Failed {
         path: PathBuf,
         error: Error,
@@ -121,6 +127,10 @@ pub(crate) struct Group {
     pub(crate) data: Vec<u8>,
     pub(crate) parts: Vec<Part>,
     pub(crate) outcomes: Vec<Outcome>,
+    /// Bytes of extended attributes of files that were read.
+    attributes: usize,
+    /// Files that were not read since those before them took all the room: some had grown meanwhile, or had no size to go by.
+    pub(crate) rest: Vec<Small>,
 }
 
 /// The buffers of one frame, used again and again: fresh memory costs page faults.
@@ -183,52 +193,62 @@ fn encode(
     Encoded { frame, error }
 }
 
+/// Bytes that the extended attributes of an entry take.
+pub(crate) fn attribute_bytes(entry: &Entry) -> usize {
+    entry.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum()
+}
+
 fn read_group(job: &Job<'_>, spare: &Receiver<Vec<u8>>, files: Vec<Small>) -> Group {
     let mut group = Group {
         data: spare.try_recv().unwrap_or_default(),
         ..Group::default()
     };
     group.data.clear();
-    for file in files {
+    let mut files = files.into_iter();
+    while group.data.len() + group.attributes < GROUP
+        && let Some(file) = files.next()
+    {
         let outcome = match file {
             Small::Ready { entry, unchanged } => Outcome::Ready { entry, unchanged },
             Small::Link { name, file, last, path } => Outcome::Link { name, file, last, path },
-            Small::Read {
-                parent,
-                name,
-                stat,
-                path,
-                names,
-            } => match read_small(job, &mut group, &parent, &name, &stat, &path) {
-                Ok((entry, parts)) => Outcome::Read {
-                    entry: Box::new(entry),
-                    parts,
-                    names,
-                },
-                Err(error) => Outcome::Failed { path, error },
+            Small::Read(file) => match read_small(job, &mut group, &file) {
+                Ok(Some((entry, parts))) => {
+                    group.attributes += attribute_bytes(&entry);
+                    Outcome::Read {
+                        entry: Box::new(entry),
+                        parts,
+                        names: file.names,
+                    }
+                }
+                Ok(None) => Outcome::Grown(file),
+                Err(error) => Outcome::Failed { path: file.path, error },
             },
         };
         group.outcomes.push(outcome);
     }
+    group.rest = files.collect();
     group
 }
 
+/// Reads a file into the group; none if it is not small any more.
 fn read_small(
     job: &Job<'_>,
     group: &mut Group,
-    parent: &OwnedFd,
-    name: &[u8],
-    seen: &Stat,
-    path: &PathBuf,
-) -> crate::Result<(Entry, std::ops::Range<usize>)> {
+    file: &ToRead,
+) -> crate::Result<Option<(Entry, std::ops::Range<usize>)>> {
+    let path = &file.path;
     let failed = |action: &'static str| move |error: rustix::io::Errno| Error::local(action, path, error);
-    let (file, mut entry) = open(job.monitor, parent, name, seen, path)?;
+    let (file, mut entry) = open(job, file)?;
     let first = group.parts.len();
     let size = file.stat.st_size as u64;
+    if size > GROUP as u64 {
+        return Ok(None);
+    }
     let mut short = false;
     for extent in file.extents(size) {
         let (start, length) = match extent {
             Extent::Hole { length } => {
+                job.monitor.counters.skip(length);
                 group.parts.push(Part::Hole(length));
                 continue;
             }
@@ -238,6 +258,7 @@ fn read_small(
         group.data.resize(base + length as usize, 0);
         let read = file.read_at(start, &mut group.data[base..]).map_err(failed("read"))?;
         group.data.truncate(base + read);
+        Counters::add(&job.monitor.counters.bytes, read as u64);
         cut_from(job, group, base);
         if (read as u64) < length {
             short = true;
@@ -250,8 +271,7 @@ fn read_small(
         cut_from(job, group, base);
     }
     finish_entry(job.monitor, &file, &mut entry, path, short, job.started)?;
-    Counters::add(&job.monitor.counters.bytes, size);
-    Ok((entry, first..group.parts.len()))
+    Ok(Some((entry, first..group.parts.len())))
 }
 
 /// Cuts and fingerprints what a group's data has gained since it was `base` long.
@@ -285,14 +305,9 @@ fn read_unsized(file: &Opened, data: &mut Vec<u8>) -> Result<bool, rustix::io::E
 }
 
 /// Opens a regular file; its entry comes from the open file, so that a file put in its place meanwhile is described as itself.
-pub(crate) fn open(
-    monitor: &Monitor,
-    parent: &OwnedFd,
-    name: &[u8],
-    seen: &Stat,
-    path: &PathBuf,
-) -> crate::Result<(Opened, Entry)> {
-    let file = Opened::open(parent, name).map_err(|error| Error::local("open", path, error))?;
+pub(crate) fn open(job: &Job<'_>, wanted: &ToRead) -> crate::Result<(Opened, Entry)> {
+    let (name, path) = (&wanted.name, &wanted.path);
+    let file = Opened::open(&wanted.parent, name).map_err(|error| Error::local("open", path, error))?;
     let replaced = || {
         Error::local(
             "read",
@@ -301,33 +316,25 @@ pub(crate) fn open(
         )
     };
     // A device that the user named is read like a file; else a regular file must still be one.
-    if FileType::from_raw_mode(file.stat.st_mode) != FileType::from_raw_mode(seen.st_mode) {
+    if FileType::from_raw_mode(file.stat.st_mode) != FileType::from_raw_mode(wanted.stat.st_mode) {
         return Err(replaced());
     }
     let mut entry = entry_from(name, &file.stat).ok_or_else(replaced)?;
     let (xattrs, faults) = read_xattrs_of(rustix::fd::AsFd::as_fd(&file.fd));
     entry.xattrs = xattrs;
-    for (name, source) in faults {
-        let what = format!("extended attribute {}", String::from_utf8_lossy(&name));
-        monitor.warn(Warning::Attributes {
-            path: path.clone(),
-            what,
-            source,
-        });
-    }
+    job.attributes_lost(path, faults);
     Ok((file, entry))
 }
 
-/// The latest ctime, for a backup that began at `time`, that proves a file older than any change after it was read.
-fn a_tick_before(time: Time) -> Time {
-    const TICK: u32 = 20_000_000;
-    match time.nanos.checked_sub(TICK) {
-        Some(nanos) => Time { nanos, ..time },
-        None => Time {
-            seconds: time.seconds - 1,
-            nanos: time.nanos + 1_000_000_000 - TICK,
-        },
-    }
+/// Whether a file with this ctime, read by a backup that began at `started`, gets another ctime by any change after it was read.
+///
+/// The kernel's clock for files ticks every few milliseconds: a change within the tick that we read in would leave no trace. Some file systems
+/// keep whole seconds only (ext3, ext4 with small inodes), or even ones (FAT).
+fn tells_later_changes(ctime: Time, started: Time) -> bool {
+    const TICK: i128 = 20_000_000;
+    let nanos = |time: Time| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos);
+    let coarse = if ctime.nanos == 0 { 2_000_000_000 } else { 0 };
+    nanos(ctime) < nanos(started) - TICK - coarse
 }
 
 /// Marks what changed while it was read, and takes away the ctime of what can't be told from a later change by it.
@@ -344,8 +351,7 @@ pub(crate) fn finish_entry(
         entry.changed_while_read = true;
         monitor.warn(Warning::ChangedWhileRead { path: path.clone() });
     }
-    // The kernel's clock for files ticks every few milliseconds: a change within the tick that we read in would leave no trace.
-    if entry.changed_while_read || entry.ctime >= a_tick_before(started) {
+    if entry.changed_while_read || !tells_later_changes(entry.ctime, started) {
         entry.ctime = Time { seconds: 0, nanos: 0 };
     }
     Ok(())
@@ -356,10 +362,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tick_before_the_start_of_a_second_lies_in_the_second_before() {
+    fn a_ctime_tells_later_changes_once_the_clock_of_files_has_surely_ticked() {
         let at = |seconds, nanos| Time { seconds, nanos };
-        assert_eq!(a_tick_before(at(100, 5_000_000)), at(99, 985_000_000));
-        assert_eq!(a_tick_before(at(100, 20_000_000)), at(100, 0));
-        assert_eq!(a_tick_before(at(100, 500_000_000)), at(100, 480_000_000));
+        assert!(tells_later_changes(at(99, 984_999_999), at(100, 5_000_000)));
+        assert!(!tells_later_changes(at(99, 985_000_001), at(100, 5_000_000)));
+        assert!(tells_later_changes(at(100, 400_000_000), at(100, 500_000_000)));
+        assert!(!tells_later_changes(at(100, 490_000_000), at(100, 500_000_000)));
+        assert!(
+            !tells_later_changes(at(101, 1), at(100, 500_000_000)),
+            "the clock was set back"
+        );
+        assert!(tells_later_changes(at(-5, 1), at(-4, 0)));
+    }
+
+    #[test]
+    fn where_ctimes_are_whole_seconds_a_change_in_the_same_two_seconds_is_reckoned_with() {
+        let at = |seconds, nanos| Time { seconds, nanos };
+        assert!(!tells_later_changes(at(100, 0), at(100, 900_000_000)));
+        assert!(!tells_later_changes(at(100, 0), at(102, 0)));
+        assert!(tells_later_changes(at(100, 0), at(102, 30_000_000)));
     }
 }

@@ -14,6 +14,7 @@ use crate::chunks::ChunkReader;
 use crate::index::Place;
 use crate::load::Loaded;
 use crate::recipe::Items;
+use crate::threads::spawn;
 use crate::tree::Found;
 use crate::{Counters, Error, Monitor, Result, Warning};
 use crossbeam_channel::{Sender, bounded};
@@ -70,10 +71,7 @@ impl Task<'_> {
         let result = std::thread::scope(|scope| {
             for _ in 0..threads {
                 let (work, progress, loaded) = (work.clone(), &progress, loaded.as_ref());
-                std::thread::Builder::new()
-                    .name("restore".into())
-                    .spawn_scoped(scope, move || write::run(self, loaded, progress, &work))
-                    .map_err(|source| Error::local("start a thread to write into", &self.destination, source))?;
+                spawn(scope, move || write::run(self, loaded, progress, &work))?;
             }
             drop(work);
             let owners = Owners::new(self);

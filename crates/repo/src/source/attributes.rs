@@ -1,7 +1,7 @@
 //! What a file is besides its bytes.
 
 use ibid_format::content::Content;
-use ibid_format::tree::{Entry, EntryKind, Time};
+use ibid_format::tree::{ENTRY_BYTES_MAX, Entry, EntryKind, TARGET_BYTES_MAX, Time};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
@@ -54,7 +54,12 @@ pub(crate) fn entry_from(name: &[u8], stat: &Stat) -> Option<Entry> {
 type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// What could not be read: an attribute's name (empty for the list itself) and why.
-type XattrFault = (Vec<u8>, std::io::Error);
+pub(crate) type XattrFault = (Vec<u8>, std::io::Error);
+
+/// The most that all attributes of a file may take, so that its entry can hold them beside all else that is in it, bytes.
+const XATTRS_BYTES_MAX: usize = ENTRY_BYTES_MAX - 2 * TARGET_BYTES_MAX;
+/// What an attribute takes in an entry beside its name and value, at most: their lengths, bytes.
+const LENGTHS: usize = 6;
 
 /// Extended attributes of an open file.
 pub(crate) fn read_xattrs_of(file: BorrowedFd<'_>) -> (Xattrs, Vec<XattrFault>) {
@@ -100,20 +105,33 @@ fn read_xattrs(
         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOENT) => return (Vec::new(), Vec::new()),
         Err(error) => return (Vec::new(), vec![(Vec::new(), error.into())]),
     };
+    // In this order the system's own, such as `system.posix_acl_access`, get their room before the users'.
+    let mut names: Vec<_> = names.split(|&byte| byte == 0).filter(|name| !name.is_empty()).collect();
+    names.sort_unstable();
+    names.dedup();
     let mut found = Vec::new();
     let mut faults = Vec::new();
-    for name in names.split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
+    let mut room = XATTRS_BYTES_MAX;
+    for name in names {
         let mut value = vec![0; 256];
         match grow(&mut value, |buffer| get(name, buffer)) {
-            Ok(length) => {
-                value.truncate(length);
-                found.push((name.to_vec(), value));
-            }
+            Ok(length) => match room.checked_sub(name.len() + length + LENGTHS) {
+                Some(left) => {
+                    room = left;
+                    value.truncate(length);
+                    found.push((name.to_vec(), value));
+                }
+                None => {
+                    let text = format!(
+                        "all attributes of a file may take {XATTRS_BYTES_MAX} bytes, and this one goes beyond that"
+                    );
+                    faults.push((name.to_vec(), std::io::Error::other(text)));
+                }
+            },
             Err(Errno::NODATA) => {} // gone since it was listed
             Err(error) => faults.push((name.to_vec(), error.into())),
         }
     }
-    found.sort_unstable();
     (found, faults)
 }
 

@@ -6,7 +6,7 @@ mod exclude;
 mod open;
 mod walk;
 
-pub(crate) use attributes::{Owners, entry_from, read_xattrs_at, read_xattrs_of, read_xattrs_through};
+pub(crate) use attributes::{Owners, XattrFault, entry_from, read_xattrs_at, read_xattrs_of, read_xattrs_through};
 pub use exclude::Excludes;
 pub(crate) use exclude::Filter;
 pub(crate) use open::{Extent, Moment, Opened, device_size};

@@ -5,6 +5,7 @@
 
 use super::Filter;
 use crate::{Error, Result};
+use ibid_format::tree::check_name;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use std::collections::BTreeMap;
@@ -238,6 +239,7 @@ impl Walker {
         if left_out && wanted.children.is_empty() {
             return Ok(None);
         }
+        check_name(&name).map_err(Error::Unstorable)?;
         if !is_directory {
             return Ok(Some(Step::Node {
                 name,

@@ -1,0 +1,144 @@
+//! The memory of a process that does nothing but back up and restore. One test, so that nothing else runs beside it.
+
+mod support;
+
+use ibid_repo::{BackupOptions, MEMORY_DEFAULT, MEMORY_MIN, Monitor, Repository, RestoreOptions, Warning};
+use ibid_storage::fault::Flaky;
+use ibid_storage::{Error, Local, Memory, Name, Operation, Storage};
+use std::sync::Arc;
+use std::time::Duration;
+use support::{Folder, noise, options, quick};
+
+/// What the program itself takes beside the budget: code, stacks, the allocator's own.
+const BESIDE: u64 = 64 << 20;
+
+/// The most memory that this process has had since the last call while `work` was done, bytes.
+fn peak(work: impl FnOnce()) -> u64 {
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+    work();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+    kib << 10
+}
+
+#[track_caller]
+fn is_within(peak: u64, budget: u64) {
+    assert!(peak <= budget + BESIDE, "{} MiB of {} MiB", peak >> 20, budget >> 20);
+}
+
+/// A place that swallows packs, slowly.
+struct Slow(Flaky<Memory>);
+
+impl Storage for Slow {
+    fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
+        match name.as_str().starts_with("packs/") {
+            true => self.0.put(name, &[]),
+            false => self.0.put(name, parts),
+        }
+    }
+    fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error> {
+        self.0.get(name, limit)
+    }
+    fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        self.0.read_at(name, offset, buffer)
+    }
+    fn size(&self, name: &Name) -> Result<u64, Error> {
+        self.0.size(name)
+    }
+    fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error> {
+        self.0.list(folder, each)
+    }
+    fn settle(&self, name: &Name) -> Result<(), Error> {
+        self.0.settle(name)
+    }
+    fn delete(&self, name: &Name) -> Result<(), Error> {
+        self.0.delete(name)
+    }
+    fn location(&self) -> String {
+        self.0.location()
+    }
+}
+
+/// Many threads, and large files that are each read whole long before what was read can be stored.
+fn large_files_that_wait_for_a_slow_place() {
+    let folder = Folder::new();
+    for n in 0..60 {
+        folder.write(n.to_string(), &noise(n, 15 << 20));
+    }
+    let slow = Flaky::new(Memory::new());
+    slow.delay(Operation::Put, Duration::from_millis(60));
+    let repository = Repository::init(Arc::new(Slow(slow)), Some(b"secret"), &quick(), 0).unwrap();
+    let options = BackupOptions {
+        threads: Some(16),
+        ..options(folder.path())
+    };
+    let peak = peak(|| {
+        repository.backup(options, &Monitor::silent()).unwrap();
+    });
+    is_within(peak, MEMORY_DEFAULT);
+}
+
+/// Small files in whose place larger ones are put after the walk has met them: one that is very large, and many that are as large as small
+/// files get.
+fn files_that_have_grown_between_being_met_and_being_read() {
+    const MIB: usize = 1 << 20;
+    let folder = Folder::scratch();
+    let bytes = noise(1, MIB);
+    for n in 0..254 {
+        folder.write(format!("a/{n}"), b"");
+    }
+    folder.write("a/large", b"");
+    let aside = support::scratch();
+    std::fs::write(aside.path().join("large"), bytes.repeat(300)).unwrap();
+    for n in 0..254 {
+        std::fs::write(aside.path().join(n.to_string()), &bytes).unwrap();
+    }
+    drop(bytes);
+    // The repository's own folder is met after them, and before they are read.
+    let storage = Arc::new(Local::create(folder.path().join("a/own")).unwrap());
+    let repository = Repository::init(storage, Some(b"secret"), &quick(), 0)
+        .and_then(|repository| repository.with_memory(MEMORY_MIN))
+        .unwrap();
+    let (from, to) = (aside.path().to_owned(), folder.path().join("a"));
+    let monitor = Monitor::new(move |warning| match warning {
+        Warning::OwnFolder { .. } => {
+            for file in std::fs::read_dir(&from).unwrap() {
+                let name = file.unwrap().file_name();
+                std::fs::rename(from.join(&name), to.join(&name)).unwrap();
+            }
+        }
+        other => panic!("{other:?}"),
+    });
+    let backup = peak(|| {
+        let summary = repository.backup(options(folder.path()), &monitor).unwrap();
+        let counters = summary.counters;
+        assert_eq!((counters.files, counters.bytes), (255, 554 << 20));
+        assert_eq!(counters.changed_while_read, 0);
+        assert!(counters.new_bytes < 8 << 20, "{summary:?}");
+    });
+    is_within(backup, MEMORY_MIN);
+
+    let out = support::scratch();
+    let snapshot = repository.snapshot("latest").unwrap();
+    let restore = peak(|| {
+        let options = RestoreOptions::default();
+        let summary = repository
+            .restore(&snapshot, folder.inside(), out.path(), &options, &Monitor::silent())
+            .unwrap();
+        assert_eq!((summary.files, summary.failed), (255, 0));
+    });
+    is_within(restore, MEMORY_MIN);
+    let bytes = noise(1, MIB);
+    let expected = |name: &str| bytes.repeat(if name == "large" { 300 } else { 1 });
+    for name in ["0", "253", "large"] {
+        let found = std::fs::read(out.path().join("a").join(name)).unwrap();
+        assert!(found == expected(name), "{name}");
+    }
+}
+
+#[test]
+fn memory_stays_within_the_budget() {
+    files_that_have_grown_between_being_met_and_being_read();
+    large_files_that_wait_for_a_slow_place();
+}
