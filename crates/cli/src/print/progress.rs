@@ -28,15 +28,17 @@ impl Progress {
         }
         let (stop, stopped) = mpsc::channel();
         let monitor = monitor.clone();
-        let thread = std::thread::spawn(move || {
+        let show = move || {
             if std::io::stderr().is_terminal() {
                 draw(&monitor.counters, &stopped);
             } else {
                 tell(&monitor.counters, &stopped);
             }
-        });
+        };
+        // The work does not need to be watched: where there is no thread for that, it goes on without.
+        let thread = std::thread::Builder::new().spawn(show).ok();
         Progress {
-            thread: Some((stop, thread)),
+            thread: thread.map(|thread| (stop, thread)),
         }
     }
 
@@ -73,11 +75,11 @@ fn draw(counters: &Counters, stopped: &mpsc::Receiver<()>) {
             bar.set_length(total.max(done));
             if !has_total {
                 has_total = true;
-                bar.set_style(style("{spinner} [{bar:24}] {percent:>3}%  {wide_msg}").progress_chars("=> "));
+                bar.set_style(style("{spinner} [{bar:12}] {percent:>3}%  {wide_msg}").progress_chars("=> "));
             }
         }
         bar.set_position(done);
-        bar.set_message(describe(counters, pace.update(done)));
+        bar.set_message(describe(counters, pace.update(counters)));
         bar.tick();
     }
     talk::set_bar(None);
@@ -87,7 +89,7 @@ fn draw(counters: &Counters, stopped: &mpsc::Receiver<()>) {
 fn tell(counters: &Counters, stopped: &mpsc::Receiver<()>) {
     let mut pace = Pace::new();
     while goes_on(stopped, LINE) {
-        talk::line(&describe(counters, pace.update(counters.bytes.load(Relaxed))));
+        talk::line(&describe(counters, pace.update(counters)));
     }
 }
 
@@ -98,33 +100,48 @@ fn total(counters: &Counters) -> Option<u64> {
         .then(|| counters.bytes_total.load(Relaxed))
 }
 
-fn describe(counters: &Counters, rate: f64) -> String {
+fn describe(counters: &Counters, pace: Rates) -> String {
     let done = counters.bytes.load(Relaxed);
     let mut text = size(done);
-    if total(counters).is_some_and(|total| total > 0 && done >= total) {
+    let rate = size(pace.read as u64);
+    match total(counters) {
         // All is read; what was read may still have to be compressed and stored.
-        text += ", finishing";
-    } else if let Some(total) = total(counters) {
-        text += &format!(" of {}", size(total));
-        text += &format!(", {}/s", size(rate as u64));
-        if rate >= 1.0 && total > done {
-            text += &format!(", {} left", duration(((total - done) as f64 / rate * 1000.0) as u64));
+        Some(total) if total > 0 && done >= total => text += ", finishing",
+        Some(total) => {
+            text += &format!(" of {}, {rate}/s", size(total));
+            if pace.done >= 1.0 {
+                text += &format!(
+                    ", {} left",
+                    duration(((total - done) as f64 / pace.done * 1000.0) as u64)
+                );
+            }
         }
-    } else {
-        text += &format!(", {}/s", size(rate as u64));
-    }
-    let files = counters.files.load(Relaxed);
-    if files > 0 {
-        text += &format!(", {} files", count(files));
+        None => {
+            let files = counters.files.load(Relaxed);
+            text += &format!(", {rate}/s");
+            if files > 0 {
+                text += &format!(", {} files", count(files));
+            }
+        }
     }
     text
 }
 
-/// Bytes a second, smoothed.
+/// Bytes a second.
+#[derive(Clone, Copy, Default)]
+struct Rates {
+    /// As the work advances, with holes and unchanged files.
+    done: f64,
+    /// What is really read.
+    read: f64,
+}
+
+/// Rates, smoothed.
 struct Pace {
     at: Instant,
     done: u64,
-    rate: Option<f64>,
+    read: u64,
+    rates: Option<Rates>,
 }
 
 impl Pace {
@@ -132,20 +149,68 @@ impl Pace {
         Pace {
             at: Instant::now(),
             done: 0,
-            rate: None,
+            read: 0,
+            rates: None,
         }
     }
 
-    fn update(&mut self, done: u64) -> f64 {
+    fn update(&mut self, counters: &Counters) -> Rates {
+        let skipped = counters.skipped.load(Relaxed);
+        let done = counters.bytes.load(Relaxed);
+        let read = done.saturating_sub(skipped);
         let seconds = self.at.elapsed().as_secs_f64().max(1e-6);
-        let now = done.saturating_sub(self.done) as f64 / seconds;
         let weight = 1.0 - (-seconds / MEMORY_S).exp();
-        let rate = self.rate.map_or(now, |rate| rate + (now - rate) * weight);
+        let smooth = |before: Option<f64>, more: u64| {
+            let now = more as f64 / seconds;
+            before.map_or(now, |rate| rate + (now - rate) * weight)
+        };
+        let rates = Rates {
+            done: smooth(self.rates.map(|rates| rates.done), done.saturating_sub(self.done)),
+            read: smooth(self.rates.map(|rates| rates.read), read.saturating_sub(self.read)),
+        };
         *self = Pace {
             at: Instant::now(),
             done,
-            rate: Some(rate),
+            read,
+            rates: Some(rates),
         };
-        rate
+        rates
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_of_what_was_read_and_the_time_left_of_what_was_done() {
+        let counters = Counters::default();
+        counters.bytes.store(100 << 30, Relaxed);
+        counters.skipped.store((100 << 30) - (1 << 20), Relaxed);
+        let mut pace = Pace::new();
+        std::thread::sleep(Duration::from_millis(20));
+        let rates = pace.update(&counters);
+        assert!(rates.read > 0.0 && rates.read < (60 << 20) as f64, "{}", rates.read);
+        assert!(rates.done > rates.read * 1000.0, "{}", rates.done);
+    }
+
+    /// Beside the bar and the percentage, of which there are 23 columns.
+    #[test]
+    fn the_longest_line_fits_on_80_columns() {
+        let counters = Counters::default();
+        counters.bytes.store(1000 << 30, Relaxed);
+        counters.files.store(123_456_789, Relaxed);
+        let rate = (1000 << 20) as f64;
+        let rates = Rates {
+            done: rate / 3.0,
+            read: rate,
+        };
+        let without_total = describe(&counters, rates);
+        counters.bytes_total.store(1020 << 30, Relaxed);
+        counters.totals_final.store(true, Relaxed);
+        let with_total = describe(&counters, rates);
+        for line in [without_total, with_total] {
+            assert!(line.len() <= 80 - 23, "{line}");
+        }
     }
 }
