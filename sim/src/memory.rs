@@ -51,6 +51,7 @@ pub(crate) fn run(flags: &Flags) {
         mib(restore)
     );
     assert!(backup <= MEMORY_MIN + BESIDE, "the backup took more than its budget");
+    assert!(restore <= MEMORY_MIN + BESIDE, "the restore took more than its budget");
 }
 
 fn mib_of(flags: &Flags) -> u64 {

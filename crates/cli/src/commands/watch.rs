@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::print::{self, Progress, Verb};
-use ibid_repo::{Monitor, Warning};
+use ibid_repo::{Error, Monitor, Warning};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -31,7 +31,7 @@ impl Watch {
                 }
             }
         }));
-        stop_on_signals(&monitor).map_err(|error| Failure::Fatal(format!("cannot listen to signals: {error}")))?;
+        stop_on_signals(&monitor)?;
         Ok(Watch {
             monitor,
             problems,
@@ -60,7 +60,7 @@ fn ignored(status: &str) -> Option<u64> {
 }
 
 /// The first signal asks the operation to stop, the second ends the program.
-fn stop_on_signals(monitor: &Arc<Monitor>) -> std::io::Result<()> {
+fn stop_on_signals(monitor: &Arc<Monitor>) -> Result<()> {
     let ignored = std::fs::read_to_string("/proc/self/status")
         .ok()
         .and_then(|status| ignored(&status));
@@ -68,21 +68,23 @@ fn stop_on_signals(monitor: &Arc<Monitor>) -> std::io::Result<()> {
     // takes the one of `nohup`: it ends the program or does nothing, as it should.
     let is_taken = |signal: &i32| ignored.map_or(*signal != SIGHUP, |ignored| ignored >> (signal - 1) & 1 == 0);
     let signals: Vec<i32> = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_taken).collect();
+    let failed = |error| Failure::Fatal(format!("cannot listen to signals: {error}"));
     let asked = Arc::new(AtomicBool::new(false));
     for &signal in &signals {
         // In this order: the first registered acts first, and finds the flag as the signal before left it.
-        signal_hook::flag::register_conditional_shutdown(signal, 130, asked.clone())?;
-        signal_hook::flag::register(signal, asked.clone())?;
+        signal_hook::flag::register_conditional_shutdown(signal, 130, asked.clone()).map_err(failed)?;
+        signal_hook::flag::register(signal, asked.clone()).map_err(failed)?;
     }
-    let mut signals = signal_hook::iterator::Signals::new(signals)?;
+    let mut signals = signal_hook::iterator::Signals::new(signals).map_err(failed)?;
     let monitor = monitor.clone();
-    std::thread::spawn(move || {
+    let listen = move || {
         for _ in signals.forever() {
             monitor.cancel();
             Progress::stopping();
         }
-    });
-    Ok(())
+    };
+    let started = std::thread::Builder::new().spawn(listen);
+    started.map(drop).map_err(|source| Error::Threads { source }.into())
 }
 
 #[cfg(test)]

@@ -324,3 +324,46 @@ fn a_stream_is_called_like_one_file_or_it_is_a_usage_error_and_nothing_is_made()
     }
     assert!(!home.path("repo").exists());
 }
+
+/// Whoever may start so few threads gets an error that says so, at whatever thread it is; root may always start more.
+#[test]
+fn threads_that_cannot_be_started_are_an_error_and_no_panic() {
+    let home = Home::bare();
+    let made = as_somebody(&home, &["backup", "--init", "files", CHEAP[0], CHEAP[1]])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let commands: [&[&str]; 3] = [
+        &["backup", "files"],
+        &["check"],
+        &["restore", "latest", "back", "--overwrite", "always"],
+    ];
+    for arguments in commands {
+        let mut refused = 0;
+        for limit in 1..24 {
+            let wanted = as_somebody(&home, arguments);
+            let mut command = Command::new("sh");
+            command
+                .args([
+                    "-c",
+                    &format!("ulimit -u {limit} 2>/dev/null || ulimit -p {limit}; exec \"$0\" \"$@\""),
+                ])
+                .arg(wanted.get_program())
+                .args(wanted.get_args())
+                .current_dir(home.path(""))
+                .env_clear()
+                .envs(wanted.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            if rustix::process::geteuid().is_root() {
+                use std::os::unix::process::CommandExt;
+                command.uid(65534).gid(65534);
+            }
+            let ran = run(&mut command);
+            assert!(
+                !ran.err.contains("panicked") && [0, 1, 3].contains(&ran.code),
+                "{limit}: {ran:?}"
+            );
+            refused += u32::from(ran.err.contains("thread"));
+        }
+        assert!(refused > 0, "{arguments:?}");
+    }
+}
