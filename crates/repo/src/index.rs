@@ -94,7 +94,7 @@ impl Shard {
 
     /// Keeps load between 0.6 and 0.9: half as large again whenever nine tenths are full.
     fn grow(&mut self) {
-        let size = (self.table.len() + self.table.len() / 2).max(16);
+        let size = (self.table.len() + self.table.len() / 2).max(4);
         self.table.clear();
         self.table.shrink_to_fit();
         self.table.resize(size, EMPTY);
@@ -124,21 +124,28 @@ impl Shard {
             });
         }
         if self.len as usize / SEGMENT == self.segments.len() {
-            self.segments.push(Vec::with_capacity(SEGMENT));
+            // The first one doubles until it is as large as the others: a small index has many shards with few entries.
+            let first = self.segments.is_empty();
+            self.segments.push(Vec::with_capacity(if first { 1 } else { SEGMENT }));
         }
         let entry = Entry {
             id: id.0,
             frame: place.frame.to_le_bytes(),
             slot: place.slot.to_le_bytes(),
         };
-        self.segments[self.len as usize / SEGMENT].push(entry);
+        let segment = &mut self.segments[self.len as usize / SEGMENT];
+        if segment.len() == segment.capacity() {
+            segment.reserve_exact(segment.len());
+        }
+        segment.push(entry);
         self.table[at] = u32::from(id.0[1]) << 24 | self.len;
         self.len += 1;
         Ok(true)
     }
 
     fn bytes(&self) -> u64 {
-        let segments = self.segments.len() * (SEGMENT * size_of::<Entry>() + size_of::<Vec<Entry>>());
+        let entries: usize = self.segments.iter().map(Vec::capacity).sum();
+        let segments = entries * size_of::<Entry>() + self.segments.capacity() * size_of::<Vec<Entry>>();
         (segments + self.table.capacity() * 4) as u64
     }
 }
@@ -291,6 +298,23 @@ mod tests {
             }
         }
         assert!(worst <= 48.0, "{worst} bytes a chunk");
+    }
+
+    /// 256 shards, and yet a few chunks take little.
+    #[test]
+    fn a_small_index_is_small() {
+        let index = Index::new();
+        let place = Place { frame: 0, slot: 0 };
+        for n in 0..2000 {
+            index.insert(&id(n), place).unwrap();
+            assert!(
+                index.bytes() <= 200 * (n + 1),
+                "{} bytes for {} chunks",
+                index.bytes(),
+                n + 1
+            );
+        }
+        assert!(index.bytes() <= 90 * 2000, "{}", index.bytes());
     }
 
     #[test]
