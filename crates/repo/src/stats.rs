@@ -3,11 +3,12 @@
 use crate::recipe::{Items, content_key};
 use crate::repository::{folder, list_ids};
 use crate::tree::{TreeStep, TreeWalk};
-use crate::{Monitor, Repository, Result, SnapshotInfo};
+use crate::{Counters, Monitor, Repository, Result, SnapshotInfo};
 use ibid_format::content::{Content, Item};
 use ibid_format::pack::PackKind;
 use ibid_format::tree::EntryKind;
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 
 /// Chunks of one size class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub struct Stats {
     pub files: u64,
     /// Bytes of these files, holes included: what restoring every snapshot would write.
     pub logical: u64,
-    /// Bytes of holes among them (in files of equal subtrees, counted once).
+    /// Bytes of holes among these, counted as often as they.
     pub holes: u64,
     /// Different data chunks that they refer to.
     pub chunks: u64,
@@ -109,25 +110,48 @@ impl Met {
     }
 }
 
+/// What lies below a listing.
+#[derive(Clone, Default)]
+struct Below {
+    depths: Vec<DepthClass>,
+    /// Bytes of holes in the files.
+    holes: u64,
+}
+
+impl Below {
+    fn merge(&mut self, below: &Below, deeper: usize) {
+        self.holes += below.holes;
+        if self.depths.len() < below.depths.len() + deeper {
+            self.depths.resize(below.depths.len() + deeper, DepthClass::default());
+        }
+        for (a, b) in self.depths[deeper..].iter_mut().zip(&below.depths) {
+            a.files += b.files;
+            a.bytes += b.bytes;
+        }
+    }
+
+    fn files(&self) -> u64 {
+        self.depths.iter().map(|depth| depth.files).sum()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.depths.iter().map(|depth| depth.bytes).sum()
+    }
+}
+
 struct Counting<'a> {
     loaded: &'a crate::load::Loaded,
     met: Met,
     stats: Stats,
     /// What lies below a listing, by its encoding: equal subtrees are read once.
-    known: HashMap<Vec<u8>, Vec<DepthClass>>,
+    known: HashMap<Vec<u8>, Below>,
     /// Bytes in packs, exact to 1/2^16.
     packed: [u128; 2],
 }
 
 impl Counting<'_> {
     fn chunk(&mut self, item: &Item, kind: PackKind) {
-        let (id, length) = match item {
-            Item::Chunk { id, length } => (id, length),
-            Item::Hole { length } => {
-                self.stats.holes += length;
-                return;
-            }
-        };
+        let Item::Chunk { id, length } = item else { return };
         // What is missing is for `check` to say.
         let Some(place) = self.loaded.index.get(id) else { return };
         if !self.met.meet(place.frame, place.slot) {
@@ -157,15 +181,21 @@ impl Counting<'_> {
         self.stats.sizes[at].bytes += length;
     }
 
-    fn content(&mut self, reader: &crate::chunks::ChunkReader<'_>, content: &Content, kind: PackKind) -> Result<()> {
+    /// Counts the chunks of a content; returns the bytes of its holes.
+    fn content(&mut self, reader: &crate::chunks::ChunkReader<'_>, content: &Content, kind: PackKind) -> Result<u64> {
         let mut lists = Vec::new();
+        let mut holes = 0;
         for item in Items::noting(reader, content, &mut lists) {
-            self.chunk(&item?, kind);
+            let item = item?;
+            if let Item::Hole { length } = item {
+                holes += length;
+            }
+            self.chunk(&item, kind);
         }
         for item in &lists {
             self.chunk(item, PackKind::Metadata);
         }
-        Ok(())
+        Ok(holes)
     }
 }
 
@@ -184,12 +214,20 @@ impl Repository {
             known: HashMap::new(),
             packed: [0; 2],
         };
+        let total = snapshots.iter().map(|info| info.snapshot.counters.bytes).sum();
+        monitor.counters.bytes_total.store(total, Ordering::Relaxed);
+        monitor.counters.totals_final.store(true, Ordering::Relaxed);
+        let mut all = Below::default();
         for info in snapshots {
             counting.stats.snapshots += 1;
-            let depths = self.count_tree(&reader, &mut counting, &info.snapshot.root, monitor)?;
-            merge(&mut counting.stats.depths, &depths, 0);
+            all.merge(
+                &self.count_tree(&reader, &mut counting, &info.snapshot.root, monitor)?,
+                0,
+            );
         }
         let Counting { mut stats, packed, .. } = counting;
+        stats.holes = all.holes;
+        stats.depths = all.depths;
         stats.packed = (packed[0] >> 16) as u64;
         stats.metadata_packed = (packed[1] >> 16) as u64;
         stats.files = stats.depths.iter().map(|depth| depth.files).sum();
@@ -213,11 +251,16 @@ impl Repository {
         counting: &mut Counting<'_>,
         root: &Content,
         monitor: &Monitor,
-    ) -> Result<Vec<DepthClass>> {
+    ) -> Result<Below> {
+        let progress = |files, bytes| {
+            Counters::add(&monitor.counters.files, files);
+            Counters::add(&monitor.counters.bytes, bytes);
+        };
         let mut walk = TreeWalk::new(reader, root);
         // One a directory we are in: what lies below it so far.
-        let mut levels = vec![(content_key(root), Vec::new())];
+        let mut levels = vec![(content_key(root), Below::default())];
         if let Some(known) = counting.known.get(&levels[0].0) {
+            progress(known.files(), known.bytes());
             return Ok(known.clone());
         }
         counting.content(reader, root, PackKind::Metadata)?;
@@ -226,27 +269,31 @@ impl Repository {
             match step? {
                 TreeStep::Leave => {
                     let (key, below) = levels.pop().expect("descended before");
-                    merge(&mut levels.last_mut().expect("the root").1, &below, 1);
+                    levels.last_mut().expect("the root").1.merge(&below, 1);
                     counting.known.insert(key, below);
                 }
                 TreeStep::Entry(entry) => match &entry.kind {
                     EntryKind::Directory(listing) => {
                         let key = content_key(listing);
                         if let Some(below) = counting.known.get(&key) {
-                            merge(&mut levels.last_mut().expect("the root").1, below, 1);
+                            progress(below.files(), below.bytes());
+                            levels.last_mut().expect("the root").1.merge(below, 1);
                         } else {
                             counting.content(reader, listing, PackKind::Metadata)?;
-                            levels.push((key, Vec::new()));
+                            levels.push((key, Below::default()));
                             walk.descend(listing);
                         }
                     }
                     EntryKind::File(content) => {
-                        counting.content(reader, content, PackKind::Data)?;
-                        let here = DepthClass {
-                            files: 1,
-                            bytes: content.length,
+                        let here = Below {
+                            holes: counting.content(reader, content, PackKind::Data)?,
+                            depths: vec![DepthClass {
+                                files: 1,
+                                bytes: content.length,
+                            }],
                         };
-                        merge(&mut levels.last_mut().expect("the root").1, &[here], 0);
+                        progress(1, content.length);
+                        levels.last_mut().expect("the root").1.merge(&here, 0);
                     }
                     _ => {}
                 },
@@ -255,15 +302,5 @@ impl Repository {
         let (key, below) = levels.pop().expect("the root");
         counting.known.insert(key, below.clone());
         Ok(below)
-    }
-}
-
-fn merge(into: &mut Vec<DepthClass>, below: &[DepthClass], deeper: usize) {
-    if into.len() < below.len() + deeper {
-        into.resize(below.len() + deeper, DepthClass::default());
-    }
-    for (a, b) in into[deeper..].iter_mut().zip(below) {
-        a.files += b.files;
-        a.bytes += b.bytes;
     }
 }

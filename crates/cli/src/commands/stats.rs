@@ -18,8 +18,9 @@ pub(crate) fn run(context: &mut Context, args: &StatsArgs) -> Result<Outcome> {
             snapshots.push(info);
         }
     }
-    let watch = Watch::silent(Verb::Look)?;
-    let stats = opened.repository.stats(&snapshots, &watch.monitor)?;
-    print::stats(&mut context.out, opened.about, &stats)?;
+    let watch = Watch::start(Verb::Look, context.global.quiet)?;
+    let stats = opened.repository.stats(&snapshots, &watch.monitor);
+    watch.finish();
+    print::stats(&mut context.out, opened.about, &stats?)?;
     Ok(outcome)
 }
