@@ -4,8 +4,9 @@ use super::open::Context;
 use crate::args::{NewPasswordArgs, PasswordArgs};
 use crate::failure::{Failure, Result};
 use crate::print;
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr};
 use std::ffi::OsStr;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -69,6 +70,7 @@ pub(crate) fn ask(context: &Context, location: &str) -> Result<Password> {
     }
     match prompt(&print::question("password", context.path()?)) {
         Ok(password) => not_empty(password),
+        Err(error) if is_interrupted(&error) => Err(Failure::Interrupted("nothing was done")),
         Err(_) => Err(ibid_repo::Error::PasswordNeeded {
             location: location.to_owned(),
         }
@@ -109,10 +111,11 @@ pub(crate) fn ask_for_new(context: &Context, args: &NewPasswordArgs) -> Result<P
 
 fn twice(context: &Context, what: &str, instead: &str) -> Result<Password> {
     let path = context.path()?;
-    let none = |error| {
-        Failure::Password(format!(
+    let none = |error| match is_interrupted(&error) {
+        true => Failure::Interrupted("nothing was done"),
+        false => Failure::Password(format!(
             "no password was given and nobody can be asked ({error}): use {instead}"
-        ))
+        )),
     };
     let first = not_empty(prompt(&print::question(what, path)).map_err(none)?)?;
     let second = prompt(&print::question("the same again", path)).map_err(none)?;
@@ -124,8 +127,50 @@ fn twice(context: &Context, what: &str, instead: &str) -> Result<Password> {
     }
 }
 
+/// What somebody types at the terminal, unseen. Ctrl-C is an error of the kind `Interrupted`: it reaches us as the end of a line, not as a
+/// signal, so that the terminal is as it was before anything ends.
 fn prompt(question: &str) -> std::io::Result<Password> {
-    rpassword::prompt_password(question).map(|password| Zeroizing::new(password.into_bytes()))
+    let mut terminal = std::fs::OpenOptions::new().read(true).write(true).open("/dev/tty")?;
+    let before = tcgetattr(&terminal)?;
+    let mut unseen = before.clone();
+    unseen.local_modes -= LocalModes::ECHO | LocalModes::ISIG;
+    unseen.local_modes |= LocalModes::ICANON | LocalModes::ECHONL;
+    let interrupt = before.special_codes[SpecialCodeIndex::VINTR];
+    unseen.special_codes[SpecialCodeIndex::VEOL] = interrupt;
+    tcsetattr(&terminal, OptionalActions::Now, &unseen)?;
+    let asked = terminal
+        .write_all(question.as_bytes())
+        .and_then(|()| typed_line(&mut terminal, interrupt));
+    if asked.is_err() {
+        let _ = terminal.write_all(b"\n");
+    }
+    tcsetattr(&terminal, OptionalActions::Now, &before)?;
+    asked
+}
+
+/// A line, without what ends it.
+fn typed_line(terminal: &mut std::fs::File, interrupt: u8) -> std::io::Result<Password> {
+    let mut line = Zeroizing::new(Vec::with_capacity(4096));
+    let mut byte = [0];
+    loop {
+        let is_end = match terminal.read(&mut byte) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            length => length? == 0,
+        };
+        match byte[0] {
+            _ if is_end && line.is_empty() => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            _ if is_end => return Ok(line),
+            b'\n' => return Ok(line),
+            typed if typed == interrupt => return Err(std::io::ErrorKind::Interrupted.into()),
+            typed if line.len() < line.capacity() => line.push(typed),
+            _ => return Err(std::io::Error::other("the line is too long")),
+        }
+    }
+}
+
+/// Ctrl-C.
+fn is_interrupted(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::Interrupted
 }
 
 fn not_empty(password: Password) -> Result<Password> {
