@@ -1,18 +1,17 @@
-//! What was found, path by path, and in which snapshots.
+//! What was found, snapshot by snapshot.
 
 use super::json::{JsonEntry, JsonPath};
+use super::names::escape;
 use super::numbers::{counted, size};
-use super::table::{Align, Table};
 use super::time::local;
 use super::tree::{mode, shown};
 use super::{About, Out, json};
 use ibid_format::FileId;
-use ibid_format::tree::{Entry, Time};
+use ibid_format::tree::Entry;
 use ibid_repo::{Result, SnapshotInfo};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 #[derive(Serialize)]
 struct JsonMatch {
@@ -29,19 +28,12 @@ struct JsonEnd {
     matches: u64,
 }
 
-/// A path in one snapshot.
-struct Hit {
-    snapshot: FileId,
-    time: Time,
-    mode: String,
-    size: Option<u64>,
-    mtime: Time,
-}
-
-/// Prints `find`: JSON at once, text when all is known, since it goes by path and the search by snapshot.
+/// Prints `find` as it goes, snapshot by snapshot: nothing is kept.
 pub(crate) struct FindPrinter<'a> {
     out: &'a mut Out,
-    found: BTreeMap<PathBuf, (String, Vec<Hit>)>,
+    /// The snapshot that the last match was in.
+    last: Option<FileId>,
+    snapshots: u64,
     matches: u64,
 }
 
@@ -52,7 +44,8 @@ impl<'a> FindPrinter<'a> {
         }
         Ok(FindPrinter {
             out,
-            found: BTreeMap::new(),
+            last: None,
+            snapshots: 0,
             matches: 0,
         })
     }
@@ -68,48 +61,27 @@ impl<'a> FindPrinter<'a> {
             };
             return self.out.item("match", body);
         }
-        let hit = Hit {
-            snapshot: info.id,
-            time: info.snapshot.time,
-            mode: mode(entry),
-            size: json::size(entry),
-            mtime: entry.mtime,
-        };
-        let (name, hits) = self.found.entry(path.to_owned()).or_default();
-        *name = shown(path, entry);
-        hits.push(hit);
-        Ok(())
+        if self.last.replace(info.id) != Some(info.id) {
+            self.snapshots += 1;
+            let host = escape(info.snapshot.host.as_bytes());
+            let time = local(info.snapshot.time);
+            self.out.line(format!("snapshot {}  {time}  {host}", info.short_id()))?;
+        }
+        let size = json::size(entry).map_or_else(|| "-".to_owned(), size);
+        let (mode, mtime, name) = (mode(entry), local(entry.mtime), shown(path, entry));
+        self.out.line(format!("  {mode}  {size:>10}  {mtime}  {name}"))
     }
 
-    /// Returns how many were found.
-    pub(crate) fn end(self) -> Result<u64> {
+    /// Says how many were found.
+    pub(crate) fn end(self) -> Result<()> {
         if self.out.json {
-            self.out.item("end", JsonEnd { matches: self.matches })?;
-            return Ok(self.matches);
+            return self.out.item("end", JsonEnd { matches: self.matches });
         }
-        for (name, hits) in self.found.values() {
-            self.out.line(name)?;
-            let mut table = Table::bare(&[Align::Left, Align::Left, Align::Left, Align::Right, Align::Left]);
-            for hit in hits {
-                let size = hit.size.map_or_else(|| "-".to_owned(), size);
-                let id = format!("  {}", &hit.snapshot.to_string()[..8]);
-                table.row(vec![
-                    id,
-                    local(hit.time),
-                    hit.mode.clone(),
-                    size,
-                    format!("modified {}", local(hit.mtime)),
-                ]);
-            }
-            for line in table.lines() {
-                self.out.line(line)?;
-            }
+        if self.out.quiet {
+            return Ok(());
         }
-        if !self.out.quiet {
-            let files = counted(self.found.len() as u64, "path", "paths");
-            self.out
-                .line(format!("{files}, {}", counted(self.matches, "match", "matches")))?;
-        }
-        Ok(self.matches)
+        let snapshots = counted(self.snapshots, "snapshot", "snapshots");
+        let matches = counted(self.matches, "match", "matches");
+        self.out.line(format!("{matches} in {snapshots}"))
     }
 }
