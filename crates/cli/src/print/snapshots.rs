@@ -2,10 +2,11 @@
 
 use super::json::JsonSnapshot;
 use super::names::escape;
-use super::numbers::{counted, size};
+use super::numbers::{count, counted, size};
 use super::table::{Align, Table};
 use super::time::local;
 use super::{About, Out};
+use ibid_format::snapshot::Counters;
 use ibid_repo::{Result, SnapshotInfo};
 use serde::Serialize;
 
@@ -35,6 +36,7 @@ pub(crate) fn snapshots(out: &mut Out, about: About, snapshots: &[SnapshotInfo])
         ("tags", Align::Left),
         ("size", Align::Right),
         ("paths", Align::Left),
+        ("", Align::Left),
     ];
     let mut table = Table::new(&titles);
     for info in snapshots {
@@ -48,6 +50,7 @@ pub(crate) fn snapshots(out: &mut Out, about: About, snapshots: &[SnapshotInfo])
             tags.join(","),
             size(snapshot.counters.bytes),
             paths.join(" "),
+            flaws(&snapshot.counters),
         ]);
     }
     if !snapshots.is_empty() {
@@ -59,4 +62,18 @@ pub(crate) fn snapshots(out: &mut Out, about: About, snapshots: &[SnapshotInfo])
         return Ok(());
     }
     out.line(counted(snapshots.len() as u64, "snapshot", "snapshots"))
+}
+
+/// What keeps it from being a picture of all at one moment, if anything does.
+fn flaws(counters: &Counters) -> String {
+    let flaws = [
+        (counters.unreadable, "not read"),
+        (counters.changed_while_read, "changed while read"),
+    ];
+    let flaws: Vec<String> = flaws
+        .iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, what)| format!("{} {what}", count(*number)))
+        .collect();
+    flaws.join(", ")
 }

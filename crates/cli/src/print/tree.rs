@@ -80,8 +80,13 @@ impl<'a> LsPrinter<'a> {
             EntryKind::Symlink(target) => format!(" -> {}", escape(target)),
             _ => String::new(),
         };
+        let flaw = if entry.changed_while_read {
+            "  (changed while it was read)"
+        } else {
+            ""
+        };
         self.out.line(format!(
-            "{}  {user:<8} {group:<8} {size:>10}  {}  {name}{target}",
+            "{}  {user:<8} {group:<8} {size:>10}  {}  {name}{target}{flaw}",
             mode(entry),
             local(entry.mtime)
         ))
