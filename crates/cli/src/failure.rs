@@ -1,5 +1,6 @@
 //! Why a command failed, and the exit code that says so.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// What a command comes to when nothing kept it from its work.
@@ -70,7 +71,7 @@ impl Failure {
             Failure::Usage(_) | Failure::Repo(Error::BadPattern { .. }) => 2,
             Failure::Password(_) => 5,
             Failure::Repo(Error::WrongPassword { .. } | Error::PasswordNeeded { .. }) => 5,
-            Failure::Repo(Error::NoRepository { .. }) => 10,
+            Failure::Repo(Error::NoRepository { .. } | Error::NotARepository { .. }) => 10,
             Failure::Repo(Error::Interrupted) | Failure::Interrupted(_) => 130,
             Failure::Repo(_) | Failure::Fatal(_) | Failure::Local { .. } => 1,
         }
@@ -100,7 +101,11 @@ impl std::fmt::Display for Failure {
             Failure::Repo(error) => write!(f, "{}", with_causes(error)),
             Failure::Interrupted(left) => write!(f, "interrupted; {left}"),
             Failure::Usage(text) | Failure::Password(text) | Failure::Fatal(text) => f.write_str(text),
-            Failure::Local { action, path, source } => write!(f, "cannot {action} {path:?}: {source}"),
+            Failure::Local { action, path, source } => write!(
+                f,
+                "cannot {action} \"{}\": {source}",
+                ibid_repo::escape(path.as_os_str().as_bytes())
+            ),
         }
     }
 }

@@ -154,7 +154,7 @@ pub enum Error {
     #[error("the password does not open this key")]
     WrongPassword,
     /// Opening the key slot would take more memory than the caller allows.
-    #[error("opening this key takes {found} KiB of memory, the limit is {limit} KiB")]
+    #[error("opening this key takes {} of memory, the limit is {}", kib(*found), kib(*limit))]
     TooExpensive {
         /// What the caller allows, KiB.
         limit: u32,
@@ -162,7 +162,7 @@ pub enum Error {
         found: u32,
     },
     /// The operating system did not give the memory that the key slot asks for.
-    #[error("{found} KiB of memory for opening the key are not to be had")]
+    #[error("{} of memory for opening the key are not to be had", kib(*found))]
     OutOfMemory {
         /// What the slot asks for, KiB.
         found: u32,
@@ -221,6 +221,15 @@ pub enum NameFault {
         /// Where, from 0.
         position: u64,
     },
+}
+
+/// KiB as people read them.
+fn kib(kib: u32) -> String {
+    if kib < 1024 {
+        format!("{kib} KiB")
+    } else {
+        format!("{} MiB", kib.div_ceil(1024))
+    }
 }
 
 /// Refuses a number outside `min..=max`.

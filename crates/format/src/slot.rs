@@ -24,7 +24,8 @@ const NOTE: usize = 512;
 pub const LIMIT: u64 = (NOTE_AT + NOTE + SEAL_OVERHEAD) as u64;
 /// Most memory that a slot can ask for, KiB (4 GiB).
 pub const MEMORY_KIB_MAX: u32 = 4 << 20;
-/// What a caller should allow a slot to take unless told otherwise, KiB (1 GiB).
+/// What a caller should allow a slot to take, and the most that a new one is given, KiB (1 GiB): a hostile slot must not exhaust the
+/// machine, and nobody is to make a slot that they can't open.
 pub const MEMORY_KIB_ALLOWED: u32 = 1 << 20;
 /// Most passes.
 pub const PASSES_MAX: u32 = 64;
@@ -70,6 +71,31 @@ impl Argon2Cost {
             MEMORY_KIB_MAX.into(),
         )?;
         Ok(())
+    }
+
+    /// Whether a new slot may cost so much: what the format allows, and no more memory than opening it will be allowed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`], [`Error::TooExpensive`].
+    pub fn check_new(&self) -> Result<(), Error> {
+        self.check()?;
+        self.check_memory(MEMORY_KIB_ALLOWED)
+    }
+
+    /// Whether guessing costs less than any of OWASP's recommendations for Argon2id: at least 7 MiB, and 32 MiB times passes.
+    pub fn is_cheap(&self) -> bool {
+        self.memory_kib < 7 << 10 || u64::from(self.memory_kib) * u64::from(self.passes) < 32 << 10
+    }
+
+    fn check_memory(&self, limit: u32) -> Result<(), Error> {
+        match self.memory_kib <= limit {
+            true => Ok(()),
+            false => Err(Error::TooExpensive {
+                limit,
+                found: self.memory_kib,
+            }),
+        }
     }
 
     /// The slot key: Argon2id of password and salt.
@@ -159,7 +185,7 @@ impl Note {
 ///
 /// # Errors
 ///
-/// [`Error::OutOfRange`] for a cost or a note beyond the limits, [`Error::Encryption`] for keys of an unencrypted repository
+/// [`Error::OutOfRange`] for a cost or a note beyond the limits, [`Error::TooExpensive`] for more memory than [`MEMORY_KIB_ALLOWED`], [`Error::Encryption`] for keys of an unencrypted repository
 /// (it has no key files), [`Error::OutOfMemory`].
 pub fn create(id: FileId, keys: &Keys, password: &[u8], cost: Argon2Cost, note: &Note) -> Result<Vec<u8>, Error> {
     create_with_salt(id, keys, password, cost, note, random())
@@ -181,7 +207,7 @@ pub fn create_with_salt(
             found: false,
         });
     }
-    cost.check()?;
+    cost.check_new()?;
     let note = note.encode()?;
     let mut out = Vec::with_capacity(LIMIT as usize);
     out.extend_from_slice(&FileKind::Key.magic());
@@ -267,12 +293,7 @@ impl Slot {
     /// ([`MEMORY_KIB_ALLOWED`] is the usual limit); [`Error::OutOfMemory`]; [`Error::WrongPassword`], which is also what damage
     /// to the first 124 bytes of the file looks like.
     pub fn unlock(&self, password: &[u8], memory_limit_kib: u32) -> Result<MasterKey, Error> {
-        if self.cost.memory_kib > memory_limit_kib {
-            return Err(Error::TooExpensive {
-                limit: memory_limit_kib,
-                found: self.cost.memory_kib,
-            });
-        }
+        self.cost.check_memory(memory_limit_kib)?;
         let slot_key = self.cost.slot_key(password, &self.salt)?;
         let place = seal::Place {
             kind: SealKind::Key,

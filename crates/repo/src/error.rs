@@ -1,5 +1,6 @@
 //! What can go wrong, by meaning. Every message says what was expected, what was found, and what to do next.
 
+use crate::show::{Size, quoted, quoted_path};
 use ibid_format::{ChunkId, FileId};
 use std::path::PathBuf;
 
@@ -23,6 +24,20 @@ pub enum Error {
     /// A file's entry has something that the format does not allow.
     #[error("it cannot be stored: {0}")]
     Unstorable(ibid_format::Error),
+    /// The config is not what it should be: nothing opens without it.
+    #[error("{}", config_text(source))]
+    ConfigDamaged {
+        /// What its reader found.
+        source: ibid_format::Error,
+    },
+    /// There is something else at this place.
+    #[error("{location} is no ibid repository: {found}; check the path, or make a repository in another folder")]
+    NotARepository {
+        /// Where it was looked for.
+        location: String,
+        /// What is there.
+        found: String,
+    },
     /// There is no repository at this place.
     #[error("there is no repository at {location}; make one with `ibid init`, or give `--init` to `ibid backup`")]
     NoRepository {
@@ -36,12 +51,47 @@ pub enum Error {
         location: String,
     },
     /// No key slot opens with this password.
-    #[error("wrong password: it opens no key slot of {location} ({slots} tried)")]
+    #[error(
+        "wrong password: it opens no key slot of {location} ({slots} tried{})",
+        also(untried)
+    )]
     WrongPassword {
         /// How many were tried.
         slots: usize,
         /// The repository.
         location: String,
+        /// Why the last of those that could not be tried could not.
+        untried: Option<Box<Error>>,
+    },
+    /// A key slot that may well be right can't be used here.
+    #[error("key {id} can't be used: {source}; give the program more memory, or use another key")]
+    KeyUnusable {
+        /// The slot.
+        id: FileId,
+        /// What it asks for.
+        source: ibid_format::Error,
+    },
+    /// What was asked for can't be made, or could not be opened again.
+    #[error("cannot make {what}: {source}")]
+    Refused {
+        /// What.
+        what: &'static str,
+        /// Why.
+        source: ibid_format::Error,
+    },
+    /// A new key slot was stored, and what came back does not open the repository.
+    #[error(
+        "the new key {id} did not open the repository when it was read back; all keys are as they were before. Check the disk"
+    )]
+    KeyNotStored {
+        /// The slot, which is removed again.
+        id: FileId,
+    },
+    /// A slot opens with the new password already.
+    #[error("key {id} opens with this password already; see `ibid key list`")]
+    PasswordInUse {
+        /// The slot.
+        id: FileId,
     },
     /// The repository is encrypted and no password was given.
     #[error(
@@ -69,29 +119,34 @@ pub enum Error {
         /// How many files were there.
         found: usize,
     },
-    /// The last key slot must stay.
-    #[error("key {id} is the only one left; add another before removing it")]
-    LastKey {
+    /// The key slot that opened the repository must stay: of no other is it known that it opens.
+    #[error(
+        "key {id} is the one that opened the repository: change its password with `ibid key passwd`, or open the repository with \
+         another password and remove it then"
+    )]
+    KeyInUse {
         /// The slot.
         id: FileId,
     },
-    /// No key slot has this id.
-    #[error("no key slot has an id that starts with {wanted:?}; see `ibid key list`")]
+    /// No key slot has this id, or several have.
+    #[error("{} an id that starts with {}; name one by its id, as `ibid key list` shows it", count_text(*matches), quoted(wanted))]
     UnknownKey {
         /// What was asked for.
         wanted: String,
+        /// How many have it.
+        matches: usize,
     },
     /// The chunker settings are unusable.
     #[error("chunker: {0}")]
     Chunker(#[from] ibid_chunk::SettingsError),
     /// Nothing is named so.
-    #[error("no snapshot matches {wanted:?}; see `ibid snapshots`")]
+    #[error("no snapshot matches {}; see `ibid snapshots`", quoted(wanted))]
     UnknownSnapshot {
         /// What was asked for.
         wanted: String,
     },
     /// Several are.
-    #[error("{wanted:?} could be any of {matches} snapshots; give more digits")]
+    #[error("{} could be any of {matches} snapshots; give more digits", quoted(wanted))]
     AmbiguousSnapshot {
         /// What was asked for.
         wanted: String,
@@ -99,7 +154,7 @@ pub enum Error {
         matches: usize,
     },
     /// The snapshot has no such path.
-    #[error("snapshot {snapshot} has no {path:?}; see `ibid ls {snapshot}`")]
+    #[error("snapshot {snapshot} has no {}; see `ibid ls {snapshot}`", quoted_path(path))]
     NoSuchPath {
         /// The snapshot, abbreviated.
         snapshot: String,
@@ -107,7 +162,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// A file was needed and something else is there, or the other way round.
-    #[error("{path:?} in snapshot {snapshot} is {found}, not {expected}")]
+    #[error("{} in snapshot {snapshot} is {found}, not {expected}", quoted_path(path))]
     WrongType {
         /// The snapshot, abbreviated.
         snapshot: String,
@@ -153,7 +208,7 @@ pub enum Error {
         found: u64,
     },
     /// Something on this machine's file system refused or failed.
-    #[error("cannot {action} {path:?}: {source}")]
+    #[error("cannot {action} {}: {source}", quoted_path(path))]
     Local {
         /// What was attempted: a verb.
         action: &'static str,
@@ -172,14 +227,15 @@ pub enum Error {
     },
     /// The destination holds something and no rule for that was given.
     #[error(
-        "{path:?} exists; say what to do with existing files: --overwrite always, if-changed or never. Nothing was written"
+        "{} exists; say what to do with existing files: --overwrite always, if-changed or never. Nothing was written",
+        quoted_path(path)
     )]
     WouldOverwrite {
         /// The first such path.
         path: PathBuf,
     },
     /// A pattern cannot be understood.
-    #[error("pattern {pattern:?}{place}: {reason}")]
+    #[error("pattern {}{place}: {reason}", quoted(pattern))]
     BadPattern {
         /// The pattern.
         pattern: String,
@@ -189,7 +245,11 @@ pub enum Error {
         reason: String,
     },
     /// The memory budget is too small for this repository.
-    #[error("a memory budget of {budget} bytes is too small: {needed} are needed here; give --memory a larger size")]
+    #[error(
+        "a memory budget of {} is too small: {} are needed here; give --memory a larger size",
+        Size(*budget),
+        Size(*needed)
+    )]
     MemoryBudget {
         /// What was allowed.
         budget: u64,
@@ -231,6 +291,30 @@ pub enum Error {
     Interrupted,
 }
 
+fn config_text(source: &ibid_format::Error) -> String {
+    match source {
+        // It may be whole, and this program too old for it.
+        ibid_format::Error::Version { .. } => source.to_string(),
+        source => {
+            format!("config is damaged or was tampered with: {source}; restore that file from a copy of the repository")
+        }
+    }
+}
+
+fn count_text(matches: usize) -> String {
+    match matches {
+        0 => "no key slot has".to_owned(),
+        matches => format!("{matches} key slots have"),
+    }
+}
+
+/// What else is to be said of a wrong password.
+fn also(untried: &Option<Box<Error>>) -> String {
+    untried
+        .as_ref()
+        .map_or_else(String::new, |error| format!("; also: {error}"))
+}
+
 /// Shorthand.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -247,6 +331,21 @@ impl Error {
         move |source| Error::Damaged {
             object: object.to_string(),
             source,
+        }
+    }
+
+    /// What is wrong, for whoever is looking at the repository's state already: without the advice to do so.
+    pub(crate) fn problem(&self) -> String {
+        match self {
+            Error::Damaged { source, .. } => format!("damaged or tampered with: {source}"),
+            Error::Contradiction { pack, .. } => {
+                format!("contradicts what else is known of pack {pack}, and is not used")
+            }
+            Error::ChunkMissing { id } => format!("chunk {id} is missing"),
+            Error::ChunkDamaged { id, pack } => {
+                format!("chunk {id} in pack {pack} does not have the bytes it was stored with")
+            }
+            error => error.to_string(),
         }
     }
 

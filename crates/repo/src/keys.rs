@@ -2,67 +2,95 @@
 
 use crate::repository::{folder, list_ids, name_in};
 use crate::{Error, Repository, Result};
-use ibid_format::slot::{self, Argon2Cost, Note, Slot};
-use ibid_format::{FileId, Keys};
+use ibid_format::slot::{self, Argon2Cost, MEMORY_KIB_ALLOWED, Note, Slot};
+use ibid_format::{FileId, Keys, MasterKey};
 use ibid_storage::Storage;
-
-/// The most memory that opening a key slot may ask for, KiB: a hostile slot must not exhaust the machine.
-const ARGON2_MEMORY_MAX_KIB: u32 = 1 << 20;
 
 /// A key slot, as listed.
 #[derive(Clone, Debug)]
 pub struct KeyInfo {
     /// Its file's id.
     pub id: FileId,
-    /// What opening it costs.
-    pub cost: Argon2Cost,
+    /// Whether it is the one that opened the repository: of no other is it known that its password part is whole.
+    pub current: bool,
+    /// What opening it costs, if that can be read.
+    pub cost: Option<Argon2Cost>,
     /// Who made it, when, and the label given; or why that can't be read.
     pub note: std::result::Result<Note, String>,
 }
 
-fn read_slot(storage: &dyn Storage, id: FileId) -> Result<Slot> {
-    let bytes = storage.get(&name_in(folder::KEYS, id), slot::LIMIT)?;
-    Slot::parse(id, &bytes).map_err(Error::damaged(format_args!("key {id}")))
+/// What changing a password did.
+#[derive(Clone, Debug)]
+pub struct KeyChange {
+    /// The new slot.
+    pub id: FileId,
+    /// The slots that opened with the old password, and are gone.
+    pub removed: Vec<FileId>,
+    /// Slots of which nobody can tell whether they open with the old password, and why; they are as they were.
+    pub untried: Vec<(FileId, String)>,
 }
 
-/// Tries the password on every slot. A damaged slot does not keep a good one from opening.
-pub(crate) fn unlock(storage: &dyn Storage, repository: FileId, password: &[u8]) -> Result<Keys> {
+fn read_slot(storage: &dyn Storage, id: FileId) -> Result<Slot> {
+    let name = name_in(folder::KEYS, id);
+    let bytes = storage.get(&name, slot::LIMIT)?;
+    Slot::parse(id, &bytes).map_err(Error::damaged(name))
+}
+
+/// The master key, or none if the slot opens with another password (or is damaged: that looks the same).
+fn try_slot(slot: &Slot, password: &[u8]) -> Result<Option<MasterKey>> {
+    match slot.unlock(password, MEMORY_KIB_ALLOWED) {
+        Ok(master) => Ok(Some(master)),
+        Err(ibid_format::Error::WrongPassword) => Ok(None),
+        Err(source) => Err(Error::KeyUnusable { id: slot.id(), source }),
+    }
+}
+
+/// Tries the password on every slot; returns the keys, and the slot that opened. A damaged slot does not keep a good one from opening.
+pub(crate) fn unlock(storage: &dyn Storage, repository: FileId, password: &[u8]) -> Result<(Keys, FileId)> {
     let ids = list_ids(storage, folder::KEYS)?;
-    let mut tried = 0;
-    let mut damage = None;
+    let mut slots = 0;
+    let mut foreign = Vec::new();
+    let mut untried = None;
     for (id, _) in &ids {
-        let slot = match read_slot(storage, *id) {
-            Ok(slot) if slot.repository() == repository => slot,
-            Ok(_) => continue,
-            Err(error) => {
-                damage = Some(error);
+        let tried = match read_slot(storage, *id) {
+            Ok(slot) if slot.repository() != repository => {
+                foreign.push(slot);
                 continue;
             }
+            Ok(slot) => try_slot(&slot, password),
+            Err(error) => Err(error),
         };
-        match slot.unlock(password, ARGON2_MEMORY_MAX_KIB) {
-            Ok(master) => return Ok(Keys::encrypted(repository, &master)),
-            Err(ibid_format::Error::WrongPassword) => tried += 1,
-            Err(source) => {
-                damage = Some(Error::Damaged {
-                    object: format!("key {id}"),
-                    source,
-                })
-            }
+        match tried {
+            Ok(Some(master)) => return Ok((Keys::encrypted(repository, &master), *id)),
+            Ok(None) => slots += 1,
+            Err(error) => untried = Some(error),
         }
     }
-    match damage {
-        _ if tried > 0 => Err(Error::WrongPassword {
-            slots: tried,
+    if slots > 0 {
+        return Err(Error::WrongPassword {
+            slots,
             location: storage.location(),
-        }),
-        Some(error) => Err(error),
-        None => Err(Error::NoKeys {
-            location: storage.location(),
-            found: ids.len(),
-        }),
+            untried: untried.map(Box::new),
+        });
     }
+    // A slot that opens is whole, and with it the repository that it names: then it is the config that names a wrong one.
+    for slot in foreign {
+        if let Ok(Some(_)) = try_slot(&slot, password) {
+            return Err(Error::ConfigDamaged {
+                source: ibid_format::Error::Repository {
+                    expected: slot.repository(),
+                    found: repository,
+                },
+            });
+        }
+    }
+    Err(untried.unwrap_or(Error::NoKeys {
+        location: storage.location(),
+        found: ids.len(),
+    }))
 }
 
+/// Stores a slot, and opens it as it comes back: whoever relies on it may be about to delete the one before it.
 pub(crate) fn add_slot(
     storage: &dyn Storage,
     keys: &Keys,
@@ -78,9 +106,28 @@ pub(crate) fn add_slot(
         host: crate::source::host_name(),
         user: crate::source::user_name(),
     };
-    let bytes = slot::create(id, keys, password, cost, &note).map_err(Error::damaged("the new key slot"))?;
-    storage.put(&name_in(folder::KEYS, id), &[&bytes])?;
-    Ok(id)
+    let refused = |source| Error::Refused {
+        what: "the key",
+        source,
+    };
+    let bytes = slot::create(id, keys, password, cost, &note).map_err(refused)?;
+    let name = name_in(folder::KEYS, id);
+    storage.put(&name, &[&bytes])?;
+    let opened = read_slot(storage, id).and_then(|slot| {
+        let master = try_slot(&slot, password)?;
+        // The note opens with the key that it was sealed with, and no other.
+        let is_right = |master| slot.note(&Keys::encrypted(keys.repository(), &master)).is_ok();
+        if master.is_some_and(is_right) {
+            Ok(id)
+        } else {
+            Err(Error::KeyNotStored { id })
+        }
+    });
+    if opened.is_err() {
+        // What does not open is of no use; if it can't be deleted either, a check will name it.
+        let _ = storage.delete(&name);
+    }
+    opened
 }
 
 impl Repository {
@@ -93,79 +140,110 @@ impl Repository {
             .collect())
     }
 
-    /// All key slots.
+    /// All key slots, also those that are of another repository or can't be read: each is listed with that.
     ///
     /// # Errors
-    /// Whatever the storage says; a slot that is no slot. (One that is of another repository or was altered is listed with that.)
+    /// Whatever the storage says.
     pub fn key_list(&self) -> Result<Vec<KeyInfo>> {
-        let mut found = Vec::new();
-        for (id, slot) in self.slots()? {
-            let slot = slot?;
-            let note = slot.note(&self.keys).map_err(|error| error.to_string());
-            found.push(KeyInfo {
-                id,
-                cost: slot.cost(),
-                note,
-            });
-        }
-        Ok(found)
+        let info = |(id, slot): (FileId, Result<Slot>)| KeyInfo {
+            id,
+            current: self.slot == Some(id),
+            cost: slot.as_ref().ok().map(Slot::cost),
+            note: match slot {
+                Ok(slot) => slot.note(&self.keys).map_err(|error| error.to_string()),
+                Err(error) => Err(error.problem()),
+            },
+        };
+        Ok(self.slots()?.into_iter().map(info).collect())
     }
 
     /// Adds a slot that opens with `password`; returns its id.
     ///
     /// # Errors
-    /// [`Error::NotEncrypted`] for an unencrypted repository; whatever the storage says.
+    /// [`Error::NotEncrypted`] for an unencrypted repository; [`Error::PasswordInUse`]; [`Error::Refused`] for a cost that this program
+    /// would refuse to open; whatever the storage says.
     pub fn key_add(&self, password: &[u8], cost: Argon2Cost, label: &str, now: i64) -> Result<FileId> {
         if !self.is_encrypted() {
             return Err(Error::NotEncrypted {
                 location: self.location(),
             });
         }
+        for (id, slot) in self.slots()? {
+            if let Ok(slot) = slot
+                && slot.repository() == self.id()
+                && let Ok(Some(_)) = try_slot(&slot, password)
+            {
+                return Err(Error::PasswordInUse { id });
+            }
+        }
         add_slot(self.storage.as_ref(), &self.keys, password, cost, label, now)
     }
 
-    /// Removes the slot whose id starts with `prefix`. The last slot stays.
+    /// Removes the slot whose id starts with `prefix`. The one that opened the repository stays: it is the only one that is known to open.
     ///
     /// # Errors
-    /// [`Error::UnknownKey`], [`Error::LastKey`]; whatever the storage says.
+    /// [`Error::UnknownKey`], [`Error::KeyInUse`]; whatever the storage says.
     pub fn key_remove(&self, prefix: &str) -> Result<FileId> {
-        let ids = list_ids(self.storage.as_ref(), folder::KEYS)?;
-        let matching: Vec<_> = ids
-            .iter()
-            .filter(|(id, _)| id.to_string().starts_with(prefix))
-            .collect();
-        let [(id, _)] = matching.as_slice() else {
+        let wanted = prefix.to_ascii_lowercase();
+        let mut matching = list_ids(self.storage.as_ref(), folder::KEYS)?;
+        matching.retain(|(id, _)| id.to_string().starts_with(&wanted));
+        let [(id, _)] = matching[..] else {
             return Err(Error::UnknownKey {
                 wanted: prefix.to_owned(),
+                matches: matching.len(),
             });
         };
-        // Only a slot that holds this repository's key counts as another one.
-        let usable =
-            |id: &FileId| read_slot(self.storage.as_ref(), *id).is_ok_and(|slot| slot.note(&self.keys).is_ok());
-        if !ids.iter().any(|(other, _)| other != id && usable(other)) {
-            return Err(Error::LastKey { id: *id });
+        if self.slot == Some(id) {
+            return Err(Error::KeyInUse { id });
         }
-        self.storage.delete(&name_in(folder::KEYS, *id))?;
-        Ok(*id)
+        self.storage.delete(&name_in(folder::KEYS, id))?;
+        Ok(id)
     }
 
-    /// Replaces the slot that opens with `old` by one that opens with `new`: the new one is stored before the old one goes.
+    /// Replaces all slots that open with `old` by one that opens with `new`: the new one is stored, and has opened, before an old one goes.
     ///
     /// # Errors
-    /// [`Error::WrongPassword`] if `old` opens none; whatever the storage says.
-    pub fn key_change(&self, old: &[u8], new: &[u8], cost: Argon2Cost, now: i64) -> Result<FileId> {
-        for (id, _) in list_ids(self.storage.as_ref(), folder::KEYS)? {
-            let slot = read_slot(self.storage.as_ref(), id)?;
-            if slot.unlock(old, ARGON2_MEMORY_MAX_KIB).is_ok() {
-                let label = slot.note(&self.keys).map(|note| note.label).unwrap_or_default();
-                let fresh = self.key_add(new, cost, &label, now)?;
-                self.storage.delete(&name_in(folder::KEYS, id))?;
-                return Ok(fresh);
+    /// [`Error::WrongPassword`] if `old` opens none, [`Error::PasswordInUse`] if `new` opens another; those of [`key_add`](Repository::key_add).
+    pub fn key_change(&self, old: &[u8], new: &[u8], cost: Argon2Cost, now: i64) -> Result<KeyChange> {
+        let mut replaced = Vec::new();
+        let mut others = Vec::new();
+        let mut untried = Vec::new();
+        for (id, slot) in self.slots()? {
+            let slot = match slot {
+                Ok(slot) if slot.repository() == self.id() => slot,
+                Ok(_) => continue,
+                Err(error) => {
+                    untried.push((id, error.problem()));
+                    continue;
+                }
+            };
+            match try_slot(&slot, old) {
+                Ok(Some(_)) => replaced.push(slot),
+                Ok(None) => others.push(slot),
+                Err(error) => untried.push((id, error.to_string())),
             }
         }
-        Err(Error::WrongPassword {
-            slots: self.key_list()?.len(),
-            location: self.location(),
-        })
+        // The label is that of the slot that opened the repository, if it is among them.
+        let Some(first) = replaced
+            .iter()
+            .find(|slot| self.slot == Some(slot.id()))
+            .or(replaced.first())
+        else {
+            return Err(Error::WrongPassword {
+                slots: others.len(),
+                location: self.location(),
+                untried: None,
+            });
+        };
+        let label = first.note(&self.keys).map(|note| note.label).unwrap_or_default();
+        if let Some(slot) = others.iter().find(|slot| matches!(try_slot(slot, new), Ok(Some(_)))) {
+            return Err(Error::PasswordInUse { id: slot.id() });
+        }
+        let id = add_slot(self.storage.as_ref(), &self.keys, new, cost, &label, now)?;
+        let removed: Vec<FileId> = replaced.iter().map(Slot::id).collect();
+        for id in &removed {
+            self.storage.delete(&name_in(folder::KEYS, *id))?;
+        }
+        Ok(KeyChange { id, removed, untried })
     }
 }

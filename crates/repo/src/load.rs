@@ -10,6 +10,7 @@ use crate::repository::{config_name, folder, list_ids, name_in};
 use crate::{Error, Monitor, Repository, Result, Warning};
 use ibid_format::pack::{self, Summary};
 use ibid_format::{FileId, index as index_file};
+use ibid_storage::Name;
 use std::collections::{HashMap, HashSet};
 
 /// An index file is at most this long.
@@ -23,7 +24,7 @@ pub(crate) struct Loaded {
     /// Packs that an index file lists but that are not there, or not of the size they had.
     pub(crate) missing: Vec<MissingPack>,
     /// Index files that can't be read, and packs whose directory can't be.
-    pub(crate) damaged: Vec<(String, String)>,
+    pub(crate) damaged: Vec<(Name, String)>,
     /// Bytes of index files.
     pub(crate) index_bytes: u64,
 }
@@ -54,7 +55,7 @@ impl Loaded {
             monitor.check_cancelled()?;
             loading.loaded.index_bytes += size;
             if let Err(error) = loading.index_file(id) {
-                loading.note_damage(format!("index {id}"), error, monitor)?;
+                loading.note_damage(name_in(folder::INDEX, id), error, monitor)?;
             }
             repository.check_memory(loading.loaded.index.bytes(), 0)?;
         }
@@ -111,22 +112,17 @@ impl Repository {
 
 impl Loading<'_> {
     /// What is wrong with one file is noted, and the file done without; anything else (no permission, memory) ends the operation.
-    fn note_damage(&mut self, what: String, error: Error, monitor: &Monitor) -> Result<()> {
+    fn note_damage(&mut self, what: Name, error: Error, monitor: &Monitor) -> Result<()> {
         if !is_fault(&error) {
             return Err(error);
         }
-        self.loaded.damaged.push((what, error.to_string()));
+        self.loaded.damaged.push((what, error.problem()));
         monitor.warn(Warning::Repository { error });
         Ok(())
     }
 
     fn index_file(&mut self, id: FileId) -> Result<()> {
-        let bytes = self
-            .repository
-            .storage
-            .get(&name_in(folder::INDEX, id), INDEX_FILE_MAX)?;
-        let file = index_file::Index::open(&self.repository.keys, id, bytes)
-            .map_err(Error::damaged(format_args!("index {id}")))?;
+        let file = read_index(self.repository, id)?;
         let packs: Vec<_> = file.packs().collect();
         let frames: Vec<_> = file.frames().collect();
         let frames_of = |n: usize| {
@@ -236,7 +232,7 @@ impl Loading<'_> {
                     }
                     self.loaded.unlisted.push(summary);
                 }
-                Err(error) => self.note_damage(format!("pack {id}"), error, monitor)?,
+                Err(error) => self.note_damage(name_in(folder::PACKS, id), error, monitor)?,
             }
             self.repository.check_memory(self.loaded.index.bytes(), 0)?;
         }
@@ -244,10 +240,17 @@ impl Loading<'_> {
     }
 }
 
+/// Reads an index file.
+pub(crate) fn read_index(repository: &Repository, id: FileId) -> Result<index_file::Index> {
+    let name = name_in(folder::INDEX, id);
+    let bytes = repository.storage.get(&name, INDEX_FILE_MAX)?;
+    index_file::Index::open(&repository.keys, id, bytes).map_err(Error::damaged(name))
+}
+
 /// Reads what a pack says of itself.
 pub(crate) fn read_directory(repository: &Repository, id: FileId, size: u64) -> Result<Summary> {
     let name = name_in(folder::PACKS, id);
-    let damaged = || Error::damaged(format!("pack {id}"));
+    let damaged = || Error::damaged(&name);
     let position = size
         .checked_sub(pack::TRAILER)
         .filter(|_| size <= pack::LIMIT)

@@ -54,6 +54,8 @@ pub struct Probe {
 pub struct Repository {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) keys: Keys,
+    /// The key slot that opened it.
+    pub(crate) slot: Option<FileId>,
     pub(crate) config: Config,
     pub(crate) chunker: Chunker,
     pub(crate) memory: u64,
@@ -141,22 +143,40 @@ impl Repository {
             frame_size: options.frame_size,
             pack_size: options.pack_size,
         };
-        let bytes = config::encode(&config, &keys).map_err(Error::damaged("the new config"))?;
-        if let Some(password) = password {
-            crate::keys::add_slot(storage.as_ref(), &keys, password, options.cost, &options.key_label, now)?;
-        }
+        let bytes = config::encode(&config, &keys).map_err(|source| Error::Refused {
+            what: "the repository",
+            source,
+        })?;
+        let add =
+            |password| crate::keys::add_slot(storage.as_ref(), &keys, password, options.cost, &options.key_label, now);
+        let slot = password.map(add).transpose()?;
         // The config comes last: with it the repository exists, and then it has a key.
         match storage.put(&config_name(), &[&bytes]) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(Error::RepositoryExists { location }),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                // Somebody else was faster. Our key opens nothing, then; if it can't be deleted it is in nobody's way.
+                if let Some(slot) = slot
+                    && Repository::probe(storage.as_ref()).is_ok_and(|probe| probe.id != id)
+                {
+                    let _ = storage.delete(&name_in(folder::KEYS, slot));
+                }
+                return Err(Error::RepositoryExists { location });
+            }
             result => result?,
         }
-        Ok(Repository::assemble(storage, keys, config, chunker))
+        Ok(Repository::assemble(storage, keys, slot, config, chunker))
     }
 
-    fn assemble(storage: Arc<dyn Storage>, keys: Keys, config: Config, chunker: Chunker) -> Repository {
+    fn assemble(
+        storage: Arc<dyn Storage>,
+        keys: Keys,
+        slot: Option<FileId>,
+        config: Config,
+        chunker: Chunker,
+    ) -> Repository {
         Repository {
             storage,
             keys,
+            slot,
             config,
             chunker,
             memory: MEMORY_DEFAULT,
@@ -170,7 +190,7 @@ impl Repository {
     /// [`Error::NoRepository`]; a config that is no config; whatever the storage says.
     pub fn probe(storage: &dyn Storage) -> Result<Probe> {
         let bytes = read_config(storage)?;
-        let header = config::header(&bytes).map_err(Error::damaged("config"))?;
+        let header = read_header(storage, &bytes)?;
         Ok(Probe {
             id: header.repository,
             encrypted: header.encrypted,
@@ -184,17 +204,20 @@ impl Repository {
     pub fn open(storage: Arc<dyn Storage>, password: Option<&[u8]>) -> Result<Repository> {
         let location = storage.location();
         let bytes = read_config(storage.as_ref())?;
-        let header = config::header(&bytes).map_err(Error::damaged("config"))?;
-        let keys = match (password, header.master) {
-            (None, Some(master)) => Keys::unencrypted(header.repository, &master),
+        let header = read_header(storage.as_ref(), &bytes)?;
+        let (keys, slot) = match (password, header.master) {
+            (None, Some(master)) => (Keys::unencrypted(header.repository, &master), None),
             (Some(_), Some(_)) => return Err(Error::NotEncrypted { location }),
             (None, None) => return Err(Error::PasswordNeeded { location }),
-            (Some(password), None) => crate::keys::unlock(storage.as_ref(), header.repository, password)?,
+            (Some(password), None) => {
+                let (keys, slot) = crate::keys::unlock(storage.as_ref(), header.repository, password)?;
+                (keys, Some(slot))
+            }
         };
-        let config = config::open(&bytes, &keys).map_err(Error::damaged("config"))?;
+        let config = config::open(&bytes, &keys).map_err(|source| Error::ConfigDamaged { source })?;
         let settings = Settings::from_words(config.chunker_number, &config.chunker_words)?;
         let chunker = Chunker::new(&settings)?;
-        Ok(Repository::assemble(storage, keys, config, chunker))
+        Ok(Repository::assemble(storage, keys, slot, config, chunker))
     }
 
     /// Sets the memory budget of every operation, bytes; the index, all buffers and queues come out of it.
@@ -237,6 +260,11 @@ impl Repository {
         self.config.frame_size
     }
 
+    /// Bytes that a pack aims at.
+    pub fn pack_size(&self) -> u32 {
+        self.config.pack_size
+    }
+
     /// The index, loaded when first needed and kept.
     pub(crate) fn loaded(&self, monitor: &Monitor) -> Result<Arc<Loaded>> {
         let mut loaded = self.loaded.lock().expect("no holder of this lock panics");
@@ -268,6 +296,38 @@ fn read_config(storage: &dyn Storage) -> Result<Vec<u8>> {
         Err(error) if error.kind() == ErrorKind::NotFound => Err(Error::NoRepository {
             location: storage.location(),
         }),
+        Err(error) if error.kind() == ErrorKind::TooLarge => Err(damaged_config(
+            storage,
+            ibid_format::Error::OutOfRange {
+                field: "config file",
+                min: 0,
+                max: config::LIMIT,
+                found: storage.size(&config_name())?,
+            },
+        )?),
         result => Ok(result?),
     }
+}
+
+fn read_header(storage: &dyn Storage, bytes: &[u8]) -> Result<config::Header> {
+    config::header(bytes).or_else(|source| Err(damaged_config(storage, source)?))
+}
+
+/// What it means that a config can't be read: it is damaged where there are keys or snapshots of ours beside it, and else some other
+/// program's.
+fn damaged_config(storage: &dyn Storage, source: ibid_format::Error) -> Result<Error> {
+    let is_version = matches!(source, ibid_format::Error::Version { .. });
+    let is_ours = || {
+        Ok::<_, Error>(
+            !(list_ids(storage, folder::KEYS)?.is_empty() && list_ids(storage, folder::SNAPSHOTS)?.is_empty()),
+        )
+    };
+    Ok(if is_version || is_ours()? {
+        Error::ConfigDamaged { source }
+    } else {
+        Error::NotARepository {
+            location: storage.location(),
+            found: format!("its config is that of something else ({source})"),
+        }
+    })
 }

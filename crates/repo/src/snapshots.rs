@@ -5,6 +5,8 @@ use crate::repository::{folder, list_ids, name_in};
 use crate::{Error, Repository, Result};
 use ibid_format::FileId;
 use ibid_format::snapshot::{self, Snapshot};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
 
 /// A snapshot and its id.
 #[derive(Clone, Debug)]
@@ -44,6 +46,36 @@ impl SnapshotFilter {
     }
 }
 
+/// What a snapshot of this path may have recorded: the path as it is written, absolute and clean, and with the links on the way followed, as
+/// a backup on this machine does. It need not exist here any more.
+///
+/// ```
+/// let found = ibid_repo::recorded_as("/no/such//folder/./x/../y/".as_ref())?;
+/// assert_eq!(found, [b"/no/such/folder/y".to_vec()]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// If the working directory is gone; an empty path.
+pub fn recorded_as(path: &Path) -> std::io::Result<Vec<Vec<u8>>> {
+    let mut clean = PathBuf::new();
+    for component in std::path::absolute(path)?.components() {
+        match component {
+            Component::ParentDir => drop(clean.pop()),
+            component => clean.push(component),
+        }
+    }
+    let followed = crate::source::resolve(path).ok().or_else(|| {
+        let exists = |folder: &Path| Some((folder.canonicalize().ok()?, clean.strip_prefix(folder).ok()?));
+        let (folder, rest) = clean.ancestors().skip(1).find_map(exists)?;
+        Some(folder.join(rest))
+    });
+    let mut found = vec![clean];
+    found.extend(followed);
+    found.dedup();
+    Ok(found.into_iter().map(|path| path.into_os_string().into_vec()).collect())
+}
+
 /// Splits `SNAP:path/inside` into the snapshot and the path; without a colon, the path is the root.
 ///
 /// ```
@@ -79,8 +111,9 @@ impl Repository {
     }
 
     fn read_snapshot(&self, id: FileId) -> Result<Snapshot> {
-        let mut bytes = self.storage.get(&name_in(folder::SNAPSHOTS, id), snapshot::LIMIT)?;
-        Snapshot::open(&self.keys, id, &mut bytes).map_err(Error::damaged(format_args!("snapshot {id}")))
+        let name = name_in(folder::SNAPSHOTS, id);
+        let mut bytes = self.storage.get(&name, snapshot::LIMIT)?;
+        Snapshot::open(&self.keys, id, &mut bytes).map_err(Error::damaged(name))
     }
 
     /// All snapshots, oldest first.

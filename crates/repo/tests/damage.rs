@@ -231,6 +231,121 @@ fn the_next_backup_heals_what_a_lost_pack_held() {
     );
 }
 
+/// What the source still has is stored again, and then the pack that is missing is missed by nobody.
+#[test]
+fn a_repository_that_has_healed_is_clean() {
+    let scene = Scene::new();
+    let mut clean = 0;
+    for name in scene.names("packs") {
+        let image = scene.with(|image| drop(image.remove(&name)));
+        let repository = open(storage(&image)).unwrap();
+        support::backup(&repository, scene.folder.path());
+        let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+        if report.affected_total > 0 {
+            // Older versions had something that is nowhere any more.
+            names_fault(&report, &name, name.as_str());
+            continue;
+        }
+        assert!(report.is_clean(), "{report:?}");
+        let noted: Vec<&str> = report.notes.iter().map(|note| note.object.as_str()).collect();
+        assert_eq!(noted, [name.as_str()], "and it is told that it is missing");
+        clean += 1;
+    }
+    assert!(clean > 0);
+}
+
+/// Two packs are missing, and only one of them is still needed.
+#[test]
+fn of_two_missing_packs_the_one_that_is_needed_is_the_fault() {
+    let scene = Scene::new();
+    let of = |image: &support::damage::Image| {
+        let report = open(storage(image))
+            .unwrap()
+            .check(ReadData::No, &Monitor::silent())
+            .unwrap();
+        (report.faults, report.notes, report.affected_total)
+    };
+    for name in scene.names("packs") {
+        let repository_image = scene.with(|image| drop(image.remove(&name)));
+        let healed = storage(&repository_image);
+        support::backup(&open(healed.clone()).unwrap(), scene.folder.path());
+        let image = support::damage::image(healed.as_ref());
+        if !of(&image).0.is_empty() {
+            continue;
+        }
+        let snapshots = image
+            .keys()
+            .filter(|name| kind(name) == "packs")
+            .cloned()
+            .collect::<Vec<_>>();
+        for second in snapshots {
+            let mut image = image.clone();
+            image.remove(&second);
+            let (faults, notes, affected) = of(&image);
+            assert!(
+                affected > 0 && faults.iter().any(|fault| fault.object == second.as_str()),
+                "{faults:?} {notes:?}"
+            );
+        }
+        return;
+    }
+    panic!("no pack could be healed");
+}
+
+#[test]
+fn a_share_reads_one_pack_at_least_and_all_sooner_or_later() {
+    let scene = Scene::new();
+    let repository = open(storage(&scene.image)).unwrap();
+    let read = |share, seed| {
+        repository
+            .check(ReadData::Share { share, seed }, &Monitor::silent())
+            .unwrap()
+    };
+    let sizes: BTreeSet<u64> = (0..200)
+        .map(|seed| read(0.001, seed))
+        .map(|report| {
+            assert_eq!(report.packs_read, 1, "{report:?}");
+            report.bytes_read
+        })
+        .collect();
+    let all: BTreeSet<usize> = scene
+        .names("packs")
+        .iter()
+        .map(|name| scene.image[name].len())
+        .collect();
+    assert_eq!(sizes.len(), all.len(), "each was read by some seed");
+    assert_eq!(read(0.5, 7).bytes_read, read(0.5, 7).bytes_read);
+    assert_eq!([0.34, 0.5, 1.0].map(|share| read(share, 1).packs_read), [3, 3, 6]);
+    let empty = support::repository();
+    let report = empty
+        .check(ReadData::Share { share: 0.5, seed: 1 }, &Monitor::silent())
+        .unwrap();
+    assert!(report.is_clean() && report.packs_read == 0);
+}
+
+/// The advice of an error is for those who don't follow it already.
+#[test]
+fn a_check_does_not_advise_to_check() {
+    let scene = Scene::new();
+    for name in scene
+        .image
+        .keys()
+        .filter(|name| !support::damage::is_needed_to_open(name))
+    {
+        let image = scene.with(|image| {
+            let bytes = image.get_mut(name).unwrap();
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+        });
+        let report = open(storage(&image))
+            .unwrap()
+            .check(ReadData::All, &Monitor::silent())
+            .unwrap();
+        assert!(!report.is_clean());
+        assert!(!format!("{report:?}").contains("ibid check"), "{report:?}");
+    }
+}
+
 /// Both the pack and the index file that lists it are lost or damaged: nobody knows any more what was in the pack.
 #[test]
 fn the_next_backup_heals_even_if_the_index_file_is_damaged_too() {

@@ -32,9 +32,9 @@ pub(crate) struct BackupArgs {
     #[arg(long, value_name = "TAG", value_delimiter = ',')]
     pub(crate) tag: Vec<String>,
     /// Record this machine's name instead of the real one
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) host: Option<String>,
-    /// Record this time instead of now: 2026-11-21T12:00:00Z, or "2026-11-21 12:00:00" in local time
+    /// Record this time instead of now: 2026-11-21T12:00:00Z, "2026-11-21 12:00:00" in local time, or @ and seconds since 1970
     #[arg(long, value_name = "TIME", value_parser = value::time)]
     pub(crate) time: Option<Time>,
     /// Say what would be stored, and store nothing

@@ -234,11 +234,14 @@ snapshot, and that every chunk has a place. Bytes that rotted in a pack are foun
 Examples:
   ibid check                           the structure: quick
   ibid check --read-data               every byte
-  ibid check --read-data=5%            every byte of a twentieth of the packs, each time others")]
+  ibid check --read-data=5%            every byte of a twentieth of the packs, at least of one, each time others")]
 pub(crate) struct CheckArgs {
     /// Read every byte, or those of a share of the packs
     #[arg(long, value_name = "SHARE", value_parser = value::share, num_args = 0..=1, require_equals = true, default_missing_value = "100%")]
     pub(crate) read_data: Option<f64>,
+    /// Which packs are read of a share: the same number chooses the same ones [default: a random number]
+    #[arg(long, value_name = "NUMBER", requires = "read_data")]
+    pub(crate) seed: Option<u64>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -261,7 +264,7 @@ Examples:
   ibid key add --label laptop
   ibid key add --new-password-file /root/second --argon2 1GiB:4:4")]
     Add(KeyAddArgs),
-    /// Remove a key; the last one stays
+    /// Remove a key; the one that opened the repository stays
     #[command(after_help = "Examples:\n  ibid key remove 4f1a")]
     Remove(KeyRemoveArgs),
     /// Change the password: the new one is stored before the old one goes

@@ -1,7 +1,7 @@
 //! Which snapshots are meant, and what in them.
 
 use clap::Args;
-use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[command(next_help_heading = "Among which snapshots")]
 pub(crate) struct SelectArgs {
     /// Those of this machine; can be repeated: of any of them
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) host: Vec<String>,
     /// Those with this label; can be repeated: with all of them
     #[arg(long, value_name = "TAG", value_delimiter = ',')]

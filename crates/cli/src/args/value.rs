@@ -85,7 +85,7 @@ pub(crate) fn argon2(text: &str) -> Result<Argon2Cost, String> {
         passes: passes.parse().map_err(|_| expected())?,
         lanes: lanes.parse().map_err(|_| expected())?,
     };
-    cost.check().map_err(|error| error.to_string())?;
+    cost.check_new().map_err(|error| error.to_string())?;
     Ok(cost)
 }
 
@@ -101,8 +101,15 @@ pub(crate) fn compression(text: &str) -> Result<Compression, String> {
     }
 }
 
-/// `2026-11-21T12:00:00Z`, or `2026-11-21 12:00:00` in local time.
+/// `2026-11-21T12:00:00Z`, `2026-11-21 12:00:00` in local time, or `@` and seconds since 1970.
 pub(crate) fn time(text: &str) -> Result<Time, String> {
+    let expected = || {
+        format!("expected a time such as \"2026-11-21 12:00:00\", 2026-11-21T12:00:00Z or @1795262400, found {text:?}")
+    };
+    if let Some(seconds) = text.strip_prefix('@') {
+        let seconds = seconds.parse().map_err(|_| expected())?;
+        return Ok(Time { seconds, nanos: 0 });
+    }
     let local = || {
         let civil: jiff::civil::DateTime = text.parse()?;
         civil
@@ -110,9 +117,7 @@ pub(crate) fn time(text: &str) -> Result<Time, String> {
             .map(|zoned| zoned.timestamp())
     };
     let timestamp = text.parse::<jiff::Timestamp>().or_else(|_| local());
-    let timestamp = timestamp.map_err(|error| {
-        format!("expected a time such as \"2026-11-21 12:00:00\" or 2026-11-21T12:00:00Z, found {text:?}: {error}")
-    })?;
+    let timestamp = timestamp.map_err(|_: jiff::Error| expected())?;
     let nanos = timestamp.as_nanosecond();
     Ok(Time {
         seconds: nanos.div_euclid(1_000_000_000) as i64,
@@ -180,7 +185,16 @@ mod tests {
         );
         assert_eq!(time("2026-11-21T12:00:00+02:00"), time("2026-11-21T10:00:00Z"));
         assert!(time("2026-11-21 12:00:00").is_ok());
-        assert!(time("yesterday").is_err());
+        assert_eq!(time("@1795262400"), time("2026-11-21T12:00:00Z"));
+        let far = Time {
+            seconds: i64::MAX,
+            nanos: 0,
+        };
+        assert_eq!(time("@9223372036854775807"), Ok(far), "as JSON prints it");
+        for text in ["yesterday", "@", "@1.5", "@x", "2026-13-01 00:00:00"] {
+            let refused = time(text).unwrap_err();
+            assert!(refused.starts_with("expected a time such as") && refused.ends_with(&format!("found {text:?}")));
+        }
     }
 
     #[test]
@@ -193,7 +207,7 @@ mod tests {
                 lanes: 4
             })
         );
-        for text in ["64MiB", "64MiB:3", "64MiB:0:4", "1KiB:1:1", "64MiB:3:4:5"] {
+        for text in ["64MiB", "64MiB:3", "64MiB:0:4", "1KiB:1:1", "64MiB:3:4:5", "2GiB:1:1"] {
             assert!(argon2(text).is_err(), "{text}");
         }
     }

@@ -23,7 +23,10 @@ pub(crate) fn run(context: &mut Context, args: BackupArgs) -> Result<Outcome> {
             "--init makes a repository and --dry-run makes nothing: leave out one of them".into(),
         ));
     }
-    let opened = open(context, &args)?;
+    let opened = match args.init {
+        true => init::open_or_make(context, &args.settings)?,
+        false => context.open_to_store()?,
+    };
     if !args.dry_run {
         sweep(context, &opened);
     }
@@ -39,13 +42,6 @@ pub(crate) fn run(context: &mut Context, args: BackupArgs) -> Result<Outcome> {
     } else {
         Outcome::Done
     })
-}
-
-fn open(context: &Context, args: &BackupArgs) -> Result<Opened> {
-    match context.open_to_store() {
-        Err(Failure::Repo(ibid_repo::Error::NoRepository { .. })) if args.init => init::make(context, &args.settings),
-        result => result,
-    }
 }
 
 /// Removes what backups that were killed left unfinished. It is in nobody's way, so failing at it is no reason to stop.

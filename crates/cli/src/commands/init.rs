@@ -18,19 +18,57 @@ pub(crate) fn run(context: &mut Context, args: &InitArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Makes a repository; nobody is asked for a password unless all else is right.
-pub(crate) fn make(context: &Context, settings: &InitSettings) -> Result<Opened> {
-    let path = context.path()?;
-    let options = options(settings)?;
-    if let Ok(storage) = Local::open(path)
-        && Repository::probe(&storage).is_ok()
-    {
-        return Err(Error::RepositoryExists {
-            location: storage.location(),
+/// Opens a repository to store into, or makes it if there is none. Of several that make one at once, one does, and the others use it.
+pub(crate) fn open_or_make(context: &Context, settings: &InitSettings) -> Result<Opened> {
+    let mut opened = context.open_to_store();
+    if matches!(opened, Err(Failure::Repo(Error::NoRepository { .. }))) {
+        match make(context, settings) {
+            Err(Failure::Repo(Error::RepositoryExists { .. })) => opened = context.open_to_store(),
+            result => return result,
         }
-        .into());
     }
-    refuse_strangers(path)?;
+    let opened = opened?;
+    if let Some(what) = kept(&opened.repository, settings)? {
+        print::kept_settings(&what);
+    }
+    Ok(opened)
+}
+
+/// Options that say otherwise than the repository, by name.
+fn kept(repository: &Repository, settings: &InitSettings) -> Result<Option<String>> {
+    let asked = options(settings)?;
+    let cutting = settings.chunker.is_some() || settings.average.is_some();
+    let differ = [
+        (
+            "--chunker and --average",
+            cutting && asked.chunker != *repository.chunker(),
+        ),
+        (
+            "--frame",
+            settings.frame.is_some_and(|size| size != repository.frame_size()),
+        ),
+        (
+            "--pack",
+            settings.pack.is_some_and(|size| size != repository.pack_size()),
+        ),
+        ("--argon2 (see `ibid key passwd`)", settings.argon2.is_some()),
+        ("--label", settings.label.is_some()),
+    ];
+    let named: Vec<&str> = differ
+        .iter()
+        .filter(|(_, differs)| *differs)
+        .map(|(name, _)| *name)
+        .collect();
+    Ok((!named.is_empty()).then(|| named.join(", ")))
+}
+
+/// Makes a repository; nobody is asked for a password unless all else is right.
+fn make(context: &Context, settings: &InitSettings) -> Result<Opened> {
+    let path = context.path()?;
+    let mut options = options(settings)?;
+    refuse_existing(path)?;
+    // Others may be making it in this moment: what looks like a stranger may be theirs.
+    refuse_strangers(path).or_else(|refused| refuse_existing(path).and(Err(refused)))?;
     let password = match context.global.unencrypted {
         true if password::given(&context.global.password)?.is_some() => {
             return Err(Failure::Usage(
@@ -38,12 +76,25 @@ pub(crate) fn make(context: &Context, settings: &InitSettings) -> Result<Opened>
             ));
         }
         true => None,
-        false => Some(password::ask_for_init(context)?),
+        false => {
+            options.cost = super::key::cost(settings.argon2);
+            Some(password::ask_for_init(context)?)
+        }
     };
     let storage = Arc::new(Local::create(path)?);
     let bytes = password.as_ref().map(|password| password.as_slice());
     let repository = Repository::init(storage.clone(), bytes, &options, open::now())?;
     context.ready(repository, storage, password)
+}
+
+fn refuse_existing(path: &Path) -> Result<()> {
+    match Local::open(path) {
+        Ok(storage) if Repository::probe(&storage).is_ok() => Err(Error::RepositoryExists {
+            location: storage.location(),
+        }
+        .into()),
+        _ => Ok(()),
+    }
 }
 
 fn options(settings: &InitSettings) -> Result<InitOptions> {
@@ -57,7 +108,6 @@ fn options(settings: &InitSettings) -> Result<InitOptions> {
     }
     options.frame_size = settings.frame.unwrap_or(options.frame_size);
     options.pack_size = settings.pack.unwrap_or(options.pack_size);
-    options.cost = settings.argon2.unwrap_or(options.cost);
     options.key_label = settings.label.clone().unwrap_or_default();
     Ok(options)
 }
@@ -74,7 +124,9 @@ fn refuse_strangers(path: &Path) -> Result<()> {
             .file_name();
         if name != "keys" && name != ibid_storage::RESERVED && name != "lost+found" {
             return Err(Failure::Fatal(format!(
-                "there are other things in {path:?}, such as {name:?}: choose an empty or a new folder"
+                "there are other things in {}, such as {}: choose an empty or a new folder",
+                print::name(path),
+                print::name(Path::new(&name))
             )));
         }
     }

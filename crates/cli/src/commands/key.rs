@@ -4,7 +4,8 @@ use super::open::{Context, Opened, now};
 use super::password;
 use crate::args::KeyCommand;
 use crate::failure::{Failure, Outcome, Result};
-use crate::print;
+use crate::print::{self, KeyDone};
+use ibid_format::slot::Argon2Cost;
 
 pub(crate) fn run(context: &mut Context, command: &KeyCommand) -> Result<Outcome> {
     let opened = context.open()?;
@@ -21,25 +22,33 @@ pub(crate) fn run(context: &mut Context, command: &KeyCommand) -> Result<Outcome
     match command {
         KeyCommand::List => print::keys(&mut context.out, about, &repository.key_list()?)?,
         KeyCommand::Add(args) => {
+            let cost = cost(args.argon2);
             let new = password::ask_for_new(context, &args.password)?;
-            let id = repository.key_add(&new, args.argon2.unwrap_or_default(), &args.label, now())?;
-            print::key_changed(&mut context.out, about, "key add", "added key", id)?;
+            let id = repository.key_add(&new, cost, &args.label, now())?;
+            print::key_done(&mut context.out, about, &KeyDone::Added(id))?;
         }
         KeyCommand::Remove(args) => {
             let id = repository.key_remove(&args.key)?;
-            print::key_changed(&mut context.out, about, "key remove", "removed key", id)?;
+            print::key_done(&mut context.out, about, &KeyDone::Removed(id))?;
         }
         KeyCommand::Passwd(args) => {
+            let cost = cost(args.argon2);
             let new = password::ask_for_new(context, &args.password)?;
-            let id = repository.key_change(old, &new, args.argon2.unwrap_or_default(), now())?;
-            print::key_changed(
-                &mut context.out,
-                about,
-                "key passwd",
-                "the password is changed; the new key is",
-                id,
-            )?;
+            let change = repository.key_change(old, &new, cost, now())?;
+            for (id, why) in &change.untried {
+                print::untried_key(*id, why);
+            }
+            print::key_done(&mut context.out, about, &KeyDone::Changed(&change))?;
         }
     }
     Ok(Outcome::Done)
+}
+
+/// What a new key is to cost. One that is cheap to guess is made, but not in silence.
+pub(super) fn cost(asked: Option<Argon2Cost>) -> Argon2Cost {
+    let cost = asked.unwrap_or_default();
+    if cost.is_cheap() {
+        print::cheap_guesses();
+    }
+    cost
 }

@@ -33,12 +33,13 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     raise_open_files();
+    let json = cli.global.json;
     match execute(cli) {
         Ok(outcome) => ExitCode::from(outcome.exit_code()),
         // As if whoever closed it had read to the end: what is missing there is wanted by nobody.
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
-            print::failure(&failure);
+            print::fatal(&failure, json);
             ExitCode::from(failure.exit_code())
         }
     }

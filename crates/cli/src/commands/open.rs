@@ -29,6 +29,13 @@ impl Context {
     /// Where the repository is, or is to be.
     pub(crate) fn path(&self) -> Result<&Path> {
         match &self.global.repo {
+            // As `scp` and `rsync` do it: a colon before any slash is another machine's, or another kind of place.
+            Some(path) if path.iter().next().is_some_and(|first| first.as_bytes().contains(&b':')) => {
+                Err(Failure::Usage(format!(
+                    "{0} looks like the address of another kind of place, and a repository is a folder; if it is one, write ./{0}",
+                    print::name(path)
+                )))
+            }
             Some(path) if !path.as_os_str().is_empty() => Ok(path),
             _ => Err(Failure::Usage(
                 "which repository? Give its folder: --repo PATH, or set IBID_REPO".into(),
@@ -104,17 +111,22 @@ pub(crate) fn open_storage(path: &Path) -> Result<Local> {
             location: path.display().to_string(),
         }
         .into(),
+        ErrorKind::NotAnObject => Error::NotARepository {
+            location: path.display().to_string(),
+            found: "it is a file, and a repository is a folder".to_owned(),
+        }
+        .into(),
         _ => error.into(),
     })
 }
 
 /// The snapshots that the options select.
 pub(crate) fn filter(select: &SelectArgs) -> Result<SnapshotFilter> {
-    let absolute = |path| match std::path::absolute(path) {
-        Ok(path) => Ok(path.as_os_str().as_bytes().to_vec()),
-        Err(source) => Err(Failure::local("find", path, source)),
-    };
-    let paths = select.path.iter().map(absolute).collect::<Result<_>>()?;
+    let mut paths = Vec::new();
+    for path in &select.path {
+        let recorded = ibid_repo::recorded_as(path).map_err(|source| Failure::local("find", path, source))?;
+        paths.extend(recorded);
+    }
     Ok(SnapshotFilter {
         hosts: select.host.clone(),
         tags: select.tag.clone(),

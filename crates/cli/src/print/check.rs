@@ -2,9 +2,9 @@
 
 use super::json::JsonPath;
 use super::names::{self, escape};
-use super::numbers::{count, counted, size};
+use super::numbers::{count, counted, percent, size};
 use super::{About, Out};
-use ibid_repo::{CheckReport, Result};
+use ibid_repo::{CheckReport, Fault, Result};
 use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
 
@@ -29,16 +29,19 @@ struct JsonCheck<'a> {
     packs: u64,
     packs_read: u64,
     read_bytes: u64,
+    pack_bytes: u64,
+    seed: Option<u64>,
     unlisted_packs: u64,
     faults: Vec<JsonFault<'a>>,
     affected: Vec<JsonAffected<'a>>,
     affected_total: u64,
+    notes: Vec<JsonFault<'a>>,
 }
 
-/// What a check found.
-pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport) -> Result<()> {
+/// What a check found; with the seed, if it chose a share of the packs.
+pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, seed: Option<u64>) -> Result<()> {
     if out.json {
-        return out.document("check", about, &document(report));
+        return out.document("check", about, &document(report, seed));
     }
     for fault in &report.faults {
         out.line(format!(
@@ -62,10 +65,26 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport) -> Result
     if out.quiet && report.is_clean() {
         return Ok(());
     }
-    let read = match report.packs_read {
+    for note in &report.notes {
+        out.line(format!(
+            "note: {}: {}",
+            escape(note.object.as_bytes()),
+            escape(note.problem.as_bytes())
+        ))?;
+    }
+    let mut read = match report.packs_read {
         0 => "none read whole".to_owned(),
-        packs => format!("{} read whole ({})", count(packs), size(report.bytes_read)),
+        packs => format!(
+            "{} read whole ({} of {}, {})",
+            count(packs),
+            size(report.bytes_read),
+            size(report.pack_bytes),
+            percent(report.bytes_read, report.pack_bytes)
+        ),
     };
+    if let Some(seed) = seed {
+        read += &format!("; --seed {seed} chooses the same");
+    }
     let snapshots = counted(report.snapshots, "snapshot", "snapshots");
     out.line(format!(
         "checked {snapshots} and {}, {read}",
@@ -74,7 +93,7 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport) -> Result
     if report.unlisted_packs > 0 {
         let packs = counted(report.unlisted_packs, "pack", "packs");
         out.line(format!(
-            "{packs} of backups that were cut short: the next backup uses them"
+            "{packs} in no index file, so their own directories were read: the next backup lists them"
         ))?;
     }
     if report.is_clean() {
@@ -87,7 +106,7 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport) -> Result
     out.line(format!("FOUND {faults}, which touch {files} of snapshots"))
 }
 
-fn document(report: &CheckReport) -> JsonCheck<'_> {
+fn document(report: &CheckReport, seed: Option<u64>) -> JsonCheck<'_> {
     let affected = report.affected.iter().map(|affected| JsonAffected {
         snapshot: affected.snapshot.to_string(),
         path: JsonPath::new(affected.path.as_os_str().as_bytes()),
@@ -99,16 +118,20 @@ fn document(report: &CheckReport) -> JsonCheck<'_> {
         packs: report.packs,
         packs_read: report.packs_read,
         read_bytes: report.bytes_read,
+        pack_bytes: report.pack_bytes,
+        seed,
         unlisted_packs: report.unlisted_packs,
-        faults: report
-            .faults
-            .iter()
-            .map(|fault| JsonFault {
-                object: &fault.object,
-                problem: &fault.problem,
-            })
-            .collect(),
+        faults: json_faults(&report.faults),
         affected: affected.collect(),
         affected_total: report.affected_total,
+        notes: json_faults(&report.notes),
     }
+}
+
+fn json_faults<'a>(faults: &'a [Fault]) -> Vec<JsonFault<'a>> {
+    let json = |fault: &'a Fault| JsonFault {
+        object: &fault.object,
+        problem: &fault.problem,
+    };
+    faults.iter().map(json).collect()
 }

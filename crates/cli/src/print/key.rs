@@ -7,19 +7,20 @@ use super::time::{local, rfc3339};
 use super::{About, Out};
 use ibid_format::FileId;
 use ibid_format::tree::Time;
-use ibid_repo::{KeyInfo, Result};
+use ibid_repo::{KeyChange, KeyInfo, Result};
 use serde::Serialize;
 
 #[derive(Serialize)]
 struct JsonKey<'a> {
     id: String,
+    current: bool,
     label: Option<&'a str>,
     created: Option<String>,
     host: Option<&'a str>,
     user: Option<&'a str>,
-    memory_kib: u32,
-    passes: u32,
-    lanes: u32,
+    memory_kib: Option<u32>,
+    passes: Option<u32>,
+    lanes: Option<u32>,
     problem: Option<&'a str>,
 }
 
@@ -31,6 +32,7 @@ struct JsonKeys<'a> {
 #[derive(Serialize)]
 struct JsonChanged {
     key: String,
+    removed: Vec<String>,
 }
 
 /// The list of keys.
@@ -71,21 +73,34 @@ pub(crate) fn keys(out: &mut Out, about: About, keys: &[KeyInfo]) -> Result<()> 
                 format!("unreadable: {}", escape(problem.as_bytes())),
             ),
         };
-        let cost = format!(
-            "{}, {}, {}",
-            size(u64::from(key.cost.memory_kib) << 10),
-            counted(u64::from(key.cost.passes), "pass", "passes"),
-            counted(u64::from(key.cost.lanes), "lane", "lanes")
+        let cost = key.cost.map_or_else(
+            || "?".to_owned(),
+            |cost| {
+                let (passes, lanes) = (u64::from(cost.passes), u64::from(cost.lanes));
+                format!(
+                    "{}, {}, {}",
+                    size(u64::from(cost.memory_kib) << 10),
+                    counted(passes, "pass", "passes"),
+                    counted(lanes, "lane", "lanes")
+                )
+            },
         );
-        table.row(vec![key.id.to_string()[..8].to_owned(), made, by, cost, label]);
+        let mark = if key.current { "*" } else { "" };
+        let id = format!("{}{mark}", &key.id.to_string()[..8]);
+        table.row(vec![id, made, by, cost, label]);
     }
-    table.lines().try_for_each(|line| out.line(line))
+    table.lines().try_for_each(|line| out.line(line))?;
+    if out.quiet {
+        return Ok(());
+    }
+    out.line("* opened the repository; whether another one still opens, only its password can tell")
 }
 
 fn json(key: &KeyInfo) -> JsonKey<'_> {
     let note = key.note.as_ref().ok();
     JsonKey {
         id: key.id.to_string(),
+        current: key.current,
         label: note.map(|note| note.label.as_str()),
         created: note.map(|note| {
             rfc3339(Time {
@@ -95,21 +110,42 @@ fn json(key: &KeyInfo) -> JsonKey<'_> {
         }),
         host: note.map(|note| note.host.as_str()),
         user: note.map(|note| note.user.as_str()),
-        memory_kib: key.cost.memory_kib,
-        passes: key.cost.passes,
-        lanes: key.cost.lanes,
+        memory_kib: key.cost.map(|cost| cost.memory_kib),
+        passes: key.cost.map(|cost| cost.passes),
+        lanes: key.cost.map(|cost| cost.lanes),
         problem: key.note.as_ref().err().map(String::as_str),
     }
 }
 
+/// What was done about a key.
+pub(crate) enum KeyDone<'a> {
+    Added(FileId),
+    Removed(FileId),
+    Changed(&'a KeyChange),
+}
+
 /// Says that a key was added, removed or changed.
-pub(crate) fn key_changed(out: &mut Out, about: About, command: &'static str, did: &str, id: FileId) -> Result<()> {
+pub(crate) fn key_done(out: &mut Out, about: About, done: &KeyDone<'_>) -> Result<()> {
+    let short = |id: &FileId| id.to_string()[..8].to_owned();
+    let (command, key, removed, text) = match done {
+        KeyDone::Added(id) => ("key add", id, &[][..], format!("added key {}", short(id))),
+        KeyDone::Removed(id) => ("key remove", id, &[*id][..], format!("removed key {}", short(id))),
+        KeyDone::Changed(change) => {
+            let removed: Vec<String> = change.removed.iter().map(short).collect();
+            let text = format!(
+                "the password is changed; key {} is new, and {} gone",
+                short(&change.id),
+                removed.join(", ")
+            );
+            ("key passwd", &change.id, change.removed.as_slice(), text)
+        }
+    };
     if out.json {
-        return out.document(command, about, &JsonChanged { key: id.to_string() });
+        let body = JsonChanged {
+            key: key.to_string(),
+            removed: removed.iter().map(FileId::to_string).collect(),
+        };
+        return out.document(command, about, &body);
     }
-    if out.quiet {
-        Ok(())
-    } else {
-        out.line(format!("{did} {}", &id.to_string()[..8]))
-    }
+    if out.quiet { Ok(()) } else { out.line(text) }
 }

@@ -26,12 +26,15 @@ pub(crate) use check::check;
 pub(crate) use diff::DiffPrinter;
 pub(crate) use find::FindPrinter;
 pub(crate) use init::init;
-pub(crate) use key::{key_changed, keys};
+pub(crate) use key::{KeyDone, key_done, keys};
+pub(crate) use names::path as name;
 pub(crate) use progress::Progress;
 pub(crate) use restore::{Asked, restore};
 pub(crate) use snapshots::snapshots;
 pub(crate) use stats::stats;
-pub(crate) use talk::{Verb, failure, question, swept, unencrypted, usage, warning};
+pub(crate) use talk::{
+    Verb, cheap_guesses, failure, fatal, kept_settings, question, swept, unencrypted, untried_key, usage, warning,
+};
 pub(crate) use tree::LsPrinter;
 
 use ibid_format::FileId;

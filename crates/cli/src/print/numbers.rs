@@ -2,19 +2,7 @@
 
 /// `1.5 GiB`.
 pub(crate) fn size(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let mut value = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    // 1023.95 would round to 1024.0
-    while value >= 1023.95 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    let digits = if value < 99.95 { 1 } else { 0 };
-    format!("{value:.digits$} {}", UNITS[unit])
+    ibid_repo::Size(bytes).to_string()
 }
 
 /// `1,234,567`.
@@ -68,22 +56,6 @@ pub(crate) fn ratio(whole: u64, part: u64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_change_their_unit_in_time() {
-        let expected = [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (1024, "1.0 KiB"),
-            (100 << 10, "100 KiB"),
-            ((1 << 20) - 1, "1.0 MiB"),
-            (3 << 29, "1.5 GiB"),
-            (u64::MAX, "16.0 EiB"),
-        ];
-        for (bytes, text) in expected {
-            assert_eq!(size(bytes), text);
-        }
-    }
 
     #[test]
     fn counts_are_grouped_by_threes() {

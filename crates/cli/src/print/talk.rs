@@ -3,8 +3,10 @@
 use super::names::{self, escape_text};
 use super::numbers::size;
 use crate::failure::{Failure, with_causes};
+use ibid_format::FileId;
 use ibid_repo::{Error, Warning};
 use indicatif::ProgressBar;
+use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
@@ -77,9 +79,52 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
     None
 }
 
-/// Why a command failed.
+/// What failed, and kept nobody from going on.
 pub(crate) fn failure(failure: &Failure) {
     line(&format!("ibid: {failure}"));
+}
+
+#[derive(Serialize)]
+struct JsonError<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    code: u8,
+    message: &'a str,
+}
+
+/// Why the command failed: the last that it says.
+pub(crate) fn fatal(failure: &Failure, json: bool) {
+    let text = escape_text(&failure.to_string());
+    let body = JsonError {
+        kind: "error",
+        code: failure.exit_code(),
+        message: &text,
+    };
+    match serde_json::to_string(&body) {
+        Ok(object) if json => line(&object),
+        _ => line(&format!("ibid: {text}")),
+    }
+}
+
+/// Said of a key that is made all the same.
+pub(crate) fn cheap_guesses() {
+    line(
+        "warning: guessing the password of this key is cheap: better let --argon2 take 7 MiB or more, and memory times passes 32 MiB or more",
+    );
+}
+
+/// Said of a key that may still open with the old password.
+pub(crate) fn untried_key(id: FileId, why: &str) {
+    line(&format!(
+        "warning: key {id} could not be tried with the old password, and stays: {why}"
+    ));
+}
+
+/// Said when --init finds a repository that was made otherwise.
+pub(crate) fn kept_settings(what: &str) {
+    line(&format!(
+        "warning: there is a repository already, and it keeps what it was made with: {what} changes nothing"
+    ));
 }
 
 /// What is wrong with the command line, or the help that was asked for.

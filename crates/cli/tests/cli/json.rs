@@ -198,6 +198,18 @@ fn keys_and_checks_print_what_is_documented() {
 }
 
 #[test]
+fn what_fails_says_so_as_documented() {
+    let tables = Tables::read();
+    let home = Home::new();
+    for (code, arguments) in [(1, ["ls", "nothing", "--json"]), (2, ["dump", "latest:x", "--json"])] {
+        let said = home.fails(code, arguments);
+        let error: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+        tables.hold("Error", &error);
+        assert_eq!(error["code"], code);
+    }
+}
+
+#[test]
 fn names_that_are_no_text_are_told_byte_by_byte() {
     use std::os::unix::ffi::OsStrExt;
     let tables = Tables::read();

@@ -1,5 +1,6 @@
 //! The program, run as people and scripts run it.
 
+mod asking;
 mod documents;
 mod json;
 mod output;

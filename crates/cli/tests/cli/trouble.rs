@@ -89,7 +89,7 @@ fn damage_is_found_named_and_code_4() {
         home.path("files/deep/data.bin").strip_prefix("/").unwrap().display()
     );
     assert!(
-        ran.out.contains("fault: pack") && ran.out.contains(&affected),
+        ran.out.contains("fault: packs/") && ran.out.contains(&affected),
         "{ran:?}"
     );
 

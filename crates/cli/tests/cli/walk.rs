@@ -50,7 +50,7 @@ fn a_snapshot_can_be_listed_searched_compared_and_counted() {
     let found = home.ok(["find", "anna.*", "down/*"]);
     let ids = home.ids();
     assert!(
-        found.contains(&ids[0][..8]) && found.contains(&ids[1][..8]) && found.contains("2 paths, 4 matches"),
+        found.contains(&ids[0][..8]) && found.contains(&ids[1][..8]) && found.contains("4 matches in 2 snapshots"),
         "{found}"
     );
     assert!(home.ok(["find", "new", "--snapshot", "latest~1"]).contains("0 matches"));

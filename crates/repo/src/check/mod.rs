@@ -3,9 +3,10 @@
 mod trees;
 
 use crate::chunks::FrameReader;
-use crate::index::{Frame, Place};
-use crate::load::{Loaded, read_directory};
-use crate::repository::{folder, name_in};
+use crate::index::{Frame, Pack, Place};
+use crate::load::{Loaded, read_directory, read_index};
+use crate::repository::{folder, list_ids, name_in};
+use crate::show::Size;
 use crate::threads::spawn;
 use crate::{Counters, Error, Monitor, Repository, Result};
 use ibid_format::pack::Summary;
@@ -15,6 +16,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
+use trees::Lost;
 
 /// How thoroughly to look.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -36,7 +38,7 @@ pub enum ReadData {
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Which file of the repository.
+    /// Which file of the repository: its path in it.
     pub object: String,
     /// What is wrong with it.
     pub problem: String,
@@ -64,13 +66,17 @@ pub struct CheckReport {
     pub packs_read: u64,
     /// Bytes read from packs.
     pub bytes_read: u64,
+    /// Bytes of all packs.
+    pub pack_bytes: u64,
     /// What is wrong.
     pub faults: Vec<Fault>,
+    /// What is not as it should be, and harms nothing.
+    pub notes: Vec<Fault>,
     /// Whom it touches, at most [`AFFECTED_MAX`].
     pub affected: Vec<Affected>,
     /// How many it touches.
     pub affected_total: u64,
-    /// Packs that no index file lists: from a backup that was cut short; the next one uses them.
+    /// Packs that no index file lists, since a backup was cut short or an index file is lost: the next backup lists them.
     pub unlisted_packs: u64,
 }
 
@@ -92,6 +98,7 @@ struct Checking<'a> {
     loaded: &'a Loaded,
     monitor: &'a Monitor,
     faults: Mutex<Vec<Fault>>,
+    notes: Mutex<Vec<Fault>>,
     bad: Mutex<Bad>,
 }
 
@@ -104,12 +111,20 @@ struct Bad {
 }
 
 impl Checking<'_> {
-    fn fault(&self, object: impl Into<String>, problem: impl ToString) {
+    fn fault(&self, object: impl ToString, problem: impl ToString) {
         let fault = Fault {
-            object: object.into(),
+            object: object.to_string(),
             problem: problem.to_string(),
         };
         self.faults.lock().expect("no holder of this lock panics").push(fault);
+    }
+
+    fn note(&self, object: impl ToString, problem: impl ToString) {
+        let note = Fault {
+            object: object.to_string(),
+            problem: problem.to_string(),
+        };
+        self.notes.lock().expect("no holder of this lock panics").push(note);
     }
 
     fn bad(&self) -> MutexGuard<'_, Bad> {
@@ -133,6 +148,7 @@ impl Repository {
             loaded: &loaded,
             monitor,
             faults: Mutex::default(),
+            notes: Mutex::default(),
             bad: Mutex::default(),
         };
         let mut report = CheckReport {
@@ -143,23 +159,19 @@ impl Repository {
         for (object, problem) in &loaded.damaged {
             checking.fault(object.clone(), problem);
         }
-        for missing in &loaded.missing {
-            let found = missing
-                .found
-                .map_or("nothing".to_owned(), |size| format!("{size} bytes"));
-            checking.fault(
-                format!("pack {}", missing.id),
-                format!("expected {} bytes, found {found}", missing.expected),
-            );
-        }
         checking.packs(read, &mut report)?;
-        for (id, error) in unreadable {
-            checking.fault(format!("snapshot {id}"), error);
-        }
         report.snapshots = snapshots.len() as u64;
-        checking.trees(&snapshots, &mut report)?;
+        let mut lost = checking.trees(&snapshots, &mut report)?;
+        lost.perhaps_more |= !unreadable.is_empty();
+        for (id, error) in unreadable {
+            checking.fault(name_in(folder::SNAPSHOTS, id), error.problem());
+        }
+        checking.missing(&lost)?;
         report.faults = checking.faults.into_inner().expect("no holder of this lock panics");
-        report.faults.sort_by(|a, b| a.object.cmp(&b.object));
+        report.notes = checking.notes.into_inner().expect("no holder of this lock panics");
+        for list in [&mut report.faults, &mut report.notes] {
+            list.sort_by(|a, b| a.object.cmp(&b.object));
+        }
         Ok(report)
     }
 }
@@ -170,22 +182,92 @@ impl Checking<'_> {
             return Ok(());
         }
         for (id, slot) in self.repository.slots()? {
+            let name = name_in(folder::KEYS, id);
             match slot {
                 Ok(slot) if slot.repository() != self.repository.id() => {
+                    let says = format!("it says that it opens repository {}, not this one", slot.repository());
                     if self.is_own_slot(id)? {
-                        let problem = format!("it says that it opens repository {}, not this one", slot.repository());
-                        self.fault(format!("key {id}"), problem);
+                        self.fault(name, says);
+                    } else {
+                        let left = "an `init` that was cut short may have left it";
+                        self.note(name, format!("{says}; {left}, and `ibid key remove` removes it"));
                     }
                 }
                 Ok(slot) => {
                     if let Err(error) = slot.note(&self.repository.keys) {
-                        self.fault(format!("key {id}"), error);
+                        self.fault(name, error);
                     }
                 }
-                Err(error) => self.fault(format!("key {id}"), error),
+                Err(error) => self.fault(name, error.problem()),
             }
         }
         Ok(())
+    }
+
+    /// Packs that an index file lists and that are not there as they should be. What was in them may have been stored again since, or
+    /// nobody may need it any more: then they are no fault.
+    fn missing(&self, lost: &Lost) -> Result<()> {
+        let missing = &self.loaded.missing;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let needed = self.needed(lost)?;
+        for pack in missing {
+            let name = name_in(folder::PACKS, pack.id);
+            let found = pack
+                .found
+                .map_or_else(|| "nothing".to_owned(), |size| Size(size).to_string());
+            let mut problem = format!("expected {}, found {found}", Size(pack.expected));
+            if pack
+                .found
+                .is_some_and(|found| Size(found).to_string() == Size(pack.expected).to_string())
+            {
+                problem = format!(
+                    "expected {} bytes, found {} bytes",
+                    pack.expected,
+                    pack.found.unwrap_or(0)
+                );
+            }
+            if needed.contains(&pack.id) {
+                self.fault(name, problem);
+            } else {
+                self.note(name, format!("{problem}; no snapshot needs what was only there"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Missing packs that held something which is lost, by the index files that list them.
+    fn needed(&self, lost: &Lost) -> Result<HashSet<FileId>> {
+        let missing: HashSet<FileId> = self.loaded.missing.iter().map(|pack| pack.id).collect();
+        let mut needed = HashSet::new();
+        for (id, _) in list_ids(self.repository.storage.as_ref(), folder::INDEX)? {
+            self.monitor.check_cancelled()?;
+            let file = match read_index(self.repository, id) {
+                Ok(file) => file,
+                // Damage was named when the index was loaded, and another backup may have taken a file away.
+                Err(error) if is_fault(&error) => continue,
+                Err(error) => return Err(error),
+            };
+            let packs: Vec<_> = file.packs().collect();
+            if packs.iter().all(|pack| !missing.contains(&pack.id)) {
+                continue;
+            }
+            for entry in file.entries() {
+                let at = packs.partition_point(|pack| pack.first_frame <= entry.frame);
+                let Some(pack) = at.checked_sub(1).map(|at| packs[at].id) else {
+                    continue;
+                };
+                let is_lost = || match lost.perhaps_more {
+                    true => self.loaded.index.get(&entry.id).is_none(),
+                    false => lost.chunks.contains(&entry.id),
+                };
+                if missing.contains(&pack) && !needed.contains(&pack) && is_lost() {
+                    needed.insert(pack);
+                }
+            }
+        }
+        Ok(needed)
     }
 
     /// Whether a slot is this repository's, whatever its header says. If not, it is what an `init` left that was cut short before
@@ -208,7 +290,7 @@ impl Checking<'_> {
             frames[frame.pack as usize].push((number, *frame));
         }
         let counters = &self.monitor.counters;
-        let chosen: Vec<bool> = packs.iter().map(|pack| is_chosen(pack.id, read)).collect();
+        let chosen = choose(packs, read);
         let total = packs
             .iter()
             .zip(&chosen)
@@ -253,16 +335,17 @@ impl Checking<'_> {
         report.packs = packs.len() as u64;
         report.packs_read = chosen.iter().filter(|chosen| **chosen).count() as u64;
         report.bytes_read = counters.bytes.load(Ordering::Relaxed);
+        report.pack_bytes = packs.iter().map(|pack| pack.size).sum();
         Ok(())
     }
 
     fn pack(&self, number: usize, frames: &[(u32, Frame)], read: bool, reader: &mut FrameReader) -> Result<()> {
         let pack = self.loaded.index.packs[number];
-        let object = format!("pack {}", pack.id);
+        let object = name_in(folder::PACKS, pack.id).to_string();
         let summary = match read_directory(self.repository, pack.id, pack.size) {
             Ok(summary) => Some(summary),
             Err(error) if is_fault(&error) => {
-                self.fault(object.clone(), error);
+                self.fault(&object, error.problem());
                 None
             }
             Err(error) => return Err(error),
@@ -295,7 +378,7 @@ impl Checking<'_> {
             .read_at(&name, 0, &mut magic)
             .map_err(Error::from);
         match read.and_then(|()| kind.check(&magic).map_err(Error::damaged(object))) {
-            Err(error) if is_fault(&error) => self.fault(object, error),
+            Err(error) if is_fault(&error) => self.fault(object, error.problem()),
             result => result?,
         }
         Ok(())
@@ -347,7 +430,7 @@ impl Checking<'_> {
         let opened = match reader.read(self.repository, self.loaded, frame, None) {
             Ok(opened) => opened,
             Err(error) if is_fault(&error) => {
-                self.fault(object, error);
+                self.fault(object, format!("at offset {}: {}", frame.offset, error.problem()));
                 self.bad().frames.insert(number);
                 return Ok(());
             }
@@ -386,15 +469,24 @@ pub(crate) fn is_fault(error: &Error) -> bool {
     }
 }
 
-/// Whether a pack is among those to be read whole. Its id is random: with the seed it makes a fair coin.
-fn is_chosen(id: FileId, read: ReadData) -> bool {
-    match read {
-        ReadData::No => false,
-        ReadData::All => true,
-        ReadData::Share { share, seed } => {
-            let bits = u64::from_le_bytes(id.0[..8].try_into().expect("8 bytes"));
-            let mixed = (bits ^ seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
-            ((mixed >> 11) as f64) < share * (1u64 << 53) as f64
-        }
+/// Which packs are to be read whole: of a share, so many that it is reached, the smallest by a fingerprint of id and seed. There is always one.
+fn choose(packs: &[Pack], read: ReadData) -> Vec<bool> {
+    let ReadData::Share { share, seed } = read else {
+        return vec![read == ReadData::All; packs.len()];
+    };
+    let order = |pack: &Pack| {
+        // SplitMix64's last steps: ids are random, but somebody else chose them.
+        let mut z = u64::from_le_bytes(pack.id.0[..8].try_into().expect("8 bytes")) ^ seed;
+        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    };
+    let mut numbers: Vec<usize> = (0..packs.len()).collect();
+    numbers.sort_unstable_by_key(|&n| order(&packs[n]));
+    let count = (packs.len() as f64 * share.clamp(0.0, 1.0)).ceil() as usize;
+    let mut chosen = vec![false; packs.len()];
+    for &n in &numbers[..count] {
+        chosen[n] = true;
     }
+    chosen
 }

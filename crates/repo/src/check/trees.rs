@@ -11,9 +11,17 @@ use ibid_format::tree::EntryKind;
 use std::collections::HashSet;
 use std::path::PathBuf;
 
+/// What snapshots need and the index does not know.
+#[derive(Default)]
+pub(super) struct Lost {
+    pub(super) chunks: HashSet<ChunkId>,
+    /// Something could not be read that may need other chunks, too.
+    pub(super) perhaps_more: bool,
+}
+
 impl Checking<'_> {
-    /// Every tree of every snapshot; equal subtrees are read once if they are clean.
-    pub(super) fn trees(&self, snapshots: &[SnapshotInfo], report: &mut CheckReport) -> Result<()> {
+    /// Every tree of every snapshot; equal subtrees are read once if they are clean. Returns what they need and is lost.
+    pub(super) fn trees(&self, snapshots: &[SnapshotInfo], report: &mut CheckReport) -> Result<Lost> {
         let reader = self.repository.tree_reader(self.monitor)?;
         let bad = std::mem::take(&mut *self.bad());
         let mut walk = TreeCheck {
@@ -21,12 +29,13 @@ impl Checking<'_> {
             reader: &reader,
             bad,
             clean: HashSet::new(),
+            lost: Lost::default(),
             report,
         };
         for info in snapshots {
             walk.snapshot(info)?;
         }
-        Ok(())
+        Ok(walk.lost)
     }
 }
 
@@ -36,6 +45,7 @@ struct TreeCheck<'a, 'r> {
     bad: Bad,
     /// Contents (encoded) all of whose chunks are there and right, and for directories all that is below them.
     clean: HashSet<Vec<u8>>,
+    lost: Lost,
     report: &'a mut CheckReport,
 }
 
@@ -53,7 +63,8 @@ impl TreeCheck<'_, '_> {
                 // The rest of this directory's listing can't be read; what was read before is checked.
                 Err(error) if is_fault(&error) => {
                     levels.last_mut().expect("the root").1 = false;
-                    let problem = format!("the directory can't be read any further: {error}");
+                    self.lost.perhaps_more = true;
+                    let problem = format!("the directory can't be read any further: {}", error.problem());
                     self.affected(info, walk.path().to_owned(), problem);
                 }
                 Err(error) => return Err(error),
@@ -108,7 +119,8 @@ impl TreeCheck<'_, '_> {
                 }
                 Ok(Item::Hole { .. }) => {}
                 Err(error) if is_fault(&error) => {
-                    return Ok(Some(format!("its list of chunks can't be read: {error}")));
+                    self.lost.perhaps_more = true;
+                    return Ok(Some(format!("its list of chunks can't be read: {}", error.problem())));
                 }
                 Err(error) => return Err(error),
             }
@@ -120,9 +132,10 @@ impl TreeCheck<'_, '_> {
         Ok(Some(format!("{lost} of {} bytes are lost: {first}", content.length)))
     }
 
-    fn chunk(&self, id: &ChunkId) -> Option<String> {
+    fn chunk(&mut self, id: &ChunkId) -> Option<String> {
         let index = &self.checking.loaded.index;
         let Some(place) = index.get(id) else {
+            self.lost.chunks.insert(*id);
             return Some(format!("chunk {id} is missing"));
         };
         if self.bad.frames.contains(&place.frame) || self.bad.places.contains(&place) {

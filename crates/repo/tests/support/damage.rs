@@ -37,18 +37,6 @@ pub fn kind(name: &Name) -> &str {
     name.as_str().split('/').next().unwrap()
 }
 
-/// How a report calls an object.
-pub fn called(name: &Name) -> String {
-    let id = name.as_str().rsplit('/').next().unwrap();
-    let kind = match kind(name) {
-        "packs" => "pack",
-        "snapshots" => "snapshot",
-        "keys" => "key",
-        other => other,
-    };
-    format!("{kind} {id}")
-}
-
 /// A repository of three snapshots, and what each holds.
 pub struct Scene {
     pub folder: Folder,
@@ -118,7 +106,7 @@ impl Scene {
                     let known = report
                         .faults
                         .iter()
-                        .any(|fault| fault.object == format!("snapshot {id}"));
+                        .any(|fault| fault.object == format!("snapshots/{id}"));
                     assert!(
                         known || matches!(error, Error::UnknownSnapshot { .. }),
                         "{context}: {error}, and {report:?}"
@@ -179,10 +167,9 @@ impl Scene {
 }
 
 pub fn names_fault(report: &CheckReport, name: &Name, context: &str) {
-    let object = called(name);
     assert!(
-        report.faults.iter().any(|fault| fault.object == object),
-        "{context}: {object} is not among {:?}",
+        report.faults.iter().any(|fault| fault.object == name.as_str()),
+        "{context}: {name} is not among {:?}",
         report.faults
     );
 }
@@ -191,18 +178,9 @@ pub fn names_fault(report: &CheckReport, name: &Name, context: &str) {
 pub fn names_object(error: &Error, name: &Name, context: &str) {
     let text = error.to_string();
     let helps = match kind(name) {
-        "config" => {
-            text.contains("config")
-                || text.contains("key")
-                || matches!(
-                    error,
-                    Error::NoRepository { .. } | Error::WrongPassword { .. } | Error::NotEncrypted { .. }
-                )
-        }
+        "config" => text.contains("config") || matches!(error, Error::NoRepository { .. } | Error::NotEncrypted { .. }),
         "keys" => {
-            matches!(error, Error::WrongPassword { .. } | Error::NoKeys { .. })
-                || text.contains(&called(name))
-                || text.contains(name.as_str())
+            matches!(error, Error::WrongPassword { .. } | Error::NoKeys { .. }) || text.contains(name.last_segment())
         }
         _ => false,
     };
