@@ -49,7 +49,7 @@ pub use keys::{KeyChange, KeyInfo};
 pub use monitor::{Counters, Monitor, Warning};
 pub use pattern::Patterns;
 pub use repository::{InitOptions, MEMORY_DEFAULT, MEMORY_MIN, Probe, Repository};
-pub use restore::{Overwrite, RestoreOptions, RestoreSummary};
+pub use restore::{Overwrite, Planned, RestoreOptions, RestoreSummary};
 pub use show::{Size, escape, escape_text};
 pub use snapshots::{SnapshotFilter, SnapshotInfo, recorded_as, split_address};
 pub use source::{Excludes, host_name, user_name};

@@ -33,7 +33,7 @@ pub(crate) struct RestoreArgs {
     /// What to do where something exists
     #[arg(long, value_name = "RULE", value_enum)]
     pub(crate) overwrite: Option<OverwriteRule>,
-    /// Say what would be done, and do nothing
+    /// Say what would be done, name by name, and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Afterwards, read everything back and compare

@@ -6,6 +6,7 @@ use crate::args::{OverwriteRule, RestoreArgs};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Asked, Verb};
 use ibid_repo::{Overwrite, RestoreOptions};
+use std::path::Path;
 use std::time::Instant;
 
 pub(crate) fn run(context: &mut Context, args: RestoreArgs) -> Result<Outcome> {
@@ -20,22 +21,26 @@ pub(crate) fn run(context: &mut Context, args: RestoreArgs) -> Result<Outcome> {
         },
         include: args.include,
         exclude: args.exclude,
-        dry_run: args.dry_run,
         verify: args.verify,
         numeric_ids: args.numeric_ids,
         threads: args.threads.map(usize::from),
     };
     let started = Instant::now();
     let watch = Watch::start(Verb::Restore, context.global.quiet)?;
-    let result = opened
-        .repository
-        .restore(&info, &args.address.path, &args.destination, &options, &watch.monitor);
+    let (repository, monitor) = (&opened.repository, &watch.monitor);
+    let (path, destination) = (&args.address.path, &args.destination);
+    let result = if args.dry_run {
+        let mut hear = |path: &Path, planned| print::planned(&mut context.out, path, planned);
+        repository.plan_restore(&info, path, destination, &options, monitor, &mut hear)
+    } else {
+        repository.restore(&info, path, destination, &options, monitor)
+    };
     let problems = watch.finish();
     let left = "files restored so far are whole; with --overwrite if-changed the next restore goes on from there";
     let summary = result.map_err(Failure::if_interrupted(left))?;
     let asked = Asked {
-        dry_run: options.dry_run,
-        verify: options.verify,
+        dry_run: args.dry_run,
+        verify: options.verify && !args.dry_run,
         duration_ms: started.elapsed().as_millis() as u64,
     };
     print::restore(&mut context.out, opened.about, &info, asked, &summary, &problems)?;

@@ -29,7 +29,7 @@ pub(crate) use init::init;
 pub(crate) use key::{KeyDone, key_done, keys};
 pub(crate) use names::path as name;
 pub(crate) use progress::Progress;
-pub(crate) use restore::{Asked, restore};
+pub(crate) use restore::{Asked, planned, restore};
 pub(crate) use snapshots::snapshots;
 pub(crate) use stats::stats;
 pub(crate) use talk::{

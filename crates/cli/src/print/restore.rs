@@ -2,11 +2,12 @@
 
 use super::backup::json_problems;
 use super::json::JsonProblem;
+use super::names;
 use super::numbers::{count, counted, duration, rate, size};
 use super::{About, Out};
-use ibid_repo::{RestoreSummary, Result, SnapshotInfo};
+use ibid_repo::{Planned, RestoreSummary, Result, SnapshotInfo};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Serialize)]
 struct JsonRestore<'a> {
@@ -30,6 +31,19 @@ pub(crate) struct Asked {
     pub(crate) dry_run: bool,
     pub(crate) verify: bool,
     pub(crate) duration_ms: u64,
+}
+
+/// What would be done about one file or folder.
+pub(crate) fn planned(out: &mut Out, path: &Path, planned: Planned) -> Result<()> {
+    if out.json || out.quiet {
+        return Ok(());
+    }
+    let word = match planned {
+        Planned::Write => "write  ",
+        Planned::Replace => "replace",
+        Planned::Keep => "keep   ",
+    };
+    out.line(format!("{word} {}", names::path(path)))
 }
 
 /// What a restore did, and what it could not restore.
@@ -71,12 +85,14 @@ pub(crate) fn restore(
         size(summary.bytes),
         info.short_id()
     ))?;
-    if !asked.dry_run {
-        out.line(format!(
-            "  written   {}; the rest was there already or is holes",
-            size(summary.bytes_written)
-        ))?;
-    }
+    let (written, is_there) = match asked.dry_run {
+        false => ("written ", "was there already"),
+        true => ("to write", "is there already"),
+    };
+    out.line(format!(
+        "  {written}  {}; the rest {is_there} or is holes",
+        size(summary.bytes_written)
+    ))?;
     if summary.kept > 0 {
         out.line(format!("  kept      {} that existed", count(summary.kept)))?;
     }

@@ -182,3 +182,75 @@ fn a_restore_does_with_few_open_files() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(tree(&home.path("many")) == tree(&home.path("back")));
 }
+
+#[test]
+fn a_dry_run_names_what_would_be_done_and_counts_what_a_restore_then_does() {
+    let home = Home::with_snapshot();
+    let from = home.at("files");
+    home.ok(["restore", &from, "back"]);
+    std::fs::hard_link(home.path("files/anna.txt"), home.path("files/deep/also anna")).unwrap();
+    home.ok(["backup", "files", "--quiet"]);
+    std::fs::remove_file(home.path("back/deep/down/ben.txt")).unwrap();
+    let mut bytes = std::fs::read(home.path("back/deep/data.bin")).unwrap();
+    bytes[200_000] ^= 1;
+    home.write("back/deep/data.bin", bytes);
+    for rule in ["always", "if-changed", "never"] {
+        let before = tree(&home.path("back"));
+        let dry = ["restore", &from, "back", "--overwrite", rule, "--dry-run"];
+        let lines = home.ok(dry);
+        assert!(tree(&home.path("back")) == before, "nothing is done");
+        let named = |what: &str, path: &str| lines.contains(&format!("{what:7} back/{path}\n"));
+        let changed = if rule == "never" { "keep" } else { "replace" };
+        assert!(
+            named(changed, "deep/data.bin") && named("write", "deep/down/ben.txt"),
+            "{lines}"
+        );
+        assert!(
+            named("keep", "anna.txt") && named("write", "deep/also anna") && named("keep", "link"),
+            "{lines}"
+        );
+        assert!(!lines.contains("verified"), "{lines}");
+        let out = format!("back {rule}");
+        let copied = std::process::Command::new("cp")
+            .args(["-a", "back", &out])
+            .current_dir(home.path(""))
+            .status();
+        assert!(copied.unwrap().success());
+        let document = |more: &[&str]| -> serde_json::Value {
+            let arguments = [&["restore", &from, &out, "--overwrite", rule, "--json"][..], more].concat();
+            let mut value: serde_json::Value = serde_json::from_str(&home.ok(arguments)).unwrap();
+            for field in ["dry_run", "duration_ms"] {
+                value[field] = serde_json::Value::Null;
+            }
+            value
+        };
+        let planned = document(&["--dry-run"]);
+        let done = document(&[]);
+        assert_eq!(planned, done);
+        assert!(rule == "never" || planned["written_bytes"].as_u64().unwrap() > 0);
+    }
+    let dry = home.run(["restore", &from, "new", "--dry-run", "--verify"]);
+    assert!(
+        dry.out.contains("write   new/deep\n") && !dry.out.contains("verified"),
+        "{dry:?}"
+    );
+}
+
+#[test]
+fn what_could_not_be_restored_is_counted_once_even_if_all_is_verified() {
+    let home = Home::with_snapshot();
+    let largest = packs(&home)
+        .into_iter()
+        .max_by_key(|pack| pack.metadata().unwrap().len())
+        .unwrap();
+    let mut bytes = std::fs::read(&largest).unwrap();
+    bytes[100_000] ^= 1;
+    std::fs::remove_file(&largest).unwrap();
+    std::fs::write(&largest, &bytes).unwrap();
+    let ran = home.run(["restore", &home.at("files"), "back", "--verify"]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(
+        ran.out.contains("  1 could NOT be restored") && ran.err.lines().count() == 1,
+        "{ran:?}"
+    );
+}

@@ -16,6 +16,7 @@ mod links;
 mod open_files;
 mod owners;
 mod plan;
+mod preview;
 mod selected;
 mod target;
 mod verify;
@@ -49,8 +50,6 @@ pub struct RestoreOptions {
     pub include: Vec<String>,
     /// Leave out what matches one of these.
     pub exclude: Vec<String>,
-    /// Only say what would be done.
-    pub dry_run: bool,
     /// Afterwards, read everything back from the disk and compare.
     pub verify: bool,
     /// Give files to the recorded numeric owners, even if names say otherwise here.
@@ -78,6 +77,17 @@ pub struct RestoreSummary {
     pub failed: u64,
     /// Files that [`RestoreOptions::verify`] read back and found right.
     pub verified: u64,
+}
+
+/// What a restore would do about something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planned {
+    /// Nothing is there: it would be made.
+    Write,
+    /// What is there would be made as in the snapshot.
+    Replace,
+    /// What is there would stay, but perhaps for its attributes.
+    Keep,
 }
 
 /// Include and exclude patterns.
@@ -137,17 +147,24 @@ impl Repository {
         options: &RestoreOptions,
         monitor: &Monitor,
     ) -> Result<RestoreSummary> {
-        let selection = Selection::new(options, path)?;
-        let task = Task {
-            repository: self,
-            info,
-            path,
-            destination: destination.to_owned(),
-            options,
-            selection,
-            monitor,
-        };
-        task.run()
+        Task::new(self, info, path, destination, options, monitor)?.run()
+    }
+
+    /// Says what [`restore`](Repository::restore) would do, and does nothing: `hear` is told of every file, and of directories that would be made.
+    /// The summary is that of a restore in which nothing goes wrong. What exists is read and compared, as far as the rule asks for it.
+    ///
+    /// # Errors
+    /// Those of a restore; those of `hear`.
+    pub fn plan_restore(
+        &self,
+        info: &SnapshotInfo,
+        path: &[u8],
+        destination: &Path,
+        options: &RestoreOptions,
+        monitor: &Monitor,
+        hear: &mut dyn FnMut(&Path, Planned) -> Result<()>,
+    ) -> Result<RestoreSummary> {
+        Task::new(self, info, path, destination, options, monitor)?.run_dry(hear)
     }
 }
 
@@ -160,4 +177,25 @@ pub(crate) struct Task<'a> {
     pub(crate) options: &'a RestoreOptions,
     pub(crate) selection: Selection,
     pub(crate) monitor: &'a Monitor,
+}
+
+impl<'a> Task<'a> {
+    fn new(
+        repository: &'a Repository,
+        info: &'a SnapshotInfo,
+        path: &'a [u8],
+        destination: &Path,
+        options: &'a RestoreOptions,
+        monitor: &'a Monitor,
+    ) -> Result<Task<'a>> {
+        Ok(Task {
+            repository,
+            info,
+            path,
+            destination: destination.to_owned(),
+            options,
+            selection: Selection::new(options, path)?,
+            monitor,
+        })
+    }
 }

@@ -6,6 +6,7 @@ use super::folder::{Folder, Then};
 use super::links::{self, Linked, Links, Name};
 use super::open_files::{OpenFiles, Permit};
 use super::owners::Owners;
+use super::preview::Hear;
 use super::selected::Selected;
 use super::target::{self, Stack};
 use super::write::{self, Part, Progress, Restoring, Standing};
@@ -35,13 +36,19 @@ const WINDOW: usize = 1 << 18;
 /// Files that one window is about at most.
 const WINDOW_FILES: usize = 256;
 
+/// What is to be restored.
+struct Wanted {
+    listing: Content,
+    /// If it is no directory.
+    single: Option<Box<Entry>>,
+    /// The directory that becomes the destination, if it is one.
+    top: Option<Box<Entry>>,
+}
+
 impl Task<'_> {
-    pub(crate) fn run(&self) -> Result<RestoreSummary> {
-        let repository = self.repository;
-        let loaded = repository.loaded(self.monitor)?;
-        let reader = repository.tree_reader(self.monitor)?;
-        // What is restored, and the directory that becomes the destination, if it is one.
-        let (listing, single, top) = match repository.find(&reader, self.info, self.path)? {
+    /// Finds what is to be restored, and whether it may be.
+    fn wanted(&self, reader: &ChunkReader<'_>) -> Result<Wanted> {
+        let (listing, single, top) = match self.repository.find(reader, self.info, self.path)? {
             Found::Root(listing) => (listing, None, None),
             Found::Entry(entry) => match entry.kind {
                 EntryKind::Directory(ref listing) => (listing.clone(), None, Some(entry)),
@@ -49,11 +56,22 @@ impl Task<'_> {
             },
         };
         if self.options.overwrite == Overwrite::Refuse {
-            self.refuse_existing(&reader, &listing, single.as_deref())?;
+            self.refuse_existing(reader, &listing, single.as_deref())?;
         }
-        if self.options.dry_run {
-            return self.count(&reader, &listing, single.as_deref());
-        }
+        Ok(Wanted { listing, single, top })
+    }
+
+    /// Says what would be done.
+    pub(crate) fn run_dry(&self, hear: Hear<'_>) -> Result<RestoreSummary> {
+        let reader = self.repository.tree_reader(self.monitor)?;
+        let Wanted { listing, single, .. } = self.wanted(&reader)?;
+        self.preview(&reader, &listing, single.as_deref(), hear)
+    }
+
+    pub(crate) fn run(&self) -> Result<RestoreSummary> {
+        let loaded = self.repository.loaded(self.monitor)?;
+        let reader = self.repository.tree_reader(self.monitor)?;
+        let Wanted { listing, single, top } = self.wanted(&reader)?;
         // Nobody looks into what is to have a mode of its own before it has it.
         let mode = if top.is_some() { 0o700 } else { 0o777 };
         let (root, made) = target::open_destination(&self.destination, mode)?;
@@ -98,11 +116,11 @@ impl Task<'_> {
             };
             planner.run(&listing, single.as_deref())
         });
-        let mut summary = progress.into_summary()?;
+        let (mut summary, lost) = progress.into_summary()?;
         result?;
         self.monitor.check_cancelled()?;
         if self.options.verify {
-            summary.verified = self.verify(&reader, &listing, single.as_deref(), &root, &mut summary.failed)?;
+            summary.verified = self.verify(&reader, &listing, single.as_deref(), &root, &lost, &mut summary.failed)?;
         }
         Ok(summary)
     }

@@ -1,12 +1,12 @@
 //! What of a tree a restore is about, and what of that exists already.
 
+use super::Task;
 use super::open_files::OpenFiles;
 use super::target::{self, Stack};
-use super::{RestoreSummary, Task};
 use crate::check::is_fault;
 use crate::chunks::ChunkReader;
 use crate::tree::{TreeStep, TreeWalk};
-use crate::{Error, Result, Warning};
+use crate::{Error, Result};
 use ibid_format::content::Content;
 use ibid_format::tree::{Entry, EntryKind};
 use std::ffi::OsStr;
@@ -99,15 +99,13 @@ impl Task<'_> {
         listing: &Content,
         single: Option<&Entry>,
     ) -> Result<()> {
-        let empty = match std::fs::read_dir(&self.destination) {
-            Ok(mut entries) => entries.next().is_none(),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
-            Err(source) => return Err(Error::local("read directory", &self.destination, source)),
+        let Some(root) = target::open_if_there(&self.destination)? else {
+            return Ok(());
         };
-        if empty {
+        let is_empty = target::is_empty(&root, b".").map_err(|error| Error::local("read", &self.destination, error))?;
+        if is_empty {
             return Ok(());
         }
-        let (root, _) = target::open_destination(&self.destination, 0o777)?;
         let mut stack = Stack::new(Arc::new(root), OpenFiles::within_limits().directories);
         self.selected(reader, listing, single, &mut |step| match step {
             Selected::Leave => {
@@ -131,34 +129,5 @@ impl Task<'_> {
                 }
             }
         })
-    }
-
-    pub(crate) fn count<'r>(
-        &self,
-        reader: &'r ChunkReader<'r>,
-        listing: &Content,
-        single: Option<&Entry>,
-    ) -> Result<RestoreSummary> {
-        let mut summary = RestoreSummary::default();
-        self.selected(reader, listing, single, &mut |step| {
-            match step {
-                Selected::Entry { entry, wanted, .. } => match &entry.kind {
-                    EntryKind::Directory(_) => summary.directories += u64::from(wanted),
-                    EntryKind::File(content) => {
-                        summary.files += 1;
-                        summary.bytes += content.length;
-                    }
-                    _ => summary.others += 1,
-                },
-                Selected::Leave => {}
-                Selected::Damaged { path, error } => {
-                    summary.failed += 1;
-                    let path = self.destination.join(path);
-                    self.monitor.warn(Warning::Skipped { path, error });
-                }
-            }
-            Ok(true)
-        })?;
-        Ok(summary)
     }
 }

@@ -17,6 +17,9 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
+/// A directory that the user named.
+const NAMED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
 /// Opens a directory by name, not through a symlink.
 pub(crate) fn open_directory(parent: impl AsFd, name: &[u8]) -> std::result::Result<OwnedFd, Errno> {
     rustix::fs::openat(parent, name, DIRECTORY, Mode::empty())
@@ -42,9 +45,16 @@ pub(crate) fn open_destination(path: &Path, mode: u32) -> Result<(OwnedFd, bool)
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
         result => result.map(|()| true).map_err(failed("make directory"))?,
     };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| failed("open")(error.into()))?;
+    let root = rustix::fs::open(path, NAMED, Mode::empty()).map_err(|error| failed("open")(error.into()))?;
     Ok((root, made))
+}
+
+/// Opens the destination, if it exists.
+pub(crate) fn open_if_there(path: &Path) -> Result<Option<OwnedFd>> {
+    match rustix::fs::open(path, NAMED, Mode::empty()) {
+        Err(Errno::NOENT) => Ok(None),
+        result => result.map(Some).map_err(|error| Error::local("open", path, error)),
+    }
 }
 
 /// What stands at a name, if anything.

@@ -12,17 +12,20 @@ use ibid_format::content::{Content, Item};
 use ibid_format::tree::{Entry, EntryKind};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use std::path::Path;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 impl Task<'_> {
-    /// Compares every selected file in the destination with the snapshot; returns how many are right and adds to `failed` those that are not.
+    /// Compares every selected file in the destination with the snapshot; returns how many are right and adds to `failed` those that are not,
+    /// without what was `lost` before.
     pub(crate) fn verify<'r>(
         &self,
         reader: &'r ChunkReader<'r>,
         listing: &Content,
         single: Option<&Entry>,
         root: &Arc<OwnedFd>,
+        lost: &HashSet<PathBuf>,
         failed: &mut u64,
     ) -> Result<u64> {
         let mut stack = Stack::new(root.clone(), OpenFiles::within_limits().directories);
@@ -50,6 +53,9 @@ impl Task<'_> {
                 }
                 EntryKind::File(content) => {
                     let path = self.destination.join(path);
+                    if lost.contains(&path) {
+                        return Ok(true);
+                    }
                     match self.verify_file(reader, &mut stack, entry, content, &path) {
                         Ok(()) => right += 1,
                         Err(error) => {
@@ -122,6 +128,7 @@ impl Task<'_> {
             let goes_on = each(Piece {
                 at: wrong.unwrap_or(offset),
                 length: item.length(),
+                is_hole: matches!(item, Item::Hole { .. }),
                 equal: wrong.is_none(),
             });
             if !goes_on {
@@ -138,6 +145,7 @@ pub(crate) struct Piece {
     /// Where it begins, or, if it is known better, where it differs.
     pub(crate) at: u64,
     pub(crate) length: u64,
+    pub(crate) is_hole: bool,
     pub(crate) equal: bool,
 }
 

@@ -14,6 +14,7 @@ use ibid_format::tree::{Entry, EntryKind};
 use rustix::fd::OwnedFd;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -75,6 +76,8 @@ pub(crate) struct Progress {
     written: AtomicU64,
     pub(crate) kept: AtomicU64,
     pub(crate) failed: AtomicU64,
+    /// Which these are, if all is to be verified afterwards.
+    lost: Mutex<HashSet<PathBuf>>,
     fatal: Mutex<Option<Error>>,
     stopped: AtomicBool,
 }
@@ -126,12 +129,12 @@ impl Progress {
         }
     }
 
-    /// What was done, unless something ended it all.
-    pub(crate) fn into_summary(self) -> Result<RestoreSummary> {
+    /// What was done and what was lost, unless something ended it all.
+    pub(crate) fn into_summary(self) -> Result<(RestoreSummary, HashSet<PathBuf>)> {
         if let Some(error) = self.fatal.into_inner().expect("no holder of this lock panics") {
             return Err(error);
         }
-        Ok(RestoreSummary {
+        let summary = RestoreSummary {
             files: self.files.into_inner(),
             directories: self.directories.into_inner(),
             others: self.others.into_inner(),
@@ -140,7 +143,8 @@ impl Progress {
             kept: self.kept.into_inner(),
             failed: self.failed.into_inner(),
             verified: 0,
-        })
+        };
+        Ok((summary, self.lost.into_inner().expect("no holder of this lock panics")))
     }
 }
 
@@ -278,6 +282,13 @@ pub(crate) fn is_full_disk(error: &Error) -> bool {
 pub(crate) fn skipped(task: &Task<'_>, progress: &Progress, path: &Path, error: Error) {
     Counters::add(&progress.failed, 1);
     let path = path.to_owned();
+    if task.options.verify {
+        progress
+            .lost
+            .lock()
+            .expect("no holder of this lock panics")
+            .insert(path.clone());
+    }
     task.monitor.warn(Warning::Skipped { path, error });
 }
 

@@ -1,0 +1,278 @@
+//! What a restore would do.
+
+use super::decide::Decision;
+use super::open_files::OpenFiles;
+use super::owners::Owners;
+use super::selected::Selected;
+use super::target::{self, Stack};
+use super::{Overwrite, Planned, RestoreSummary, Task};
+use crate::chunks::ChunkReader;
+use crate::recipe::Items;
+use crate::source::Opened;
+use crate::{Error, Result, Warning};
+use ibid_format::content::{Content, Item};
+use ibid_format::tree::{Entry, EntryKind};
+use rustix::fd::OwnedFd;
+use rustix::fs::Stat;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What hears of everything that would be restored.
+pub(crate) type Hear<'v> = &'v mut dyn FnMut(&Path, Planned) -> Result<()>;
+
+impl Task<'_> {
+    /// Goes through what a restore would do, and does nothing.
+    pub(crate) fn preview(
+        &self,
+        reader: &ChunkReader<'_>,
+        listing: &Content,
+        single: Option<&Entry>,
+        hear: Hear<'_>,
+    ) -> Result<RestoreSummary> {
+        let there = match target::open_if_there(&self.destination)? {
+            Some(root) => Some(Stack::new(Arc::new(root), OpenFiles::within_limits().directories)),
+            None => None,
+        };
+        let mut preview = Preview {
+            task: self,
+            reader,
+            hear,
+            there,
+            owners: Owners::new(self),
+            levels: Vec::new(),
+            files: HashMap::new(),
+            summary: RestoreSummary::default(),
+        };
+        self.selected(reader, listing, single, &mut |step| preview.step(step))?;
+        Ok(preview.summary)
+    }
+}
+
+/// A directory we are in.
+struct Level {
+    path: PathBuf,
+    /// None if it is there.
+    planned: Option<Planned>,
+    /// Whether something in it is wanted, so that it was told.
+    told: bool,
+    /// Things that have no place, if what stands in its place is to be kept.
+    below: u64,
+}
+
+/// Which file a name stands for in a snapshot, or on this machine: device and inode.
+type Inode = (u64, u64);
+
+struct Preview<'p> {
+    task: &'p Task<'p>,
+    reader: &'p ChunkReader<'p>,
+    hear: Hear<'p>,
+    /// As far as we are in directories that exist.
+    there: Option<Stack>,
+    owners: Owners,
+    levels: Vec<Level>,
+    /// Files with several names, and what is right already to be given them.
+    files: HashMap<Inode, Option<Inode>>,
+    summary: RestoreSummary,
+}
+
+impl Preview<'_> {
+    fn step(&mut self, step: Selected<'_>) -> Result<bool> {
+        match step {
+            Selected::Leave => self.leave(),
+            Selected::Damaged { path, error } => self.failed(&self.task.destination.join(path), error),
+            Selected::Entry { path, entry, wanted } => {
+                let path = self.task.destination.join(path);
+                let is_directory = matches!(entry.kind, EntryKind::Directory(_));
+                if is_directory && let Err(error) = self.enter(&path, entry) {
+                    self.failed(&path, error);
+                    return Ok(false);
+                }
+                if wanted {
+                    self.tell()?;
+                }
+                if let Some(kept) = self
+                    .levels
+                    .iter_mut()
+                    .find(|level| level.planned == Some(Planned::Keep))
+                {
+                    let is_itself = is_directory && kept.path == path;
+                    kept.below += u64::from(wanted && !is_itself);
+                    self.summary.kept += u64::from(wanted && !is_itself);
+                } else if !is_directory && let Err(error) = self.entry(&path, entry)? {
+                    self.failed(&path, error);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn failed(&mut self, path: &Path, error: Error) {
+        self.summary.failed += 1;
+        let path = path.to_owned();
+        self.task.monitor.warn(Warning::Skipped { path, error });
+    }
+
+    /// The current directory, if it is there, and what stands at a name in it.
+    fn look(&mut self, path: &Path, name: &[u8]) -> Result<Option<(Arc<OwnedFd>, Option<Stat>)>> {
+        let Some(stack) = self
+            .there
+            .as_mut()
+            .filter(|_| self.levels.iter().all(|level| level.planned.is_none()))
+        else {
+            return Ok(None);
+        };
+        let failed = |error| Error::local("look at", path, error);
+        let parent = stack.current().map_err(failed)?;
+        let stat = target::look(&parent, name).map_err(failed)?;
+        Ok(Some((parent, stat)))
+    }
+
+    fn enter(&mut self, path: &Path, entry: &Entry) -> Result<()> {
+        let planned = match self.look(path, &entry.name)? {
+            None | Some((_, None)) => Some(Planned::Write),
+            Some((_, Some(stat))) if target::is_directory(&stat) => None,
+            Some(_) if self.task.options.overwrite == Overwrite::Never => Some(Planned::Keep),
+            Some(_) => Some(Planned::Replace),
+        };
+        if planned.is_none()
+            && let Some(stack) = &mut self.there
+        {
+            stack.push(entry.name.clone());
+        }
+        self.levels.push(Level {
+            path: path.to_owned(),
+            planned,
+            told: false,
+            below: 0,
+        });
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        let level = self.levels.pop().expect("entered before");
+        if level.planned.is_none()
+            && let Some(stack) = &mut self.there
+        {
+            stack.pop();
+        }
+        if level.planned == Some(Planned::Keep) && level.told {
+            let Level { path, below, .. } = level;
+            self.task.monitor.warn(Warning::Kept { path, below });
+        }
+    }
+
+    /// Tells of the directories that we are in.
+    fn tell(&mut self) -> Result<()> {
+        for level in &mut self.levels {
+            if std::mem::replace(&mut level.told, true) {
+                continue;
+            }
+            match level.planned {
+                None => continue,
+                Some(Planned::Keep) => self.summary.kept += 1,
+                Some(Planned::Write | Planned::Replace) => self.summary.directories += 1,
+            }
+            if let Some(planned) = level.planned {
+                (self.hear)(&level.path, planned)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The outer error ends it all, the inner one is of this entry.
+    fn entry(&mut self, path: &Path, entry: &Entry) -> Result<Result<()>> {
+        let (planned, is_right, written) = match self.plan(path, entry) {
+            Ok(planned) => planned,
+            Err(error) => return Ok(Err(error)),
+        };
+        let is_kept = match self.task.options.overwrite {
+            Overwrite::Never => planned == Planned::Keep,
+            Overwrite::IfChanged => is_right,
+            Overwrite::Always | Overwrite::Refuse => false,
+        };
+        match &entry.kind {
+            _ if is_kept => self.summary.kept += 1,
+            EntryKind::File(content) => {
+                self.summary.files += 1;
+                self.summary.bytes += content.length;
+            }
+            _ => self.summary.others += 1,
+        }
+        self.summary.bytes_written += written;
+        (self.hear)(path, planned)?;
+        Ok(Ok(()))
+    }
+
+    /// What would be done, whether what stands there was found right, and how many bytes would be written.
+    fn plan(&mut self, path: &Path, entry: &Entry) -> Result<(Planned, bool, u64)> {
+        let place = self.look(path, &entry.name)?;
+        let existing = place.as_ref().and_then(|(_, stat)| *stat);
+        if existing.is_some() && self.task.options.overwrite == Overwrite::Never {
+            return Ok((Planned::Keep, false, 0));
+        }
+        let inode_there = existing.map(|stat| (stat.st_dev, stat.st_ino));
+        let inode = entry.hard_link_device.map(|device| (device, entry.inode));
+        if let Some(first) = inode.and_then(|inode| self.files.get(&inode)) {
+            return Ok(match existing {
+                None => (Planned::Write, false, 0),
+                Some(_) if *first == inode_there => (Planned::Keep, true, 0),
+                Some(_) => (Planned::Replace, false, 0),
+            });
+        }
+        let decision = match &place {
+            None => Decision::Create,
+            Some((parent, stat)) => {
+                let owner = self.owners.of(entry);
+                self.task
+                    .decide(self.reader, parent, entry, owner, stat.as_ref(), path)?
+            }
+        };
+        let all = || match &entry.kind {
+            EntryKind::File(content) => self.data(content),
+            _ => Ok(0),
+        };
+        let planned = match decision {
+            Decision::Create => (Planned::Write, false, all()?),
+            Decision::Replace => (Planned::Replace, false, all()?),
+            Decision::Keep => (Planned::Keep, false, 0),
+            Decision::Right => (Planned::Keep, true, 0),
+            Decision::Patch(file, _) => match self.differing(path, entry, file)? {
+                None => (Planned::Keep, false, 0),
+                Some(bytes) => (Planned::Replace, false, bytes),
+            },
+        };
+        if let Some(inode) = inode {
+            self.files.insert(inode, inode_there.filter(|_| planned.1));
+        }
+        Ok(planned)
+    }
+
+    /// Bytes of contents that are not holes.
+    fn data(&self, content: &Content) -> Result<u64> {
+        let mut bytes = 0;
+        for item in Items::new(self.reader, content) {
+            if let Item::Chunk { length, .. } = item? {
+                bytes += u64::from(length);
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// How many bytes of a file would be written to make it as in the snapshot; none if it is.
+    fn differing(&self, path: &Path, entry: &Entry, file: OwnedFd) -> Result<Option<u64>> {
+        let EntryKind::File(content) = &entry.kind else {
+            return Ok(Some(0));
+        };
+        let stat = rustix::fs::fstat(&file).map_err(|error| Error::local("look at", path, error))?;
+        let mut differs = stat.st_size as u64 != content.length;
+        let mut bytes = 0;
+        let file = Opened { fd: file, stat };
+        self.task.compare(self.reader, &file, content, path, &mut |piece| {
+            differs |= !piece.equal;
+            bytes += if piece.equal || piece.is_hole { 0 } else { piece.length };
+            true
+        })?;
+        Ok(differs.then_some(bytes))
+    }
+}
