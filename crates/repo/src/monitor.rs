@@ -18,6 +18,8 @@ pub struct Counters {
     pub bytes_total: AtomicU64,
     /// Set once the totals are final.
     pub totals_final: AtomicBool,
+    /// Set while what was restored is read back; files and bytes count that then.
+    pub verifying: AtomicBool,
     /// Bytes written to, or read from, the repository.
     pub stored: AtomicU64,
 }

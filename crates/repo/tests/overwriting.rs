@@ -39,13 +39,19 @@ impl Scene {
     }
 
     fn restore(&self, overwrite: Overwrite) -> Result<RestoreSummary, Error> {
+        self.restore_with(RestoreOptions {
+            overwrite,
+            ..RestoreOptions::default()
+        })
+    }
+
+    fn restore_with(&self, options: RestoreOptions) -> Result<RestoreSummary, Error> {
         let said = self.said.clone();
         let monitor = Monitor::new(move |warning| said.lock().unwrap().push(warning));
         // One thread: frame after frame.
         let options = RestoreOptions {
-            overwrite,
             threads: Some(1),
-            ..RestoreOptions::default()
+            ..options
         };
         let snapshot = self.repository.snapshot("latest").unwrap();
         let inside = self.folder.inside();
@@ -406,4 +412,108 @@ fn what_comes_to_stand_there_under_way_is_not_overwritten_unless_told() {
     });
     assert_eq!(result.unwrap().failed, 1);
     assert_eq!(std::fs::read(scene.at("z")).unwrap(), b"somebody's");
+}
+
+#[test]
+fn what_is_left_of_a_damaged_file_is_kept_under_another_name_if_asked_for() {
+    let folder = linked();
+    let long = "n".repeat(255);
+    folder.write(&long, &noise(1, 3_000_000));
+    folder.write("whole", b"whole");
+    let scene = Scene::of(folder);
+    scene.damage();
+    let whole = noise(1, 3_000_000);
+    // With nothing there, and where another file stands, which stays.
+    for (round, name) in ["f.damaged", "f.damaged-1"].into_iter().enumerate() {
+        let summary = scene
+            .restore_with(RestoreOptions {
+                overwrite: Overwrite::Always,
+                keep_damaged: true,
+                verify: true,
+                ..RestoreOptions::default()
+            })
+            .unwrap();
+        assert_eq!((summary.failed, summary.damaged, summary.verified), (3, 2, 1));
+        let kept = std::fs::read(scene.at(name)).unwrap();
+        assert_eq!(kept.len(), whole.len());
+        let is_lost = |at: &usize| kept[*at] != whole[*at];
+        let (first, last) = (
+            (0..kept.len()).find(is_lost).unwrap(),
+            (0..kept.len()).rfind(is_lost).unwrap(),
+        );
+        assert!(first > 500_000 && last < 2_500_000);
+        assert!(kept[first..=last].iter().all(|byte| *byte == 0));
+        let said = std::mem::take(&mut *scene.said.lock().unwrap());
+        let text = said.iter().find_map(|warning| match warning {
+            Warning::Skipped { path, error } if path.ends_with("f") => Some(error.to_string()),
+            _ => None,
+        });
+        let text = text.unwrap();
+        assert!(
+            text.contains(&format!("bytes {first}–{last}")) && text.contains(&format!("{name:?}")),
+            "{text}"
+        );
+        match round {
+            0 => {
+                assert!(!scene.at("f").exists() && !scene.at("g").exists());
+                assert!(scene.at(&format!("{}.damaged", &long[..247])).exists());
+                std::fs::write(scene.at("f"), b"mine").unwrap();
+            }
+            _ => assert_eq!(std::fs::read(scene.at("f")).unwrap(), b"mine"),
+        }
+    }
+    let left = contents(scene.out.path());
+    assert!(
+        left.keys().all(|path| !path.to_str().unwrap().starts_with('.')),
+        "{:?}",
+        left.keys()
+    );
+}
+
+#[test]
+fn how_much_there_is_to_do_is_known_and_reached() {
+    let folder = Folder::with_everything();
+    let scene = Scene::of(folder);
+    let snapshot = scene.repository.snapshot("latest").unwrap();
+    let (mut files, mut bytes) = (0, 0);
+    let count = &mut |path: &Path, entry: &ibid_format::tree::Entry| {
+        if let ibid_format::tree::EntryKind::File(content) = &entry.kind
+            && !path.ends_with("large")
+        {
+            (files, bytes) = (files + 1, bytes + content.length);
+        }
+        Ok(ibid_repo::Visit::Descend)
+    };
+    scene
+        .repository
+        .visit(&snapshot, scene.folder.inside(), &Monitor::silent(), count)
+        .unwrap();
+    for (overwrite, verify) in [
+        (Overwrite::Refuse, false),
+        (Overwrite::Always, false),
+        (Overwrite::IfChanged, true),
+    ] {
+        let monitor = Monitor::silent();
+        let options = RestoreOptions {
+            overwrite,
+            verify,
+            exclude: vec!["large".into()],
+            ..RestoreOptions::default()
+        };
+        let inside = scene.folder.inside();
+        scene
+            .repository
+            .restore(&snapshot, inside, scene.out.path(), &options, &monitor)
+            .unwrap();
+        let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &monitor.counters;
+        assert!(counters.totals_final.load(Ordering::Relaxed));
+        assert_eq!((of(&counters.files_total), of(&counters.bytes_total)), (files, bytes));
+        assert_eq!(
+            (of(&counters.files), of(&counters.bytes)),
+            (files, bytes),
+            "{overwrite:?}"
+        );
+        assert_eq!(counters.verifying.load(Ordering::Relaxed), verify);
+    }
 }

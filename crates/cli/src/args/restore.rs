@@ -39,6 +39,9 @@ pub(crate) struct RestoreArgs {
     /// Afterwards, read everything back and compare
     #[arg(long)]
     pub(crate) verify: bool,
+    /// Keep what is left of damaged files, as NAME.damaged with zeros for what is lost
+    #[arg(long)]
+    pub(crate) keep_damaged: bool,
     /// Give files to the recorded numbers of users and groups, whatever their names
     #[arg(long)]
     pub(crate) numeric_ids: bool,

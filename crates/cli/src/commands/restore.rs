@@ -22,6 +22,7 @@ pub(crate) fn run(context: &mut Context, args: RestoreArgs) -> Result<Outcome> {
         include: args.include,
         exclude: args.exclude,
         verify: args.verify,
+        keep_damaged: args.keep_damaged,
         numeric_ids: args.numeric_ids,
         threads: args.threads.map(usize::from),
     };

@@ -102,7 +102,11 @@ fn total(counters: &Counters) -> Option<u64> {
 
 fn describe(counters: &Counters, pace: Rates) -> String {
     let done = counters.bytes.load(Relaxed);
-    let mut text = size(done);
+    let mut text = String::new();
+    if counters.verifying.load(Relaxed) {
+        text += "verifying: ";
+    }
+    text += &size(done);
     let rate = size(pace.read as u64);
     match total(counters) {
         // All is read; what was read may still have to be compressed and stored.

@@ -20,6 +20,7 @@ struct JsonRestore<'a> {
     written_bytes: u64,
     kept: u64,
     failed: u64,
+    damaged: u64,
     verified: Option<u64>,
     duration_ms: u64,
     problems: Vec<JsonProblem<'a>>,
@@ -66,6 +67,7 @@ pub(crate) fn restore(
             written_bytes: summary.bytes_written,
             kept: summary.kept,
             failed: summary.failed,
+            damaged: summary.damaged,
             verified: asked.verify.then_some(summary.verified),
             duration_ms: asked.duration_ms,
             problems: json_problems(problems),
@@ -104,6 +106,12 @@ pub(crate) fn restore(
             "  time      {}, {}",
             duration(asked.duration_ms),
             rate(summary.bytes, asked.duration_ms)
+        ))?;
+    }
+    if summary.damaged > 0 {
+        out.line(format!(
+            "  damaged   {} kept as NAME.damaged, with zeros for what is lost",
+            count(summary.damaged)
         ))?;
     }
     if summary.failed > 0 {

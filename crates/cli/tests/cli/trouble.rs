@@ -100,6 +100,15 @@ fn damage_is_found_named_and_code_4() {
         ran.err.contains("not restored: ") && ran.err.contains("data.bin"),
         "{ran:?}"
     );
+    // But for what is left of it, if that is wanted.
+    let ran = home.run(["restore", &home.at("files/deep/data.bin"), "left", "--keep-damaged"]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(
+        ran.out.contains("damaged   1 kept") && ran.err.contains("data.bin.damaged"),
+        "{ran:?}"
+    );
+    assert_eq!(home.path("left/data.bin.damaged").metadata().unwrap().len(), 300_000);
+    assert!(!home.path("left/data.bin").exists());
     assert_eq!(
         home.fails(1, ["dump", &home.at("files/deep/data.bin")]).lines().count(),
         1

@@ -60,8 +60,9 @@ impl Task<'_> {
                 if self.passes_for_right(entry, content, stat) {
                     true
                 } else {
-                    // What has other names is not written to: they may lie outside the destination.
+                    // What has other names is not written to: they may lie outside the destination. Nor is anything with what may be damaged.
                     if stat.st_nlink == 1
+                        && !self.options.keep_damaged
                         && let Some((file, length)) = target::open_existing(parent, name)
                     {
                         return Ok(Decision::Patch(file, length));

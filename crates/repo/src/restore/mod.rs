@@ -52,6 +52,9 @@ pub struct RestoreOptions {
     pub exclude: Vec<String>,
     /// Afterwards, read everything back from the disk and compare.
     pub verify: bool,
+    /// Keep what is left of a file that is damaged in the repository: beside its place, as `NAME.damaged`, with zeros for what is lost.
+    /// It counts as failed.
+    pub keep_damaged: bool,
     /// Give files to the recorded numeric owners, even if names say otherwise here.
     pub numeric_ids: bool,
     /// Threads; the number of cores if none.
@@ -75,6 +78,8 @@ pub struct RestoreSummary {
     pub kept: u64,
     /// What could not be restored; each was reported.
     pub failed: u64,
+    /// Of these, files of which something was kept: see [`RestoreOptions::keep_damaged`].
+    pub damaged: u64,
     /// Files that [`RestoreOptions::verify`] read back and found right.
     pub verified: u64,
 }

@@ -11,6 +11,7 @@ use super::selected::Selected;
 use super::target::{self, Stack};
 use super::write::{self, Part, Progress, Restoring, Standing};
 use super::{Overwrite, RestoreSummary, Task};
+use crate::check::is_fault;
 use crate::chunks::ChunkReader;
 use crate::index::Place;
 use crate::load::Loaded;
@@ -97,6 +98,13 @@ impl Task<'_> {
                 Some(entry) if made || self.updates_directories() => Then::All(owners.of(&entry), entry),
                 _ => unlocked.map_or(Then::Nothing, Then::Mode),
             };
+            if !self.set_totals_of_all() {
+                let (reader, listing, single, progress) = (&reader, &listing, single.as_deref(), &progress);
+                // Only for progress: without it, the totals are known when all is planned.
+                let _ = spawn(scope, move || {
+                    let _ = self.estimate(reader, listing, single, progress);
+                });
+            }
             let planner = Planner {
                 task: self,
                 loaded: &loaded,
@@ -113,6 +121,7 @@ impl Task<'_> {
                 window_files: 0,
                 links: HashMap::new(),
                 owners,
+                total: Total::default(),
             };
             planner.run(&listing, single.as_deref())
         });
@@ -120,14 +129,77 @@ impl Task<'_> {
         result?;
         self.monitor.check_cancelled()?;
         if self.options.verify {
+            let counters = &self.monitor.counters;
+            counters.verifying.store(true, Ordering::Relaxed);
+            for counter in [&counters.files, &counters.bytes, &counters.skipped] {
+                counter.store(0, Ordering::Relaxed);
+            }
             summary.verified = self.verify(&reader, &listing, single.as_deref(), &root, &lost, &mut summary.failed)?;
         }
         Ok(summary)
     }
 
+    /// If all of a snapshot is restored, it says how much that is.
+    fn set_totals_of_all(&self) -> bool {
+        let all = crate::tree::components(self.path).next().is_none()
+            && self.options.include.is_empty()
+            && self.options.exclude.is_empty();
+        if all {
+            let counters = &self.info.snapshot.counters;
+            let (files, bytes) = (counters.files, counters.bytes);
+            Total { files, bytes }.tell(self.monitor);
+        }
+        all
+    }
+
+    /// Counts what there is to do, ahead of the planner, as long as it works.
+    fn estimate(
+        &self,
+        reader: &ChunkReader<'_>,
+        listing: &Content,
+        single: Option<&Entry>,
+        progress: &Progress,
+    ) -> Result<()> {
+        let mut total = Total::default();
+        self.selected(reader, listing, single, &mut |step| {
+            if self.monitor.counters.totals_final.load(Ordering::Relaxed) || progress.is_stopped() {
+                return Err(Error::Interrupted);
+            }
+            if let Selected::Entry { entry, .. } = step {
+                total.add(entry);
+            }
+            Ok(true)
+        })?;
+        total.tell(self.monitor);
+        Ok(())
+    }
+
     /// Whether directories that existed become as in the snapshot.
     fn updates_directories(&self) -> bool {
         matches!(self.options.overwrite, Overwrite::Always | Overwrite::IfChanged)
+    }
+}
+
+/// How much there is to do.
+#[derive(Default)]
+struct Total {
+    files: u64,
+    bytes: u64,
+}
+
+impl Total {
+    fn add(&mut self, entry: &Entry) {
+        if let EntryKind::File(content) = &entry.kind {
+            self.files += 1;
+            self.bytes += content.length;
+        }
+    }
+
+    fn tell(&self, monitor: &Monitor) {
+        let counters = &monitor.counters;
+        counters.files_total.store(self.files, Ordering::Relaxed);
+        counters.bytes_total.store(self.bytes, Ordering::Relaxed);
+        counters.totals_final.store(true, Ordering::Relaxed);
     }
 }
 
@@ -168,6 +240,7 @@ struct Planner<'a> {
     /// Files that have several names, by device and inode.
     links: HashMap<(u64, u64), FirstName<'a>>,
     owners: Owners,
+    total: Total,
 }
 
 impl<'a> Planner<'a> {
@@ -181,6 +254,7 @@ impl<'a> Planner<'a> {
         if result.is_err() {
             self.progress.halt();
         }
+        self.total.tell(self.monitor());
         // In any case: files that are not complete must go.
         self.hand_out();
         result
@@ -203,6 +277,7 @@ impl<'a> Planner<'a> {
             }
             Selected::Entry { path, entry, wanted } => {
                 self.path = self.task.destination.join(path);
+                self.total.add(entry);
                 let is_directory = matches!(entry.kind, EntryKind::Directory(_));
                 if is_directory {
                     self.stack.push(entry.name.clone());
@@ -400,7 +475,7 @@ impl<'a> Planner<'a> {
     /// Bytes that nobody has to write count as done.
     fn passed_over(&self, entry: &Entry) {
         if let EntryKind::File(content) = &entry.kind {
-            Counters::add(&self.monitor().counters.bytes, content.length);
+            self.monitor().counters.skip(content.length);
         }
     }
 
@@ -485,6 +560,7 @@ impl<'a> Planner<'a> {
             links,
             pending: AtomicUsize::new(1),
             failed: AtomicBool::new(false),
+            lost: Mutex::default(),
             changed: AtomicBool::new(false),
             _permit: permit,
         });
@@ -507,23 +583,31 @@ impl<'a> Planner<'a> {
     fn contents(&mut self, file: &Arc<Restoring<'a>>, content: &Content) -> Result<()> {
         let mut offset = 0u64;
         for item in Items::new(self.reader, content) {
-            match item? {
+            let item = match item {
+                // The list of its chunks is damaged: the rest is lost.
+                Err(error) if is_fault(&error) => {
+                    write::lose(self.task, self.progress, file, offset, content.length - offset, error);
+                    return Ok(());
+                }
+                item => item?,
+            };
+            match item {
                 Item::Hole { length } => {
                     // Beyond the old end there are zeros already.
                     if offset < file.existing {
                         let hole = (offset, length.min(file.existing - offset));
                         file.holes.lock().expect("no holder of this lock panics").push(hole);
                     }
-                    offset += length;
-                    Counters::add(&self.monitor().counters.bytes, length);
+                    self.monitor().counters.skip(length);
                 }
                 Item::Chunk { id, length } => {
-                    let place = self
-                        .loaded
-                        .index
-                        .get(&id)
-                        .filter(|place| *place != Place::PENDING)
-                        .ok_or(Error::ChunkMissing { id })?;
+                    let place = self.loaded.index.get(&id).filter(|place| *place != Place::PENDING);
+                    let Some(place) = place else {
+                        let error = Error::ChunkMissing { id };
+                        write::lose(self.task, self.progress, file, offset, length.into(), error);
+                        offset += u64::from(length);
+                        continue;
+                    };
                     file.pending.fetch_add(1, Ordering::Relaxed);
                     self.window.push(Part {
                         frame: place.frame,
@@ -533,11 +617,15 @@ impl<'a> Planner<'a> {
                         id,
                         file: file.clone(),
                     });
-                    offset += u64::from(length);
                     if self.window.len() >= WINDOW {
                         self.hand_out();
                     }
                 }
+            }
+            offset += item.length();
+            // Nothing more is needed of what is lost.
+            if file.failed.load(Ordering::Relaxed) {
+                break;
             }
         }
         Ok(())

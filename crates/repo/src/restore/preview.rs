@@ -30,10 +30,8 @@ impl Task<'_> {
         single: Option<&Entry>,
         hear: Hear<'_>,
     ) -> Result<RestoreSummary> {
-        let there = match target::open_if_there(&self.destination)? {
-            Some(root) => Some(Stack::new(Arc::new(root), OpenFiles::within_limits().directories)),
-            None => None,
-        };
+        let there = target::open_if_there(&self.destination)?
+            .map(|root| Stack::new(Arc::new(root), OpenFiles::within_limits().directories));
         let mut preview = Preview {
             task: self,
             reader,

@@ -3,9 +3,9 @@
 use super::attributes::Held;
 use crate::{Error, Result};
 use ibid_format::FileId;
-use ibid_format::tree::EntryKind;
+use ibid_format::tree::{EntryKind, NAME_BYTES_MAX};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -118,6 +118,30 @@ pub(crate) fn put_in_place(parent: impl AsFd, aside: &[u8], name: &[u8]) -> std:
     };
     // After a rename nothing is left, but for one between two names of one file, which does nothing.
     put.and(remove(&parent, aside))
+}
+
+/// Renames `from` to what `name` becomes by appending `.damaged`, or `.damaged-1` and so on where that is taken; returns it.
+pub(crate) fn put_beside(parent: impl AsFd, from: &[u8], name: &[u8]) -> std::result::Result<Vec<u8>, Errno> {
+    for n in 0u64.. {
+        let suffix = if n == 0 {
+            ".damaged".to_owned()
+        } else {
+            format!(".damaged-{n}")
+        };
+        let stem = &name[..name.len().min(NAME_BYTES_MAX - suffix.len())];
+        let beside = [stem, suffix.as_bytes()].concat();
+        match rustix::fs::renameat_with(&parent, from, &parent, beside.as_slice(), RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST) => {}
+            // The file system can't promise to replace nothing: then we look.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                if look(&parent, &beside)?.is_none() {
+                    return rustix::fs::renameat(&parent, from, &parent, beside.as_slice()).map(|()| beside);
+                }
+            }
+            result => return result.map(|()| beside),
+        }
+    }
+    Err(Errno::EXIST)
 }
 
 /// Something stands in the place of an entry, and it was not said what to do then.

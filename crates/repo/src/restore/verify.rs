@@ -57,7 +57,10 @@ impl Task<'_> {
                         return Ok(true);
                     }
                     match self.verify_file(reader, &mut stack, entry, content, &path) {
-                        Ok(()) => right += 1,
+                        Ok(()) => {
+                            right += 1;
+                            Counters::add(&self.monitor.counters.files, 1);
+                        }
                         Err(error) => {
                             *failed += 1;
                             self.monitor.warn(Warning::Skipped { path, error });

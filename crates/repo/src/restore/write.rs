@@ -15,6 +15,8 @@ use rustix::fd::OwnedFd;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -49,9 +51,19 @@ pub(crate) struct Restoring<'a> {
     pub(crate) pending: AtomicUsize,
     /// It won't be completed.
     pub(crate) failed: AtomicBool,
+    /// What is lost of it, if it is to be kept nevertheless.
+    pub(crate) lost: Mutex<Option<Lost>>,
     /// Whether anything was written to it.
     pub(crate) changed: AtomicBool,
     pub(crate) _permit: Permit<'a>,
+}
+
+/// What is missing of a file.
+pub(crate) struct Lost {
+    /// Offset and length of each piece.
+    pieces: Vec<(u64, u64)>,
+    /// Why the first one is.
+    why: String,
 }
 
 /// One chunk and where it goes.
@@ -76,6 +88,7 @@ pub(crate) struct Progress {
     written: AtomicU64,
     pub(crate) kept: AtomicU64,
     pub(crate) failed: AtomicU64,
+    damaged: AtomicU64,
     /// Which these are, if all is to be verified afterwards.
     lost: Mutex<HashSet<PathBuf>>,
     fatal: Mutex<Option<Error>>,
@@ -142,6 +155,7 @@ impl Progress {
             bytes_written: self.written.into_inner(),
             kept: self.kept.into_inner(),
             failed: self.failed.into_inner(),
+            damaged: self.damaged.into_inner(),
             verified: 0,
         };
         Ok((summary, self.lost.into_inner().expect("no holder of this lock panics")))
@@ -203,12 +217,8 @@ fn write_group(task: &Task<'_>, loaded: &Loaded, progress: &Progress, reader: &m
             // One message a file says what is lost and why.
             let text = error.to_string();
             for part in group {
-                fail(
-                    task,
-                    progress,
-                    &part.file,
-                    Error::local("restore", &part.file.path, std::io::Error::other(text.clone())),
-                );
+                let error = Error::local("restore", &part.file.path, std::io::Error::other(text.clone()));
+                lose(task, progress, &part.file, part.offset, part.length.into(), error);
             }
             return;
         }
@@ -221,14 +231,16 @@ fn write_group(task: &Task<'_>, loaded: &Loaded, progress: &Progress, reader: &m
         let chunk = match opened.chunk(part.slot) {
             Ok(chunk) if chunk.len() == part.length as usize => chunk,
             _ => {
-                fail(task, progress, &part.file, Error::ChunkDamaged { id: part.id, pack });
+                let error = Error::ChunkDamaged { id: part.id, pack };
+                lose(task, progress, &part.file, part.offset, part.length.into(), error);
                 continue;
             }
         };
         // Many files may want the same chunk: it is compared with its id once.
         if verified != Some((part.slot, part.id)) {
             if task.repository.keys.chunk_id(chunk) != part.id {
-                fail(task, progress, &part.file, Error::ChunkDamaged { id: part.id, pack });
+                let error = Error::ChunkDamaged { id: part.id, pack };
+                lose(task, progress, &part.file, part.offset, part.length.into(), error);
                 continue;
             }
             verified = Some((part.slot, part.id));
@@ -262,6 +274,21 @@ fn write_all_at(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> std::resul
         }
     }
     Ok(())
+}
+
+/// A piece of a file is not to be had: the file fails, or does without if that was asked for.
+pub(crate) fn lose(task: &Task<'_>, progress: &Progress, file: &Restoring<'_>, offset: u64, length: u64, why: Error) {
+    if !task.options.keep_damaged {
+        return fail(task, progress, file, why);
+    }
+    let why = match why {
+        Error::Local { source, .. } => source.to_string(),
+        why => why.to_string(),
+    };
+    let mut lost = file.lost.lock().expect("no holder of this lock panics");
+    let pieces = Vec::new();
+    let lost = lost.get_or_insert(Lost { pieces, why });
+    lost.pieces.push((offset, length));
 }
 
 /// A file can't be completed: said once. A full disk ends the restore, since every other file would fail the same way.
@@ -298,15 +325,24 @@ pub(crate) fn finish<'a>(task: &Task<'_>, progress: &Progress, file: &Restoring<
     if file.pending.fetch_sub(1, Ordering::AcqRel) != 1 {
         return;
     }
-    if !file.failed.load(Ordering::Relaxed)
-        && let Err(error) = complete(task, file)
-    {
-        fail(task, progress, file, error);
+    let lost = file.lost.lock().expect("no holder of this lock panics").take();
+    let mut whole = false;
+    if !file.failed.load(Ordering::Relaxed) {
+        let finished = match lost {
+            None => complete(task, file).map(|()| {
+                whole = true;
+                progress.restored(task, &file.entry);
+            }),
+            Some(lost) => keep_damaged(task, file, lost).map(|damage| {
+                Counters::add(&progress.damaged, 1);
+                skipped(task, progress, &file.path, damage);
+            }),
+        };
+        if let Err(error) = finished {
+            fail(task, progress, file, error);
+        }
     }
-    let whole = !file.failed.load(Ordering::Relaxed);
-    if whole {
-        progress.restored(task, &file.entry);
-    } else {
+    if file.failed.load(Ordering::Relaxed) {
         undo(task, file);
     }
     if let Some(links) = &file.links {
@@ -330,16 +366,63 @@ fn complete(task: &Task<'_>, file: &Restoring<'_>) -> Result<()> {
             rustix::fs::ftruncate(&file.file, content.length).map_err(failed("size"))?;
         }
     }
-    let held = Held::open(&file.file);
-    for (what, source) in attributes::mend_attributes(&held, &file.entry, file.owner) {
-        let path = file.path.clone();
-        task.monitor.warn(Warning::Attributes { path, what, source });
-    }
+    give_attributes(task, file);
     match &file.standing {
         Standing::Aside(aside) => target::put_in_place(&file.parent, aside, &file.entry.name)
             .map_err(|error| target::cannot_replace(&file.path, error)),
         Standing::New | Standing::InPlace => Ok(()),
     }
+}
+
+fn give_attributes(task: &Task<'_>, file: &Restoring<'_>) {
+    for (what, source) in attributes::mend_attributes(&Held::open(&file.file), &file.entry, file.owner) {
+        let path = file.path.clone();
+        task.monitor.warn(Warning::Attributes { path, what, source });
+    }
+}
+
+/// Puts a file that has zeros where pieces are lost under a name by which nobody takes it for whole. Returns what to say of it.
+fn keep_damaged(task: &Task<'_>, file: &Restoring<'_>, lost: Lost) -> Result<Error> {
+    give_attributes(task, file);
+    let name = match &file.standing {
+        Standing::New => &file.entry.name,
+        Standing::Aside(aside) => aside,
+        Standing::InPlace => unreachable!("no file is mended in place with what may be damaged"),
+    };
+    let kept = target::put_beside(&file.parent, name, &file.entry.name)
+        .map_err(|error| Error::local("keep what is left of", &file.path, error))?;
+    let text = format!(
+        "{}; what is left is in {:?}, with zeros for {}",
+        lost.why,
+        OsStr::from_bytes(&kept),
+        ranges(lost.pieces)
+    );
+    Ok(Error::local("restore", &file.path, std::io::Error::other(text)))
+}
+
+/// Pieces that are named one by one.
+const NAMED_MAX: usize = 20;
+
+/// "bytes 0–65535 and 131072–196607".
+fn ranges(mut pieces: Vec<(u64, u64)>) -> String {
+    pieces.sort_unstable();
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for (start, length) in pieces {
+        match ranges.last_mut() {
+            Some((_, end)) if *end == start => *end += length,
+            _ => ranges.push((start, start + length)),
+        }
+    }
+    let more = ranges.len().saturating_sub(NAMED_MAX);
+    let named = ranges
+        .iter()
+        .take(NAMED_MAX)
+        .map(|(start, end)| format!("{start}–{}", end - 1));
+    let mut text = format!("bytes {}", named.collect::<Vec<_>>().join(", "));
+    if more > 0 {
+        text += &format!(" and {more} more ranges");
+    }
+    text
 }
 
 fn undo(task: &Task<'_>, file: &Restoring<'_>) {
