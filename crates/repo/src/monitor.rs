@@ -73,6 +73,11 @@ pub enum Warning {
         /// How many things of the snapshot have no place.
         below: u64,
     },
+    /// Nothing that could be restored matches an include pattern.
+    NothingMatches {
+        /// The pattern.
+        pattern: String,
+    },
     /// A file of the repository is damaged; the operation could do without it.
     Repository {
         /// What was found and what was done about it.

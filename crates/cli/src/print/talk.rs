@@ -68,6 +68,9 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
             "kept: {} is no folder, so what the snapshot has in it ({below}) is not restored",
             names::path(path)
         )),
+        Warning::NothingMatches { pattern } => line(&format!(
+            "nothing in what is restored of the snapshot matches --include {pattern:?}; see `ibid ls -R`"
+        )),
         Warning::Repository { error } => line(&format!("warning: {}", with_causes(error))),
         Warning::OwnFolder { path } => line(&format!(
             "note: the repository itself is left out: {}",

@@ -249,8 +249,32 @@ fn what_could_not_be_restored_is_counted_once_even_if_all_is_verified() {
     std::fs::write(&largest, &bytes).unwrap();
     let ran = home.run(["restore", &home.at("files"), "back", "--verify"]);
     assert_eq!(ran.code, 3, "{ran:?}");
+    // All three lie in one frame.
     assert!(
-        ran.out.contains("  1 could NOT be restored") && ran.err.lines().count() == 1,
+        ran.out.contains("  3 could NOT be restored") && ran.err.lines().count() == 3,
         "{ran:?}"
     );
+}
+
+#[test]
+fn a_pattern_that_matches_nothing_is_named_and_code_3() {
+    let home = Home::with_snapshot();
+    let restore = |out: &str, patterns: &[&str]| {
+        let mut arguments = vec!["restore".to_owned(), home.at("files"), out.to_owned()];
+        arguments.extend(
+            patterns
+                .iter()
+                .flat_map(|pattern| ["--include".to_owned(), (*pattern).to_owned()]),
+        );
+        home.run(arguments)
+    };
+    let ran = restore("a", &["*.txt", "*.nothing", "anna.txt", "down/"]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(
+        ran.err.lines().count() == 1 && ran.err.contains("\"*.nothing\""),
+        "{ran:?}"
+    );
+    assert!(ran.out.contains("restored 2 files"), "{ran:?}");
+    assert_eq!(restore("b", &["*.txt", "anna.txt", "down/"]).code, 0);
+    assert_eq!(restore("c", &["files/"]).code, 0);
 }

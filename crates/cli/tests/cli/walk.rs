@@ -191,7 +191,9 @@ fn a_pattern_means_the_end_of_a_path_unless_it_begins_with_a_slash() {
         let found = home.ok(["find", pattern, "--snapshot", "latest"]);
         assert_eq!(found.contains("data.bin"), matches, "{pattern}: {found}");
         for (option, is_restored) in [("--exclude", !matches), ("--include", matches)] {
-            home.ok(["restore", "-q", &address, "out", option, pattern]);
+            // What matches nothing is told.
+            let code = if option == "--include" && !matches { 3 } else { 0 };
+            assert_eq!(home.run(["restore", "-q", &address, "out", option, pattern]).code, code);
             assert_eq!(home.path("out/data.bin").exists(), is_restored, "{option} {pattern}");
             std::fs::remove_dir_all(home.path("out")).unwrap();
         }

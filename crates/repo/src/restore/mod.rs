@@ -22,10 +22,11 @@ mod target;
 mod verify;
 mod write;
 
-use crate::{Monitor, Patterns, Repository, Result, SnapshotInfo};
+use crate::{Monitor, Patterns, Repository, Result, SnapshotInfo, Warning};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
 
 /// What to do where something exists already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,7 +77,7 @@ pub struct RestoreSummary {
     pub bytes_written: u64,
     /// Files and others left alone because something was there.
     pub kept: u64,
-    /// What could not be restored; each was reported.
+    /// What could not be restored, and include patterns that match nothing; each was reported.
     pub failed: u64,
     /// Of these, files of which something was kept: see [`RestoreOptions::keep_damaged`].
     pub damaged: u64,
@@ -99,6 +100,8 @@ pub enum Planned {
 pub(crate) struct Selection {
     include: Option<Patterns>,
     exclude: Patterns,
+    /// Include patterns that nothing has matched yet.
+    unmatched: Mutex<Vec<(String, Patterns)>>,
     /// Where in the snapshot the folder is that is restored.
     base: PathBuf,
 }
@@ -110,12 +113,40 @@ impl Selection {
             true => None,
             false => Some(Patterns::new(&options.include, false)?),
         };
-        Ok(Selection {
+        let asks = |pattern: &&String| !pattern.starts_with('!');
+        let alone = |pattern: &String| Ok((pattern.clone(), Patterns::new(&[pattern], false)?));
+        let unmatched: Result<_> = options.include.iter().filter(asks).map(alone).collect();
+        let selection = Selection {
             // What is in a folder that is asked for is asked for.
             include: include.filter(|include| !base.ancestors().any(|folder| include.matches(folder, true))),
             exclude: Patterns::new(&options.exclude, false)?,
+            unmatched: Mutex::new(unmatched?),
             base,
-        })
+        };
+        for folder in selection.base.ancestors() {
+            selection.note(folder, true);
+        }
+        Ok(selection)
+    }
+
+    fn unmatched(&self) -> MutexGuard<'_, Vec<(String, Patterns)>> {
+        self.unmatched.lock().expect("no holder of this lock panics")
+    }
+
+    /// Notes which patterns match a path of the snapshot.
+    fn note(&self, path: &Path, is_directory: bool) {
+        let mut unmatched = self.unmatched();
+        unmatched.retain(|(_, pattern)| !pattern.matches(path, is_directory));
+    }
+
+    /// Says which include patterns nothing has matched; returns how many.
+    fn tell_unmatched(&self, monitor: &Monitor) -> u64 {
+        let unmatched = std::mem::take(&mut *self.unmatched());
+        let count = unmatched.len() as u64;
+        for (pattern, _) in unmatched {
+            monitor.warn(Warning::NothingMatches { pattern });
+        }
+        count
     }
 
     fn excludes(&self, path: &Path, is_directory: bool) -> bool {
@@ -129,9 +160,11 @@ impl Selection {
 
     /// Whether this very path is asked for. Without include patterns, everything is.
     fn includes(&self, path: &Path, is_directory: bool) -> bool {
-        self.include
-            .as_ref()
-            .is_none_or(|include| include.matches(&self.base.join(path), is_directory))
+        self.include.as_ref().is_none_or(|include| {
+            let path = self.base.join(path);
+            self.note(&path, is_directory);
+            include.matches(&path, is_directory)
+        })
     }
 }
 

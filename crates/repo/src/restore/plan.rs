@@ -66,7 +66,9 @@ impl Task<'_> {
     pub(crate) fn run_dry(&self, hear: Hear<'_>) -> Result<RestoreSummary> {
         let reader = self.repository.tree_reader(self.monitor)?;
         let Wanted { listing, single, .. } = self.wanted(&reader)?;
-        self.preview(&reader, &listing, single.as_deref(), hear)
+        let mut summary = self.preview(&reader, &listing, single.as_deref(), hear)?;
+        summary.failed += self.selection.tell_unmatched(self.monitor);
+        Ok(summary)
     }
 
     pub(crate) fn run(&self) -> Result<RestoreSummary> {
@@ -128,6 +130,7 @@ impl Task<'_> {
         let (mut summary, lost) = progress.into_summary()?;
         result?;
         self.monitor.check_cancelled()?;
+        summary.failed += self.selection.tell_unmatched(self.monitor);
         if self.options.verify {
             let counters = &self.monitor.counters;
             counters.verifying.store(true, Ordering::Relaxed);

@@ -40,6 +40,8 @@ impl Task<'_> {
         visitor: &mut dyn FnMut(Selected<'_>) -> Result<bool>,
     ) -> Result<()> {
         if let Some(entry) = single {
+            // Named by its path: patterns have nothing to choose from.
+            self.selection.unmatched().clear();
             let path = Path::new(OsStr::from_bytes(&entry.name));
             return visitor(Selected::Entry {
                 path,
@@ -70,10 +72,12 @@ impl Task<'_> {
                 TreeStep::Entry(entry) => {
                     let path = walk.path();
                     let directory = matches!(entry.kind, EntryKind::Directory(_));
+                    // Asked in any case: it notes which patterns match.
+                    let is_named = self.selection.includes(path, directory);
                     if self.selection.excludes(path, directory) {
                         continue;
                     }
-                    let is_wanted = *wanted.last().expect("the root") || self.selection.includes(path, directory);
+                    let is_wanted = is_named || *wanted.last().expect("the root");
                     if !is_wanted && !directory {
                         continue;
                     }
