@@ -2,9 +2,10 @@
 
 mod support;
 
-use ibid_repo::{Monitor, ReadData, Repository};
+use ibid_repo::{BackupOptions, Monitor, ReadData, Repository, Stream};
 use ibid_storage::fault::{FaultDisk, Flaky, ObjectFault};
 use ibid_storage::{Error, ErrorKind, Local, Memory, Name, Operation, Storage};
+use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use support::crash::{PLACE, restores};
@@ -81,30 +82,78 @@ fn four_backups_at_once_into_a_folder_all_succeed() {
     }
 }
 
-/// Two backups of one tree through one handle, the first object of which can't be stored: one of them fails, and the other must not rely on it.
+/// Several backups of one tree through one handle, and the first object can't be stored: one of them fails, and no other must rely on it.
 #[test]
 fn a_backup_does_not_rely_on_what_another_of_the_same_process_has_not_stored_yet() {
-    let (folder, _) = trees(400_000).remove(0);
-    let mut outcomes = [0; 3];
-    for _ in 0..60 {
+    const BACKUPS: usize = 8;
+    let (folder, _) = trees(100_000).remove(0);
+    for round in 0..40 {
         let storage = Arc::new(Flaky::new(Memory::new()));
         init(storage.clone());
         let repository = Repository::open(storage.clone(), Some(b"secret")).unwrap();
         storage.fail(Operation::Put, 0, ObjectFault::Before(ErrorKind::NoSpace));
-        let start = std::sync::Barrier::new(2);
-        let done = std::thread::scope(|scope| {
+        let start = std::sync::Barrier::new(BACKUPS);
+        let done: usize = std::thread::scope(|scope| {
             let backup = || {
                 start.wait();
                 repository.backup(options(folder.path()), &Monitor::silent()).is_ok()
             };
-            let other = scope.spawn(backup);
-            usize::from(backup()) + usize::from(other.join().unwrap())
+            let backups: Vec<_> = (0..BACKUPS).map(|_| scope.spawn(backup)).collect();
+            backups
+                .into_iter()
+                .map(|backup| usize::from(backup.join().unwrap()))
+                .sum()
         });
-        outcomes[done] += 1;
+        assert_eq!(done, BACKUPS - 1, "round {round}");
         let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
-        assert!(report.is_clean() && report.snapshots == done as u64, "{report:?}");
+        assert!(
+            report.is_clean() && report.snapshots == done as u64,
+            "round {round}: {report:?}"
+        );
     }
-    assert_eq!(outcomes[1], 60, "{outcomes:?}");
+}
+
+/// The end of a stream, before which something happens.
+struct Then<F>(F);
+
+impl<F: FnMut()> Read for Then<F> {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        (self.0)();
+        Ok(0)
+    }
+}
+
+/// While a backup is half-way, a snapshot that another has made of the same data is restored through its handle.
+#[test]
+fn what_a_backup_has_not_stored_yet_hides_nothing_from_who_uses_the_same_handle() {
+    let folder = Folder::scratch();
+    folder.write("file", &noise(1, 12_000_000));
+    let contents = contents(folder.path());
+    let memory = Arc::new(Memory::new());
+    init(memory.clone());
+    let open = |storage| Arc::new(Repository::open(storage, Some(b"secret")).unwrap());
+    let (repository, other) = (open(memory.clone()), open(memory.clone()));
+    let file = std::fs::File::open(folder.path().join("file")).unwrap();
+    let during = {
+        let (repository, path) = (repository.clone(), folder.path().to_owned());
+        move || {
+            // Once some of it is stored, all its chunks but the last are known to the backup.
+            let mut packs = 0;
+            while packs == 0 {
+                memory.list("packs", &mut |_, _| packs += 1).unwrap();
+            }
+            let id = support::backup(&other, &path).id.unwrap().to_string();
+            restores(&repository, &id, &path, &contents, "beside a backup");
+        }
+    };
+    let options = BackupOptions {
+        stream: Some(Stream {
+            name: b"stream".to_vec(),
+            reader: Box::new(file.chain(Then(during))),
+        }),
+        ..BackupOptions::default()
+    };
+    repository.backup(options, &Monitor::silent()).unwrap();
 }
 
 #[test]

@@ -63,11 +63,11 @@ impl Storage for Slow {
 /// Many threads, and large files that are each read whole long before what was read can be stored.
 fn large_files_that_wait_for_a_slow_place() {
     let folder = Folder::new();
-    for n in 0..60 {
+    for n in 0..40 {
         folder.write(n.to_string(), &noise(n, 15 << 20));
     }
     let slow = Flaky::new(Memory::new());
-    slow.delay(Operation::Put, Duration::from_millis(60));
+    slow.delay(Operation::Put, Duration::from_millis(300));
     let repository = Repository::init(Arc::new(Slow(slow)), Some(b"secret"), &quick(), 0).unwrap();
     let options = BackupOptions {
         threads: Some(16),
