@@ -176,7 +176,7 @@ impl Repository {
     /// again; what stood in its place stays.
     ///
     /// # Errors
-    /// [`Error::WouldOverwrite`] before anything is written; [`Error::NoSuchPath`]; a tree that can't be read; a full disk.
+    /// [`Error::WouldOverwrite`](crate::Error::WouldOverwrite) before anything is written; [`Error::NoSuchPath`](crate::Error::NoSuchPath); a tree that can't be read; a full disk.
     pub fn restore(
         &self,
         info: &SnapshotInfo,
