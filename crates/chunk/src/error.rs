@@ -3,6 +3,8 @@
 use alloc::string::String;
 use core::fmt;
 
+use crate::Parameter;
+
 /// Why [`Settings`](crate::Settings) were refused: what was expected and what was found.
 ///
 /// ```
@@ -67,6 +69,22 @@ pub enum SettingsError {
         /// Bytes skipped.
         skip_size: u32,
     },
+    /// The algorithm has no parameter of this name.
+    UnknownParameter {
+        /// The name of the algorithm.
+        algorithm: &'static str,
+        /// The parameters that it has.
+        known: &'static [Parameter],
+        /// The name asked for.
+        found: String,
+    },
+    /// A parameter was given a value that it does not take.
+    BadValue {
+        /// Which one.
+        parameter: Parameter,
+        /// The value.
+        found: String,
+    },
 }
 
 impl fmt::Display for SettingsError {
@@ -115,6 +133,25 @@ impl fmt::Display for SettingsError {
                 out,
                 "skip trigger and skip size: expected both zero or none, found {skip_trigger} and {skip_size}"
             ),
+            SettingsError::UnknownParameter {
+                algorithm,
+                known,
+                found,
+            } => {
+                write!(out, "parameter of {algorithm}: expected one of")?;
+                known
+                    .iter()
+                    .try_for_each(|parameter| write!(out, " {}", parameter.name))?;
+                write!(out, ", found {found:?}")
+            }
+            SettingsError::BadValue { parameter, found } => {
+                write!(out, "{}: expected ", parameter.name)?;
+                match parameter.choices {
+                    [] => write!(out, "a number below {}", 1u64 << 32)?,
+                    choices => out.write_str(&choices.join(" or "))?,
+                }
+                write!(out, ", found {found:?}")
+            }
         }
     }
 }

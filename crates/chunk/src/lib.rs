@@ -50,6 +50,7 @@ mod average;
 mod chunks;
 mod error;
 mod fastcdc;
+mod parameters;
 mod pusher;
 mod seqcdc;
 mod settings;
@@ -59,6 +60,7 @@ mod stream;
 
 pub use chunks::{Chunks, chunks};
 pub use error::SettingsError;
+pub use parameters::Parameter;
 pub use pusher::Pusher;
 pub use settings::{Equal, FastCdcSettings, FixedSettings, Mode, SeqCdcSettings, Settings};
 pub use settings::{SIZE_MAX_MOST, SIZE_MIN_LEAST};

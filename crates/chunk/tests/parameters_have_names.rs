@@ -1,0 +1,57 @@
+//! Every parameter of every algorithm can be shown and set by its name.
+
+use ibid_chunk::{Settings, SettingsError};
+
+#[test]
+fn names_and_words_are_in_one_order_and_values_come_back() {
+    for name in ["fixed", "fastcdc", "seqcdc"] {
+        let settings = Settings::for_average(name, 8192).unwrap();
+        assert_eq!(settings.parameters().len(), settings.to_words().len(), "{name}");
+        let values = settings.parameter_values();
+        let pairs = values.iter().map(|(name, value)| (*name, value.as_str()));
+        assert_eq!(settings.with_parameters(pairs), Ok(settings.clone()));
+        // The sizes are where their names say.
+        let size = |of: &str| {
+            values
+                .iter()
+                .find(|(name, _)| *name == of)
+                .map(|(_, value)| value.parse())
+        };
+        let all = |text: &str| size(text).or(size("size")).unwrap().unwrap();
+        assert_eq!(
+            (all("size_min"), all("size_average"), all("size_max")),
+            (settings.size_min(), settings.size_average(), settings.size_max())
+        );
+    }
+}
+
+#[test]
+fn one_changed_value_changes_one_word() {
+    let settings = Settings::for_average("seqcdc", 8192).unwrap();
+    let changed = settings
+        .with_parameters([("equal", "strict"), ("seq_length", "6")])
+        .unwrap();
+    assert_eq!(changed.to_words(), [4096, 8192, 16_384, 0, 1, 6, 50, 256]);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_what_would() {
+    let settings = Settings::for_average("seqcdc", 8192).unwrap();
+    let refused = |name, value| settings.with_parameters([(name, value)]).unwrap_err();
+    assert_eq!(
+        refused("length", "5").to_string(),
+        "parameter of seqcdc: expected one of size_min size_average size_max mode equal seq_length skip_trigger \
+         skip_size, found \"length\""
+    );
+    assert_eq!(
+        refused("mode", "upwards").to_string(),
+        "mode: expected increasing or decreasing, found \"upwards\""
+    );
+    for value in ["five", "-1", "4294967296", ""] {
+        assert!(
+            matches!(refused("seq_length", value), SettingsError::BadValue { .. }),
+            "{value}"
+        );
+    }
+    assert!(matches!(refused("seq_length", "64"), SettingsError::OutOfRange { .. }));
+}
