@@ -11,12 +11,14 @@
 
 mod attributes;
 mod decide;
+mod finish;
 mod folder;
 mod links;
 mod open_files;
 mod owners;
 mod plan;
 mod preview;
+mod run;
 mod selected;
 mod target;
 mod verify;

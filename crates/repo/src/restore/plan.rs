@@ -2,24 +2,23 @@
 
 use super::attributes::{self, Held};
 use super::decide::Decision;
+use super::finish;
 use super::folder::{Folder, Then};
 use super::links::{self, Linked, Links, Name};
 use super::open_files::{OpenFiles, Permit};
 use super::owners::Owners;
-use super::preview::Hear;
+use super::run::Total;
 use super::selected::Selected;
 use super::target::{self, Stack};
 use super::write::{self, Part, Progress, Restoring, Standing};
-use super::{Overwrite, RestoreSummary, Task};
+use super::{Overwrite, Task};
 use crate::check::is_fault;
 use crate::chunks::ChunkReader;
 use crate::index::Place;
 use crate::load::Loaded;
 use crate::recipe::Items;
-use crate::threads::spawn;
-use crate::tree::Found;
 use crate::{Counters, Error, Monitor, Result, Warning};
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::Sender;
 use ibid_format::content::{Content, Item};
 use ibid_format::tree::{Entry, EntryKind};
 use rustix::fd::OwnedFd;
@@ -36,175 +35,6 @@ use std::sync::{Arc, Mutex};
 const WINDOW: usize = 1 << 18;
 /// Files that one window is about at most.
 const WINDOW_FILES: usize = 256;
-
-/// What is to be restored.
-struct Wanted {
-    listing: Content,
-    /// If it is no directory.
-    single: Option<Box<Entry>>,
-    /// The directory that becomes the destination, if it is one.
-    top: Option<Box<Entry>>,
-}
-
-impl Task<'_> {
-    /// Finds what is to be restored, and whether it may be.
-    fn wanted(&self, reader: &ChunkReader<'_>) -> Result<Wanted> {
-        let (listing, single, top) = match self.repository.find(reader, self.info, self.path)? {
-            Found::Root(listing) => (listing, None, None),
-            Found::Entry(entry) => match entry.kind {
-                EntryKind::Directory(ref listing) => (listing.clone(), None, Some(entry)),
-                _ => (Content::empty(), Some(entry), None),
-            },
-        };
-        if self.options.overwrite == Overwrite::Refuse {
-            self.refuse_existing(reader, &listing, single.as_deref())?;
-        }
-        Ok(Wanted { listing, single, top })
-    }
-
-    /// Says what would be done.
-    pub(crate) fn run_dry(&self, hear: Hear<'_>) -> Result<RestoreSummary> {
-        let reader = self.repository.tree_reader(self.monitor)?;
-        let Wanted { listing, single, .. } = self.wanted(&reader)?;
-        let mut summary = self.preview(&reader, &listing, single.as_deref(), hear)?;
-        summary.failed += self.selection.tell_unmatched(self.monitor);
-        Ok(summary)
-    }
-
-    pub(crate) fn run(&self) -> Result<RestoreSummary> {
-        let loaded = self.repository.loaded(self.monitor)?;
-        let reader = self.repository.tree_reader(self.monitor)?;
-        let Wanted { listing, single, top } = self.wanted(&reader)?;
-        // Nobody looks into what is to have a mode of its own before it has it.
-        let mode = if top.is_some() { 0o700 } else { 0o777 };
-        let (root, made) = target::open_destination(&self.destination, mode)?;
-        let unlocked = target::let_us_in(&Held::open(&root))
-            .map_err(|error| Error::local("write into", &self.destination, error))?;
-        let root = Arc::new(root);
-        let open_files = OpenFiles::within_limits();
-        let progress = Progress::default();
-        let threads = self
-            .options
-            .threads
-            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
-            .clamp(1, 16);
-        let (groups, work) = bounded(4 * threads);
-        let result = std::thread::scope(|scope| {
-            for _ in 0..threads {
-                let (work, progress, loaded) = (work.clone(), &progress, loaded.as_ref());
-                spawn(scope, move || write::run(self, loaded, progress, &work))?;
-            }
-            drop(work);
-            let owners = Owners::new(self);
-            let then = match top {
-                Some(entry) if made || self.updates_directories() => Then::All(owners.of(&entry), entry),
-                _ => unlocked.map_or(Then::Nothing, Then::Mode),
-            };
-            if !self.set_totals_of_all() {
-                let (reader, listing, single, progress) = (&reader, &listing, single.as_deref(), &progress);
-                // Only for progress: without it, the totals are known when all is planned.
-                let _ = spawn(scope, move || {
-                    let _ = self.estimate(reader, listing, single, progress);
-                });
-            }
-            let planner = Planner {
-                task: self,
-                loaded: &loaded,
-                reader: &reader,
-                progress: &progress,
-                open_files: &open_files,
-                groups,
-                stack: Stack::new(root.clone(), open_files.directories),
-                destination: Folder::destination(self, &root, then),
-                directories: Vec::new(),
-                lost: None,
-                path: self.destination.clone(),
-                window: Vec::new(),
-                window_files: 0,
-                links: HashMap::new(),
-                owners,
-                total: Total::default(),
-            };
-            planner.run(&listing, single.as_deref())
-        });
-        let (mut summary, lost) = progress.into_summary()?;
-        result?;
-        self.monitor.check_cancelled()?;
-        summary.failed += self.selection.tell_unmatched(self.monitor);
-        if self.options.verify {
-            let counters = &self.monitor.counters;
-            counters.verifying.store(true, Ordering::Relaxed);
-            for counter in [&counters.files, &counters.bytes, &counters.skipped] {
-                counter.store(0, Ordering::Relaxed);
-            }
-            summary.verified = self.verify(&reader, &listing, single.as_deref(), &root, &lost, &mut summary.failed)?;
-        }
-        Ok(summary)
-    }
-
-    /// If all of a snapshot is restored, it says how much that is.
-    fn set_totals_of_all(&self) -> bool {
-        let all = crate::tree::components(self.path).next().is_none()
-            && self.options.include.is_empty()
-            && self.options.exclude.is_empty();
-        if all {
-            let counters = &self.info.snapshot.counters;
-            let (files, bytes) = (counters.files, counters.bytes);
-            Total { files, bytes }.tell(self.monitor);
-        }
-        all
-    }
-
-    /// Counts what there is to do, ahead of the planner, as long as it works.
-    fn estimate(
-        &self,
-        reader: &ChunkReader<'_>,
-        listing: &Content,
-        single: Option<&Entry>,
-        progress: &Progress,
-    ) -> Result<()> {
-        let mut total = Total::default();
-        self.selected(reader, listing, single, &mut |step| {
-            if self.monitor.counters.totals_final.load(Ordering::Relaxed) || progress.is_stopped() {
-                return Err(Error::Interrupted);
-            }
-            if let Selected::Entry { entry, .. } = step {
-                total.add(entry);
-            }
-            Ok(true)
-        })?;
-        total.tell(self.monitor);
-        Ok(())
-    }
-
-    /// Whether directories that existed become as in the snapshot.
-    fn updates_directories(&self) -> bool {
-        matches!(self.options.overwrite, Overwrite::Always | Overwrite::IfChanged)
-    }
-}
-
-/// How much there is to do.
-#[derive(Default)]
-struct Total {
-    files: u64,
-    bytes: u64,
-}
-
-impl Total {
-    fn add(&mut self, entry: &Entry) {
-        if let EntryKind::File(content) = &entry.kind {
-            self.files += 1;
-            self.bytes += content.length;
-        }
-    }
-
-    fn tell(&self, monitor: &Monitor) {
-        let counters = &monitor.counters;
-        counters.files_total.store(self.files, Ordering::Relaxed);
-        counters.bytes_total.store(self.bytes, Ordering::Relaxed);
-        counters.totals_final.store(true, Ordering::Relaxed);
-    }
-}
 
 /// A directory we are in.
 struct Made<'a> {
@@ -226,7 +56,17 @@ struct Lost {
     below: u64,
 }
 
-struct Planner<'a> {
+/// What a planner works with and does not own.
+pub(crate) struct Shared<'a> {
+    pub(crate) task: &'a Task<'a>,
+    pub(crate) loaded: &'a Loaded,
+    pub(crate) reader: &'a ChunkReader<'a>,
+    pub(crate) progress: &'a Progress,
+    pub(crate) open_files: &'a OpenFiles,
+}
+
+/// Walks what is wanted, makes directories and files, and hands out chunks to be written.
+pub(crate) struct Planner<'a> {
     task: &'a Task<'a>,
     loaded: &'a Loaded,
     reader: &'a ChunkReader<'a>,
@@ -247,11 +87,45 @@ struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
+    pub(crate) fn new(
+        shared: Shared<'a>,
+        groups: Sender<Vec<Part<'a>>>,
+        root: Arc<OwnedFd>,
+        destination: Arc<Folder<'a>>,
+        owners: Owners,
+    ) -> Planner<'a> {
+        let Shared {
+            task,
+            loaded,
+            reader,
+            progress,
+            open_files,
+        } = shared;
+        Planner {
+            task,
+            loaded,
+            reader,
+            progress,
+            open_files,
+            groups,
+            stack: Stack::new(root, open_files.directories),
+            destination,
+            directories: Vec::new(),
+            lost: None,
+            path: task.destination.clone(),
+            window: Vec::new(),
+            window_files: 0,
+            links: HashMap::new(),
+            owners,
+            total: Total::default(),
+        }
+    }
+
     fn monitor(&self) -> &'a Monitor {
         self.task.monitor
     }
 
-    fn run(mut self, listing: &Content, single: Option<&Entry>) -> Result<()> {
+    pub(crate) fn run(mut self, listing: &Content, single: Option<&Entry>) -> Result<()> {
         let task = self.task;
         let result = task.selected(self.reader, listing, single, &mut |step| self.step(step));
         if result.is_err() {
@@ -438,7 +312,7 @@ impl<'a> Planner<'a> {
             };
             match links.add(name) {
                 Linked::Pending => {}
-                Linked::Whole(name) => write::add_name(self.task, self.progress, folder, first, entry, &name),
+                Linked::Whole(name) => finish::add_name(self.task, self.progress, folder, first, entry, &name),
                 Linked::Failed => return Err(links::lost_with_its_other_name(&self.path)),
             }
             return Ok(());
@@ -574,7 +448,7 @@ impl<'a> Planner<'a> {
         if let Err(error) = sized.and_then(|()| self.contents(&restoring, content)) {
             write::fail(self.task, self.progress, &restoring, error);
         }
-        write::finish(self.task, self.progress, &restoring);
+        finish::finish(self.task, self.progress, &restoring);
         self.window_files += 1;
         if self.window_files >= WINDOW_FILES.min(self.open_files.files / 2) {
             self.hand_out();

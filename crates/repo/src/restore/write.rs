@@ -1,10 +1,11 @@
 //! Workers of a restore: read a frame once, verify, write where its chunks belong.
 
-use super::attributes::{self, Held, Owner};
+use super::attributes::Owner;
+use super::finish::finish;
 use super::folder::Folder;
-use super::links::{self, Links, Name};
+use super::links::Links;
 use super::open_files::Permit;
-use super::{Overwrite, RestoreSummary, Task, target};
+use super::{Overwrite, RestoreSummary, Task};
 use crate::chunks::FrameReader;
 use crate::load::Loaded;
 use crate::{Counters, Error, Result, Warning};
@@ -12,11 +13,8 @@ use crossbeam_channel::Receiver;
 use ibid_format::ChunkId;
 use ibid_format::tree::{Entry, EntryKind};
 use rustix::fd::OwnedFd;
-use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::collections::HashSet;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -61,9 +59,9 @@ pub(crate) struct Restoring<'a> {
 /// What is missing of a file.
 pub(crate) struct Lost {
     /// Offset and length of each piece.
-    pieces: Vec<(u64, u64)>,
+    pub(crate) pieces: Vec<(u64, u64)>,
     /// Why the first one is.
-    why: String,
+    pub(crate) why: String,
 }
 
 /// One chunk and where it goes.
@@ -88,7 +86,7 @@ pub(crate) struct Progress {
     written: AtomicU64,
     pub(crate) kept: AtomicU64,
     pub(crate) failed: AtomicU64,
-    damaged: AtomicU64,
+    pub(crate) damaged: AtomicU64,
     /// Which these are, if all is to be verified afterwards.
     lost: Mutex<HashSet<PathBuf>>,
     fatal: Mutex<Option<Error>>,
@@ -261,7 +259,7 @@ fn write_group(task: &Task<'_>, loaded: &Loaded, progress: &Progress, reader: &m
     }
 }
 
-fn write_all_at(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> std::result::Result<(), Errno> {
+pub(crate) fn write_all_at(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> std::result::Result<(), Errno> {
     while !bytes.is_empty() {
         match rustix::io::pwrite(file, bytes, offset) {
             Ok(0) => return Err(Errno::IO),
@@ -317,193 +315,4 @@ pub(crate) fn skipped(task: &Task<'_>, progress: &Progress, path: &Path, error: 
             .insert(path.clone());
     }
     task.monitor.warn(Warning::Skipped { path, error });
-}
-
-/// One part less. After the last, the file gets its attributes and its place; if it has not become what it should be, it goes, and what
-/// stood there stays.
-pub(crate) fn finish<'a>(task: &Task<'_>, progress: &Progress, file: &Restoring<'a>) {
-    if file.pending.fetch_sub(1, Ordering::AcqRel) != 1 {
-        return;
-    }
-    let lost = file.lost.lock().expect("no holder of this lock panics").take();
-    let mut whole = false;
-    if !file.failed.load(Ordering::Relaxed) {
-        let finished = match lost {
-            None => complete(task, file).map(|()| {
-                whole = true;
-                progress.restored(task, &file.entry);
-            }),
-            Some(lost) => keep_damaged(task, file, lost).map(|damage| {
-                Counters::add(&progress.damaged, 1);
-                skipped(task, progress, &file.path, damage);
-            }),
-        };
-        if let Err(error) = finished {
-            fail(task, progress, file, error);
-        }
-    }
-    if file.failed.load(Ordering::Relaxed) {
-        undo(task, file);
-    }
-    if let Some(links) = &file.links {
-        other_names(task, progress, links, file, whole);
-    }
-}
-
-/// Gives a file that has all its chunks what else it needs.
-fn complete(task: &Task<'_>, file: &Restoring<'_>) -> Result<()> {
-    let failed = |action| move |error: Errno| Error::local(action, &file.path, error);
-    if matches!(file.standing, Standing::InPlace) {
-        for (offset, length) in std::mem::take(&mut *file.holes.lock().expect("no holder of this lock panics")) {
-            make_hole(file, offset, length).map_err(failed("make a hole in"))?;
-        }
-        let EntryKind::File(content) = &file.entry.kind else {
-            unreachable!("only files are written")
-        };
-        let length = rustix::fs::fstat(&file.file).map_err(failed("look at"))?.st_size as u64;
-        if length != content.length {
-            file.changed.store(true, Ordering::Relaxed);
-            rustix::fs::ftruncate(&file.file, content.length).map_err(failed("size"))?;
-        }
-    }
-    give_attributes(task, file);
-    match &file.standing {
-        Standing::Aside(aside) => target::put_in_place(&file.parent, aside, &file.entry.name)
-            .map_err(|error| target::cannot_replace(&file.path, error)),
-        Standing::New | Standing::InPlace => Ok(()),
-    }
-}
-
-fn give_attributes(task: &Task<'_>, file: &Restoring<'_>) {
-    for (what, source) in attributes::mend_attributes(&Held::open(&file.file), &file.entry, file.owner) {
-        let path = file.path.clone();
-        task.monitor.warn(Warning::Attributes { path, what, source });
-    }
-}
-
-/// Puts a file that has zeros where pieces are lost under a name by which nobody takes it for whole. Returns what to say of it.
-fn keep_damaged(task: &Task<'_>, file: &Restoring<'_>, lost: Lost) -> Result<Error> {
-    give_attributes(task, file);
-    let name = match &file.standing {
-        Standing::New => &file.entry.name,
-        Standing::Aside(aside) => aside,
-        Standing::InPlace => unreachable!("no file is mended in place with what may be damaged"),
-    };
-    let kept = target::put_beside(&file.parent, name, &file.entry.name)
-        .map_err(|error| Error::local("keep what is left of", &file.path, error))?;
-    let text = format!(
-        "{}; what is left is in {:?}, with zeros for {}",
-        lost.why,
-        OsStr::from_bytes(&kept),
-        ranges(lost.pieces)
-    );
-    Ok(Error::local("restore", &file.path, std::io::Error::other(text)))
-}
-
-/// Pieces that are named one by one.
-const NAMED_MAX: usize = 20;
-
-/// "bytes 0–65535 and 131072–196607".
-fn ranges(mut pieces: Vec<(u64, u64)>) -> String {
-    pieces.sort_unstable();
-    let mut ranges: Vec<(u64, u64)> = Vec::new();
-    for (start, length) in pieces {
-        match ranges.last_mut() {
-            Some((_, end)) if *end == start => *end += length,
-            _ => ranges.push((start, start + length)),
-        }
-    }
-    let more = ranges.len().saturating_sub(NAMED_MAX);
-    let named = ranges
-        .iter()
-        .take(NAMED_MAX)
-        .map(|(start, end)| format!("{start}–{}", end - 1));
-    let mut text = format!("bytes {}", named.collect::<Vec<_>>().join(", "));
-    if more > 0 {
-        text += &format!(" and {more} more ranges");
-    }
-    text
-}
-
-fn undo(task: &Task<'_>, file: &Restoring<'_>) {
-    // Nothing is better than something wrong. If removing it fails there is nothing left to try: the file was reported.
-    let _ = match &file.standing {
-        Standing::New => target::remove(&file.parent, &file.entry.name),
-        Standing::Aside(aside) => target::remove(&file.parent, aside),
-        Standing::InPlace => {
-            if file.changed.load(Ordering::Relaxed) {
-                let path = file.path.clone();
-                task.monitor.warn(Warning::Mixed { path });
-            }
-            Ok(())
-        }
-    };
-}
-
-/// Gives a file that is whole the names that wait for it. If it is not, they are lost with it.
-fn other_names(task: &Task<'_>, progress: &Progress, links: &Links<'_>, file: &Restoring<'_>, whole: bool) {
-    if whole {
-        for name in links.succeed() {
-            add_name(task, progress, &file.folder, &file.entry.name, &file.entry, &name);
-        }
-        return;
-    }
-    for name in links.fail() {
-        // Who stops a restore need not hear of all that was to come.
-        if !progress.is_stopped() && !task.monitor.is_cancelled() {
-            skipped(task, progress, &name.path, links::lost_with_its_other_name(&name.path));
-        }
-    }
-}
-
-/// Gives the file that stands at `first` in `folder` one more name.
-pub(crate) fn add_name(
-    task: &Task<'_>,
-    progress: &Progress,
-    folder: &Folder<'_>,
-    first: &[u8],
-    entry: &Entry,
-    name: &Name<'_>,
-) {
-    let may_replace = task.options.overwrite != Overwrite::Refuse;
-    match links::link(folder, first, name, may_replace) {
-        Ok(true) => progress.restored(task, entry),
-        Ok(false) => progress.right(task, entry),
-        Err(error) => return skipped(task, progress, &name.path, error),
-    }
-    if let EntryKind::File(content) = &entry.kind {
-        Counters::add(&task.monitor.counters.bytes, content.length);
-    }
-}
-
-/// Makes a stretch of a file that was there read as zeros, unless it does.
-fn make_hole(file: &Restoring<'_>, offset: u64, length: u64) -> std::result::Result<(), Errno> {
-    match rustix::fs::seek(&file.file, rustix::fs::SeekFrom::Data(offset)) {
-        Ok(data) if data < offset + length => {}
-        Ok(_) | Err(Errno::NXIO) => return Ok(()),
-        Err(_) => {} // then making it will tell
-    }
-    file.changed.store(true, Ordering::Relaxed);
-    punch(&file.file, offset, length)
-}
-
-/// Makes `length` bytes from `offset` read as zeros, without occupying space if the file system can.
-fn punch(file: &OwnedFd, offset: u64, length: u64) -> std::result::Result<(), Errno> {
-    match rustix::fs::fallocate(
-        file,
-        FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-        offset,
-        length,
-    ) {
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-        result => return result,
-    }
-    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-    let mut done = 0;
-    while done < length {
-        let now = (length - done).min(ZEROS.len() as u64);
-        write_all_at(file, &ZEROS[..now as usize], offset + done)?;
-        done += now;
-    }
-    Ok(())
 }

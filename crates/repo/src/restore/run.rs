@@ -1,0 +1,181 @@
+//! One restore from its start to its summary: threads, totals, and what is done at the end.
+
+use super::attributes::Held;
+use super::folder::{Folder, Then};
+use super::open_files::OpenFiles;
+use super::owners::Owners;
+use super::plan::{Planner, Shared};
+use super::preview::Hear;
+use super::selected::Selected;
+use super::target;
+use super::write::{self, Progress};
+use super::{Overwrite, RestoreSummary, Task};
+use crate::chunks::ChunkReader;
+use crate::threads::spawn;
+use crate::tree::Found;
+use crate::{Error, Monitor, Result};
+use crossbeam_channel::bounded;
+use ibid_format::content::Content;
+use ibid_format::tree::{Entry, EntryKind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What is to be restored.
+struct Wanted {
+    listing: Content,
+    /// If it is no directory.
+    single: Option<Box<Entry>>,
+    /// The directory that becomes the destination, if it is one.
+    top: Option<Box<Entry>>,
+}
+
+impl Task<'_> {
+    /// Finds what is to be restored, and whether it may be.
+    fn wanted(&self, reader: &ChunkReader<'_>) -> Result<Wanted> {
+        let (listing, single, top) = match self.repository.find(reader, self.info, self.path)? {
+            Found::Root(listing) => (listing, None, None),
+            Found::Entry(entry) => match entry.kind {
+                EntryKind::Directory(ref listing) => (listing.clone(), None, Some(entry)),
+                _ => (Content::empty(), Some(entry), None),
+            },
+        };
+        if self.options.overwrite == Overwrite::Refuse {
+            self.refuse_existing(reader, &listing, single.as_deref())?;
+        }
+        Ok(Wanted { listing, single, top })
+    }
+
+    /// Says what would be done.
+    pub(crate) fn run_dry(&self, hear: Hear<'_>) -> Result<RestoreSummary> {
+        let reader = self.repository.tree_reader(self.monitor)?;
+        let Wanted { listing, single, .. } = self.wanted(&reader)?;
+        let mut summary = self.preview(&reader, &listing, single.as_deref(), hear)?;
+        summary.failed += self.selection.tell_unmatched(self.monitor);
+        Ok(summary)
+    }
+
+    pub(crate) fn run(&self) -> Result<RestoreSummary> {
+        let loaded = self.repository.loaded(self.monitor)?;
+        let reader = self.repository.tree_reader(self.monitor)?;
+        let Wanted { listing, single, top } = self.wanted(&reader)?;
+        // Nobody looks into what is to have a mode of its own before it has it.
+        let mode = if top.is_some() { 0o700 } else { 0o777 };
+        let (root, made) = target::open_destination(&self.destination, mode)?;
+        let unlocked = target::let_us_in(&Held::open(&root))
+            .map_err(|error| Error::local("write into", &self.destination, error))?;
+        let root = Arc::new(root);
+        let open_files = OpenFiles::within_limits();
+        let progress = Progress::default();
+        let threads = self
+            .options
+            .threads
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+            .clamp(1, 16);
+        let (groups, work) = bounded(4 * threads);
+        let result = std::thread::scope(|scope| {
+            for _ in 0..threads {
+                let (work, progress, loaded) = (work.clone(), &progress, loaded.as_ref());
+                spawn(scope, move || write::run(self, loaded, progress, &work))?;
+            }
+            drop(work);
+            let owners = Owners::new(self);
+            let then = match top {
+                Some(entry) if made || self.updates_directories() => Then::All(owners.of(&entry), entry),
+                _ => unlocked.map_or(Then::Nothing, Then::Mode),
+            };
+            if !self.set_totals_of_all() {
+                let (reader, listing, single, progress) = (&reader, &listing, single.as_deref(), &progress);
+                // Only for progress: without it, the totals are known when all is planned.
+                let _ = spawn(scope, move || {
+                    let _ = self.estimate(reader, listing, single, progress);
+                });
+            }
+            let destination = Folder::destination(self, &root, then);
+            let shared = Shared {
+                task: self,
+                loaded: &loaded,
+                reader: &reader,
+                progress: &progress,
+                open_files: &open_files,
+            };
+            let planner = Planner::new(shared, groups, root.clone(), destination, owners);
+            planner.run(&listing, single.as_deref())
+        });
+        let (mut summary, lost) = progress.into_summary()?;
+        result?;
+        self.monitor.check_cancelled()?;
+        summary.failed += self.selection.tell_unmatched(self.monitor);
+        if self.options.verify {
+            let counters = &self.monitor.counters;
+            counters.verifying.store(true, Ordering::Relaxed);
+            for counter in [&counters.files, &counters.bytes, &counters.skipped] {
+                counter.store(0, Ordering::Relaxed);
+            }
+            summary.verified = self.verify(&reader, &listing, single.as_deref(), &root, &lost, &mut summary.failed)?;
+        }
+        Ok(summary)
+    }
+
+    /// If all of a snapshot is restored, it says how much that is.
+    fn set_totals_of_all(&self) -> bool {
+        let all = crate::tree::components(self.path).next().is_none()
+            && self.options.include.is_empty()
+            && self.options.exclude.is_empty();
+        if all {
+            let counters = &self.info.snapshot.counters;
+            let (files, bytes) = (counters.files, counters.bytes);
+            Total { files, bytes }.tell(self.monitor);
+        }
+        all
+    }
+
+    /// Counts what there is to do, ahead of the planner, as long as it works.
+    fn estimate(
+        &self,
+        reader: &ChunkReader<'_>,
+        listing: &Content,
+        single: Option<&Entry>,
+        progress: &Progress,
+    ) -> Result<()> {
+        let mut total = Total::default();
+        self.selected(reader, listing, single, &mut |step| {
+            if self.monitor.counters.totals_final.load(Ordering::Relaxed) || progress.is_stopped() {
+                return Err(Error::Interrupted);
+            }
+            if let Selected::Entry { entry, .. } = step {
+                total.add(entry);
+            }
+            Ok(true)
+        })?;
+        total.tell(self.monitor);
+        Ok(())
+    }
+
+    /// Whether directories that existed become as in the snapshot.
+    pub(crate) fn updates_directories(&self) -> bool {
+        matches!(self.options.overwrite, Overwrite::Always | Overwrite::IfChanged)
+    }
+}
+
+/// How much there is to do.
+#[derive(Default)]
+pub(crate) struct Total {
+    files: u64,
+    bytes: u64,
+}
+
+impl Total {
+    pub(crate) fn add(&mut self, entry: &Entry) {
+        if let EntryKind::File(content) = &entry.kind {
+            self.files += 1;
+            self.bytes += content.length;
+        }
+    }
+
+    pub(crate) fn tell(&self, monitor: &Monitor) {
+        let counters = &monitor.counters;
+        counters.files_total.store(self.files, Ordering::Relaxed);
+        counters.bytes_total.store(self.bytes, Ordering::Relaxed);
+        counters.totals_final.store(true, Ordering::Relaxed);
+    }
+}
