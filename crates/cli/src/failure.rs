@@ -95,6 +95,18 @@ impl From<ibid_storage::Error> for Failure {
     }
 }
 
+impl From<ibid_measure::Error> for Failure {
+    fn from(error: ibid_measure::Error) -> Failure {
+        use ibid_measure::Error;
+        match error {
+            Error::File { action, path, source } => Failure::Local { action, path, source },
+            Error::Settings(_) | Error::OutOfRange { .. } => Failure::Usage(error.to_string()),
+            Error::Stopped => Failure::Interrupted("nothing is left of it"),
+            error => Failure::Fatal(with_causes(&error)),
+        }
+    }
+}
+
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -1,6 +1,8 @@
 //! What was typed. Nothing is done here: every flag is defined once, and help, man pages and completions come from there.
 
 mod backup;
+mod chunk;
+mod generate;
 mod init;
 mod password;
 mod restore;
@@ -8,6 +10,8 @@ mod select;
 mod value;
 
 pub(crate) use backup::BackupArgs;
+pub(crate) use chunk::ChunkArgs;
+pub(crate) use generate::{GenerateCommand, VersionsArgs};
 pub(crate) use init::{InitArgs, InitSettings};
 pub(crate) use password::{NewPasswordArgs, PasswordArgs};
 pub(crate) use restore::{OverwriteRule, RestoreArgs};
@@ -112,6 +116,11 @@ pub(crate) enum Command {
     /// List, add, remove and change passwords
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Show where a file is cut into chunks
+    Chunk(ChunkArgs),
+    /// Make data to try things with
+    #[command(subcommand)]
+    Generate(GenerateCommand),
     /// Print the completions for a shell
     Completions(CompletionsArgs),
     /// Print the manual

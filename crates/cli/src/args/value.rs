@@ -55,6 +55,28 @@ pub(crate) fn size_u32(text: &str) -> Result<u32, String> {
     u32::try_from(size(text)?).map_err(|_| format!("expected less than 4GiB, found {text:?}"))
 }
 
+/// The same where memory is addressed by it.
+pub(crate) fn size_in_memory(text: &str) -> Result<usize, String> {
+    usize::try_from(size(text)?).map_err(|_| format!("{text:?} is more than this machine can address"))
+}
+
+/// `seq_length=6`, `skip_size=1KiB`, `equal=strict`: a name and a value, sizes as plain numbers.
+pub(crate) fn parameter(text: &str) -> Result<(String, String), String> {
+    let expected = || format!("expected NAME=VALUE such as skip_size=512, found {text:?}");
+    let (name, value) = text.split_once('=').ok_or_else(expected)?;
+    let (name, value) = (name.trim(), value.trim());
+    if name.is_empty() || value.is_empty() {
+        return Err(expected());
+    }
+    let has_unit = value.starts_with(|c: char| c.is_ascii_digit()) && value.ends_with(|c: char| c.is_alphabetic());
+    let value = if has_unit {
+        size(value)?.to_string()
+    } else {
+        value.to_owned()
+    };
+    Ok((name.to_owned(), value))
+}
+
 /// The name of one file.
 pub(crate) fn file_name(name: OsString) -> Result<OsString, String> {
     match check_name(name.as_bytes()) {
@@ -194,6 +216,17 @@ mod tests {
         for text in ["yesterday", "@", "@1.5", "@x", "2026-13-01 00:00:00"] {
             let refused = time(text).unwrap_err();
             assert!(refused.starts_with("expected a time such as") && refused.ends_with(&format!("found {text:?}")));
+        }
+    }
+
+    #[test]
+    fn parameters_are_names_and_values() {
+        let read = |text| parameter(text).map(|(name, value)| format!("{name} {value}"));
+        assert_eq!(read("skip_size=1KiB"), Ok("skip_size 1024".into()));
+        assert_eq!(read("equal = strict"), Ok("equal strict".into()));
+        assert_eq!(read("seq_length=5"), Ok("seq_length 5".into()));
+        for text in ["", "equal", "=5", "equal=", "size=5XB"] {
+            assert!(parameter(text).is_err(), "{text}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod backup;
 mod check;
+mod chunk;
 mod diff;
 mod dump;
 mod find;
@@ -9,14 +10,16 @@ mod generate;
 mod init;
 mod key;
 mod ls;
+mod observe;
 mod open;
 mod password;
 mod restore;
 mod snapshots;
 mod stats;
+mod versions;
 mod watch;
 
-use crate::args::{self, Cli, Command};
+use crate::args::{self, Cli, Command, GenerateCommand};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Out};
 use open::Context;
@@ -68,6 +71,8 @@ fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
         Command::Stats(args) => stats::run(context, &args),
         Command::Check(args) => check::run(context, &args),
         Command::Key(command) => key::run(context, &command),
+        Command::Chunk(args) => chunk::run(context, &args),
+        Command::Generate(GenerateCommand::Versions(args)) => versions::run(context, &args),
         Command::Completions(args) => generate::completions(context, &args),
         Command::Man(args) => generate::man(context, &args),
     }

@@ -14,19 +14,23 @@ const VERSION: u32 = 1;
 pub(crate) struct Document<'a, T> {
     version: u32,
     command: &'static str,
-    repository: String,
-    encrypted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repository: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encrypted: Option<bool>,
     #[serde(flatten)]
     body: &'a T,
 }
 
 impl<'a, T> Document<'a, T> {
-    pub(crate) fn new(command: &'static str, about: About, body: &'a T) -> Document<'a, T> {
+    /// About nothing, where a command needs no repository.
+    pub(crate) fn new(command: &'static str, about: impl Into<Option<About>>, body: &'a T) -> Document<'a, T> {
+        let about = about.into();
         Document {
             version: VERSION,
             command,
-            repository: about.repository.to_string(),
-            encrypted: about.encrypted,
+            repository: about.map(|about| about.repository.to_string()),
+            encrypted: about.map(|about| about.encrypted),
             body,
         }
     }

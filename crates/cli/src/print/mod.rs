@@ -5,6 +5,8 @@
 
 mod backup;
 mod check;
+mod chunk;
+mod chunker;
 mod diff;
 mod find;
 mod init;
@@ -20,9 +22,11 @@ mod table;
 mod talk;
 mod time;
 mod tree;
+mod versions;
 
 pub(crate) use backup::backup;
 pub(crate) use check::check;
+pub(crate) use chunk::ChunkPrinter;
 pub(crate) use diff::DiffPrinter;
 pub(crate) use find::FindPrinter;
 pub(crate) use init::init;
@@ -36,6 +40,7 @@ pub(crate) use talk::{
     Verb, cheap_guesses, failure, fatal, kept_settings, question, swept, unencrypted, untried_key, usage, warning,
 };
 pub(crate) use tree::LsPrinter;
+pub(crate) use versions::versions;
 
 use ibid_format::FileId;
 use ibid_repo::{Error, Repository, Result};
@@ -97,15 +102,30 @@ impl Out {
     }
 
     /// The one document of a command.
-    fn document(&mut self, command: &'static str, about: About, body: &impl Serialize) -> Result<()> {
+    fn document(
+        &mut self,
+        command: &'static str,
+        about: impl Into<Option<About>>,
+        body: &impl Serialize,
+    ) -> Result<()> {
         self.json(&json::Document::new(command, about, body))
     }
 
     /// The first line of a command that prints many.
     fn begin(&mut self, command: &'static str, about: About) -> Result<()> {
+        self.begin_with(command, about, &json::Nothing {})
+    }
+
+    /// The same, with more to say of all that follows.
+    fn begin_with(
+        &mut self,
+        command: &'static str,
+        about: impl Into<Option<About>>,
+        body: &impl Serialize,
+    ) -> Result<()> {
         self.json(&json::Item {
             kind: "begin",
-            body: json::Document::new(command, about, &json::Nothing {}),
+            body: json::Document::new(command, about, body),
         })
     }
 

@@ -64,6 +64,8 @@ fn every_command_has_its_section() {
         "stats",
         "check",
         "key",
+        "chunk",
+        "generate versions",
         "completions",
         "man",
     ] {

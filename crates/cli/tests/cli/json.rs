@@ -70,6 +70,7 @@ impl Tables {
             "string" => assert!(value.is_string(), "{place}: {value}"),
             "number" => assert!(value.is_number(), "{place}: {value}"),
             "bool" => assert!(value.is_boolean(), "{place}: {value}"),
+            "object" => assert!(value.is_object(), "{place}: {value}"),
             heading => self.hold(heading, value),
         }
     }
@@ -91,12 +92,13 @@ impl Tables {
         assert_eq!((types[0], *types.last().unwrap()), ("begin", "end"));
         assert_eq!(lines[0]["command"], command);
         for (line, kind) in lines.iter().zip(types) {
-            let heading = if kind == "begin" {
-                kind.to_owned()
+            let own = format!("{command}: {kind}");
+            let heading = if kind == "begin" && !self.0.contains_key(&own) {
+                kind
             } else {
-                format!("{command}: {kind}")
+                &own
             };
-            self.hold(&heading, line);
+            self.hold(heading, line);
         }
         lines
     }
@@ -195,6 +197,24 @@ fn keys_and_checks_print_what_is_documented() {
         report["clean"] == false && !report["faults"].as_array().unwrap().is_empty(),
         "{report}"
     );
+}
+
+#[test]
+fn commands_without_a_repository_print_what_is_documented() {
+    let tables = Tables::read();
+    let home = Home::bare();
+    let arguments = "generate versions new --size 100kB --versions 3 --edits 4 --json".split(' ');
+    let made = tables.document("generate versions", &home.ok(arguments));
+    assert_eq!(made["versions"][0]["bytes"], 100_000);
+    let chunks = tables.stream("chunk", &home.ok(["chunk", "files/deep/data.bin", "--json"]));
+    assert_eq!(
+        (
+            &chunks[0]["chunker"]["algorithm"],
+            &chunks[0]["chunker"]["parameters"]["size_max"]
+        ),
+        (&"fastcdc".into(), &(512 << 10).into())
+    );
+    assert_eq!(chunks.last().unwrap()["bytes"], 300_000);
 }
 
 #[test]

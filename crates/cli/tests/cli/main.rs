@@ -1,6 +1,7 @@
 //! The program, run as people and scripts run it.
 
 mod asking;
+mod chunking;
 mod documents;
 mod json;
 mod output;

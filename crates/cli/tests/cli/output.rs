@@ -4,7 +4,7 @@ use crate::support::Home;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-const COMMANDS: [&[&str]; 17] = [
+const COMMANDS: [&[&str]; 20] = [
     &["init"],
     &["backup"],
     &["snapshots"],
@@ -20,6 +20,9 @@ const COMMANDS: [&[&str]; 17] = [
     &["key", "add"],
     &["key", "remove"],
     &["key", "passwd"],
+    &["chunk"],
+    &["generate"],
+    &["generate", "versions"],
     &["completions"],
     &["man"],
 ];

@@ -1,0 +1,62 @@
+//! What to cut, and how.
+
+use super::value;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use ibid_chunk::{Settings, SettingsError};
+use std::path::PathBuf;
+
+/// The chunkers by name.
+const ALGORITHMS: [&str; 3] = ["fastcdc", "seqcdc", "fixed"];
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Prints where each chunk begins, its length, and its fingerprint: BLAKE3 of its bytes, as `b3sum` prints it.
+
+Examples:
+  ibid chunk disk.img                              as backups cut it
+  ibid chunk disk.img --algorithm seqcdc --average 16KiB
+  ibid chunk disk.img --algorithm seqcdc --param equal=strict --param seq_length=6
+  tar c ~/letters | ibid chunk - | sort -k3 | uniq -c -f2 -d     chunks that occur more than once
+  ibid chunk disk.img --json                       one JSON object a line")]
+pub(crate) struct ChunkArgs {
+    /// What to cut: a file, or - for standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) chunker: ChunkerArgs,
+}
+
+/// A chunker with its parameters.
+#[derive(Debug, Args)]
+pub(crate) struct ChunkerArgs {
+    /// Which chunker
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(ALGORITHMS), default_value = "fastcdc")]
+    pub(crate) algorithm: String,
+    /// Average size of a chunk; the other parameters follow from it
+    #[arg(long, value_name = "SIZE", value_parser = value::size_in_memory, default_value = "64KiB")]
+    pub(crate) average: usize,
+    /// Size below which no chunk ends: the same as --param size_min=SIZE
+    #[arg(long, value_name = "SIZE", value_parser = value::size_in_memory)]
+    pub(crate) min: Option<usize>,
+    /// Size at which a chunk ends whatever it holds: the same as --param size_max=SIZE
+    #[arg(long, value_name = "SIZE", value_parser = value::size_in_memory)]
+    pub(crate) max: Option<usize>,
+    /// Another value for a parameter of the chunker; can be repeated. A wrong NAME is answered with those that there are
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = value::parameter)]
+    pub(crate) parameters: Vec<(String, String)>,
+}
+
+impl ChunkerArgs {
+    /// What was asked for.
+    pub(crate) fn settings(&self) -> Result<Settings, SettingsError> {
+        let limit = |name, size: Option<usize>| size.map(|size| (name, size.to_string()));
+        let limits = [limit("size_min", self.min), limit("size_max", self.max)];
+        let limits = limits.iter().flatten().map(|(name, value)| (*name, value.as_str()));
+        let parameters = self
+            .parameters
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
+        Settings::for_average(&self.algorithm, self.average)?.with_parameters(limits.chain(parameters))
+    }
+}

@@ -1,0 +1,30 @@
+//! Which chunker suits this data, on this machine?
+//!
+//! The experiments behind `ibid bench`, `ibid tune` and `ibid generate`, for programs to call: they print nothing. What takes long is
+//! watched, and stopped, through an [`Observer`].
+//!
+//! | question | answer |
+//! |---|---|
+//! | What does data look like that changes a little from version to version? | [`Series`] |
+//!
+//! ```
+//! use ibid_measure::{Nobody, Series};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let series = Series { size: 100_000, versions: 3, edits: 5, ..Series::default() };
+//! let versions = series.write_into(folder.path(), &mut Nobody)?;
+//! assert_eq!(versions[0].bytes, 100_000);
+//! assert_eq!(versions[2].path, folder.path().join("v03.bin"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod error;
+mod observer;
+mod random;
+mod versions;
+
+pub use error::{Error, Result};
+pub use observer::{Nobody, Observer};
+pub use random::Random;
+pub use versions::{EDITS_MOST, EditCounts, EditKind, Series, VERSIONS_MOST, Version};

@@ -1,0 +1,24 @@
+//! Who looks on while an experiment runs.
+
+/// Is told how far an experiment is, and may stop it.
+pub trait Observer {
+    /// So much work is ahead in all, in bytes; what was announced before no longer counts.
+    fn expect(&mut self, bytes: u64);
+
+    /// So many bytes more are done. Called often, for a few MiB at most each time.
+    ///
+    /// Returns whether to go on; if not, the experiment ends with [`Error::Stopped`](crate::Error::Stopped).
+    fn advance(&mut self, bytes: u64) -> bool;
+}
+
+/// Looks away.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nobody;
+
+impl Observer for Nobody {
+    fn expect(&mut self, _: u64) {}
+
+    fn advance(&mut self, _: u64) -> bool {
+        true
+    }
+}
