@@ -3,6 +3,8 @@
 use alloc::string::String;
 use core::fmt;
 
+use ibid_simd::BackendError;
+
 use crate::Parameter;
 
 /// Why [`Settings`](crate::Settings) were refused: what was expected and what was found.
@@ -85,6 +87,14 @@ pub enum SettingsError {
         /// The value.
         found: String,
     },
+    /// The environment asks for vector instructions that are not there.
+    Backend(BackendError),
+}
+
+impl From<BackendError> for SettingsError {
+    fn from(error: BackendError) -> SettingsError {
+        SettingsError::Backend(error)
+    }
 }
 
 impl fmt::Display for SettingsError {
@@ -151,6 +161,9 @@ impl fmt::Display for SettingsError {
                     choices => out.write_str(&choices.join(" or "))?,
                 }
                 write!(out, ", found {found:?}")
+            }
+            SettingsError::Backend(error) => {
+                write!(out, "{}: {error}", ibid_simd::ENVIRONMENT_VARIABLE)
             }
         }
     }

@@ -40,7 +40,8 @@
 //!
 //! # Features
 //!
-//! `std` (by default): [`Stream`]. Without it the crate needs `alloc` alone.
+//! `std` (by default): [`Stream`], and finding out at run time which vector instructions there are
+//! ([`Backend`]). Without it the crate needs `alloc` alone.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -67,6 +68,8 @@ pub use settings::{SIZE_MAX_MOST, SIZE_MIN_LEAST};
 #[cfg(feature = "std")]
 pub use stream::Stream;
 
+pub use ibid_simd::{Backend, BackendError};
+
 use spec::FastCdcParameters;
 
 /// Finds where chunks end, by one set of [`Settings`].
@@ -75,31 +78,55 @@ use spec::FastCdcParameters;
 #[derive(Clone, Debug)]
 pub struct Chunker {
     settings: Settings,
-    kernel: Kernel,
+    backend: Backend,
+    algorithm: Algorithm,
 }
 
 #[derive(Clone, Debug)]
-enum Kernel {
+enum Algorithm {
     Fixed(usize),
     FastCdc(FastCdcParameters),
     SeqCdc(SeqCdcSettings),
 }
 
 impl Chunker {
-    /// A chunker for these settings.
+    /// A chunker for these settings, with the vector instructions that the user prefers
+    /// ([`Backend::preferred`]).
+    ///
+    /// # Errors
+    /// When the settings do not pass [`Settings::validate`], or the environment asks for a backend
+    /// that this machine does not have.
+    pub fn new(settings: &Settings) -> Result<Chunker, SettingsError> {
+        Chunker::with_backend(settings, Backend::preferred()?)
+    }
+
+    /// A chunker for these settings that runs on one backend. All of them cut at the same places.
+    ///
+    /// ```
+    /// use ibid_chunk::{Backend, Chunker, Settings};
+    ///
+    /// let settings = Settings::for_average("seqcdc", 8192)?;
+    /// let data: Vec<u8> = (0..20_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    /// let expected = Chunker::new(&settings)?.cut(&data);
+    /// for backend in Backend::available() {
+    ///     assert_eq!(Chunker::with_backend(&settings, backend)?.cut(&data), expected);
+    /// }
+    /// # Ok::<(), ibid_chunk::SettingsError>(())
+    /// ```
     ///
     /// # Errors
     /// When the settings do not pass [`Settings::validate`].
-    pub fn new(settings: &Settings) -> Result<Chunker, SettingsError> {
+    pub fn with_backend(settings: &Settings, backend: Backend) -> Result<Chunker, SettingsError> {
         settings.validate()?;
-        let kernel = match settings {
-            Settings::Fixed(fixed) => Kernel::Fixed(fixed.size),
-            Settings::FastCdc(fastcdc) => Kernel::FastCdc(FastCdcParameters::new(fastcdc)),
-            Settings::SeqCdc(seqcdc) => Kernel::SeqCdc(*seqcdc),
+        let algorithm = match settings {
+            Settings::Fixed(fixed) => Algorithm::Fixed(fixed.size),
+            Settings::FastCdc(fastcdc) => Algorithm::FastCdc(FastCdcParameters::new(fastcdc)),
+            Settings::SeqCdc(seqcdc) => Algorithm::SeqCdc(*seqcdc),
         };
         Ok(Chunker {
             settings: settings.clone(),
-            kernel,
+            backend,
+            algorithm,
         })
     }
 
@@ -107,6 +134,13 @@ impl Chunker {
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The vector instructions that it was made for. An algorithm without a vector form does not use
+    /// them.
+    #[must_use]
+    pub fn backend(&self) -> Backend {
+        self.backend
     }
 
     /// Bytes above which no chunk goes, and the most that [`Chunker::cut`] looks at.
@@ -139,10 +173,10 @@ impl Chunker {
     /// ```
     #[must_use]
     pub fn cut(&self, data: &[u8]) -> usize {
-        match &self.kernel {
-            Kernel::Fixed(size) => data.len().min(*size),
-            Kernel::FastCdc(parameters) => fastcdc::cut(parameters, data),
-            Kernel::SeqCdc(settings) => seqcdc::cut(settings, data),
+        match &self.algorithm {
+            Algorithm::Fixed(size) => data.len().min(*size),
+            Algorithm::FastCdc(parameters) => fastcdc::cut(parameters, data),
+            Algorithm::SeqCdc(settings) => seqcdc::cut(self.backend, settings, data),
         }
     }
 }
@@ -157,9 +191,9 @@ pub mod unlimited {
         crate::fastcdc::cut(parameters, data)
     }
 
-    /// The fast path of [`spec::seqcdc`](crate::spec::seqcdc).
+    /// The fast path of [`spec::seqcdc`](crate::spec::seqcdc), on one backend.
     #[must_use]
-    pub fn seqcdc(settings: &crate::SeqCdcSettings, data: &[u8]) -> usize {
-        crate::seqcdc::cut(settings, data)
+    pub fn seqcdc(backend: crate::Backend, settings: &crate::SeqCdcSettings, data: &[u8]) -> usize {
+        crate::seqcdc::cut(backend, settings, data)
     }
 }

@@ -1,70 +1,56 @@
 //! SeqCDC at speed: the cuts of [`spec::seqcdc`](crate::spec::seqcdc), 64 pairs a step.
-//!
-//! A block of 64 pairs becomes three 64-bit masks, one bit a pair: ascents, descents, equals. The
-//! rest is arithmetic on whole masks, without a branch that depends on single bytes:
-//!
-//! 1. *Runs.* Level 1 is the ascents. Level k + 1 is the ascents whose predecessor, equals passed
-//!    over, is on level k. A shift finds the predecessor next door; where equals lie between, adding
-//!    the shifted bit to the mask of equals makes the carry run along them to the first pair after.
-//! 2. *Skips.* The number of descents says whether the trigger falls in this block; a search for
-//!    the n-th set bit says where.
-//!
-//! From block to block go one bit for each level and the count of descents. The comparisons are
-//! written so that a compiler can turn them into vector instructions; none are asked for.
+
+mod scalar;
+mod vector;
+
+use ibid_simd::{BLOCK, Backend, Kernel, Vector};
 
 use crate::{Equal, Mode, SeqCdcSettings};
 
-/// Pairs in a block: the bits of a mask.
-const BLOCK: usize = 64;
-
 /// See [`spec::seqcdc`](crate::spec::seqcdc).
-pub(crate) fn cut(settings: &SeqCdcSettings, data: &[u8]) -> usize {
+pub(crate) fn cut(backend: Backend, settings: &SeqCdcSettings, data: &[u8]) -> usize {
     let end = data.len().min(settings.size_max);
     if end <= settings.size_min {
         return end;
     }
-    let window = &data[..end];
     match (settings.mode, settings.equal) {
-        (Mode::Increasing, Equal::Absorb) => scan::<false, false>(settings, window),
-        (Mode::Increasing, Equal::Strict) => scan::<false, true>(settings, window),
-        (Mode::Decreasing, Equal::Absorb) => scan::<true, false>(settings, window),
-        (Mode::Decreasing, Equal::Strict) => scan::<true, true>(settings, window),
+        (Mode::Increasing, Equal::Absorb) => scan::<false, false>(backend, settings, data, end),
+        (Mode::Increasing, Equal::Strict) => scan::<false, true>(backend, settings, data, end),
+        (Mode::Decreasing, Equal::Absorb) => scan::<true, false>(backend, settings, data, end),
+        (Mode::Decreasing, Equal::Strict) => scan::<true, true>(backend, settings, data, end),
     }
 }
 
-fn scan<const DECREASING: bool, const STRICT: bool>(settings: &SeqCdcSettings, window: &[u8]) -> usize {
-    let seq_length = settings.seq_length;
-    let mut levels = 0;
-    let mut opposing = 0;
-    // The block's first pair is (window[right - 1], window[right]).
-    let mut right = settings.size_min - seq_length as usize;
-    while right < window.len() {
-        let (rises, falls) = match window[right - 1..].first_chunk() {
-            Some(bytes) => compare(bytes),
-            None => compare(&padded(&window[right - 1..])),
-        };
-        let (wanted, against) = if DECREASING { (falls, rises) } else { (rises, falls) };
-        let equals = if STRICT { 0 } else { !(rises | falls) };
-
-        let complete = extend_runs(&mut levels, wanted, equals, seq_length);
-        let boundary = complete.trailing_zeros();
-        let seen = opposing + against.count_ones();
-        if settings.skip_trigger != 0 && seen >= settings.skip_trigger {
-            let skip = position_of_bit(against, settings.skip_trigger - opposing);
-            if skip < boundary {
-                right += skip as usize + 1 + settings.skip_size as usize;
-                levels = 0;
-                opposing = 0;
-                continue;
-            }
-        }
-        if complete != 0 {
-            return right + boundary as usize + 1;
-        }
-        opposing = seen;
-        right += BLOCK;
+fn scan<const DECREASING: bool, const STRICT: bool>(
+    backend: Backend,
+    settings: &SeqCdcSettings,
+    data: &[u8],
+    end: usize,
+) -> usize {
+    if settings.seq_length > vector::SEQ_LENGTH_MOST {
+        return scalar::scan::<DECREASING, STRICT>(settings, &data[..end]);
     }
-    window.len()
+    backend.run(Scan::<DECREASING, STRICT> { settings, data, end })
+}
+
+/// The search for the end of a chunk in `data[..end]`, which is longer than the minimum.
+struct Scan<'a, const DECREASING: bool, const STRICT: bool> {
+    settings: &'a SeqCdcSettings,
+    data: &'a [u8],
+    end: usize,
+}
+
+impl<const DECREASING: bool, const STRICT: bool> Kernel for Scan<'_, DECREASING, STRICT> {
+    type Output = usize;
+
+    fn run_scalar(self) -> usize {
+        scalar::scan::<DECREASING, STRICT>(self.settings, &self.data[..self.end])
+    }
+
+    #[inline(always)]
+    fn run<V: Vector>(self, vector: V) -> usize {
+        vector::scan::<V, DECREASING, STRICT>(vector, self.settings, self.data, self.end)
+    }
 }
 
 /// The bytes that are left, lengthened by equal ones: those pairs neither rise nor fall, and a run
@@ -75,63 +61,4 @@ fn padded(bytes: &[u8]) -> [u8; BLOCK + 1] {
     let mut block = [last; BLOCK + 1];
     block[..bytes.len()].copy_from_slice(bytes);
     block
-}
-
-/// Which of the 64 pairs rise and which fall, first pair in the lowest bit.
-#[inline]
-fn compare(bytes: &[u8; BLOCK + 1]) -> (u64, u64) {
-    let mut rises = [0u8; BLOCK];
-    let mut falls = [0u8; BLOCK];
-    for pair in 0..BLOCK {
-        rises[pair] = u8::from(bytes[pair + 1] > bytes[pair]);
-        falls[pair] = u8::from(bytes[pair + 1] < bytes[pair]);
-    }
-    (pack(&rises), pack(&falls))
-}
-
-/// One bit for every byte; the bytes are 0 or 1.
-#[inline]
-fn pack(flags: &[u8; BLOCK]) -> u64 {
-    // The product's top byte is the sum, over byte j, of 2^(8j) * 2^(56 - 7j) = 2^(56 + j); no two
-    // other terms meet in one bit, so nothing carries into it.
-    const GATHER: u64 = 0x0102_0408_1020_4080;
-    let (words, _) = flags.as_chunks::<8>();
-    words.iter().enumerate().fold(0, |mask, (at, word)| {
-        let bits = u64::from_le_bytes(*word).wrapping_mul(GATHER) >> 56;
-        mask | bits << (8 * at)
-    })
-}
-
-/// The pairs at which a run of `seq_length` is complete.
-///
-/// Bit k of `levels` says whether the run before this block has k pairs or more; on return, the run
-/// at its end.
-#[inline]
-fn extend_runs(levels: &mut u64, ascents: u64, equals: u64, seq_length: u32) -> u64 {
-    let mut reached = ascents;
-    let mut levels_after = 0;
-    for level in 1..seq_length {
-        let next = reached << 1 | (*levels >> level & 1);
-        let (along_equals, past_end) = equals.overflowing_add(next & equals);
-        levels_after |= (reached >> 63 | u64::from(past_end)) << level;
-        reached = ascents & (next | along_equals) & !equals;
-    }
-    *levels = levels_after;
-    reached
-}
-
-/// Position of the `n`-th set bit of `mask`, counting from 1; `mask` has that many.
-#[inline]
-fn position_of_bit(mask: u64, n: u32) -> u32 {
-    let mut n = n;
-    let mut from = 0;
-    // Halve the part that holds it: 32 bits, 16, 8, 4, 2, 1.
-    for half in [32, 16, 8, 4, 2, 1] {
-        let low = (mask >> from & ((1 << half) - 1)).count_ones();
-        if low < n {
-            n -= low;
-            from += half;
-        }
-    }
-    from
 }

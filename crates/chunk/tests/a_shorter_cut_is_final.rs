@@ -5,7 +5,7 @@ mod data;
 
 use data::{KINDS, seqcdc_variants, structured};
 use ibid_chunk::spec::{self, FastCdcParameters};
-use ibid_chunk::{Chunker, Equal, Mode, SeqCdcSettings, Settings, unlimited};
+use ibid_chunk::{Backend, Chunker, Equal, Mode, SeqCdcSettings, Settings, unlimited};
 use proptest::prelude::*;
 
 /// Checks every prefix of `data`: what `cut` leaves over must not matter.
@@ -38,7 +38,9 @@ fn every_prefix_by_seqcdc() {
                 skip_size,
             };
             for settings in seqcdc_variants(base) {
-                every_prefix(&data, &settings, |data| unlimited::seqcdc(&settings, data));
+                for backend in Backend::available() {
+                    every_prefix(&data, &settings, |data| unlimited::seqcdc(backend, &settings, data));
+                }
                 every_prefix(&data, &settings, |data| spec::seqcdc(&settings, data));
             }
         }

@@ -6,19 +6,21 @@ use std::convert::Infallible;
 use std::io::{self, ErrorKind, Read};
 
 use data::{KINDS, Random, random, structured};
-use ibid_chunk::{Chunker, Pusher, Settings, Stream, chunks};
+use ibid_chunk::{Backend, Chunker, Pusher, Settings, Stream, chunks};
 use proptest::prelude::*;
 
+/// The algorithms with a vector form come once for every backend.
 fn chunkers() -> Vec<Chunker> {
-    [
-        ("seqcdc", 300),
-        ("seqcdc", 1024),
-        ("fastcdc", 256),
-        ("fastcdc", 1000),
-        ("fixed", 777),
-    ]
-    .map(|(name, average)| Chunker::new(&Settings::for_average(name, average).unwrap()).unwrap())
-    .to_vec()
+    let chunker = |name, average, backend| {
+        Chunker::with_backend(&Settings::for_average(name, average).unwrap(), backend).unwrap()
+    };
+    let scalar = [("fastcdc", 256), ("fastcdc", 1000), ("fixed", 777)];
+    let vector = [("seqcdc", 300), ("seqcdc", 1024)];
+    let scalar = scalar.map(|(name, average)| chunker(name, average, Backend::scalar()));
+    let vector = vector
+        .into_iter()
+        .flat_map(|(name, average)| Backend::available().map(move |backend| chunker(name, average, backend)));
+    vector.chain(scalar).collect()
 }
 
 fn whole(chunker: &Chunker, data: &[u8]) -> Vec<Vec<u8>> {
@@ -245,10 +247,11 @@ fn an_error_of_the_reader_comes_through_and_loses_nothing() {
 proptest! {
     #[test]
     fn any_feeding(
-        which in 0usize..5, kind in 0..KINDS, seed: u64, len in 0usize..40_000,
+        which: prop::sample::Index, kind in 0..KINDS, seed: u64, len in 0usize..40_000,
         most in prop_oneof![1usize..50, 1usize..5000, 1usize..50_000], buffer in 0usize..20_000,
     ) {
-        let chunker = &chunkers()[which];
+        let chunkers = chunkers();
+        let chunker = which.get(&chunkers);
         let data = structured(kind, seed, len);
         let expected = whole(chunker, &data);
 

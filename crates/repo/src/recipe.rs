@@ -6,7 +6,7 @@
 
 use crate::chunks::ChunkReader;
 use crate::{Error, Result};
-use ibid_chunk::{Chunker, FastCdcSettings, Settings};
+use ibid_chunk::{Backend, Chunker, FastCdcSettings, Settings};
 use ibid_format::ChunkId;
 use ibid_format::content::{Content, DEPTH_MAX, ITEMS_INLINE, Item};
 use ibid_format::tree::Entry;
@@ -40,7 +40,8 @@ impl MetadataChunkers {
                 size_max,
                 normalisation: 1,
             };
-            Chunker::new(&Settings::FastCdc(settings)).expect("valid settings")
+            // FastCDC has no vector form: what the user prefers is not asked.
+            Chunker::with_backend(&Settings::FastCdc(settings), Backend::scalar()).expect("valid settings")
         };
         MetadataChunkers {
             list: cutter(512, 2 << 10, 8 << 10),

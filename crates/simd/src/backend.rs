@@ -1,8 +1,15 @@
 //! A set of vector instructions as a value.
 
-use std::fmt;
-use std::str::FromStr;
-use std::sync::OnceLock;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use core::fmt;
+use core::str::FromStr;
+
+use crate::Kernel;
+#[cfg(target_arch = "aarch64")]
+use crate::neon;
+#[cfg(target_arch = "x86_64")]
+use crate::x86;
 
 /// The environment variable by which a user forces a backend: its value is one of the names that
 /// [`Backend::from_setting`] reads.
@@ -12,11 +19,27 @@ pub const ENVIRONMENT_VARIABLE: &str = "IBID_SIMD";
 const AUTOMATIC: &str = "auto";
 
 /// Every set this crate knows, slowest first: the order of [`Backend::available`].
-const KNOWN: [Isa; 4] = [Isa::Scalar, Isa::Sse41, Isa::Avx2, Isa::Avx512];
+const KNOWN: [Isa; 5] = [Isa::Scalar, Isa::Neon, Isa::Sse41, Isa::Avx2, Isa::Avx512];
+
+/// Whether the CPU (and its operating system) has a feature: asked at run time with `std`, else as
+/// the compiler was told.
+#[cfg(all(target_arch = "x86_64", feature = "std"))]
+macro_rules! has {
+    ($feature:tt) => {
+        std::arch::is_x86_feature_detected!($feature)
+    };
+}
+#[cfg(all(target_arch = "x86_64", not(feature = "std")))]
+macro_rules! has {
+    ($feature:tt) => {
+        cfg!(target_feature = $feature)
+    };
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Isa {
     Scalar,
+    Neon,
     Sse41,
     Avx2,
     Avx512,
@@ -26,6 +49,7 @@ impl Isa {
     const fn name(self) -> &'static str {
         match self {
             Isa::Scalar => "scalar",
+            Isa::Neon => "neon",
             Isa::Sse41 => "sse41",
             Isa::Avx2 => "avx2",
             Isa::Avx512 => "avx512",
@@ -35,17 +59,23 @@ impl Isa {
     /// Whether this CPU (and its operating system) runs the instructions.
     #[cfg(target_arch = "x86_64")]
     fn is_present(self) -> bool {
-        use std::arch::is_x86_feature_detected as has;
         match self {
             Isa::Scalar => true,
-            Isa::Sse41 => has!("sse4.1") && has!("popcnt"),
+            Isa::Neon => false,
+            Isa::Sse41 => [has!("sse4.1"), has!("popcnt")] == [true; 2],
             Isa::Avx2 => has!("avx2") && bit_fields_are_present(),
             // 512 bits of bytes need BW; plain AVX-512F compares nothing narrower than 32 bits.
-            Isa::Avx512 => has!("avx512f") && has!("avx512bw") && bit_fields_are_present(),
+            Isa::Avx512 => [has!("avx512f"), has!("avx512bw")] == [true; 2] && bit_fields_are_present(),
         }
     }
 
-    #[cfg(not(target_arch = "x86_64"))]
+    /// Every 64-bit ARM that programs are compiled for has NEON unless they say otherwise.
+    #[cfg(target_arch = "aarch64")]
+    fn is_present(self) -> bool {
+        self == Isa::Scalar || self == Isa::Neon && cfg!(target_feature = "neon")
+    }
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     fn is_present(self) -> bool {
         self == Isa::Scalar
     }
@@ -54,8 +84,7 @@ impl Isa {
 /// What a kernel does with the masks that its wide compares give: count, find, deposit, extract.
 #[cfg(target_arch = "x86_64")]
 fn bit_fields_are_present() -> bool {
-    use std::arch::is_x86_feature_detected as has;
-    has!("popcnt") && has!("bmi1") && has!("bmi2")
+    [has!("popcnt"), has!("bmi1"), has!("bmi2")] == [true; 3]
 }
 
 /// A set of vector instructions that this CPU has. The only way to get one is to find it here.
@@ -63,6 +92,7 @@ fn bit_fields_are_present() -> bool {
 /// | name | instructions |
 /// |---|---|
 /// | `scalar` | none; on every machine |
+/// | `neon` | NEON, on 64-bit ARM |
 /// | `sse41` | SSE4.1, POPCNT |
 /// | `avx2` | AVX2, POPCNT, BMI1, BMI2 |
 /// | `avx512` | AVX-512 F and BW, POPCNT, BMI1, BMI2 |
@@ -86,11 +116,53 @@ impl Backend {
         KNOWN.into_iter().filter(|isa| isa.is_present()).map(Backend)
     }
 
-    /// The fastest backend of this machine. Looked up once for a process.
+    /// The fastest backend of this machine.
     #[must_use]
     pub fn best() -> Backend {
-        static BEST: OnceLock<Backend> = OnceLock::new();
-        *BEST.get_or_init(|| Backend::available().last().unwrap_or(Backend::scalar()))
+        Backend::available().last().unwrap_or(Backend::scalar())
+    }
+
+    /// The backend that the user asked for through [`ENVIRONMENT_VARIABLE`], as
+    /// [`Backend::from_setting`] reads it. The environment is looked at once for a process; without
+    /// the feature `std` never, and this is [`Backend::best`].
+    ///
+    /// # Errors
+    /// As for [`Backend::from_name`]; every time, since the wish stays what it was. A value that is
+    /// not Unicode is unknown.
+    pub fn preferred() -> Result<Backend, BackendError> {
+        #[cfg(feature = "std")]
+        {
+            static PREFERRED: std::sync::OnceLock<Result<Backend, BackendError>> = std::sync::OnceLock::new();
+            let preferred = PREFERRED.get_or_init(|| {
+                let value = std::env::var_os(ENVIRONMENT_VARIABLE);
+                Backend::from_setting(value.as_ref().map(|value| value.to_string_lossy()).as_deref())
+            });
+            preferred.clone()
+        }
+        #[cfg(not(feature = "std"))]
+        Ok(Backend::best())
+    }
+
+    /// Runs `kernel` with the instructions of this backend.
+    ///
+    /// The call costs a jump and is not inlined: a kernel should have some hundred bytes to look at.
+    #[inline]
+    pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: this value exists, so `Isa::is_present` found the features on this CPU.
+            Isa::Sse41 => unsafe { x86::sse41(kernel) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Isa::Avx2 => unsafe { x86::avx2(kernel) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Isa::Avx512 => unsafe { x86::avx512(kernel) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above.
+            Isa::Neon => unsafe { neon::neon(kernel) },
+            _ => kernel.run_scalar(),
+        }
     }
 
     /// The name by which [`Backend::from_name`] finds it again; it never changes.
@@ -118,16 +190,13 @@ impl Backend {
     /// What a value of [`ENVIRONMENT_VARIABLE`] asks for: nothing, an empty value or `auto` means
     /// [`Backend::best`], anything else is a name. Case and surrounding blanks do not matter.
     ///
-    /// The environment itself is not read here, so that the rule can be tested and a program
-    /// decides once, at its start.
+    /// The environment itself is not read here; [`Backend::preferred`] does that.
     ///
     /// ```
-    /// use ibid_simd::{Backend, ENVIRONMENT_VARIABLE};
+    /// use ibid_simd::Backend;
     ///
-    /// let asked = std::env::var(ENVIRONMENT_VARIABLE).ok();
-    /// let backend = Backend::from_setting(asked.as_deref());
     /// assert_eq!(Backend::from_setting(Some(" Auto ")), Ok(Backend::best()));
-    /// # let _ = backend;
+    /// assert!(Backend::from_setting(Some("mmx")).is_err());
     /// ```
     ///
     /// # Errors
@@ -196,4 +265,4 @@ impl fmt::Display for BackendError {
     }
 }
 
-impl std::error::Error for BackendError {}
+impl core::error::Error for BackendError {}

@@ -20,7 +20,7 @@ fn every_listed_backend_is_found_by_its_name() {
 
 #[test]
 fn names_never_change() {
-    let known = ["scalar", "sse41", "avx2", "avx512"];
+    let known = ["scalar", "neon", "sse41", "avx2", "avx512"];
     assert!(Backend::available().all(|backend| known.contains(&backend.name())));
     for name in known {
         match Backend::from_name(name) {
@@ -49,6 +49,6 @@ fn an_unknown_name_is_refused_with_the_names_that_exist() {
     );
     assert_eq!(
         error.to_string(),
-        "no vector backend is called \"mmx\": expected auto, scalar, sse41, avx2, avx512"
+        "no vector backend is called \"mmx\": expected auto, scalar, neon, sse41, avx2, avx512"
     );
 }

@@ -1,0 +1,102 @@
+//! NEON, on 64-bit ARM.
+//!
+//! As with x86, the token's constructor is private and called by the entry alone.
+
+use core::arch::aarch64::{
+    uint8x16_t, vaddv_u8, vandq_u8, vceqq_u8, vcgeq_u8, vdupq_n_u8, vget_high_u8, vget_low_u8, vgetq_lane_u64,
+    vld1q_u8, vmaxq_u8, vminq_u8, vpaddq_u8, vreinterpretq_u64_u8,
+};
+
+use crate::vector::private::Sealed;
+use crate::{BLOCK, Kernel, Vector};
+
+#[derive(Clone, Copy)]
+pub(crate) struct Neon(());
+
+impl Sealed for Neon {}
+
+/// # Safety
+/// The CPU must have NEON.
+#[target_feature(enable = "neon")]
+pub(crate) unsafe fn neon<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run(Neon(()))
+}
+
+/// The bit of every lane within its byte of a mask.
+const BITS: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
+
+impl Neon {
+    /// One bit for every lane of `flags`, which are 0 or 255.
+    #[inline(always)]
+    fn mask(self, flags: uint8x16_t) -> u64 {
+        // SAFETY: `self` proves NEON; `BITS` has the 16 bytes loaded.
+        let (low, high) = unsafe {
+            let bits = vandq_u8(flags, vld1q_u8(BITS.as_ptr()));
+            (vaddv_u8(vget_low_u8(bits)), vaddv_u8(vget_high_u8(bits)))
+        };
+        u64::from(low) | u64::from(high) << 8
+    }
+}
+
+impl Vector for Neon {
+    type Register = uint8x16_t;
+    const LANES: usize = 16;
+
+    #[inline(always)]
+    fn load(self, from: &[u8], at: usize) -> uint8x16_t {
+        let bytes = &from[at..at + 16];
+        // SAFETY: `self` proves NEON, `bytes` has the 16 bytes loaded; no alignment is asked for.
+        unsafe { vld1q_u8(bytes.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn splat(self, byte: u8) -> uint8x16_t {
+        // SAFETY: `self` proves NEON.
+        unsafe { vdupq_n_u8(byte) }
+    }
+
+    #[inline(always)]
+    fn max(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t {
+        // SAFETY: `self` proves NEON.
+        unsafe { vmaxq_u8(a, b) }
+    }
+
+    #[inline(always)]
+    fn min(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t {
+        // SAFETY: `self` proves NEON.
+        unsafe { vminq_u8(a, b) }
+    }
+
+    #[inline(always)]
+    fn at_least(self, a: uint8x16_t, b: uint8x16_t) -> u64 {
+        // SAFETY: `self` proves NEON.
+        self.mask(unsafe { vcgeq_u8(a, b) })
+    }
+
+    #[inline(always)]
+    fn equal(self, a: uint8x16_t, b: uint8x16_t) -> u64 {
+        // SAFETY: `self` proves NEON.
+        self.mask(unsafe { vceqq_u8(a, b) })
+    }
+
+    /// Adding neighbours three times moves the bits of four registers together.
+    #[inline(always)]
+    fn block_at_least(self, a: &[u8], at_a: usize, b: &[u8], at_b: usize) -> u64 {
+        let (a, b) = (&a[at_a..at_a + BLOCK], &b[at_b..at_b + BLOCK]);
+        // SAFETY: `self` proves NEON; `BITS` has the 16 bytes loaded.
+        unsafe {
+            let bits = vld1q_u8(BITS.as_ptr());
+            let flags = |at| vandq_u8(vcgeq_u8(self.load(a, at), self.load(b, at)), bits);
+            let sums = vpaddq_u8(vpaddq_u8(flags(0), flags(16)), vpaddq_u8(flags(32), flags(48)));
+            let sums = vpaddq_u8(sums, sums);
+            vgetq_lane_u64::<0>(vreinterpretq_u64_u8(sums))
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, data: &[u8], at: usize) {
+        let line = data.as_ptr().wrapping_add(at);
+        // SAFETY: a hint about an address, which need not exist.
+        unsafe { core::arch::asm!("prfm pldl1keep, [{0}]", in(reg) line, options(nostack, preserves_flags, readonly)) }
+    }
+}

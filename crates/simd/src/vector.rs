@@ -1,0 +1,100 @@
+//! What kernels are written in.
+
+use crate::bits;
+
+/// Bytes in a block: as many as a mask has bits, and a whole number of every kind of register.
+pub const BLOCK: usize = 64;
+
+/// Registers of bytes, and a proof that the CPU has them.
+///
+/// A value comes only from [`Backend::run`](crate::Backend::run), within a function that is compiled
+/// for its instructions. All methods are inlined there; called from elsewhere (a closure or function
+/// that is not inlined into [`Kernel::run`]) they give the same answers, slowly.
+///
+/// Bytes are unsigned. A mask has one bit for every byte, the first byte's lowest; bits beyond are 0.
+pub trait Vector: Copy + private::Sealed {
+    /// A register.
+    type Register: Copy;
+
+    /// Bytes in a register: 16, 32 or 64.
+    const LANES: usize;
+
+    /// The bytes `from[at..at + LANES]`, at any alignment.
+    ///
+    /// # Panics
+    /// When they are not all there. The check costs nothing where the compiler sees that they are:
+    /// take arrays (`first_chunk`) in loops.
+    fn load(self, from: &[u8], at: usize) -> Self::Register;
+
+    /// `byte` in every place.
+    fn splat(self, byte: u8) -> Self::Register;
+
+    /// The larger byte in every place.
+    fn max(self, a: Self::Register, b: Self::Register) -> Self::Register;
+
+    /// The smaller byte in every place.
+    fn min(self, a: Self::Register, b: Self::Register) -> Self::Register;
+
+    /// Where `a >= b`.
+    fn at_least(self, a: Self::Register, b: Self::Register) -> u64;
+
+    /// Where `a == b`.
+    fn equal(self, a: Self::Register, b: Self::Register) -> u64;
+
+    /// Where `a[at_a..] >= b[at_b..]`, for [`BLOCK`] bytes.
+    ///
+    /// # Panics
+    /// When they are not all there.
+    #[inline(always)]
+    fn block_at_least(self, a: &[u8], at_a: usize, b: &[u8], at_b: usize) -> u64 {
+        let mut mask = 0;
+        let mut at = 0;
+        while at < BLOCK {
+            mask |= self.at_least(self.load(a, at_a + at), self.load(b, at_b + at)) << at;
+            at += Self::LANES;
+        }
+        mask
+    }
+
+    /// The bits that are set.
+    #[inline(always)]
+    fn count_ones(self, bits: u64) -> u32 {
+        bits.count_ones()
+    }
+
+    /// The bits of `bits` where `mask` is set, moved together at the low end.
+    #[inline(always)]
+    fn extract_bits(self, bits: u64, mask: u64) -> u64 {
+        bits::extract(bits, mask)
+    }
+
+    /// Position of the `n`-th set bit, counting from 0; 64 when there are not that many.
+    #[inline(always)]
+    fn nth_bit(self, bits: u64, n: u32) -> u32 {
+        bits::nth(bits, n)
+    }
+
+    /// Says that the cache line of `data[at]` will be read soon. `at` may lie beyond the end.
+    #[inline(always)]
+    fn prefetch(self, data: &[u8], at: usize) {
+        let _ = (data, at);
+    }
+}
+
+/// An algorithm that runs on any backend: its arguments.
+pub trait Kernel {
+    /// What it finds.
+    type Output;
+
+    /// The algorithm without vectors.
+    fn run_scalar(self) -> Self::Output;
+
+    /// The algorithm with vectors. Mark it, and every function that it hands `vector` to,
+    /// `#[inline(always)]`: only what is inlined is compiled for the instructions.
+    fn run<V: Vector>(self, vector: V) -> Self::Output;
+}
+
+pub(crate) mod private {
+    /// Keeps other crates from making vectors that prove nothing.
+    pub trait Sealed {}
+}

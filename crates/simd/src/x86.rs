@@ -1,0 +1,194 @@
+//! SSE4.1, AVX2 and AVX-512.
+//!
+//! The tokens' constructors are private and called by the entries alone. That is what the intrinsics
+//! rest on: where a token is, an entry was called, and [`Backend::run`](crate::Backend::run) calls
+//! one only if the CPU has its features.
+
+use core::arch::x86_64::{
+    __m128i, __m256i, __m512i, _MM_HINT_T0, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_max_epu8, _mm_min_epu8,
+    _mm_movemask_epi8, _mm_prefetch, _mm_set1_epi8, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_max_epu8,
+    _mm256_min_epu8, _mm256_movemask_epi8, _mm256_set1_epi8, _mm512_cmpeq_epi8_mask, _mm512_cmpge_epu8_mask,
+    _mm512_loadu_si512, _mm512_max_epu8, _mm512_min_epu8, _mm512_set1_epi8, _pdep_u64, _pext_u64, _popcnt64,
+    _tzcnt_u64,
+};
+
+use crate::vector::private::Sealed;
+use crate::{Kernel, Vector};
+
+#[derive(Clone, Copy)]
+pub(crate) struct Sse41(());
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2(());
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512(());
+
+impl Sealed for Sse41 {}
+impl Sealed for Avx2 {}
+impl Sealed for Avx512 {}
+
+/// The functions that are compiled for a set of instructions, into which kernels are inlined.
+macro_rules! instantiate {
+    ($($entry:ident: $vector:ident, $features:literal;)+) => {$(
+        /// # Safety
+        /// The CPU must have the features.
+        #[target_feature(enable = $features)]
+        pub(crate) unsafe fn $entry<K: Kernel>(kernel: K) -> K::Output {
+            kernel.run($vector(()))
+        }
+    )+};
+}
+
+instantiate! {
+    sse41: Sse41, "sse4.1,popcnt";
+    avx2: Avx2, "avx2,popcnt,bmi1,bmi2";
+    avx512: Avx512, "avx512f,avx512bw,popcnt,bmi1,bmi2";
+}
+
+/// The mask itself, of which the compiler knows no longer that it came from a comparison.
+///
+/// Told more, LLVM moves the arithmetic on masks back into vectors of booleans, which is ten times
+/// slower.
+#[inline(always)]
+fn hidden(mask: i32) -> u32 {
+    let mut mask = mask;
+    // SAFETY: no instruction at all; the operand is read and written as it is.
+    unsafe { core::arch::asm!("/* {0:e} */", inlateout(reg) mask, options(pure, nomem, nostack, preserves_flags)) };
+    mask.cast_unsigned()
+}
+
+/// What all three do alike: they differ in names alone.
+macro_rules! registers {
+    ($register:ident, $lanes:literal, $load:ident, $splat:ident, $max:ident, $min:ident) => {
+        type Register = $register;
+        const LANES: usize = $lanes;
+
+        #[inline(always)]
+        fn load(self, from: &[u8], at: usize) -> $register {
+            let bytes = &from[at..at + $lanes];
+            // SAFETY: `self` proves the features, `bytes` has as many bytes as are loaded, and the
+            // instruction asks for no alignment.
+            unsafe { $load(bytes.as_ptr().cast()) }
+        }
+
+        #[inline(always)]
+        fn splat(self, byte: u8) -> $register {
+            // SAFETY: `self` proves the features.
+            unsafe { $splat(byte.cast_signed()) }
+        }
+
+        #[inline(always)]
+        fn max(self, a: $register, b: $register) -> $register {
+            // SAFETY: `self` proves the features.
+            unsafe { $max(a, b) }
+        }
+
+        #[inline(always)]
+        fn min(self, a: $register, b: $register) -> $register {
+            // SAFETY: `self` proves the features.
+            unsafe { $min(a, b) }
+        }
+
+        #[inline(always)]
+        fn prefetch(self, data: &[u8], at: usize) {
+            // SAFETY: a hint about an address, which need not exist.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(data.as_ptr().wrapping_add(at).cast()) }
+        }
+    };
+}
+
+/// POPCNT, BMI1 and BMI2, which come with AVX2.
+macro_rules! bit_fields {
+    () => {
+        #[inline(always)]
+        fn count_ones(self, bits: u64) -> u32 {
+            // SAFETY: `self` proves the features.
+            unsafe { _popcnt64(bits.cast_signed()) as u32 }
+        }
+
+        #[inline(always)]
+        fn extract_bits(self, bits: u64, mask: u64) -> u64 {
+            // SAFETY: `self` proves the features.
+            unsafe { _pext_u64(bits, mask) }
+        }
+
+        #[inline(always)]
+        fn nth_bit(self, bits: u64, n: u32) -> u32 {
+            // SAFETY: `self` proves the features.
+            unsafe { _tzcnt_u64(_pdep_u64(1u64.checked_shl(n).unwrap_or(0), bits)) as u32 }
+        }
+    };
+}
+
+impl Vector for Sse41 {
+    registers!(__m128i, 16, _mm_loadu_si128, _mm_set1_epi8, _mm_max_epu8, _mm_min_epu8);
+
+    #[inline(always)]
+    fn at_least(self, a: __m128i, b: __m128i) -> u64 {
+        // SAFETY: `self` proves the features.
+        u64::from(hidden(unsafe {
+            _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_max_epu8(a, b), a))
+        }))
+    }
+
+    #[inline(always)]
+    fn equal(self, a: __m128i, b: __m128i) -> u64 {
+        // SAFETY: `self` proves the features.
+        u64::from(hidden(unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(a, b)) }))
+    }
+
+    #[inline(always)]
+    fn count_ones(self, bits: u64) -> u32 {
+        // SAFETY: `self` proves the features.
+        unsafe { _popcnt64(bits.cast_signed()) as u32 }
+    }
+}
+
+impl Vector for Avx2 {
+    registers!(
+        __m256i,
+        32,
+        _mm256_loadu_si256,
+        _mm256_set1_epi8,
+        _mm256_max_epu8,
+        _mm256_min_epu8
+    );
+    bit_fields!();
+
+    #[inline(always)]
+    fn at_least(self, a: __m256i, b: __m256i) -> u64 {
+        // SAFETY: `self` proves the features.
+        u64::from(hidden(unsafe {
+            _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_max_epu8(a, b), a))
+        }))
+    }
+
+    #[inline(always)]
+    fn equal(self, a: __m256i, b: __m256i) -> u64 {
+        // SAFETY: `self` proves the features.
+        u64::from(hidden(unsafe { _mm256_movemask_epi8(_mm256_cmpeq_epi8(a, b)) }))
+    }
+}
+
+impl Vector for Avx512 {
+    registers!(
+        __m512i,
+        64,
+        _mm512_loadu_si512,
+        _mm512_set1_epi8,
+        _mm512_max_epu8,
+        _mm512_min_epu8
+    );
+    bit_fields!();
+
+    #[inline(always)]
+    fn at_least(self, a: __m512i, b: __m512i) -> u64 {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_cmpge_epu8_mask(a, b) }
+    }
+
+    #[inline(always)]
+    fn equal(self, a: __m512i, b: __m512i) -> u64 {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_cmpeq_epi8_mask(a, b) }
+    }
+}
