@@ -4,7 +4,7 @@
 //! *add* vectors. A line that changes is a published cut that moved.
 #![allow(clippy::print_stdout, reason = "a program whose output is the result")]
 
-use ibid_chunk::{Settings, spec};
+use ibid_chunk::spec;
 
 #[path = "../tests/data/mod.rs"]
 mod data;
@@ -12,11 +12,6 @@ mod data;
 mod golden;
 
 fn main() {
-    let text = golden::vectors(|settings, data| match settings {
-        Settings::SeqCdc(seqcdc) => spec::seqcdc(seqcdc, data),
-        Settings::FastCdc(fastcdc) => spec::fastcdc(&spec::FastCdcParameters::new(fastcdc), data),
-        Settings::Fixed(fixed) => spec::fixed(fixed.size, data),
-        other => panic!("no specification of {other:?}"),
-    });
+    let text = golden::vectors(spec::cut);
     print!("{text}");
 }

@@ -3,8 +3,15 @@
 use alloc::borrow::ToOwned;
 
 use crate::settings::in_range;
-use crate::{Equal, FastCdcSettings, FixedSettings, Mode, SIZE_MAX_MOST};
+use crate::{ArgminWindow, Equal, Extremum, FastCdcSettings, FixedSettings, Mode, SIZE_MAX_MOST};
 use crate::{SeqCdcSettings, Settings, SettingsError};
+
+mod hashless;
+
+/// The names that [`Settings::for_average`] takes.
+pub const NAMES: [&str; 9] = [
+    "fixed", "fastcdc", "seqcdc", "ae", "ae-min", "ram", "maxp", "argmin", "argmin8",
+];
 
 /// What random bytes do to a sequence of `pairs` ascents, equal neighbours absorbed.
 struct Rarity {
@@ -50,6 +57,12 @@ impl Settings {
     /// | `seqcdc` | 1/2 | 2 | 256 bytes to 8 MiB | increasing, equal neighbours absorbed; see below |
     /// | `fastcdc` | 1/4 | 8, at most 16 MiB | 256 bytes to 4 MiB | normalisation 2; odd sizes are rounded down to even ones |
     /// | `fixed` | 1 | 1 | 64 bytes to 16 MiB | |
+    /// | `ae`, `ae-min` | by the window | 4 | 256 bytes to 4 MiB | maxima, minima; the window about 256 bytes below the average |
+    /// | `ram` | by the window | 4 | 256 bytes to 4 MiB | the window about 256 bytes below the average |
+    /// | `maxp` | by the radius | 4 | 256 bytes to 4 MiB | |
+    /// | `argmin`, `argmin8` | 1/2 | 1.455 | 256 bytes to 8 MiB | hashes of 4, of 8 bytes |
+    ///
+    /// Windows and radii of the hashless algorithms follow from what random bytes are expected to do.
     ///
     /// **SeqCDC.** 4096, 8192 and 16384 are the settings that the paper published (Table 1: five
     /// pairs, and a minimum of 1 KiB at 4096), whose realised averages on random data are 3.5, 6.9
@@ -75,6 +88,12 @@ impl Settings {
                 settings.validate()?;
                 Ok(Settings::Fixed(settings))
             }
+            "ae" => hashless::ae(average, Extremum::Max).map(Settings::Ae),
+            "ae-min" => hashless::ae(average, Extremum::Min).map(Settings::Ae),
+            "ram" => hashless::ram(average).map(Settings::Ram),
+            "maxp" => hashless::maxp(average).map(Settings::Maxp),
+            "argmin" => hashless::argmin(average, ArgminWindow::Bytes4).map(Settings::Argmin),
+            "argmin8" => hashless::argmin(average, ArgminWindow::Bytes8).map(Settings::Argmin),
             found => Err(SettingsError::UnknownName {
                 found: found.to_owned(),
             }),

@@ -5,7 +5,8 @@ use core::fmt;
 
 use ibid_simd::BackendError;
 
-use crate::Parameter;
+use crate::settings::NUMBER_MOST;
+use crate::{NAMES, Parameter};
 
 /// Why [`Settings`](crate::Settings) were refused: what was expected and what was found.
 ///
@@ -57,6 +58,11 @@ pub enum SettingsError {
         /// Bytes above which no chunk goes.
         size_max: usize,
     },
+    /// Argmin hashes four bytes or eight.
+    Window {
+        /// How many it was asked to.
+        found: usize,
+    },
     /// FastCDC judges bytes in pairs and takes even sizes only.
     Odd {
         /// Which number, in words.
@@ -103,13 +109,14 @@ impl fmt::Display for SettingsError {
             SettingsError::UnknownNumber { found } => {
                 write!(
                     out,
-                    "chunking algorithm number: expected 1 (fixed), 2 (fastcdc) or 3 (seqcdc), found {found}"
+                    "chunking algorithm number: expected 1 to {NUMBER_MOST}, found {found}; a newer release may know it"
                 )
             }
             SettingsError::UnknownName { found } => {
                 write!(
                     out,
-                    "chunking algorithm: expected fixed, fastcdc or seqcdc, found {found:?}"
+                    "chunking algorithm: expected one of {}, found {found:?}",
+                    NAMES.join(", ")
                 )
             }
             SettingsError::WordCount {
@@ -133,6 +140,9 @@ impl fmt::Display for SettingsError {
                 out,
                 "chunk sizes: expected minimum <= average <= maximum, found {size_min}, {size_average}, {size_max}"
             ),
+            SettingsError::Window { found } => {
+                write!(out, "window of argmin: expected 4 or 8, found {found}")
+            }
             SettingsError::Odd { what, found } => {
                 write!(out, "{what}: expected an even number for fastcdc, found {found}")
             }

@@ -21,8 +21,8 @@
 //! - A chunk has at most [`Settings::size_max`] bytes, and at least [`Settings::size_min`] unless it
 //!   is the last.
 //! - Where a chunk ends depends on its own bytes, the [`Settings::lookahead`] after them (one for
-//!   FastCDC, else none) and, near the end of the data, on where that end is. No state goes from
-//!   one chunk to the next: chunking can start again at any boundary.
+//!   FastCDC, up to the maximum size for argmin, else none) and, near the end of the data, on where
+//!   that end is. No state goes from one chunk to the next: chunking can start again at any boundary.
 //! - A cut that leaves some of the data over is final: no data that follows moves it
 //!   ([`Chunker::cut`]).
 //! - The algorithm [number](Settings::number) and the [words](Settings::to_words) fix every cut for
@@ -36,6 +36,12 @@
 //! | a short period | the same length over and over, or in a cycle of them, as the period meets the minimum size. If no period holds a sequence, the maximum | likewise; if no hash of the period fits, the maximum |
 //! | long runs upwards (for falling sequences, downwards) | the minimum size | nothing special |
 //!
+//! | data | `ae`, `ae-min`, `ram` | `maxp` | `argmin`, `argmin8` |
+//! |---|---|---|---|
+//! | one byte repeated | every chunk of the minimum size: nothing passes the first byte, and nothing is less | of the maximum size: of equal bytes none is a peak | of the maximum size: all hashes are equal and the last wins. A run that ends before the maximum wins or loses as a whole; if it wins, the chunk ends with it |
+//! | a short period, no longer than the window, the radius, or maximum less minimum | less than a period above the minimum | the maximum: the same byte comes again within the radius | less than a period below the maximum |
+//! | long runs upwards | `ae` goes on until the run turns, `ae-min` cuts at the minimum, `ram` just past it | the maximum | nothing special |
+//!
 //! Such data deduplicates well in any case, at the price of the chunk sizes above.
 //!
 //! # Features
@@ -47,24 +53,30 @@
 
 extern crate alloc;
 
+mod ae;
+mod argmin;
 mod average;
+mod bytes;
 mod chunks;
 mod error;
 mod fastcdc;
+mod maxp;
 mod parameters;
 mod pusher;
+mod ram;
 mod seqcdc;
 mod settings;
 pub mod spec;
 #[cfg(feature = "std")]
 mod stream;
 
+pub use average::NAMES;
 pub use chunks::{Chunks, chunks};
 pub use error::SettingsError;
 pub use parameters::Parameter;
 pub use pusher::Pusher;
-pub use settings::{Equal, FastCdcSettings, FixedSettings, Mode, SeqCdcSettings, Settings};
-pub use settings::{SIZE_MAX_MOST, SIZE_MIN_LEAST};
+pub use settings::{AeSettings, ArgminSettings, ArgminWindow, Equal, Extremum, FastCdcSettings, FixedSettings};
+pub use settings::{MaxpSettings, Mode, RamSettings, SIZE_MAX_MOST, SIZE_MIN_LEAST, SeqCdcSettings, Settings};
 #[cfg(feature = "std")]
 pub use stream::Stream;
 
@@ -87,6 +99,10 @@ enum Algorithm {
     Fixed(usize),
     FastCdc(FastCdcParameters),
     SeqCdc(SeqCdcSettings),
+    Ae(AeSettings),
+    Ram(RamSettings),
+    Maxp(MaxpSettings),
+    Argmin(ArgminSettings),
 }
 
 impl Chunker {
@@ -122,6 +138,10 @@ impl Chunker {
             Settings::Fixed(fixed) => Algorithm::Fixed(fixed.size),
             Settings::FastCdc(fastcdc) => Algorithm::FastCdc(FastCdcParameters::new(fastcdc)),
             Settings::SeqCdc(seqcdc) => Algorithm::SeqCdc(*seqcdc),
+            Settings::Ae(ae) => Algorithm::Ae(*ae),
+            Settings::Ram(ram) => Algorithm::Ram(*ram),
+            Settings::Maxp(maxp) => Algorithm::Maxp(*maxp),
+            Settings::Argmin(argmin) => Algorithm::Argmin(*argmin),
         };
         Ok(Chunker {
             settings: settings.clone(),
@@ -177,6 +197,10 @@ impl Chunker {
             Algorithm::Fixed(size) => data.len().min(*size),
             Algorithm::FastCdc(parameters) => fastcdc::cut(parameters, data),
             Algorithm::SeqCdc(settings) => seqcdc::cut(self.backend, settings, data),
+            Algorithm::Ae(settings) => ae::cut(settings, data),
+            Algorithm::Ram(settings) => ram::cut(settings, data),
+            Algorithm::Maxp(settings) => maxp::cut(settings, data),
+            Algorithm::Argmin(settings) => argmin::cut(settings, data),
         }
     }
 }
@@ -195,5 +219,29 @@ pub mod unlimited {
     #[must_use]
     pub fn seqcdc(backend: crate::Backend, settings: &crate::SeqCdcSettings, data: &[u8]) -> usize {
         crate::seqcdc::cut(backend, settings, data)
+    }
+
+    /// The fast path of [`spec::ae`](crate::spec::ae).
+    #[must_use]
+    pub fn ae(settings: &crate::AeSettings, data: &[u8]) -> usize {
+        crate::ae::cut(settings, data)
+    }
+
+    /// The fast path of [`spec::ram`](crate::spec::ram).
+    #[must_use]
+    pub fn ram(settings: &crate::RamSettings, data: &[u8]) -> usize {
+        crate::ram::cut(settings, data)
+    }
+
+    /// The fast path of [`spec::maxp`](crate::spec::maxp).
+    #[must_use]
+    pub fn maxp(settings: &crate::MaxpSettings, data: &[u8]) -> usize {
+        crate::maxp::cut(settings, data)
+    }
+
+    /// The fast path of [`spec::argmin`](crate::spec::argmin).
+    #[must_use]
+    pub fn argmin(settings: &crate::ArgminSettings, data: &[u8]) -> usize {
+        crate::argmin::cut(settings, data)
     }
 }

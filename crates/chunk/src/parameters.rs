@@ -45,6 +45,27 @@ const SEQCDC: &[Parameter] = &[
     number("skip_size"),
 ];
 
+const AE: &[Parameter] = &[
+    number("window"),
+    number("size_average"),
+    number("size_max"),
+    Parameter {
+        name: "extremum",
+        choices: &["max", "min"],
+    },
+];
+
+const RAM: &[Parameter] = &[number("window"), number("size_average"), number("size_max")];
+
+const MAXP: &[Parameter] = &[number("radius"), number("size_average"), number("size_max")];
+
+const ARGMIN: &[Parameter] = &[
+    number("size_min"),
+    number("size_average"),
+    number("size_max"),
+    number("window"),
+];
+
 impl Settings {
     /// The parameters of the algorithm, in the order of [`Settings::to_words`].
     #[must_use]
@@ -53,6 +74,10 @@ impl Settings {
             Settings::Fixed(_) => FIXED,
             Settings::FastCdc(_) => FASTCDC,
             Settings::SeqCdc(_) => SEQCDC,
+            Settings::Ae(_) => AE,
+            Settings::Ram(_) => RAM,
+            Settings::Maxp(_) => MAXP,
+            Settings::Argmin(_) => ARGMIN,
         }
     }
 

@@ -4,7 +4,7 @@
 mod data;
 
 use data::random;
-use ibid_chunk::{Chunker, Equal, Mode, SeqCdcSettings, Settings, chunks};
+use ibid_chunk::{Chunker, Equal, Mode, NAMES, SeqCdcSettings, Settings, chunks};
 
 const AVERAGES: [usize; 4] = [1024, 4096, 8192, 65_536];
 
@@ -92,11 +92,80 @@ fn rising_teeth_are_cut_at_the_minimum_and_falling_ones_at_the_maximum() {
     }
 }
 
+#[test]
+fn constant_data_is_cut_at_the_minimum_or_the_maximum_by_hashless_algorithms() {
+    for average in AVERAGES {
+        for (name, least) in [
+            ("ae", true),
+            ("ae-min", true),
+            ("ram", true),
+            ("maxp", false),
+            ("argmin", false),
+            ("argmin8", false),
+        ] {
+            let settings = Settings::for_average(name, average).unwrap();
+            let size = if least {
+                settings.size_min()
+            } else {
+                settings.size_max()
+            };
+            for byte in [0, 1, 127, 128, 255] {
+                assert_eq!(
+                    lengths(&settings, &vec![byte; 3 * size]),
+                    [size; 3],
+                    "{name} {average} {byte}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn short_periods_are_cut_near_the_minimum_or_the_maximum_by_hashless_algorithms() {
+    for name in ["ae", "ae-min", "ram", "maxp", "argmin", "argmin8"] {
+        let settings = Settings::for_average(name, 2048).unwrap();
+        for period in [2, 3, 7, 64, 100, 255] {
+            let data = random(3 + period as u64, period).repeat(400_000 / period);
+            let mut found = lengths(&settings, &data);
+            found.pop();
+            let (least, most) = (settings.size_min(), settings.size_max());
+            let expected = match name {
+                "maxp" => most..=most,
+                "argmin" | "argmin8" => most - period + 1..=most,
+                _ => least..=least + period - 1,
+            };
+            assert!(
+                found.iter().all(|len| expected.contains(len)),
+                "{name} {period} {found:?}"
+            );
+        }
+    }
+}
+
+/// A run of one byte that ends between minimum and maximum can win only as a whole.
+#[test]
+fn argmin_does_not_end_a_chunk_within_a_run_that_ends_before_the_maximum() {
+    let mut ends_with_the_run = 0;
+    for name in ["argmin", "argmin8"] {
+        let settings = Settings::for_average(name, 2048).unwrap();
+        let chunker = Chunker::new(&settings).unwrap();
+        for byte in 0..=255 {
+            let mut data = random(u64::from(byte), 4 * settings.size_max());
+            let run = settings.size_min() - 200..settings.size_max() - 50;
+            data[run.clone()].fill(byte);
+            let len = chunker.cut(&data);
+            assert!(!(settings.size_min()..run.end).contains(&len), "{name} {byte} {len}");
+            ends_with_the_run += usize::from(len == run.end);
+        }
+    }
+    assert!(ends_with_the_run > 0, "some bytes have low hashes");
+}
+
 /// The place in the period at which a chunk starts decides where it ends, so lengths come in a
 /// cycle no longer than the period.
 #[test]
 fn periodic_data_is_cut_in_a_cycle() {
-    for name in ["seqcdc", "fastcdc", "fixed"] {
+    for name in NAMES {
         let settings = Settings::for_average(name, 512).unwrap();
         for period in [2, 3, 7, 64, 100, 255] {
             let data = random(period as u64, period).repeat(400_000 / period);

@@ -426,12 +426,7 @@ fn by_the_spec(settings: &Settings, data: &[u8]) -> Vec<usize> {
     let mut rest = data;
     let mut lengths = Vec::new();
     while !rest.is_empty() {
-        let len = match settings {
-            Settings::SeqCdc(seqcdc) => spec::seqcdc(seqcdc, rest),
-            Settings::FastCdc(fastcdc) => spec::fastcdc(&FastCdcParameters::new(fastcdc), rest),
-            Settings::Fixed(fixed) => spec::fixed(fixed.size, rest),
-            other => panic!("no specification of {other:?}"),
-        };
+        let len = spec::cut(settings, rest);
         lengths.push(len);
         rest = &rest[len..];
     }
@@ -441,7 +436,7 @@ fn by_the_spec(settings: &Settings, data: &[u8]) -> Vec<usize> {
 proptest! {
     #[test]
     fn whole_inputs_are_cut_by_the_spec(
-        settings in prop_oneof![any_seqcdc(), any_fastcdc()],
+        settings in prop_oneof![any_seqcdc(), any_fastcdc(), data::any_hashless()],
         kind in 0..KINDS, seed: u64, len in 0usize..20_000,
     ) {
         let data = structured(kind, seed, len);

@@ -1,26 +1,32 @@
 //! Every parameter of every algorithm can be shown and set by its name.
 
-use ibid_chunk::{Settings, SettingsError};
+use ibid_chunk::{NAMES, Settings, SettingsError};
 
 #[test]
 fn names_and_words_are_in_one_order_and_values_come_back() {
-    for name in ["fixed", "fastcdc", "seqcdc"] {
+    for name in NAMES {
         let settings = Settings::for_average(name, 8192).unwrap();
         assert_eq!(settings.parameters().len(), settings.to_words().len(), "{name}");
         let values = settings.parameter_values();
         let pairs = values.iter().map(|(name, value)| (*name, value.as_str()));
         assert_eq!(settings.with_parameters(pairs), Ok(settings.clone()));
-        // The sizes are where their names say.
-        let size = |of: &str| {
-            values
-                .iter()
-                .find(|(name, _)| *name == of)
-                .map(|(_, value)| value.parse())
+        // The sizes are where their names say; where there is no minimum, another number makes it.
+        let value = |of: &str| {
+            let found = values.iter().find(|(name, _)| *name == of);
+            found.map(|(_, value)| value.parse::<usize>().unwrap())
         };
-        let all = |text: &str| size(text).or(size("size")).unwrap().unwrap();
+        let size = |of: &str| value(of).or(value("size"));
+        let from_window = value("window").map(|window| window + 1);
+        let size_min = size("size_min")
+            .or(from_window)
+            .or(value("radius").map(|radius| 2 * radius + 1));
         assert_eq!(
-            (all("size_min"), all("size_average"), all("size_max")),
-            (settings.size_min(), settings.size_average(), settings.size_max())
+            (size_min, size("size_average"), size("size_max")),
+            (
+                Some(settings.size_min()),
+                Some(settings.size_average()),
+                Some(settings.size_max())
+            )
         );
     }
 }

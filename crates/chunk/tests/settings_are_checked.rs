@@ -1,6 +1,6 @@
 //! Words from a repository's configuration become valid settings or an error, whatever they are.
 
-use ibid_chunk::{Chunker, FastCdcSettings, Settings, SettingsError};
+use ibid_chunk::{Chunker, FastCdcSettings, NAMES, Settings, SettingsError};
 use proptest::prelude::*;
 
 const SEQCDC: [u32; 8] = [4096, 8192, 16_384, 0, 0, 5, 50, 256];
@@ -22,6 +22,12 @@ fn numbers_and_words_never_change_their_meaning() {
         ("fixed", 1, &[8192][..]),
         ("fastcdc", 2, &[2048, 8192, 65_536, 2]),
         ("seqcdc", 3, &[4096, 8192, 16_384, 0, 0, 5, 50, 256]),
+        ("ae", 4, &[7937, 8192, 32_768, 0]),
+        ("ae-min", 4, &[7937, 8192, 32_768, 1]),
+        ("ram", 5, &[7937, 8192, 32_768]),
+        ("maxp", 6, &[431, 8192, 32_768]),
+        ("argmin", 7, &[4096, 8192, 11_919, 4]),
+        ("argmin8", 7, &[4096, 8192, 11_919, 8]),
     ] {
         let settings = Settings::for_average(name, 8192).unwrap();
         assert_eq!((settings.name(), settings.number()), (name, number));
@@ -32,7 +38,7 @@ fn numbers_and_words_never_change_their_meaning() {
 
 #[test]
 fn an_unknown_number_or_name_is_refused() {
-    for number in [0, 4, u16::MAX] {
+    for number in [0, 8, u16::MAX] {
         assert_eq!(
             Settings::from_words(number, &[8192]),
             Err(SettingsError::UnknownNumber { found: number })
@@ -41,13 +47,16 @@ fn an_unknown_number_or_name_is_refused() {
     let error = Settings::for_average("SeqCDC", 8192).unwrap_err().to_string();
     assert_eq!(
         error,
-        "chunking algorithm: expected fixed, fastcdc or seqcdc, found \"SeqCDC\""
+        format!(
+            "chunking algorithm: expected one of {}, found \"SeqCDC\"",
+            NAMES.join(", ")
+        )
     );
 }
 
 #[test]
 fn too_few_or_too_many_words_are_refused() {
-    for (number, expected) in [(1, 1), (2, 4), (3, 8)] {
+    for (number, expected) in [(1, 1), (2, 4), (3, 8), (4, 4), (5, 3), (6, 3), (7, 4)] {
         for count in (0..20).filter(|count| *count != expected) {
             let error = Settings::from_words(number, &vec![1024; count]).unwrap_err();
             assert!(
@@ -139,11 +148,78 @@ fn every_limit_of_fastcdc_and_fixed_is_checked() {
 }
 
 #[test]
+fn every_limit_of_the_hashless_algorithms_is_checked() {
+    let most = 16 << 20;
+    for (number, words) in [
+        (4, &[63, 64, 64, 0][..]),
+        (4, &[most - 1, most, most, 1]),
+        (5, &[63, 64, 64]),
+        (5, &[most - 1, most, most]),
+        (6, &[32, 65, 65]),
+        (6, &[most / 2 - 1, most, most]),
+        (7, &[64, 64, 64, 4]),
+        (7, &[most, most, most, 8]),
+    ] {
+        assert!(Settings::from_words(number, words).is_ok(), "{number} {words:?}");
+    }
+    for (number, words, error) in [
+        (4, &[62, 100, 200, 0][..], "window: expected 63 to 16777215, found 62"),
+        (
+            4,
+            &[most, most, most, 0],
+            "window: expected 63 to 16777215, found 16777216",
+        ),
+        (
+            4,
+            &[100, 100, 200, 0],
+            "chunk sizes: expected minimum <= average <= maximum, found 101, 100, 200",
+        ),
+        (4, &[100, 200, 300, 2], "extremum: expected 0 to 1, found 2"),
+        (
+            4,
+            &[u32::MAX, 200, 300, 0],
+            "window: expected 63 to 16777215, found 4294967295",
+        ),
+        (5, &[62, 100, 200], "window: expected 63 to 16777215, found 62"),
+        (
+            5,
+            &[99, 100, most + 1],
+            "maximum chunk size: expected 64 to 16777216, found 16777217",
+        ),
+        (6, &[31, 100, 200], "radius: expected 32 to 8388607, found 31"),
+        (
+            6,
+            &[50, 100, 200],
+            "chunk sizes: expected minimum <= average <= maximum, found 101, 100, 200",
+        ),
+        (
+            7,
+            &[63, 100, 200, 4],
+            "minimum chunk size: expected 64 to 16777216, found 63",
+        ),
+        (
+            7,
+            &[64, 201, 200, 4],
+            "chunk sizes: expected minimum <= average <= maximum, found 64, 201, 200",
+        ),
+        (7, &[64, 100, 200, 5], "window of argmin: expected 4 or 8, found 5"),
+    ] {
+        assert_eq!(refusal(number, words), error);
+    }
+}
+
+#[test]
 fn averages_outside_the_limits_are_refused_and_those_inside_are_valid() {
     for (name, least, most) in [
         ("seqcdc", 256, 8 << 20),
         ("fastcdc", 256, 4 << 20),
         ("fixed", 64, 16 << 20),
+        ("ae", 256, 4 << 20),
+        ("ae-min", 256, 4 << 20),
+        ("ram", 256, 4 << 20),
+        ("maxp", 256, 4 << 20),
+        ("argmin", 256, 8 << 20),
+        ("argmin8", 256, 8 << 20),
     ] {
         for outside in [0, least - 1, most + 1, usize::MAX] {
             assert!(Settings::for_average(name, outside).is_err(), "{name} {outside}");
@@ -152,6 +228,7 @@ fn averages_outside_the_limits_are_refused_and_those_inside_are_valid() {
         while average <= most {
             let settings = Settings::for_average(name, average).unwrap();
             settings.validate().unwrap();
+            assert_eq!(settings.name(), name);
             assert!(settings.size_average().abs_diff(average) <= 1);
             assert_eq!(
                 Settings::from_words(settings.number(), &settings.to_words()),
@@ -215,10 +292,10 @@ proptest! {
 
     #[test]
     fn any_words_give_an_error_or_settings_that_cut_and_are_written_the_same(
-        number in 0u16..5, words in prop::collection::vec(word(), 0..10), ordered: bool,
+        number in 0u16..10, words in prop::collection::vec(word(), 0..10), ordered: bool,
     ) {
         let mut words = words;
-        words.truncate(match number { 1 => 1, 2 => 4, 3 => 8, _ => 10 });
+        words.truncate(match number { 1 => 1, 2 | 4 | 7 => 4, 3 => 8, 5 | 6 => 3, _ => 10 });
         if ordered && words.len() >= 3 {
             words[..3].sort_unstable();
         }

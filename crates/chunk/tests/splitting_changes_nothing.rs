@@ -6,21 +6,23 @@ use std::convert::Infallible;
 use std::io::{self, ErrorKind, Read};
 
 use data::{KINDS, Random, random, structured};
-use ibid_chunk::{Backend, Chunker, Pusher, Settings, Stream, chunks};
+use ibid_chunk::{Backend, Chunker, NAMES, Pusher, Settings, Stream, chunks};
 use proptest::prelude::*;
 
 /// The algorithms with a vector form come once for every backend.
 fn chunkers() -> Vec<Chunker> {
-    let chunker = |name, average, backend| {
-        Chunker::with_backend(&Settings::for_average(name, average).unwrap(), backend).unwrap()
-    };
-    let scalar = [("fastcdc", 256), ("fastcdc", 1000), ("fixed", 777)];
-    let vector = [("seqcdc", 300), ("seqcdc", 1024)];
-    let scalar = scalar.map(|(name, average)| chunker(name, average, Backend::scalar()));
-    let vector = vector
+    let named = NAMES
         .into_iter()
-        .flat_map(|(name, average)| Backend::available().map(move |backend| chunker(name, average, backend)));
-    vector.chain(scalar).collect()
+        .zip([777, 256, 300, 300, 999, 256, 512, 256, 400].into_iter().cycle());
+    let vector = |name: &str| name == "seqcdc";
+    named
+        .chain([("seqcdc", 1024), ("fastcdc", 1000)])
+        .flat_map(|(name, average)| {
+            let settings = Settings::for_average(name, average).unwrap();
+            let backends = Backend::available().filter(move |backend| vector(name) || *backend == Backend::scalar());
+            backends.map(move |backend| Chunker::with_backend(&settings, backend).unwrap())
+        })
+        .collect()
 }
 
 fn whole(chunker: &Chunker, data: &[u8]) -> Vec<Vec<u8>> {

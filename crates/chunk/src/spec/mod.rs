@@ -25,12 +25,40 @@
 //! assert_eq!(spec::seqcdc(&settings, &[4, 3, 2, 5, 5, 7, 9, 9, 9, 9]), 7);
 //! ```
 
+mod ae;
+mod argmin;
 mod fastcdc;
 mod fixed;
 mod gear;
+mod maxp;
+mod ram;
 mod seqcdc;
 
+pub use ae::ae;
+pub use argmin::argmin;
+pub(crate) use argmin::{ADDEND, MULTIPLIER_FIRST, MULTIPLIER_LAST};
 pub use fastcdc::{FastCdcParameters, fastcdc};
 pub use fixed::fixed;
 pub(crate) use gear::GEAR;
+pub use maxp::maxp;
+pub use ram::ram;
 pub use seqcdc::seqcdc;
+
+use crate::Settings;
+
+/// Length of the first chunk of `data` by the algorithm of valid settings.
+///
+/// # Panics
+/// When the settings do not pass [`Settings::validate`].
+#[must_use]
+pub fn cut(settings: &Settings, data: &[u8]) -> usize {
+    match settings {
+        Settings::Fixed(s) => fixed(s.size, data),
+        Settings::FastCdc(s) => fastcdc(&FastCdcParameters::new(s), data),
+        Settings::SeqCdc(s) => seqcdc(s, data),
+        Settings::Ae(s) => ae(s, data),
+        Settings::Ram(s) => ram(s, data),
+        Settings::Maxp(s) => maxp(s, data),
+        Settings::Argmin(s) => argmin(s, data),
+    }
+}

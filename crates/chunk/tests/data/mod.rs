@@ -1,7 +1,8 @@
 //! Test data by stated rules: every kind is a function of a seed and a length alone.
 #![allow(dead_code, reason = "every test file takes what it needs")]
 
-use ibid_chunk::{Equal, Mode, SeqCdcSettings};
+use ibid_chunk::{Equal, Mode, SeqCdcSettings, Settings};
+use proptest::prelude::*;
 
 /// The splitmix64 sequence: adds the golden ratio, then mixes.
 pub(crate) struct Random(pub(crate) u64);
@@ -117,4 +118,23 @@ pub(crate) fn seqcdc_variants(base: SeqCdcSettings) -> [SeqCdcSettings; 4] {
             ..base
         },
     ]
+}
+
+/// Any AE, RAM, MAXP and argmin with maxima up to some thousand bytes.
+pub(crate) fn any_hashless() -> impl Strategy<Value = Settings> {
+    (4u16..8, 64u32..900, 0u32..3000, 0u32..3000, 0u32..2).prop_map(|(number, min, to_average, to_max, which)| {
+        let first = match number {
+            4 | 5 => min - 1,
+            6 => min / 2,
+            _ => min,
+        };
+        let size_average = min + 1 + to_average;
+        let mut words = vec![first, size_average, size_average + to_max];
+        match number {
+            4 => words.push(which),
+            7 => words.push(4 + 4 * which),
+            _ => {}
+        }
+        Settings::from_words(number, &words).expect("sizes within the limits")
+    })
 }

@@ -12,7 +12,7 @@ use ibid_chunk::Settings;
 use super::data;
 
 /// Number and words of settings that nobody would choose: odd, touching, one-sided.
-const SETTINGS: [(u16, &[u32]); 15] = [
+const SETTINGS: [(u16, &[u32]); 29] = [
     (1, &[64]),
     (1, &[4097]),
     // Normalisations; an average between powers of two, on either side of the rounding.
@@ -31,6 +31,21 @@ const SETTINGS: [(u16, &[u32]); 15] = [
     (3, &[65, 500, 3001, 1, 1, 4, 0, 0]),
     (3, &[64, 129, 1021, 0, 0, 1, 1, 1]),
     (3, &[64, 1000, 5003, 0, 0, 20, 64, 63]),
+    // The least windows and radii; odd ones; minimum, average and maximum the same; both extrema.
+    (4, &[63, 300, 1200, 0]),
+    (4, &[63, 64, 64, 1]),
+    (4, &[777, 1001, 3003, 1]),
+    (4, &[1000, 1001, 1001, 0]),
+    (5, &[63, 64, 65]),
+    (5, &[501, 777, 5001]),
+    (5, &[4095, 4096, 4096]),
+    (6, &[32, 65, 129]),
+    (6, &[101, 701, 2803]),
+    (6, &[500, 1001, 1001]),
+    (7, &[64, 64, 65, 4]),
+    (7, &[333, 1001, 1669, 4]),
+    (7, &[333, 1001, 1669, 8]),
+    (7, &[777, 777, 777, 8]),
 ];
 
 const BYTES: usize = 20_011;

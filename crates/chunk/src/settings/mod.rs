@@ -1,0 +1,249 @@
+//! What a chunker is asked to do, and how a repository writes that down.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::SettingsError;
+
+mod ae;
+mod argmin;
+mod fastcdc;
+mod fixed;
+mod maxp;
+mod ram;
+mod seqcdc;
+
+pub use ae::{AeSettings, Extremum};
+pub use argmin::{ArgminSettings, ArgminWindow};
+pub use fastcdc::FastCdcSettings;
+pub use fixed::FixedSettings;
+pub use maxp::MaxpSettings;
+pub use ram::RamSettings;
+pub use seqcdc::{Equal, Mode, SeqCdcSettings};
+
+/// The least minimum chunk size, in bytes.
+pub const SIZE_MIN_LEAST: usize = 64;
+/// The greatest maximum chunk size, in bytes (16 MiB).
+pub const SIZE_MAX_MOST: usize = 16 << 20;
+
+/// The greatest [`Settings::number`].
+pub(crate) const NUMBER_MOST: u16 = 7;
+
+/// An algorithm with its parameters: everything that decides where data is cut.
+///
+/// ```
+/// use ibid_chunk::Settings;
+///
+/// let settings = Settings::for_average("fastcdc", 64 << 10)?;
+/// assert_eq!((settings.number(), settings.name()), (2, "fastcdc"));
+/// assert_eq!(settings.size_max(), 512 << 10);
+/// assert_eq!(Settings::from_words(settings.number(), &settings.to_words())?, settings);
+/// # Ok::<(), ibid_chunk::SettingsError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Settings {
+    /// Monotone runs of bytes.
+    SeqCdc(SeqCdcSettings),
+    /// A rolling hash with normalised chunk sizes.
+    FastCdc(FastCdcSettings),
+    /// Equal sizes.
+    Fixed(FixedSettings),
+    /// An extreme byte and a window after it (asymmetric extremum).
+    Ae(AeSettings),
+    /// A byte as large as any in a window at the start (rapid asymmetric maximum).
+    Ram(RamSettings),
+    /// A byte larger than all around it (local maximum).
+    Maxp(MaxpSettings),
+    /// The least of all hashes between minimum and maximum.
+    Argmin(ArgminSettings),
+}
+
+impl Settings {
+    /// The algorithm's number in repository formats: 1 fixed, 2 FastCDC of 2020, 3 SeqCDC, 4 AE,
+    /// 5 RAM, 6 MAXP, 7 argmin.
+    ///
+    /// A number never changes its meaning: with the same words it cuts at the same places in every
+    /// release.
+    #[must_use]
+    pub fn number(&self) -> u16 {
+        match self {
+            Settings::Fixed(_) => 1,
+            Settings::FastCdc(_) => 2,
+            Settings::SeqCdc(_) => 3,
+            Settings::Ae(_) => 4,
+            Settings::Ram(_) => 5,
+            Settings::Maxp(_) => 6,
+            Settings::Argmin(_) => 7,
+        }
+    }
+
+    /// The algorithm's name, one of [`NAMES`](crate::NAMES), which [`Settings::for_average`] takes.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Settings::Fixed(_) => "fixed",
+            Settings::FastCdc(_) => "fastcdc",
+            Settings::SeqCdc(_) => "seqcdc",
+            Settings::Ae(s) => match s.extremum {
+                Extremum::Max => "ae",
+                Extremum::Min => "ae-min",
+            },
+            Settings::Ram(_) => "ram",
+            Settings::Maxp(_) => "maxp",
+            Settings::Argmin(s) => match s.window {
+                ArgminWindow::Bytes4 => "argmin",
+                ArgminWindow::Bytes8 => "argmin8",
+            },
+        }
+    }
+
+    /// Bytes below which no chunk ends unless the data does.
+    #[must_use]
+    pub fn size_min(&self) -> usize {
+        self.sizes().0
+    }
+
+    /// Bytes that chunks are meant to have on average. What is realised depends on the data.
+    #[must_use]
+    pub fn size_average(&self) -> usize {
+        self.sizes().1
+    }
+
+    /// Bytes above which no chunk goes.
+    #[must_use]
+    pub fn size_max(&self) -> usize {
+        self.sizes().2
+    }
+
+    fn sizes(&self) -> (usize, usize, usize) {
+        match self {
+            Settings::SeqCdc(s) => (s.size_min, s.size_average, s.size_max),
+            Settings::FastCdc(s) => (s.size_min, s.size_average, s.size_max),
+            Settings::Fixed(s) => (s.size, s.size, s.size),
+            Settings::Ae(s) => (s.size_min(), s.size_average, s.size_max),
+            Settings::Ram(s) => (s.size_min(), s.size_average, s.size_max),
+            Settings::Maxp(s) => (s.size_min(), s.size_average, s.size_max),
+            Settings::Argmin(s) => (s.size_min, s.size_average, s.size_max),
+        }
+    }
+
+    /// How many bytes past the end of a chunk decided that it ends there, at most: 1 for FastCDC,
+    /// whose deciding byte is the first of the next chunk; for argmin, which compares all places up
+    /// to the maximum, the maximum less the minimum; else 0.
+    ///
+    /// Whoever knows a chunk by its bytes alone must compare that many more (but none past the
+    /// maximum size) before trusting that the same bytes elsewhere are cut off at the same place.
+    #[must_use]
+    pub fn lookahead(&self) -> usize {
+        match self {
+            Settings::FastCdc(_) => 1,
+            Settings::Argmin(s) => s.size_max.saturating_sub(s.size_min),
+            Settings::SeqCdc(_) | Settings::Fixed(_) | Settings::Ae(_) | Settings::Ram(_) | Settings::Maxp(_) => 0,
+        }
+    }
+
+    /// The parameters as a repository's configuration holds them, in this order:
+    ///
+    /// | number | words |
+    /// |---|---|
+    /// | 1 | size |
+    /// | 2 | minimum, average, maximum, normalisation |
+    /// | 3 | minimum, average, maximum, mode (0 increasing, 1 decreasing), equal (0 absorb, 1 strict), sequence length, skip trigger, skip size |
+    /// | 4 | window, average, maximum, extremum (0 max, 1 min) |
+    /// | 5 | window, average, maximum |
+    /// | 6 | radius, average, maximum |
+    /// | 7 | minimum, average, maximum, window (4 or 8) |
+    ///
+    /// A size that no word can hold comes out as the largest word, which
+    /// [`Settings::from_words`] refuses as it would have refused the size.
+    #[must_use]
+    pub fn to_words(&self) -> Vec<u32> {
+        match self {
+            Settings::Fixed(s) => vec![word(s.size)],
+            Settings::FastCdc(s) => s.to_words(),
+            Settings::SeqCdc(s) => s.to_words(),
+            Settings::Ae(s) => s.to_words(),
+            Settings::Ram(s) => s.to_words(),
+            Settings::Maxp(s) => s.to_words(),
+            Settings::Argmin(s) => s.to_words(),
+        }
+    }
+
+    /// The settings that [`Settings::to_words`] wrote. The words may come from anywhere: whatever
+    /// they are, the result is valid settings or an error.
+    ///
+    /// # Errors
+    /// When the number is unknown, the count of words is not that of the algorithm, or the
+    /// settings do not pass [`Settings::validate`].
+    pub fn from_words(number: u16, words: &[u32]) -> Result<Settings, SettingsError> {
+        let settings = match number {
+            1 => Settings::Fixed(FixedSettings::from_words(words)?),
+            2 => Settings::FastCdc(FastCdcSettings::from_words(words)?),
+            3 => Settings::SeqCdc(SeqCdcSettings::from_words(words)?),
+            4 => Settings::Ae(AeSettings::from_words(words)?),
+            5 => Settings::Ram(RamSettings::from_words(words)?),
+            6 => Settings::Maxp(MaxpSettings::from_words(words)?),
+            7 => Settings::Argmin(ArgminSettings::from_words(words)?),
+            found => return Err(SettingsError::UnknownNumber { found }),
+        };
+        settings.validate()?;
+        Ok(settings)
+    }
+
+    /// Checks every limit that the fields of the settings state.
+    ///
+    /// # Errors
+    /// The first limit that does not hold.
+    pub fn validate(&self) -> Result<(), SettingsError> {
+        match self {
+            Settings::SeqCdc(s) => s.validate(),
+            Settings::FastCdc(s) => s.validate(),
+            Settings::Fixed(s) => s.validate(),
+            Settings::Ae(s) => s.validate(),
+            Settings::Ram(s) => s.validate(),
+            Settings::Maxp(s) => s.validate(),
+            Settings::Argmin(s) => s.validate(),
+        }
+    }
+}
+
+fn word(size: usize) -> u32 {
+    u32::try_from(size).unwrap_or(u32::MAX)
+}
+
+fn counted<const N: usize>(algorithm: &'static str, words: &[u32]) -> Result<[u32; N], SettingsError> {
+    words.try_into().map_err(|_| SettingsError::WordCount {
+        algorithm,
+        expected: N,
+        found: words.len(),
+    })
+}
+
+pub(crate) fn in_range(what: &'static str, min: usize, max: usize, found: usize) -> Result<(), SettingsError> {
+    if (min..=max).contains(&found) {
+        Ok(())
+    } else {
+        Err(SettingsError::OutOfRange { what, min, max, found })
+    }
+}
+
+fn in_order(size_min: usize, size_average: usize, size_max: usize) -> Result<(), SettingsError> {
+    if size_min <= size_average && size_average <= size_max {
+        Ok(())
+    } else {
+        Err(SettingsError::OutOfOrder {
+            size_min,
+            size_average,
+            size_max,
+        })
+    }
+}
+
+fn is_even(what: &'static str, found: usize) -> Result<(), SettingsError> {
+    if found.is_multiple_of(2) {
+        Ok(())
+    } else {
+        Err(SettingsError::Odd { what, found })
+    }
+}

@@ -1,0 +1,36 @@
+//! MAXP: a chunk ends where a byte is larger than all bytes around it.
+//!
+//! Local maxima as in Bjørner, Blass and Gurevich, *Content-Dependent Chunking for Differential
+//! Compression, the Local Maximum Approach* (Journal of Computer and System Sciences 76, 2010), by the
+//! name that Anand and others use in *Redundancy in Network Traffic* (SIGMETRICS 2009). The readings:
+//!
+//! - A peak is strictly larger than each of the `radius` bytes before it and each of the `radius`
+//!   bytes after it: of equal bytes, none is a peak.
+//! - Both sides lie in the chunk. The last byte of the side after the peak completes the condition
+//!   and is the last of the chunk, so `2 * radius + 1` is the least length that can come out.
+//! - There is a maximum length.
+
+use crate::MaxpSettings;
+
+/// Length of the first chunk of `data` by MAXP.
+///
+/// ```
+/// use ibid_chunk::{MaxpSettings, spec};
+///
+/// let settings = MaxpSettings { radius: 2, size_average: 5, size_max: 16 };
+/// // 9 and 9 are in each other's way; 8 has two smaller bytes on either side.
+/// assert_eq!(spec::maxp(&settings, &[1, 2, 9, 9, 1, 2, 8, 7, 7, 5]), 9);
+/// ```
+#[must_use]
+pub fn maxp(settings: &MaxpSettings, data: &[u8]) -> usize {
+    let end = data.len().min(settings.size_max);
+    let radius = settings.radius;
+    for peak in radius..end.saturating_sub(radius) {
+        let before = &data[peak - radius..peak];
+        let after = &data[peak + 1..=peak + radius];
+        if before.iter().chain(after).all(|byte| *byte < data[peak]) {
+            return peak + radius + 1;
+        }
+    }
+    end
+}
