@@ -5,6 +5,7 @@
 //!
 //! | question | answer |
 //! |---|---|
+//! | What does each chunker save on these files, how fast, at which sizes? | [`compare()`] |
 //! | What does data look like that changes a little from version to version? | [`Series`] |
 //!
 //! ```
@@ -19,12 +20,23 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod compare;
+mod duplicates;
 mod error;
+mod fingerprints;
+mod inputs;
+mod machine;
 mod observer;
 mod random;
+mod sizes;
+mod speed;
 mod versions;
 
+pub use compare::{Comparison, Entry, INDEX_BYTES, INDEX_MEMORY_BYTES, Plan, RECIPE_BYTES, compare};
 pub use error::{Error, Result};
+pub use machine::Machine;
 pub use observer::{Nobody, Observer};
 pub use random::Random;
+pub use sizes::Sizes;
+pub use speed::Speed;
 pub use versions::{EDITS_MOST, EditCounts, EditKind, Series, VERSIONS_MOST, Version};

@@ -1,5 +1,7 @@
 //! Who looks on while an experiment runs.
 
+use std::path::Path;
+
 /// Is told how far an experiment is, and may stop it.
 pub trait Observer {
     /// So much work is ahead in all, in bytes; what was announced before no longer counts.
@@ -9,6 +11,11 @@ pub trait Observer {
     ///
     /// Returns whether to go on; if not, the experiment ends with [`Error::Stopped`](crate::Error::Stopped).
     fn advance(&mut self, bytes: u64) -> bool;
+
+    /// A file or folder could not be read, and the experiment goes on without it.
+    fn problem(&mut self, path: &Path, error: &std::io::Error) {
+        let _ = (path, error);
+    }
 }
 
 /// Looks away.

@@ -6,9 +6,6 @@ use clap::builder::PossibleValuesParser;
 use ibid_chunk::{Settings, SettingsError};
 use std::path::PathBuf;
 
-/// The chunkers by name.
-const ALGORITHMS: [&str; 3] = ["fastcdc", "seqcdc", "fixed"];
-
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Prints where each chunk begins, its length, and its fingerprint: BLAKE3 of its bytes, as `b3sum` prints it.
@@ -31,7 +28,7 @@ pub(crate) struct ChunkArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ChunkerArgs {
     /// Which chunker
-    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(ALGORITHMS), default_value = "fastcdc")]
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(ibid_chunk::NAMES), default_value = "fastcdc")]
     pub(crate) algorithm: String,
     /// Average size of a chunk; the other parameters follow from it
     #[arg(long, value_name = "SIZE", value_parser = value::size_in_memory, default_value = "64KiB")]

@@ -1,18 +1,22 @@
 //! What was typed. Nothing is done here: every flag is defined once, and help, man pages and completions come from there.
 
 mod backup;
+mod bench;
 mod chunk;
 mod generate;
 mod init;
+mod json;
 mod password;
 mod restore;
 mod select;
 mod value;
 
 pub(crate) use backup::BackupArgs;
+pub(crate) use bench::{BenchCommand, ChunkersArgs};
 pub(crate) use chunk::ChunkArgs;
 pub(crate) use generate::{GenerateCommand, VersionsArgs};
 pub(crate) use init::{InitArgs, InitSettings};
+pub(crate) use json::JsonTo;
 pub(crate) use password::{NewPasswordArgs, PasswordArgs};
 pub(crate) use restore::{OverwriteRule, RestoreArgs};
 pub(crate) use select::{Address, SelectArgs};
@@ -87,8 +91,15 @@ pub(crate) struct Global {
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
     /// Print JSON, as docs/json.md describes it
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
+    #[arg(
+        long,
+        global = true,
+        action = clap::ArgAction::SetTrue,
+        default_value = json::NOWHERE,
+        default_missing_value = json::OUTPUT,
+        value_parser = json::json_to()
+    )]
+    pub(crate) json: JsonTo,
 }
 
 #[derive(Debug, Subcommand)]
@@ -118,6 +129,9 @@ pub(crate) enum Command {
     Key(KeyCommand),
     /// Show where a file is cut into chunks
     Chunk(ChunkArgs),
+    /// Measure on this machine, and on your data
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Make data to try things with
     #[command(subcommand)]
     Generate(GenerateCommand),

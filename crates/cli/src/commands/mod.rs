@@ -3,6 +3,7 @@
 mod backup;
 mod check;
 mod chunk;
+mod chunkers;
 mod diff;
 mod dump;
 mod find;
@@ -19,7 +20,7 @@ mod stats;
 mod versions;
 mod watch;
 
-use crate::args::{self, Cli, Command, GenerateCommand};
+use crate::args::{self, BenchCommand, Cli, Command, GenerateCommand, JsonTo};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Out};
 use open::Context;
@@ -36,7 +37,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     raise_open_files();
-    let json = cli.global.json;
+    let json = cli.global.json == JsonTo::Output;
     match execute(cli) {
         Ok(outcome) => ExitCode::from(outcome.exit_code()),
         // As if whoever closed it had read to the end: what is missing there is wanted by nobody.
@@ -50,7 +51,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn execute(cli: Cli) -> Result<Outcome> {
     let mut context = Context {
-        out: Out::new(cli.global.json, cli.global.quiet),
+        out: Out::new(cli.global.json == JsonTo::Output, cli.global.quiet),
         global: cli.global,
     };
     let outcome = dispatch(&mut context, cli.command)?;
@@ -72,6 +73,7 @@ fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
         Command::Check(args) => check::run(context, &args),
         Command::Key(command) => key::run(context, &command),
         Command::Chunk(args) => chunk::run(context, &args),
+        Command::Bench(BenchCommand::Chunkers(args)) => chunkers::run(context, &args),
         Command::Generate(GenerateCommand::Versions(args)) => versions::run(context, &args),
         Command::Completions(args) => generate::completions(context, &args),
         Command::Man(args) => generate::man(context, &args),
@@ -81,10 +83,10 @@ fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
 /// For commands whose output is no text of ours.
 fn no_json(context: &Context, command: &str) -> Result<()> {
     match context.global.json {
-        true => Err(Failure::Usage(format!(
+        JsonTo::Nowhere => Ok(()),
+        _ => Err(Failure::Usage(format!(
             "`ibid {command}` has no JSON to print: leave out --json"
         ))),
-        false => Ok(()),
     }
 }
 

@@ -1,22 +1,42 @@
 //! Measurements, watched as backups are.
 
+use crate::print;
 use ibid_measure::Observer;
 use ibid_repo::Monitor;
+use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Shows how far a measurement is through the counters of a monitor, and stops it when the user asks for it.
-pub(crate) struct Observed<'a>(pub(crate) &'a Monitor);
+/// Shows how far a measurement is through the counters of a monitor, names what could not be read, and stops when the user asks for it.
+pub(crate) struct Observed<'a> {
+    monitor: &'a Monitor,
+    /// Whether everything could be read.
+    pub(crate) is_complete: bool,
+}
+
+impl<'a> Observed<'a> {
+    pub(crate) fn new(monitor: &'a Monitor) -> Observed<'a> {
+        Observed {
+            monitor,
+            is_complete: true,
+        }
+    }
+}
 
 impl Observer for Observed<'_> {
     fn expect(&mut self, bytes: u64) {
-        let counters = &self.0.counters;
+        let counters = &self.monitor.counters;
         counters.bytes.store(0, Relaxed);
         counters.bytes_total.store(bytes, Relaxed);
         counters.totals_final.store(true, Relaxed);
     }
 
     fn advance(&mut self, bytes: u64) -> bool {
-        self.0.counters.bytes.fetch_add(bytes, Relaxed);
-        !self.0.is_cancelled()
+        self.monitor.counters.bytes.fetch_add(bytes, Relaxed);
+        !self.monitor.is_cancelled()
+    }
+
+    fn problem(&mut self, path: &Path, error: &std::io::Error) {
+        self.is_complete = false;
+        print::passed_over(path, error);
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn run(context: &mut Context, args: &VersionsArgs) -> Result<Outcome>
         seed: args.seed,
     };
     let watch = Watch::start(Verb::Look, context.global.quiet)?;
-    let written = series.write_into(&args.folder, &mut Observed(&watch.monitor));
+    let written = series.write_into(&args.folder, &mut Observed::new(&watch.monitor));
     watch.finish();
     let written = written.map_err(|error| match error {
         Error::Stopped => Failure::Interrupted("the versions that were finished are left, and no other"),

@@ -7,6 +7,7 @@ mod backup;
 mod check;
 mod chunk;
 mod chunker;
+mod chunkers;
 mod diff;
 mod find;
 mod init;
@@ -27,6 +28,7 @@ mod versions;
 pub(crate) use backup::backup;
 pub(crate) use check::check;
 pub(crate) use chunk::ChunkPrinter;
+pub(crate) use chunkers::{chunkers, chunkers_json};
 pub(crate) use diff::DiffPrinter;
 pub(crate) use find::FindPrinter;
 pub(crate) use init::init;
@@ -37,7 +39,8 @@ pub(crate) use restore::{Asked, planned, restore};
 pub(crate) use snapshots::snapshots;
 pub(crate) use stats::stats;
 pub(crate) use talk::{
-    Verb, cheap_guesses, failure, fatal, kept_settings, question, swept, unencrypted, untried_key, usage, warning,
+    Verb, cheap_guesses, failure, fatal, kept_settings, passed_over, question, swept, unencrypted, untried_key, usage,
+    warning,
 };
 pub(crate) use tree::LsPrinter;
 pub(crate) use versions::versions;

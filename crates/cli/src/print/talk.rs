@@ -109,6 +109,11 @@ pub(crate) fn fatal(failure: &Failure, json: bool) {
     }
 }
 
+/// Said of a file that a measurement goes on without.
+pub(crate) fn passed_over(path: &Path, error: &std::io::Error) {
+    line(&format!("passed over: {}: {error}", names::path(path)));
+}
+
 /// Said of a key that is made all the same.
 pub(crate) fn cheap_guesses() {
     line(

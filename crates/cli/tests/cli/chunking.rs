@@ -1,6 +1,6 @@
 //! Commands about chunks, which need no repository.
 
-use crate::support::{Home, noise, run_with};
+use crate::support::{Home, as_somebody, noise, run, run_with};
 
 /// Offset, length and fingerprint of every line.
 fn chunks(text: &str) -> Vec<(usize, usize, String)> {
@@ -144,4 +144,64 @@ fn series_are_the_same_for_the_same_options_and_overwrite_nothing() {
             .contains("versions: expected 1 to")
     );
     assert!(!home.path("x").exists());
+}
+
+#[test]
+fn a_comparison_has_a_row_for_every_chunker_and_average() {
+    let home = Home::bare();
+    home.ok("generate versions new --size 300kB --edits 5 --versions 3".split(' '));
+    let compare = "bench chunkers new files --averages 4KiB,16KiB --backends scalar --rounds 1 --sample 100kB";
+    let ran = home.run(compare.split(' '));
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
+    assert!(ran.out.starts_with("6 files, 1.1 MiB\n"), "{}", ran.out);
+    for row in ["4.0 KiB  fastcdc", "4.0 KiB  seqcdc", "16.0 KiB  fixed"] {
+        assert_eq!(ran.out.matches(row).count(), 2, "{row} in {}", ran.out);
+    }
+    // Two of three versions are nearly the same.
+    let line = ran.out.lines().find(|line| line.contains("4.0 KiB  fastcdc")).unwrap();
+    let savings: f64 = line.split_whitespace().nth(3).unwrap().parse().unwrap();
+    assert!((40.0..55.0).contains(&savings), "{line}");
+    let one = home.ok("bench chunkers new --algorithms fixed --averages 4KiB --rounds 1 --sample 100kB -q".split(' '));
+    assert!(one.contains("fixed") && !one.contains("seqcdc"), "{one}");
+    let every = home.ok("bench chunkers files --algorithms all --averages 4KiB --rounds 1 --sample 10kB -q".split(' '));
+    for name in ibid_chunk::NAMES {
+        assert_eq!(
+            every.matches(&format!("4.0 KiB  {name} ")).count(),
+            2,
+            "{name} in {every}"
+        );
+    }
+}
+
+#[test]
+fn what_can_not_be_compared_is_refused_before_anything_is_done() {
+    let home = Home::bare();
+    let refused = |code, more: &str| home.fails(code, format!("bench chunkers files {more}").split(' '));
+    assert!(refused(1, "nowhere").contains("cannot read \"nowhere\""));
+    assert!(refused(2, "--backends mmx").contains("mmx"));
+    assert!(refused(2, "--averages 1").contains("--averages: average chunk size"));
+    assert!(refused(2, "--sample 0").contains("sample: expected at least 1"));
+    // A file to measure is never taken for one to write to.
+    assert!(refused(2, "--json files").contains("ends in .json"));
+    assert!(refused(1, "--json nowhere/x.json").contains("cannot write \"nowhere/x.json\""));
+    home.write("empty", "");
+    assert!(
+        home.fails(2, ["bench", "chunkers", "empty"])
+            .contains("expected files that are not empty")
+    );
+}
+
+#[test]
+fn a_file_that_can_not_be_read_is_named_and_left_out() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::bare();
+    home.write("files/closed", "secret");
+    std::fs::set_permissions(home.path("files/closed"), PermissionsExt::from_mode(0o000)).unwrap();
+    let arguments = "bench chunkers files --averages 4KiB --rounds 1 --sample 100kB";
+    let ran = run(&mut as_somebody(&home, &arguments.split(' ').collect::<Vec<_>>()));
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(
+        ran.err.contains("passed over: files/closed: ") && ran.out.contains("3 files"),
+        "{ran:?}"
+    );
 }

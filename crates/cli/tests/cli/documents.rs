@@ -65,10 +65,29 @@ fn every_command_has_its_section() {
         "check",
         "key",
         "chunk",
+        "bench chunkers",
         "generate versions",
         "completions",
         "man",
     ] {
         assert!(DOCUMENT.contains(&format!("\n## {command}\n")), "{command}");
+    }
+}
+
+#[test]
+fn every_chunker_and_each_of_its_parameters_is_explained() {
+    for name in ibid_chunk::NAMES {
+        let settings = ibid_chunk::Settings::for_average(name, 64 << 10).unwrap();
+        let row = DOCUMENT.lines().find(|line| {
+            let named = line.strip_prefix("| ").and_then(|line| line.split('|').next());
+            named.is_some_and(|named| named.contains(&format!("`{name}`")))
+        });
+        let row = row.unwrap_or_else(|| panic!("no row of {name}"));
+        for parameter in settings.parameters() {
+            let words = [&[parameter.name], parameter.choices].concat();
+            for word in words {
+                assert!(row.contains(&format!("`{word}`")), "{name} without {word}");
+            }
+        }
     }
 }

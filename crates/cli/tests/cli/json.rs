@@ -206,6 +206,21 @@ fn commands_without_a_repository_print_what_is_documented() {
     let arguments = "generate versions new --size 100kB --versions 3 --edits 4 --json".split(' ');
     let made = tables.document("generate versions", &home.ok(arguments));
     assert_eq!(made["versions"][0]["bytes"], 100_000);
+    let arguments = "bench chunkers new files --algorithms fastcdc,argmin,fixed --averages 8KiB,64KiB --rounds 1 --sample 100kB --json";
+    let compared = tables.document("bench chunkers", &home.ok(arguments.split(' ')));
+    assert_eq!(
+        (&compared["files"], compared["results"].as_array().unwrap().len()),
+        (&6.into(), 6)
+    );
+    // The same into a file, and tables here.
+    let printed = home.ok(format!("{arguments} out.json").split(' '));
+    assert!(printed.contains("savings") && serde_json::from_str::<Value>(&printed).is_err());
+    let written = std::fs::read_to_string(home.path("out.json")).unwrap();
+    let written = tables.document("bench chunkers", &written);
+    assert_eq!(
+        written["results"][0]["unique_bytes"],
+        compared["results"][0]["unique_bytes"]
+    );
     let chunks = tables.stream("chunk", &home.ok(["chunk", "files/deep/data.bin", "--json"]));
     assert_eq!(
         (

@@ -4,7 +4,7 @@ use crate::support::Home;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-const COMMANDS: [&[&str]; 20] = [
+const COMMANDS: [&[&str]; 22] = [
     &["init"],
     &["backup"],
     &["snapshots"],
@@ -21,6 +21,8 @@ const COMMANDS: [&[&str]; 20] = [
     &["key", "remove"],
     &["key", "passwd"],
     &["chunk"],
+    &["bench"],
+    &["bench", "chunkers"],
     &["generate"],
     &["generate", "versions"],
     &["completions"],

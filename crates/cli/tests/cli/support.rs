@@ -199,7 +199,13 @@ pub(crate) fn as_somebody(home: &Home, arguments: &[&str]) -> Command {
     if rustix::process::geteuid().is_root() {
         let program = home.path("ibid");
         if !program.exists() {
-            std::fs::copy(env!("CARGO_BIN_EXE_ibid"), &program).unwrap();
+            // By another process: a file that this one has open for writing, if only for a moment, is inherited by what other tests
+            // start in that moment, and can't be run until they have.
+            let copied = Command::new("cp")
+                .arg(env!("CARGO_BIN_EXE_ibid"))
+                .arg(&program)
+                .status();
+            assert!(copied.unwrap().success());
         }
         std::fs::set_permissions(home.path(""), PermissionsExt::from_mode(0o777)).unwrap();
         let mut other = Command::new(program);
