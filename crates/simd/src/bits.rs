@@ -18,11 +18,28 @@ pub(crate) fn extract(bits: u64, mask: u64) -> u64 {
     extracted
 }
 
-/// See [`Vector::nth_bit`](crate::Vector::nth_bit).
-pub(crate) fn nth(bits: u64, n: u32) -> u32 {
+/// See [`Vector::deposit_bits`](crate::Vector::deposit_bits).
+pub(crate) fn deposit(bits: u64, mask: u64) -> u64 {
+    if bits.is_power_of_two() {
+        return nth(mask, bits.trailing_zeros());
+    }
+    let mut deposited = 0;
+    let mut bits = bits;
+    let mut left = mask;
+    while bits != 0 && left != 0 {
+        let lowest = left & left.wrapping_neg();
+        deposited |= lowest & (bits & 1).wrapping_neg();
+        bits >>= 1;
+        left ^= lowest;
+    }
+    deposited
+}
+
+/// The `n`-th set bit, counting from 0; no bit when there are not that many.
+fn nth(bits: u64, n: u32) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     if n >= bits.count_ones() {
-        return 64;
+        return 0;
     }
     // The ones in every byte, then in every byte and all before it.
     let pairs = bits - (bits >> 1 & 0x5555_5555_5555_5555);
@@ -37,7 +54,7 @@ pub(crate) fn nth(bits: u64, n: u32) -> u32 {
     for _ in before..n {
         left &= left - 1;
     }
-    byte + left.trailing_zeros()
+    (left & left.wrapping_neg()) << byte
 }
 
 #[cfg(test)]
@@ -71,11 +88,25 @@ mod tests {
     }
 
     #[test]
-    fn the_nth_bit_has_n_before_it() {
-        for bits in masks() {
-            let mut positions = (0..64).filter(|at| bits >> at & 1 == 1);
-            for n in 0..66 {
-                assert_eq!(nth(bits, n), positions.next().unwrap_or(64), "{bits:#x} {n}");
+    fn bits_are_deposited_in_order() {
+        for mask in masks() {
+            for bits in [u64::MAX, 0x0123_4567_89ab_cdef, mask, !mask, 1 << 63] {
+                let mut expected = 0;
+                for (from, at) in (0..64).filter(|at| mask >> at & 1 == 1).enumerate() {
+                    expected |= (bits >> from & 1) << at;
+                }
+                assert_eq!(deposit(bits, mask), expected, "{bits:#x} {mask:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_bit_is_deposited_where_as_many_are_before_it() {
+        for mask in masks() {
+            let mut positions = (0..64).filter(|at| mask >> at & 1 == 1);
+            for n in 0..64 {
+                let expected = positions.next().map_or(0, |at| 1 << at);
+                assert_eq!(deposit(1 << n, mask), expected, "{mask:#x} {n}");
             }
         }
     }

@@ -3,8 +3,8 @@
 //! As with x86, the token's constructor is private and called by the entry alone.
 
 use core::arch::aarch64::{
-    uint8x16_t, vaddv_u8, vandq_u8, vceqq_u8, vcgeq_u8, vdupq_n_u8, vget_high_u8, vget_low_u8, vgetq_lane_u64,
-    vld1q_u8, vmaxq_u8, vminq_u8, vpaddq_u8, vreinterpretq_u64_u8,
+    uint8x16_t, vaddv_u8, vandq_u8, vceqq_u8, vcgeq_u8, vcltq_u8, vdupq_n_u8, vget_high_u8, vget_low_u8,
+    vgetq_lane_u64, vld1q_u8, vmaxq_u8, vminq_u8, vpaddq_u8, vreinterpretq_u64_u8,
 };
 
 use crate::vector::private::Sealed;
@@ -74,6 +74,12 @@ impl Vector for Neon {
     }
 
     #[inline(always)]
+    fn below(self, a: uint8x16_t, b: uint8x16_t) -> u64 {
+        // SAFETY: `self` proves NEON.
+        self.mask(unsafe { vcltq_u8(a, b) })
+    }
+
+    #[inline(always)]
     fn equal(self, a: uint8x16_t, b: uint8x16_t) -> u64 {
         // SAFETY: `self` proves NEON.
         self.mask(unsafe { vceqq_u8(a, b) })
@@ -81,12 +87,12 @@ impl Vector for Neon {
 
     /// Adding neighbours three times moves the bits of four registers together.
     #[inline(always)]
-    fn block_at_least(self, a: &[u8], at_a: usize, b: &[u8], at_b: usize) -> u64 {
+    fn block_below(self, a: &[u8], at_a: usize, b: &[u8], at_b: usize) -> u64 {
         let (a, b) = (&a[at_a..at_a + BLOCK], &b[at_b..at_b + BLOCK]);
         // SAFETY: `self` proves NEON; `BITS` has the 16 bytes loaded.
         unsafe {
             let bits = vld1q_u8(BITS.as_ptr());
-            let flags = |at| vandq_u8(vcgeq_u8(self.load(a, at), self.load(b, at)), bits);
+            let flags = |at| vandq_u8(vcltq_u8(self.load(a, at), self.load(b, at)), bits);
             let sums = vpaddq_u8(vpaddq_u8(flags(0), flags(16)), vpaddq_u8(flags(32), flags(48)));
             let sums = vpaddq_u8(sums, sums);
             vgetq_lane_u64::<0>(vreinterpretq_u64_u8(sums))

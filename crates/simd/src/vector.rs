@@ -38,22 +38,25 @@ pub trait Vector: Copy + private::Sealed {
     /// Where `a >= b`.
     fn at_least(self, a: Self::Register, b: Self::Register) -> u64;
 
+    /// Where `a < b`.
+    fn below(self, a: Self::Register, b: Self::Register) -> u64;
+
     /// Where `a == b`.
     fn equal(self, a: Self::Register, b: Self::Register) -> u64;
 
-    /// Where `a[at_a..] >= b[at_b..]`, for [`BLOCK`] bytes.
+    /// Where `a[at_a..] < b[at_b..]`, for [`BLOCK`] bytes.
     ///
     /// # Panics
     /// When they are not all there.
     #[inline(always)]
-    fn block_at_least(self, a: &[u8], at_a: usize, b: &[u8], at_b: usize) -> u64 {
+    fn block_below(self, a: &[u8], at_a: usize, b: &[u8], at_b: usize) -> u64 {
         let mut mask = 0;
         let mut at = 0;
         while at < BLOCK {
             mask |= self.at_least(self.load(a, at_a + at), self.load(b, at_b + at)) << at;
             at += Self::LANES;
         }
-        mask
+        !mask
     }
 
     /// The bits that are set.
@@ -68,15 +71,25 @@ pub trait Vector: Copy + private::Sealed {
         bits::extract(bits, mask)
     }
 
-    /// Position of the `n`-th set bit, counting from 0; 64 when there are not that many.
+    /// The lowest bits of `bits`, moved to where `mask` is set: the inverse of
+    /// [`Vector::extract_bits`].
+    ///
+    /// `deposit_bits(1 << n, mask)` is the `n`-th set bit of `mask`, counting from 0, or 0 when there
+    /// are not that many.
     #[inline(always)]
-    fn nth_bit(self, bits: u64, n: u32) -> u32 {
-        bits::nth(bits, n)
+    fn deposit_bits(self, bits: u64, mask: u64) -> u64 {
+        bits::deposit(bits, mask)
     }
 
     /// Says that the cache line of `data[at]` will be read soon. `at` may lie beyond the end.
     #[inline(always)]
     fn prefetch(self, data: &[u8], at: usize) {
+        let _ = (data, at);
+    }
+
+    /// As [`Vector::prefetch`], into the second-level cache: more can be under way, for later.
+    #[inline(always)]
+    fn prefetch_far(self, data: &[u8], at: usize) {
         let _ = (data, at);
     }
 }

@@ -5,11 +5,11 @@
 //! one only if the CPU has its features.
 
 use core::arch::x86_64::{
-    __m128i, __m256i, __m512i, _MM_HINT_T0, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_max_epu8, _mm_min_epu8,
+    __m128i, __m256i, __m512i, _MM_HINT_T0, _MM_HINT_T1, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_max_epu8, _mm_min_epu8,
     _mm_movemask_epi8, _mm_prefetch, _mm_set1_epi8, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_max_epu8,
     _mm256_min_epu8, _mm256_movemask_epi8, _mm256_set1_epi8, _mm512_cmpeq_epi8_mask, _mm512_cmpge_epu8_mask,
-    _mm512_loadu_si512, _mm512_max_epu8, _mm512_min_epu8, _mm512_set1_epi8, _pdep_u64, _pext_u64, _popcnt64,
-    _tzcnt_u64,
+    _mm512_cmplt_epu8_mask, _mm512_loadu_si512, _mm512_max_epu8, _mm512_min_epu8, _mm512_set1_epi8, _pdep_u64,
+    _pext_u64, _popcnt64,
 };
 
 use crate::vector::private::Sealed;
@@ -93,6 +93,12 @@ macro_rules! registers {
             // SAFETY: a hint about an address, which need not exist.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(data.as_ptr().wrapping_add(at).cast()) }
         }
+
+        #[inline(always)]
+        fn prefetch_far(self, data: &[u8], at: usize) {
+            // SAFETY: a hint about an address, which need not exist.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(data.as_ptr().wrapping_add(at).cast()) }
+        }
     };
 }
 
@@ -112,9 +118,9 @@ macro_rules! bit_fields {
         }
 
         #[inline(always)]
-        fn nth_bit(self, bits: u64, n: u32) -> u32 {
+        fn deposit_bits(self, bits: u64, mask: u64) -> u64 {
             // SAFETY: `self` proves the features.
-            unsafe { _tzcnt_u64(_pdep_u64(1u64.checked_shl(n).unwrap_or(0), bits)) as u32 }
+            unsafe { _pdep_u64(bits, mask) }
         }
     };
 }
@@ -128,6 +134,11 @@ impl Vector for Sse41 {
         u64::from(hidden(unsafe {
             _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_max_epu8(a, b), a))
         }))
+    }
+
+    #[inline(always)]
+    fn below(self, a: __m128i, b: __m128i) -> u64 {
+        self.at_least(a, b) ^ (u64::MAX >> (64 - Self::LANES))
     }
 
     #[inline(always)]
@@ -163,6 +174,11 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
+    fn below(self, a: __m256i, b: __m256i) -> u64 {
+        self.at_least(a, b) ^ (u64::MAX >> (64 - Self::LANES))
+    }
+
+    #[inline(always)]
     fn equal(self, a: __m256i, b: __m256i) -> u64 {
         // SAFETY: `self` proves the features.
         u64::from(hidden(unsafe { _mm256_movemask_epi8(_mm256_cmpeq_epi8(a, b)) }))
@@ -184,6 +200,17 @@ impl Vector for Avx512 {
     fn at_least(self, a: __m512i, b: __m512i) -> u64 {
         // SAFETY: `self` proves the features.
         unsafe { _mm512_cmpge_epu8_mask(a, b) }
+    }
+
+    #[inline(always)]
+    fn below(self, a: __m512i, b: __m512i) -> u64 {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_cmplt_epu8_mask(a, b) }
+    }
+
+    #[inline(always)]
+    fn block_below(self, a: &[u8], at_a: usize, b: &[u8], at_b: usize) -> u64 {
+        self.below(self.load(a, at_a), self.load(b, at_b))
     }
 
     #[inline(always)]
