@@ -2,16 +2,13 @@
 
 use alloc::borrow::ToOwned;
 
+use crate::names;
 use crate::settings::in_range;
 use crate::{ArgminWindow, Equal, Extremum, FastCdcSettings, FixedSettings, Mode, SIZE_MAX_MOST};
 use crate::{SeqCdcSettings, Settings, SettingsError};
 
 mod hashless;
-
-/// The names that [`Settings::for_average`] takes.
-pub const NAMES: [&str; 9] = [
-    "fixed", "fastcdc", "seqcdc", "ae", "ae-min", "ram", "maxp", "argmin", "argmin8",
-];
+mod windowed;
 
 /// What random bytes do to a sequence of `pairs` ascents, equal neighbours absorbed.
 struct Rarity {
@@ -61,6 +58,17 @@ impl Settings {
     /// | `ram` | by the window | 4 | 256 bytes to 4 MiB | the window about 256 bytes below the average |
     /// | `maxp` | by the radius | 4 | 256 bytes to 4 MiB | |
     /// | `argmin`, `argmin8` | 1/2 | 1.455 | 256 bytes to 8 MiB | hashes of 4, of 8 bytes |
+    /// | `bsw/…` | 64 bytes | 16, at most 16 MiB | 256 bytes to 4 MiB | the divisor |
+    /// | `tt/…` | 0.46 | 4 | the same | the divisor |
+    /// | `td/…`, `tttd/…` | 64 bytes, 0.46 | 2.8 | the same | the divisor and its half |
+    /// | `obsw/…` | 64 bytes | 16, at most 16 MiB | the same | the number of bits in the mask |
+    /// | `ott/…` | 1/4 to 5/8 | 4 | the same | bits in the mask, and the minimum to make up for powers of two |
+    /// | `otd/…`, `otttd/…` | 64 bytes, 1/4 to 5/8 | 2.8 | the same | the same, and one bit less in reserve |
+    ///
+    /// With CRC-32, whose window is 256 bytes, all minima are at least that, and averages from 1 KiB on
+    /// can be asked for. `obsw` and `otd` have nothing to make up for powers of two with: they come
+    /// within a factor of 1.45. Rsync's hashes are no random numbers (paper 002, figure 3), and what
+    /// they realise is further from what was asked.
     ///
     /// Windows and radii of the hashless algorithms follow from what random bytes are expected to do.
     ///
@@ -94,9 +102,12 @@ impl Settings {
             "maxp" => hashless::maxp(average).map(Settings::Maxp),
             "argmin" => hashless::argmin(average, ArgminWindow::Bytes4).map(Settings::Argmin),
             "argmin8" => hashless::argmin(average, ArgminWindow::Bytes8).map(Settings::Argmin),
-            found => Err(SettingsError::UnknownName {
-                found: found.to_owned(),
-            }),
+            found => match names::find_windowed(found) {
+                Some((method, hash)) => windowed::windowed(method, hash, average).map(Settings::Windowed),
+                None => Err(SettingsError::UnknownName {
+                    found: found.to_owned(),
+                }),
+            },
         }
     }
 }

@@ -21,7 +21,7 @@
 //! - A chunk has at most [`Settings::size_max`] bytes, and at least [`Settings::size_min`] unless it
 //!   is the last.
 //! - Where a chunk ends depends on its own bytes, the [`Settings::lookahead`] after them (one for
-//!   FastCDC, up to the maximum size for argmin, else none) and, near the end of the data, on where
+//!   FastCDC, up to the maximum size for argmin, TD and TTTD, else none) and, near the end of the data, on where
 //!   that end is. No state goes from one chunk to the next: chunking can start again at any boundary.
 //! - A cut that leaves some of the data over is final: no data that follows moves it
 //!   ([`Chunker::cut`]).
@@ -42,6 +42,11 @@
 //! | a short period, no longer than the window, the radius, or maximum less minimum | less than a period above the minimum | the maximum: the same byte comes again within the radius | less than a period below the maximum |
 //! | long runs upwards | `ae` goes on until the run turns, `ae-min` cuts at the minimum, `ram` just past it | the maximum | nothing special |
 //!
+//! Windowed hashes: one byte repeated has one hash, so every chunk is of the minimum size or of the
+//! maximum, and of the maximum if it is zeros and the hash is `rsync`, `rabin` or `crc32`. With a
+//! period, chunks are less than a period longer than the minimum, or of the maximum size, or (where
+//! places in reserve fit) less than a period shorter than that.
+//!
 //! Such data deduplicates well in any case, at the price of the chunk sizes above.
 //!
 //! # Features
@@ -61,6 +66,7 @@ mod chunks;
 mod error;
 mod fastcdc;
 mod maxp;
+mod names;
 mod parameters;
 mod pusher;
 mod ram;
@@ -69,14 +75,16 @@ mod settings;
 pub mod spec;
 #[cfg(feature = "std")]
 mod stream;
+mod windowed;
 
-pub use average::NAMES;
 pub use chunks::{Chunks, chunks};
 pub use error::SettingsError;
+pub use names::NAMES;
 pub use parameters::Parameter;
 pub use pusher::Pusher;
 pub use settings::{AeSettings, ArgminSettings, ArgminWindow, Equal, Extremum, FastCdcSettings, FixedSettings};
 pub use settings::{MaxpSettings, Mode, RamSettings, SIZE_MAX_MOST, SIZE_MIN_LEAST, SeqCdcSettings, Settings};
+pub use settings::{Method, RollingHash, WindowedSettings};
 #[cfg(feature = "std")]
 pub use stream::Stream;
 
@@ -103,6 +111,7 @@ enum Algorithm {
     Ram(RamSettings),
     Maxp(MaxpSettings),
     Argmin(ArgminSettings),
+    Windowed(windowed::Kernel),
 }
 
 impl Chunker {
@@ -142,6 +151,7 @@ impl Chunker {
             Settings::Ram(ram) => Algorithm::Ram(*ram),
             Settings::Maxp(maxp) => Algorithm::Maxp(*maxp),
             Settings::Argmin(argmin) => Algorithm::Argmin(*argmin),
+            Settings::Windowed(windowed) => Algorithm::Windowed(windowed::Kernel::new(windowed)),
         };
         Ok(Chunker {
             settings: settings.clone(),
@@ -201,6 +211,7 @@ impl Chunker {
             Algorithm::Ram(settings) => ram::cut(settings, data),
             Algorithm::Maxp(settings) => maxp::cut(settings, data),
             Algorithm::Argmin(settings) => argmin::cut(settings, data),
+            Algorithm::Windowed(kernel) => kernel.cut(data),
         }
     }
 }
@@ -243,5 +254,11 @@ pub mod unlimited {
     #[must_use]
     pub fn argmin(settings: &crate::ArgminSettings, data: &[u8]) -> usize {
         crate::argmin::cut(settings, data)
+    }
+
+    /// The fast path of [`spec::windowed`](crate::spec::windowed).
+    #[must_use]
+    pub fn windowed(settings: &crate::WindowedSettings, data: &[u8]) -> usize {
+        crate::windowed::Kernel::new(settings).cut(data)
     }
 }

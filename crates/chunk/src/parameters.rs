@@ -66,6 +66,22 @@ const ARGMIN: &[Parameter] = &[
     number("window"),
 ];
 
+const WINDOWED: &[Parameter] = &[
+    number("size_min"),
+    number("size_average"),
+    number("size_max"),
+    Parameter {
+        name: "method",
+        choices: &["bsw", "tt", "td", "tttd", "obsw", "ott", "otd", "otttd"],
+    },
+    Parameter {
+        name: "hash",
+        choices: &["rabin-karp", "cyclic", "rsync", "rabin", "crc32", "gear"],
+    },
+    number("main"),
+    number("backup"),
+];
+
 impl Settings {
     /// The parameters of the algorithm, in the order of [`Settings::to_words`].
     #[must_use]
@@ -78,6 +94,7 @@ impl Settings {
             Settings::Ram(_) => RAM,
             Settings::Maxp(_) => MAXP,
             Settings::Argmin(_) => ARGMIN,
+            Settings::Windowed(_) => WINDOWED,
         }
     }
 

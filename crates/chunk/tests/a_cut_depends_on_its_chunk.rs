@@ -13,7 +13,7 @@ fn content_defined() -> Vec<&'static str> {
 }
 
 fn chunker(name: &str, average: usize) -> Chunker {
-    Chunker::new(&Settings::for_average(name, average).unwrap()).unwrap()
+    Chunker::new(&Settings::for_average(name, data::at_least(name, average)).unwrap()).unwrap()
 }
 
 proptest! {

@@ -142,6 +142,42 @@ fn short_periods_are_cut_near_the_minimum_or_the_maximum_by_hashless_algorithms(
     }
 }
 
+#[test]
+fn constant_data_is_cut_at_the_minimum_or_the_maximum_by_windowed_hashes() {
+    for name in NAMES.into_iter().skip_while(|name| *name != "bsw/rabin-karp") {
+        let settings = Settings::for_average(name, data::at_least(name, 512)).unwrap();
+        let (least, most) = (settings.size_min(), settings.size_max());
+        for byte in 0..=255 {
+            let mut found = lengths(&settings, &vec![byte; 2 * most]);
+            assert!(found[0] == least || found[0] == most, "{name} {byte} {}", found[0]);
+            if found[0] == least {
+                found.pop_if(|last| *last < least);
+            }
+            assert!(found.iter().all(|len| *len == found[0]));
+            let zero = byte == 0
+                && ["rsync", "rabin", "crc32", "tttd"]
+                    .iter()
+                    .any(|hash| name.ends_with(hash));
+            assert!(!zero || found[0] == most, "{name} makes zero of zeros");
+        }
+    }
+}
+
+#[test]
+fn short_periods_are_cut_just_above_the_minimum_or_just_below_the_maximum_by_windowed_hashes() {
+    for name in NAMES.into_iter().skip_while(|name| *name != "bsw/rabin-karp") {
+        let settings = Settings::for_average(name, data::at_least(name, 512)).unwrap();
+        let (least, most) = (settings.size_min(), settings.size_max());
+        for period in [2, 3, 7, 64, 100, 255] {
+            let data = random(5 + period as u64, period).repeat(100_000 / period);
+            let mut found = lengths(&settings, &data);
+            found.pop();
+            let near = |len: &usize| (least..least + period).contains(len) || (most - period + 1..=most).contains(len);
+            assert!(found.iter().all(near), "{name} {period} {found:?}");
+        }
+    }
+}
+
 /// A run of one byte that ends between minimum and maximum can win only as a whole.
 #[test]
 fn argmin_does_not_end_a_chunk_within_a_run_that_ends_before_the_maximum() {
@@ -166,7 +202,7 @@ fn argmin_does_not_end_a_chunk_within_a_run_that_ends_before_the_maximum() {
 #[test]
 fn periodic_data_is_cut_in_a_cycle() {
     for name in NAMES {
-        let settings = Settings::for_average(name, 512).unwrap();
+        let settings = Settings::for_average(name, data::at_least(name, 512)).unwrap();
         for period in [2, 3, 7, 64, 100, 255] {
             let data = random(period as u64, period).repeat(400_000 / period);
             let found = lengths(&settings, &data);

@@ -436,7 +436,7 @@ fn by_the_spec(settings: &Settings, data: &[u8]) -> Vec<usize> {
 proptest! {
     #[test]
     fn whole_inputs_are_cut_by_the_spec(
-        settings in prop_oneof![any_seqcdc(), any_fastcdc(), data::any_hashless()],
+        settings in prop_oneof![any_seqcdc(), any_fastcdc(), data::any_hashless(), data::any_windowed()],
         kind in 0..KINDS, seed: u64, len in 0usize..20_000,
     ) {
         let data = structured(kind, seed, len);

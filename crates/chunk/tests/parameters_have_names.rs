@@ -61,3 +61,13 @@ fn what_makes_no_sense_is_refused_with_what_would() {
     }
     assert!(matches!(refused("seq_length", "64"), SettingsError::OutOfRange { .. }));
 }
+
+/// The words that stand for numbers are those of the names.
+#[test]
+fn methods_and_hashes_are_called_as_in_the_names() {
+    for name in NAMES.into_iter().filter(|name| name.contains('/')) {
+        let settings = Settings::for_average(name, 4096).unwrap();
+        let values = settings.parameter_values();
+        assert_eq!(format!("{}/{}", values[3].1, values[4].1), name);
+    }
+}

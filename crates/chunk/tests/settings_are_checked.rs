@@ -28,6 +28,11 @@ fn numbers_and_words_never_change_their_meaning() {
         ("maxp", 6, &[431, 8192, 32_768]),
         ("argmin", 7, &[4096, 8192, 11_919, 4]),
         ("argmin8", 7, &[4096, 8192, 11_919, 8]),
+        ("gear", 8, &[4101, 8192, 32_768, 5, 5, 0xfff0_0000, 0]),
+        ("rabin", 8, &[4101, 8192, 32_768, 5, 3, 0xfff0_0000, 0]),
+        ("tttd", 8, &[3768, 8192, 22_937, 3, 3, 4528, 2264]),
+        ("bsw/rabin-karp", 8, &[64, 8192, 131_072, 0, 0, 8130, 0]),
+        ("otttd/crc32", 8, &[4166, 8192, 22_937, 7, 4, 0xfff0_0000, 0xffe0_0000]),
     ] {
         let settings = Settings::for_average(name, 8192).unwrap();
         assert_eq!((settings.name(), settings.number()), (name, number));
@@ -38,7 +43,7 @@ fn numbers_and_words_never_change_their_meaning() {
 
 #[test]
 fn an_unknown_number_or_name_is_refused() {
-    for number in [0, 8, u16::MAX] {
+    for number in [0, 9, u16::MAX] {
         assert_eq!(
             Settings::from_words(number, &[8192]),
             Err(SettingsError::UnknownNumber { found: number })
@@ -56,7 +61,7 @@ fn an_unknown_number_or_name_is_refused() {
 
 #[test]
 fn too_few_or_too_many_words_are_refused() {
-    for (number, expected) in [(1, 1), (2, 4), (3, 8), (4, 4), (5, 3), (6, 3), (7, 4)] {
+    for (number, expected) in [(1, 1), (2, 4), (3, 8), (4, 4), (5, 3), (6, 3), (7, 4), (8, 7)] {
         for count in (0..20).filter(|count| *count != expected) {
             let error = Settings::from_words(number, &vec![1024; count]).unwrap_err();
             assert!(
@@ -209,6 +214,117 @@ fn every_limit_of_the_hashless_algorithms_is_checked() {
 }
 
 #[test]
+fn every_limit_of_windowed_hashes_is_checked() {
+    const TTTD: [u32; 7] = [460, 1000, 2800, 3, 0, 540, 270];
+    const OTTTD: [u32; 7] = [460, 1000, 2800, 7, 0, 0xff80_0000, 0xff00_0000];
+    for words in [
+        TTTD,
+        OTTTD,
+        changed(TTTD, 6, 2),
+        changed(TTTD, 5, 1 << 24),
+        changed(OTTTD, 5, u32::MAX),
+        changed(changed(OTTTD, 5, 3), 6, 4),
+    ] {
+        assert!(Settings::from_words(8, &words).is_ok(), "{words:?}");
+    }
+    for (words, at, to, error) in [
+        (TTTD, 0, 63, "minimum chunk size: expected 64 to 16777216, found 63"),
+        (
+            TTTD,
+            0,
+            1001,
+            "chunk sizes: expected minimum <= average <= maximum, found 1001, 1000, 2800",
+        ),
+        (
+            TTTD,
+            2,
+            u32::MAX,
+            "maximum chunk size: expected 64 to 16777216, found 4294967295",
+        ),
+        (TTTD, 3, 8, "method: expected 0 to 7, found 8"),
+        (TTTD, 4, 6, "hash: expected 0 to 5, found 6"),
+        (TTTD, 5, 2, "divisor: expected 3 to 16777216, found 2"),
+        (
+            TTTD,
+            5,
+            (1 << 24) + 1,
+            "divisor: expected 3 to 16777216, found 16777217",
+        ),
+        (TTTD, 6, 540, "divisor in reserve: expected 2 to 539, found 540"),
+        (TTTD, 6, 0, "divisor in reserve: expected 2 to 539, found 0"),
+        // CRC-32 has a longer window; a method without a minimum has the least one; without reserve.
+        (
+            changed(TTTD, 4, 4),
+            0,
+            255,
+            "minimum chunk size: expected 256 to 16777216, found 255",
+        ),
+        (
+            changed(TTTD, 3, 2),
+            0,
+            65,
+            "minimum chunk size: expected 64 to 64, found 65",
+        ),
+        (
+            changed(TTTD, 3, 1),
+            6,
+            1,
+            "divisor or mask in reserve: expected 0 to 0, found 1",
+        ),
+        (
+            changed(changed(TTTD, 3, 1), 6, 0),
+            5,
+            1,
+            "divisor: expected 2 to 16777216, found 1",
+        ),
+        (OTTTD, 5, 0, "bits in the mask: expected 2 to 32, found 0"),
+        (OTTTD, 6, 0, "bits in the mask in reserve: expected 1 to 8, found 0"),
+        (OTTTD, 6, 0x1ff, "bits in the mask in reserve: expected 1 to 8, found 9"),
+        (
+            changed(OTTTD, 3, 5),
+            6,
+            0x1ff,
+            "divisor or mask in reserve: expected 0 to 0, found 511",
+        ),
+        (
+            changed(changed(OTTTD, 3, 5), 6, 0),
+            5,
+            0,
+            "bits in the mask: expected 1 to 32, found 0",
+        ),
+    ] {
+        assert_eq!(refusal(8, &changed(words, at, to)), error);
+    }
+}
+
+#[test]
+fn every_name_is_understood_and_comes_back() {
+    let mut seen = std::collections::HashSet::new();
+    for name in NAMES {
+        let settings = Settings::for_average(name, 4096).unwrap();
+        assert_eq!(settings.name(), name);
+        assert!(seen.insert(name));
+    }
+    for (long, short) in [
+        ("ott/rabin", "rabin"),
+        ("ott/crc32", "crc32"),
+        ("ott/gear", "gear"),
+        ("tttd/rabin", "tttd"),
+    ] {
+        assert_eq!(Settings::for_average(long, 4096), Settings::for_average(short, 4096));
+    }
+    for wrong in ["", "/", "bsw", "bsw/", "gear/bsw", "tttd/rabin/", "TTTD"] {
+        assert!(
+            matches!(
+                Settings::for_average(wrong, 4096),
+                Err(SettingsError::UnknownName { .. })
+            ),
+            "{wrong}"
+        );
+    }
+}
+
+#[test]
 fn averages_outside_the_limits_are_refused_and_those_inside_are_valid() {
     for (name, least, most) in [
         ("seqcdc", 256, 8 << 20),
@@ -220,6 +336,14 @@ fn averages_outside_the_limits_are_refused_and_those_inside_are_valid() {
         ("maxp", 256, 4 << 20),
         ("argmin", 256, 8 << 20),
         ("argmin8", 256, 8 << 20),
+        ("bsw/cyclic", 256, 4 << 20),
+        ("tt/rsync", 256, 4 << 20),
+        ("td/rabin", 256, 4 << 20),
+        ("tttd", 256, 4 << 20),
+        ("obsw/gear", 256, 4 << 20),
+        ("gear", 256, 4 << 20),
+        ("otd/rabin-karp", 256, 4 << 20),
+        ("otttd/crc32", 1024, 4 << 20),
     ] {
         for outside in [0, least - 1, most + 1, usize::MAX] {
             assert!(Settings::for_average(name, outside).is_err(), "{name} {outside}");
@@ -295,7 +419,7 @@ proptest! {
         number in 0u16..10, words in prop::collection::vec(word(), 0..10), ordered: bool,
     ) {
         let mut words = words;
-        words.truncate(match number { 1 => 1, 2 | 4 | 7 => 4, 3 => 8, 5 | 6 => 3, _ => 10 });
+        words.truncate(match number { 1 => 1, 2 | 4 | 7 => 4, 3 => 8, 5 | 6 => 3, 8 => 7, _ => 10 });
         if ordered && words.len() >= 3 {
             words[..3].sort_unstable();
         }

@@ -18,7 +18,7 @@ fn chunkers() -> Vec<Chunker> {
     named
         .chain([("seqcdc", 1024), ("fastcdc", 1000)])
         .flat_map(|(name, average)| {
-            let settings = Settings::for_average(name, average).unwrap();
+            let settings = Settings::for_average(name, data::at_least(name, average)).unwrap();
             let backends = Backend::available().filter(move |backend| vector(name) || *backend == Backend::scalar());
             backends.map(move |backend| Chunker::with_backend(&settings, backend).unwrap())
         })

@@ -68,7 +68,7 @@ pub(super) fn argmin(average: usize, window: ArgminWindow) -> Result<ArgminSetti
 
 /// The least parameter, from `least` on, whose expected length is `average` or more. Lengths grow
 /// with the parameter and are longer than it.
-fn least_for(average: usize, least: usize, expects: impl Fn(usize) -> f64) -> usize {
+pub(super) fn least_for(average: usize, least: usize, expects: impl Fn(usize) -> f64) -> usize {
     let (mut below, mut enough) = (least - 1, average.max(least));
     while enough - below > 1 {
         let middle = below + (enough - below) / 2;
@@ -82,7 +82,7 @@ fn least_for(average: usize, least: usize, expects: impl Fn(usize) -> f64) -> us
 }
 
 /// `base` to a power, by squaring.
-fn power(base: f64, exponent: usize) -> f64 {
+pub(super) fn power(base: f64, exponent: usize) -> f64 {
     let (mut result, mut base, mut exponent) = (1.0, base, exponent);
     while exponent > 0 {
         if exponent % 2 == 1 {

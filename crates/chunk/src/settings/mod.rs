@@ -4,6 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::SettingsError;
+use crate::names;
 
 mod ae;
 mod argmin;
@@ -12,6 +13,7 @@ mod fixed;
 mod maxp;
 mod ram;
 mod seqcdc;
+mod windowed;
 
 pub use ae::{AeSettings, Extremum};
 pub use argmin::{ArgminSettings, ArgminWindow};
@@ -20,6 +22,7 @@ pub use fixed::FixedSettings;
 pub use maxp::MaxpSettings;
 pub use ram::RamSettings;
 pub use seqcdc::{Equal, Mode, SeqCdcSettings};
+pub use windowed::{Method, RollingHash, WindowedSettings};
 
 /// The least minimum chunk size, in bytes.
 pub const SIZE_MIN_LEAST: usize = 64;
@@ -27,7 +30,7 @@ pub const SIZE_MIN_LEAST: usize = 64;
 pub const SIZE_MAX_MOST: usize = 16 << 20;
 
 /// The greatest [`Settings::number`].
-pub(crate) const NUMBER_MOST: u16 = 7;
+pub(crate) const NUMBER_MOST: u16 = 8;
 
 /// An algorithm with its parameters: everything that decides where data is cut.
 ///
@@ -57,11 +60,13 @@ pub enum Settings {
     Maxp(MaxpSettings),
     /// The least of all hashes between minimum and maximum.
     Argmin(ArgminSettings),
+    /// The hash of a window: Rabin, CRC-32, Gear and others.
+    Windowed(WindowedSettings),
 }
 
 impl Settings {
     /// The algorithm's number in repository formats: 1 fixed, 2 FastCDC of 2020, 3 SeqCDC, 4 AE,
-    /// 5 RAM, 6 MAXP, 7 argmin.
+    /// 5 RAM, 6 MAXP, 7 argmin, 8 windowed hashes.
     ///
     /// A number never changes its meaning: with the same words it cuts at the same places in every
     /// release.
@@ -75,6 +80,7 @@ impl Settings {
             Settings::Ram(_) => 5,
             Settings::Maxp(_) => 6,
             Settings::Argmin(_) => 7,
+            Settings::Windowed(_) => 8,
         }
     }
 
@@ -95,6 +101,7 @@ impl Settings {
                 ArgminWindow::Bytes4 => "argmin",
                 ArgminWindow::Bytes8 => "argmin8",
             },
+            Settings::Windowed(s) => names::windowed(s.method, s.hash),
         }
     }
 
@@ -125,12 +132,13 @@ impl Settings {
             Settings::Ram(s) => (s.size_min(), s.size_average, s.size_max),
             Settings::Maxp(s) => (s.size_min(), s.size_average, s.size_max),
             Settings::Argmin(s) => (s.size_min, s.size_average, s.size_max),
+            Settings::Windowed(s) => (s.size_min, s.size_average, s.size_max),
         }
     }
 
     /// How many bytes past the end of a chunk decided that it ends there, at most: 1 for FastCDC,
     /// whose deciding byte is the first of the next chunk; for argmin, which compares all places up
-    /// to the maximum, the maximum less the minimum; else 0.
+    /// to the maximum, and for methods with a second divisor, the maximum less the minimum; else 0.
     ///
     /// Whoever knows a chunk by its bytes alone must compare that many more (but none past the
     /// maximum size) before trusting that the same bytes elsewhere are cut off at the same place.
@@ -139,7 +147,13 @@ impl Settings {
         match self {
             Settings::FastCdc(_) => 1,
             Settings::Argmin(s) => s.size_max.saturating_sub(s.size_min),
-            Settings::SeqCdc(_) | Settings::Fixed(_) | Settings::Ae(_) | Settings::Ram(_) | Settings::Maxp(_) => 0,
+            Settings::Windowed(s) if s.method.has_backup() => s.size_max.saturating_sub(s.size_min),
+            Settings::Windowed(_)
+            | Settings::SeqCdc(_)
+            | Settings::Fixed(_)
+            | Settings::Ae(_)
+            | Settings::Ram(_)
+            | Settings::Maxp(_) => 0,
         }
     }
 
@@ -154,6 +168,7 @@ impl Settings {
     /// | 5 | window, average, maximum |
     /// | 6 | radius, average, maximum |
     /// | 7 | minimum, average, maximum, window (4 or 8) |
+    /// | 8 | minimum, average, maximum, method ([`Method::ALL`]), hash ([`RollingHash::ALL`]), divisor or mask, the same in reserve or 0 |
     ///
     /// A size that no word can hold comes out as the largest word, which
     /// [`Settings::from_words`] refuses as it would have refused the size.
@@ -167,6 +182,7 @@ impl Settings {
             Settings::Ram(s) => s.to_words(),
             Settings::Maxp(s) => s.to_words(),
             Settings::Argmin(s) => s.to_words(),
+            Settings::Windowed(s) => s.to_words(),
         }
     }
 
@@ -185,6 +201,7 @@ impl Settings {
             5 => Settings::Ram(RamSettings::from_words(words)?),
             6 => Settings::Maxp(MaxpSettings::from_words(words)?),
             7 => Settings::Argmin(ArgminSettings::from_words(words)?),
+            8 => Settings::Windowed(WindowedSettings::from_words(words)?),
             found => return Err(SettingsError::UnknownNumber { found }),
         };
         settings.validate()?;
@@ -204,6 +221,7 @@ impl Settings {
             Settings::Ram(s) => s.validate(),
             Settings::Maxp(s) => s.validate(),
             Settings::Argmin(s) => s.validate(),
+            Settings::Windowed(s) => s.validate(),
         }
     }
 }

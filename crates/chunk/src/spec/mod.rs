@@ -33,6 +33,7 @@ mod gear;
 mod maxp;
 mod ram;
 mod seqcdc;
+mod windowed;
 
 pub use ae::ae;
 pub use argmin::argmin;
@@ -43,6 +44,8 @@ pub(crate) use gear::GEAR;
 pub use maxp::maxp;
 pub use ram::ram;
 pub use seqcdc::seqcdc;
+pub(crate) use windowed::{RABIN_KARP_MULTIPLIER, shift_in_crc32, shift_in_rabin};
+pub use windowed::{window_hash, windowed};
 
 use crate::Settings;
 
@@ -60,5 +63,6 @@ pub fn cut(settings: &Settings, data: &[u8]) -> usize {
         Settings::Ram(s) => ram(s, data),
         Settings::Maxp(s) => maxp(s, data),
         Settings::Argmin(s) => argmin(s, data),
+        Settings::Windowed(s) => windowed(s, data),
     }
 }

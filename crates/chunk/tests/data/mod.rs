@@ -1,7 +1,7 @@
 //! Test data by stated rules: every kind is a function of a seed and a length alone.
 #![allow(dead_code, reason = "every test file takes what it needs")]
 
-use ibid_chunk::{Equal, Mode, SeqCdcSettings, Settings};
+use ibid_chunk::{Equal, Method, Mode, RollingHash, SeqCdcSettings, Settings};
 use proptest::prelude::*;
 
 /// The splitmix64 sequence: adds the golden ratio, then mixes.
@@ -136,5 +136,48 @@ pub(crate) fn any_hashless() -> impl Strategy<Value = Settings> {
             _ => {}
         }
         Settings::from_words(number, &words).expect("sizes within the limits")
+    })
+}
+
+/// The least average that the named algorithm can be asked for, or `average` if that is more.
+pub(crate) fn at_least(name: &str, average: usize) -> usize {
+    average.max(if name.contains("crc32") { 1024 } else { 256 })
+}
+
+/// Any method with any hash, with maxima up to some thousand bytes.
+pub(crate) fn any_windowed() -> impl Strategy<Value = Settings> {
+    let numbers = (
+        0u32..8,
+        0u32..6,
+        0u32..600,
+        0u32..3000,
+        0u32..3000,
+        1u32..11,
+        any::<u32>(),
+    );
+    numbers.prop_map(|(method, hash, above, to_average, to_max, bits, noise)| {
+        let (method_, hash_) = (Method::ALL[method as usize], RollingHash::ALL[hash as usize]);
+        let least = hash_.window().max(64) as u32;
+        let size_min = if method_.has_minimum() { least + above } else { least };
+        let size_average = size_min + to_average;
+        let (main, backup) = if method_.has_mask() {
+            // One run of bits, anywhere.
+            let mask = |bits: u32| (!(u32::MAX >> bits)).rotate_right(noise % 32);
+            (mask(bits + 1), mask(bits))
+        } else {
+            let main = (2 << bits) + 1 + noise % (1 << bits);
+            (main, 2 + noise / 2 % (main - 2))
+        };
+        let backup = if method_.has_backup() { backup } else { 0 };
+        let words = [
+            size_min,
+            size_average,
+            size_average + to_max,
+            method,
+            hash,
+            main,
+            backup,
+        ];
+        Settings::from_words(8, &words).expect("numbers within the limits")
     })
 }

@@ -1,0 +1,75 @@
+//! When a hash is a boundary.
+
+/// A test of hashes.
+pub(super) trait Fit {
+    /// Whether the hash fits.
+    fn fits(&self, hash: u32) -> bool;
+}
+
+/// All bits of the mask are set.
+#[derive(Clone, Debug)]
+pub(super) struct Mask(u32);
+
+impl Mask {
+    pub(super) fn new(mask: u32) -> Mask {
+        Mask(mask)
+    }
+}
+
+impl Fit for Mask {
+    #[inline(always)]
+    fn fits(&self, hash: u32) -> bool {
+        hash & self.0 == self.0
+    }
+}
+
+/// The remainder is one less than the divisor, found by one multiplication.
+///
+/// With `inverse` = 2^64 / divisor, rounded up, the product with a hash is, modulo 2^64, the fraction
+/// of hash / divisor in units of 2^-64, too large by less than what separates it from the next remainder
+/// (Lemire, Kaser and Kurz, *Faster Remainder by Direct Computation*, 2019: exact for all numbers of 32
+/// bits). The last remainder is thus where the fraction is (divisor - 1) / divisor or more.
+#[derive(Clone, Debug)]
+pub(super) struct Divisor {
+    inverse: u64,
+    least: u64,
+}
+
+impl Divisor {
+    /// `divisor` is 2 or more.
+    pub(super) fn new(divisor: u32) -> Divisor {
+        let divisor = u64::from(divisor);
+        let least = (u128::from(divisor - 1) << 64).div_ceil(u128::from(divisor));
+        Divisor {
+            inverse: u64::MAX / divisor + 1,
+            least: least as u64,
+        }
+    }
+}
+
+impl Fit for Divisor {
+    #[inline(always)]
+    fn fits(&self, hash: u32) -> bool {
+        u64::from(hash).wrapping_mul(self.inverse) >= self.least
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_multiplication_finds_the_last_remainder() {
+        let near = |number: u32| (number.saturating_sub(3)..=number.saturating_add(3)).collect::<alloc::vec::Vec<_>>();
+        let powers = (0..32)
+            .map(|bit| 1u32 << bit)
+            .chain([u32::MAX, 540, 270, 1000, 3 << 20]);
+        for divisor in powers.clone().flat_map(near).filter(|divisor| *divisor >= 2) {
+            let test = Divisor::new(divisor);
+            let multiples = [1, 2, 3, 1000, u32::MAX / divisor].map(|factor| divisor.wrapping_mul(factor));
+            for hash in powers.clone().chain(multiples).flat_map(near) {
+                assert_eq!(test.fits(hash), hash % divisor == divisor - 1, "{hash} by {divisor}");
+            }
+        }
+    }
+}

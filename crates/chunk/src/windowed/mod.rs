@@ -1,0 +1,83 @@
+//! Windowed hashes at speed: the cuts of [`spec::windowed`](crate::spec::windowed).
+//!
+//! One hash needs the hash before, and that chain is what a plain loop waits for. But a hash is known
+//! from its window alone, so it can be started anywhere: [`scan`] runs several lanes side by side.
+//! Hashes ([`roll`]) and tests ([`fit`]) are types, so that each pair has a loop of its own.
+//!
+//! Boundaries in reserve count only in chunks that reach the maximum, which few do. They are looked
+//! for in a second pass, from the maximum backwards.
+
+mod fit;
+mod roll;
+mod scan;
+
+use crate::{RollingHash, WindowedSettings};
+use fit::{Divisor, Fit, Mask};
+use roll::Roll;
+
+/// Settings made ready to cut by.
+#[derive(Clone, Debug)]
+pub(crate) struct Kernel {
+    size_min: usize,
+    size_max: usize,
+    hash: RollingHash,
+    tests: Tests,
+}
+
+/// What a hash is asked for a boundary, and for one in reserve.
+#[derive(Clone, Debug)]
+enum Tests {
+    Divisor(Divisor, Option<Divisor>),
+    Mask(Mask, Option<Mask>),
+}
+
+impl Kernel {
+    pub(crate) fn new(settings: &WindowedSettings) -> Kernel {
+        let reserve = settings.method.has_backup().then_some(settings.backup);
+        let tests = if settings.method.has_mask() {
+            Tests::Mask(Mask::new(settings.main), reserve.map(Mask::new))
+        } else {
+            Tests::Divisor(Divisor::new(settings.main), reserve.map(Divisor::new))
+        };
+        Kernel {
+            size_min: settings.size_min,
+            size_max: settings.size_max,
+            hash: settings.hash,
+            tests,
+        }
+    }
+
+    /// See [`spec::windowed`](crate::spec::windowed).
+    pub(crate) fn cut(&self, data: &[u8]) -> usize {
+        match self.hash {
+            RollingHash::RabinKarp => self.cut_by::<roll::RabinKarp>(data),
+            RollingHash::Cyclic => self.cut_by::<roll::Cyclic>(data),
+            RollingHash::Rsync => self.cut_by::<roll::Rsync>(data),
+            RollingHash::Rabin => self.cut_by::<roll::Rabin>(data),
+            RollingHash::Crc32 => self.cut_by::<roll::Crc32>(data),
+            RollingHash::Gear => self.cut_by::<roll::Gear>(data),
+        }
+    }
+
+    fn cut_by<R: Roll>(&self, data: &[u8]) -> usize {
+        match &self.tests {
+            Tests::Divisor(main, reserve) => self.cut_where::<R, _>(data, main, reserve.as_ref()),
+            Tests::Mask(main, reserve) => self.cut_where::<R, _>(data, main, reserve.as_ref()),
+        }
+    }
+
+    fn cut_where<R: Roll, F: Fit>(&self, data: &[u8], main: &F, reserve: Option<&F>) -> usize {
+        let end = data.len().min(self.size_max);
+        if end < self.size_min {
+            return end;
+        }
+        let data = &data[..end];
+        if let Some(found) = scan::first::<R, F>(data, self.size_min, main) {
+            return found;
+        }
+        match reserve {
+            Some(reserve) if end == self.size_max => scan::last::<R, F>(data, self.size_min, reserve).unwrap_or(end),
+            _ => end,
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Hashes of a window that move on by a byte, from tables.
+//!
+//! All are sums over the bytes of the window, of one kind or another, so what a byte will have become
+//! when it leaves can be taken off by itself.
+
+use crate::spec::{GEAR, RABIN_KARP_MULTIPLIER, shift_in_crc32, shift_in_rabin};
+
+/// A hash of the last [`Roll::WINDOW`] bytes.
+pub(super) trait Roll: Copy {
+    /// Bytes that decide a hash.
+    const WINDOW: usize;
+    /// The hash of no bytes, or of zeros.
+    const START: Self;
+
+    /// The hash with one more byte.
+    fn enter(self, byte: u8) -> Self;
+
+    /// The hash after another byte entered and this one left.
+    fn leave(self, byte: u8) -> Self;
+
+    /// What is tested.
+    fn hash(self) -> u32;
+}
+
+/// What a byte adds to a hash by the time that it leaves.
+macro_rules! leaving_table {
+    ($name:ident: $number:ty, $byte:ident => $start:expr, $hash:ident => $shift:expr, $steps:expr) => {
+        static $name: [$number; 256] = {
+            let mut table = [0; 256];
+            let mut byte = 0;
+            while byte < 256 {
+                let $byte = byte as u8;
+                let mut $hash: $number = $start;
+                let mut step = 0;
+                while step < $steps {
+                    $hash = $shift;
+                    step += 1;
+                }
+                table[byte] = $hash;
+                byte += 1;
+            }
+            table
+        };
+    };
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct RabinKarp(u32);
+
+leaving_table!(RABIN_KARP: u32, byte => (GEAR[byte as usize] >> 32) as u32, hash => hash, 0);
+leaving_table!(RABIN_KARP_LEAVING: u32, byte => (GEAR[byte as usize] >> 32) as u32,
+    hash => hash.wrapping_mul(RABIN_KARP_MULTIPLIER), RabinKarp::WINDOW);
+
+impl Roll for RabinKarp {
+    const WINDOW: usize = 48;
+    const START: RabinKarp = RabinKarp(0);
+
+    #[inline(always)]
+    fn enter(self, byte: u8) -> RabinKarp {
+        let entering = RABIN_KARP[usize::from(byte)];
+        RabinKarp(self.0.wrapping_mul(RABIN_KARP_MULTIPLIER).wrapping_add(entering))
+    }
+
+    #[inline(always)]
+    fn leave(self, byte: u8) -> RabinKarp {
+        RabinKarp(self.0.wrapping_sub(RABIN_KARP_LEAVING[usize::from(byte)]))
+    }
+
+    #[inline(always)]
+    fn hash(self) -> u32 {
+        self.0
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Cyclic(u64);
+
+impl Roll for Cyclic {
+    const WINDOW: usize = 48;
+    const START: Cyclic = Cyclic(0);
+
+    #[inline(always)]
+    fn enter(self, byte: u8) -> Cyclic {
+        Cyclic(self.0.rotate_left(1) ^ GEAR[usize::from(byte)])
+    }
+
+    #[inline(always)]
+    fn leave(self, byte: u8) -> Cyclic {
+        Cyclic(self.0 ^ GEAR[usize::from(byte)].rotate_left(Cyclic::WINDOW as u32))
+    }
+
+    #[inline(always)]
+    fn hash(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// The sum, and the sum of sums, of which the lower 16 bits count.
+#[derive(Clone, Copy)]
+pub(super) struct Rsync(u32, u32);
+
+impl Roll for Rsync {
+    const WINDOW: usize = 48;
+    const START: Rsync = Rsync(0, 0);
+
+    #[inline(always)]
+    fn enter(self, byte: u8) -> Rsync {
+        let sum = self.0 + u32::from(byte);
+        Rsync(sum, self.1.wrapping_add(sum))
+    }
+
+    /// The byte is in the sum of sums once for each of the window's bytes, and once more for the byte
+    /// that has entered.
+    #[inline(always)]
+    fn leave(self, byte: u8) -> Rsync {
+        let byte = u32::from(byte);
+        Rsync(self.0 - byte, self.1.wrapping_sub((Rsync::WINDOW as u32 + 1) * byte))
+    }
+
+    #[inline(always)]
+    fn hash(self) -> u32 {
+        self.0 | self.1 << 16
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Rabin(u64);
+
+leaving_table!(RABIN_LEAVING: u64, byte => byte as u64, hash => shift_in_rabin(hash, 0), Rabin::WINDOW);
+// What the eight bits become that a byte shifts past the polynomial: they go, and leave a remainder. They
+// are still there when the entry is applied, as the entry has them.
+leaving_table!(RABIN_OVERFLOW: u64, byte => shift_in_rabin((byte as u64) << 55, 0) ^ (byte as u64) << 63, hash => hash, 0);
+
+impl Roll for Rabin {
+    const WINDOW: usize = 48;
+    const START: Rabin = Rabin(0);
+
+    #[inline(always)]
+    fn enter(self, byte: u8) -> Rabin {
+        // The hash has 63 bits; seven are shifted out, and one stays that the table takes off.
+        let overflow = RABIN_OVERFLOW[(self.0 >> 55) as usize & 0xff];
+        Rabin((self.0 << 8 | u64::from(byte)) ^ overflow)
+    }
+
+    #[inline(always)]
+    fn leave(self, byte: u8) -> Rabin {
+        Rabin(self.0 ^ RABIN_LEAVING[usize::from(byte)])
+    }
+
+    #[inline(always)]
+    fn hash(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Crc32(u32);
+
+leaving_table!(CRC32: u32, byte => shift_in_crc32(0, byte), hash => hash, 0);
+leaving_table!(CRC32_LEAVING: u32, byte => shift_in_crc32(0, byte), hash => shift_in_crc32(hash, 0), Crc32::WINDOW);
+
+impl Roll for Crc32 {
+    const WINDOW: usize = 256;
+    const START: Crc32 = Crc32(0);
+
+    #[inline(always)]
+    fn enter(self, byte: u8) -> Crc32 {
+        Crc32(self.0 >> 8 ^ CRC32[usize::from(self.0 as u8 ^ byte)])
+    }
+
+    #[inline(always)]
+    fn leave(self, byte: u8) -> Crc32 {
+        Crc32(self.0 ^ CRC32_LEAVING[usize::from(byte)])
+    }
+
+    #[inline(always)]
+    fn hash(self) -> u32 {
+        self.0
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Gear(u64);
+
+impl Roll for Gear {
+    const WINDOW: usize = 64;
+    const START: Gear = Gear(0);
+
+    #[inline(always)]
+    fn enter(self, byte: u8) -> Gear {
+        Gear((self.0 << 1).wrapping_add(GEAR[usize::from(byte)]))
+    }
+
+    /// It has been shifted out already.
+    #[inline(always)]
+    fn leave(self, _: u8) -> Gear {
+        self
+    }
+
+    #[inline(always)]
+    fn hash(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}

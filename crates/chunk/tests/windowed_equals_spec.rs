@@ -1,0 +1,157 @@
+//! Windowed hashes cut where their specification says: every method with every hash, on every
+//! length of structured data, with boundaries at every place of lanes and blocks, and with any
+//! divisors and masks.
+
+mod data;
+
+use data::{KINDS, Random, random, structured};
+use ibid_chunk::{Method, RollingHash, WindowedSettings, spec, unlimited};
+
+/// Lanes of the fast path, and blocks of four.
+const LANE: usize = 512;
+const BLOCK: usize = 2048;
+
+fn every_pair() -> impl Iterator<Item = (Method, RollingHash)> {
+    Method::ALL
+        .into_iter()
+        .flat_map(|method| RollingHash::ALL.map(|hash| (method, hash)))
+}
+
+/// About one boundary in `distance`, and twice as many with those in reserve.
+fn settings(method: Method, hash: RollingHash, size_min: usize, size_max: usize, distance: u32) -> WindowedSettings {
+    let mask = |bits: u32| !(u32::MAX >> bits);
+    let bits = distance.ilog2();
+    let (main, backup) = if method.has_mask() {
+        (mask(bits), mask(bits - 1))
+    } else {
+        (distance, distance / 2)
+    };
+    WindowedSettings {
+        size_min,
+        size_average: size_min,
+        size_max,
+        method,
+        hash,
+        main,
+        backup: if method.has_backup() { backup } else { 0 },
+    }
+}
+
+#[track_caller]
+fn assert_equal(settings: &WindowedSettings, data: &[u8]) -> usize {
+    let fast = unlimited::windowed(settings, data);
+    assert_eq!(
+        fast,
+        spec::windowed(settings, data),
+        "{settings:?}, {} bytes",
+        data.len()
+    );
+    fast
+}
+
+#[test]
+fn every_length_of_structured_data() {
+    for (method, hash) in every_pair() {
+        let window = hash.window();
+        for kind in 0..KINDS {
+            let data = structured(kind, 300 + kind as u64, window + 170);
+            for (size_min, size_max, distance) in [(window, window + 150, 40), (window + 3, window + 99, 600)] {
+                let settings = settings(method, hash, size_min, size_max, distance);
+                for len in (0..window - 1).step_by(7).chain(window - 1..=data.len()) {
+                    assert_equal(&settings, &data[..len]);
+                }
+            }
+        }
+    }
+}
+
+/// Divisors so large that boundaries are many lanes apart, and data long enough for blocks.
+#[test]
+fn every_algorithm_on_long_data() {
+    let mut met = 0;
+    for (method, hash) in every_pair() {
+        let mut source = Random(method as u64 * 10 + hash as u64);
+        for round in 0..12 {
+            let size_min = hash.window() + source.below(100);
+            let size_max = size_min + BLOCK + source.below(2 * BLOCK);
+            let distance = 1000 + source.below(5000) as u32;
+            let settings = settings(method, hash, size_min, size_max, distance);
+            let kind = if round < 6 { 0 } else { round % KINDS };
+            let data = structured(kind, source.next(), size_max - 300 + source.below(600));
+            met += usize::from(assert_equal(&settings, &data) < data.len().min(size_max));
+        }
+    }
+    assert!(met > 100, "{met}");
+}
+
+/// The window before a boundary, put at every place around the borders of steps, lanes and blocks; and a
+/// second one after it, which some lane meets first.
+#[test]
+fn a_boundary_anywhere() {
+    for hash in RollingHash::ALL {
+        let window = hash.window();
+        let settings = settings(Method::Tt, hash, window, usize::MAX >> 1, 1_000_003);
+        let plenty = random(7, 12 << 20);
+        let at = unlimited::windowed(&settings, &plenty);
+        let key = &plenty[at - window..at];
+        let plain = random(8, window + 2 * BLOCK + LANE + 100);
+        assert_eq!(assert_equal(&settings, &plain), plain.len(), "nothing by chance");
+        let borders = (0..=2 * BLOCK + LANE).step_by(LANE);
+        let near = borders.flat_map(|border| [border.saturating_sub(1), border, border + 1, border + 8, border + 300]);
+        for place in near.filter(|place| place + window <= plain.len()) {
+            let mut data = plain.clone();
+            data[place..place + window].copy_from_slice(key);
+            let expected = place + window;
+            assert_eq!(unlimited::windowed(&settings, &data), expected, "{hash:?}");
+            // Known as soon as it is there, and not before.
+            assert_eq!(unlimited::windowed(&settings, &data[..expected]), expected);
+            assert_eq!(unlimited::windowed(&settings, &data[..expected - 1]), expected - 1);
+            for later in [LANE / 2, LANE, 2 * LANE - 3, BLOCK] {
+                let mut data = data.clone();
+                let later = place + window.max(later);
+                if let Some(into) = data.get_mut(later..later + window) {
+                    into.copy_from_slice(key);
+                    assert_eq!(unlimited::windowed(&settings, &data), expected, "{hash:?} {later}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn any_divisors_and_masks() {
+    let mut source = Random(23);
+    for round in 0..1500 {
+        let method = Method::ALL[source.below(8)];
+        let hash = RollingHash::ALL[source.below(6)];
+        let size_min = hash.window() + source.below(60);
+        let size_max = size_min + source.below(600);
+        let number = |source: &mut Random| 2 + (source.next() as u32 >> (8 + source.below(22)));
+        let settings = WindowedSettings {
+            main: number(&mut source),
+            backup: if method.has_backup() { number(&mut source) } else { 0 },
+            ..settings(method, hash, size_min, size_max, 64)
+        };
+        let data = structured(round % KINDS, source.next(), source.below(size_max + 50));
+        assert_equal(&settings, &data);
+    }
+}
+
+/// A place in reserve is used at the maximum only, and the last one is.
+#[test]
+fn the_last_place_in_reserve_ends_a_chunk_at_the_maximum() {
+    for hash in RollingHash::ALL {
+        for method in [Method::Td, Method::Tttd, Method::Otd, Method::Otttd] {
+            let size_min = hash.window();
+            let size_max = size_min + 3000;
+            let with = WindowedSettings {
+                main: if method.has_mask() { u32::MAX } else { 1 << 24 },
+                ..settings(method, hash, size_min, size_max, 400)
+            };
+            let data = random(hash as u64, size_max);
+            let cut = assert_equal(&with, &data);
+            assert!((size_max - 2500..size_max).contains(&cut), "{with:?}: {cut}");
+            assert_eq!(assert_equal(&with, &data[..size_max - 1]), size_max - 1, "undecided");
+        }
+    }
+}
