@@ -1,37 +1,66 @@
 //! AE at speed: the cuts of [`spec::ae`](crate::spec::ae).
 //!
 //! Only the bytes that pass the extreme one need a look of their own. They are searched for a block
-//! at a time, and on random data there are about six in a chunk.
+//! at a time, and on random data there are about six in a chunk. What nothing can pass ends the
+//! search: the window after it is not read.
 
-use crate::bytes::{first_from, first_upto};
+use ibid_simd::{Backend, Kernel, Vector};
+
+use crate::bytes::{Scalar, Search, Vectors};
 use crate::{AeSettings, Extremum};
 
 /// See [`spec::ae`](crate::spec::ae).
-pub(crate) fn cut(settings: &AeSettings, data: &[u8]) -> usize {
-    let data = &data[..data.len().min(settings.size_max)];
-    match settings.extremum {
-        Extremum::Max => scan(settings.window, data, |bytes, byte| {
-            first_from(bytes, byte.checked_add(1)?)
-        }),
-        Extremum::Min => scan(settings.window, data, |bytes, byte| {
-            first_upto(bytes, byte.checked_sub(1)?)
-        }),
+pub(crate) fn cut(backend: Backend, settings: &AeSettings, data: &[u8]) -> usize {
+    backend.run(Cut { settings, data })
+}
+
+struct Cut<'a> {
+    settings: &'a AeSettings,
+    data: &'a [u8],
+}
+
+impl Kernel for Cut<'_> {
+    type Output = usize;
+
+    fn run_scalar(self) -> usize {
+        self.search(Scalar)
+    }
+
+    #[inline(always)]
+    fn run<V: Vector>(self, vector: V) -> usize {
+        self.search(Vectors(vector))
     }
 }
 
-/// `first_past` finds the first byte that passes the one given.
-#[inline(always)]
-fn scan(window: usize, data: &[u8], first_past: impl Fn(&[u8], u8) -> Option<usize>) -> usize {
-    let Some(mut extreme) = data.first().copied() else {
-        return 0;
-    };
-    let mut after = 1usize;
-    loop {
-        let end = data.len().min(after.saturating_add(window));
-        let Some(found) = first_past(&data[after..end], extreme) else {
-            return end;
+impl Cut<'_> {
+    #[inline(always)]
+    fn search(self, search: impl Search) -> usize {
+        let window = self.settings.window;
+        search.fetch(self.data, window.saturating_mul(2), FETCHED);
+        let data = &self.data[..self.data.len().min(self.settings.size_max)];
+        let Some(mut extreme) = data.first().copied() else {
+            return 0;
         };
-        extreme = data[after + found];
-        after += found + 1;
+        let mut after = 1usize;
+        loop {
+            let end = data.len().min(after.saturating_add(window));
+            let Some(found) = self.first_past(search, &data[after..end], extreme) else {
+                return end;
+            };
+            extreme = data[after + found];
+            after += found + 1;
+        }
+    }
+
+    /// Position of the first byte that passes the one given.
+    #[inline(always)]
+    fn first_past(&self, search: impl Search, bytes: &[u8], byte: u8) -> Option<usize> {
+        match self.settings.extremum {
+            Extremum::Max => search.first_from(bytes, byte.checked_add(1)?),
+            Extremum::Min => search.first_upto(bytes, byte.checked_sub(1)?),
+        }
     }
 }
+
+/// On random data, the chunk after the next starts so many bytes past two windows, or earlier.
+const FETCHED: usize = 1536;

@@ -1,26 +1,57 @@
-//! Searches for extreme bytes, written so that a compiler can turn them into vector instructions.
+//! Searches for extreme bytes, without vector instructions and with them.
 
-/// Bytes compared at once before one asks whether any fits.
-const BLOCK: usize = 64;
+use ibid_simd::{BLOCK, Vector};
 
-/// The largest byte, 0 if there is none.
-#[inline]
-pub(crate) fn largest(bytes: &[u8]) -> u8 {
-    bytes.iter().fold(0, |largest, byte| largest.max(*byte))
+/// The searches that AE, RAM and MAXP are made of.
+pub(crate) trait Search: Copy {
+    /// The largest byte, 0 if there is none. Once it is 255, the rest is not looked at.
+    fn largest(self, bytes: &[u8]) -> u8;
+
+    /// Position of the first byte that is `least` or larger.
+    fn first_from(self, bytes: &[u8], least: u8) -> Option<usize>;
+
+    /// Position of the first byte that is `most` or smaller.
+    fn first_upto(self, bytes: &[u8], most: u8) -> Option<usize>;
+
+    /// Says that `data[at..at + bytes]` will probably be read soon, if it may still be in memory.
+    fn fetch(self, data: &[u8], at: usize, bytes: usize);
 }
 
-/// Position of the first byte that is `least` or larger.
-#[inline]
-pub(crate) fn first_from(bytes: &[u8], least: u8) -> Option<usize> {
-    first(bytes, |block| largest(block) >= least, |byte| byte >= least)
+/// Written so that a compiler can turn it into what vector instructions every CPU has.
+#[derive(Clone, Copy)]
+pub(crate) struct Scalar;
+
+impl Search for Scalar {
+    fn largest(self, bytes: &[u8]) -> u8 {
+        let mut largest = 0;
+        for group in bytes.chunks(GROUP) {
+            largest = group.iter().fold(largest, |largest, byte| largest.max(*byte));
+            if largest == u8::MAX {
+                break;
+            }
+        }
+        largest
+    }
+
+    fn first_from(self, bytes: &[u8], least: u8) -> Option<usize> {
+        let any = |block: &[u8; BLOCK]| block.iter().fold(0, |largest, byte| (*byte).max(largest)) >= least;
+        first(bytes, any, |byte| byte >= least)
+    }
+
+    fn first_upto(self, bytes: &[u8], most: u8) -> Option<usize> {
+        let any = |block: &[u8; BLOCK]| block.iter().fold(u8::MAX, |smallest, byte| (*byte).min(smallest)) <= most;
+        first(bytes, any, |byte| byte <= most)
+    }
+
+    fn fetch(self, _: &[u8], _: usize, _: usize) {}
 }
 
-/// Position of the first byte that is `most` or smaller.
-#[inline]
-pub(crate) fn first_upto(bytes: &[u8], most: u8) -> Option<usize> {
-    let smallest = |block: &[u8; BLOCK]| block.iter().fold(u8::MAX, |smallest, byte| smallest.min(*byte));
-    first(bytes, |block| smallest(block) <= most, |byte| byte <= most)
-}
+/// Bytes that are looked at before a branch asks whether anything was found.
+const GROUP: usize = 2 * BLOCK;
+
+/// Bytes of data that are probably in the second-level cache already, since somebody has just put
+/// them there.
+pub(crate) const CACHED: usize = 1 << 20;
 
 /// Position of the first byte that fits, where `any` says whether there is one in a block.
 #[inline(always)]
@@ -32,4 +63,110 @@ fn first(bytes: &[u8], any: impl Fn(&[u8; BLOCK]) -> bool, fits: impl Fn(u8) -> 
         }
     }
     Some(blocks.len() * BLOCK + rest.iter().position(|byte| fits(*byte))?)
+}
+
+/// The searches with vector instructions.
+#[derive(Clone, Copy)]
+pub(crate) struct Vectors<V>(pub(crate) V);
+
+impl<V: Vector> Search for Vectors<V> {
+    #[inline(always)]
+    fn largest(self, bytes: &[u8]) -> u8 {
+        let Vectors(vector) = self;
+        if bytes.len() < V::LANES {
+            return Scalar.largest(bytes);
+        }
+        let top = vector.splat(u8::MAX);
+        let mut largest = vector.splat(0);
+        let (groups, rest) = bytes.as_chunks::<GROUP>();
+        for group in groups {
+            for at in (0..GROUP).step_by(V::LANES) {
+                largest = vector.max(largest, vector.load(group, at));
+            }
+            if vector.equal(largest, top) != 0 {
+                return u8::MAX;
+            }
+        }
+        for at in (0..rest.len() / V::LANES * V::LANES).step_by(V::LANES) {
+            largest = vector.max(largest, vector.load(rest, at));
+        }
+        // What is left, and some bytes again.
+        largest = vector.max(largest, vector.load(bytes, bytes.len() - V::LANES));
+        vector.largest(largest)
+    }
+
+    #[inline(always)]
+    fn first_from(self, bytes: &[u8], least: u8) -> Option<usize> {
+        self.first::<true>(bytes, least)
+    }
+
+    #[inline(always)]
+    fn first_upto(self, bytes: &[u8], most: u8) -> Option<usize> {
+        self.first::<false>(bytes, most)
+    }
+
+    #[inline(always)]
+    fn fetch(self, data: &[u8], at: usize, bytes: usize) {
+        if data.len() > CACHED {
+            for line in (0..bytes).step_by(BLOCK) {
+                self.0.prefetch_far(data, at.saturating_add(line));
+            }
+        }
+    }
+}
+
+impl<V: Vector> Vectors<V> {
+    /// Position of the first byte that is `limit` or larger (`FROM`), or smaller.
+    #[inline(always)]
+    fn first<const FROM: bool>(self, bytes: &[u8], limit: u8) -> Option<usize> {
+        let Vectors(vector) = self;
+        if bytes.len() < V::LANES {
+            return if FROM {
+                Scalar.first_from(bytes, limit)
+            } else {
+                Scalar.first_upto(bytes, limit)
+            };
+        }
+        let limit = vector.splat(limit);
+        let fits = |register| {
+            if FROM {
+                vector.at_least(register, limit)
+            } else {
+                vector.at_least(limit, register)
+            }
+        };
+        let (groups, rest) = bytes.as_chunks::<GROUP>();
+        for (number, group) in groups.iter().enumerate() {
+            let mut extreme = vector.load(group, 0);
+            for at in (V::LANES..GROUP).step_by(V::LANES) {
+                let next = vector.load(group, at);
+                extreme = if FROM {
+                    vector.max(extreme, next)
+                } else {
+                    vector.min(extreme, next)
+                };
+            }
+            if fits(extreme) != 0 {
+                let mut at = 0;
+                loop {
+                    let found = fits(vector.load(group, at));
+                    if found != 0 {
+                        return Some(number * GROUP + at + found.trailing_zeros() as usize);
+                    }
+                    at += V::LANES;
+                }
+            }
+        }
+        let start = bytes.len() - rest.len();
+        for at in (0..rest.len() / V::LANES * V::LANES).step_by(V::LANES) {
+            let found = fits(vector.load(rest, at));
+            if found != 0 {
+                return Some(start + at + found.trailing_zeros() as usize);
+            }
+        }
+        // What is left; the bytes before, looked at again, do not fit.
+        let last = bytes.len() - V::LANES;
+        let found = fits(vector.load(bytes, last));
+        (found != 0).then(|| last + found.trailing_zeros() as usize)
+    }
 }

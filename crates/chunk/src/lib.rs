@@ -207,10 +207,10 @@ impl Chunker {
             Algorithm::Fixed(size) => data.len().min(*size),
             Algorithm::FastCdc(parameters) => fastcdc::cut(parameters, data),
             Algorithm::SeqCdc(settings) => seqcdc::cut(self.backend, settings, data),
-            Algorithm::Ae(settings) => ae::cut(settings, data),
-            Algorithm::Ram(settings) => ram::cut(settings, data),
-            Algorithm::Maxp(settings) => maxp::cut(settings, data),
-            Algorithm::Argmin(settings) => argmin::cut(settings, data),
+            Algorithm::Ae(settings) => ae::cut(self.backend, settings, data),
+            Algorithm::Ram(settings) => ram::cut(self.backend, settings, data),
+            Algorithm::Maxp(settings) => maxp::cut(self.backend, settings, data),
+            Algorithm::Argmin(settings) => argmin::cut(self.backend, settings, data),
             Algorithm::Windowed(kernel) => kernel.cut(data),
         }
     }
@@ -232,28 +232,28 @@ pub mod unlimited {
         crate::seqcdc::cut(backend, settings, data)
     }
 
-    /// The fast path of [`spec::ae`](crate::spec::ae).
+    /// The fast path of [`spec::ae`](crate::spec::ae), on one backend.
     #[must_use]
-    pub fn ae(settings: &crate::AeSettings, data: &[u8]) -> usize {
-        crate::ae::cut(settings, data)
+    pub fn ae(backend: crate::Backend, settings: &crate::AeSettings, data: &[u8]) -> usize {
+        crate::ae::cut(backend, settings, data)
     }
 
-    /// The fast path of [`spec::ram`](crate::spec::ram).
+    /// The fast path of [`spec::ram`](crate::spec::ram), on one backend.
     #[must_use]
-    pub fn ram(settings: &crate::RamSettings, data: &[u8]) -> usize {
-        crate::ram::cut(settings, data)
+    pub fn ram(backend: crate::Backend, settings: &crate::RamSettings, data: &[u8]) -> usize {
+        crate::ram::cut(backend, settings, data)
     }
 
-    /// The fast path of [`spec::maxp`](crate::spec::maxp).
+    /// The fast path of [`spec::maxp`](crate::spec::maxp), on one backend.
     #[must_use]
-    pub fn maxp(settings: &crate::MaxpSettings, data: &[u8]) -> usize {
-        crate::maxp::cut(settings, data)
+    pub fn maxp(backend: crate::Backend, settings: &crate::MaxpSettings, data: &[u8]) -> usize {
+        crate::maxp::cut(backend, settings, data)
     }
 
-    /// The fast path of [`spec::argmin`](crate::spec::argmin).
+    /// The fast path of [`spec::argmin`](crate::spec::argmin), on one backend.
     #[must_use]
-    pub fn argmin(settings: &crate::ArgminSettings, data: &[u8]) -> usize {
-        crate::argmin::cut(settings, data)
+    pub fn argmin(backend: crate::Backend, settings: &crate::ArgminSettings, data: &[u8]) -> usize {
+        crate::argmin::cut(backend, settings, data)
     }
 
     /// The fast path of [`spec::windowed`](crate::spec::windowed).

@@ -1,36 +1,66 @@
 //! MAXP at speed: the cuts of [`spec::maxp`](crate::spec::maxp).
 //!
-//! Of `radius + 1` neighbours only the largest can be a peak, and only if it is the largest alone:
-//! the others have it within their radius. So the places at which a peak may be are taken in blocks
-//! of that many, and each block has at most one byte whose surroundings need a look.
+//! A byte is no peak if one within the radius is as large. So of `radius + 1` neighbours only the
+//! largest can be a peak, the first of them if there are several: one byte in a block needs a look at
+//! its surroundings. The first byte after it that is as large, its rival, says where to go on: what
+//! lies between is no peak, and if both are 255, nothing within the radius after the rival is.
+
+use ibid_simd::{Backend, Kernel, Vector};
 
 use crate::MaxpSettings;
-use crate::bytes::{first_from, largest};
+use crate::bytes::{Scalar, Search, Vectors};
 
 /// See [`spec::maxp`](crate::spec::maxp).
-pub(crate) fn cut(settings: &MaxpSettings, data: &[u8]) -> usize {
-    let radius = settings.radius;
+pub(crate) fn cut(backend: Backend, settings: &MaxpSettings, data: &[u8]) -> usize {
     let data = &data[..data.len().min(settings.size_max)];
-    // Past this there are too few bytes to complete the condition.
-    let peaks_end = data.len().saturating_sub(radius);
-    let mut at = radius;
-    while at < peaks_end {
-        let block = &data[at..peaks_end.min(at + radius + 1)];
-        let byte = largest(block);
-        if let Some(found) = first_from(block, byte)
-            && is_peak(data, at + found, radius)
-        {
-            return at + found + radius + 1;
-        }
-        at += block.len();
-    }
-    data.len()
+    backend.run(Cut {
+        radius: settings.radius,
+        data,
+    })
 }
 
-/// Whether the byte at `peak` is larger than all `radius` bytes on either side.
-#[inline]
-fn is_peak(data: &[u8], peak: usize, radius: usize) -> bool {
-    let byte = data[peak];
-    let (before, after) = (&data[peak - radius..peak], &data[peak + 1..=peak + radius]);
-    first_from(after, byte).is_none() && first_from(before, byte).is_none()
+struct Cut<'a> {
+    radius: usize,
+    data: &'a [u8],
+}
+
+impl Kernel for Cut<'_> {
+    type Output = usize;
+
+    fn run_scalar(self) -> usize {
+        self.search(Scalar)
+    }
+
+    #[inline(always)]
+    fn run<V: Vector>(self, vector: V) -> usize {
+        self.search(Vectors(vector))
+    }
+}
+
+impl Cut<'_> {
+    #[inline(always)]
+    fn search(self, search: impl Search) -> usize {
+        let Cut { radius, data } = self;
+        // Past this there are too few bytes to complete the condition.
+        let peaks_end = data.len().saturating_sub(radius);
+        let mut at = radius;
+        while at < peaks_end {
+            let block = &data[at..peaks_end.min(at + radius + 1)];
+            let byte = search.largest(block);
+            let Some(found) = search.first_from(block, byte) else {
+                break;
+            };
+            let peak = at + found;
+            let after = &data[peak + 1..=peak + radius];
+            at = match search.first_from(after, byte) {
+                Some(distance) if byte == u8::MAX => peak + 1 + distance + radius + 1,
+                Some(distance) => (at + block.len()).max(peak + 1 + distance),
+                None if search.first_from(&data[peak - radius..peak], byte).is_none() => {
+                    return peak + radius + 1;
+                }
+                None => peak + radius + 1,
+            };
+        }
+        data.len()
+    }
 }

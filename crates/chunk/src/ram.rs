@@ -1,16 +1,50 @@
 //! RAM at speed: the cuts of [`spec::ram`](crate::spec::ram), a block of bytes at a time.
+//!
+//! Once a byte of the window is 255, the rest of the window does not matter and is not read.
+
+use ibid_simd::{Backend, Kernel, Vector};
 
 use crate::RamSettings;
-use crate::bytes::{first_from, largest};
+use crate::bytes::{Scalar, Search, Vectors};
 
 /// See [`spec::ram`](crate::spec::ram).
-pub(crate) fn cut(settings: &RamSettings, data: &[u8]) -> usize {
-    let data = &data[..data.len().min(settings.size_max)];
-    let Some((window, after)) = data.split_at_checked(settings.window) else {
-        return data.len();
-    };
-    match first_from(after, largest(window)) {
-        Some(found) => window.len() + found + 1,
-        None => data.len(),
+pub(crate) fn cut(backend: Backend, settings: &RamSettings, data: &[u8]) -> usize {
+    backend.run(Cut { settings, data })
+}
+
+struct Cut<'a> {
+    settings: &'a RamSettings,
+    data: &'a [u8],
+}
+
+impl Kernel for Cut<'_> {
+    type Output = usize;
+
+    fn run_scalar(self) -> usize {
+        self.search(Scalar)
+    }
+
+    #[inline(always)]
+    fn run<V: Vector>(self, vector: V) -> usize {
+        self.search(Vectors(vector))
     }
 }
+
+impl Cut<'_> {
+    #[inline(always)]
+    fn search(self, search: impl Search) -> usize {
+        search.fetch(self.data, self.settings.window.saturating_mul(2), FETCHED);
+        let data = &self.data[..self.data.len().min(self.settings.size_max)];
+        let Some((window, after)) = data.split_at_checked(self.settings.window) else {
+            return data.len();
+        };
+        match search.first_from(after, search.largest(window)) {
+            Some(found) => window.len() + found + 1,
+            None => data.len(),
+        }
+    }
+}
+
+/// On random data, the chunk ends so many bytes past the window, or earlier; the next chunk is read
+/// from there, and after its window.
+const FETCHED: usize = 1024;

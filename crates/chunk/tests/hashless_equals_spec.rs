@@ -4,7 +4,9 @@
 mod data;
 
 use data::{KINDS, Random, structured};
-use ibid_chunk::{AeSettings, ArgminSettings, ArgminWindow, Extremum, MaxpSettings, RamSettings, spec, unlimited};
+use ibid_chunk::{
+    AeSettings, ArgminSettings, ArgminWindow, Backend, Extremum, MaxpSettings, RamSettings, spec, unlimited,
+};
 
 /// Settings outside of the limits, too; only sizes that the specification takes.
 #[derive(Clone, Copy, Debug)]
@@ -16,12 +18,12 @@ enum Any {
 }
 
 impl Any {
-    fn fast(&self, data: &[u8]) -> usize {
+    fn fast(&self, backend: Backend, data: &[u8]) -> usize {
         match self {
-            Any::Ae(settings) => unlimited::ae(settings, data),
-            Any::Ram(settings) => unlimited::ram(settings, data),
-            Any::Maxp(settings) => unlimited::maxp(settings, data),
-            Any::Argmin(settings) => unlimited::argmin(settings, data),
+            Any::Ae(settings) => unlimited::ae(backend, settings, data),
+            Any::Ram(settings) => unlimited::ram(backend, settings, data),
+            Any::Maxp(settings) => unlimited::maxp(backend, settings, data),
+            Any::Argmin(settings) => unlimited::argmin(backend, settings, data),
         }
     }
 
@@ -36,15 +38,17 @@ impl Any {
 
     #[track_caller]
     fn assert_equal(&self, data: &[u8]) -> usize {
-        let (fast, slow) = (self.fast(data), self.slow(data));
-        assert_eq!(
-            fast,
-            slow,
-            "{self:?}, {} bytes: {:?}",
-            data.len(),
-            &data[..data.len().min(100)]
-        );
-        fast
+        let slow = self.slow(data);
+        for backend in Backend::available() {
+            assert_eq!(
+                self.fast(backend, data),
+                slow,
+                "{backend} {self:?}, {} bytes: {:?}",
+                data.len(),
+                &data[..data.len().min(100)]
+            );
+        }
+        slow
     }
 }
 
@@ -149,6 +153,22 @@ fn every_alignment_of_structured_data() {
         }
     }
     assert!(met > 5000, "most conditions are met before the maximum: {met}");
+}
+
+/// Vectors are loaded from any address, and the end of the data may be at any distance.
+#[test]
+fn every_length_at_every_alignment() {
+    let variants = [(6, 192), (20, 191), (33, 150), (70, 192)].map(|(window, size_max)| with_window(window, size_max));
+    for (number, settings) in variants.iter().flatten().enumerate() {
+        let room = structured(number % KINDS, 7 + number as u64, 64 + 64 + 192);
+        let base = room.as_ptr().addr();
+        for alignment in 0..64 {
+            let from = (alignment + 64 - base % 64) % 64;
+            for len in 0..=192 {
+                settings.assert_equal(&room[from..from + len]);
+            }
+        }
+    }
 }
 
 /// One byte that stands out, at every place, with a rival as large or larger at every distance: one

@@ -3,8 +3,9 @@
 //! As with x86, the token's constructor is private and called by the entry alone.
 
 use core::arch::aarch64::{
-    uint8x16_t, vaddv_u8, vandq_u8, vceqq_u8, vcgeq_u8, vcltq_u8, vdupq_n_u8, vget_high_u8, vget_low_u8,
-    vgetq_lane_u64, vld1q_u8, vmaxq_u8, vminq_u8, vpaddq_u8, vreinterpretq_u64_u8,
+    uint8x16_t, vaddv_u8, vandq_u8, vceqq_u8, vcgeq_u8, vcltq_u8, vdupq_n_u8, vdupq_n_u32, vget_high_u8, vget_low_u8,
+    vgetq_lane_u64, vld1q_u8, vmaxq_u8, vminq_u8, vminq_u32, vmlaq_u32, vpaddq_u8, vreinterpretq_u8_u32,
+    vreinterpretq_u32_u8, vreinterpretq_u64_u8, vst1q_u8,
 };
 
 use crate::vector::private::Sealed;
@@ -47,6 +48,37 @@ impl Vector for Neon {
         let bytes = &from[at..at + 16];
         // SAFETY: `self` proves NEON, `bytes` has the 16 bytes loaded; no alignment is asked for.
         unsafe { vld1q_u8(bytes.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn store(self, register: uint8x16_t, into: &mut [u8; BLOCK]) {
+        // SAFETY: `self` proves NEON, `into` has room for 16 bytes; no alignment is asked for.
+        unsafe { vst1q_u8(into.as_mut_ptr(), register) }
+    }
+
+    #[inline(always)]
+    fn splat_u32(self, number: u32) -> uint8x16_t {
+        // SAFETY: `self` proves NEON.
+        unsafe { vreinterpretq_u8_u32(vdupq_n_u32(number)) }
+    }
+
+    #[inline(always)]
+    fn multiply_add_u32(self, a: uint8x16_t, b: uint8x16_t, c: uint8x16_t) -> uint8x16_t {
+        // SAFETY: `self` proves NEON.
+        unsafe {
+            let [a, b, c] = [
+                vreinterpretq_u32_u8(a),
+                vreinterpretq_u32_u8(b),
+                vreinterpretq_u32_u8(c),
+            ];
+            vreinterpretq_u8_u32(vmlaq_u32(c, a, b))
+        }
+    }
+
+    #[inline(always)]
+    fn min_u32(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t {
+        // SAFETY: `self` proves NEON.
+        unsafe { vreinterpretq_u8_u32(vminq_u32(vreinterpretq_u32_u8(a), vreinterpretq_u32_u8(b))) }
     }
 
     #[inline(always)]

@@ -26,8 +26,20 @@ pub trait Vector: Copy + private::Sealed {
     /// take arrays (`first_chunk`) in loops.
     fn load(self, from: &[u8], at: usize) -> Self::Register;
 
+    /// Writes the register to the first [`Vector::LANES`] bytes.
+    fn store(self, register: Self::Register, into: &mut [u8; BLOCK]);
+
     /// `byte` in every place.
     fn splat(self, byte: u8) -> Self::Register;
+
+    /// The bytes of `number`, least significant first, in every four places.
+    fn splat_u32(self, number: u32) -> Self::Register;
+
+    /// `a * b + c` in every four places, as numbers modulo 2^32, least significant byte first.
+    fn multiply_add_u32(self, a: Self::Register, b: Self::Register, c: Self::Register) -> Self::Register;
+
+    /// The smaller number in every four places, least significant byte first.
+    fn min_u32(self, a: Self::Register, b: Self::Register) -> Self::Register;
 
     /// The larger byte in every place.
     fn max(self, a: Self::Register, b: Self::Register) -> Self::Register;
@@ -57,6 +69,25 @@ pub trait Vector: Copy + private::Sealed {
             at += Self::LANES;
         }
         !mask
+    }
+
+    /// The largest byte.
+    #[inline(always)]
+    fn largest(self, register: Self::Register) -> u8 {
+        let mut bytes = [0; BLOCK];
+        self.store(register, &mut bytes);
+        bytes.iter().fold(0, |largest, byte| largest.max(*byte))
+    }
+
+    /// The least number of four bytes, least significant first.
+    #[inline(always)]
+    fn least_u32(self, register: Self::Register) -> u32 {
+        let mut bytes = [u8::MAX; BLOCK];
+        self.store(register, &mut bytes);
+        let (numbers, _) = bytes.as_chunks();
+        numbers
+            .iter()
+            .fold(u32::MAX, |least, number| least.min(u32::from_le_bytes(*number)))
     }
 
     /// The bits that are set.

@@ -5,15 +5,17 @@
 //! one only if the CPU has its features.
 
 use core::arch::x86_64::{
-    __m128i, __m256i, __m512i, _MM_HINT_T0, _MM_HINT_T1, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_max_epu8, _mm_min_epu8,
-    _mm_movemask_epi8, _mm_prefetch, _mm_set1_epi8, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_max_epu8,
-    _mm256_min_epu8, _mm256_movemask_epi8, _mm256_set1_epi8, _mm512_cmpeq_epi8_mask, _mm512_cmpge_epu8_mask,
-    _mm512_cmplt_epu8_mask, _mm512_loadu_si512, _mm512_max_epu8, _mm512_min_epu8, _mm512_set1_epi8, _pdep_u64,
-    _pext_u64, _popcnt64,
+    __m128i, __m256i, __m512i, _MM_HINT_T0, _MM_HINT_T1, _mm_add_epi32, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_max_epu8,
+    _mm_min_epu8, _mm_min_epu32, _mm_movemask_epi8, _mm_mullo_epi32, _mm_prefetch, _mm_set1_epi8, _mm_set1_epi32,
+    _mm_storeu_si128, _mm256_add_epi32, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_max_epu8, _mm256_min_epu8,
+    _mm256_min_epu32, _mm256_movemask_epi8, _mm256_mullo_epi32, _mm256_set1_epi8, _mm256_set1_epi32,
+    _mm256_storeu_si256, _mm512_add_epi32, _mm512_cmpeq_epi8_mask, _mm512_cmpge_epu8_mask, _mm512_cmplt_epu8_mask,
+    _mm512_loadu_si512, _mm512_max_epu8, _mm512_min_epu8, _mm512_min_epu32, _mm512_mullo_epi32, _mm512_set1_epi8,
+    _mm512_set1_epi32, _mm512_storeu_si512, _pdep_u64, _pext_u64, _popcnt64,
 };
 
 use crate::vector::private::Sealed;
-use crate::{Kernel, Vector};
+use crate::{BLOCK, Kernel, Vector};
 
 #[derive(Clone, Copy)]
 pub(crate) struct Sse41(());
@@ -58,7 +60,10 @@ fn hidden(mask: i32) -> u32 {
 
 /// What all three do alike: they differ in names alone.
 macro_rules! registers {
-    ($register:ident, $lanes:literal, $load:ident, $splat:ident, $max:ident, $min:ident) => {
+    (
+        $register:ident, $lanes:literal, $load:ident, $store:ident, $splat:ident, $max:ident, $min:ident,
+        $splat_u32:ident, $multiply_u32:ident, $add_u32:ident, $min_u32:ident
+    ) => {
         type Register = $register;
         const LANES: usize = $lanes;
 
@@ -68,6 +73,31 @@ macro_rules! registers {
             // SAFETY: `self` proves the features, `bytes` has as many bytes as are loaded, and the
             // instruction asks for no alignment.
             unsafe { $load(bytes.as_ptr().cast()) }
+        }
+
+        #[inline(always)]
+        fn store(self, register: $register, into: &mut [u8; BLOCK]) {
+            // SAFETY: `self` proves the features, `into` has room for any register, and the
+            // instruction asks for no alignment.
+            unsafe { $store(into.as_mut_ptr().cast(), register) }
+        }
+
+        #[inline(always)]
+        fn splat_u32(self, number: u32) -> $register {
+            // SAFETY: `self` proves the features.
+            unsafe { $splat_u32(number.cast_signed()) }
+        }
+
+        #[inline(always)]
+        fn multiply_add_u32(self, a: $register, b: $register, c: $register) -> $register {
+            // SAFETY: `self` proves the features.
+            unsafe { $add_u32($multiply_u32(a, b), c) }
+        }
+
+        #[inline(always)]
+        fn min_u32(self, a: $register, b: $register) -> $register {
+            // SAFETY: `self` proves the features.
+            unsafe { $min_u32(a, b) }
         }
 
         #[inline(always)]
@@ -126,7 +156,19 @@ macro_rules! bit_fields {
 }
 
 impl Vector for Sse41 {
-    registers!(__m128i, 16, _mm_loadu_si128, _mm_set1_epi8, _mm_max_epu8, _mm_min_epu8);
+    registers!(
+        __m128i,
+        16,
+        _mm_loadu_si128,
+        _mm_storeu_si128,
+        _mm_set1_epi8,
+        _mm_max_epu8,
+        _mm_min_epu8,
+        _mm_set1_epi32,
+        _mm_mullo_epi32,
+        _mm_add_epi32,
+        _mm_min_epu32
+    );
 
     #[inline(always)]
     fn at_least(self, a: __m128i, b: __m128i) -> u64 {
@@ -159,9 +201,14 @@ impl Vector for Avx2 {
         __m256i,
         32,
         _mm256_loadu_si256,
+        _mm256_storeu_si256,
         _mm256_set1_epi8,
         _mm256_max_epu8,
-        _mm256_min_epu8
+        _mm256_min_epu8,
+        _mm256_set1_epi32,
+        _mm256_mullo_epi32,
+        _mm256_add_epi32,
+        _mm256_min_epu32
     );
     bit_fields!();
 
@@ -190,9 +237,14 @@ impl Vector for Avx512 {
         __m512i,
         64,
         _mm512_loadu_si512,
+        _mm512_storeu_si512,
         _mm512_set1_epi8,
         _mm512_max_epu8,
-        _mm512_min_epu8
+        _mm512_min_epu8,
+        _mm512_set1_epi32,
+        _mm512_mullo_epi32,
+        _mm512_add_epi32,
+        _mm512_min_epu32
     );
     bit_fields!();
 
