@@ -2,9 +2,10 @@
 //!
 //! This crate divides data into chunks by its content, so that the same bytes are divided in the
 //! same way wherever they turn up. [`Settings`] name an algorithm and its parameters; a [`Chunker`]
-//! made from them finds the end of one chunk at a time ([`Chunker::cut`]). Around it are three ways
-//! to feed it, all with the same cuts: [`chunks()`] for data in memory, [`Stream`] for a reader and
-//! [`Pusher`] for pieces that arrive.
+//! made from them finds the end of one chunk at a time ([`Chunker::cut`]). Around it are the ways to
+//! feed it, all with the same cuts: [`chunks()`] for data in memory, or [`for_each_chunk`] with
+//! several threads; [`Stream`] for a reader; [`Pusher`] for pieces that arrive; and maps of files, see
+//! below.
 //!
 //! ```
 //! use ibid_chunk::{Chunker, Settings, chunks};
@@ -49,9 +50,35 @@
 //!
 //! Such data deduplicates well in any case, at the price of the chunk sizes above.
 //!
+//! # Files mapped into memory
+//!
+//! A map is a slice, and is cut like any other. This crate makes none itself, because that is
+//! `unsafe` for a reason that it can't do away with: if another process changes the file meanwhile, bytes
+//! change that Rust takes for constant; if it shortens the file, reading them ends the process. Who
+//! knows that nobody does either can promise it:
+//!
+//! ```
+//! use ibid_chunk::{Chunker, Settings, Stream, chunks};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let chunker = Chunker::new(&Settings::for_average("gear", 256)?)?;
+//! let file = std::fs::File::open("Cargo.toml")?;
+//! // SAFETY: nobody writes to this file while the map exists.
+//! let map = unsafe { memmap2::Mmap::map(&file)? };
+//! let mut stream = Stream::new(&chunker, &file);
+//! for chunk in chunks(&chunker, &map) {
+//!     assert_eq!(stream.next_chunk()?, Some(chunk));
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! For files that are in the cache of the system a map saves a copy. For those that are not, a
+//! [`Stream`] reads ahead in larger pieces, and tells errors of the disk by a value.
+//!
 //! # Features
 //!
-//! `std` (by default): [`Stream`], and finding out at run time which vector instructions there are
+//! `std` (by default): [`Stream`], [`for_each_chunk`], and finding out at run time which vector instructions there are
 //! ([`Backend`]). Without it the crate needs `alloc` alone.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -67,6 +94,8 @@ mod error;
 mod fastcdc;
 mod maxp;
 mod names;
+#[cfg(feature = "std")]
+mod parallel;
 mod parameters;
 mod pusher;
 mod ram;
@@ -80,6 +109,8 @@ mod windowed;
 pub use chunks::{Chunks, chunks};
 pub use error::SettingsError;
 pub use names::NAMES;
+#[cfg(feature = "std")]
+pub use parallel::for_each_chunk;
 pub use parameters::Parameter;
 pub use pusher::Pusher;
 pub use settings::{AeSettings, ArgminSettings, ArgminWindow, Equal, Extremum, FastCdcSettings, FixedSettings};
@@ -260,5 +291,17 @@ pub mod unlimited {
     #[must_use]
     pub fn windowed(settings: &crate::WindowedSettings, data: &[u8]) -> usize {
         crate::windowed::Kernel::new(settings).cut(data)
+    }
+
+    /// [`for_each_chunk`](crate::for_each_chunk) with segments of any length above zero.
+    #[cfg(feature = "std")]
+    pub fn for_each_chunk<'a, E>(
+        chunker: &crate::Chunker,
+        data: &'a [u8],
+        threads: core::num::NonZeroUsize,
+        segment: usize,
+        take: impl FnMut(&'a [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        crate::parallel::for_each_chunk_by_segments(chunker, data, threads, segment, take)
     }
 }

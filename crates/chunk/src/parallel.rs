@@ -1,0 +1,140 @@
+//! Chunks of large data in memory, cut by several threads.
+//!
+//! Where a chunk ends depends on nothing before it. So two ways to cut the same data agree from the
+//! first boundary on that they have in common, and content-defined boundaries are soon in common. That
+//! makes two stages:
+//!
+//! 1. Threads take the segments of the data in turns and cut each as if a chunk began where it
+//!    begins.
+//! 2. The caller's thread goes along the segments. It cuts chunk by chunk from the last true
+//!    boundary until it meets one that the segment's thread found, too. From there to the end of the
+//!    segment, the thread's boundaries are the true ones.
+//!
+//! The cuts are those of [`chunks`](crate::chunks()) for every algorithm. What is done twice is the
+//! beginning of each segment: a few chunks of some hundred. The other two-stage form, which marks the
+//! places where the hash fits and then chooses among them, has to hash the bytes below the minimum size,
+//! too, often half of them; and it knows no skips and no choices that depend on where a chunk begins.
+//!
+//! Where boundaries never come to be in common, as in long constant or periodic data, the first stage
+//! is in vain and all is as slow as with one thread. Segments are multiples of the maximum size, so
+//! that fixed sizes, and data whose chunks are all of the maximum size, do not count among these.
+
+use alloc::vec::Vec;
+use core::num::NonZeroUsize;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use crate::Chunker;
+
+/// Segments are at least so long: less would not be worth handing over.
+const SEGMENT_LEAST: usize = 1 << 20;
+/// Chunks in a segment: many against those that are cut twice.
+const SEGMENT_CHUNKS: usize = 256;
+/// Segments are not so long that there would be few, unless the largest chunks are.
+const SEGMENT_MOST: usize = 64 << 20;
+/// Segments that a thread may have cut and not handed over.
+const SEGMENTS_AHEAD: usize = 2;
+
+/// Calls `take` with every chunk of `data`, in order, on the caller's thread, while `threads` other
+/// threads find most of the boundaries.
+///
+/// The chunks are those of [`chunks`](crate::chunks()). Data too short to share is cut without any
+/// thread. Each thread keeps at most three lists of the boundaries of a segment, 8 bytes a chunk; a
+/// segment is 256 average chunks, at least 1 MiB.
+///
+/// ```
+/// use core::{convert::Infallible, num::NonZeroUsize};
+/// use ibid_chunk::{Chunker, Settings, chunks, for_each_chunk};
+///
+/// let chunker = Chunker::new(&Settings::for_average("fastcdc", 8192)?)?;
+/// let data: Vec<u8> = (0..5_000_000u32).map(|at| (at.wrapping_mul(at) >> 13) as u8).collect();
+/// let mut found = Vec::new();
+/// let two = NonZeroUsize::new(2).unwrap();
+/// let note = |chunk: &[u8]| Ok::<(), Infallible>(found.push(chunk.len()));
+/// for_each_chunk(&chunker, &data, two, note).unwrap();
+/// assert_eq!(found, chunks(&chunker, &data).map(<[u8]>::len).collect::<Vec<_>>());
+/// # Ok::<(), ibid_chunk::SettingsError>(())
+/// ```
+///
+/// # Errors
+/// What `take` returns; the rest of the data is left alone then.
+pub fn for_each_chunk<'a, E>(
+    chunker: &Chunker,
+    data: &'a [u8],
+    threads: NonZeroUsize,
+    take: impl FnMut(&'a [u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let wanted = SEGMENT_CHUNKS
+        .saturating_mul(chunker.settings().size_average())
+        .clamp(SEGMENT_LEAST, SEGMENT_MOST);
+    let segment = wanted.next_multiple_of(chunker.size_max());
+    for_each_chunk_by_segments(chunker, data, threads, segment, take)
+}
+
+/// As [`for_each_chunk`], with segments of this many bytes.
+pub(crate) fn for_each_chunk_by_segments<'a, E>(
+    chunker: &Chunker,
+    data: &'a [u8],
+    threads: NonZeroUsize,
+    segment: usize,
+    mut take: impl FnMut(&'a [u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let segments = data.len().div_ceil(segment);
+    // Alone, the only segment would be cut at once.
+    let threads = if segments < 2 { 0 } else { threads.get().min(segments) };
+    thread::scope(|scope| {
+        // A thread that can't be started is like one that found nothing.
+        let found: Vec<Receiver<Vec<usize>>> = (0..threads)
+            .map(|first| {
+                let (sender, receiver) = sync_channel(SEGMENTS_AHEAD - 1);
+                let mine = (first..segments).step_by(threads);
+                let work = move || cut_segments(chunker, data, segment, mine, &sender);
+                let _ = thread::Builder::new().name("chunks".into()).spawn_scoped(scope, work);
+                receiver
+            })
+            .collect();
+
+        let mut start = 0;
+        for number in 0..segments {
+            let finder = found.get(number % threads.max(1));
+            let boundaries = finder.and_then(|found| found.recv().ok()).unwrap_or_default();
+            let mut boundaries = boundaries.as_slice();
+            let end = data.len().min((number + 1) * segment);
+            while start < end {
+                let passed = boundaries.partition_point(|boundary| *boundary < start);
+                boundaries = &boundaries[passed..];
+                let len = match boundaries {
+                    [here, next, ..] if *here == start => next - here,
+                    _ => chunker.cut(&data[start..]),
+                };
+                take(&data[start..start + len])?;
+                start += len;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The first stage: sends the boundaries of each segment, from its beginning to the first one that is
+/// not before its end.
+fn cut_segments(
+    chunker: &Chunker,
+    data: &[u8],
+    segment: usize,
+    numbers: impl Iterator<Item = usize>,
+    sender: &SyncSender<Vec<usize>>,
+) {
+    for number in numbers {
+        let mut at = number * segment;
+        let end = data.len().min(at + segment);
+        let mut boundaries = Vec::from([at]);
+        while at < end {
+            at += chunker.cut(&data[at..]);
+            boundaries.push(at);
+        }
+        if sender.send(boundaries).is_err() {
+            // Whoever takes the chunks wants no more.
+            return;
+        }
+    }
+}
