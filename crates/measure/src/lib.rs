@@ -6,6 +6,7 @@
 //! | question | answer |
 //! |---|---|
 //! | What does each chunker save on these files, how fast, at which sizes? | [`compare()`] |
+//! | And as a page with pictures? | [`html()`] |
 //! | What does data look like that changes a little from version to version? | [`Series`] |
 //!
 //! ```
@@ -28,6 +29,7 @@ mod inputs;
 mod machine;
 mod observer;
 mod random;
+mod report;
 mod sizes;
 mod speed;
 mod versions;
@@ -37,6 +39,7 @@ pub use error::{Error, Result};
 pub use machine::Machine;
 pub use observer::{Nobody, Observer};
 pub use random::Random;
+pub use report::html;
 pub use sizes::Sizes;
 pub use speed::Speed;
 pub use versions::{EDITS_MOST, EditCounts, EditKind, Series, VERSIONS_MOST, Version};

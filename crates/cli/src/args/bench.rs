@@ -1,8 +1,8 @@
 //! What to measure.
 
-use super::json::JsonFile;
+use super::json::{JsonFile, file_ending_in};
 use super::value;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use ibid_chunk::{Backend, Settings, SettingsError};
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ moments) and three times the maximum chunk size.
 
 Examples:
   ibid bench chunkers ~/dumps
-  ibid bench chunkers v1.tar v2.tar --averages 16KiB,64KiB
+  ibid bench chunkers v1.tar v2.tar --averages 16KiB,64KiB --report comparison.html
   ibid bench chunkers ~/dumps --algorithms all --averages 8KiB
   ibid bench chunkers ~/dumps --algorithms fastcdc,seqcdc --backends scalar,avx2
   ibid bench chunkers ~/dumps --json comparison.json        the tables here, JSON in a file
@@ -41,13 +41,14 @@ pub(crate) struct ChunkersArgs {
     /// Files, and folders with files
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// Which chunkers
+    /// Which chunkers, by the names that `ibid chunk --algorithm` takes; `all` for every one
     #[arg(
         long,
         value_name = "NAME",
         value_delimiter = ',',
         value_parser = PossibleValuesParser::new(ibid_chunk::NAMES.into_iter().chain([ALL])),
-        default_value = "fastcdc,seqcdc,ae,ram,maxp,argmin,fixed"
+        hide_possible_values = true,
+        default_value = "fastcdc,seqcdc,argmin,ae,ram,maxp,tttd,fixed"
     )]
     pub(crate) algorithms: Vec<String>,
     /// Average sizes of chunks, for each of them
@@ -68,6 +69,9 @@ pub(crate) struct ChunkersArgs {
     /// How much of the files is kept in memory to measure speeds on
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = value::size_in_memory)]
     pub(crate) sample: usize,
+    /// Write a page with pictures, which needs nothing but a browser; its name has to end in .html
+    #[arg(long, value_name = "FILE", value_parser = OsStringValueParser::new().try_map(|text| file_ending_in("html", &text)))]
+    pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) json: JsonFile,
 }

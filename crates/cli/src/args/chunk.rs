@@ -27,8 +27,14 @@ pub(crate) struct ChunkArgs {
 /// A chunker with its parameters.
 #[derive(Debug, Args)]
 pub(crate) struct ChunkerArgs {
-    /// Which chunker
-    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(ibid_chunk::NAMES), default_value = "fastcdc")]
+    /// Which chunker: fastcdc, seqcdc, argmin, ae, ram, maxp, gear, rabin, crc32, tttd, fixed, and many more in docs/commands.md
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = PossibleValuesParser::new(ibid_chunk::NAMES),
+        hide_possible_values = true,
+        default_value = "fastcdc"
+    )]
     pub(crate) algorithm: String,
     /// Average size of a chunk; the other parameters follow from it
     #[arg(long, value_name = "SIZE", value_parser = value::size_in_memory, default_value = "64KiB")]

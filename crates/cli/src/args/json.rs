@@ -55,7 +55,7 @@ pub(crate) fn json_to() -> impl TypedValueParser<Value = JsonTo> {
 }
 
 /// The path of a file to be written, of which the name says so.
-fn file_ending_in(ending: &str, text: &OsString) -> Result<PathBuf, String> {
+pub(crate) fn file_ending_in(ending: &str, text: &OsString) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     match path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending)) {
         true => Ok(path),

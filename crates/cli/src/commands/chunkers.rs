@@ -7,11 +7,12 @@ use crate::args::ChunkersArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
 use ibid_chunk::Backend;
-use ibid_measure::{Error, Plan, compare};
+use ibid_measure::{Error, Plan, compare, html};
 use std::path::Path;
 
 pub(crate) fn run(context: &mut Context, args: &ChunkersArgs) -> Result<Outcome> {
-    args.json.file().map_or(Ok(()), check_place)?;
+    let outputs = [args.report.as_deref(), args.json.file()];
+    outputs.into_iter().flatten().try_for_each(check_place)?;
     let contenders = args.contenders();
     let plan = Plan {
         paths: args.paths.clone(),
@@ -33,6 +34,9 @@ pub(crate) fn run(context: &mut Context, args: &ChunkersArgs) -> Result<Outcome>
         Error::Stopped => Failure::Interrupted("nothing was written"),
         error => error.into(),
     })?;
+    if let Some(path) = &args.report {
+        write(path, &html(&comparison))?;
+    }
     if let Some(path) = args.json.file() {
         write(path, &print::chunkers_json(&comparison)?)?;
     }

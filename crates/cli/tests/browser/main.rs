@@ -1,0 +1,188 @@
+//! The page that `ibid bench chunkers --report` writes, in a real browser.
+//!
+//! Needs Chromium, or another browser that takes its options: `IBID_BROWSER=chromium cargo test -p ibid --test browser -- --ignored`. Without
+//! `--ignored`, cargo lists these tests as ignored; with it, a browser that is missing is a failure.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const ALGORITHMS: [&str; 4] = ["fastcdc", "seqcdc", "ram", "fixed"];
+const AVERAGES: [&str; 2] = ["4KiB", "16KiB"];
+
+/// Looks at the page as a reader does, and writes down what there is.
+const PROBE: &str = include_str!("probe.js");
+
+struct Report {
+    folder: tempfile::TempDir,
+}
+
+impl Report {
+    /// Made by the program, from a series of versions.
+    fn new() -> Report {
+        let report = Report {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        report.ibid("generate versions series --size 400kB --versions 3 --edits 8");
+        let (algorithms, averages) = (ALGORITHMS.join(","), AVERAGES.join(","));
+        report.ibid(&format!(
+            "bench chunkers series --algorithms {algorithms} --averages {averages} --rounds 1 --sample 100kB --report report.html"
+        ));
+        report
+    }
+
+    fn ibid(&self, arguments: &str) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ibid"));
+        command.args(arguments.split(' ')).current_dir(self.folder.path());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{arguments}: {output:?}");
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("report.html")
+    }
+
+    /// What the probe finds in a window of this width.
+    fn look(&self, is_dark: bool, width: u32) -> Value {
+        let text = std::fs::read_to_string(self.path()).unwrap();
+        let probed = self.folder.path().join("probed.html");
+        std::fs::write(
+            &probed,
+            text.replace("</body>", &format!("<script>{PROBE}</script></body>")),
+        )
+        .unwrap();
+        let page = browse(self.folder.path(), &probed, is_dark, width);
+        let (_, rest) = page
+            .split_once("<pre id=\"found\">")
+            .unwrap_or_else(|| panic!("no probe in {page}"));
+        let (json, _) = rest.split_once("</pre>").unwrap();
+        let entities = [("&nbsp;", "\u{a0}"), ("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")];
+        let json = entities
+            .into_iter()
+            .fold(json.to_owned(), |json, (entity, text)| json.replace(entity, text));
+        serde_json::from_str(&json).unwrap()
+    }
+}
+
+/// The page as the browser has it once all scripts ran.
+fn browse(folder: &Path, page: &Path, is_dark: bool, width: u32) -> String {
+    let browser = std::env::var_os("IBID_BROWSER").unwrap_or_else(|| "chromium".into());
+    let profile = tempfile::tempdir_in(folder).unwrap();
+    let mut command = Command::new(&browser);
+    command
+        // As root, which CI is, there is no sandbox to be had; the page is ours.
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--disable-quic",
+        ])
+        .args([
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+        ])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("--window-size={width},900"))
+        .arg(format!("--blink-settings=preferredColorScheme={}", u8::from(!is_dark)))
+        .arg("--dump-dom")
+        .arg(format!("file://{}", page.display()));
+    let output = command.output().unwrap_or_else(|error| {
+        panic!("cannot start {browser:?}: {error}; install Chromium, or name a browser like it by IBID_BROWSER")
+    });
+    assert!(output.status.success(), "{browser:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// How many sets of vector instructions are measured here.
+fn backends() -> usize {
+    ibid_chunk::Backend::available().count()
+}
+
+#[test]
+#[ignore = "needs a browser: IBID_BROWSER=chromium cargo test -p ibid --test browser -- --ignored"]
+fn every_chart_is_there_whole_and_readable_in_light_and_dark() {
+    let report = Report::new();
+    let (chunkers, all) = (ALGORITHMS.len(), ALGORITHMS.len() * AVERAGES.len());
+    let expected = [
+        // A point for each, and the frontier.
+        ("scatter", all + 1),
+        // A point for each, and a line for each chunker.
+        ("savings", all + chunkers),
+        ("sizes-4096", chunkers),
+        ("sizes-16384", chunkers),
+        ("speeds-4096", chunkers * backends()),
+        ("speeds-16384", chunkers * backends()),
+    ];
+    for (is_dark, width) in [(false, 1300), (true, 1300), (false, 500), (true, 500)] {
+        let found = report.look(is_dark, width);
+        assert_eq!(found["dark"], is_dark);
+        let page = found["page"].as_f64().unwrap();
+        assert!(if is_dark { page < 0.05 } else { page > 0.8 }, "{page}");
+        let charts = found["charts"].as_array().unwrap();
+        let marks: Vec<(&str, u64)> = charts
+            .iter()
+            .map(|chart| (chart["id"].as_str().unwrap(), chart["marks"].as_u64().unwrap()))
+            .collect();
+        assert_eq!(marks, expected.map(|(id, marks)| (id, marks as u64)));
+        for chart in charts {
+            let number = |field: &str| chart[field].as_f64().unwrap();
+            assert!(number("width") > 300.0 && number("height") > 100.0, "{chart}");
+            assert!(
+                number("ink") >= 3.0 && number("text") >= 4.5,
+                "too faint, dark: {is_dark}: {chart}"
+            );
+            assert!(
+                chart["inside"] == true && !chart["label"].as_str().unwrap().is_empty(),
+                "{chart}"
+            );
+        }
+        assert!(
+            found["text"].as_f64().unwrap() >= 4.5,
+            "too faint, dark: {is_dark}: {}",
+            found["text"]
+        );
+        assert_eq!(found["rows"], 2 * all);
+        assert!(
+            found["overflow"].as_f64().unwrap() <= 0.0,
+            "{width}: {}",
+            found["overflow"]
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs a browser: IBID_BROWSER=chromium cargo test -p ibid --test browser -- --ignored"]
+fn a_chunker_can_be_hidden_and_figures_are_shown_where_the_pointer_is() {
+    let found = Report::new().look(false, 1300);
+    // In each picture what belongs to the first: points, a line, distributions, bars.
+    let hidden = AVERAGES.len() * (1 + 1 + 1 + backends()) + 1;
+    assert_eq!(
+        (&found["hidden"], &found["pressed"], &found["restored"]),
+        (&hidden.into(), &"false".into(), &true.into())
+    );
+    let tip = found["tip"].as_str().unwrap();
+    assert!(
+        tip.starts_with("fastcdc, 4\u{a0}KiB asked") && tip.contains("saves "),
+        "{tip}"
+    );
+    assert_eq!(
+        found["requests"],
+        Value::Array(Vec::new()),
+        "nothing comes from elsewhere"
+    );
+}
+
+/// Nothing that a browser would have to look for elsewhere; this needs none to be seen.
+#[test]
+fn the_page_refers_to_nothing_outside_itself() {
+    let text = std::fs::read_to_string(Report::new().path()).unwrap();
+    let without_names = text.replace("http://www.w3.org/2000/svg", "");
+    for outside in [
+        "http:", "https:", "//cdn", "@import", "url(", "<link", "<img", "src=", "href=",
+    ] {
+        assert!(!without_names.contains(outside), "{outside}");
+    }
+    assert!(text.starts_with("<!doctype html>") && text.matches("<svg class=plot").count() == 6);
+}
