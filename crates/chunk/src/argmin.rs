@@ -7,6 +7,7 @@
 
 use ibid_simd::{BLOCK, Backend, Kernel, Vector};
 
+use crate::bytes::{Search, Vectors};
 use crate::spec::{ADDEND, MULTIPLIER_FIRST, MULTIPLIER_LAST};
 use crate::{ArgminSettings, ArgminWindow};
 
@@ -18,19 +19,27 @@ pub(crate) fn cut(backend: Backend, settings: &ArgminSettings, data: &[u8]) -> u
         window,
         ..
     } = *settings;
-    let Some(data) = data.get(..size_max) else {
+    if data.len() < size_max {
         return data.len();
-    };
-    let bytes = &data[size_min - window.bytes()..];
+    }
+    let from = size_min - window.bytes();
+    let bytes = &data[from..size_max];
     let found = match window {
-        ArgminWindow::Bytes4 => backend.run(LastLeast::<4> { bytes }),
-        ArgminWindow::Bytes8 => backend.run(LastLeast::<8> { bytes }),
+        ArgminWindow::Bytes4 => backend.run(LastLeast::<4> { data, from, bytes }),
+        ArgminWindow::Bytes8 => backend.run(LastLeast::<8> { data, from, bytes }),
     };
     size_min + found
 }
 
-/// The search for the last window of `N` bytes whose hash is least: its position.
+/// How far ahead memory is read, in bytes; and so much of the next chunk, from where it will be
+/// searched, when the cut is known.
+const AHEAD: usize = 4096;
+
+/// The search for the last window of `N` bytes whose hash is least, in `bytes`: its position.
 struct LastLeast<'a, const N: usize> {
+    data: &'a [u8],
+    /// Where in `data` the bytes are.
+    from: usize,
     bytes: &'a [u8],
 }
 
@@ -43,43 +52,57 @@ impl<const N: usize> Kernel for LastLeast<'_, N> {
 
     #[inline(always)]
     fn run<V: Vector>(self, vector: V) -> usize {
-        let addend = vector.splat_u32(ADDEND);
-        let [first, last] = [MULTIPLIER_FIRST, MULTIPLIER_LAST].map(|number| vector.splat_u32(number));
-        let hash = |at| {
-            let sum = vector.multiply_add_u32(vector.load(self.bytes, at + N - 4), last, addend);
-            match N {
-                4 => sum,
-                _ => vector.multiply_add_u32(vector.load(self.bytes, at), first, sum),
-            }
-        };
-
+        let search = Vectors(vector);
         let windows = (self.bytes.len() + 1).saturating_sub(N);
-        let mut least = u32::MAX;
-        let mut least_everywhere = vector.splat_u32(least);
-        let mut block = 0;
-        for at in (0..windows / BLOCK * BLOCK).step_by(BLOCK) {
-            let mut of_block = hash(at);
+        let rest = windows / BLOCK * BLOCK;
+        let (least, block) = self.least_block(search, rest);
+        // The block that has it, or the windows that fill no block.
+        let (least_of_rest, found) = last_least::<N>(&self.bytes[rest..]);
+        let found = if least_of_rest <= least && rest < windows {
+            rest + found
+        } else {
+            block + last_least::<N>(&self.bytes[block..block + BLOCK + N - 1]).1
+        };
+        search.fetch(self.data, 2 * self.from + found, AHEAD);
+        found
+    }
+}
+
+impl<const N: usize> LastLeast<'_, N> {
+    /// The least hash of the first `windows`, a number of whole blocks, and the last block that has it.
+    #[inline(always)]
+    fn least_block<V: Vector>(&self, search: Vectors<V>, windows: usize) -> (u32, usize) {
+        let Vectors(vector) = search;
+        let mut best = (u32::MAX, 0);
+        let mut least = vector.splat_u32(best.0);
+        for at in (0..windows).step_by(BLOCK) {
+            search.fetch(self.data, self.from + at + AHEAD, BLOCK);
+            let bytes = &self.bytes[at..at + BLOCK + N - 1];
+            let mut of_block = hashes::<V, N>(vector, bytes, 0);
             for part in (0..BLOCK).step_by(V::LANES) {
                 for offset in 0..4 {
-                    of_block = vector.min_u32(of_block, hash(at + part + offset));
+                    of_block = vector.min_u32(of_block, hashes::<V, N>(vector, bytes, part + offset));
                 }
             }
             // Some number as small as the least: the smaller of the two, in all four bytes.
-            let smaller = vector.min_u32(of_block, least_everywhere);
+            let smaller = vector.min_u32(of_block, least);
             if has_equal_numbers(vector.equal(smaller, of_block)) {
-                least = least.min(vector.least_u32(of_block));
-                least_everywhere = vector.splat_u32(least);
-                block = at;
+                best = (vector.least_u32(of_block), at);
+                least = vector.splat_u32(best.0);
             }
         }
+        best
+    }
+}
 
-        // The block that has it, or the windows that fill no block.
-        let rest = windows / BLOCK * BLOCK;
-        let (least_of_rest, found) = last_least::<N>(&self.bytes[rest..]);
-        if least_of_rest <= least && rest < windows {
-            return rest + found;
-        }
-        block + last_least::<N>(&self.bytes[block..block + BLOCK + N - 1]).1
+/// The hashes of the windows at `at` and every fourth place from there, as many as a register has.
+#[inline(always)]
+fn hashes<V: Vector, const N: usize>(vector: V, bytes: &[u8], at: usize) -> V::Register {
+    let [first, last, addend] = [MULTIPLIER_FIRST, MULTIPLIER_LAST, ADDEND].map(|number| vector.splat_u32(number));
+    let hash = vector.multiply_add_u32(vector.load(bytes, at + N - 4), last, addend);
+    match N {
+        4 => hash,
+        _ => vector.multiply_add_u32(vector.load(bytes, at), first, hash),
     }
 }
 

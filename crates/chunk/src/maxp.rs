@@ -12,15 +12,11 @@ use crate::bytes::{Scalar, Search, Vectors};
 
 /// See [`spec::maxp`](crate::spec::maxp).
 pub(crate) fn cut(backend: Backend, settings: &MaxpSettings, data: &[u8]) -> usize {
-    let data = &data[..data.len().min(settings.size_max)];
-    backend.run(Cut {
-        radius: settings.radius,
-        data,
-    })
+    backend.run(Cut { settings, data })
 }
 
 struct Cut<'a> {
-    radius: usize,
+    settings: &'a MaxpSettings,
     data: &'a [u8],
 }
 
@@ -40,11 +36,13 @@ impl Kernel for Cut<'_> {
 impl Cut<'_> {
     #[inline(always)]
     fn search(self, search: impl Search) -> usize {
-        let Cut { radius, data } = self;
+        let radius = self.settings.radius;
+        let data = &self.data[..self.data.len().min(self.settings.size_max)];
         // Past this there are too few bytes to complete the condition.
         let peaks_end = data.len().saturating_sub(radius);
         let mut at = radius;
         while at < peaks_end {
+            search.fetch(self.data, at.saturating_add(AHEAD), radius + FETCHED);
             let block = &data[at..peaks_end.min(at + radius + 1)];
             let byte = search.largest(block);
             let Some(found) = search.first_from(block, byte) else {
@@ -64,3 +62,9 @@ impl Cut<'_> {
         data.len()
     }
 }
+
+/// How far ahead memory is read.
+const AHEAD: usize = 4096;
+
+/// On random data, the search goes on so many bytes past the radius, or earlier.
+const FETCHED: usize = 512;
