@@ -182,7 +182,7 @@ impl Chunker {
             Settings::Ram(ram) => Algorithm::Ram(*ram),
             Settings::Maxp(maxp) => Algorithm::Maxp(*maxp),
             Settings::Argmin(argmin) => Algorithm::Argmin(*argmin),
-            Settings::Windowed(windowed) => Algorithm::Windowed(windowed::Kernel::new(windowed)),
+            Settings::Windowed(windowed) => Algorithm::Windowed(windowed::Kernel::new(backend, windowed)),
         };
         Ok(Chunker {
             settings: settings.clone(),
@@ -289,8 +289,8 @@ pub mod unlimited {
 
     /// The fast path of [`spec::windowed`](crate::spec::windowed).
     #[must_use]
-    pub fn windowed(settings: &crate::WindowedSettings, data: &[u8]) -> usize {
-        crate::windowed::Kernel::new(settings).cut(data)
+    pub fn windowed(backend: crate::Backend, settings: &crate::WindowedSettings, data: &[u8]) -> usize {
+        crate::windowed::Kernel::new(backend, settings).cut(data)
     }
 
     /// [`for_each_chunk`](crate::for_each_chunk) with segments of any length above zero.

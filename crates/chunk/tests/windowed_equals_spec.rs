@@ -5,7 +5,7 @@
 mod data;
 
 use data::{KINDS, Random, random, structured};
-use ibid_chunk::{Method, RollingHash, WindowedSettings, spec, unlimited};
+use ibid_chunk::{Backend, Method, RollingHash, WindowedSettings, spec, unlimited};
 
 /// Lanes of the fast path, and blocks of four.
 const LANE: usize = 512;
@@ -37,9 +37,25 @@ fn settings(method: Method, hash: RollingHash, size_min: usize, size_max: usize,
     }
 }
 
+/// The cut by all backends that have a form of their own.
+#[track_caller]
+fn fast(settings: &WindowedSettings, data: &[u8]) -> usize {
+    let cut = unlimited::windowed(Backend::scalar(), settings, data);
+    if settings.hash == RollingHash::Crc32 && settings.method.has_mask() {
+        for backend in Backend::available() {
+            assert_eq!(
+                unlimited::windowed(backend, settings, data),
+                cut,
+                "{backend} {settings:?}"
+            );
+        }
+    }
+    cut
+}
+
 #[track_caller]
 fn assert_equal(settings: &WindowedSettings, data: &[u8]) -> usize {
-    let fast = unlimited::windowed(settings, data);
+    let fast = fast(settings, data);
     assert_eq!(
         fast,
         spec::windowed(settings, data),
@@ -92,7 +108,7 @@ fn a_boundary_anywhere() {
         let window = hash.window();
         let settings = settings(Method::Tt, hash, window, usize::MAX >> 1, 1_000_003);
         let plenty = random(7, 12 << 20);
-        let at = unlimited::windowed(&settings, &plenty);
+        let at = fast(&settings, &plenty);
         let key = &plenty[at - window..at];
         let plain = random(8, window + 2 * BLOCK + LANE + 100);
         assert_eq!(assert_equal(&settings, &plain), plain.len(), "nothing by chance");
@@ -102,17 +118,48 @@ fn a_boundary_anywhere() {
             let mut data = plain.clone();
             data[place..place + window].copy_from_slice(key);
             let expected = place + window;
-            assert_eq!(unlimited::windowed(&settings, &data), expected, "{hash:?}");
+            assert_eq!(fast(&settings, &data), expected, "{hash:?}");
             // Known as soon as it is there, and not before.
-            assert_eq!(unlimited::windowed(&settings, &data[..expected]), expected);
-            assert_eq!(unlimited::windowed(&settings, &data[..expected - 1]), expected - 1);
+            assert_eq!(fast(&settings, &data[..expected]), expected);
+            assert_eq!(fast(&settings, &data[..expected - 1]), expected - 1);
             for later in [LANE / 2, LANE, 2 * LANE - 3, BLOCK] {
                 let mut data = data.clone();
                 let later = place + window.max(later);
                 if let Some(into) = data.get_mut(later..later + window) {
                     into.copy_from_slice(key);
-                    assert_eq!(unlimited::windowed(&settings, &data), expected, "{hash:?} {later}");
+                    assert_eq!(fast(&settings, &data), expected, "{hash:?} {later}");
                 }
+            }
+        }
+    }
+}
+
+/// The same for the vector form of CRC-32: at every place within what a head reads, and around the
+/// borders of all that heads read together; a rival may be met by another head before.
+#[test]
+fn a_boundary_anywhere_by_crc32() {
+    const HEAD: usize = 64;
+    let window = RollingHash::Crc32.window();
+    let settings = settings(Method::Ott, RollingHash::Crc32, window, usize::MAX >> 1, 1 << 20);
+    let plenty = random(7, 12 << 20);
+    let at = fast(&settings, &plenty);
+    let key = &plenty[at - window..at];
+    let plain = random(9, window + 8 * 1024);
+    assert_eq!(assert_equal(&settings, &plain), plain.len(), "nothing by chance");
+    let borders = (16..=64).map(|heads| heads * HEAD - window);
+    let near = borders.flat_map(|border| [border - 1, border, border + 1, 2 * border - 1, 2 * border]);
+    for place in (0..HEAD).chain(near).chain((0..7900).step_by(HEAD + 1)) {
+        let mut data = plain.clone();
+        data[place..place + window].copy_from_slice(key);
+        let expected = place + window;
+        assert_eq!(fast(&settings, &data), expected, "{place}");
+        assert_eq!(fast(&settings, &data[..expected]), expected);
+        assert_eq!(fast(&settings, &data[..expected - 1]), expected - 1);
+        for later in [window, window + HEAD - 1, 20 * HEAD - 13] {
+            let mut data = data.clone();
+            if let Some(into) = data.get_mut(place + later..place + later + window) {
+                into.copy_from_slice(key);
+                assert_eq!(fast(&settings, &data), expected, "{place} {later}");
             }
         }
     }

@@ -3,9 +3,9 @@
 //! As with x86, the token's constructor is private and called by the entry alone.
 
 use core::arch::aarch64::{
-    uint8x16_t, vaddv_u8, vandq_u8, vceqq_u8, vcgeq_u8, vcltq_u8, vdupq_n_u8, vdupq_n_u32, vget_high_u8, vget_low_u8,
-    vgetq_lane_u64, vld1q_u8, vmaxq_u8, vminq_u8, vminq_u32, vmlaq_u32, vpaddq_u8, vreinterpretq_u8_u32,
-    vreinterpretq_u32_u8, vreinterpretq_u64_u8, vst1q_u8,
+    uint8x16_t, vaddv_u8, vandq_u8, vceqq_u8, vcgeq_u8, vcltq_u8, vdupq_n_u8, vdupq_n_u32, veorq_u8, vget_high_u8,
+    vget_low_u8, vgetq_lane_u64, vld1q_u8, vmaxq_u8, vminq_u8, vminq_u32, vmlaq_u32, vpaddq_u8, vqtbl1q_u8,
+    vreinterpretq_u8_u32, vreinterpretq_u32_u8, vreinterpretq_u64_u8, vshrq_n_u8, vst1q_u8, vzip1q_u8, vzip2q_u8,
 };
 
 use crate::vector::private::Sealed;
@@ -51,9 +51,56 @@ impl Vector for Neon {
     }
 
     #[inline(always)]
-    fn store(self, register: uint8x16_t, into: &mut [u8; BLOCK]) {
-        // SAFETY: `self` proves NEON, `into` has room for 16 bytes; no alignment is asked for.
-        unsafe { vst1q_u8(into.as_mut_ptr(), register) }
+    fn load_strided(self, from: &[u8], at: usize, _: usize) -> uint8x16_t {
+        self.load(from, at)
+    }
+
+    #[inline(always)]
+    fn splat_16(self, bytes: &[u8; 16]) -> uint8x16_t {
+        self.load(bytes, 0)
+    }
+
+    #[inline(always)]
+    fn store(self, register: uint8x16_t, into: &mut [u8], at: usize) {
+        let bytes = &mut into[at..at + 16];
+        // SAFETY: `self` proves NEON, `bytes` has the 16 bytes stored; no alignment is asked for.
+        unsafe { vst1q_u8(bytes.as_mut_ptr(), register) }
+    }
+
+    #[inline(always)]
+    fn xor(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t {
+        // SAFETY: `self` proves NEON.
+        unsafe { veorq_u8(a, b) }
+    }
+
+    #[inline(always)]
+    fn and(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t {
+        // SAFETY: `self` proves NEON.
+        unsafe { vandq_u8(a, b) }
+    }
+
+    #[inline(always)]
+    fn upper_nibbles(self, a: uint8x16_t) -> uint8x16_t {
+        // SAFETY: `self` proves NEON.
+        unsafe { vshrq_n_u8::<4>(a) }
+    }
+
+    #[inline(always)]
+    fn lookup(self, table: uint8x16_t, index: uint8x16_t) -> uint8x16_t {
+        // SAFETY: `self` proves NEON.
+        unsafe { vqtbl1q_u8(table, index) }
+    }
+
+    #[inline(always)]
+    fn zip_low(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t {
+        // SAFETY: `self` proves NEON.
+        unsafe { vzip1q_u8(a, b) }
+    }
+
+    #[inline(always)]
+    fn zip_high(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t {
+        // SAFETY: `self` proves NEON.
+        unsafe { vzip2q_u8(a, b) }
     }
 
     #[inline(always)]

@@ -26,11 +26,24 @@ pub trait Vector: Copy + private::Sealed {
     /// take arrays (`first_chunk`) in loops.
     fn load(self, from: &[u8], at: usize) -> Self::Register;
 
-    /// Writes the register to the first [`Vector::LANES`] bytes.
-    fn store(self, register: Self::Register, into: &mut [u8; BLOCK]);
+    /// In every 16 bytes of a register, 16 bytes of `from`: the first from `at` on, the next from
+    /// `at + stride` on, and so forth.
+    ///
+    /// # Panics
+    /// When they are not all there.
+    fn load_strided(self, from: &[u8], at: usize, stride: usize) -> Self::Register;
+
+    /// Writes the register to `into[at..at + LANES]`, at any alignment.
+    ///
+    /// # Panics
+    /// When there is no room.
+    fn store(self, register: Self::Register, into: &mut [u8], at: usize);
 
     /// `byte` in every place.
     fn splat(self, byte: u8) -> Self::Register;
+
+    /// `bytes` in every 16 bytes.
+    fn splat_16(self, bytes: &[u8; 16]) -> Self::Register;
 
     /// The bytes of `number`, least significant first, in every four places.
     fn splat_u32(self, number: u32) -> Self::Register;
@@ -40,6 +53,24 @@ pub trait Vector: Copy + private::Sealed {
 
     /// The smaller number in every four places, least significant byte first.
     fn min_u32(self, a: Self::Register, b: Self::Register) -> Self::Register;
+
+    /// The exclusive or.
+    fn xor(self, a: Self::Register, b: Self::Register) -> Self::Register;
+
+    /// The bits that `a` and `b` both have.
+    fn and(self, a: Self::Register, b: Self::Register) -> Self::Register;
+
+    /// The upper four bits of every byte, moved to the lower four.
+    fn upper_nibbles(self, a: Self::Register) -> Self::Register;
+
+    /// In every 16 bytes, the bytes of `table` that those of `index` number; `index` is below 16.
+    fn lookup(self, table: Self::Register, index: Self::Register) -> Self::Register;
+
+    /// In every 16 bytes, the first eight of `a` and of `b` by turns.
+    fn zip_low(self, a: Self::Register, b: Self::Register) -> Self::Register;
+
+    /// In every 16 bytes, the last eight of `a` and of `b` by turns.
+    fn zip_high(self, a: Self::Register, b: Self::Register) -> Self::Register;
 
     /// The larger byte in every place.
     fn max(self, a: Self::Register, b: Self::Register) -> Self::Register;
@@ -75,7 +106,7 @@ pub trait Vector: Copy + private::Sealed {
     #[inline(always)]
     fn largest(self, register: Self::Register) -> u8 {
         let mut bytes = [0; BLOCK];
-        self.store(register, &mut bytes);
+        self.store(register, &mut bytes, 0);
         bytes.iter().fold(0, |largest, byte| largest.max(*byte))
     }
 
@@ -83,7 +114,7 @@ pub trait Vector: Copy + private::Sealed {
     #[inline(always)]
     fn least_u32(self, register: Self::Register) -> u32 {
         let mut bytes = [u8::MAX; BLOCK];
-        self.store(register, &mut bytes);
+        self.store(register, &mut bytes, 0);
         let (numbers, _) = bytes.as_chunks();
         numbers
             .iter()

@@ -5,17 +5,21 @@
 //! one only if the CPU has its features.
 
 use core::arch::x86_64::{
-    __m128i, __m256i, __m512i, _MM_HINT_T0, _MM_HINT_T1, _mm_add_epi32, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_max_epu8,
-    _mm_min_epu8, _mm_min_epu32, _mm_movemask_epi8, _mm_mullo_epi32, _mm_prefetch, _mm_set1_epi8, _mm_set1_epi32,
-    _mm_storeu_si128, _mm256_add_epi32, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_max_epu8, _mm256_min_epu8,
-    _mm256_min_epu32, _mm256_movemask_epi8, _mm256_mullo_epi32, _mm256_set1_epi8, _mm256_set1_epi32,
-    _mm256_storeu_si256, _mm512_add_epi32, _mm512_cmpeq_epi8_mask, _mm512_cmpge_epu8_mask, _mm512_cmplt_epu8_mask,
-    _mm512_loadu_si512, _mm512_max_epu8, _mm512_min_epu8, _mm512_min_epu32, _mm512_mullo_epi32, _mm512_set1_epi8,
-    _mm512_set1_epi32, _mm512_storeu_si512, _pdep_u64, _pext_u64, _popcnt64,
+    __m128i, __m256i, __m512i, _MM_HINT_T0, _MM_HINT_T1, _mm_add_epi32, _mm_and_si128, _mm_cmpeq_epi8, _mm_loadu_si128,
+    _mm_max_epu8, _mm_min_epu8, _mm_min_epu32, _mm_movemask_epi8, _mm_mullo_epi32, _mm_prefetch, _mm_set1_epi8,
+    _mm_set1_epi32, _mm_shuffle_epi8, _mm_srli_epi16, _mm_storeu_si128, _mm_unpackhi_epi8, _mm_unpacklo_epi8,
+    _mm_xor_si128, _mm256_add_epi32, _mm256_and_si256, _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8,
+    _mm256_loadu_si256, _mm256_max_epu8, _mm256_min_epu8, _mm256_min_epu32, _mm256_movemask_epi8, _mm256_mullo_epi32,
+    _mm256_set_m128i, _mm256_set1_epi8, _mm256_set1_epi32, _mm256_shuffle_epi8, _mm256_srli_epi16, _mm256_storeu_si256,
+    _mm256_unpackhi_epi8, _mm256_unpacklo_epi8, _mm256_xor_si256, _mm512_add_epi32, _mm512_and_si512,
+    _mm512_broadcast_i32x4, _mm512_castsi128_si512, _mm512_cmpeq_epi8_mask, _mm512_cmpge_epu8_mask,
+    _mm512_cmplt_epu8_mask, _mm512_inserti32x4, _mm512_loadu_si512, _mm512_max_epu8, _mm512_min_epu8, _mm512_min_epu32,
+    _mm512_mullo_epi32, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_shuffle_epi8, _mm512_srli_epi16,
+    _mm512_storeu_si512, _mm512_unpackhi_epi8, _mm512_unpacklo_epi8, _mm512_xor_si512, _pdep_u64, _pext_u64, _popcnt64,
 };
 
 use crate::vector::private::Sealed;
-use crate::{BLOCK, Kernel, Vector};
+use crate::{Kernel, Vector};
 
 #[derive(Clone, Copy)]
 pub(crate) struct Sse41(());
@@ -62,7 +66,8 @@ fn hidden(mask: i32) -> u32 {
 macro_rules! registers {
     (
         $register:ident, $lanes:literal, $load:ident, $store:ident, $splat:ident, $max:ident, $min:ident,
-        $splat_u32:ident, $multiply_u32:ident, $add_u32:ident, $min_u32:ident
+        $splat_u32:ident, $multiply_u32:ident, $add_u32:ident, $min_u32:ident,
+        $xor:ident, $and:ident, $shift_right:ident, $lookup:ident, $zip_low:ident, $zip_high:ident
     ) => {
         type Register = $register;
         const LANES: usize = $lanes;
@@ -76,10 +81,47 @@ macro_rules! registers {
         }
 
         #[inline(always)]
-        fn store(self, register: $register, into: &mut [u8; BLOCK]) {
-            // SAFETY: `self` proves the features, `into` has room for any register, and the
+        fn store(self, register: $register, into: &mut [u8], at: usize) {
+            let bytes = &mut into[at..at + $lanes];
+            // SAFETY: `self` proves the features, `bytes` has as many bytes as are stored, and the
             // instruction asks for no alignment.
-            unsafe { $store(into.as_mut_ptr().cast(), register) }
+            unsafe { $store(bytes.as_mut_ptr().cast(), register) }
+        }
+
+        #[inline(always)]
+        fn xor(self, a: $register, b: $register) -> $register {
+            // SAFETY: `self` proves the features.
+            unsafe { $xor(a, b) }
+        }
+
+        #[inline(always)]
+        fn and(self, a: $register, b: $register) -> $register {
+            // SAFETY: `self` proves the features.
+            unsafe { $and(a, b) }
+        }
+
+        #[inline(always)]
+        fn upper_nibbles(self, a: $register) -> $register {
+            // SAFETY: `self` proves the features.
+            unsafe { $and($shift_right::<4>(a), $splat(0x0f)) }
+        }
+
+        #[inline(always)]
+        fn lookup(self, table: $register, index: $register) -> $register {
+            // SAFETY: `self` proves the features.
+            unsafe { $lookup(table, index) }
+        }
+
+        #[inline(always)]
+        fn zip_low(self, a: $register, b: $register) -> $register {
+            // SAFETY: `self` proves the features.
+            unsafe { $zip_low(a, b) }
+        }
+
+        #[inline(always)]
+        fn zip_high(self, a: $register, b: $register) -> $register {
+            // SAFETY: `self` proves the features.
+            unsafe { $zip_high(a, b) }
         }
 
         #[inline(always)]
@@ -167,8 +209,25 @@ impl Vector for Sse41 {
         _mm_set1_epi32,
         _mm_mullo_epi32,
         _mm_add_epi32,
-        _mm_min_epu32
+        _mm_min_epu32,
+        _mm_xor_si128,
+        _mm_and_si128,
+        _mm_srli_epi16,
+        _mm_shuffle_epi8,
+        _mm_unpacklo_epi8,
+        _mm_unpackhi_epi8
     );
+
+    #[inline(always)]
+    fn load_strided(self, from: &[u8], at: usize, stride: usize) -> __m128i {
+        let _ = stride;
+        self.load(from, at)
+    }
+
+    #[inline(always)]
+    fn splat_16(self, bytes: &[u8; 16]) -> __m128i {
+        self.load(bytes, 0)
+    }
 
     #[inline(always)]
     fn at_least(self, a: __m128i, b: __m128i) -> u64 {
@@ -208,9 +267,29 @@ impl Vector for Avx2 {
         _mm256_set1_epi32,
         _mm256_mullo_epi32,
         _mm256_add_epi32,
-        _mm256_min_epu32
+        _mm256_min_epu32,
+        _mm256_xor_si256,
+        _mm256_and_si256,
+        _mm256_srli_epi16,
+        _mm256_shuffle_epi8,
+        _mm256_unpacklo_epi8,
+        _mm256_unpackhi_epi8
     );
     bit_fields!();
+
+    #[inline(always)]
+    fn load_strided(self, from: &[u8], at: usize, stride: usize) -> __m256i {
+        // A CPU with the wider registers has these, too.
+        let sixteen = |number: usize| Sse41(()).load(from, at + number * stride);
+        // SAFETY: `self` proves the features.
+        unsafe { _mm256_set_m128i(sixteen(1), sixteen(0)) }
+    }
+
+    #[inline(always)]
+    fn splat_16(self, bytes: &[u8; 16]) -> __m256i {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm256_broadcastsi128_si256(Sse41(()).load(bytes, 0)) }
+    }
 
     #[inline(always)]
     fn at_least(self, a: __m256i, b: __m256i) -> u64 {
@@ -244,9 +323,32 @@ impl Vector for Avx512 {
         _mm512_set1_epi32,
         _mm512_mullo_epi32,
         _mm512_add_epi32,
-        _mm512_min_epu32
+        _mm512_min_epu32,
+        _mm512_xor_si512,
+        _mm512_and_si512,
+        _mm512_srli_epi16,
+        _mm512_shuffle_epi8,
+        _mm512_unpacklo_epi8,
+        _mm512_unpackhi_epi8
     );
     bit_fields!();
+
+    #[inline(always)]
+    fn load_strided(self, from: &[u8], at: usize, stride: usize) -> __m512i {
+        // A CPU with the wider registers has these, too.
+        let sixteen = |number: usize| Sse41(()).load(from, at + number * stride);
+        // SAFETY: `self` proves the features.
+        unsafe {
+            let two = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(sixteen(0)), sixteen(1));
+            _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(two, sixteen(2)), sixteen(3))
+        }
+    }
+
+    #[inline(always)]
+    fn splat_16(self, bytes: &[u8; 16]) -> __m512i {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_broadcast_i32x4(Sse41(()).load(bytes, 0)) }
+    }
 
     #[inline(always)]
     fn at_least(self, a: __m512i, b: __m512i) -> u64 {

@@ -4,6 +4,11 @@
 pub(super) trait Fit {
     /// Whether the hash fits.
     fn fits(&self, hash: u32) -> bool;
+
+    /// The mask, if that is what is tested.
+    fn as_mask(&self) -> Option<&Mask> {
+        None
+    }
 }
 
 /// All bits of the mask are set.
@@ -14,12 +19,20 @@ impl Mask {
     pub(super) fn new(mask: u32) -> Mask {
         Mask(mask)
     }
+
+    pub(super) fn mask(&self) -> u32 {
+        self.0
+    }
 }
 
 impl Fit for Mask {
     #[inline(always)]
     fn fits(&self, hash: u32) -> bool {
         hash & self.0 == self.0
+    }
+
+    fn as_mask(&self) -> Option<&Mask> {
+        Some(self)
     }
 }
 

@@ -6,10 +6,16 @@
 //!
 //! Boundaries in reserve count only in chunks that reach the maximum, which few do. They are looked
 //! for in a second pass, from the maximum backwards.
+//!
+//! CRC-32 with a mask has a form with vector instructions, [`crc32`]. Gear's sums are not linear, and its
+//! table of 256 random numbers of 64 bits would have to be gathered.
 
+mod crc32;
 mod fit;
 mod roll;
 mod scan;
+
+use ibid_simd::Backend;
 
 use crate::{RollingHash, WindowedSettings};
 use fit::{Divisor, Fit, Mask};
@@ -18,6 +24,7 @@ use roll::Roll;
 /// Settings made ready to cut by.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
+    backend: Backend,
     size_min: usize,
     size_max: usize,
     hash: RollingHash,
@@ -32,7 +39,7 @@ enum Tests {
 }
 
 impl Kernel {
-    pub(crate) fn new(settings: &WindowedSettings) -> Kernel {
+    pub(crate) fn new(backend: Backend, settings: &WindowedSettings) -> Kernel {
         let reserve = settings.method.has_backup().then_some(settings.backup);
         let tests = if settings.method.has_mask() {
             Tests::Mask(Mask::new(settings.main), reserve.map(Mask::new))
@@ -40,6 +47,7 @@ impl Kernel {
             Tests::Divisor(Divisor::new(settings.main), reserve.map(Divisor::new))
         };
         Kernel {
+            backend,
             size_min: settings.size_min,
             size_max: settings.size_max,
             hash: settings.hash,
@@ -72,7 +80,15 @@ impl Kernel {
             return end;
         }
         let data = &data[..end];
-        if let Some(found) = scan::first::<R, F>(data, self.size_min, main) {
+        let found = match main.as_mask() {
+            Some(test) if R::IS_CRC32 => self.backend.run(crc32::First {
+                data,
+                least: self.size_min,
+                test,
+            }),
+            _ => scan::first::<R, F>(data, self.size_min, main),
+        };
+        if let Some(found) = found {
             return found;
         }
         match reserve {

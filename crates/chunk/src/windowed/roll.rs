@@ -9,6 +9,8 @@ use crate::spec::{GEAR, RABIN_KARP_MULTIPLIER, shift_in_crc32, shift_in_rabin};
 pub(super) trait Roll: Copy {
     /// Bytes that decide a hash.
     const WINDOW: usize;
+    /// Whether it is CRC-32, which has a vector form.
+    const IS_CRC32: bool = false;
     /// The hash of no bytes, or of zeros.
     const START: Self;
 
@@ -161,6 +163,7 @@ leaving_table!(CRC32_LEAVING: u32, byte => shift_in_crc32(0, byte), hash => shif
 
 impl Roll for Crc32 {
     const WINDOW: usize = 256;
+    const IS_CRC32: bool = true;
     const START: Crc32 = Crc32(0);
 
     #[inline(always)]
