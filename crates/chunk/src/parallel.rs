@@ -84,35 +84,55 @@ pub(crate) fn for_each_chunk_by_segments<'a, E>(
     let threads = if segments < 2 { 0 } else { threads.get().min(segments) };
     thread::scope(|scope| {
         // A thread that can't be started is like one that found nothing.
-        let found: Vec<Receiver<Vec<usize>>> = (0..threads)
+        let (found, threads): (Vec<_>, Vec<_>) = (0..threads)
             .map(|first| {
                 let (sender, receiver) = sync_channel(SEGMENTS_AHEAD - 1);
                 let mine = (first..segments).step_by(threads);
                 let work = move || cut_segments(chunker, data, segment, mine, &sender);
-                let _ = thread::Builder::new().name("chunks".into()).spawn_scoped(scope, work);
-                receiver
+                let builder = thread::Builder::new().name("chunks".into());
+                (receiver, builder.spawn_scoped(scope, work).ok())
             })
-            .collect();
-
+            .unzip();
         let mut start = 0;
-        for number in 0..segments {
-            let finder = found.get(number % threads.max(1));
+        let result = (0..segments).try_for_each(|number| {
+            let finder: Option<&Receiver<Vec<usize>>> = found.get(number % found.len().max(1));
             let boundaries = finder.and_then(|found| found.recv().ok()).unwrap_or_default();
-            let mut boundaries = boundaries.as_slice();
             let end = data.len().min((number + 1) * segment);
-            while start < end {
-                let passed = boundaries.partition_point(|boundary| *boundary < start);
-                boundaries = &boundaries[passed..];
-                let len = match boundaries {
-                    [here, next, ..] if *here == start => next - here,
-                    _ => chunker.cut(&data[start..]),
-                };
-                take(&data[start..start + len])?;
-                start += len;
+            take_segment(chunker, data, &mut start, end, &boundaries, &mut take)
+        });
+        // Without receivers the threads end; waiting for them by name leaves nothing of theirs behind.
+        drop(found);
+        for thread in threads.into_iter().flatten() {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
             }
         }
-        Ok(())
+        result
     })
+}
+
+/// The second stage, for one segment: takes the chunks that begin before `end`, from `start` on, which
+/// is then where the next one begins.
+fn take_segment<'a, E>(
+    chunker: &Chunker,
+    data: &'a [u8],
+    start: &mut usize,
+    end: usize,
+    boundaries: &[usize],
+    take: &mut impl FnMut(&'a [u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut boundaries = boundaries;
+    while *start < end {
+        let passed = boundaries.partition_point(|boundary| boundary < start);
+        boundaries = &boundaries[passed..];
+        let len = match boundaries {
+            [here, next, ..] if here == start => next - here,
+            _ => chunker.cut(&data[*start..]),
+        };
+        take(&data[*start..*start + len])?;
+        *start += len;
+    }
+    Ok(())
 }
 
 /// The first stage: sends the boundaries of each segment, from its beginning to the first one that is
