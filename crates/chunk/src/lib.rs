@@ -92,6 +92,7 @@ mod bytes;
 mod chunks;
 mod error;
 mod fastcdc;
+mod gear;
 mod maxp;
 mod names;
 #[cfg(feature = "std")]

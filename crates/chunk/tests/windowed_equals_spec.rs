@@ -165,6 +165,35 @@ fn a_boundary_anywhere_by_crc32() {
     }
 }
 
+/// Gear goes by another loop if a mask leaves the highest eight bits out. The same, with blocks of its own:
+/// a boundary by chance, by masks that few bytes and many bytes decide, anywhere.
+#[test]
+fn gear_with_masks_of_lower_bits() {
+    let mut source = Random(31);
+    let mut met = 0;
+    for round in 0..800 {
+        let method = [Method::Obsw, Method::Ott, Method::Otd, Method::Otttd][round % 4];
+        let bits = 4 + source.below(9) as u32;
+        let mask = |bits: u32, shift: usize| !(u32::MAX >> bits) >> 8 >> shift;
+        let shift = source.below(25 - bits as usize);
+        let size_min = 64 + source.below(500);
+        let settings = WindowedSettings {
+            main: mask(bits, shift),
+            backup: if method.has_backup() { mask(bits - 1, shift) } else { 0 },
+            ..settings(
+                method,
+                RollingHash::Gear,
+                size_min,
+                size_min + 1000 + source.below(5000),
+                64,
+            )
+        };
+        let data = structured(round % 3 * 3, source.next(), source.below(8000));
+        met += usize::from(assert_equal(&settings, &data) > size_min + 1024);
+    }
+    assert!(met > 100, "boundaries in later blocks: {met}");
+}
+
 #[test]
 fn any_divisors_and_masks() {
     let mut source = Random(23);

@@ -37,8 +37,8 @@ pub(super) fn windowed(method: Method, hash: RollingHash, average: usize) -> Res
         }
         Method::Obsw | Method::Ott | Method::Otd | Method::Otttd => {
             let (size_min, bits) = with_mask(method, average, least, size_max);
-            let backup = if method.has_backup() { mask(bits - 1) } else { 0 };
-            (size_min, mask(bits), backup)
+            let backup = if method.has_backup() { mask(hash, bits - 1) } else { 0 };
+            (size_min, mask(hash, bits), backup)
         }
     };
     let settings = WindowedSettings {
@@ -54,9 +54,15 @@ pub(super) fn windowed(method: Method, hash: RollingHash, average: usize) -> Res
     Ok(settings)
 }
 
-/// The highest bits: with Gear these depend on the most bytes, and other hashes have no better ones.
-fn mask(bits: u32) -> usize {
-    !(u32::MAX >> bits) as usize
+/// The highest bits: no others are better, and some of rsync's are worse. With Gear more bytes decide a
+/// bit the higher it is, but masks with one of the highest eight are looked for more slowly.
+fn mask(hash: RollingHash, bits: u32) -> usize {
+    let highest = !(u32::MAX >> bits);
+    (if hash == RollingHash::Gear {
+        highest >> 8
+    } else {
+        highest
+    }) as usize
 }
 
 /// Minimum size and bits in the mask. A mask makes powers of two only; a minimum makes up for it.

@@ -20,6 +20,11 @@ impl Mask {
         Mask(mask)
     }
 
+    /// The mask for hashes that are the upper half of a number.
+    pub(super) fn of_upper_half(&self) -> u64 {
+        u64::from(self.0) << 32
+    }
+
     pub(super) fn mask(&self) -> u32 {
         self.0
     }

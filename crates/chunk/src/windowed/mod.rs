@@ -8,7 +8,8 @@
 //! for in a second pass, from the maximum backwards.
 //!
 //! CRC-32 with a mask has a form with vector instructions, [`crc32`]. Gear's sums are not linear, and its
-//! table of 256 random numbers of 64 bits would have to be gathered.
+//! table of 256 random numbers of 64 bits would have to be gathered; with a mask that leaves the highest
+//! bits out it goes by the loop of FastCDC, [`gear`](crate::gear).
 
 mod crc32;
 mod fit;
@@ -17,6 +18,7 @@ mod scan;
 
 use ibid_simd::Backend;
 
+use crate::gear::{self, Inverted};
 use crate::{RollingHash, WindowedSettings};
 use fit::{Divisor, Fit, Mask};
 use roll::Roll;
@@ -86,6 +88,9 @@ impl Kernel {
                 least: self.size_min,
                 test,
             }),
+            Some(test) if R::IS_GEAR && gear::has_room(test.of_upper_half()) => {
+                first_by_gear(data, self.size_min, test)
+            }
             _ => scan::first::<R, F>(data, self.size_min, main),
         };
         if let Some(found) = found {
@@ -96,4 +101,13 @@ impl Kernel {
             _ => end,
         }
     }
+}
+
+/// As [`scan::first`], by a loop for Gear.
+fn first_by_gear(data: &[u8], least: usize, test: &Mask) -> Option<usize> {
+    // The first length to be judged ends with the first byte that is scanned.
+    let (before, after) = data.split_at(least - 1);
+    let window = &before[before.len() - (roll::Gear::WINDOW - 1)..];
+    let mut hash = gear::start::<Inverted>(window);
+    Some(least + gear::scan::<Inverted>(after, &mut hash, test.of_upper_half())?)
 }

@@ -11,6 +11,8 @@ pub(super) trait Roll: Copy {
     const WINDOW: usize;
     /// Whether it is CRC-32, which has a vector form.
     const IS_CRC32: bool = false;
+    /// Whether it is Gear, for which FastCDC has a loop.
+    const IS_GEAR: bool = false;
     /// The hash of no bytes, or of zeros.
     const START: Self;
 
@@ -187,6 +189,7 @@ pub(super) struct Gear(u64);
 
 impl Roll for Gear {
     const WINDOW: usize = 64;
+    const IS_GEAR: bool = true;
     const START: Gear = Gear(0);
 
     #[inline(always)]
