@@ -11,7 +11,15 @@
 //!    segment, the thread's boundaries are the true ones.
 //!
 //! The cuts are those of [`chunks`](crate::chunks()) for every algorithm. What is done twice is the
-//! beginning of each segment: a few chunks of some hundred. The other two-stage form, which marks the
+//! beginning of each segment. On random data it takes, until a boundary is in common,
+//!
+//! | average | most algorithms | `fastcdc` | `seqcdc` | `ae`, `ram` |
+//! |---|---|---|---|---|
+//! | 8 KiB | 1.1 to 1.4 chunks of 256 | 2.3 | 5.7 | 75 |
+//! | 64 KiB | the same | 2.3 | 5.7 | nearly all |
+//!
+//! (AE and RAM hardly look at anything but the first large bytes after a window, which makes them slow
+//! to find back to their boundaries after an edit, too.) The other two-stage form, which marks the
 //! places where the hash fits and then chooses among them, has to hash the bytes below the minimum size,
 //! too, often half of them; and it knows no skips and no choices that depend on where a chunk begins.
 //!
@@ -39,7 +47,9 @@ const SEGMENTS_AHEAD: usize = 2;
 /// threads find most of the boundaries.
 ///
 /// The chunks are those of [`chunks`](crate::chunks()). Data too short to share is cut without any
-/// thread. Each thread keeps at most three lists of the boundaries of a segment, 8 bytes a chunk; a
+/// thread. What it gains depends on how soon an algorithm finds back to its boundaries: most do at once,
+/// `ae` and `ram` with large averages hardly ever, and algorithms that are as fast as memory gain
+/// nothing. Each thread keeps at most three lists of the boundaries of a segment, 8 bytes a chunk; a
 /// segment is 256 average chunks, at least 1 MiB.
 ///
 /// ```
