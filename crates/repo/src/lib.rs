@@ -48,7 +48,7 @@ pub use ingest::{BackupOptions, BackupSummary, Compression, Stream};
 pub use keys::{KeyChange, KeyInfo};
 pub use monitor::{Counters, Monitor, Warning};
 pub use pattern::Patterns;
-pub use repository::{InitOptions, MEMORY_DEFAULT, MEMORY_MIN, Probe, Repository};
+pub use repository::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, InitOptions, MEMORY_DEFAULT, MEMORY_MIN, Probe, Repository};
 pub use restore::{Overwrite, Planned, RestoreOptions, RestoreSummary};
 pub use show::{Size, escape, escape_text};
 pub use snapshots::{SnapshotFilter, SnapshotInfo, recorded_as, split_address};

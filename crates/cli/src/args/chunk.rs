@@ -33,7 +33,7 @@ pub(crate) struct ChunkerArgs {
         value_name = "NAME",
         value_parser = PossibleValuesParser::new(ibid_chunk::NAMES),
         hide_possible_values = true,
-        default_value = "fastcdc"
+        default_value = ibid_repo::CHUNKER_DEFAULT
     )]
     pub(crate) algorithm: String,
     /// Average size of a chunk; the other parameters follow from it

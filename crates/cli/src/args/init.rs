@@ -1,7 +1,8 @@
 //! How a repository is made: for `init`, and for `backup --init`.
 
 use super::value;
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
 use ibid_format::slot::Argon2Cost;
 
 #[derive(Debug, Args)]
@@ -21,9 +22,14 @@ pub(crate) struct InitArgs {
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Options of a new repository, which can't be changed later")]
 pub(crate) struct InitSettings {
-    /// Where files are cut into chunks: by content, or at fixed sizes (for images and databases) [default: fastcdc]
-    #[arg(long, value_name = "NAME", value_enum)]
-    pub(crate) chunker: Option<ChunkerName>,
+    /// What finds where files are cut into chunks: argmin, fastcdc, seqcdc and others that `ibid bench chunkers` compares, or fixed [default: argmin]
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = PossibleValuesParser::new(ibid_chunk::NAMES),
+        hide_possible_values = true
+    )]
+    pub(crate) chunker: Option<String>,
     /// Average size of a chunk; smaller ones find more duplicates and need more memory [default: 64KiB]
     #[arg(long, value_name = "SIZE", value_parser = value::size)]
     pub(crate) average: Option<u64>,
@@ -39,23 +45,6 @@ pub(crate) struct InitSettings {
     /// What to call the first key
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ChunkerName {
-    Fastcdc,
-    Seqcdc,
-    Fixed,
-}
-
-impl ChunkerName {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            ChunkerName::Fastcdc => "fastcdc",
-            ChunkerName::Seqcdc => "seqcdc",
-            ChunkerName::Fixed => "fixed",
-        }
-    }
 }
 
 impl InitSettings {

@@ -6,7 +6,7 @@ use crate::args::{InitArgs, InitSettings};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print;
 use ibid_chunk::Settings;
-use ibid_repo::{Error, InitOptions, Repository};
+use ibid_repo::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, Error, InitOptions, Repository};
 use ibid_storage::{Local, Storage};
 use std::path::Path;
 use std::sync::Arc;
@@ -100,9 +100,10 @@ fn refuse_existing(path: &Path) -> Result<()> {
 fn options(settings: &InitSettings) -> Result<InitOptions> {
     let mut options = InitOptions::default();
     if settings.chunker.is_some() || settings.average.is_some() {
-        let name = settings.chunker.map_or("fastcdc", |chunker| chunker.name());
-        let average = settings.average.unwrap_or(64 << 10);
-        let average = usize::try_from(average).unwrap_or(usize::MAX);
+        let name = settings.chunker.as_deref().unwrap_or(CHUNKER_DEFAULT);
+        let average = settings
+            .average
+            .map_or(AVERAGE_DEFAULT, |size| usize::try_from(size).unwrap_or(usize::MAX));
         options.chunker =
             Settings::for_average(name, average).map_err(|error| Failure::Usage(format!("--average: {error}")))?;
     }

@@ -225,9 +225,9 @@ fn commands_without_a_repository_print_what_is_documented() {
     assert_eq!(
         (
             &chunks[0]["chunker"]["algorithm"],
-            &chunks[0]["chunker"]["parameters"]["size_max"]
+            &chunks[0]["chunker"]["parameters"]["size_average"]
         ),
-        (&"fastcdc".into(), &(512 << 10).into())
+        (&"argmin".into(), &(64 << 10).into())
     );
     assert_eq!(chunks.last().unwrap()["bytes"], 300_000);
 }

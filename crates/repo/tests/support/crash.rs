@@ -58,7 +58,7 @@ impl Plan {
 
     fn init(&self) -> InitOptions {
         InitOptions {
-            chunker: ibid_chunk::Settings::for_average("fastcdc", 16 << 10).unwrap(),
+            chunker: ibid_chunk::Settings::for_average("argmin", 16 << 10).unwrap(),
             frame_size: 64 << 10,
             pack_size: 1 << 20,
             ..quick()
