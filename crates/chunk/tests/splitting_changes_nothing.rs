@@ -14,7 +14,7 @@ fn chunkers() -> Vec<Chunker> {
     let named = NAMES
         .into_iter()
         .zip([777, 256, 300, 300, 999, 256, 512, 256, 400].into_iter().cycle());
-    let vector = |name: &str| ["seqcdc", "ae", "ae-min", "ram", "maxp", "argmin", "argmin8"].contains(&name);
+    let vector = |name: &str| ["seqcdc", "ae", "ae-min", "ram", "maxp", "argmin", "argmin8", "crc32"].contains(&name);
     named
         .chain([("seqcdc", 1024), ("fastcdc", 1000)])
         .flat_map(|(name, average)| {
