@@ -139,48 +139,78 @@ impl Comparison {
 /// When the plan holds nothing to do, settings are not valid, a path that was named can't be read, there is nothing in any file,
 /// or the observer asks to stop. Files in folders that can't be read are told to the observer and passed over.
 pub fn compare(plan: &Plan, observer: &mut impl Observer) -> Result<Comparison> {
-    let at_least_one = |what, count: usize| match count {
+    let mut accounts = accounts(plan)?;
+    let inputs = Inputs::list(&plan.paths, observer)?;
+    let sample_expected = inputs.bytes.min(plan.sample as u64);
+    observer.expect(inputs.bytes.saturating_mul(accounts.len() as u64) + passes(plan) * sample_expected);
+    let found = duplicates::find(&inputs, plan.sample, plan.threads, &mut accounts, observer)?;
+    finish(plan, accounts, (found.files, found.bytes), &found.sample, observer)
+}
+
+/// The same for files that are in memory, whatever paths the plan has. The sample is of the first file alone.
+pub(crate) fn compare_in_memory(plan: &Plan, files: &[Vec<u8>], observer: &mut impl Observer) -> Result<Comparison> {
+    let mut accounts = accounts(plan)?;
+    let bytes = files.iter().map(|file| file.len() as u64).sum();
+    let sample = files
+        .first()
+        .map_or(&[][..], |file| &file[..file.len().min(plan.sample)]);
+    observer.expect(bytes * accounts.len() as u64 + passes(plan) * sample.len() as u64);
+    duplicates::find_in_memory(files, plan.threads, &mut accounts, observer)?;
+    finish(plan, accounts, (files.len() as u64, bytes), sample, observer)
+}
+
+/// Refuses a count of nothing.
+pub(crate) fn at_least_one(what: &'static str, count: usize) -> Result<()> {
+    match count {
         0 => Err(Error::OutOfRange {
             what,
             expected: "at least 1".into(),
             found: "0".into(),
         }),
         _ => Ok(()),
-    };
+    }
+}
+
+fn accounts(plan: &Plan) -> Result<Vec<Account>> {
     at_least_one("chunkers", plan.contenders.len())?;
     at_least_one("backends", plan.backends.len())?;
     at_least_one("rounds", plan.rounds as usize)?;
     at_least_one("bytes of the sample", plan.sample)?;
     at_least_one("threads", plan.threads)?;
-    let accounts = plan.contenders.iter().map(Account::new);
-    let mut accounts = accounts.collect::<Result<Vec<_>>>()?;
-    let inputs = Inputs::list(&plan.paths, observer)?;
-    let contenders = accounts.len() as u64;
-    let passes = u64::from(plan.rounds) * (contenders * (plan.backends.len() as u64 + 1) + 1);
-    let sample_expected = inputs.bytes.min(plan.sample as u64);
-    observer.expect(inputs.bytes.saturating_mul(contenders) + passes * sample_expected);
+    plan.contenders.iter().map(Account::new).collect()
+}
 
-    let read = duplicates::find(&inputs, plan.sample, plan.threads, &mut accounts, observer)?;
-    let speeds = measure(plan, &read.sample, observer)?;
+/// How often the sample is gone through.
+fn passes(plan: &Plan) -> u64 {
+    let contenders = plan.contenders.len() as u64;
+    u64::from(plan.rounds) * (contenders * (plan.backends.len() as u64 + 1) + 1)
+}
+
+fn finish(
+    plan: &Plan,
+    accounts: Vec<Account>,
+    (files, bytes): (u64, u64),
+    sample: &[u8],
+    observer: &mut impl Observer,
+) -> Result<Comparison> {
+    let speeds = measure(plan, sample, observer)?;
     let entry = |(account, speeds): (Account, Rounds)| {
         let backends = plan.backends.iter().copied();
-        let speeds_by_backend: Vec<_> = backends
-            .zip(speeds.backends.iter().map(|rounds| Speed::of(rounds)))
-            .collect();
+        let by_backend = backends.zip(speeds.backends.iter().map(|rounds| Speed::of(rounds)));
         Entry {
             settings: account.settings,
             sizes: account.sizes,
             unique_chunks: account.seen.len(),
             unique_bytes: account.unique_bytes,
-            speeds: speeds_by_backend,
+            speeds: by_backend.collect(),
             with_fingerprints: Speed::of(&speeds.with_fingerprints),
         }
     };
     Ok(Comparison {
         machine: Machine::here(),
-        files: read.files,
-        bytes: read.bytes,
-        sample: read.sample.len() as u64,
+        files,
+        bytes,
+        sample: sample.len() as u64,
         rounds: plan.rounds,
         read: Speed::of(&speeds.read),
         entries: accounts.into_iter().zip(speeds.contenders).map(entry).collect(),

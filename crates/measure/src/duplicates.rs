@@ -104,6 +104,25 @@ pub(crate) fn find(
     Ok(found)
 }
 
+/// The same for files that are in memory.
+pub(crate) fn find_in_memory(
+    files: &[Vec<u8>],
+    threads: usize,
+    accounts: &mut [Account],
+    observer: &mut impl Observer,
+) -> Result<()> {
+    for file in files {
+        for piece in file.chunks(PIECE) {
+            side_by_side(accounts, threads, |account| account.take(Some(piece)));
+            if !observer.advance(piece.len() as u64 * accounts.len() as u64) {
+                return Err(Error::Stopped);
+            }
+        }
+        side_by_side(accounts, threads, |account| account.take(None));
+    }
+    Ok(())
+}
+
 /// Hands over a file piece by piece, as long as that is wanted; returns whether it was to the end.
 fn pieces(path: &Path, piece: &mut [u8], mut take: impl FnMut(&[u8]) -> bool) -> std::io::Result<bool> {
     let mut file = File::open(path)?;

@@ -7,6 +7,10 @@
 //! |---|---|
 //! | What does each chunker save on these files, how fast, at which sizes? | [`compare()`] |
 //! | And as a page with pictures? | [`html()`] |
+//! | Where does SeqCDC's speed come from? | [`breakdown()`] |
+//! | Which parameters of SeqCDC give this average, and which of them suit this data? | [`tune()`] |
+//! | How even are rolling hashes, and how fast? | [`hashes()`] |
+//! | What do instructions cost on this CPU? | [`cpu()`] |
 //! | What does data look like that changes a little from version to version? | [`Series`] |
 //!
 //! ```
@@ -21,25 +25,35 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod breakdown;
 mod compare;
+mod cpu;
 mod duplicates;
 mod error;
 mod fingerprints;
+mod hashes;
 mod inputs;
 mod machine;
 mod observer;
 mod random;
 mod report;
+mod sample;
 mod sizes;
 mod speed;
+mod tune;
 mod versions;
 
+pub use breakdown::{Breakdown, BreakdownPlan, Part, Step, breakdown};
 pub use compare::{Comparison, Entry, INDEX_BYTES, INDEX_MEMORY_BYTES, Plan, RECIPE_BYTES, compare};
+pub use cpu::{Cpu, InstructionCost, cpu};
 pub use error::{Error, Result};
+pub use hashes::{HASH_BINS, HashEntry, Hashes, hashes};
 pub use machine::Machine;
 pub use observer::{Nobody, Observer};
 pub use random::Random;
 pub use report::html;
+pub use sample::sample;
 pub use sizes::Sizes;
 pub use speed::Speed;
+pub use tune::{Candidate, TunePlan, Tuning, tune};
 pub use versions::{EDITS_MOST, EditCounts, EditKind, Series, VERSIONS_MOST, Version};

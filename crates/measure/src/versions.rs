@@ -160,6 +160,22 @@ impl Series {
         Ok(counts)
     }
 
+    /// All versions, in memory.
+    pub(crate) fn in_memory(&self) -> io::Result<Vec<Vec<u8>>> {
+        let mut all: Vec<Vec<u8>> = Vec::new();
+        for n in 1..=self.versions {
+            let mut version = Vec::new();
+            match all.last() {
+                None => self.first(&mut version)?,
+                Some(previous) => {
+                    self.next(n, &previous[..], previous.len() as u64, &mut version)?;
+                }
+            }
+            all.push(version);
+        }
+        Ok(all)
+    }
+
     /// Where edits are made, and of which kind, in order.
     fn places(&self, source: &mut Random, length: u64) -> Vec<(u64, EditKind)> {
         let reach = (self.spread * length as f64) as u64;

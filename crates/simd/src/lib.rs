@@ -53,6 +53,7 @@ extern crate alloc;
 
 mod backend;
 mod bits;
+mod instruction;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod vector;
@@ -60,4 +61,5 @@ mod vector;
 mod x86;
 
 pub use backend::{Backend, BackendError, ENVIRONMENT_VARIABLE};
+pub use instruction::Instruction;
 pub use vector::{BLOCK, Kernel, Vector};

@@ -9,10 +9,11 @@ mod json;
 mod password;
 mod restore;
 mod select;
+mod tune;
 mod value;
 
 pub(crate) use backup::BackupArgs;
-pub(crate) use bench::{BenchCommand, ChunkersArgs};
+pub(crate) use bench::{BenchCommand, BreakdownArgs, ChunkersArgs, CpuArgs, HashesArgs};
 pub(crate) use chunk::ChunkArgs;
 pub(crate) use generate::{GenerateCommand, VersionsArgs};
 pub(crate) use init::{InitArgs, InitSettings};
@@ -20,6 +21,7 @@ pub(crate) use json::JsonTo;
 pub(crate) use password::{NewPasswordArgs, PasswordArgs};
 pub(crate) use restore::{OverwriteRule, RestoreArgs};
 pub(crate) use select::{Address, SelectArgs};
+pub(crate) use tune::{TuneCommand, TuneSeqcdcArgs};
 
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
@@ -132,6 +134,9 @@ pub(crate) enum Command {
     /// Measure on this machine, and on your data
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Look for the parameters that suit your data
+    #[command(subcommand)]
+    Tune(TuneCommand),
     /// Make data to try things with
     #[command(subcommand)]
     Generate(GenerateCommand),

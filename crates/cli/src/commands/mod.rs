@@ -1,6 +1,7 @@
 //! What is to be done: one file a command.
 
 mod backup;
+mod bench;
 mod check;
 mod chunk;
 mod chunkers;
@@ -13,14 +14,16 @@ mod key;
 mod ls;
 mod observe;
 mod open;
+mod output;
 mod password;
 mod restore;
 mod snapshots;
 mod stats;
+mod tune;
 mod versions;
 mod watch;
 
-use crate::args::{self, BenchCommand, Cli, Command, GenerateCommand, JsonTo};
+use crate::args::{self, BenchCommand, Cli, Command, GenerateCommand, JsonTo, TuneCommand};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Out};
 use open::Context;
@@ -74,6 +77,10 @@ fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
         Command::Key(command) => key::run(context, &command),
         Command::Chunk(args) => chunk::run(context, &args),
         Command::Bench(BenchCommand::Chunkers(args)) => chunkers::run(context, &args),
+        Command::Bench(BenchCommand::Breakdown(args)) => bench::run_breakdown(context, &args),
+        Command::Bench(BenchCommand::Hashes(args)) => bench::run_hashes(context, &args),
+        Command::Bench(BenchCommand::Cpu(args)) => bench::run_cpu(context, &args),
+        Command::Tune(TuneCommand::Seqcdc(args)) => tune::run(context, &args),
         Command::Generate(GenerateCommand::Versions(args)) => versions::run(context, &args),
         Command::Completions(args) => generate::completions(context, &args),
         Command::Man(args) => generate::man(context, &args),

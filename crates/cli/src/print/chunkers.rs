@@ -45,10 +45,19 @@ impl JsonSpeed {
 }
 
 #[derive(Serialize)]
-struct JsonBackend {
+pub(super) struct JsonBackend {
     backend: &'static str,
     #[serde(flatten)]
     speed: JsonSpeed,
+}
+
+impl JsonBackend {
+    pub(super) fn new((backend, speed): &(ibid_chunk::Backend, Speed)) -> JsonBackend {
+        JsonBackend {
+            backend: backend.name(),
+            speed: JsonSpeed::new(*speed),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -96,10 +105,6 @@ struct JsonComparison {
 }
 
 fn result((entry, on_frontier): (&Entry, bool)) -> JsonResult {
-    let backend = |(backend, speed): &(ibid_chunk::Backend, Speed)| JsonBackend {
-        backend: backend.name(),
-        speed: JsonSpeed::new(*speed),
-    };
     let percentile = |percent| JsonPercentile {
         percent,
         size: entry.sizes.percentile(percent),
@@ -121,7 +126,7 @@ fn result((entry, on_frontier): (&Entry, bool)) -> JsonResult {
         most: entry.sizes.most(),
         percentiles: PERCENTILES.map(percentile).into(),
         chunks_at_maximum: entry.sizes.at_max(),
-        speeds: entry.speeds.iter().map(backend).collect(),
+        speeds: entry.speeds.iter().map(JsonBackend::new).collect(),
         with_fingerprints: JsonSpeed::new(entry.with_fingerprints),
         on_frontier,
     }
@@ -149,7 +154,12 @@ fn document(comparison: &Comparison) -> JsonComparison {
 
 /// The document for a file.
 pub(crate) fn chunkers_json(comparison: &Comparison) -> Result<String> {
-    let text = serde_json::to_string(&Document::new(COMMAND, None, &document(comparison)));
+    document_text(COMMAND, &document(comparison))
+}
+
+/// A document as the one line that is printed or written.
+pub(super) fn document_text(command: &'static str, body: &impl Serialize) -> Result<String> {
+    let text = serde_json::to_string(&Document::new(command, None, body));
     Ok(text.map_err(|error| failed(error.into()))? + "\n")
 }
 

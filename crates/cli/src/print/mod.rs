@@ -13,6 +13,7 @@ mod find;
 mod init;
 pub(crate) mod json;
 mod key;
+mod measured;
 mod names;
 mod numbers;
 mod progress;
@@ -23,6 +24,7 @@ mod table;
 mod talk;
 mod time;
 mod tree;
+mod tuning;
 mod versions;
 
 pub(crate) use backup::backup;
@@ -33,6 +35,7 @@ pub(crate) use diff::DiffPrinter;
 pub(crate) use find::FindPrinter;
 pub(crate) use init::init;
 pub(crate) use key::{KeyDone, key_done, keys};
+pub(crate) use measured::{breakdown, breakdown_json, cpu, cpu_json, hashes, hashes_json};
 pub(crate) use names::path as name;
 pub(crate) use progress::Progress;
 pub(crate) use restore::{Asked, planned, restore};
@@ -43,6 +46,7 @@ pub(crate) use talk::{
     warning,
 };
 pub(crate) use tree::LsPrinter;
+pub(crate) use tuning::{tuning, tuning_json};
 pub(crate) use versions::versions;
 
 use ibid_format::FileId;

@@ -205,3 +205,49 @@ fn a_file_that_can_not_be_read_is_named_and_left_out() {
         "{ran:?}"
     );
 }
+
+#[test]
+fn what_tuning_prints_can_be_pasted_and_gives_the_average() {
+    let home = Home::bare();
+    home.write("FILE", noise(4_000_000, 9));
+    let text = home.ok("tune seqcdc --average 8KiB --rounds 1 --sample 1MiB -q".split(' '));
+    let line = text.lines().find(|line| line.contains("ibid chunk FILE")).unwrap();
+    let options: Vec<&str> = line.split_whitespace().skip(1).collect();
+    assert_eq!(options[..3], ["chunk", "FILE", "--algorithm"]);
+    let found = chunks(&home.ok(&options));
+    let average = 4_000_000 / found.len();
+    assert!((7400..9000).contains(&average), "{average} by {line}");
+    let refused = |options: &str| home.fails(2, format!("tune seqcdc {options}").split(' '));
+    assert!(refused("--average 8KiB --param skip_size=5").contains("what is looked for"));
+    assert!(refused("--average 8KiB --param colour=5").contains("expected one of size_min"));
+    assert!(refused("--average 8KiB --param size_max=8KiB").contains("found none"));
+    assert!(refused("--average 1").contains("average chunk size"));
+}
+
+#[test]
+fn what_the_environment_asks_for_is_named_beside_what_is_best() {
+    let home = Home::bare();
+    let best = ibid_chunk::Backend::best();
+    let text = home.ok("bench cpu --rounds 1".split(' '));
+    let line = text.lines().find(|line| line.ends_with("  auto")).unwrap();
+    assert!(line.starts_with(best.name()), "{text}");
+    let ran = run(home.ibid(["bench", "cpu", "--rounds", "1"]).env("IBID_SIMD", "scalar"));
+    let is_other = best != ibid_chunk::Backend::scalar();
+    assert_eq!(ran.out.contains("asked for by IBID_SIMD"), is_other, "{ran:?}");
+    let ran = run(home.ibid(["bench", "cpu"]).env("IBID_SIMD", "abacus"));
+    assert!(ran.code == 2 && ran.err.contains("abacus"), "{ran:?}");
+}
+
+#[test]
+fn a_breakdown_names_its_parts_as_the_paper_does() {
+    let home = Home::bare();
+    let text = home.ok("bench breakdown files --backends scalar --rounds 1 --sample 100kB".split(' '));
+    for name in ["BARE ", "BASE ", "SEQ "] {
+        assert!(text.lines().any(|line| line.starts_with(name)), "{name} in {text}");
+    }
+    let text = home.ok("bench hashes --rounds 1 --sample 100kB --windows 20000 --backends scalar".split(' '));
+    assert!(
+        text.contains("rsync") && text.contains('█') && text.contains('▂'),
+        "{text}"
+    );
+}

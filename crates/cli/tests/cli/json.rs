@@ -221,6 +221,20 @@ fn commands_without_a_repository_print_what_is_documented() {
         written["results"][0]["unique_bytes"],
         compared["results"][0]["unique_bytes"]
     );
+    let measured = [
+        ("bench breakdown", "--rounds 1 --sample 100kB"),
+        ("bench hashes", "--rounds 1 --sample 100kB --windows 1000"),
+        ("bench cpu", "--rounds 1"),
+        ("tune seqcdc", "--average 4KiB --data files --rounds 1 --sample 100kB"),
+    ];
+    for (command, options) in measured {
+        let printed = home.ok(format!("{command} {options} --json").split(' '));
+        tables.document(command, &printed);
+        // With a file, text here and JSON there.
+        let text = home.ok(format!("{command} {options} --json measured.json").split(' '));
+        assert!(text.lines().count() > 3, "{text}");
+        tables.document(command, &std::fs::read_to_string(home.path("measured.json")).unwrap());
+    }
     let chunks = tables.stream("chunk", &home.ok(["chunk", "files/deep/data.bin", "--json"]));
     assert_eq!(
         (

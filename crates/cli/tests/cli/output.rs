@@ -4,7 +4,7 @@ use crate::support::Home;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-const COMMANDS: [&[&str]; 22] = [
+const COMMANDS: [&[&str]; 27] = [
     &["init"],
     &["backup"],
     &["snapshots"],
@@ -23,6 +23,11 @@ const COMMANDS: [&[&str]; 22] = [
     &["chunk"],
     &["bench"],
     &["bench", "chunkers"],
+    &["bench", "breakdown"],
+    &["bench", "hashes"],
+    &["bench", "cpu"],
+    &["tune"],
+    &["tune", "seqcdc"],
     &["generate"],
     &["generate", "versions"],
     &["completions"],

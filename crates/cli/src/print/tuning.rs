@@ -1,0 +1,130 @@
+//! Parameters that were found.
+
+use super::Out;
+use super::chunker::JsonChunker;
+use super::chunkers::{JsonMachine, JsonSpeed, document_text, shown};
+use super::numbers::size;
+use super::table::{Align, Table};
+use ibid_chunk::Settings;
+use ibid_measure::{Entry, Speed, TunePlan, Tuning};
+use ibid_repo::Result;
+use serde::Serialize;
+
+const COMMAND: &str = "tune seqcdc";
+
+#[derive(Serialize)]
+struct JsonCandidate {
+    #[serde(flatten)]
+    chunker: JsonChunker,
+    mean_on_random: f64,
+    mean: f64,
+    savings: f64,
+    ratio: f64,
+    ratio_with_metadata: f64,
+    #[serde(flatten)]
+    speed: JsonSpeed,
+    best: bool,
+}
+
+#[derive(Serialize)]
+struct JsonTuning {
+    machine: JsonMachine,
+    average: usize,
+    random_bytes: usize,
+    seed: u64,
+    files: u64,
+    bytes: u64,
+    candidates: Vec<JsonCandidate>,
+}
+
+fn document(plan: &TunePlan, tuning: &Tuning) -> JsonTuning {
+    let entries = tuning.candidates.iter().zip(&tuning.comparison.entries).enumerate();
+    let candidates = entries.map(|(at, (candidate, entry))| JsonCandidate {
+        chunker: JsonChunker::new(&entry.settings),
+        mean_on_random: candidate.mean_on_random,
+        mean: entry.sizes.mean(),
+        savings: entry.savings(),
+        ratio: entry.ratio(),
+        ratio_with_metadata: entry.ratio_with_metadata(),
+        speed: JsonSpeed::new(speed(entry)),
+        best: at == tuning.best,
+    });
+    JsonTuning {
+        machine: JsonMachine::new(&tuning.comparison.machine),
+        average: plan.base.size_average,
+        random_bytes: plan.random_bytes,
+        seed: plan.seed,
+        files: tuning.comparison.files,
+        bytes: tuning.comparison.bytes,
+        candidates: candidates.collect(),
+    }
+}
+
+/// There is one backend, the preferred.
+fn speed(entry: &Entry) -> Speed {
+    entry.speeds.first().map_or(Speed::of(&[]), |(_, speed)| *speed)
+}
+
+pub(crate) fn tuning_json(plan: &TunePlan, tuning: &Tuning) -> Result<String> {
+    document_text(COMMAND, &document(plan, tuning))
+}
+
+/// All candidates, and the best of them as options to paste.
+pub(crate) fn tuning(out: &mut Out, plan: &TunePlan, tuning: &Tuning) -> Result<()> {
+    if out.json {
+        return out.document(COMMAND, None, &document(plan, tuning));
+    }
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        ("seq_length", Align::Right),
+        ("skip_trigger", Align::Right),
+        ("skip_size", Align::Right),
+        ("mean, random", Align::Right),
+        ("mean, data", Align::Right),
+        ("savings", Align::Right),
+        ("with metadata", Align::Right),
+        ("GB/s", Align::Right),
+    ]);
+    for (at, (candidate, entry)) in tuning.candidates.iter().zip(&tuning.comparison.entries).enumerate() {
+        let rounded = |bytes: f64| size(bytes.round() as u64);
+        table.row(vec![
+            if at == tuning.best { "*" } else { "" }.to_owned(),
+            candidate.settings.seq_length.to_string(),
+            candidate.settings.skip_trigger.to_string(),
+            candidate.settings.skip_size.to_string(),
+            rounded(candidate.mean_on_random),
+            rounded(entry.sizes.mean()),
+            format!("{:.2} %", entry.savings() * 100.0),
+            format!("{:.3}", entry.ratio_with_metadata()),
+            shown(speed(entry)),
+        ]);
+    }
+    table.lines().try_for_each(|line| out.line(line))?;
+    let data = match plan.paths.is_empty() {
+        true => format!("edited versions of random bytes, {}", size(tuning.comparison.bytes)),
+        false => {
+            let files = super::numbers::counted(tuning.comparison.files, "file", "files");
+            format!("{files}, {}", size(tuning.comparison.bytes))
+        }
+    };
+    out.line(format!("data: {data}; with metadata: how many times less is stored"))?;
+    out.line("")?;
+    out.line("The best, to paste:")?;
+    out.line(format!(
+        "  ibid chunk FILE {}",
+        options(&tuning.comparison.entries[tuning.best].settings)
+    ))
+}
+
+/// What makes these settings, on a command line.
+fn options(settings: &Settings) -> String {
+    let mut text = format!("--algorithm {} --average {}", settings.name(), settings.size_average());
+    let usual = Settings::for_average(settings.name(), settings.size_average());
+    let usual = usual.map_or_else(|_| Vec::new(), |usual| usual.parameter_values());
+    for value in settings.parameter_values() {
+        if !usual.contains(&value) {
+            text += &format!(" --param {}={}", value.0, value.1);
+        }
+    }
+    text
+}

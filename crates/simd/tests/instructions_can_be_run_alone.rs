@@ -1,0 +1,15 @@
+//! What measures instructions runs those that the CPU has, and as many as it says.
+
+use ibid_simd::{Backend, Instruction};
+
+#[test]
+fn whatever_a_backend_needs_can_be_run() {
+    let wide = Backend::available().any(|backend| backend.name() == "avx2");
+    for instruction in Instruction::ALL {
+        let runs = instruction.chain(3);
+        assert_eq!(instruction.spread(3), runs);
+        assert!(runs || !wide, "{}", instruction.name());
+        // Nothing asked for is nothing done, not everything.
+        assert_eq!((instruction.chain(0), instruction.spread(0)), (runs, runs));
+    }
+}
