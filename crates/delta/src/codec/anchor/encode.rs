@@ -1,0 +1,171 @@
+//! Finding what base and target share.
+
+use super::Match;
+use super::instructions::{copy_cost, write};
+use super::matches::{common_prefix, common_suffix};
+use super::refine::Dense;
+use super::table::{CHECKED, Table};
+use crate::Backend;
+use crate::sample::{Interval, sample};
+
+/// Bytes of the target whose anchors are found at a time: most of it lies in matches and needs none.
+const PIECE: usize = 2048;
+
+/// Targets shorter than this between common prefix and suffix are not searched for anchors, only densely.
+const ANCHORED_MIN: usize = 64;
+
+/// The shortest match that is copied where something was inserted anyway, bytes.
+const SHORT_MIN: usize = 10;
+
+/// The memory that pairs are compared with.
+#[derive(Debug)]
+pub(crate) struct Encoder {
+    backend: Backend,
+    positions: Vec<u32>,
+    table: Table,
+    dense: Dense,
+    /// Matches by position in the target: the long ones, then with the short ones between.
+    long: Vec<Match>,
+    pub(super) matches: Vec<Match>,
+}
+
+impl Encoder {
+    pub(crate) fn new(backend: Backend) -> Encoder {
+        Encoder {
+            backend,
+            positions: Vec::new(),
+            table: Table::default(),
+            dense: Dense::default(),
+            long: Vec::new(),
+            matches: Vec::new(),
+        }
+    }
+
+    /// Appends the body of the delta.
+    pub(crate) fn encode(&mut self, interval: Interval, base: &[u8], target: &[u8], out: &mut Vec<u8>) {
+        // A prefix or suffix that is too short to be copied may be part of a match with another place.
+        let long_enough = |length| if length < SHORT_MIN { 0 } else { length };
+        let prefix = long_enough(common_prefix(base, target));
+        let suffix = long_enough(common_suffix(&base[prefix..], &target[prefix..]));
+        self.long.clear();
+        if prefix > 0 {
+            self.long.push(Match {
+                base: 0,
+                target: 0,
+                length: prefix as u32,
+            });
+        }
+        self.find_by_anchors(interval, base, target, prefix, target.len() - suffix);
+        if suffix > 0 {
+            self.long.push(Match {
+                base: (base.len() - suffix) as u32,
+                target: (target.len() - suffix) as u32,
+                length: suffix as u32,
+            });
+        }
+        self.search_gaps(base, target);
+        self.drop_costly();
+        write(&self.matches, target, out);
+    }
+
+    /// Adds the matches that anchors of the base give between two positions of the target.
+    fn find_by_anchors(&mut self, interval: Interval, base: &[u8], target: &[u8], from: usize, until: usize) {
+        if until - from < ANCHORED_MIN || base.len() < CHECKED {
+            return;
+        }
+        self.positions.clear();
+        sample(self.backend, interval, base, 0, &mut self.positions);
+        self.table.fill(base, &self.positions);
+
+        let (mut at, mut taken) = (from, from);
+        while at < until {
+            let piece_end = until.min(at + PIECE);
+            self.positions.clear();
+            let piece = &target[at..until.min(piece_end + CHECKED)];
+            sample(self.backend, interval, piece, at as u32, &mut self.positions);
+            at = piece_end;
+            for &anchor in &self.positions {
+                let anchor = anchor as usize;
+                if anchor < taken {
+                    continue;
+                }
+                if anchor >= piece_end {
+                    break;
+                }
+                if let Some(found) = self.table.longest(base, &target[..until], taken, anchor) {
+                    taken = found.target_end() as usize;
+                    self.long.push(found);
+                }
+            }
+            at = at.max(taken);
+        }
+    }
+
+    /// Makes `matches` of `long` and what a dense search finds between.
+    fn search_gaps(&mut self, base: &[u8], target: &[u8]) {
+        self.matches.clear();
+        let mut last = Match {
+            base: 0,
+            target: 0,
+            length: 0,
+        };
+        let end = Match {
+            base: base.len() as u32,
+            target: target.len() as u32,
+            length: 0,
+        };
+        for &next in self.long.iter().chain([&end]) {
+            let gap = &target[last.target_end() as usize..next.target as usize];
+            if gap.len() >= SHORT_MIN {
+                // Between the same neighbours in the base, or, where these lie otherwise, a stretch as long after the first.
+                let from = last.base_end() as usize;
+                let until = match next.base as usize {
+                    until if until >= from => until,
+                    _ => base.len().min(from + 2 * gap.len()),
+                };
+                self.dense.search(
+                    &base[from..until],
+                    gap,
+                    (from as u32, last.target_end()),
+                    SHORT_MIN,
+                    &mut self.matches,
+                );
+            }
+            if next.length > 0 {
+                self.matches.push(next);
+            }
+            last = next;
+        }
+    }
+
+    /// Joins matches that continue each other, and drops those that take more bytes to write than to insert.
+    pub(super) fn drop_costly(&mut self) {
+        let mut read = 0;
+        let mut kept = 0_usize;
+        for at in 0..self.matches.len() {
+            let found = self.matches[at];
+            if let Some(before) = kept.checked_sub(1).map(|before| self.matches[before])
+                && before.target_end() == found.target
+                && before.base_end() == found.base
+            {
+                self.matches[kept - 1].length += found.length;
+                read = i64::from(found.base_end());
+                continue;
+            }
+            let cost = copy_cost(i64::from(found.base) - read, found.length);
+            if found.length as usize > cost {
+                self.matches[kept] = found;
+                kept += 1;
+                read = i64::from(found.base_end());
+            }
+        }
+        self.matches.truncate(kept);
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        self.positions.capacity() * size_of::<u32>()
+            + (self.long.capacity() + self.matches.capacity()) * size_of::<Match>()
+            + self.table.memory()
+            + self.dense.memory()
+    }
+}

@@ -1,0 +1,80 @@
+//! How far do two pieces of data agree?
+
+/// Bytes compared at a time.
+const STEP: usize = 32;
+
+/// Bytes at the beginning that both have.
+#[inline]
+pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    let most = a.len().min(b.len());
+    let (a, b) = (&a[..most], &b[..most]);
+    let mut length = 0;
+    while let (Some(left), Some(right)) = (a[length..].first_chunk::<STEP>(), b[length..].first_chunk::<STEP>()) {
+        if left != right {
+            break;
+        }
+        length += STEP;
+    }
+    while let (Some(left), Some(right)) = (a[length..].first_chunk::<8>(), b[length..].first_chunk::<8>()) {
+        let differing = u64::from_le_bytes(*left) ^ u64::from_le_bytes(*right);
+        if differing != 0 {
+            return length + differing.trailing_zeros() as usize / 8;
+        }
+        length += 8;
+    }
+    length
+        + a[length..]
+            .iter()
+            .zip(&b[length..])
+            .take_while(|(left, right)| left == right)
+            .count()
+}
+
+/// Bytes at the end that both have.
+#[inline]
+pub(super) fn common_suffix(a: &[u8], b: &[u8]) -> usize {
+    let most = a.len().min(b.len());
+    let (a, b) = (&a[a.len() - most..], &b[b.len() - most..]);
+    let mut rest = most;
+    while let (Some(left), Some(right)) = (a[..rest].last_chunk::<STEP>(), b[..rest].last_chunk::<STEP>()) {
+        if left != right {
+            break;
+        }
+        rest -= STEP;
+    }
+    while let (Some(left), Some(right)) = (a[..rest].last_chunk::<8>(), b[..rest].last_chunk::<8>()) {
+        let differing = u64::from_le_bytes(*left) ^ u64::from_le_bytes(*right);
+        if differing != 0 {
+            return most - rest + differing.leading_zeros() as usize / 8;
+        }
+        rest -= 8;
+    }
+    let equal = a[..rest]
+        .iter()
+        .rev()
+        .zip(b[..rest].iter().rev())
+        .take_while(|(left, right)| left == right)
+        .count();
+    most - rest + equal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_and_suffixes_of_every_length() {
+        for length in 0..150 {
+            let mut a = vec![7; length];
+            assert_eq!((common_prefix(&a, &a), common_suffix(&a, &a)), (length, length));
+            for at in 0..length {
+                let b = a.clone();
+                a[at] = 8;
+                assert_eq!(common_prefix(&a, &b), at);
+                assert_eq!(common_suffix(&a, &b), length - at - 1);
+                assert_eq!(common_prefix(&a, &b[..at]), at);
+                a[at] = 7;
+            }
+        }
+    }
+}

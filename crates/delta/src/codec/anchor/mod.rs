@@ -1,0 +1,51 @@
+//! Copies and inserts, found by anchors: paper 004, section 4.2.
+//!
+//! ```text
+//! trim the common prefix and suffix
+//! remember the anchors of the base: sampled positions, each by a checksum of the 16 bytes there
+//! for every anchor of the target that no copy covers yet:
+//!     of the places in the base with the same checksum, take the one whose match, extended both ways, is longest
+//!     add the match; go on after it
+//! look for short matches in what is left between matches
+//! write copies for the matches, inserts for the rest
+//! ```
+//!
+//! Where this deviates from Algorithm 1, and why:
+//!
+//! - *Anchors are chosen by a hash of each window of eight bytes, not by a rolling checksum.* Vector instructions find them ten times as fast,
+//!   and the checksum of 16 bytes is computed for anchors only.
+//! - *The last few places with a checksum are remembered, not the last one.* Records repeat themselves; the longest match is a smaller delta.
+//! - *What lies between two matches is searched once more, densely.* Anchors miss matches shorter than some two intervals. Two matches a short
+//!   way apart, in base and target alike, are the two sides of an edit, and the text between is short; so a dense search costs little there.
+
+mod encode;
+mod instructions;
+mod matches;
+mod refine;
+mod reverse;
+mod table;
+
+pub(super) use encode::Encoder;
+pub(super) use instructions::decode;
+pub use reverse::Reversal;
+
+/// A stretch that base and target share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Match {
+    /// Where it begins in the base.
+    base: u32,
+    /// Where it begins in the target.
+    target: u32,
+    /// Bytes, at least 1.
+    length: u32,
+}
+
+impl Match {
+    fn base_end(self) -> u32 {
+        self.base + self.length
+    }
+
+    fn target_end(self) -> u32 {
+        self.target + self.length
+    }
+}

@@ -1,0 +1,287 @@
+//! What differs? A target as the difference from a base.
+//!
+//! A delta is `codec (u8) ‖ target length (varint) ‖ body`; `docs/format/delta.md` describes every byte.
+
+mod anchor;
+mod prefix;
+
+use crate::error::in_range;
+use crate::{Backend, Error, Interval, varint};
+
+pub use anchor::Reversal;
+
+/// Longest base and target, bytes.
+pub const LENGTH_MAX: u64 = 1 << 30;
+
+/// Which codec made a delta: its first byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Codec {
+    /// zstd with the base as prefix.
+    ZstdPrefix,
+    /// Copies and inserts, found by anchors (paper 004, section 4.2).
+    Anchor,
+}
+
+impl Codec {
+    /// The byte that stands for it.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Codec::ZstdPrefix => 1,
+            Codec::Anchor => 2,
+        }
+    }
+
+    /// The codec of that number.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    pub fn from_number(number: u8) -> Result<Codec, Error> {
+        match number {
+            1 => Ok(Codec::ZstdPrefix),
+            2 => Ok(Codec::Anchor),
+            _ => Err(Error::Unknown {
+                field: "delta codec",
+                found: number.into(),
+            }),
+        }
+    }
+
+    /// The name of it in flags and messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Codec::ZstdPrefix => "zstd-prefix",
+            Codec::Anchor => "anchor",
+        }
+    }
+}
+
+/// How to encode: a codec and its parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// [`Codec::ZstdPrefix`]: the smallest deltas if they are not compressed again.
+    ZstdPrefix {
+        /// zstd's level, -7 to 19; others are brought into this range. 1 while somebody waits, 3 in the background.
+        level: i32,
+    },
+    /// [`Codec::Anchor`]: the fastest to decode and to [reverse](Encoder::reverse); for deltas that are compressed together.
+    Anchor {
+        /// How densely the base is looked up. The paper's default is one position in 64.
+        interval: Interval,
+    },
+}
+
+impl Method {
+    /// The codec of its deltas.
+    #[must_use]
+    pub const fn codec(self) -> Codec {
+        match self {
+            Method::ZstdPrefix { .. } => Codec::ZstdPrefix,
+            Method::Anchor { .. } => Codec::Anchor,
+        }
+    }
+}
+
+/// Writes deltas. Owns zstd's context and the memory that copies are found with: keep it.
+///
+/// ```
+/// use ibid_delta::{Decoder, Encoder, Interval, Method};
+///
+/// let base = "a line that stays as it is\n".repeat(50);
+/// let target = base.replacen("stays", "may not stay", 1);
+/// let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
+/// for method in [Method::ZstdPrefix { level: 1 }, Method::Anchor { interval: Interval::I64 }] {
+///     let mut delta = Vec::new();
+///     encoder.encode(method, base.as_bytes(), target.as_bytes(), &mut delta)?;
+///     assert!(delta.len() < 50);
+///     let mut decoded = Vec::new();
+///     decoder.decode(base.as_bytes(), &delta, 1 << 20, &mut decoded)?;
+///     assert_eq!(decoded, target.as_bytes());
+/// }
+/// # Ok::<(), ibid_delta::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Encoder {
+    prefix: prefix::Encoder,
+    anchor: anchor::Encoder,
+}
+
+impl Encoder {
+    /// One that uses the fastest vector instructions of this machine.
+    ///
+    /// # Panics
+    /// If there is no memory for a zstd context.
+    #[must_use]
+    pub fn new() -> Encoder {
+        Encoder::with_backend(Backend::best())
+    }
+
+    /// One that uses these vector instructions. The deltas are the same with all.
+    ///
+    /// # Panics
+    /// If there is no memory for a zstd context.
+    #[must_use]
+    pub fn with_backend(backend: Backend) -> Encoder {
+        Encoder {
+            prefix: prefix::Encoder::new(),
+            anchor: anchor::Encoder::new(backend),
+        }
+    }
+
+    /// Appends to `out` the delta that makes `target` of `base`.
+    ///
+    /// Give two separate slices: zstd finds less in a base that shares memory with the target.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if either is longer than [`LENGTH_MAX`]; [`Error::Zstd`]. `out` is then as it was.
+    pub fn encode(&mut self, method: Method, base: &[u8], target: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+        check_lengths(base, target)?;
+        let start = out.len();
+        put_head(out, method.codec(), target);
+        match method {
+            _ if target.is_empty() => {}
+            Method::ZstdPrefix { level } => {
+                if let Err(error) = self.prefix.encode(base, target, level, out) {
+                    out.truncate(start);
+                    return Err(error);
+                }
+            }
+            Method::Anchor { interval } => self.anchor.encode(interval, base, target, out),
+        }
+        Ok(())
+    }
+
+    /// Appends to `out` the delta that makes `base` of `target`, given the one the other way, `forward` (paper 004, Algorithm 2).
+    ///
+    /// The copies of an anchor delta are turned round, which takes no search. What they leave uncovered of the base is inserted; if that is
+    /// more than `uncovered_max` bytes (see [`Reversal::uncovered_max`]), or `forward` is of another codec, this encodes by `method` from
+    /// scratch instead.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`]; whatever is wrong with `forward`; [`Error::OtherEnds`] if it does not make `target` of `base`. `out` is then as
+    /// it was.
+    pub fn reverse(
+        &mut self,
+        method: Method,
+        base: &[u8],
+        target: &[u8],
+        forward: &[u8],
+        uncovered_max: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<Reversal, Error> {
+        check_lengths(base, target)?;
+        let (codec, length, body) = take_head(forward, target.len() as u64)?;
+        crate::error::equal("target length", target.len() as u64, length as u64)?;
+        if codec == Codec::Anchor && !base.is_empty() && !target.is_empty() {
+            let uncovered = self.anchor.turn_round(base, target, body)?;
+            if uncovered <= uncovered_max {
+                put_head(out, Codec::Anchor, base);
+                self.anchor.write_turned(base, out);
+                return Ok(Reversal::TurnedRound { uncovered });
+            }
+        }
+        self.encode(method, target, base, out)?;
+        Ok(Reversal::Encoded)
+    }
+
+    /// Bytes of memory it holds between calls. Grows to the needs of the longest pair so far.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.prefix.memory() + self.anchor.memory()
+    }
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Encoder::new()
+    }
+}
+
+/// Reads deltas. Owns a zstd context: keep it.
+#[derive(Debug)]
+pub struct Decoder {
+    prefix: prefix::Decoder,
+}
+
+impl Decoder {
+    /// One without memory yet but for its context.
+    ///
+    /// # Panics
+    /// If there is no memory for a zstd context.
+    #[must_use]
+    pub fn new() -> Decoder {
+        Decoder {
+            prefix: prefix::Decoder::new(),
+        }
+    }
+
+    /// Appends to `out` what `delta` makes of `base`, at most `target_max` bytes.
+    ///
+    /// Any bytes may be given as delta: memory for the target is taken only when its stated length is within `target_max`. Whether `base` is the
+    /// right one is not known here; another gives other bytes or an error.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the delta; [`Error::OutOfRange`] for a target that is too long. `out` is then as it was.
+    pub fn decode(&mut self, base: &[u8], delta: &[u8], target_max: usize, out: &mut Vec<u8>) -> Result<(), Error> {
+        let (codec, length, body) = take_head(delta, target_max as u64)?;
+        let start = out.len();
+        let decoded = match codec {
+            _ if length == 0 => crate::error::equal("delta body", 0, body.len() as u64),
+            Codec::ZstdPrefix => self.prefix.decode(base, body, length, out),
+            Codec::Anchor => anchor::decode(base, body, length, out),
+        };
+        if decoded.is_err() {
+            out.truncate(start);
+        }
+        decoded
+    }
+
+    /// Bytes of memory it holds between calls.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.prefix.memory()
+    }
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Decoder::new()
+    }
+}
+
+/// What a delta says of itself: its codec, and how long the target is, bytes.
+///
+/// # Errors
+/// Whatever is wrong with these two.
+///
+/// ```
+/// # use ibid_delta::{Codec, Encoder, Interval, Method, describe};
+/// let mut delta = Vec::new();
+/// Encoder::new().encode(Method::Anchor { interval: Interval::I64 }, b"", b"four", &mut delta)?;
+/// assert_eq!(describe(&delta), Ok((Codec::Anchor, 4)));
+/// # Ok::<(), ibid_delta::Error>(())
+/// ```
+pub fn describe(delta: &[u8]) -> Result<(Codec, usize), Error> {
+    take_head(delta, LENGTH_MAX).map(|(codec, length, _)| (codec, length))
+}
+
+fn check_lengths(base: &[u8], target: &[u8]) -> Result<(), Error> {
+    in_range("base length", base.len() as u64, 0, LENGTH_MAX)?;
+    in_range("target length", target.len() as u64, 0, LENGTH_MAX).map(drop)
+}
+
+fn put_head(out: &mut Vec<u8>, codec: Codec, target: &[u8]) {
+    out.push(codec.number());
+    varint::put(out, target.len() as u64);
+}
+
+/// The codec, the target's length and the body.
+fn take_head(delta: &[u8], target_max: u64) -> Result<(Codec, usize, &[u8]), Error> {
+    let (&number, mut rest) = delta.split_first().ok_or(Error::Truncated { field: "delta codec" })?;
+    let codec = Codec::from_number(number)?;
+    let length = varint::take("target length", &mut rest)?;
+    let length = in_range("target length", length, 0, target_max.min(LENGTH_MAX))?;
+    Ok((codec, length as usize, rest))
+}

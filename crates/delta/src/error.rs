@@ -1,0 +1,83 @@
+//! Everything that can be wrong with a delta or an index, by meaning.
+
+/// Why a delta could not be written or read, or a persisted index not be loaded.
+///
+/// `field` names the place as `docs/format/delta.md` does. Sizes are bytes unless the name says otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The bytes end before the value does.
+    #[error("{field}: the bytes end too early; the data is damaged or cut off")]
+    Truncated {
+        /// What was being read.
+        field: &'static str,
+    },
+    /// A varint that is longer than its value needs, or than 64 bits.
+    #[error("{field}: an integer written in more bytes than needed; the data is damaged")]
+    NotMinimal {
+        /// What was being read.
+        field: &'static str,
+    },
+    /// A number, length or count outside its limits.
+    #[error("{field}: between {min} and {max} expected, found {found}")]
+    OutOfRange {
+        /// What was read, or was to be written.
+        field: &'static str,
+        /// Smallest value allowed.
+        min: u64,
+        /// Largest value allowed.
+        max: u64,
+        /// The value itself.
+        found: u64,
+    },
+    /// Two statements of the same number disagree.
+    #[error("{field}: {expected} expected, found {found}; the data is damaged, or belongs to another base")]
+    Mismatch {
+        /// What was read.
+        field: &'static str,
+        /// The number that follows from everything else.
+        expected: u64,
+        /// The number stated.
+        found: u64,
+    },
+    /// A number that this version gives no meaning to.
+    #[error("{field}: {found} has no meaning in this version; a newer ibid may know it")]
+    Unknown {
+        /// What was read.
+        field: &'static str,
+        /// The number found.
+        found: u64,
+    },
+    /// A delta that was to be turned round does not turn the base given into the target given.
+    #[error("a copy to byte {position} of the target gives other bytes; give the two ends that the delta was made of")]
+    OtherEnds {
+        /// Where in the target the copy begins.
+        position: u64,
+    },
+    /// zstd refuses.
+    #[error("{field}: zstd says {reason:?}")]
+    Zstd {
+        /// What was being done.
+        field: &'static str,
+        /// zstd's name for it.
+        reason: &'static str,
+    },
+}
+
+/// Checks that `found` lies within the limits, and gives it back.
+pub(crate) fn in_range(field: &'static str, found: u64, min: u64, max: u64) -> Result<u64, Error> {
+    if (min..=max).contains(&found) {
+        Ok(found)
+    } else {
+        Err(Error::OutOfRange { field, min, max, found })
+    }
+}
+
+/// Checks that two numbers agree.
+pub(crate) fn equal(field: &'static str, expected: u64, found: u64) -> Result<(), Error> {
+    if expected == found {
+        Ok(())
+    } else {
+        Err(Error::Mismatch { field, expected, found })
+    }
+}

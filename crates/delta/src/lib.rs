@@ -1,0 +1,15 @@
+//! What is it like, and what differs?
+//!
+//! A record, or a chunk of a file, is often a changed copy of another. This crate writes one as the difference from the other
+//! ([`Encoder`], [`Decoder`]), by one of two codecs that every delta names in its first byte ([`Codec`]).
+#![forbid(unsafe_code)]
+
+mod codec;
+mod error;
+mod sample;
+mod varint;
+
+pub use codec::{Codec, Decoder, Encoder, LENGTH_MAX, Method, Reversal, describe};
+pub use error::Error;
+pub use ibid_simd::Backend;
+pub use sample::Interval;

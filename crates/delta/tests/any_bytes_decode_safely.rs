@@ -1,0 +1,97 @@
+//! Whatever is given as a delta, what comes out is an error, or a target within the limit; and what was there stays.
+
+mod data;
+
+use data::{Random, any_pair};
+use ibid_delta::{Decoder, Encoder, Error, Interval, Method, describe};
+use proptest::prelude::*;
+
+fn check(base: &[u8], delta: &[u8], target_max: usize) {
+    let mut out = b"before".to_vec();
+    match Decoder::new().decode(base, delta, target_max, &mut out) {
+        Ok(()) => {
+            let (_, length) = describe(delta).expect("it was decoded");
+            assert!(length <= target_max);
+            assert_eq!(out.len(), 6 + length);
+        }
+        Err(_) => assert_eq!(out.len(), 6),
+    }
+    assert_eq!(&out[..6], b"before");
+    assert!(out.capacity() <= 64 + 2 * target_max);
+}
+
+proptest! {
+    #[test]
+    fn noise(codec in 0u8..4, body in prop::collection::vec(any::<u8>(), 0..200), target_max in 0usize..3000) {
+        let base = data::text(1, 500);
+        check(&base, &[&[codec], &body[..]].concat(), target_max);
+    }
+
+    #[test]
+    fn damaged_deltas((base, target) in any_pair(), seed: u64, anchor: bool) {
+        let method = if anchor { Method::Anchor { interval: Interval::I16 } } else { Method::ZstdPrefix { level: 1 } };
+        let mut delta = Vec::new();
+        Encoder::new().encode(method, &base, &target, &mut delta).unwrap();
+        let mut source = Random(seed);
+        for _ in 0..20 {
+            let mut damaged = delta.clone();
+            for _ in 0..1 + source.below(3) {
+                let at = source.below(damaged.len());
+                match source.below(3) {
+                    0 => damaged[at] = source.next() as u8,
+                    1 => damaged[at] ^= 1 << source.below(8),
+                    _ => damaged.truncate(at.max(1)),
+                }
+            }
+            check(&base, &damaged, target.len() + 100);
+            // Another base than the delta was made for.
+            check(&base[..source.below(base.len() + 1)], &delta, target.len());
+            // And as a delta to be turned round.
+            let mut out = b"before".to_vec();
+            if Encoder::new().reverse(method, &base, &target, &damaged, usize::MAX, &mut out).is_ok() {
+                let mut decoded = Vec::new();
+                Decoder::new().decode(&target, &out[6..], base.len(), &mut decoded).unwrap();
+                prop_assert!(decoded == base, "a reversal that succeeds is right");
+            } else {
+                prop_assert_eq!(out, b"before");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_target_over_the_limit_is_refused_before_memory_is_taken() {
+    let base = vec![0; 1000];
+    let mut delta = Vec::new();
+    let method = Method::ZstdPrefix { level: 1 };
+    Encoder::new()
+        .encode(method, &base, &vec![0; 1 << 20], &mut delta)
+        .unwrap();
+    let mut out = Vec::new();
+    let refused = Decoder::new().decode(&base, &delta, (1 << 20) - 1, &mut out);
+    assert!(
+        matches!(
+            refused,
+            Err(Error::OutOfRange {
+                field: "target length",
+                ..
+            })
+        ),
+        "{refused:?}"
+    );
+    assert_eq!(out.capacity(), 0);
+}
+
+#[test]
+fn a_body_that_cannot_give_the_stated_length_is_refused_before_memory_is_taken() {
+    // 2^30 bytes of target from a body of three, and of none.
+    for codec in [1, 2] {
+        for body in [&b"abc"[..], b""] {
+            let delta = [&[codec, 0x80, 0x80, 0x80, 0x80, 0x04], body].concat();
+            let mut out = Vec::new();
+            let refused = Decoder::new().decode(&[0; 16], &delta, 1 << 30, &mut out);
+            assert!(refused.is_err());
+            assert!(out.capacity() <= 64, "{codec} {body:?}");
+        }
+    }
+}

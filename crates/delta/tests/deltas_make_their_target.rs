@@ -1,0 +1,191 @@
+//! A delta makes its target of its base, whatever they are; and another way round it makes the base of the target.
+
+mod data;
+
+use data::{Random, any_pair, edited, text};
+use ibid_delta::{Backend, Codec, Decoder, Encoder, Error, Interval, Method, Reversal, describe};
+use proptest::prelude::*;
+
+fn methods() -> Vec<Method> {
+    let levels = [-7, 1, 3, 19].map(|level| Method::ZstdPrefix { level });
+    let intervals = Interval::ALL.map(|interval| Method::Anchor { interval });
+    levels.into_iter().chain(intervals).collect()
+}
+
+fn encoded(encoder: &mut Encoder, method: Method, base: &[u8], target: &[u8]) -> Vec<u8> {
+    let mut delta = b"before".to_vec();
+    encoder
+        .encode(method, base, target, &mut delta)
+        .expect("lengths within the limits");
+    assert_eq!(&delta[..6], b"before");
+    delta.split_off(6)
+}
+
+#[track_caller]
+fn assert_decodes(decoder: &mut Decoder, base: &[u8], delta: &[u8], target: &[u8]) {
+    let mut out = b"before".to_vec();
+    assert_eq!(decoder.decode(base, delta, target.len(), &mut out), Ok(()));
+    assert_eq!(&out[..6], b"before");
+    assert!(out[6..] == *target, "another target");
+}
+
+/// Everything that is promised of one pair.
+fn check(encoder: &mut Encoder, decoder: &mut Decoder, method: Method, base: &[u8], target: &[u8]) {
+    let forward = encoded(encoder, method, base, target);
+    assert_eq!(describe(&forward), Ok((method.codec(), target.len())));
+    assert_decodes(decoder, base, &forward, target);
+    for uncovered_max in [0, Reversal::uncovered_max(base.len()), usize::MAX] {
+        let mut backward = Vec::new();
+        let reversal = encoder
+            .reverse(method, base, target, &forward, uncovered_max, &mut backward)
+            .expect("a delta of these ends");
+        assert_decodes(decoder, target, &backward, base);
+        match reversal {
+            Reversal::TurnedRound { uncovered } => assert!(uncovered <= uncovered_max),
+            Reversal::Encoded => assert_eq!(backward, encoded(encoder, method, target, base)),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #[test]
+    fn any_pair_by_every_method((base, target) in any_pair()) {
+        let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
+        for method in methods() {
+            check(&mut encoder, &mut decoder, method, &base, &target);
+        }
+    }
+
+    #[test]
+    fn every_backend_writes_the_same((base, target) in any_pair()) {
+        for interval in Interval::ALL {
+            let method = Method::Anchor { interval };
+            let expected = encoded(&mut Encoder::with_backend(Backend::scalar()), method, &base, &target);
+            for backend in Backend::available() {
+                prop_assert_eq!(&encoded(&mut Encoder::with_backend(backend), method, &base, &target), &expected);
+            }
+        }
+    }
+}
+
+/// One kind of zstd frame header for targets of up to 255, 65 791 and more bytes; another way to compress from some lengths of base and
+/// target on.
+#[test]
+fn lengths_where_something_changes() {
+    let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
+    let lengths = [0, 1, 8, 255, 256, 65_791, 65_792, 131_073, 524_289];
+    let longest = text(3, 700_000);
+    for base_len in lengths {
+        for target_len in lengths {
+            let from = longest.len() - target_len;
+            let (base, target) = (&longest[..base_len], &longest[from..].to_vec());
+            for method in [
+                Method::ZstdPrefix { level: 1 },
+                Method::Anchor {
+                    interval: Interval::I64,
+                },
+            ] {
+                check(&mut encoder, &mut decoder, method, base, target);
+            }
+        }
+    }
+}
+
+/// zstd would take such a base for a trained dictionary.
+#[test]
+fn a_base_that_looks_like_a_dictionary_is_mere_bytes() {
+    let mut base = vec![0x37, 0xa4, 0x30, 0xec];
+    base.extend_from_slice(&text(5, 5000));
+    let target = edited(&base, 6, 3);
+    for level in [1, 19] {
+        check(
+            &mut Encoder::new(),
+            &mut Decoder::new(),
+            Method::ZstdPrefix { level },
+            &base,
+            &target,
+        );
+        let long: Vec<u8> = base.iter().copied().cycle().take(700_000).collect();
+        check(
+            &mut Encoder::new(),
+            &mut Decoder::new(),
+            Method::ZstdPrefix { level },
+            &long,
+            &target,
+        );
+    }
+}
+
+/// A base that the usual tables have no room for is found in all the same.
+#[test]
+fn the_beginning_of_a_long_base_counts() {
+    let base = Random(1).bytes(1 << 20);
+    let target = base[5000..25_000].to_vec();
+    for method in [Method::ZstdPrefix { level: 1 }, Method::ZstdPrefix { level: 3 }] {
+        assert!(
+            encoded(&mut Encoder::new(), method, &base, &target).len() < 1000,
+            "{method:?}"
+        );
+    }
+}
+
+#[test]
+fn an_edit_costs_about_what_it_inserts() {
+    let base = Random(2).bytes(50_000);
+    let mut target = base.clone();
+    for (at, removed) in [(40_000, 7), (20_000, 0), (100, 30)] {
+        target.splice(at..at + removed, *b"a few words");
+    }
+    for interval in Interval::ALL {
+        let delta = encoded(&mut Encoder::new(), Method::Anchor { interval }, &base, &target);
+        assert!(delta.len() < 3 * (11 + 8) + 8, "{interval:?}: {}", delta.len());
+    }
+}
+
+/// What is repeated in the target covers the base once; the rest of the base has to be found anew.
+#[test]
+fn a_reversal_that_covers_little_falls_back() {
+    let mut encoder = Encoder::new();
+    let piece = Random(7).bytes(500);
+    let base = [&piece[..], &piece, &piece, &piece].concat();
+    let target = [b"once: ", &piece[..]].concat();
+    let method = Method::Anchor {
+        interval: Interval::I16,
+    };
+    let forward = encoded(&mut encoder, method, &base, &target);
+    let mut backward = Vec::new();
+    let uncovered_max = Reversal::uncovered_max(base.len());
+    assert_eq!(
+        encoder.reverse(method, &base, &target, &forward, uncovered_max, &mut backward),
+        Ok(Reversal::Encoded)
+    );
+    assert!(backward.len() < 100);
+}
+
+#[test]
+fn a_delta_between_other_ends_is_not_turned_round() {
+    let (base, target) = (text(1, 3000), text(2, 3000));
+    let mut encoder = Encoder::new();
+    let method = Method::Anchor {
+        interval: Interval::I16,
+    };
+    let forward = encoded(&mut encoder, method, &base, &base);
+    let mut out = b"before".to_vec();
+    assert_eq!(
+        encoder.reverse(method, &base, &target, &forward, 0, &mut out),
+        Err(Error::OtherEnds { position: 0 })
+    );
+    assert_eq!(out, b"before");
+}
+
+#[test]
+fn codecs_have_numbers_for_ever() {
+    for (codec, number, name) in [(Codec::ZstdPrefix, 1, "zstd-prefix"), (Codec::Anchor, 2, "anchor")] {
+        assert_eq!((codec.number(), codec.name()), (number, name));
+        assert_eq!(Codec::from_number(number), Ok(codec));
+    }
+    for number in [0, 3, 255] {
+        assert!(Codec::from_number(number).is_err());
+    }
+}

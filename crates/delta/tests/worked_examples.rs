@@ -1,0 +1,63 @@
+//! The code and `docs/format/delta.md` agree.
+
+use ibid_delta::{Codec, Decoder, Encoder, Error, Interval, Method, describe};
+
+/// The bytes of an example: hexadecimal pairs, then two spaces and what they are.
+fn example(name: &str) -> Vec<u8> {
+    let document = include_str!("../../../docs/format/delta.md");
+    let opening = format!("```hex {name}\n");
+    let (_, after) = document
+        .split_once(&opening)
+        .unwrap_or_else(|| panic!("no example {name}"));
+    let (lines, _) = after.split_once("```").expect("a closing fence");
+    let pairs = lines
+        .lines()
+        .flat_map(|line| line.split("  ").next().unwrap_or("").split(' '));
+    pairs
+        .map(|pair| u8::from_str_radix(pair, 16).expect("a pair of digits"))
+        .collect()
+}
+
+fn decoded(base: &[u8], delta: &[u8]) -> Result<Vec<u8>, Error> {
+    let mut target = Vec::new();
+    Decoder::new().decode(base, delta, 1000, &mut target).map(|()| target)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x} ")).collect()
+}
+
+#[test]
+fn a_delta_by_zstd_prefix() {
+    let (base, target) = (b"in the same place", b"in the same place, again");
+    let mut written = Vec::new();
+    Encoder::new()
+        .encode(Method::ZstdPrefix { level: 1 }, base, target, &mut written)
+        .unwrap();
+    let delta = example("zstd-prefix");
+    assert_eq!(describe(&delta), Ok((Codec::ZstdPrefix, 24)));
+    // What zstd writes may change with its version: so only reading is fixed.
+    assert_eq!(decoded(base, &written), Ok(target.to_vec()));
+    assert_eq!(
+        decoded(base, &delta),
+        Ok(target.to_vec()),
+        "now written: {}",
+        hex(&written)
+    );
+}
+
+#[test]
+fn a_delta_by_anchors() {
+    let (base, target) = (
+        b"where it was before, in the same place",
+        b"it was before, in the very same place",
+    );
+    let mut written = Vec::new();
+    let method = Method::Anchor {
+        interval: Interval::I16,
+    };
+    Encoder::new().encode(method, base, target, &mut written).unwrap();
+    let delta = example("anchor");
+    assert_eq!(hex(&written), hex(&delta));
+    assert_eq!(decoded(base, &delta), Ok(target.to_vec()));
+}

@@ -1,0 +1,33 @@
+//! Any base and target: each codec's delta makes the target, and turned round it makes the base.
+
+#![no_main]
+
+use ibid_delta::{Decoder, Encoder, Interval, Method};
+use libfuzzer_sys::fuzz_target;
+
+fn decoded(base: &[u8], delta: &[u8], length: usize) -> Vec<u8> {
+    let mut target = Vec::new();
+    Decoder::new()
+        .decode(base, delta, length, &mut target)
+        .expect("what was encoded decodes");
+    target
+}
+
+fuzz_target!(|input: (u8, &[u8], &[u8], u16)| {
+    let (choice, base, target, uncovered_max) = input;
+    let method = match Interval::ALL.get(usize::from(choice)) {
+        Some(&interval) => Method::Anchor { interval },
+        None => Method::ZstdPrefix {
+            level: i32::from(choice % 24) - 6,
+        },
+    };
+    let (mut encoder, mut forward, mut backward) = (Encoder::new(), Vec::new(), Vec::new());
+    encoder
+        .encode(method, base, target, &mut forward)
+        .expect("lengths within the limits");
+    assert!(decoded(base, &forward, target.len()) == target);
+    encoder
+        .reverse(method, base, target, &forward, uncovered_max.into(), &mut backward)
+        .expect("a delta of these ends");
+    assert!(decoded(target, &backward, base.len()) == base);
+});
