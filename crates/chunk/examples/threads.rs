@@ -1,6 +1,7 @@
 //! What do more threads gain? The same cuts by one thread and by several, by turns.
 //!
-//! `cargo run --release -p ibid-chunk --example threads -- [MiB] [file]`: random bytes, or a file's.
+//! `cargo run --release -p ibid-chunk --example threads -- [MiB [rounds [file]]]`: random bytes, or
+//! a file's. On a machine that does other things as well, many rounds find the quiet moments.
 #![allow(clippy::print_stdout, reason = "a program for a terminal")]
 
 use std::convert::Infallible;
@@ -13,17 +14,16 @@ use ibid_chunk::{Chunker, Settings, chunks, for_each_chunk};
 #[path = "../tests/data/mod.rs"]
 mod data;
 
-const ROUNDS: usize = 7;
-
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let size = arguments.next().map_or(Ok(256), |size| size.parse::<usize>())? << 20;
+    let rounds = arguments.next().map_or(Ok(7), |rounds| rounds.parse::<usize>())?;
     let mut data = arguments
         .next()
         .map_or_else(|| Ok(data::random(1, size)), std::fs::read)?;
     data.truncate(size);
     let most = std::thread::available_parallelism()?.get();
-    println!("GB/s, {} MiB, best of {ROUNDS} rounds", data.len() >> 20);
+    println!("GB/s, {} MiB, best of {rounds} rounds", data.len() >> 20);
     println!("{:>8} {:>10} {:>8}  threads: GB/s (x alone)", "average", "", "alone");
     for average in [8 << 10, 64 << 10] {
         for name in ["fastcdc", "seqcdc", "tttd", "gear", "argmin", "ram"] {
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let count = chunks(&chunker, &data).count();
             let mut alone = f64::INFINITY;
             let mut shared = vec![f64::INFINITY; most];
-            for _ in 0..ROUNDS {
+            for _ in 0..rounds {
                 let start = Instant::now();
                 assert_eq!(chunks(&chunker, &data).count(), count);
                 alone = alone.min(start.elapsed().as_secs_f64());

@@ -38,8 +38,10 @@ use crate::Chunker;
 const SEGMENT_LEAST: usize = 1 << 20;
 /// Chunks in a segment: many against those that are cut twice.
 const SEGMENT_CHUNKS: usize = 256;
-/// Segments are not so long that there would be few, unless the largest chunks are.
-const SEGMENT_MOST: usize = 64 << 20;
+/// At least so many in data that is not long enough to give every thread several such segments.
+const SEGMENT_CHUNKS_LEAST: usize = 64;
+/// Segments for each thread, if there can be: the last ones keep few threads waiting then.
+const SEGMENTS_WANTED: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 /// Segments that a thread may have cut and not handed over.
 const SEGMENTS_AHEAD: usize = 2;
 
@@ -50,7 +52,7 @@ const SEGMENTS_AHEAD: usize = 2;
 /// thread. What it gains depends on how soon an algorithm finds back to its boundaries: most do at once,
 /// `ae` and `ram` with large averages hardly ever, and algorithms that are as fast as memory gain
 /// nothing. Each thread keeps at most three lists of the boundaries of a segment, 8 bytes a chunk; a
-/// segment is 256 average chunks, at least 1 MiB.
+/// segment is 64 to 256 average chunks, at least 1 MiB.
 ///
 /// ```
 /// use core::{convert::Infallible, num::NonZeroUsize};
@@ -74,10 +76,14 @@ pub fn for_each_chunk<'a, E>(
     threads: NonZeroUsize,
     take: impl FnMut(&'a [u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let wanted = SEGMENT_CHUNKS
-        .saturating_mul(chunker.settings().size_average())
-        .clamp(SEGMENT_LEAST, SEGMENT_MOST);
-    let segment = wanted.next_multiple_of(chunker.size_max());
+    let average = chunker.settings().size_average();
+    let segment = (data.len() / threads.saturating_mul(SEGMENTS_WANTED))
+        .clamp(
+            SEGMENT_CHUNKS_LEAST.saturating_mul(average),
+            SEGMENT_CHUNKS.saturating_mul(average),
+        )
+        .max(SEGMENT_LEAST)
+        .next_multiple_of(chunker.size_max());
     for_each_chunk_by_segments(chunker, data, threads, segment, take)
 }
 

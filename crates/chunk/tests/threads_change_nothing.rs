@@ -82,7 +82,7 @@ fn data_long_enough_to_be_shared_out() {
     for name in ["fastcdc", "seqcdc", "fixed", "argmin", "tttd"] {
         let chunker = chunker(name, 1000);
         let data = random(5, (7 << 20) + 333);
-        for threads in [1, 2, 5] {
+        for threads in [1, 2, 5, usize::MAX] {
             let mut found = Vec::new();
             let take = |chunk| {
                 found.push(chunk);
