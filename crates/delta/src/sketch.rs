@@ -1,0 +1,251 @@
+//! What is it like? A few numbers that similar data have in common.
+//!
+//! Each feature is a hash of some bytes of the data, chosen by content; a sketch is the largest of them (paper 004, section 3.1.1: consistent
+//! sampling). Two pieces of data that share a part `p` of their content share each feature with a probability of about `p`.
+
+use ibid_chunk::Chunker;
+
+use crate::Backend;
+use crate::sample::{Interval, WINDOW, sample};
+
+/// Features in a sketch, at most: the paper's K.
+pub const FEATURES_MAX: usize = 8;
+
+/// Positions that are sampled at a time.
+const PIECE: usize = 16 << 10;
+
+/// The largest distinct features of some data, at most [`FEATURES_MAX`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Sketch {
+    features: [u64; FEATURES_MAX],
+    count: usize,
+}
+
+impl Sketch {
+    /// One of any features: the largest distinct ones of those given.
+    #[must_use]
+    pub fn of(features: impl IntoIterator<Item = u64>) -> Sketch {
+        let mut sketch = Sketch::default();
+        features.into_iter().for_each(|feature| sketch.add(feature));
+        sketch
+    }
+
+    /// The features, largest first. None if the data is too short, or has nothing that is sampled: such data has no similar data.
+    #[must_use]
+    pub fn features(&self) -> &[u64] {
+        &self.features[..self.count]
+    }
+
+    /// How many features both have.
+    #[must_use]
+    pub fn shared(&self, other: &Sketch) -> usize {
+        let others = other.features();
+        self.features()
+            .iter()
+            .filter(|feature| others.contains(feature))
+            .count()
+    }
+
+    /// The same with one more feature, that of a lineage: data with an equal hint, such as a hash of a record's key or a file's path, then has a feature in common.
+    /// It takes the place of the smallest feature if there are [`FEATURES_MAX`].
+    ///
+    /// ```
+    /// use ibid_delta::Sketch;
+    ///
+    /// let (first, second) = (Sketch::of([1, 2, 3]), Sketch::of([4, 5, 6]));
+    /// assert_eq!(first.with_lineage(42).shared(&second.with_lineage(42)), 1);
+    /// assert_eq!(first.with_lineage(42).shared(&second.with_lineage(43)), 0);
+    /// ```
+    #[must_use]
+    pub fn with_lineage(mut self, hint: u64) -> Sketch {
+        // Mixed by itself, so that hints may be small numbers; it stays even if it is the least.
+        let feature = fold(hint ^ MIXERS[1], MIXERS[2]);
+        if self.features().contains(&feature) {
+            return self;
+        }
+        self.count = self.count.min(FEATURES_MAX - 1);
+        self.add(feature);
+        self
+    }
+
+    #[inline]
+    fn add(&mut self, feature: u64) {
+        if self.count == FEATURES_MAX && feature <= self.features[FEATURES_MAX - 1] {
+            return;
+        }
+        let at = self.features().partition_point(|&larger| larger > feature);
+        if self.features().get(at) == Some(&feature) {
+            return;
+        }
+        self.count = FEATURES_MAX.min(self.count + 1);
+        self.features[at..self.count].rotate_right(1);
+        self.features[at] = feature;
+    }
+}
+
+/// Bytes that a feature of sampled positions is a hash of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FeatureBytes {
+    /// 32 bytes.
+    B32,
+    /// 64 bytes: features are shared by longer stretches only.
+    B64,
+}
+
+impl FeatureBytes {
+    const fn count(self) -> usize {
+        match self {
+            FeatureBytes::B32 => 32,
+            FeatureBytes::B64 => 64,
+        }
+    }
+}
+
+/// Makes sketches. Keep it: it has memory to find positions with.
+///
+/// ```
+/// use ibid_delta::Sketcher;
+///
+/// let lines = |edit: usize| -> String { (0..2000).map(|line| format!("{}\n", if line == edit { 0 } else { line * line })).collect() };
+/// let mut sketcher = Sketcher::new();
+/// let (old, new) = (sketcher.sketch(lines(5000).as_bytes()), sketcher.sketch(lines(1000).as_bytes()));
+/// assert!(old.shared(&new) >= 7);
+/// ```
+#[derive(Debug)]
+pub struct Sketcher {
+    way: Way,
+    positions: Vec<u32>,
+}
+
+#[derive(Debug)]
+enum Way {
+    Sampled {
+        backend: Backend,
+        interval: Interval,
+        bytes: FeatureBytes,
+    },
+    Chunked(Box<Chunker>),
+}
+
+impl Sketcher {
+    /// The default: features of 32 bytes at one position in 64, with the fastest vector instructions of this machine.
+    #[must_use]
+    pub fn new() -> Sketcher {
+        Sketcher::sampled(Backend::best(), Interval::I64, FeatureBytes::B32)
+    }
+
+    /// Features of so many bytes at positions sampled at this interval: a position is sampled if a hash of the eight bytes there is large, so what is
+    /// sampled does not depend on where it is. Constant data has no features.
+    ///
+    /// The sketches are the same with every backend. Denser intervals suit data of less than a few KiB.
+    #[must_use]
+    pub fn sampled(backend: Backend, interval: Interval, bytes: FeatureBytes) -> Sketcher {
+        Sketcher::by(Way::Sampled {
+            backend,
+            interval,
+            bytes,
+        })
+    }
+
+    /// As in paper 004: a feature of each chunk that `chunker` cuts the data into. Small chunks find more, and take longer.
+    #[must_use]
+    pub fn chunked(chunker: Chunker) -> Sketcher {
+        Sketcher::by(Way::Chunked(Box::new(chunker)))
+    }
+
+    fn by(way: Way) -> Sketcher {
+        Sketcher {
+            way,
+            positions: Vec::new(),
+        }
+    }
+
+    /// The sketch of `data`.
+    pub fn sketch(&mut self, data: &[u8]) -> Sketch {
+        let mut sketch = Sketch::default();
+        match &self.way {
+            Way::Chunked(chunker) => {
+                let mut rest = data;
+                while !rest.is_empty() {
+                    let (chunk, after) = rest.split_at(chunker.cut(rest));
+                    sketch.add(weak_hash(chunk));
+                    rest = after;
+                }
+            }
+            &Way::Sampled {
+                backend,
+                interval,
+                bytes,
+            } => {
+                // Only where all bytes of a feature are.
+                let starts = (data.len() + 1).saturating_sub(bytes.count());
+                for from in (0..starts).step_by(PIECE) {
+                    let windows = &data[from..starts.min(from + PIECE) + WINDOW - 1];
+                    self.positions.clear();
+                    sample(backend, interval, windows, 0, &mut self.positions);
+                    for &at in &self.positions {
+                        let at = from + at as usize;
+                        sketch.add(feature(&data[at..at + bytes.count()]));
+                    }
+                }
+            }
+        }
+        sketch
+    }
+}
+
+impl Default for Sketcher {
+    fn default() -> Self {
+        Sketcher::new()
+    }
+}
+
+/// Numbers without a pattern: the fractional parts of the square roots of the first primes (as in SHA-512), made odd.
+const MIXERS: [u64; 4] = [
+    0x6a09_e667_f3bc_c909,
+    0xbb67_ae85_84ca_a73b,
+    0x3c6e_f372_fe94_f82b,
+    0xa54f_f53a_5f1d_36f1,
+];
+
+/// The two halves of the product, exclusive-ored.
+#[inline(always)]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product >> 64) as u64 ^ product as u64
+}
+
+#[inline(always)]
+fn number(bytes: &[u8; 32], index: usize) -> u64 {
+    let (numbers, _) = bytes.as_chunks();
+    u64::from_le_bytes(numbers[index])
+}
+
+/// A hash of 32 bytes.
+#[inline(always)]
+fn mix(bytes: &[u8; 32]) -> u64 {
+    let first = fold(number(bytes, 0) ^ MIXERS[0], number(bytes, 1) ^ MIXERS[1]);
+    let last = fold(number(bytes, 2) ^ MIXERS[2], number(bytes, 3) ^ MIXERS[3]);
+    fold(first ^ MIXERS[3], last ^ MIXERS[0])
+}
+
+/// A hash of a multiple of 32 bytes.
+#[inline(always)]
+fn feature(bytes: &[u8]) -> u64 {
+    let (blocks, _) = bytes.as_chunks();
+    let mixed = |hash: u64, block| fold(hash ^ MIXERS[2], mix(block) ^ MIXERS[1]);
+    match blocks {
+        [block] => mix(block),
+        blocks => blocks.iter().fold(0, mixed),
+    }
+}
+
+/// A hash of any bytes: of those up to a multiple of 32, and of the rest filled up with zeros, and their number.
+fn weak_hash(bytes: &[u8]) -> u64 {
+    let (blocks, rest) = bytes.as_chunks();
+    let mut last = [0; 32];
+    last[..rest.len()].copy_from_slice(rest);
+    let mixed = |hash: u64, block| fold(hash ^ MIXERS[2], mix(block) ^ MIXERS[1]);
+    let hash = blocks.iter().chain([&last]).fold(bytes.len() as u64, mixed);
+    fold(hash ^ MIXERS[0], MIXERS[3])
+}

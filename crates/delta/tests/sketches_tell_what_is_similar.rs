@@ -1,0 +1,105 @@
+//! Sketches of similar data share features, those of unrelated data share none, on every backend alike.
+
+mod data;
+
+use data::{Random, any_pair, edited, text};
+use ibid_chunk::{Chunker, Settings};
+use ibid_delta::{Backend, FEATURES_MAX, FeatureBytes, Interval, Sketch, Sketcher};
+use proptest::prelude::*;
+
+fn chunked() -> Sketcher {
+    let settings = Settings::for_average("gear", 256).expect("an average within the limits");
+    Sketcher::chunked(Chunker::new(&settings).expect("settings of an average"))
+}
+
+proptest! {
+    #[test]
+    fn every_backend_gives_the_same((first, second) in any_pair()) {
+        let data = [first, second].concat();
+        for interval in Interval::ALL {
+            for bytes in [FeatureBytes::B32, FeatureBytes::B64] {
+                let expected = Sketcher::sampled(Backend::scalar(), interval, bytes).sketch(&data);
+                for backend in Backend::available() {
+                    prop_assert_eq!(Sketcher::sampled(backend, interval, bytes).sketch(&data), expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_sketch_is_the_largest_distinct_features(features in prop::collection::vec(0u64..30, 0..40)) {
+        let mut expected = features.clone();
+        expected.sort_unstable_by(|a, b| b.cmp(a));
+        expected.dedup();
+        expected.truncate(FEATURES_MAX);
+        let sketch = Sketch::of(features);
+        prop_assert_eq!(sketch.features(), &expected);
+    }
+
+    #[test]
+    fn where_data_begins_does_not_matter(seed: u64, before in 1usize..100) {
+        let data = Random(seed).bytes(40_000);
+        let moved = [&vec![7; before][..], &data].concat();
+        // Chunks need some bytes until they end where they did.
+        for (mut sketcher, least) in [(Sketcher::new(), FEATURES_MAX - 2), (chunked(), FEATURES_MAX / 2)] {
+            prop_assert!(sketcher.sketch(&data).shared(&sketcher.sketch(&moved)) >= least);
+        }
+    }
+}
+
+#[test]
+fn edits_leave_most_features_and_other_data_has_none() {
+    for mut sketcher in [Sketcher::new(), chunked()] {
+        let mut shared = 0;
+        for seed in 0..50 {
+            let data = Random(seed).bytes(64 << 10);
+            let sketch = sketcher.sketch(&data);
+            assert_eq!(sketch.features().len(), FEATURES_MAX);
+            let mut changed = data.clone();
+            for at in (0..10).map(|edit| edit * 6000) {
+                changed[at] ^= 1;
+            }
+            shared += sketch.shared(&sketcher.sketch(&changed));
+            let other = Random(seed + 1000).bytes(64 << 10);
+            assert_eq!(sketch.shared(&sketcher.sketch(&other)), 0);
+        }
+        assert!(shared >= 50 * (FEATURES_MAX - 1), "{shared} of {}", 50 * FEATURES_MAX);
+    }
+}
+
+#[test]
+fn data_that_is_short_or_constant_has_no_sampled_features() {
+    let mut sketcher = Sketcher::new();
+    for data in [&[][..], &[1; 31], &[0; 100_000], &[255; 5000]] {
+        assert_eq!(sketcher.sketch(data).features(), []);
+    }
+}
+
+#[test]
+fn a_lineage_is_a_feature() {
+    let mut sketcher = Sketcher::new();
+    let [first, second] = [1, 2].map(|seed| sketcher.sketch(&text(seed, 3000)));
+    for hint in [0, 1, u64::MAX] {
+        let (first, second) = (first.with_lineage(hint), second.with_lineage(hint));
+        assert!(first.shared(&second) >= 1);
+        assert!(first.features().len() <= FEATURES_MAX);
+        assert_eq!(first.with_lineage(hint), first);
+    }
+}
+
+/// Sketches are kept, so features must never change: of data by a rule, those of this test.
+#[test]
+fn features_never_change() {
+    let data = edited(&text(11, 20_000), 12, 5);
+    let sampled = Sketcher::new().sketch(&data);
+    let longer = Sketcher::sampled(Backend::best(), Interval::I16, FeatureBytes::B64).sketch(&data);
+    let chunked = chunked().sketch(&data);
+    let found = [sampled, longer, chunked, Sketch::of([]).with_lineage(42)].map(|sketch| sketch.features()[0]);
+    let expected = [
+        0xfe9b_d2cc_79a9_4f68,
+        0xffd2_b545_81de_1d88,
+        0xfc3b_af55_bf46_f1bc,
+        0xa2b2_8d24_f206_6859,
+    ];
+    assert_eq!(found, expected, "found {found:#x?}");
+}
