@@ -41,8 +41,10 @@ impl Cut<'_> {
         // Past this there are too few bytes to complete the condition.
         let peaks_end = data.len().saturating_sub(radius);
         let mut at = radius;
+        let mut passed = at;
         while at < peaks_end {
-            search.fetch(self.data, at.saturating_add(AHEAD), radius + FETCHED);
+            search.fetch(self.data, passed.saturating_add(AHEAD), at - passed);
+            passed = at;
             let block = &data[at..peaks_end.min(at + radius + 1)];
             let byte = search.largest(block);
             let Some(found) = search.first_from(block, byte) else {
@@ -65,6 +67,3 @@ impl Cut<'_> {
 
 /// How far ahead memory is read.
 const AHEAD: usize = 4096;
-
-/// On random data, the search goes on so many bytes past the radius, or earlier.
-const FETCHED: usize = 512;
