@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 /// Fewer bytes than this take too little time for a clock: they are gone through several times.
-const BYTES_LEAST: usize = 4 << 20;
+const BYTES_LEAST: usize = 1 << 20;
 
 /// How fast it went, in bytes a second, over several rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! The pictures.
 
 use super::plot::{Plot, Scale, nice_step, spread_apart};
-use super::{Series, gb, percent, series_of, size, width_of};
+use super::{Series, gb, percent, series_of, size, speed_of, width_of};
 use crate::{Comparison, Entry};
 use ibid_chunk::Settings;
 
@@ -34,7 +34,7 @@ fn is_off_the_scale(entry: &Entry) -> bool {
 }
 
 fn fastest(entry: &Entry) -> f64 {
-    entry.fastest().map_or(0.0, |(_, speed)| speed.median / 1e9)
+    speed_of(entry) / 1e9
 }
 
 /// What the pointer shows of an entry.
@@ -172,7 +172,7 @@ fn label_frontier(plot: &mut Plot, comparison: &Comparison, on: &[bool], place: 
             false => format!("{name} {}", size(entry.settings.size_average() as f64)),
         };
         let x = x + 9.0;
-        let end = x + text.chars().count() as f64 * 6.6;
+        let end = x + text.chars().count() as f64 * 7.2;
         let is_free = |y: &f64| {
             let meets = |(from, to, at): &(f64, f64, f64)| x < *to && *from < end && (y - at).abs() < 13.0;
             !taken.iter().any(meets)

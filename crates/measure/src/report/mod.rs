@@ -125,33 +125,40 @@ fn head(body: &mut String, comparison: &Comparison) {
 fn facts(body: &mut String, comparison: &Comparison) {
     let by_content = |entry: &&Entry| !matches!(entry.settings, Settings::Fixed(_));
     let entries = || comparison.entries.iter().filter(by_content);
-    let speed = |entry: &Entry| entry.fastest().map_or(0.0, |(_, speed)| speed.median);
     let Some(saver) = entries().max_by(|a, b| a.savings().total_cmp(&b.savings())) else {
         return;
     };
-    let fastest = |entries: &mut dyn Iterator<Item = &'_ Entry>| {
-        let best = entries.max_by(|a, b| speed(a).total_cmp(&speed(b)));
-        best.map(|entry| (name_of(entry), percent(entry.savings()), gb(speed(entry))))
-    };
-    let near = &mut entries().filter(|entry| entry.savings() >= saver.savings() * 0.95);
+    let near = entries().filter(|entry| entry.savings() >= saver.savings() * 0.95);
     let cards = [
+        ("Saves most", Some(saver)),
         (
-            "Saves most",
-            Some((name_of(saver), percent(saver.savings()), gb(speed(saver)))),
+            "Fastest of those that save nearly as much (95\u{a0}%)",
+            near.max_by(|a, b| speed_of(a).total_cmp(&speed_of(b))),
         ),
-        ("Fastest of those that save nearly as much (95\u{a0}%)", fastest(near)),
-        ("Fastest that cuts by content", fastest(&mut entries())),
+        (
+            "Fastest that cuts by content",
+            entries().max_by(|a, b| speed_of(a).total_cmp(&speed_of(b))),
+        ),
     ];
     *body += "<div class=facts>";
     for (what, found) in cards {
-        if let Some((name, saves, speed)) = found {
+        if let Some(entry) = found {
             let _ = write!(
                 body,
-                "<div class=fact><p class=soft>{what}</p><b>{name}</b><p class=soft>saves {saves} at {speed} GB/s</p></div>"
+                "<div class=fact><p class=soft>{what}</p><b>{}</b><p class=soft>saves {} at {}\u{a0}GB/s; chunks of {} on average</p></div>",
+                name_of(entry),
+                percent(entry.savings()),
+                gb(speed_of(entry)),
+                size(entry.sizes.mean())
             );
         }
     }
     *body += "</div>";
+}
+
+/// Bytes a second on the backend that is fastest for it.
+fn speed_of(entry: &Entry) -> f64 {
+    entry.fastest().map_or(0.0, |(_, speed)| speed.median)
 }
 
 fn name_of(entry: &Entry) -> String {
