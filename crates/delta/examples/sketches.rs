@@ -1,4 +1,4 @@
-//! How fast are sketches? `sketches FILE [SIZE]` sketches a file in pieces of SIZE bytes (65536), on every backend; GB/s, the best of five.
+//! How fast are sketches? `sketches FILE [SIZE]` sketches a file in pieces of SIZE bytes (65536), on every backend; GB/s, the best of 25.
 #![allow(clippy::print_stdout, reason = "this is a program")]
 
 use std::error::Error;
@@ -8,7 +8,7 @@ use ibid_chunk::{Chunker, Settings};
 use ibid_delta::{Backend, FeatureBytes, Interval, Sketcher};
 
 fn speed(sketcher: &mut Sketcher, data: &[u8], size: usize) -> f64 {
-    let runs = (0..5).map(|_| {
+    let runs = (0..25).map(|_| {
         let start = Instant::now();
         let features: usize = data
             .chunks(size)
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let file = arguments.next().ok_or("expected: sketches FILE [SIZE]")?;
     let size = arguments.next().map_or(Ok(64 << 10), |size| size.parse())?;
     let mut data = std::fs::read(file)?;
-    data.truncate(64 << 20);
+    data.truncate(16 << 20);
     for backend in Backend::available() {
         for interval in Interval::ALL {
             let mut sketcher = Sketcher::sampled(backend, interval, FeatureBytes::B32);

@@ -1,18 +1,23 @@
 //! What is it like, and what differs?
 //!
 //! A record, or a chunk of a file, is often a changed copy of another. A [`Sketcher`] makes a [`Sketch`] of each, by which
-//! one finds the other: what is similar shares features. Then this crate writes one as the difference from the other
+//! one finds the other: what is similar shares features, and a [`FeatureIndex`] knows who has which. A [`Chooser`] takes
+//! the best of the candidates. Then this crate writes one as the difference from the other
 //! ([`Encoder`], [`Decoder`]), by one of two codecs that every delta names in its first byte ([`Codec`]).
 #![forbid(unsafe_code)]
 
 mod codec;
 mod error;
+mod index;
 mod sample;
+mod select;
 mod sketch;
 mod varint;
 
 pub use codec::{Codec, Decoder, Encoder, LENGTH_MAX, Method, Reversal, describe};
 pub use error::Error;
 pub use ibid_simd::Backend;
+pub use index::{BYTES_PER_ENTRY, Candidate, FeatureIndex, InsertReport, PARTITIONS_MAX, POSTING_MAX};
 pub use sample::Interval;
+pub use select::{Chooser, Chosen, Scored, Scoring, Standing};
 pub use sketch::{FEATURES_MAX, FeatureBytes, Sketch, Sketcher};

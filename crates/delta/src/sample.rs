@@ -62,17 +62,12 @@ impl Interval {
     }
 }
 
-/// The four bytes at `at`, least significant first.
-#[inline(always)]
-fn number(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
 /// The hash of a window, by definition.
 #[inline(always)]
-fn hash(window: &[u8]) -> u32 {
-    let first = number(window, 0).wrapping_mul(MULTIPLIER_FIRST);
-    first.wrapping_add(number(window, 4).wrapping_mul(MULTIPLIER_LAST))
+fn hash(window: [u8; WINDOW]) -> u32 {
+    let word = u64::from_le_bytes(window);
+    let first = (word as u32).wrapping_mul(MULTIPLIER_FIRST);
+    first.wrapping_add(((word >> 32) as u32).wrapping_mul(MULTIPLIER_LAST))
 }
 
 /// Appends the sampled positions among the starts of all windows of `data`, ascending, with `offset` added.
@@ -90,12 +85,19 @@ pub(crate) fn sample(backend: Backend, interval: Interval, data: &[u8], offset: 
 
 fn scalar(interval: Interval, data: &[u8], offset: u32, positions: &mut Vec<u32>) {
     let least = u32::from(interval.top_byte_min()) << 24;
-    for (at, window) in data.windows(WINDOW).enumerate() {
-        if hash(window) >= least {
-            positions.push(offset + at as u32);
+    let mut at = offset;
+    let mut rest = data;
+    while let Some(window) = rest.first_chunk() {
+        if hash(*window) >= least {
+            positions.push(at);
         }
+        at += 1;
+        rest = &rest[1..];
     }
 }
+
+/// Positions gathered before they are appended: the most that a block has, after as many.
+const GATHERED: usize = 2 * BLOCK;
 
 struct Sample<'a> {
     interval: Interval,
@@ -116,6 +118,8 @@ impl Kernel for Sample<'_> {
         let [first, last] = [MULTIPLIER_FIRST, MULTIPLIER_LAST].map(|number| vector.splat_u32(number));
         let zero = vector.splat(0);
         let least = vector.splat(self.interval.top_byte_min());
+        let mut gathered = [0; GATHERED];
+        let mut count = 0;
         let mut at = 0;
         while let Some(bytes) = self.data.get(at..).and_then(|rest| rest.first_chunk::<COVERED>()) {
             // A register has every fourth window; four loads, a byte apart, have all.
@@ -132,12 +136,26 @@ impl Kernel for Sample<'_> {
                 // Of each hash the top byte counts, which is the fourth.
                 sampled |= (tops >> 3 & 0x1111_1111_1111_1111) << apart;
             }
-            while sampled != 0 {
-                self.positions.push(self.offset + at as u32 + sampled.trailing_zeros());
-                sampled &= sampled - 1;
+            // How many there are can't be foretold, and a branch that is foretold wrongly takes as long as hashing a block. So two places are
+            // written in any case, and the count says which of them are positions.
+            let start = self.offset + at as u32;
+            let mut gather = |sampled: u64| {
+                gathered[count % GATHERED] = start.wrapping_add(sampled.trailing_zeros());
+                count += usize::from(sampled != 0);
+                sampled & sampled.wrapping_sub(1)
+            };
+            let mut more = gather(sampled);
+            more = gather(more);
+            while more != 0 {
+                more = gather(more);
+            }
+            if count > GATHERED - BLOCK {
+                self.positions.extend_from_slice(&gathered[..count]);
+                count = 0;
             }
             at += BLOCK;
         }
+        self.positions.extend_from_slice(&gathered[..count]);
         scalar(self.interval, &self.data[at..], self.offset + at as u32, self.positions);
     }
 }
@@ -179,7 +197,7 @@ mod tests {
                     let data = &room[from..from + len];
                     let least = u32::from(interval.top_byte_min()) << 24;
                     let expected: Vec<u32> = (0..(len + 1).saturating_sub(WINDOW))
-                        .filter(|&at| hash(&data[at..at + WINDOW]) >= least)
+                        .filter(|&at| hash(*data[at..].first_chunk().unwrap()) >= least)
                         .map(|at| at as u32 + 7)
                         .collect();
                     for backend in Backend::available() {

@@ -1,6 +1,6 @@
 //! The code and `docs/format/delta.md` agree.
 
-use ibid_delta::{Codec, Decoder, Encoder, Error, Interval, Method, describe};
+use ibid_delta::{Codec, Decoder, Encoder, Error, FeatureIndex, Interval, Method, Sketch, describe};
 
 /// The bytes of an example: hexadecimal pairs, then two spaces and what they are.
 fn example(name: &str) -> Vec<u8> {
@@ -60,4 +60,20 @@ fn a_delta_by_anchors() {
     let delta = example("anchor");
     assert_eq!(hex(&written), hex(&delta));
     assert_eq!(decoded(base, &delta), Ok(target.to_vec()));
+}
+
+#[test]
+fn a_feature_index() {
+    let mut index = FeatureIndex::new();
+    index.add_partition(7, 50).unwrap();
+    index.insert(7, &Sketch::of([42]), 1000);
+    let mut written = Vec::new();
+    index.save(&mut written);
+    let bytes = example("feature-index");
+    assert_eq!(hex(&written), hex(&bytes));
+    let loaded = FeatureIndex::load_from(&bytes, 1 << 20).expect("the example loads");
+    let mut candidates = Vec::new();
+    loaded.candidates(7, &Sketch::of([42]), &mut candidates);
+    assert_eq!(candidates.len(), 1);
+    assert_eq!((candidates[0].place, candidates[0].shared), (1000, 1));
 }

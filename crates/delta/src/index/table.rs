@@ -1,0 +1,212 @@
+//! One partition: places by feature, in a cuckoo table of a fixed size.
+//!
+//! A slot has four entries; an entry is two bytes of the feature's hash, a place of four bytes, and a byte that says how long ago it was used. A feature may
+//! lie in any of four slots. Which these are is worked out from one of them and the two bytes alone, so an entry can be moved without knowing its feature: `s`,
+//! `s ^ a`, `s ^ b` and `s ^ a ^ b`, where `a` and `b` are made of the two bytes. From each of the four the same rule leads to the other three.
+
+use std::fmt;
+
+use super::{Inserted, POSTING_MAX};
+
+/// Entries in a slot.
+pub(super) const SLOT: usize = 4;
+/// Slots that a feature may lie in: the number of hash functions.
+const CHOICES: usize = 4;
+
+/// Times that an entry is new, or used again, are counted in this many steps while as many entries come in as the table has room for.
+const STEPS_PER_FILL: usize = 64;
+/// The clock is set back to this when it has run out of numbers.
+const CLOCK_BASE: u8 = u8::MAX / 2;
+
+/// See the module's description. Memory: 7 bytes for each entry that there is room for.
+#[derive(Clone)]
+pub(super) struct Table {
+    /// Bits of the hash, never 0; 0 where there is no entry.
+    pub(super) checks: Vec<u16>,
+    pub(super) places: Vec<u32>,
+    /// The clock when the entry was last used.
+    pub(super) used: Vec<u8>,
+    pub(super) clock: u8,
+    /// Entries that came in since the clock went on.
+    ticks: usize,
+    pub(super) len: usize,
+}
+
+/// A feature's check and slots.
+#[derive(Clone, Copy)]
+struct Key {
+    check: u16,
+    slots: [usize; CHOICES],
+}
+
+impl Table {
+    /// One with room for 2^`slots_log` slots.
+    pub(super) fn new(slots_log: u32) -> Table {
+        let entries = SLOT << slots_log;
+        Table {
+            checks: vec![0; entries],
+            places: vec![0; entries],
+            used: vec![0; entries],
+            clock: 0,
+            ticks: 0,
+            len: 0,
+        }
+    }
+
+    pub(super) fn slots(&self) -> usize {
+        self.checks.len() / SLOT
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.checks.capacity() * size_of::<u16>() + self.places.capacity() * size_of::<u32>() + self.used.capacity()
+    }
+
+    fn key(&self, feature: u64) -> Key {
+        // Features are hashes, the largest of many: their top bits are all ones.
+        let hash = feature.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let hash = hash ^ hash >> 32;
+        let check = (hash as u16).max(1);
+        let slot = (hash >> 16) as usize & (self.slots() - 1);
+        Key {
+            check,
+            slots: self.choices(slot, check),
+        }
+    }
+
+    /// The slots that an entry with this check may lie in if it may lie in `slot`.
+    fn choices(&self, slot: usize, check: u16) -> [usize; CHOICES] {
+        let mixed = u64::from(check).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let mask = self.slots() - 1;
+        let a = (mixed >> 32) as usize & mask;
+        let b = (mixed >> 16 ^ mixed >> 48) as usize & mask;
+        [slot, slot ^ a, slot ^ b, slot ^ a ^ b]
+    }
+
+    /// The entries of a slot, occupied or not.
+    fn entries(slot: usize) -> std::ops::Range<usize> {
+        slot * SLOT..slot * SLOT + SLOT
+    }
+
+    /// Entries with the feature's check in its slots. A slot that comes up twice is looked at once.
+    fn matching(&self, key: Key) -> impl Iterator<Item = usize> + '_ {
+        let distinct = (0..CHOICES).filter(move |&at| !key.slots[..at].contains(&key.slots[at]));
+        distinct
+            .flat_map(move |at| Table::entries(key.slots[at]))
+            .filter(move |&entry| self.checks[entry] == key.check)
+    }
+
+    /// Gives `found` the places of a feature, and of others that look like it.
+    pub(super) fn find(&self, feature: u64, mut found: impl FnMut(u32)) -> usize {
+        self.matching(self.key(feature))
+            .map(|entry| found(self.places[entry]))
+            .count()
+    }
+
+    pub(super) fn insert(&mut self, feature: u64, place: u32) -> Inserted {
+        self.tick();
+        let key = self.key(feature);
+        let known = self.matching(key).find(|&entry| self.places[entry] == place);
+        if let Some(entry) = known {
+            self.used[entry] = self.clock;
+            return Inserted::Known;
+        }
+        let add = |(count, stalest), entry| (count + 1, self.staler(stalest, entry));
+        let (posting, stalest) = self.matching(key).fold((0, None), add);
+        if let Some(entry) = stalest
+            && posting >= POSTING_MAX
+        {
+            return Inserted::Evicted(self.replace(entry, key.check, place));
+        }
+        if let Some(entry) = self.free(key.slots).or_else(|| self.make_room(key.slots)) {
+            self.len += 1;
+            self.replace(entry, key.check, place);
+            return Inserted::New;
+        }
+        let entries = key.slots.into_iter().flat_map(Table::entries);
+        let stalest = entries.fold(None, |stalest, entry| self.staler(stalest, entry));
+        // There are sixteen, so there is one.
+        let entry = stalest.unwrap_or(key.slots[0] * SLOT);
+        Inserted::Evicted(self.replace(entry, key.check, place))
+    }
+
+    /// Takes out the entries of `feature` with this place; whether there was one.
+    pub(super) fn remove(&mut self, feature: u64, place: u32) -> bool {
+        let found = self
+            .matching(self.key(feature))
+            .find(|&entry| self.places[entry] == place);
+        if let Some(entry) = found {
+            self.checks[entry] = 0;
+            self.len -= 1;
+        }
+        found.is_some()
+    }
+
+    /// Marks the entries of `feature` with this place as just used.
+    pub(super) fn touch(&mut self, feature: u64, place: u32) {
+        let found = self
+            .matching(self.key(feature))
+            .find(|&entry| self.places[entry] == place);
+        if let Some(entry) = found {
+            self.used[entry] = self.clock;
+        }
+    }
+
+    /// Writes an entry, and gives the place that was there.
+    fn replace(&mut self, entry: usize, check: u16, place: u32) -> u32 {
+        self.checks[entry] = check;
+        self.used[entry] = self.clock;
+        std::mem::replace(&mut self.places[entry], place)
+    }
+
+    fn staler(&self, before: Option<usize>, entry: usize) -> Option<usize> {
+        match before {
+            Some(before) if self.used[before] <= self.used[entry] => Some(before),
+            _ => Some(entry),
+        }
+    }
+
+    fn free(&self, slots: [usize; CHOICES]) -> Option<usize> {
+        let mut entries = slots.into_iter().flat_map(Table::entries);
+        entries.find(|&entry| self.checks[entry] == 0)
+    }
+
+    /// Moves some entry of these slots to another of its own slots, and gives the place that it left. A feature's sixteen entries lead to 48 more slots; so
+    /// one move is enough until the table is nearly full.
+    fn make_room(&mut self, slots: [usize; CHOICES]) -> Option<usize> {
+        for slot in slots {
+            for entry in Table::entries(slot) {
+                let choices = self.choices(slot, self.checks[entry]);
+                if let Some(room) = self.free(choices) {
+                    self.checks[room] = self.checks[entry];
+                    self.places[room] = self.places[entry];
+                    self.used[room] = self.used[entry];
+                    return Some(entry);
+                }
+            }
+        }
+        None
+    }
+
+    /// Lets the clock go on with the entries that come in. When it has run out, all times are halved: what was before stays before or becomes equal.
+    fn tick(&mut self) {
+        self.ticks += 1;
+        if self.ticks <= self.checks.len() / STEPS_PER_FILL {
+            return;
+        }
+        self.ticks = 0;
+        if self.clock == u8::MAX {
+            self.used.iter_mut().for_each(|used| *used /= 2);
+            self.clock = CLOCK_BASE;
+        }
+        self.clock += 1;
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table")
+            .field("len", &self.len)
+            .field("room", &self.checks.len())
+            .finish_non_exhaustive()
+    }
+}
