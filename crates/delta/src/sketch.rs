@@ -84,19 +84,38 @@ impl Sketch {
 }
 
 /// Bytes that a feature of sampled positions is a hash of.
+///
+/// Longer ones tell records apart that share boilerplate: on 6000 revisions of JSON documents with the same keys over and over, deltas by features of 32, 64, 128 and 256
+/// bytes stored 1/37, 1/50, 1/57 and 1/59; of wiki pages, 1/16, 1/17, 1/17 and 1/17 (`examples/similar.rs`). They need longer stretches without an edit, and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FeatureBytes {
     /// 32 bytes.
     B32,
-    /// 64 bytes: features are shared by longer stretches only.
+    /// 64 bytes.
     B64,
+    /// 128 bytes.
+    B128,
+    /// 256 bytes.
+    B256,
 }
 
 impl FeatureBytes {
-    const fn count(self) -> usize {
+    /// All of them, shortest first.
+    pub const ALL: [FeatureBytes; 4] = [
+        FeatureBytes::B32,
+        FeatureBytes::B64,
+        FeatureBytes::B128,
+        FeatureBytes::B256,
+    ];
+
+    /// How many bytes.
+    #[must_use]
+    pub const fn count(self) -> usize {
         match self {
             FeatureBytes::B32 => 32,
             FeatureBytes::B64 => 64,
+            FeatureBytes::B128 => 128,
+            FeatureBytes::B256 => 256,
         }
     }
 }
@@ -128,10 +147,10 @@ enum Way {
 }
 
 impl Sketcher {
-    /// The default: features of 32 bytes at one position in 64, with the fastest vector instructions of this machine.
+    /// The default: features of 64 bytes at one position in 64, with the fastest vector instructions of this machine.
     #[must_use]
     pub fn new() -> Sketcher {
-        Sketcher::sampled(Backend::best(), Interval::I64, FeatureBytes::B32)
+        Sketcher::sampled(Backend::best(), Interval::I64, FeatureBytes::B64)
     }
 
     /// Features of so many bytes at positions sampled at this interval: a position is sampled if a hash of the eight bytes there is large, so what is

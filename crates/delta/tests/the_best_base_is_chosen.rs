@@ -45,12 +45,10 @@ fn cached_ones_are_preferred_and_deep_ones_avoided() {
 }
 
 #[test]
-fn hot_features_count_only_if_there_is_nothing_else() {
+fn hot_features_count_a_quarter() {
     let standing = |_| Some(Standing::default());
-    let some = [candidate(1, 0, 7), candidate(2, 1, 0)];
-    assert_eq!(ranked(&some, standing), [(2, 1.0)]);
-    let none = [candidate(1, 0, 7), candidate(2, 0, 3)];
-    assert_eq!(ranked(&none, standing), [(1, 7.0), (2, 3.0)]);
+    let candidates = [candidate(1, 0, 7), candidate(2, 2, 0), candidate(3, 1, 1)];
+    assert_eq!(ranked(&candidates, standing), [(2, 2.0), (1, 1.75), (3, 1.25)]);
 }
 
 fn chosen(ranked: &[(u32, f32)], bases: &[&[u8]], target: &[u8]) -> Option<u32> {
