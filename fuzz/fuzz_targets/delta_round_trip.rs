@@ -17,8 +17,9 @@ fuzz_target!(|input: (u8, &[u8], &[u8], u16)| {
     let (choice, base, target, uncovered_max) = input;
     let method = match Interval::ALL.get(usize::from(choice)) {
         Some(&interval) => Method::Anchor { interval },
+        // No higher levels: gcc's address sanitizer takes a constant table in their match finder for a variable out of scope.
         None => Method::ZstdPrefix {
-            level: i32::from(choice % 24) - 6,
+            level: i32::from(choice % 13) - 6,
         },
     };
     let (mut encoder, mut forward, mut backward) = (Encoder::new(), Vec::new(), Vec::new());

@@ -119,8 +119,10 @@ impl Chooser {
         &mut self.encoder
     }
 
-    /// Appends to `out` the smallest delta of `target` against one of the best equals of `ranked`, at most `trials_max` of them. `base` gives the bytes of a candidate; one that it has
-    /// none for is passed over, and if that is all the best, the next best are tried. `None` if there is no candidate.
+    /// Appends to `out` the smallest delta of `target` against one of the best equals of `ranked`, at most `trials_max` of them.
+    ///
+    /// `base` gives the bytes of a candidate; one that it has none for is passed over, and if that is all the best, the next best are tried. `None` if there
+    /// is no candidate.
     ///
     /// Whether the delta is small enough to be worth it is for the caller to say.
     ///

@@ -106,8 +106,8 @@ impl Encoder {
 
 /// Compresses with a window over base and target and tables that have room for the base.
 ///
-/// Those are parameters of a context, whose prefix is borrowed for the life of the context: so this makes one. That takes a few
-/// microseconds a 100 KiB of tables, little beside the time that data of this length takes.
+/// Those are parameters of a context, whose prefix is borrowed for the life of the context: so this makes one. That costs 10 µs: a target of 64 KiB takes
+/// 43 µs with a base of 128 KiB, which needs none, and 55 with one of 129 KiB.
 fn compress_long(prefix: &[u8], target: &[u8], level: i32, end: &mut Cursor<&mut Vec<u8>>) -> Result<(), Error> {
     let log = |length: usize| length.next_power_of_two().ilog2();
     let mut context = CCtx::try_create().ok_or(Error::Zstd {

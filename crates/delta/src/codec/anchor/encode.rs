@@ -17,6 +17,10 @@ const ANCHORED_MIN: usize = 64;
 /// The shortest match that is copied where something was inserted anyway, bytes.
 const SHORT_MIN: usize = 10;
 
+/// A gap is looked for in so many bytes of the base, and so many times its length.
+const NEARBY: usize = 64;
+const NEARBY_FACTOR: usize = 8;
+
 /// The memory that pairs are compared with.
 #[derive(Debug)]
 pub(crate) struct Encoder {
@@ -117,11 +121,14 @@ impl Encoder {
         for &next in self.long.iter().chain([&end]) {
             let gap = &target[last.target_end() as usize..next.target as usize];
             if gap.len() >= SHORT_MIN {
-                // Between the same neighbours in the base, or, where these lie otherwise, a stretch as long after the first.
+                // Between the same neighbours in the base, or, where these lie otherwise, after the first; but not much more than what is looked
+                // for, so that many small gaps take no more time than one large.
                 let from = last.base_end() as usize;
-                let until = match next.base as usize {
-                    until if until >= from => until,
-                    _ => base.len().min(from + 2 * gap.len()),
+                let most = base.len().min(from + NEARBY + NEARBY_FACTOR * gap.len());
+                let until = if next.base as usize >= from {
+                    most.min(next.base as usize)
+                } else {
+                    most
                 };
                 self.dense.search(
                     &base[from..until],
