@@ -14,16 +14,17 @@
 //!
 //! What bounds the loop then is two loads for every byte: its value and its table entry. More lanes
 //! gain nothing, and longer ones only where chunks are large: a boundary in one lane makes the work
-//! of the other vain.
+//! of the other vain. Eight lanes in a register, whose entries are gathered, are slower by far where they
+//! were measured: see `windowed/gear.rs`.
 
 use crate::spec::GEAR;
 
 /// Bytes to one shift of the hash.
-const STEP: usize = 8;
+pub(crate) const STEP: usize = 8;
 /// Bytes of a lane.
 const LANE: usize = 512;
 /// Bytes that decide a hash: each of its bits has been shifted out after as many.
-const WINDOW: usize = 64;
+pub(crate) const WINDOW: usize = 64;
 
 /// Which bits of the sums are judged.
 pub(crate) trait Sums {
@@ -64,6 +65,11 @@ const fn shifted(inverted: bool) -> [[u64; 256]; STEP] {
         place += 1;
     }
     tables
+}
+
+/// What each byte adds to the hash.
+pub(crate) fn addends<S: Sums>() -> &'static [u64; 256] {
+    &S::SHIFTED[STEP - 1]
 }
 
 /// The hash of `window`, of which as many bytes count as the hash has bits.
@@ -178,7 +184,7 @@ fn addend<S: Sums>(step: &[u8; STEP], place: usize) -> u64 {
 
 #[inline(always)]
 fn byte_addend<S: Sums>(byte: u8) -> u64 {
-    S::SHIFTED[STEP - 1][usize::from(byte)]
+    addends::<S>()[usize::from(byte)]
 }
 
 #[inline]

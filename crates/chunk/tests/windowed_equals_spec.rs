@@ -45,8 +45,13 @@ fn settings(method: Method, hash: RollingHash, size_min: usize, size_max: usize,
 #[track_caller]
 fn fast(settings: &WindowedSettings, data: &[u8]) -> usize {
     let cut = unlimited::windowed(Backend::scalar(), settings, data);
-    if settings.hash == RollingHash::Crc32 && settings.method.has_mask() {
-        for backend in Backend::available() {
+    let backends: Vec<Backend> = match settings.hash {
+        RollingHash::Crc32 => Backend::available().collect(),
+        RollingHash::Gear => Backend::from_name("avx512-gather").into_iter().collect(),
+        _ => Vec::new(),
+    };
+    if settings.method.has_mask() {
+        for backend in backends {
             assert_eq!(
                 unlimited::windowed(backend, settings, data),
                 cut,
@@ -169,6 +174,36 @@ fn a_boundary_anywhere_by_crc32() {
         assert_eq!(fast(&settings, &data[..expected]), expected);
         assert_eq!(fast(&settings, &data[..expected - 1]), expected - 1);
         for later in [window, window + HEAD - 1, 20 * HEAD - 13] {
+            let mut data = data.clone();
+            if let Some(into) = data.get_mut(place + later..place + later + window) {
+                into.copy_from_slice(key);
+                assert_eq!(fast(&settings, &data), expected, "{place} {later}");
+            }
+        }
+    }
+}
+
+/// The same for the vector form of Gear.
+#[test]
+fn a_boundary_anywhere_by_gear() {
+    const HEAD: usize = 256;
+    let window = RollingHash::Gear.window();
+    let settings = settings(Method::Ott, RollingHash::Gear, window, usize::MAX >> 1, 1 << 20);
+    let plenty = random(7, 12 << 20);
+    let at = fast(&settings, &plenty);
+    let key = &plenty[at - window..at];
+    let plain = random(9, window + 20 * HEAD);
+    assert_eq!(assert_equal(&settings, &plain), plain.len(), "nothing by chance");
+    let borders = (1..20).map(|heads| heads * HEAD);
+    let near = borders.flat_map(|border| (border - 9..=border + 9).chain([border - window]));
+    for place in (0..HEAD).chain(near) {
+        let mut data = plain.clone();
+        data[place..place + window].copy_from_slice(key);
+        let expected = place + window;
+        assert_eq!(fast(&settings, &data), expected, "{place}");
+        assert_eq!(fast(&settings, &data[..expected]), expected);
+        assert_eq!(fast(&settings, &data[..expected - 1]), expected - 1);
+        for later in [window, HEAD - 13, HEAD, 5 * HEAD - 100] {
             let mut data = data.clone();
             if let Some(into) = data.get_mut(place + later..place + later + window) {
                 into.copy_from_slice(key);

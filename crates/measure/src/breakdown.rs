@@ -43,7 +43,7 @@ impl Step {
         };
         match self.backend.name() {
             "scalar" => name.to_owned(),
-            "avx512" => format!("V{name}-512"),
+            "avx512" | "avx512-gather" => format!("V{name}-512"),
             "avx2" => format!("V{name}-256"),
             _ => format!("V{name}-128"),
         }

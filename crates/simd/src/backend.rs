@@ -18,8 +18,17 @@ pub const ENVIRONMENT_VARIABLE: &str = "IBID_SIMD";
 /// The name that stands for [`Backend::best`] in a setting.
 const AUTOMATIC: &str = "auto";
 
-/// Every set this crate knows, slowest first: the order of [`Backend::available`].
-const KNOWN: [Isa; 5] = [Isa::Scalar, Isa::Neon, Isa::Sse41, Isa::Avx2, Isa::Avx512];
+/// Every set from which the fastest is chosen, slowest first: the order of [`Backend::available`].
+const RANKED: [Isa; 5] = [Isa::Scalar, Isa::Neon, Isa::Sse41, Isa::Avx2, Isa::Avx512];
+/// Every set that has a name.
+const KNOWN: [Isa; 6] = [
+    Isa::Scalar,
+    Isa::Neon,
+    Isa::Sse41,
+    Isa::Avx2,
+    Isa::Avx512,
+    Isa::Avx512Gather,
+];
 
 /// Whether the CPU (and its operating system) has a feature: asked at run time with `std`, else as
 /// the compiler was told.
@@ -43,6 +52,7 @@ enum Isa {
     Sse41,
     Avx2,
     Avx512,
+    Avx512Gather,
 }
 
 impl Isa {
@@ -53,6 +63,7 @@ impl Isa {
             Isa::Sse41 => "sse41",
             Isa::Avx2 => "avx2",
             Isa::Avx512 => "avx512",
+            Isa::Avx512Gather => "avx512-gather",
         }
     }
 
@@ -65,7 +76,9 @@ impl Isa {
             Isa::Sse41 => [has!("sse4.1"), has!("popcnt")] == [true; 2],
             Isa::Avx2 => has!("avx2") && bit_fields_are_present(),
             // 512 bits of bytes need BW; plain AVX-512F compares nothing narrower than 32 bits.
-            Isa::Avx512 => [has!("avx512f"), has!("avx512bw")] == [true; 2] && bit_fields_are_present(),
+            Isa::Avx512 | Isa::Avx512Gather => {
+                [has!("avx512f"), has!("avx512bw")] == [true; 2] && bit_fields_are_present()
+            }
         }
     }
 
@@ -96,6 +109,11 @@ fn bit_fields_are_present() -> bool {
 /// | `sse41` | SSE4.1, POPCNT |
 /// | `avx2` | AVX2, POPCNT, BMI1, BMI2 |
 /// | `avx512` | AVX-512 F and BW, POPCNT, BMI1, BMI2 |
+/// | `avx512-gather` | those of `avx512`, and its gathers, which that leaves alone |
+///
+/// Whether gathers gain anything differs from CPU to CPU, and none is known here on which they do.
+/// So `avx512-gather` is there for those who name it, to measure, and is never chosen: neither
+/// [`Backend::best`] nor [`Backend::available`] gives it.
 ///
 /// ```
 /// let names: Vec<_> = ibid_simd::Backend::available().map(|backend| backend.name()).collect();
@@ -111,9 +129,10 @@ impl Backend {
         Backend(Isa::Scalar)
     }
 
-    /// Every backend that this machine runs, slowest first; the first is [`Backend::scalar`].
+    /// Every backend that this machine runs, slowest first; the first is [`Backend::scalar`], and
+    /// `avx512-gather` is left out.
     pub fn available() -> impl Iterator<Item = Backend> {
-        KNOWN.into_iter().filter(|isa| isa.is_present()).map(Backend)
+        RANKED.into_iter().filter(|isa| isa.is_present()).map(Backend)
     }
 
     /// The fastest backend of this machine.
@@ -157,12 +176,19 @@ impl Backend {
             Isa::Avx2 => unsafe { x86::avx2(kernel) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Isa::Avx512 => unsafe { x86::avx512(kernel) },
+            Isa::Avx512 | Isa::Avx512Gather => unsafe { x86::avx512(kernel) },
             #[cfg(target_arch = "aarch64")]
             // SAFETY: as above.
             Isa::Neon => unsafe { neon::neon(kernel) },
             _ => kernel.run_scalar(),
         }
+    }
+
+    /// Whether kernels should look tables up by [`Vector::gather_u64`](crate::Vector::gather_u64): only
+    /// the backend `avx512-gather` says so.
+    #[must_use]
+    pub fn gathers(self) -> bool {
+        self.0 == Isa::Avx512Gather
     }
 
     /// The name by which [`Backend::from_name`] finds it again; it never changes.
@@ -259,7 +285,8 @@ impl fmt::Display for BackendError {
                     out,
                     "this CPU does not have the instructions of the vector backend {name}: it has"
                 )?;
-                Backend::available().try_for_each(|backend| write!(out, " {backend}"))
+                let mut present = KNOWN.into_iter().filter(|isa| isa.is_present());
+                present.try_for_each(|isa| write!(out, " {}", isa.name()))
             }
         }
     }

@@ -121,6 +121,72 @@ pub trait Vector: Copy + private::Sealed {
             .fold(u32::MAX, |least, number| least.min(u32::from_le_bytes(*number)))
     }
 
+    /// In every eight bytes of a register, eight bytes of `from`: the first from `at` on, the next from
+    /// `at + stride` on, and so forth.
+    ///
+    /// # Panics
+    /// When they are not all there.
+    #[inline(always)]
+    fn load_strided_u64(self, from: &[u8], at: usize, stride: usize) -> Self::Register {
+        let mut bytes = [0; BLOCK];
+        for (number, eight) in bytes[..Self::LANES].chunks_exact_mut(8).enumerate() {
+            eight.copy_from_slice(&from[at + number * stride..][..8]);
+        }
+        self.load(&bytes, 0)
+    }
+
+    /// `number` in every eight places, least significant byte first.
+    #[inline(always)]
+    fn splat_u64(self, number: u64) -> Self::Register {
+        let bytes = [number.to_le_bytes(); BLOCK / 8];
+        self.load(bytes.as_flattened(), 0)
+    }
+
+    /// `a + b` in every eight places, as numbers modulo 2^64, least significant byte first.
+    #[inline(always)]
+    fn add_u64(self, a: Self::Register, b: Self::Register) -> Self::Register {
+        let (mut sums, mut addends) = ([0; BLOCK], [0; BLOCK]);
+        self.store(a, &mut sums, 0);
+        self.store(b, &mut addends, 0);
+        let (sums_of_eight, _) = sums.as_chunks_mut();
+        let (addends, _) = addends.as_chunks();
+        for (sum, addend) in sums_of_eight.iter_mut().zip(addends) {
+            *sum = u64::from_le_bytes(*sum)
+                .wrapping_add(u64::from_le_bytes(*addend))
+                .to_le_bytes();
+        }
+        self.load(&sums, 0)
+    }
+
+    /// In every eight places the number of `table` that byte `place` of the eight in `index` numbers,
+    /// least significant byte first. `place` is below 8.
+    ///
+    /// AVX-512 has an instruction for it. Elsewhere it is loads one by one, which on many CPUs with the
+    /// instruction are faster still: see [`Backend::gathers`](crate::Backend::gathers).
+    ///
+    /// # Panics
+    /// When `place` is 8 or more, on backends without the instruction; the others give any entries.
+    #[inline(always)]
+    fn gather_u64(self, table: &[u64; 256], index: Self::Register, place: usize) -> Self::Register {
+        let mut bytes = [0; BLOCK];
+        self.store(index, &mut bytes, 0);
+        let (eights, _) = bytes.as_chunks_mut::<8>();
+        for eight in eights {
+            *eight = table[usize::from(eight[place])].to_le_bytes();
+        }
+        self.load(&bytes, 0)
+    }
+
+    /// One bit for every eight places: where all of `a & b` is 0.
+    #[inline(always)]
+    fn disjoint_u64(self, a: Self::Register, b: Self::Register) -> u64 {
+        let mut bytes = [0; BLOCK];
+        self.store(self.and(a, b), &mut bytes, 0);
+        let (eights, _) = bytes[..Self::LANES].as_chunks::<8>();
+        let bits = eights.iter().enumerate();
+        bits.fold(0, |mask, (at, eight)| mask | u64::from(*eight == [0; 8]) << at)
+    }
+
     /// The bits that are set.
     #[inline(always)]
     fn count_ones(self, bits: u64) -> u32 {

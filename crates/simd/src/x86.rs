@@ -5,17 +5,19 @@
 //! one only if the CPU has its features.
 
 use core::arch::x86_64::{
-    __m128i, __m256i, __m512i, _MM_HINT_T0, _MM_HINT_T1, _mm_add_epi32, _mm_and_si128, _mm_cmpeq_epi8, _mm_loadu_si128,
-    _mm_max_epu8, _mm_min_epu8, _mm_min_epu32, _mm_movemask_epi8, _mm_mullo_epi32, _mm_prefetch, _mm_set1_epi8,
-    _mm_set1_epi32, _mm_shuffle_epi8, _mm_srli_epi16, _mm_storeu_si128, _mm_unpackhi_epi8, _mm_unpacklo_epi8,
-    _mm_xor_si128, _mm256_add_epi32, _mm256_and_si256, _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8,
-    _mm256_loadu_si256, _mm256_max_epu8, _mm256_min_epu8, _mm256_min_epu32, _mm256_movemask_epi8, _mm256_mullo_epi32,
-    _mm256_set_m128i, _mm256_set1_epi8, _mm256_set1_epi32, _mm256_shuffle_epi8, _mm256_srli_epi16, _mm256_storeu_si256,
-    _mm256_unpackhi_epi8, _mm256_unpacklo_epi8, _mm256_xor_si256, _mm512_add_epi32, _mm512_and_si512,
-    _mm512_broadcast_i32x4, _mm512_castsi128_si512, _mm512_cmpeq_epi8_mask, _mm512_cmpge_epu8_mask,
-    _mm512_cmplt_epu8_mask, _mm512_inserti32x4, _mm512_loadu_si512, _mm512_max_epu8, _mm512_min_epu8, _mm512_min_epu32,
-    _mm512_mullo_epi32, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_shuffle_epi8, _mm512_srli_epi16,
-    _mm512_storeu_si512, _mm512_unpackhi_epi8, _mm512_unpacklo_epi8, _mm512_xor_si512, _pdep_u64, _pext_u64, _popcnt64,
+    __m128i, __m256i, __m512i, _MM_HINT_T0, _MM_HINT_T1, _mm_add_epi32, _mm_and_si128, _mm_cmpeq_epi8,
+    _mm_cvtsi64_si128, _mm_loadu_si128, _mm_max_epu8, _mm_min_epu8, _mm_min_epu32, _mm_movemask_epi8, _mm_mullo_epi32,
+    _mm_prefetch, _mm_set1_epi8, _mm_set1_epi32, _mm_shuffle_epi8, _mm_srli_epi16, _mm_storeu_si128, _mm_unpackhi_epi8,
+    _mm_unpacklo_epi8, _mm_xor_si128, _mm256_add_epi32, _mm256_and_si256, _mm256_broadcastsi128_si256,
+    _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_max_epu8, _mm256_min_epu8, _mm256_min_epu32, _mm256_movemask_epi8,
+    _mm256_mullo_epi32, _mm256_set_m128i, _mm256_set1_epi8, _mm256_set1_epi32, _mm256_shuffle_epi8, _mm256_srli_epi16,
+    _mm256_storeu_si256, _mm256_unpackhi_epi8, _mm256_unpacklo_epi8, _mm256_xor_si256, _mm512_add_epi32,
+    _mm512_add_epi64, _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_castsi128_si512, _mm512_cmpeq_epi8_mask,
+    _mm512_cmpge_epu8_mask, _mm512_cmplt_epu8_mask, _mm512_i64gather_epi64, _mm512_inserti32x4, _mm512_loadu_si512,
+    _mm512_max_epu8, _mm512_min_epu8, _mm512_min_epu32, _mm512_mullo_epi32, _mm512_set1_epi8, _mm512_set1_epi32,
+    _mm512_set1_epi64, _mm512_setr_epi64, _mm512_shuffle_epi8, _mm512_srl_epi64, _mm512_srli_epi16,
+    _mm512_storeu_si512, _mm512_testn_epi64_mask, _mm512_unpackhi_epi8, _mm512_unpacklo_epi8, _mm512_xor_si512,
+    _pdep_u64, _pext_u64, _popcnt64,
 };
 
 use crate::vector::private::Sealed;
@@ -348,6 +350,56 @@ impl Vector for Avx512 {
     fn splat_16(self, bytes: &[u8; 16]) -> __m512i {
         // SAFETY: `self` proves the features.
         unsafe { _mm512_broadcast_i32x4(Sse41(()).load(bytes, 0)) }
+    }
+
+    #[inline(always)]
+    fn load_strided_u64(self, from: &[u8], at: usize, stride: usize) -> __m512i {
+        let eight = |number: usize| {
+            let bytes = from[at + number * stride..].first_chunk().expect("eight bytes");
+            i64::from_le_bytes(*bytes)
+        };
+        // SAFETY: `self` proves the features.
+        unsafe {
+            _mm512_setr_epi64(
+                eight(0),
+                eight(1),
+                eight(2),
+                eight(3),
+                eight(4),
+                eight(5),
+                eight(6),
+                eight(7),
+            )
+        }
+    }
+
+    #[inline(always)]
+    fn splat_u64(self, number: u64) -> __m512i {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_set1_epi64(number.cast_signed()) }
+    }
+
+    #[inline(always)]
+    fn add_u64(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_add_epi64(a, b) }
+    }
+
+    #[inline(always)]
+    fn gather_u64(self, table: &[u64; 256], index: __m512i, place: usize) -> __m512i {
+        // SAFETY: `self` proves the features. The numbers of entries are no more than 255, for nothing
+        // but a byte of each is left, and the table has 256 of the eight bytes that they are scaled by.
+        unsafe {
+            let shifted = _mm512_srl_epi64(index, _mm_cvtsi64_si128(8 * place as i64));
+            let number = _mm512_and_si512(shifted, _mm512_set1_epi64(0xff));
+            _mm512_i64gather_epi64::<8>(number, table.as_ptr().cast())
+        }
+    }
+
+    #[inline(always)]
+    fn disjoint_u64(self, a: __m512i, b: __m512i) -> u64 {
+        // SAFETY: `self` proves the features.
+        u64::from(unsafe { _mm512_testn_epi64_mask(a, b) })
     }
 
     #[inline(always)]

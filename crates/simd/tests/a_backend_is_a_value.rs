@@ -20,7 +20,7 @@ fn every_listed_backend_is_found_by_its_name() {
 
 #[test]
 fn names_never_change() {
-    let known = ["scalar", "neon", "sse41", "avx2", "avx512"];
+    let known = ["scalar", "neon", "sse41", "avx2", "avx512", "avx512-gather"];
     assert!(Backend::available().all(|backend| known.contains(&backend.name())));
     for name in known {
         match Backend::from_name(name) {
@@ -49,6 +49,20 @@ fn an_unknown_name_is_refused_with_the_names_that_exist() {
     );
     assert_eq!(
         error.to_string(),
-        "no vector backend is called \"mmx\": expected auto, scalar, neon, sse41, avx2, avx512"
+        "no vector backend is called \"mmx\": expected auto, scalar, neon, sse41, avx2, avx512, avx512-gather"
     );
+}
+
+#[test]
+fn gathers_are_for_those_who_name_them() {
+    assert!(Backend::available().all(|backend| !backend.gathers()));
+    match (Backend::from_name("avx512"), Backend::from_name("avx512-gather")) {
+        (Ok(_), Ok(gathering)) => {
+            assert!(gathering.gathers());
+            assert_eq!(gathering.name().parse(), Ok(gathering));
+            assert_ne!(gathering, Backend::best());
+        }
+        (Err(_), Err(_)) => assert!(Backend::available().all(|backend| backend.name() != "avx512")),
+        both => panic!("one without the other: {both:?}"),
+    }
 }

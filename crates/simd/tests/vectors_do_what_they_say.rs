@@ -97,6 +97,39 @@ impl Kernel for Compare<'_> {
         let strided: Vec<u8> = (0..V::LANES).map(|at| a[1 + at / 16 * 5 + at % 16]).collect();
         assert_eq!(bytes(vector.load_strided(a, 1, 5)), strided, "{name}");
 
+        let longs = |bytes: &[u8]| {
+            let (longs, _) = bytes.as_chunks::<8>();
+            longs.iter().map(|long| u64::from_le_bytes(*long)).collect::<Vec<_>>()
+        };
+        let [longs_a, longs_b] = [a, b].map(|bytes| longs(&bytes[..V::LANES]));
+        let strided: Vec<u8> = (0..V::LANES).map(|at| a[1 + at / 8 * 3 + at % 8]).collect();
+        assert_eq!(bytes(vector.load_strided_u64(a, 1, 3)), strided, "{name}");
+        assert_eq!(
+            bytes(vector.splat_u64(longs_b[0])),
+            b[..8].repeat(V::LANES / 8),
+            "{name}"
+        );
+        let expected: Vec<u64> = longs_a.iter().zip(&longs_b).map(|(a, b)| a.wrapping_add(*b)).collect();
+        assert_eq!(longs(&bytes(vector.add_u64(first, second))), expected, "{name}");
+        let table: [u64; 256] = core::array::from_fn(|at| longs_b[0].wrapping_mul(2 * at as u64 + 1));
+        for place in 0..8 {
+            let expected: Vec<u64> = (0..V::LANES / 8)
+                .map(|at| table[usize::from(a[8 * at + place])])
+                .collect();
+            assert_eq!(
+                longs(&bytes(vector.gather_u64(&table, first, place))),
+                expected,
+                "{name}"
+            );
+            // A bit of the place's byte in all, which some have and some have not.
+            let mask = 1 << (8 * place + 3);
+            let lacking = longs_a
+                .iter()
+                .enumerate()
+                .fold(0, |lacking, (at, long)| lacking | u64::from(long & mask == 0) << at);
+            assert_eq!(vector.disjoint_u64(first, vector.splat_u64(mask)), lacking, "{name}");
+        }
+
         let [word, bits] = [a, b].map(|bytes| u64::from_le_bytes(*bytes.first_chunk().unwrap()));
         assert_eq!(vector.count_ones(word), word.count_ones(), "{name}");
         let extracted = vector.extract_bits(bits, word);

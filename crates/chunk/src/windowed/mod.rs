@@ -7,18 +7,20 @@
 //! Boundaries in reserve count only in chunks that reach the maximum, which few do. They are looked
 //! for in a second pass, from the maximum backwards.
 //!
-//! CRC-32 with a mask has a form with vector instructions, [`crc32`]. Gear's sums are not linear, and its
-//! table of 256 random numbers of 64 bits would have to be gathered; with a mask that leaves the highest
-//! bits out it goes by the loop of FastCDC, [`gear`](crate::gear).
+//! CRC-32 with a mask has a form with vector instructions, [`crc32`], and so has Gear, [`gear`]; but that
+//! has to gather from a table of 256 random numbers of 64 bits, and is used only by the backend that says
+//! so. Else Gear with a mask that leaves the highest bits out goes by the loop of FastCDC, in
+//! [`crate::gear`].
 
 mod crc32;
 mod fit;
+mod gear;
 mod roll;
 mod scan;
 
-use ibid_simd::Backend;
+use ibid_simd::{Backend, Kernel as _};
 
-use crate::gear::{self, Inverted};
+use crate::gear::has_room;
 use crate::{RollingHash, WindowedSettings};
 use fit::{Divisor, Fit, Mask};
 use roll::Roll;
@@ -81,33 +83,21 @@ impl Kernel {
         if end < self.size_min {
             return end;
         }
-        let data = &data[..end];
+        let (data, least) = (&data[..end], self.size_min);
         let found = match main.as_mask() {
-            Some(test) if R::IS_CRC32 => self.backend.run(crc32::First {
-                data,
-                least: self.size_min,
-                test,
-            }),
-            Some(test) if R::IS_GEAR && gear::has_room(test.of_upper_half()) => {
-                first_by_gear(data, self.size_min, test)
+            Some(test) if R::IS_CRC32 => self.backend.run(crc32::First { data, least, test }),
+            Some(test) if R::IS_GEAR && self.backend.gathers() => self.backend.run(gear::First { data, least, test }),
+            Some(test) if R::IS_GEAR && has_room(test.of_upper_half()) => {
+                gear::First { data, least, test }.run_scalar()
             }
-            _ => scan::first::<R, F>(data, self.size_min, main),
+            _ => scan::first::<R, F>(data, least, main),
         };
         if let Some(found) = found {
             return found;
         }
         match reserve {
-            Some(reserve) if end == self.size_max => scan::last::<R, F>(data, self.size_min, reserve).unwrap_or(end),
+            Some(reserve) if end == self.size_max => scan::last::<R, F>(data, least, reserve).unwrap_or(end),
             _ => end,
         }
     }
-}
-
-/// As [`scan::first`], by a loop for Gear.
-fn first_by_gear(data: &[u8], least: usize, test: &Mask) -> Option<usize> {
-    // The first length to be judged ends with the first byte that is scanned.
-    let (before, after) = data.split_at(least - 1);
-    let window = &before[before.len() - (roll::Gear::WINDOW - 1)..];
-    let mut hash = gear::start::<Inverted>(window);
-    Some(least + gear::scan::<Inverted>(after, &mut hash, test.of_upper_half())?)
 }

@@ -265,7 +265,7 @@ fn width_of(backend: Backend) -> usize {
     match backend.name() {
         "scalar" => 0,
         "avx2" => 2,
-        "avx512" => 3,
+        "avx512" | "avx512-gather" => 3,
         _ => 1,
     }
 }
