@@ -22,7 +22,7 @@ fuzz_target!(|input: (u8, [u16; 8], u16, &[u8])| {
         rest = after;
     }
 
-    for backend in Backend::available() {
+    for backend in Backend::available().chain(Backend::from_name("avx512-gather")) {
         let chunker = Chunker::with_backend(&settings, backend).expect("valid settings");
         assert!(
             chunks(&chunker, data).eq(expected.iter().copied()),
