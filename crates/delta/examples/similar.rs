@@ -3,9 +3,10 @@
 //! `similar FILE.jsonl [RECORDS [HOT-WEIGHT [KEYS]]]` reads one JSON object a line, `{"key": …, "body": …}`. Each body is sketched, looked up among those before
 //! it, and encoded against the best candidate, or alone; bases may be up to 8 deep, and half of the bodies are said to be cached, the latest. With `KEYS` the
 //! key is a lineage hint. Printed for each way of sketching: the ratio of bodies to what is stored, how often the base is an earlier revision of the same
-//! key, depth, and MB/s of each step.
+//! key, depth, and MB/s of each step. In place of the file, a folder of files may be given, whose distinct chunks of 64 KiB are taken.
 #![allow(clippy::print_stdout, reason = "this is a program")]
 
+use std::collections::HashSet;
 use std::error::Error;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead, BufReader};
@@ -92,17 +93,7 @@ fn run(
     Ok(())
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let file = arguments
-        .next()
-        .ok_or("expected: similar FILE.jsonl [RECORDS [HOT-WEIGHT [KEYS]]]")?;
-    let count: usize = arguments.next().map_or(Ok(10_000), |count| count.parse())?;
-    let mut scoring = Scoring::default();
-    if let Some(weight) = arguments.next() {
-        scoring.hot_weight = weight.parse()?;
-    }
-    let keys = arguments.next().is_some();
+fn revisions(file: &str, count: usize) -> Result<Vec<Record>, Box<dyn Error>> {
     let mut records = Vec::new();
     for line in BufReader::new(std::fs::File::open(file)?).lines().take(count) {
         let record: serde_json::Value = serde_json::from_str(&line?)?;
@@ -114,6 +105,47 @@ fn main() -> Result<(), Box<dyn Error>> {
             body: body.as_bytes().to_vec(),
         });
     }
+    Ok(records)
+}
+
+/// The distinct chunks of a folder's files, by name.
+fn chunks_of_files(folder: &str, count: usize) -> Result<Vec<Record>, Box<dyn Error>> {
+    let mut files: Vec<_> = std::fs::read_dir(folder)?.collect::<Result<_, _>>()?;
+    files.sort_by_key(std::fs::DirEntry::path);
+    let chunker = Chunker::new(&Settings::for_average("fastcdc", 64 << 10)?)?;
+    let (mut records, mut known) = (Vec::new(), HashSet::new());
+    for file in files {
+        let data = std::fs::read(file.path())?;
+        for chunk in ibid_chunk::chunks(&chunker, &data) {
+            let mut hasher = DefaultHasher::new();
+            chunk.hash(&mut hasher);
+            if records.len() < count && known.insert(hasher.finish()) {
+                records.push(Record {
+                    key: String::new(),
+                    body: chunk.to_vec(),
+                });
+            }
+        }
+    }
+    Ok(records)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let file = arguments
+        .next()
+        .ok_or("expected: similar FILE.jsonl [RECORDS [HOT-WEIGHT [KEYS]]]")?;
+    let count: usize = arguments.next().map_or(Ok(10_000), |count| count.parse())?;
+    let mut scoring = Scoring::default();
+    if let Some(weight) = arguments.next() {
+        scoring.hot_weight = weight.parse()?;
+    }
+    let keys = arguments.next().is_some();
+    let records = if std::fs::metadata(&file)?.is_dir() {
+        chunks_of_files(&file, count)?
+    } else {
+        revisions(&file, count)?
+    };
     println!("{} records, hot features weigh {}", records.len(), scoring.hot_weight);
     println!(
         "| sketch | ratio | deltas | against the same key | depth | sketch MB/s | search MB/s | encode MB/s |\n|---|---|---|---|---|---|---|---|"

@@ -28,12 +28,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     data.truncate(16 << 20);
     for backend in Backend::available() {
         for interval in Interval::ALL {
-            let mut sketcher = Sketcher::sampled(backend, interval, FeatureBytes::B32);
-            println!(
-                "{backend} 1/{}: {:.2}",
-                interval.positions(),
-                speed(&mut sketcher, &data, size)
-            );
+            for bytes in FeatureBytes::ALL {
+                let mut sketcher = Sketcher::sampled(backend, interval, bytes);
+                let speed = speed(&mut sketcher, &data, size);
+                println!("{backend} 1/{} {bytes:?}: {speed:.2}", interval.positions());
+            }
         }
     }
     for name in ["gear", "seqcdc", "fastcdc"] {
