@@ -4,9 +4,9 @@
 //! at a time, and on random data there are about six in a chunk. What nothing can pass ends the
 //! search: the window after it is not read.
 
-use ibid_simd::{Backend, Kernel, Vector};
+use ibid_simd::Backend;
 
-use crate::bytes::{Scalar, Search, Vectors};
+use crate::bytes::{BySearch, Cut, Search};
 use crate::{AeSettings, Extremum};
 
 /// See [`spec::ae`](crate::spec::ae).
@@ -14,27 +14,9 @@ pub(crate) fn cut(backend: Backend, settings: &AeSettings, data: &[u8]) -> usize
     backend.run(Cut { settings, data })
 }
 
-struct Cut<'a> {
-    settings: &'a AeSettings,
-    data: &'a [u8],
-}
-
-impl Kernel for Cut<'_> {
-    type Output = usize;
-
-    fn run_scalar(self) -> usize {
-        self.search(Scalar)
-    }
-
+impl BySearch for Cut<'_, AeSettings> {
     #[inline(always)]
-    fn run<V: Vector>(self, vector: V) -> usize {
-        self.search(Vectors(vector))
-    }
-}
-
-impl Cut<'_> {
-    #[inline(always)]
-    fn search(self, search: impl Search) -> usize {
+    fn find(self, search: impl Search) -> usize {
         let window = self.settings.window;
         search.fetch(self.data, window.saturating_mul(2), FETCHED);
         let data = &self.data[..self.data.len().min(self.settings.size_max)];
@@ -51,7 +33,9 @@ impl Cut<'_> {
             after += found + 1;
         }
     }
+}
 
+impl Cut<'_, AeSettings> {
     /// Position of the first byte that passes the one given.
     #[inline(always)]
     fn first_past(&self, search: impl Search, bytes: &[u8], byte: u8) -> Option<usize> {

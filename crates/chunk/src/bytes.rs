@@ -1,6 +1,6 @@
 //! Searches for extreme bytes, without vector instructions and with them.
 
-use ibid_simd::{BLOCK, Vector};
+use ibid_simd::{BLOCK, Kernel, Vector};
 
 /// The searches that AE, RAM and MAXP are made of.
 pub(crate) trait Search: Copy {
@@ -17,9 +17,37 @@ pub(crate) trait Search: Copy {
     fn fetch(self, data: &[u8], at: usize, bytes: usize);
 }
 
+/// A cut to be found by searches: by which algorithm, its settings say.
+pub(crate) struct Cut<'a, Settings> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) data: &'a [u8],
+}
+
+/// An algorithm that is made of searches. Mark it `#[inline(always)]`, as kernels are.
+pub(crate) trait BySearch {
+    /// The length of the first chunk.
+    fn find(self, search: impl Search) -> usize;
+}
+
+impl<'a, Settings> Kernel for Cut<'a, Settings>
+where
+    Cut<'a, Settings>: BySearch,
+{
+    type Output = usize;
+
+    fn run_scalar(self) -> usize {
+        self.find(Scalar)
+    }
+
+    #[inline(always)]
+    fn run<V: Vector>(self, vector: V) -> usize {
+        self.find(Vectors(vector))
+    }
+}
+
 /// Written so that a compiler can turn it into what vector instructions every CPU has.
 #[derive(Clone, Copy)]
-pub(crate) struct Scalar;
+struct Scalar;
 
 impl Search for Scalar {
     fn largest(self, bytes: &[u8]) -> u8 {

@@ -5,37 +5,19 @@
 //! its surroundings. The first byte after it that is as large, its rival, says where to go on: what
 //! lies between is no peak, and if both are 255, nothing within the radius after the rival is.
 
-use ibid_simd::{Backend, Kernel, Vector};
+use ibid_simd::Backend;
 
 use crate::MaxpSettings;
-use crate::bytes::{Scalar, Search, Vectors};
+use crate::bytes::{BySearch, Cut, Search};
 
 /// See [`spec::maxp`](crate::spec::maxp).
 pub(crate) fn cut(backend: Backend, settings: &MaxpSettings, data: &[u8]) -> usize {
     backend.run(Cut { settings, data })
 }
 
-struct Cut<'a> {
-    settings: &'a MaxpSettings,
-    data: &'a [u8],
-}
-
-impl Kernel for Cut<'_> {
-    type Output = usize;
-
-    fn run_scalar(self) -> usize {
-        self.search(Scalar)
-    }
-
+impl BySearch for Cut<'_, MaxpSettings> {
     #[inline(always)]
-    fn run<V: Vector>(self, vector: V) -> usize {
-        self.search(Vectors(vector))
-    }
-}
-
-impl Cut<'_> {
-    #[inline(always)]
-    fn search(self, search: impl Search) -> usize {
+    fn find(self, search: impl Search) -> usize {
         let radius = self.settings.radius;
         let data = &self.data[..self.data.len().min(self.settings.size_max)];
         // Past this there are too few bytes to complete the condition.

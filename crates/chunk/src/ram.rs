@@ -2,37 +2,19 @@
 //!
 //! Once a byte of the window is 255, the rest of the window does not matter and is not read.
 
-use ibid_simd::{Backend, Kernel, Vector};
+use ibid_simd::Backend;
 
 use crate::RamSettings;
-use crate::bytes::{Scalar, Search, Vectors};
+use crate::bytes::{BySearch, Cut, Search};
 
 /// See [`spec::ram`](crate::spec::ram).
 pub(crate) fn cut(backend: Backend, settings: &RamSettings, data: &[u8]) -> usize {
     backend.run(Cut { settings, data })
 }
 
-struct Cut<'a> {
-    settings: &'a RamSettings,
-    data: &'a [u8],
-}
-
-impl Kernel for Cut<'_> {
-    type Output = usize;
-
-    fn run_scalar(self) -> usize {
-        self.search(Scalar)
-    }
-
+impl BySearch for Cut<'_, RamSettings> {
     #[inline(always)]
-    fn run<V: Vector>(self, vector: V) -> usize {
-        self.search(Vectors(vector))
-    }
-}
-
-impl Cut<'_> {
-    #[inline(always)]
-    fn search(self, search: impl Search) -> usize {
+    fn find(self, search: impl Search) -> usize {
         search.fetch(self.data, self.settings.window.saturating_mul(2), FETCHED);
         let data = &self.data[..self.data.len().min(self.settings.size_max)];
         let Some((window, after)) = data.split_at_checked(self.settings.window) else {

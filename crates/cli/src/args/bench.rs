@@ -28,6 +28,17 @@ pub(crate) enum BenchCommand {
     Cpu(CpuArgs),
 }
 
+/// How speeds are measured.
+#[derive(Debug, Args)]
+pub(crate) struct Measured {
+    /// With which vector instructions: scalar, sse41, avx2, avx512, neon [default: all that this machine has]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = backend)]
+    pub(crate) backends: Vec<Backend>,
+    /// How often each speed is measured
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: u32,
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
 BARE looks for boundaries in every byte, BASE not before the minimum size, SEQ makes content-defined skips, too. VBASE-512 is BASE with \
@@ -44,12 +55,8 @@ pub(crate) struct BreakdownArgs {
     /// Average size of a chunk
     #[arg(long, value_name = "SIZE", default_value = "16KiB", value_parser = value::size_in_memory)]
     pub(crate) average: usize,
-    /// With which vector instructions: scalar, sse41, avx2, avx512, neon [default: all that this machine has]
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = backend)]
-    pub(crate) backends: Vec<Backend>,
-    /// How often each speed is measured
-    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) rounds: u32,
+    #[command(flatten)]
+    pub(crate) measured: Measured,
     /// How many bytes it is measured on, of the beginning of each file
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = value::size_in_memory)]
     pub(crate) sample: usize,
@@ -69,12 +76,8 @@ pub(crate) struct HashesArgs {
     /// How many random windows are hashed to see how hashes are spread
     #[arg(long, value_name = "N", default_value = "1000000")]
     pub(crate) windows: u64,
-    /// With which vector instructions: scalar, sse41, avx2, avx512, neon [default: all that this machine has]
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = backend)]
-    pub(crate) backends: Vec<Backend>,
-    /// How often each speed is measured
-    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) rounds: u32,
+    #[command(flatten)]
+    pub(crate) measured: Measured,
     /// How many random bytes speed is measured on
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = value::size_in_memory)]
     pub(crate) sample: usize,
@@ -137,12 +140,8 @@ pub(crate) struct ChunkersArgs {
         default_value = "4KiB,8KiB,16KiB,64KiB"
     )]
     pub(crate) averages: Vec<usize>,
-    /// With which vector instructions: scalar, sse41, avx2, avx512, neon [default: all that this machine has]
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = backend)]
-    pub(crate) backends: Vec<Backend>,
-    /// How often each speed is measured
-    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) rounds: u32,
+    #[command(flatten)]
+    pub(crate) measured: Measured,
     /// How much of the files is kept in memory to measure speeds on
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = value::size_in_memory)]
     pub(crate) sample: usize,

@@ -21,8 +21,8 @@ pub(crate) fn run_breakdown(context: &mut Context, args: &BreakdownArgs) -> Resu
         settings,
         paths: args.paths.clone(),
         sample: args.sample,
-        backends: backends(&args.backends),
-        rounds: args.rounds,
+        backends: backends(&args.measured.backends),
+        rounds: args.measured.rounds,
     };
     let watch = Watch::start(Verb::Look, context.global.quiet)?;
     let mut observed = Observed::new(&watch.monitor);
@@ -41,8 +41,14 @@ pub(crate) fn run_hashes(context: &mut Context, args: &HashesArgs) -> Result<Out
     args.json.file().map_or(Ok(()), output::check_place)?;
     let watch = Watch::start(Verb::Look, context.global.quiet)?;
     let mut observed = Observed::new(&watch.monitor);
-    let backends = backends(&args.backends);
-    let found = hashes(args.windows, args.sample, args.rounds, &backends, &mut observed);
+    let backends = backends(&args.measured.backends);
+    let found = hashes(
+        args.windows,
+        args.sample,
+        args.measured.rounds,
+        &backends,
+        &mut observed,
+    );
     watch.finish();
     let found = found?;
     if let Some(path) = args.json.file() {

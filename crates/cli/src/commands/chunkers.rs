@@ -16,8 +16,8 @@ pub(crate) fn run(context: &mut Context, args: &ChunkersArgs) -> Result<Outcome>
     let plan = Plan {
         paths: args.paths.clone(),
         contenders: contenders.map_err(|error| Failure::Usage(format!("--averages: {error}")))?,
-        backends: super::bench::backends(&args.backends),
-        rounds: args.rounds,
+        backends: super::bench::backends(&args.measured.backends),
+        rounds: args.measured.rounds,
         sample: args.sample,
         threads: std::thread::available_parallelism().map_or(1, Into::into),
     };
