@@ -1,6 +1,6 @@
 //! Reading chunks back: frame from storage, seal, decompress, and the id compared before a byte goes anywhere.
 
-use crate::index::{Frame, Place};
+use crate::index::Frame;
 use crate::load::Loaded;
 use crate::repository::{folder, name_in};
 use crate::{Error, Repository, Result};
@@ -44,7 +44,7 @@ impl FrameReader {
         frame: &Frame,
         upto: Option<u16>,
     ) -> Result<ibid_format::frame::Frame<'_>> {
-        let pack = &loaded.index.packs[frame.pack as usize];
+        let pack = loaded.index.pack(frame.pack);
         self.sealed.resize(frame.sealed as usize, 0);
         repository.storage.read_at(
             &name_in(folder::PACKS, pack.id),
@@ -119,12 +119,12 @@ impl<'a> ChunkReader<'a> {
     /// Appends the bytes of chunk `id`, which must be `length` long, to `out`.
     pub(crate) fn read(&self, id: &ChunkId, length: u32, out: &mut Vec<u8>) -> Result<()> {
         let place = self.loaded.index.get(id).ok_or(Error::ChunkMissing { id: *id })?;
-        if place == Place::PENDING {
+        let frame = self.loaded.index.frame(place.frame);
+        if !frame.is_stored() {
             return Err(Error::ChunkMissing { id: *id });
         }
-        let frame = self.loaded.index.frames[place.frame as usize];
         let opened = self.open(place.frame, &frame)?;
-        let pack = self.loaded.index.packs[frame.pack as usize].id;
+        let pack = self.loaded.index.pack(frame.pack).id;
         let chunk = opened.chunk(place.slot).ok_or(Error::ChunkDamaged { id: *id, pack })?;
         if self.repository.keys.chunk_id(chunk) != *id {
             return Err(Error::ChunkDamaged { id: *id, pack });

@@ -8,8 +8,9 @@
 //! when those eight bits agree.
 
 use crate::{Error, Result};
+use ibid_format::pack::Summary;
 use ibid_format::{ChunkId, FileId};
-use std::sync::Mutex;
+use std::sync::{Mutex, RwLock, RwLockReadGuard};
 
 /// Number of shards; the first byte of an id says which.
 const SHARDS: usize = 256;
@@ -22,17 +23,9 @@ const EMPTY: u32 = u32::MAX;
 /// Where a chunk is: a frame, and its slot in that frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
-    /// Number of the frame in [`Frames`]; [`Place::PENDING`] while its pack is being written.
+    /// Number of the frame: see [`Index::frame`].
     pub(crate) frame: u32,
     pub(crate) slot: u16,
-}
-
-impl Place {
-    /// Known in this run, not readable yet.
-    pub(crate) const PENDING: Place = Place {
-        frame: u32::MAX,
-        slot: 0,
-    };
 }
 
 /// One entry, unaligned so that it takes 38 bytes and no more.
@@ -161,6 +154,33 @@ pub(crate) struct Frame {
     pub(crate) blobs: u32,
 }
 
+impl Frame {
+    /// One that a backup is gathering: its chunks are known, but nobody can read them yet.
+    const UNSTORED: Frame = Frame {
+        pack: u32::MAX,
+        offset: 0,
+        sealed: 0,
+        length: 0,
+        blobs: 0,
+    };
+
+    /// One that an index file lists, of the pack with this number.
+    pub(crate) fn of(pack: u32, listed: &ibid_format::index::Frame) -> Frame {
+        Frame {
+            pack,
+            offset: listed.offset,
+            sealed: listed.sealed,
+            length: listed.length,
+            blobs: listed.blobs,
+        }
+    }
+
+    /// Whether its pack is durable.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.pack != Frame::UNSTORED.pack
+    }
+}
+
 /// One pack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pack {
@@ -171,8 +191,17 @@ pub(crate) struct Pack {
 /// The index: chunk ids to frames, frames to packs.
 pub(crate) struct Index {
     shards: Vec<Mutex<Shard>>,
+    /// As loaded.
     pub(crate) frames: Vec<Frame>,
     pub(crate) packs: Vec<Pack>,
+    /// What a backup has added since; numbers go on where those above end.
+    added: RwLock<Added>,
+}
+
+#[derive(Default)]
+struct Added {
+    frames: Vec<Frame>,
+    packs: Vec<Pack>,
 }
 
 impl Index {
@@ -181,7 +210,51 @@ impl Index {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             frames: Vec::new(),
             packs: Vec::new(),
+            added: RwLock::default(),
         }
+    }
+
+    /// The frame with this number, as far as it is known: see [`Frame::is_stored`].
+    pub(crate) fn frame(&self, number: u32) -> Frame {
+        let number = number as usize;
+        match self.frames.get(number) {
+            Some(frame) => *frame,
+            None => self.added().frames[number - self.frames.len()],
+        }
+    }
+
+    /// The pack with this number.
+    pub(crate) fn pack(&self, number: u32) -> Pack {
+        let number = number as usize;
+        match self.packs.get(number) {
+            Some(pack) => *pack,
+            None => self.added().packs[number - self.packs.len()],
+        }
+    }
+
+    /// Adds a frame that is not stored yet, and gives its number.
+    pub(crate) fn add_frame(&self) -> u32 {
+        let mut added = self.added.write().expect("no holder of this lock panics");
+        added.frames.push(Frame::UNSTORED);
+        (self.frames.len() + added.frames.len() - 1) as u32
+    }
+
+    /// Says that frames which were added are stored in this pack: `numbers` are theirs, in the pack's order.
+    pub(crate) fn frames_stored(&self, pack: &Summary, numbers: &[u32]) {
+        let mut added = self.added.write().expect("no holder of this lock panics");
+        let number = (self.packs.len() + added.packs.len()) as u32;
+        added.packs.push(Pack {
+            id: pack.id,
+            size: pack.size,
+        });
+        for (frame, at) in pack.frames.iter().zip(numbers) {
+            let frame = ibid_format::index::Frame::from(frame);
+            added.frames[*at as usize - self.frames.len()] = Frame::of(number, &frame);
+        }
+    }
+
+    fn added(&self) -> RwLockReadGuard<'_, Added> {
+        self.added.read().expect("no holder of this lock panics")
     }
 
     fn shard(&self, id: &ChunkId) -> std::sync::MutexGuard<'_, Shard> {
@@ -215,7 +288,10 @@ impl Index {
             .iter()
             .map(|shard| shard.lock().expect("no holder of this lock panics").bytes())
             .sum();
-        shards + (self.frames.capacity() * size_of::<Frame>() + self.packs.capacity() * size_of::<Pack>()) as u64
+        let added = self.added();
+        let frames = self.frames.capacity() + added.frames.capacity();
+        let packs = self.packs.capacity() + added.packs.capacity();
+        shards + (frames * size_of::<Frame>() + packs * size_of::<Pack>()) as u64
     }
 }
 

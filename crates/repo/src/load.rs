@@ -199,13 +199,7 @@ impl Loading<'_> {
         let number = index.packs.len() as u32;
         let start = index.frames.len() as u32;
         index.packs.push(Pack { id, size });
-        index.frames.extend(frames.iter().map(|f| Frame {
-            pack: number,
-            offset: f.offset,
-            sealed: f.sealed,
-            length: f.length,
-            blobs: f.blobs,
-        }));
+        index.frames.extend(frames.iter().map(|frame| Frame::of(number, frame)));
         Some(start)
     }
 

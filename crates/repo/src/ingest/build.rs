@@ -100,8 +100,8 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: O
             spares: spare,
             spare_frames,
             slots: slots_in,
-            data: FrameBuffers::default(),
-            metadata: FrameBuffers::default(),
+            data: Open::new(job, FrameBuffers::default()),
+            metadata: Open::new(job, FrameBuffers::default()),
             new_chunks: [0; 2],
             new_bytes: [0; 2],
             new_frames: 0,
@@ -164,28 +164,45 @@ struct Gather<'j> {
     spare_frames: Receiver<FrameBuffers>,
     /// Where the slots of a large file's pieces go when all of them are done with.
     slots: Sender<()>,
-    data: FrameBuffers,
-    metadata: FrameBuffers,
+    data: Open,
+    metadata: Open,
     /// Of data and of metadata.
     new_chunks: [u64; 2],
     new_bytes: [u64; 2],
     new_frames: u64,
 }
 
+/// A frame that is being gathered.
+struct Open {
+    number: u32,
+    buffers: FrameBuffers,
+}
+
+impl Open {
+    fn new(job: &Job<'_>, buffers: FrameBuffers) -> Open {
+        let number = job.loaded.index.add_frame();
+        Open { number, buffers }
+    }
+}
+
 impl<'j> Gather<'j> {
     /// Stores a chunk unless it is stored already.
     fn chunk(&mut self, kind: PackKind, id: &ChunkId, bytes: &[u8]) -> Result<()> {
-        if !self.job.loaded.index.insert(id, Place::PENDING)? {
-            return Ok(());
-        }
-        let (frame, full) = match kind {
+        let (open, full) = match kind {
             PackKind::Data => (&mut self.data, self.job.repository.config.frame_size),
             PackKind::Metadata => (
                 &mut self.metadata,
                 self.job.repository.config.frame_size.min(METADATA_FRAME),
             ),
         };
-        let frame = &mut frame.builder;
+        let frame = &mut open.buffers.builder;
+        let place = Place {
+            frame: open.number,
+            slot: frame.blobs().len() as u16,
+        };
+        if !self.job.loaded.index.insert(id, place)? {
+            return Ok(());
+        }
         frame.push(*id, bytes);
         let of = usize::from(kind == PackKind::Metadata);
         self.new_chunks[of] += 1;
@@ -206,11 +223,12 @@ impl<'j> Gather<'j> {
             PackKind::Data => &mut self.data,
             PackKind::Metadata => &mut self.metadata,
         };
-        if gathered.builder.is_empty() {
+        if gathered.buffers.builder.is_empty() {
             return Ok(());
         }
         self.new_frames += 1;
-        let frame = std::mem::replace(gathered, self.spare_frames.try_recv().unwrap_or_default());
+        let next = Open::new(self.job, self.spare_frames.try_recv().unwrap_or_default());
+        let Open { number, buffers: frame } = std::mem::replace(gathered, next);
         let compression = match (kind, self.job.options.compression) {
             // Metadata never gains from another level than the default's.
             (PackKind::Metadata, Compression::Auto) => Compression::Level(3),
@@ -218,7 +236,7 @@ impl<'j> Gather<'j> {
         };
         let (reply, encoded) = bounded(1);
         // Neither can fail but for a failure that `check` knows.
-        let sent = self.frames.send(FrameDue { kind, encoded }).is_ok()
+        let sent = self.frames.send(FrameDue { kind, number, encoded }).is_ok()
             && self
                 .work
                 .send(Work::Frame {
@@ -240,7 +258,7 @@ impl<'j> Gather<'j> {
             ..
         } = self.job;
         // While it is loaded, the list of frames takes up to twice its size.
-        let frames = (loaded.index.frames.len() as u64 + 2 * self.new_frames) * size_of::<Frame>() as u64;
+        let frames = (loaded.index.frames.len() as u64 + self.new_frames) * size_of::<Frame>() as u64;
         let index = loaded.index.bytes() + frames + (1 << 20);
         repository.check_memory(index + more, limits.bytes(repository.config.frame_size))
     }

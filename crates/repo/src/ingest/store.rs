@@ -17,6 +17,8 @@ const UNLISTED_MAX: usize = 200_000;
 /// A frame on its way, in the order in which frames go into packs.
 pub(crate) struct FrameDue {
     pub(crate) kind: PackKind,
+    /// Its number in the index.
+    pub(crate) number: u32,
     pub(crate) encoded: Receiver<Encoded>,
 }
 
@@ -24,6 +26,25 @@ pub(crate) struct FrameDue {
 pub(crate) struct PackDue {
     bytes: Vec<u8>,
     summary: Summary,
+    /// The numbers of its frames in the index.
+    frames: Vec<u32>,
+}
+
+/// A pack being filled.
+struct Open {
+    builder: pack::Builder,
+    frames: Vec<u32>,
+}
+
+impl Open {
+    fn finish(self) -> PackDue {
+        let (bytes, summary) = self.builder.finish();
+        PackDue {
+            bytes,
+            summary,
+            frames: self.frames,
+        }
+    }
 }
 
 /// What packer and uploaders share.
@@ -113,7 +134,7 @@ pub(crate) fn pack(
     packs: &Sender<PackDue>,
     spare: &Sender<FrameBuffers>,
 ) {
-    let mut open: [Option<pack::Builder>; 2] = [None, None];
+    let mut open: [Option<Open>; 2] = [None, None];
     while let Ok(due) = frames.recv() {
         // The worker has gone only if the backup failed elsewhere.
         let Ok(encoded) = due.encoded.recv() else { return };
@@ -125,22 +146,25 @@ pub(crate) fn pack(
             return;
         }
         let slot = &mut open[usize::from(due.kind == PackKind::Metadata)];
-        let builder = slot.get_or_insert_with(|| pack::Builder::new(&job.repository.keys, FileId::random(), due.kind));
+        let pack = slot.get_or_insert_with(|| Open {
+            builder: pack::Builder::new(&job.repository.keys, FileId::random(), due.kind),
+            frames: Vec::new(),
+        });
         let mut frame = encoded.frame;
-        builder.add(&frame.plaintext, frame.builder.blobs());
+        pack.builder.add(&frame.plaintext, frame.builder.blobs());
+        pack.frames.push(due.number);
         frame.builder.clear();
         // At the end nobody has a use for the buffers any more.
         let _ = spare.send(frame);
-        if builder.is_full(job.limits.pack) {
-            let (bytes, summary) = slot.take().expect("just filled").finish();
-            if packs.send(PackDue { bytes, summary }).is_err() {
+        if pack.builder.is_full(job.limits.pack) {
+            let full = slot.take().expect("just filled").finish();
+            if packs.send(full).is_err() {
                 return;
             }
         }
     }
-    for builder in open.into_iter().flatten() {
-        let (bytes, summary) = builder.finish();
-        if packs.send(PackDue { bytes, summary }).is_err() {
+    for pack in open.into_iter().flatten() {
+        if packs.send(pack.finish()).is_err() {
             return;
         }
     }
@@ -160,6 +184,9 @@ pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<PackDue>) 
             return;
         }
         drop(due.bytes);
+        if !job.options.dry_run {
+            job.loaded.index.frames_stored(&due.summary, &due.frames);
+        }
         stored.written.fetch_add(size, Ordering::Relaxed);
         stored.packs.fetch_add(size, Ordering::Relaxed);
         Counters::add(&job.monitor.counters.stored, size);

@@ -14,7 +14,6 @@ use super::write::{self, Part, Progress, Restoring, Standing};
 use super::{Overwrite, Task};
 use crate::check::is_fault;
 use crate::chunks::ChunkReader;
-use crate::index::Place;
 use crate::load::Loaded;
 use crate::recipe::Items;
 use crate::{Counters, Error, Monitor, Result, Warning};
@@ -478,8 +477,7 @@ impl<'a> Planner<'a> {
                     self.monitor().counters.skip(length);
                 }
                 Item::Chunk { id, length } => {
-                    let place = self.loaded.index.get(&id).filter(|place| *place != Place::PENDING);
-                    let Some(place) = place else {
+                    let Some(place) = self.loaded.index.get(&id) else {
                         let error = Error::ChunkMissing { id };
                         write::lose(self.task, self.progress, file, offset, length.into(), error);
                         offset += u64::from(length);
