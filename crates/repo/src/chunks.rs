@@ -1,5 +1,6 @@
 //! Reading chunks back: frame from storage, seal, decompress, and the id compared before a byte goes anywhere.
 
+use crate::bodies::{Bodies, Body};
 use crate::index::Frame;
 use crate::load::Loaded;
 use crate::repository::{folder, name_in};
@@ -7,25 +8,7 @@ use crate::{Error, Repository, Result};
 use ibid_format::ChunkId;
 use ibid_format::frame::Decoder;
 use ibid_format::pack;
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-
-/// A frame's chunks, decompressed.
-pub(crate) struct Opened {
-    body: Vec<u8>,
-    /// Where slot n ends; it begins where the one before ends.
-    ends: Vec<u32>,
-}
-
-impl Opened {
-    fn chunk(&self, slot: u16) -> Option<&[u8]> {
-        let end = *self.ends.get(usize::from(slot))? as usize;
-        let start = usize::from(slot)
-            .checked_sub(1)
-            .map_or(0, |before| self.ends[before] as usize);
-        self.body.get(start..end)
-    }
-}
 
 /// What reading a frame needs, reused from frame to frame.
 #[derive(Default)]
@@ -64,55 +47,18 @@ impl FrameReader {
 pub(crate) struct ChunkReader<'a> {
     pub(crate) repository: &'a Repository,
     pub(crate) loaded: Arc<Loaded>,
-    cache: Mutex<Cache>,
-}
-
-struct Cache {
-    frames: HashMap<u32, (Arc<Opened>, u64)>,
-    bytes: u64,
-    clock: u64,
-    budget: u64,
-    reader: FrameReader,
-}
-
-impl Cache {
-    fn get(&mut self, frame: u32) -> Option<Arc<Opened>> {
-        self.clock += 1;
-        let (opened, used) = self.frames.get_mut(&frame)?;
-        *used = self.clock;
-        Some(opened.clone())
-    }
-
-    fn put(&mut self, frame: u32, opened: Arc<Opened>) {
-        self.bytes += opened.body.len() as u64;
-        self.frames.insert(frame, (opened, self.clock));
-        while self.bytes > self.budget && self.frames.len() > 1 {
-            let oldest = *self
-                .frames
-                .iter()
-                .min_by_key(|(_, (_, used))| *used)
-                .expect("not empty")
-                .0;
-            let (gone, _) = self.frames.remove(&oldest).expect("just found");
-            self.bytes -= gone.body.len() as u64;
-        }
-    }
+    bodies: Bodies,
+    reader: Mutex<FrameReader>,
 }
 
 impl<'a> ChunkReader<'a> {
-    /// A reader whose cache holds about `budget` bytes of frames.
+    /// A reader that keeps about `budget` bytes of frames.
     pub(crate) fn new(repository: &'a Repository, loaded: Arc<Loaded>, budget: u64) -> ChunkReader<'a> {
-        let cache = Cache {
-            frames: HashMap::new(),
-            bytes: 0,
-            clock: 0,
-            budget,
-            reader: FrameReader::default(),
-        };
         ChunkReader {
             repository,
             loaded,
-            cache: Mutex::new(cache),
+            bodies: Bodies::new(budget),
+            reader: Mutex::default(),
         }
     }
 
@@ -123,12 +69,13 @@ impl<'a> ChunkReader<'a> {
         if !frame.is_stored() {
             return Err(Error::ChunkMissing { id: *id });
         }
-        let opened = self.open(place.frame, &frame)?;
+        let body = self.open(place.frame, &frame)?;
         let pack = self.loaded.index.pack(frame.pack).id;
-        let chunk = opened.chunk(place.slot).ok_or(Error::ChunkDamaged { id: *id, pack })?;
-        if self.repository.keys.chunk_id(chunk) != *id {
-            return Err(Error::ChunkDamaged { id: *id, pack });
+        let damaged = || Error::ChunkDamaged { id: *id, pack };
+        if body.id(&self.repository.keys, place.slot) != Some(*id) {
+            return Err(damaged());
         }
+        let chunk = body.chunk(place.slot).ok_or_else(damaged)?;
         if chunk.len() != length as usize {
             return Err(Error::BadRecipe {
                 expected: u64::from(length),
@@ -139,25 +86,13 @@ impl<'a> ChunkReader<'a> {
         Ok(())
     }
 
-    fn open(&self, number: u32, frame: &Frame) -> Result<Arc<Opened>> {
-        let mut cache = self.cache.lock().expect("no holder of this lock panics");
-        if let Some(opened) = cache.get(number) {
-            return Ok(opened);
+    fn open(&self, number: u32, frame: &Frame) -> Result<Arc<Body>> {
+        if let Some(body) = self.bodies.get(number) {
+            return Ok(body);
         }
-        let read = cache.reader.read(self.repository, &self.loaded, frame, None)?;
-        let mut opened = Opened {
-            body: Vec::with_capacity(frame.length as usize),
-            ends: Vec::with_capacity(read.len()),
-        };
-        for slot in 0..read.len() as u16 {
-            let chunk = read
-                .chunk(slot)
-                .map_err(Error::damaged(format_args!("frame {number}")))?;
-            opened.body.extend_from_slice(chunk);
-            opened.ends.push(opened.body.len() as u32);
-        }
-        let opened = Arc::new(opened);
-        cache.put(number, opened.clone());
-        Ok(opened)
+        let mut reader = self.reader.lock().expect("no holder of this lock panics");
+        let body = Arc::new(Body::of(&reader.read(self.repository, &self.loaded, frame, None)?));
+        self.bodies.put(number, body.clone(), drop);
+        Ok(body)
     }
 }

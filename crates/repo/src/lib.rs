@@ -21,6 +21,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod bodies;
 mod check;
 mod chunks;
 mod diff;
