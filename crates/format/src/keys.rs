@@ -72,6 +72,7 @@ struct Inner {
     pack: [u8; 32],
     index: [u8; 32],
     snapshot: [u8; 32],
+    sketches: [u8; 32],
 }
 
 #[derive(Clone, Copy)]
@@ -127,6 +128,7 @@ impl Keys {
             pack: derive("ibid v1 seal pack"),
             index: derive("ibid v1 seal index"),
             snapshot: derive("ibid v1 seal snapshot"),
+            sketches: derive("ibid v1 seal sketches"),
         }))
     }
 
@@ -222,6 +224,7 @@ impl Keys {
             FileKind::Pack => &self.0.pack,
             FileKind::Index => &self.0.index,
             FileKind::Snapshot => &self.0.snapshot,
+            FileKind::Sketches => &self.0.sketches,
         }
     }
 }

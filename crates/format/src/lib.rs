@@ -12,6 +12,7 @@
 //! | How are integers and strings written? | [`wire`] |
 //! | Who may read or forge it? | [`Keys`], [`config`], [`slot`] |
 //! | Where do chunks live? | [`frame`], [`pack`], [`index`] |
+//! | What are chunks like? | [`sketches`] |
 //! | What do chunks make up? | [`content`], [`tree`], [`snapshot`] |
 
 pub mod config;
@@ -25,6 +26,7 @@ mod magic;
 pub mod pack;
 pub mod padme;
 mod seal;
+pub mod sketches;
 pub mod slot;
 pub mod snapshot;
 pub mod tree;

@@ -22,6 +22,8 @@ pub enum FileKind {
     Index,
     /// `snapshots/<id>`
     Snapshot,
+    /// `sketches/<id>`
+    Sketches,
 }
 
 impl FileKind {
@@ -33,6 +35,7 @@ impl FileKind {
             FileKind::Pack => *b"pck",
             FileKind::Index => *b"idx",
             FileKind::Snapshot => *b"snp",
+            FileKind::Sketches => *b"skt",
         };
         [b'i', b'b', b'i', b'd', a, b, c, VERSION]
     }
@@ -72,6 +75,7 @@ impl fmt::Display for FileKind {
             FileKind::Pack => "a pack",
             FileKind::Index => "an index",
             FileKind::Snapshot => "a snapshot",
+            FileKind::Sketches => "sketches",
         })
     }
 }

@@ -41,6 +41,8 @@ pub enum SealKind {
     Index = 6,
     /// A snapshot.
     Snapshot = 7,
+    /// Sketches.
+    Sketches = 8,
 }
 
 impl SealKind {
@@ -52,6 +54,7 @@ impl SealKind {
             SealKind::Frame | SealKind::Directory | SealKind::Trailer => FileKind::Pack,
             SealKind::Index => FileKind::Index,
             SealKind::Snapshot => FileKind::Snapshot,
+            SealKind::Sketches => FileKind::Sketches,
         }
     }
 }
@@ -66,6 +69,7 @@ impl fmt::Display for SealKind {
             SealKind::Trailer => "the pack trailer",
             SealKind::Index => "the index block",
             SealKind::Snapshot => "the snapshot",
+            SealKind::Sketches => "the sketches",
         })
     }
 }

@@ -11,6 +11,7 @@ use common::*;
 use ibid_format::content::{Content, Item};
 use ibid_format::frame::{BODY_BYTES_MAX, Compression, Decoder};
 use ibid_format::index::{self, Index};
+use ibid_format::sketches::Sketches;
 use ibid_format::slot::Slot;
 use ibid_format::snapshot::Snapshot;
 use ibid_format::tree::Entry;
@@ -92,6 +93,7 @@ fn assert_all_bounded(bytes: &[u8]) {
     assert_bounded("content", bytes, |bytes| drop(Content::decode(&mut Reader::new(bytes))));
     assert_bounded("entry", bytes, |bytes| drop(Entry::decode_prefix(bytes)));
     assert_bounded("snapshot", bytes, |bytes| drop(Snapshot::decode(bytes)));
+    assert_bounded("sketches", bytes, |bytes| drop(Sketches::decode(bytes)));
     assert_bounded("directory", bytes, |bytes| drop(pack::decode_directory(bytes)));
     let header = sealed(SealKind::Index, b"ibididx\x01");
     assert_bounded("index", &header, |bytes| drop(Index::open(&keys, FILE, bytes.to_vec())));

@@ -1,0 +1,256 @@
+//! `sketches/<id>`: what the chunks that one backup stored are like.
+//!
+//! A later backup looks in them for chunks that are similar to its own. They are advice: without them, it finds less, and nothing else is lost.
+//!
+//! ```
+//! use ibid_format::sketches::{Features, Run, Sketches};
+//! use ibid_format::tree::Time;
+//! use ibid_format::{FileId, Keys, MasterKey};
+//!
+//! let keys = Keys::encrypted(FileId::random(), &MasterKey::random());
+//! let mut chunks = Features::default();
+//! chunks.push(&[30, 20, 10])?;
+//! let run = Run { follows: false, pack: FileId::random(), offset: 8, slot: 0, chunks };
+//! let sketches = Sketches { time: Time { seconds: 0, nanos: 0 }, runs: vec![run] };
+//!
+//! let id = FileId::random();
+//! let mut file = sketches.encode(&keys, id)?;
+//! assert_eq!(Sketches::open(&keys, id, &mut file)?, sketches);
+//! # Ok::<(), ibid_format::Error>(())
+//! ```
+
+use std::collections::HashMap;
+
+use crate::error::{equal, in_range};
+use crate::frame::BLOBS_MAX;
+use crate::magic::MAGIC;
+use crate::tree::Time;
+use crate::wire::{self, Reader};
+use crate::{Error, FileId, FileKind, Keys, SEAL_OVERHEAD, SealKind, padme};
+
+/// Largest file of sketches, bytes.
+pub const LIMIT: u64 = 64 << 20;
+/// Most features of a chunk.
+pub const FEATURES_MAX: usize = 8;
+/// The most that one chunk takes, bytes, if it is not the first of its run.
+pub const CHUNK_BYTES: usize = 1 + 4 * FEATURES_MAX;
+
+/// A length in front of the values, so that padding can follow them.
+const LENGTH: usize = 4;
+/// Length of a file without values and padding, bytes.
+const FIXED: usize = MAGIC + SEAL_OVERHEAD + LENGTH;
+/// The bit of a run's first byte that says that it follows.
+const FOLLOWS: u8 = 1;
+/// Shortest run: flags, pack, offset, slot, count, and a chunk without features.
+const RUN_MIN: usize = 6;
+
+/// The features of some chunks, one chunk after the other.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Features {
+    /// How many each chunk has.
+    counts: Vec<u8>,
+    features: Vec<u32>,
+}
+
+impl Features {
+    /// Adds those of a chunk, strictly descending; none if it has no sketch.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] for more than [`FEATURES_MAX`]; [`Error::Unordered`] unless they descend strictly.
+    pub fn push(&mut self, descending: &[u32]) -> Result<(), Error> {
+        let field = "features of a chunk";
+        in_range(field, descending.len() as u64, 0, FEATURES_MAX as u64)?;
+        if let Some(position) = descending.windows(2).position(|pair| pair[0] <= pair[1]) {
+            let position = position as u64 + 1;
+            return Err(Error::Unordered { field, position });
+        }
+        self.counts.push(descending.len() as u8);
+        self.features.extend_from_slice(descending);
+        Ok(())
+    }
+
+    /// Chunks.
+    pub fn len(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// Whether there is no chunk.
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
+    /// The features of each chunk.
+    pub fn iter(&self) -> impl Iterator<Item = &[u32]> {
+        let mut rest = self.features.as_slice();
+        self.counts.iter().map(move |&count| {
+            let (features, after) = rest.split_at(count.into());
+            rest = after;
+            features
+        })
+    }
+}
+
+/// Chunks in neighbouring slots of a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// Whether the first of them came right after the last of the run before, in what was backed up.
+    pub follows: bool,
+    /// The pack.
+    pub pack: FileId,
+    /// Offset of the frame's seal in the pack.
+    pub offset: u32,
+    /// The slot of the first.
+    pub slot: u16,
+    /// The features of each: one chunk at least.
+    pub chunks: Features,
+}
+
+/// What the chunks that a backup stored are like, in the order in which they came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sketches {
+    /// When they were written.
+    pub time: Time,
+    /// Which chunks, where.
+    pub runs: Vec<Run>,
+}
+
+impl Sketches {
+    /// The file named `id` of these.
+    ///
+    /// # Errors
+    ///
+    /// If a reader would refuse it.
+    pub fn encode(&self, keys: &Keys, id: FileId) -> Result<Vec<u8>, Error> {
+        self.time.check()?;
+        let mut plaintext = vec![0; LENGTH];
+        self.put(&mut plaintext)?;
+        let length = plaintext.len() - LENGTH;
+        let size = padme::padded((FIXED + length) as u64);
+        in_range("sketches", size, 0, LIMIT)?;
+        plaintext[..LENGTH].copy_from_slice(&(length as u32).to_le_bytes());
+        plaintext.resize(size as usize - MAGIC - SEAL_OVERHEAD, 0);
+        let mut out = FileKind::Sketches.magic().to_vec();
+        keys.seal(SealKind::Sketches, id, MAGIC as u64, &plaintext, &mut out);
+        Ok(out)
+    }
+
+    fn put(&self, out: &mut Vec<u8>) -> Result<(), Error> {
+        self.time.put(out);
+        let mut packs = Vec::new();
+        let mut numbers = HashMap::new();
+        for run in &self.runs {
+            numbers.entry(run.pack).or_insert_with(|| {
+                packs.push(run.pack);
+                packs.len() as u64 - 1
+            });
+        }
+        wire::put_varint(out, packs.len() as u64);
+        packs.iter().for_each(|pack| out.extend_from_slice(&pack.0));
+        wire::put_varint(out, self.runs.len() as u64);
+        for run in &self.runs {
+            check_slots(run.slot, run.chunks.len())?;
+            out.push(if run.follows { FOLLOWS } else { 0 });
+            for number in [
+                numbers[&run.pack],
+                run.offset.into(),
+                run.slot.into(),
+                run.chunks.len() as u64,
+            ] {
+                wire::put_varint(out, number);
+            }
+            for features in run.chunks.iter() {
+                out.push(features.len() as u8);
+                features.iter().for_each(|&feature| wire::put_u32(out, feature));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the file named `id`.
+    ///
+    /// # Errors
+    ///
+    /// If it is none, of another version, the seal does not open, or what is in it breaks a rule of the format.
+    pub fn open(keys: &Keys, id: FileId, bytes: &mut [u8]) -> Result<Sketches, Error> {
+        FileKind::Sketches.check(bytes)?;
+        in_range("sketches", bytes.len() as u64, 0, LIMIT)?;
+        Sketches::decode(keys.open(SealKind::Sketches, id, MAGIC as u64, &mut bytes[MAGIC..])?)
+    }
+
+    /// Reads the plaintext of the seal.
+    #[doc(hidden)]
+    pub fn decode(plaintext: &[u8]) -> Result<Sketches, Error> {
+        let mut padded = Reader::new(plaintext);
+        let length = padded.u32("length of sketches")?;
+        let mut reader = Reader::new(padded.take("sketches", length as usize)?);
+        padded.zeros("padding of sketches")?;
+        equal(
+            "sketches",
+            padme::padded(FIXED as u64 + u64::from(length)),
+            (plaintext.len() + FIXED - LENGTH) as u64,
+        )?;
+        let time = Time::read(&mut reader)?;
+        time.check()?;
+        let count = reader.count("packs of sketches", LIMIT, size_of::<FileId>())?;
+        let mut packs = Vec::with_capacity(count);
+        for _ in 0..count {
+            packs.push(FileId(reader.array("pack of sketches")?));
+        }
+        let count = reader.count("runs of sketches", LIMIT, RUN_MIN)?;
+        let mut runs = Vec::new();
+        for _ in 0..count {
+            runs.push(read_run(&mut reader, &packs)?);
+        }
+        reader.finish("sketches")?;
+        Ok(Sketches { time, runs })
+    }
+}
+
+/// Slots go no further than there are.
+fn check_slots(first: u16, count: usize) -> Result<(), Error> {
+    let most = (BLOBS_MAX as u64).saturating_sub(first.into());
+    in_range("chunks of a run of sketches", count as u64, 1, most).map(drop)
+}
+
+fn read_run(reader: &mut Reader<'_>, packs: &[FileId]) -> Result<Run, Error> {
+    let follows = match reader.u8("flags of a run of sketches")? {
+        0 => false,
+        FOLLOWS => true,
+        other => {
+            return Err(Error::Unknown {
+                field: "flags of a run of sketches",
+                found: other.into(),
+            });
+        }
+    };
+    let last = (packs.len() as u64).checked_sub(1).ok_or(Error::OutOfRange {
+        field: "packs of sketches",
+        min: 1,
+        max: LIMIT,
+        found: 0,
+    })?;
+    let pack = packs[reader.varint_in("pack of a run of sketches", 0, last)? as usize];
+    let offset = reader.varint_u32("frame of a run of sketches")?;
+    let slot = reader.varint_in("slot of a run of sketches", 0, BLOBS_MAX as u64 - 1)? as u16;
+    let count = reader.count("chunks of a run of sketches", BLOBS_MAX as u64, 1)?;
+    check_slots(slot, count)?;
+    let mut chunks = Features::default();
+    for _ in 0..count {
+        let count = reader.u8("features of a chunk")?;
+        in_range("features of a chunk", count.into(), 0, FEATURES_MAX as u64)?;
+        let mut features = [0; FEATURES_MAX];
+        let features = &mut features[..usize::from(count)];
+        for feature in features.iter_mut() {
+            *feature = reader.u32("feature")?;
+        }
+        chunks.push(features)?;
+    }
+    Ok(Run {
+        follows,
+        pack,
+        offset,
+        slot,
+        chunks,
+    })
+}

@@ -1,0 +1,25 @@
+//! Any bytes as the plaintext of sketches: what is accepted is written again, and read back the same.
+
+#![no_main]
+
+use ibid_format::sketches::Sketches;
+use ibid_format::{FileId, Keys, MasterKey, padme};
+use libfuzzer_sys::fuzz_target;
+
+const FILE: FileId = FileId([1; 16]);
+
+fuzz_target!(|values: &[u8]| {
+    // Length and padding are supplied, or no input would get past them.
+    let mut plaintext = (values.len() as u32).to_le_bytes().to_vec();
+    plaintext.extend_from_slice(values);
+    let size = padme::padded(plaintext.len() as u64 + 48) as usize;
+    plaintext.resize(size - 48, 0);
+    let Ok(sketches) = Sketches::decode(&plaintext) else {
+        return;
+    };
+    let keys = Keys::unencrypted(FILE, &MasterKey::from_bytes([0; 32]));
+    let mut file = sketches
+        .encode(&keys, FILE)
+        .expect("an encoder refuses only what a decoder refuses");
+    assert_eq!(Sketches::open(&keys, FILE, &mut file), Ok(sketches));
+});
