@@ -13,6 +13,7 @@ fuzz_target!(|plaintext: &[u8]| {
     for frame in &frames {
         assert_eq!(u64::from(frame.offset), expected);
         assert!(!frame.blobs.is_empty());
+        assert_eq!(frame.depth == 0, frame.bases.is_empty());
         expected += u64::from(frame.sealed);
     }
     assert_eq!(end, expected);

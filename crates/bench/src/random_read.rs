@@ -182,7 +182,7 @@ fn store(storage: &Local, keys: &Keys, unique: &[(ChunkId, &[u8])], frame: u32) 
             Compression::Zstd(LEVEL),
             &mut plaintext,
         )?;
-        pack.add(&plaintext, gathered.blobs());
+        pack.add(&plaintext, gathered.blobs(), 0, &[]);
         gathered.clear();
         if last || pack.is_full(PACK_SIZE) {
             stored.put(storage, std::mem::replace(&mut pack, new_pack()))?;
@@ -226,7 +226,10 @@ impl Reader<'_> {
         self.storage
             .read_at(&place.name, place.offset.into(), &mut self.sealed)?;
         let plaintext = pack::open_frame(self.keys, place.pack, place.offset, &mut self.sealed)?;
-        let chunk = self.decoder.decode(plaintext, Some(place.slot))?.chunk(place.slot)?;
+        let chunk = self
+            .decoder
+            .decode(plaintext, &[], Some(place.slot))?
+            .chunk(place.slot)?;
         ensure!(
             self.keys.chunk_id(chunk) == *id,
             "a chunk does not have the bytes that its id says"

@@ -84,9 +84,9 @@ fn a_target_over_the_limit_is_refused_before_memory_is_taken() {
 
 #[test]
 fn a_body_that_cannot_give_the_stated_length_is_refused_before_memory_is_taken() {
-    // 2^30 bytes of target from a body of three, and of none.
+    // 2^30 bytes of target from a body of three, of none, and of one that inserts nothing and copies all that is missing.
     for codec in [1, 2] {
-        for body in [&b"abc"[..], b""] {
+        for body in [&b"abc"[..], b"", b"\0\0\0\0"] {
             let delta = [&[codec, 0x80, 0x80, 0x80, 0x80, 0x04], body].concat();
             let mut out = Vec::new();
             let refused = Decoder::new().decode(&[0; 16], &delta, 1 << 30, &mut out);

@@ -62,6 +62,14 @@ pub enum Error {
         /// Number of the first item out of order, from 0.
         position: u64,
     },
+    /// A list that must name each thing once names one again.
+    #[error("{field}: item {position} was there before")]
+    Repeated {
+        /// The list.
+        field: &'static str,
+        /// Number of an item that repeats another, from 0.
+        position: u64,
+    },
     /// A number that this version gives no meaning to.
     #[error("{field}: {found} has no meaning in this version of the format; a newer ibid may know it")]
     Unknown {
@@ -69,12 +77,6 @@ pub enum Error {
         field: &'static str,
         /// The number found.
         found: u64,
-    },
-    /// A blob encoding that is reserved for deltas.
-    #[error("blob encoding {found} is reserved; this version knows only 0 (whole)")]
-    ReservedEncoding {
-        /// The number found.
-        found: u8,
     },
     /// Bytes that must be zero are not.
     #[error("{field}: zeros expected, found {found:#04x} at its byte {position}")]
@@ -191,6 +193,9 @@ pub enum Error {
         /// zstd's own name of the error.
         reason: &'static str,
     },
+    /// A delta could not be made or read.
+    #[error("the delta of a frame: {0}")]
+    Delta(#[from] ibid_delta::Error),
 }
 
 /// What is wrong with the name of a directory entry.

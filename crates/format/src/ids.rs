@@ -8,6 +8,13 @@ use crate::random;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChunkId(pub [u8; 32]);
 
+/// The first 12 bytes of a [`ChunkId`], by which a delta frame names its bases.
+///
+/// That any two of 2²⁴ chunks (a TiB in chunks of 64 KiB) share them has a chance of 2⁻⁴⁹. If two did, one would be found in place of the other,
+/// and what is decoded against it not have its id: an error, never wrong data.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChunkPrefix(pub [u8; 12]);
+
 /// The name of a file in the repository, or of the repository itself: 16 random bytes, shown as 32 hexadecimal digits.
 ///
 /// ```
@@ -45,8 +52,19 @@ impl ChunkId {
         parse_hex(text).map(ChunkId)
     }
 
+    /// Its first 12 bytes.
+    ///
+    /// ```
+    /// # use ibid_format::{ChunkId, ChunkPrefix};
+    /// assert_eq!(ChunkId([7; 32]).prefix(), ChunkPrefix([7; 12]));
+    /// ```
+    pub fn prefix(&self) -> ChunkPrefix {
+        let (prefix, _) = self.0.split_first_chunk().expect("an id is longer");
+        ChunkPrefix(*prefix)
+    }
+
     /// The leading 64 bits as a number that orders as ids do; uniform, as ids are.
-    pub(crate) fn prefix(&self) -> u64 {
+    pub(crate) fn leading_bits(&self) -> u64 {
         let [a, b, c, d, e, f, g, h, ..] = self.0;
         u64::from_be_bytes([a, b, c, d, e, f, g, h])
     }
@@ -79,6 +97,18 @@ impl fmt::Display for ChunkId {
 }
 
 impl fmt::Debug for ChunkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for ChunkPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(&self.0, f)
+    }
+}
+
+impl fmt::Debug for ChunkPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

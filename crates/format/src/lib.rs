@@ -33,7 +33,7 @@ pub mod tree;
 pub mod wire;
 
 pub use error::{Error, NameFault};
-pub use ids::{ChunkId, FileId};
+pub use ids::{ChunkId, ChunkPrefix, FileId};
 pub use keys::{Keys, MasterKey};
 pub use magic::FileKind;
 pub use seal::{SEAL_OVERHEAD, SealKind};

@@ -8,10 +8,10 @@
 //! tells where each frame is and what is in it ([`open_directory`]), and a frame opens by itself ([`open_frame`]).
 
 use crate::error::{equal, in_range};
-use crate::frame::{self, Blob, Encoding};
+use crate::frame::{self, Blob};
 use crate::magic::MAGIC;
 use crate::wire::{self, Reader};
-use crate::{ChunkId, Error, FileId, FileKind, Keys, SEAL_OVERHEAD, SealKind, padme};
+use crate::{ChunkId, ChunkPrefix, Error, FileId, FileKind, Keys, SEAL_OVERHEAD, SealKind, padme};
 
 /// Length of the sealed trailer at the end of a pack, bytes.
 pub const TRAILER: u64 = 16 + SEAL_OVERHEAD as u64;
@@ -23,7 +23,7 @@ pub const FRAMES_MAX: usize = 65_535;
 pub const FRAMES_AT: u64 = MAGIC as u64;
 
 /// A frame's seal is longer than this, bytes: codec, count, one blob of one byte.
-const SEALED_MIN: u64 = SEAL_OVERHEAD as u64 + 5;
+const SEALED_MIN: u64 = SEAL_OVERHEAD as u64 + 4;
 /// Shortest directory, sealed, bytes: kind, number of frames.
 const DIRECTORY_MIN: u64 = SEAL_OVERHEAD as u64 + 2;
 
@@ -69,6 +69,11 @@ pub struct FrameSummary {
     pub offset: u32,
     /// Length of its seal, bytes.
     pub sealed: u32,
+    /// How many frames must be decoded before it at most, one after the other: 0 for one without bases, else one more than the deepest
+    /// that held one of its bases when it was written; [`frame::DEPTH_MAX`] at most.
+    pub depth: u8,
+    /// The chunks that it is encoded against, each once, in order of first use: none if `depth` is 0.
+    pub bases: Vec<ChunkPrefix>,
     /// Its chunks, by slot.
     pub blobs: Vec<Blob>,
 }
@@ -100,6 +105,7 @@ impl Summary {
         for frame in &self.frames {
             equal("frame offset", end, frame.offset.into())?;
             in_range("sealed frame", frame.sealed.into(), SEALED_MIN, LIMIT)?;
+            frame::check_bases(frame.depth, &frame.bases)?;
             frame::body_len(&frame.blobs)?;
             end += u64::from(frame.sealed);
             in_range("end of a frame", end, FRAMES_AT, end_max)?;
@@ -122,7 +128,7 @@ impl Summary {
 /// Encoder::new().encode(gathered.blobs(), gathered.body(), Compression::Stored, &mut plaintext)?;
 ///
 /// let mut builder = pack::Builder::new(&keys, FileId::random(), PackKind::Data);
-/// builder.add(&plaintext, gathered.blobs());
+/// builder.add(&plaintext, gathered.blobs(), 0, &[]);
 /// let padded = builder.padded_len();
 /// let (bytes, summary) = builder.finish();
 /// assert_eq!(bytes.len() as u64, padded);
@@ -164,10 +170,11 @@ impl Builder {
         self.kind
     }
 
-    /// Seals a frame, as [`frame::Encoder::encode`] made it from these blobs, behind the others.
+    /// Seals a frame, as [`frame::Encoder::encode`] or [`encode_delta`](frame::Encoder::encode_delta) made it from these blobs, behind the
+    /// others. `depth` and `bases` are those of [`FrameSummary`].
     ///
     /// Whoever finishes the pack once [`is_full`](Builder::is_full) says so stays within the limits of the format.
-    pub fn add(&mut self, frame_plaintext: &[u8], blobs: &[Blob]) {
+    pub fn add(&mut self, frame_plaintext: &[u8], blobs: &[Blob], depth: u8, bases: &[ChunkPrefix]) {
         let offset = self.bytes.len();
         self.keys.seal(
             SealKind::Frame,
@@ -177,18 +184,15 @@ impl Builder {
             &mut self.bytes,
         );
         let sealed = self.bytes.len() - offset;
-        wire::put_varint(&mut self.directory, sealed as u64);
-        wire::put_varint(&mut self.directory, blobs.len() as u64);
-        for blob in blobs {
-            self.directory.extend_from_slice(&blob.id.0);
-            self.directory.push(blob.encoding.number());
-            wire::put_varint(&mut self.directory, blob.length.into());
-        }
-        self.frames.push(FrameSummary {
+        let frame = FrameSummary {
             offset: offset as u32,
             sealed: sealed as u32,
+            depth,
+            bases: bases.to_vec(),
             blobs: blobs.to_vec(),
-        });
+        };
+        put_frame(&frame, &mut self.directory);
+        self.frames.push(frame);
     }
 
     /// Bytes so far: magic and frames.
@@ -249,6 +253,23 @@ impl Builder {
             frames: self.frames,
         };
         (self.bytes, summary)
+    }
+}
+
+/// Appends what a directory says of a frame.
+fn put_frame(frame: &FrameSummary, directory: &mut Vec<u8>) {
+    wire::put_varint(directory, frame.sealed.into());
+    directory.push(frame.depth);
+    if frame.depth > 0 {
+        wire::put_varint(directory, frame.bases.len() as u64);
+        for base in &frame.bases {
+            directory.extend_from_slice(&base.0);
+        }
+    }
+    wire::put_varint(directory, frame.blobs.len() as u64);
+    for blob in &frame.blobs {
+        directory.extend_from_slice(&blob.id.0);
+        wire::put_varint(directory, blob.length.into());
     }
 }
 
@@ -313,36 +334,54 @@ pub fn open_frame<'a>(keys: &Keys, id: FileId, offset: u32, sealed: &'a mut [u8]
     keys.open(SealKind::Frame, id, offset.into(), sealed)
 }
 
+/// Shortest blob in a directory, bytes: id, length. Shortest frame: sealed length, depth, count, a blob.
+const BLOB_MIN: usize = 32 + 1;
+const FRAME_MIN: usize = 3 + BLOB_MIN;
+
 /// The plaintext of a directory: kind, frames, and where the last of them ends.
 #[doc(hidden)]
 pub fn decode_directory(plaintext: &[u8]) -> Result<(PackKind, Vec<FrameSummary>, u64), Error> {
-    /// Shortest blob: id, encoding, length. Shortest frame: sealed length, count, a blob.
-    const BLOB_MIN: usize = 34;
-    const FRAME_MIN: usize = 2 + BLOB_MIN;
     let mut reader = Reader::new(plaintext);
     let kind = PackKind::from_number(reader.u8("pack kind")?)?;
     let count = reader.count("frames of a pack", FRAMES_MAX as u64, FRAME_MIN)?;
     let mut frames = Vec::with_capacity(count);
     let mut end = FRAMES_AT;
     for _ in 0..count {
-        let sealed = reader.varint_in("sealed frame", SEALED_MIN, LIMIT)?;
-        let blob_count = reader.count("blobs of a frame", frame::BLOBS_MAX as u64, BLOB_MIN)?;
-        let mut blobs = Vec::with_capacity(blob_count);
-        for _ in 0..blob_count {
-            let id = ChunkId(reader.array("chunk id")?);
-            let encoding = Encoding::from_number(reader.u8("blob encoding")?)?;
-            let length = reader.varint_in("chunk length", 1, frame::CHUNK_BYTES_MAX.into())? as u32;
-            blobs.push(Blob { id, encoding, length });
-        }
-        frame::body_len(&blobs)?;
-        frames.push(FrameSummary {
-            offset: end as u32,
-            sealed: sealed as u32,
-            blobs,
-        });
-        end += sealed;
+        let frame = read_frame(&mut reader, end as u32)?;
+        end += u64::from(frame.sealed);
+        frames.push(frame);
         in_range("end of a frame", end, FRAMES_AT, LIMIT)?;
     }
     reader.zeros("pack padding")?;
     Ok((kind, frames, end))
+}
+
+/// What a directory says of the frame at `offset`.
+fn read_frame(reader: &mut Reader<'_>, offset: u32) -> Result<FrameSummary, Error> {
+    let sealed = reader.varint_in("sealed frame", SEALED_MIN, LIMIT)? as u32;
+    let depth = reader.u8("depth of a frame")?;
+    let mut bases = Vec::new();
+    if depth > 0 {
+        let count = reader.count("bases of a frame", frame::PIECES_MAX as u64, size_of::<ChunkPrefix>())?;
+        bases.reserve_exact(count);
+        for _ in 0..count {
+            bases.push(ChunkPrefix(reader.array("base of a frame")?));
+        }
+    }
+    frame::check_bases(depth, &bases)?;
+    let count = reader.count("blobs of a frame", frame::BLOBS_MAX as u64, BLOB_MIN)?;
+    let mut blobs = Vec::with_capacity(count);
+    for _ in 0..count {
+        let id = ChunkId(reader.array("chunk id")?);
+        let length = reader.varint_in("chunk length", 1, frame::CHUNK_BYTES_MAX.into())? as u32;
+        blobs.push(Blob { id, length });
+    }
+    frame::body_len(&blobs)?;
+    Ok(FrameSummary {
+        offset,
+        sealed,
+        depth,
+        bases,
+        blobs,
+    })
 }

@@ -9,7 +9,7 @@ use std::cell::Cell;
 
 use common::*;
 use ibid_format::content::{Content, Item};
-use ibid_format::frame::{BODY_BYTES_MAX, Compression, Decoder};
+use ibid_format::frame::{self, BODY_BYTES_MAX, Compression, Decoder};
 use ibid_format::index::{self, Index};
 use ibid_format::sketches::Sketches;
 use ibid_format::slot::Slot;
@@ -103,7 +103,15 @@ fn assert_all_bounded(bytes: &[u8]) {
 /// Frames expand; but no further than their zstd blocks can, and then to the limit at most.
 fn assert_frame_bounded(bytes: &[u8]) {
     let mut decoder = Decoder::new();
-    let peak = peak_of(|| drop(decoder.decode(bytes, None).map(|frame| frame.len())));
+    let mut pieces = Vec::new();
+    let peak = peak_of(|| pieces = frame::pieces(bytes).unwrap_or_default());
+    assert!(
+        peak <= 2 * bytes.len() + SLACK,
+        "pieces: {peak} bytes for {}",
+        bytes.len()
+    );
+    let prefix = vec![0; pieces.iter().map(|piece| piece.length as usize).sum()];
+    let peak = peak_of(|| drop(decoder.decode(bytes, &prefix, None).map(|frame| frame.len())));
     let most = ((bytes.len() / 4 + 1) * (128 << 10)).min(BODY_BYTES_MAX as usize);
     assert!(
         peak <= most + FACTOR * bytes.len() + SLACK,
@@ -169,13 +177,23 @@ fn an_index_that_claims_millions_of_entries() {
 
 #[test]
 fn a_frame_that_claims_megabytes() {
-    // Codec, one blob, whole, 16 MiB: and then a zstd frame of nothing much.
-    for codec in [0, 1] {
-        let mut bytes = vec![codec, 1, 0];
+    // Codec, one blob, 16 MiB: and then a zstd frame of nothing much, or a delta by each codec.
+    let claim = |start: &[u8], body: &[u8]| {
+        let mut bytes = start.to_vec();
         put_varint(&mut bytes, 16 << 20);
-        bytes.extend([0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0, 0, 0, 1, 1, 0, 0]);
-        let peak = peak_of(|| assert!(Decoder::new().decode(&bytes, None).is_err()));
+        bytes.extend(body);
+        let prefix = [b'p'];
+        let prefix = if bytes[0] == 2 { &prefix[..] } else { &[] };
+        let peak = peak_of(|| assert!(Decoder::new().decode(&bytes, prefix, None).is_err()));
         assert!(peak < SLACK, "{peak} bytes");
+    };
+    let zstd = [0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0, 0, 0, 1, 1, 0, 0];
+    claim(&[0, 1], &zstd);
+    claim(&[1, 1], &zstd);
+    let delta = [&[2, 1][..], &[0; 12], &[0, 1], &[1]].concat();
+    for codec in [1, 2] {
+        claim(&delta, &[codec, 0x80, 0x80, 0x80, 0x08, 1, 0, 0]);
+        claim(&delta, &[codec, 4, 1, 0, 0]);
     }
 }
 
@@ -184,9 +202,9 @@ fn a_reused_decoder_takes_no_more_memory() {
     let [keys, _] = both_keys();
     let (plaintext, _) = frame(&keys, &[vec![1; 70_000], vec![2; 30_000]], Compression::Zstd(3));
     let mut decoder = Decoder::new();
-    decoder.decode(&plaintext, None).expect("valid");
+    decoder.decode(&plaintext, &[], None).expect("valid");
     for upto in [None, Some(0), Some(1)] {
-        let peak = peak_of(|| assert_eq!(decoder.decode(&plaintext, upto).expect("valid").len(), 2));
+        let peak = peak_of(|| assert_eq!(decoder.decode(&plaintext, &[], upto).expect("valid").len(), 2));
         assert_eq!(peak, 0, "everything is there from the first time");
     }
 }

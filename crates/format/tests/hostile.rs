@@ -5,7 +5,7 @@ mod common;
 
 use common::*;
 use ibid_format::content::{Content, Item};
-use ibid_format::frame::{Compression, Decoder};
+use ibid_format::frame::{self, Compression, Decoder};
 use ibid_format::index::{self, Index};
 use ibid_format::slot::Slot;
 use ibid_format::snapshot::Snapshot;
@@ -38,8 +38,11 @@ fn decode_all(keys: &Keys, bytes: &[u8]) {
 
 fn decode_frame(bytes: &[u8]) {
     let mut decoder = Decoder::new();
+    // Of the right length, so that decoding gets as far as it can.
+    let pieces = frame::pieces(bytes).unwrap_or_default();
+    let prefix = vec![b'p'; pieces.iter().map(|piece| piece.length as usize).sum()];
     for upto in [None, Some(0), Some(1), Some(u16::MAX)] {
-        if let Ok(frame) = decoder.decode(bytes, upto) {
+        if let Ok(frame) = decoder.decode(bytes, &prefix, upto) {
             let _ = frame.chunks().count();
             for slot in 0..frame.len().min(100) as u16 {
                 let _ = (frame.chunk(slot), frame.chunk_len(slot));
@@ -187,6 +190,12 @@ proptest! {
     }
 
     #[test]
+    fn mutated_delta_frames(chunks in chunks(), method in method(), changes in changes()) {
+        let [keys, _] = both_keys();
+        decode_frame(&apply(changes, delta_frame(&keys, &chunks, method).0));
+    }
+
+    #[test]
     fn mutated_entries(entry in entry(), changes in changes()) {
         let mut bytes = Vec::new();
         entry.encode(&mut bytes)?;
@@ -207,17 +216,21 @@ proptest! {
     }
 
     #[test]
-    fn mutated_directories(frames in vec(chunks(), 0..3), changes in changes()) {
+    fn mutated_directories(frames in vec((chunks(), bases()), 0..3), changes in changes()) {
         let [_, keys] = both_keys();
         let mut builder = pack::Builder::new(&keys, FILE, pack::PackKind::Data);
-        for chunks in &frames {
+        for (chunks, (depth, bases)) in &frames {
             let (plaintext, blobs) = frame(&keys, chunks, Compression::Stored);
-            builder.add(&plaintext, &blobs);
+            builder.add(&plaintext, &blobs, *depth, bases);
         }
         let directory_at = builder.len() as usize;
         let (bytes, _) = builder.finish();
         let plaintext = bytes[directory_at..bytes.len() - pack::TRAILER as usize - 40].to_vec();
-        let _ = pack::decode_directory(&apply(changes, plaintext));
+        if let Ok((kind, frames, end)) = pack::decode_directory(&apply(changes, plaintext)) {
+            // What is accepted is what a writer could have meant.
+            let summary = pack::Summary { id: FILE, kind, size: end + 1000, frames };
+            prop_assert_eq!(summary.check(), Ok(()));
+        }
     }
 
     #[test]
@@ -229,7 +242,7 @@ proptest! {
             // What passed validation can be used without a panic, everywhere.
             for entry in index.entries() {
                 let frame = index.frame(entry.frame).expect("validated");
-                prop_assert!(u32::from(entry.slot) < frame.blobs);
+                prop_assert!(entry.slot < frame.blobs);
                 prop_assert!(index.pack_of(entry.frame).is_some());
                 prop_assert!(index.find(&entry.id).is_some());
             }

@@ -3,9 +3,10 @@
 mod common;
 
 use common::*;
+use ibid_delta::Method;
 use ibid_format::config::{self, Config};
 use ibid_format::content::{Content, Item};
-use ibid_format::frame::{Compression, Decoder};
+use ibid_format::frame::{self, Compression, Decoder};
 use ibid_format::slot::{self, Argon2Cost, Note, Slot};
 use ibid_format::snapshot::{Counters, Snapshot};
 use ibid_format::tree::{self, Entry, EntryKind, Time};
@@ -206,17 +207,20 @@ fn contents_beyond_the_rules() {
 fn frames_beyond_the_rules() {
     let [keys, _] = both_keys();
     let (good, _) = frame(&keys, &[b"chunk".to_vec()], Compression::Stored);
-    assert_eq!(good[..4], [0, 1, 0, 5], "codec, count, encoding, length");
+    assert_eq!(good[..3], [0, 1, 5], "codec, count, length");
     let mut decoder = Decoder::new();
     let mut with = |at: usize, byte: u8| {
         let bytes = [&good[..at], &[byte], &good[at + 1..]].concat();
-        decoder.decode(&bytes, None).map(|_| ()).expect_err("a rule is broken")
+        decoder
+            .decode(&bytes, &[], None)
+            .map(|_| ())
+            .expect_err("a rule is broken")
     };
     assert_eq!(
-        with(0, 2),
+        with(0, 3),
         Error::Unknown {
             field: "frame codec",
-            found: 2
+            found: 3
         }
     );
     assert_eq!(
@@ -228,18 +232,15 @@ fn frames_beyond_the_rules() {
             found: 0
         }
     );
-    for found in [1, 2, 255] {
-        assert_eq!(with(2, found), Error::ReservedEncoding { found });
-    }
     assert!(matches!(
-        with(3, 0),
+        with(2, 0),
         Error::OutOfRange {
             field: "chunk length",
             ..
         }
     ));
     assert_eq!(
-        with(3, 4),
+        with(2, 4),
         Error::Mismatch {
             field: "stored frame body",
             expected: 4,
@@ -247,15 +248,15 @@ fn frames_beyond_the_rules() {
         }
     );
     assert_eq!(
-        decoder.decode(&good, Some(1)).err(),
+        decoder.decode(&good, &[], Some(1)).err(),
         Some(Error::NoSuchSlot { slots: 1, found: 1 })
     );
 
     let (zstd, _) = frame(&keys, &[vec![7; 1000]], Compression::Zstd(3));
-    let two = [&zstd[..], &zstd[5..]].concat();
+    let two = [&zstd[..], &zstd[4..]].concat();
     assert!(
         matches!(
-            decoder.decode(&two, None),
+            decoder.decode(&two, &[], None),
             Err(Error::Mismatch {
                 field: "zstd frame",
                 ..
@@ -264,13 +265,118 @@ fn frames_beyond_the_rules() {
         "two zstd frames"
     );
     let mut longer = zstd.clone();
-    longer[3] += 1;
+    longer[2] += 1;
     assert_eq!(
-        decoder.decode(&longer, None).err(),
+        decoder.decode(&longer, &[], None).err(),
         Some(Error::Mismatch {
             field: "frame body",
             expected: 1001,
             found: 1000
+        })
+    );
+}
+
+#[test]
+fn delta_frames_beyond_the_rules() {
+    let [keys, _] = both_keys();
+    let chunk = b"a chunk".to_vec();
+    let (good, _, prefix) = delta_frame(&keys, &[chunk], Method::ZstdPrefix { level: 1 });
+    // Codec, two pieces (base, start, length), one blob, its length; the delta: its codec, its target's length.
+    assert_eq!((&good[..2], &good[14..16]), (&[2, 2][..], &[0, 7][..]));
+    assert_eq!((&good[28..30], &good[30..34]), (&[2, 3][..], &[1, 7, 1, 7][..]));
+    assert_eq!(prefix.len(), 10);
+    let with = |at: usize, bytes: &[u8], prefix: usize| {
+        let bytes = [&good[..at], bytes, &good[at + 1..]].concat();
+        let prefix = vec![b'p'; prefix];
+        let mut decoder = Decoder::new();
+        decoder
+            .decode(&bytes, &prefix, None)
+            .map(|_| ())
+            .expect_err("a rule is broken")
+    };
+    let range = |field, min, max, found| Error::OutOfRange { field, min, max, found };
+    let none = [&[2, 0][..], &good[30..]].concat();
+    for refused in [
+        frame::pieces(&none).map(drop),
+        Decoder::new().decode(&none, &[], None).map(drop),
+    ] {
+        assert_eq!(refused, Err(range("pieces of a prefix", 1, 1024, 0)));
+    }
+    // 1025, and 1024 that the bytes can't account for.
+    assert_eq!(with(1, &[0x81, 8], 10), range("pieces of a prefix", 0, 1024, 1025));
+    assert!(matches!(with(1, &[0x80, 8], 10), Error::Truncated { .. }));
+    assert_eq!(with(15, &[0], 10), range("length of a piece", 1, 16 << 20, 0));
+    assert_eq!(
+        with(14, &[0xff, 0xff, 0xff, 7], 10),
+        range("length of a piece", 1, 1, 7)
+    );
+    assert_eq!(
+        with(14, &[0x80, 0x80, 0x80, 8], 10),
+        range("start of a piece", 0, (16 << 20) - 1, 16 << 20)
+    );
+    assert_eq!(
+        with(15, &[0x80, 0x80, 0x80, 8], 10),
+        range("prefix of a frame", 1, 16 << 20, (16 << 20) + 3)
+    );
+    let (expected, field) = (10, "prefix of a frame");
+    for found in [0, 9, 11] {
+        let wrong = with(0, &[2], found);
+        let found = found as u64;
+        assert_eq!(wrong, Error::Mismatch { field, expected, found });
+    }
+    let unknown = ibid_delta::Error::Unknown {
+        field: "delta codec",
+        found: 3,
+    };
+    assert_eq!(with(32, &[3], 10), Error::Delta(unknown));
+    for found in [6, 8] {
+        let (field, expected) = ("frame body", 7);
+        let wrong = with(33, &[found], 10);
+        let found = found.into();
+        assert_eq!(wrong, Error::Mismatch { field, expected, found });
+    }
+    // A frame that is no delta has no prefix.
+    let (stored, _) = frame(&keys, &[b"chunk".to_vec()], Compression::Stored);
+    assert_eq!(frame::pieces(&stored), Ok(vec![]));
+    assert_eq!(
+        Decoder::new().decode(&stored, b"p", None).err(),
+        Some(Error::Mismatch {
+            field,
+            expected: 0,
+            found: 1
+        })
+    );
+}
+
+#[test]
+fn directories_with_impossible_bases() {
+    let range = |field, min, max, found| Err(Error::OutOfRange { field, min, max, found });
+    let bases = |count: usize| (0..count).map(|n| [(n % 256) as u8, (n / 256) as u8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let directory = |depth: u8, bases: Vec<[u8; 12]>| {
+        let mut bytes = vec![0, 1, 50, depth];
+        if depth > 0 {
+            ibid_format::wire::put_varint(&mut bytes, bases.len() as u64);
+        }
+        bytes.extend(bases.concat());
+        bytes.push(1);
+        bytes.extend([7; 32]);
+        bytes.push(5);
+        pack::decode_directory(&bytes).map(|(_, frames, _)| (frames[0].depth, frames[0].bases.len()))
+    };
+    assert_eq!(directory(0, vec![]), Ok((0, 0)));
+    assert_eq!(directory(1, bases(1).collect()), Ok((1, 1)));
+    assert_eq!(directory(16, bases(1024).collect()), Ok((16, 1024)));
+    assert_eq!(directory(17, bases(1).collect()), range("depth of a frame", 1, 16, 17));
+    assert_eq!(directory(1, vec![]), range("depth of a frame", 0, 0, 1));
+    assert_eq!(
+        directory(1, bases(1025).collect()),
+        range("bases of a frame", 0, 1024, 1025)
+    );
+    assert_eq!(
+        directory(1, vec![[1; 12], [2; 12], [1; 12]]),
+        Err(Error::Repeated {
+            field: "bases of a frame",
+            position: 2
         })
     );
 }

@@ -5,15 +5,16 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::*;
+use ibid_delta::Method;
 use ibid_format::content::{Content, Item};
-use ibid_format::frame::{Blob, Compression, Decoder, Encoding};
+use ibid_format::frame::{self, Blob, Compression, DEPTH_MAX, Decoder, PIECES_MAX, PREFIX_BYTES_MAX, Piece};
 use ibid_format::index::{self, Header, Index, Lookup};
 use ibid_format::pack::{self, FrameSummary, PackKind, Summary, TRAILER};
 use ibid_format::slot::{self, Argon2Cost, Note, Slot};
 use ibid_format::snapshot::Snapshot;
 use ibid_format::tree::Entry;
 use ibid_format::wire::{self, Reader};
-use ibid_format::{ChunkId, Error, FileId, SEAL_OVERHEAD, padme};
+use ibid_format::{ChunkId, ChunkPrefix, Error, FileId, SEAL_OVERHEAD, padme};
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 
@@ -58,12 +59,12 @@ proptest! {
         let compression = level.map_or(Compression::Stored, Compression::Zstd);
         let (plaintext, blobs) = frame(&keys, &chunks, compression);
         let mut decoder = Decoder::new();
-        let whole = decoder.decode(&plaintext, None)?;
+        let whole = decoder.decode(&plaintext, &[], None)?;
         prop_assert_eq!(whole.len(), blobs.len());
         prop_assert!(whole.chunks().eq(chunks.iter().map(Vec::as_slice)));
 
         let upto = upto.index(chunks.len()) as u16;
-        let part = decoder.decode(&plaintext, Some(upto))?;
+        let part = decoder.decode(&plaintext, &[], Some(upto))?;
         for slot in 0..chunks.len() as u16 {
             let chunk = part.chunk(slot);
             if slot <= upto {
@@ -77,13 +78,52 @@ proptest! {
     }
 
     #[test]
-    fn packs(frames in vec(chunks(), 0..4), metadata in any::<bool>()) {
+    fn delta_frames(chunks in chunks(), method in method(), upto in any::<prop::sample::Index>()) {
+        let [keys, _] = both_keys();
+        let (plaintext, pieces, prefix) = delta_frame(&keys, &chunks, method);
+        prop_assert_eq!(frame::pieces(&plaintext)?, pieces);
+        let mut decoder = Decoder::new();
+        let whole = decoder.decode(&plaintext, &prefix, None)?;
+        prop_assert!(whole.chunks().eq(chunks.iter().map(Vec::as_slice)));
+        let upto = upto.index(chunks.len()) as u16;
+        let part = decoder.decode(&plaintext, &prefix, Some(upto))?;
+        prop_assert!(part.chunks().eq(chunks[..=usize::from(upto)].iter().map(Vec::as_slice)));
+        prop_assert!(part.chunk(upto + 1).is_err());
+        let expected = prefix.len() as u64;
+        prop_assert_eq!(
+            decoder.decode(&plaintext, &prefix[1..], None).err(),
+            Some(Error::Mismatch { field: "prefix of a frame", expected, found: expected - 1 })
+        );
+    }
+
+    #[test]
+    fn frames_into_memory_of_the_caller(several in vec((chunks(), any::<bool>()), 1..4), method in method()) {
+        let [keys, _] = both_keys();
+        let (mut decoder, mut body, mut ends) = (Decoder::new(), Vec::new(), Vec::new());
+        for (chunks, delta) in several {
+            let (plaintext, _, prefix) = if delta {
+                delta_frame(&keys, &chunks, method)
+            } else {
+                (frame(&keys, &chunks, Compression::Zstd(1)).0, vec![], vec![])
+            };
+            decoder.decode_into(&plaintext, &prefix, &mut body, &mut ends)?;
+            prop_assert_eq!(&body, &chunks.concat());
+            let lengths = ends.iter().scan(0, |start, &end| Some(end - std::mem::replace(start, end)));
+            prop_assert!(lengths.eq(chunks.iter().map(|chunk| chunk.len() as u32)));
+            let cut = &plaintext[..plaintext.len() - 1];
+            prop_assert!(decoder.decode_into(cut, &prefix, &mut body, &mut ends).is_err());
+            prop_assert_eq!((body.len(), ends.len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn packs(frames in vec((chunks(), bases()), 0..4), metadata in any::<bool>()) {
         for keys in both_keys() {
             let kind = if metadata { PackKind::Metadata } else { PackKind::Data };
             let mut builder = pack::Builder::new(&keys, FILE, kind);
-            for chunks in &frames {
+            for (chunks, (depth, bases)) in &frames {
                 let (plaintext, blobs) = frame(&keys, chunks, Compression::Zstd(1));
-                builder.add(&plaintext, &blobs);
+                builder.add(&plaintext, &blobs, *depth, bases);
             }
             let padded = builder.padded_len();
             let (mut bytes, summary) = builder.finish();
@@ -93,11 +133,12 @@ proptest! {
             let offset = pack::open_trailer(&keys, FILE, padded, &mut bytes[trailer_at..])?;
             let read = pack::open_directory(&keys, FILE, padded, offset, &mut bytes[offset as usize..trailer_at])?;
             prop_assert_eq!(&read, &summary);
-            for (place, chunks) in read.frames.iter().zip(&frames) {
+            for (place, (chunks, (depth, bases))) in read.frames.iter().zip(&frames) {
+                prop_assert_eq!((place.depth, &place.bases), (*depth, bases));
                 let sealed = &mut bytes[place.offset as usize..][..place.sealed as usize];
                 let plaintext = pack::open_frame(&keys, FILE, place.offset, sealed)?;
                 let mut decoder = Decoder::new();
-                prop_assert!(decoder.decode(plaintext, None)?.chunks().eq(chunks.iter().map(Vec::as_slice)));
+                prop_assert!(decoder.decode(plaintext, &[], None)?.chunks().eq(chunks.iter().map(Vec::as_slice)));
             }
         }
     }
@@ -197,7 +238,9 @@ proptest! {
         let frames = ids.iter().enumerate().map(|(number, (ids, crowd))| FrameSummary {
             offset: 8 + 50 * number as u32,
             sealed: 50,
-            blobs: ids.iter().map(|&i| Blob { id: id(i, *crowd), encoding: Encoding::Whole, length: 1 }).collect(),
+            depth: 0,
+            bases: vec![],
+            blobs: ids.iter().map(|&i| Blob { id: id(i, *crowd), length: 1 }).collect(),
         }).collect::<Vec<_>>();
         let mut expected = BTreeMap::<ChunkId, Vec<(u32, u16)>>::new();
         for (number, frame) in (0..).zip(&frames) {
@@ -241,8 +284,8 @@ proptest! {
         let mut sizes = sizes.into_iter().cycle();
         let plaintext = vec![0; 40_000];
         while !builder.is_full(target) {
-            let blob = Blob { id: ChunkId([0; 32]), encoding: Encoding::Whole, length: 1 };
-            builder.add(&plaintext[..sizes.next().unwrap()], &[blob]);
+            let blob = Blob { id: ChunkId([0; 32]), length: 1 };
+            builder.add(&plaintext[..sizes.next().unwrap()], &[blob], 0, &[]);
         }
         let (bytes, summary) = builder.finish();
         // Unencrypted, so padding can be seen: the zeros behind the last length, which is 1.
@@ -305,7 +348,6 @@ fn an_encoder_gives_the_same_bytes_whatever_it_did_before() {
         .collect();
     let blobs = [Blob {
         id: keys.chunk_id(&body),
-        encoding: Encoding::Whole,
         length: body.len() as u32,
     }];
     let mut encoder = ibid_format::frame::Encoder::new();
@@ -323,11 +365,10 @@ fn an_encoder_gives_the_same_bytes_whatever_it_did_before() {
 
 #[test]
 fn frames_beyond_the_limits_are_not_written() {
-    let mut encoder = ibid_format::frame::Encoder::new();
+    let mut encoder = frame::Encoder::new();
     let mut out = b"before".to_vec();
     let blob = |length| Blob {
         id: ChunkId([0; 32]),
-        encoding: Encoding::Whole,
         length,
     };
     let mut refuse = |blobs: &[Blob], body: &[u8]| {
@@ -342,19 +383,86 @@ fn frames_beyond_the_limits_are_not_written() {
 }
 
 #[test]
+fn delta_frames_beyond_the_limits_are_not_written() {
+    let mut encoder = frame::Encoder::new();
+    let mut out = b"before".to_vec();
+    let blobs = [Blob {
+        id: ChunkId([0; 32]),
+        length: 4,
+    }];
+    let piece = |start, length| Piece {
+        base: ChunkPrefix([0; 12]),
+        start,
+        length,
+    };
+    let mut encode = |pieces: &[Piece], prefix: &[u8], body: &[u8]| {
+        let method = Method::ZstdPrefix { level: 1 };
+        let result = encoder.encode_delta(&blobs, body, pieces, prefix, method, &mut out);
+        let added = out.split_off(6);
+        assert_eq!((added.is_empty(), &out[..]), (result.is_err(), &b"before"[..]));
+        result.is_ok()
+    };
+    let long = vec![0; PREFIX_BYTES_MAX as usize + 1];
+    assert!(!encode(&[], b"", b"body"), "no pieces");
+    assert!(!encode(&[piece(0, 0)], b"", b"body"), "an empty piece");
+    assert!(
+        !encode(&[piece(0, 5)], b"base", b"body"),
+        "a shorter prefix than the pieces"
+    );
+    assert!(
+        !encode(&[piece(0, 4)], b"base", b"bod"),
+        "a shorter body than the blobs"
+    );
+    assert!(
+        !encode(&[piece(PREFIX_BYTES_MAX - 3, 4)], b"base", b"body"),
+        "beyond any chunk"
+    );
+    assert!(!encode(&[piece(u32::MAX, 4)], b"base", b"body"), "beyond any chunk");
+    assert!(
+        !encode(&[piece(0, PREFIX_BYTES_MAX), piece(0, 1)], &long, b"body"),
+        "too long a prefix"
+    );
+    let many = vec![piece(0, 1); PIECES_MAX + 1];
+    assert!(!encode(&many, &long[..many.len()], b"body"), "too many pieces");
+    assert!(encode(&many[1..], &long[1..many.len()], b"body"));
+    assert!(encode(&[piece(PREFIX_BYTES_MAX - 4, 4)], b"base", b"body"));
+    assert!(encode(&[piece(0, PREFIX_BYTES_MAX)], &long[1..], b"body"));
+}
+
+#[test]
+fn a_summary_of_frames_with_impossible_bases_is_not_one_of_a_pack() {
+    let [_, keys] = both_keys();
+    let (_, good) = small_pack(&keys);
+    let with = |depth: u8, bases: &[u8]| {
+        let mut summary = good.clone();
+        summary.frames[1].depth = depth;
+        summary.frames[1].bases = bases.iter().map(|&byte| ChunkPrefix([byte; 12])).collect();
+        let refused = summary.check().is_err();
+        assert_eq!(index::encode(&keys, FILE, &[summary]).is_err(), refused);
+        refused
+    };
+    assert!(!with(0, &[]) && !with(1, &[1]) && !with(DEPTH_MAX, &[2, 1]));
+    assert!(with(0, &[1]), "bases without depth");
+    assert!(with(1, &[]), "depth without bases");
+    assert!(with(DEPTH_MAX + 1, &[1]), "too deep");
+    assert!(with(1, &[1, 2, 1]), "a base twice");
+}
+
+#[test]
 fn an_index_of_many_blocks_finds_every_chunk() {
     let [keys, _] = both_keys();
     let id = |number: u32| keys.chunk_id(&number.to_le_bytes());
     let blobs = |frame: u32| {
         (0..1000).map(move |n| Blob {
             id: id(frame * 1000 + n),
-            encoding: Encoding::Whole,
             length: 1,
         })
     };
     let frames = (0..20).map(|f| FrameSummary {
         offset: 8 + f * 100,
         sealed: 100,
+        depth: 0,
+        bases: vec![],
         blobs: blobs(f).collect(),
     });
     let pack = Summary {
@@ -387,7 +495,6 @@ fn an_index_beyond_the_limit_is_not_written() {
     let blobs = vec![
         Blob {
             id: ChunkId([0; 32]),
-            encoding: Encoding::Whole,
             length: 1
         };
         60_000
@@ -396,6 +503,8 @@ fn an_index_beyond_the_limit_is_not_written() {
         (0..count).map(|f| FrameSummary {
             offset: 8 + f * 50,
             sealed: 50,
+            depth: 0,
+            bases: vec![],
             blobs: blobs.clone(),
         })
     };

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use ibid_delta::{Interval, Method};
 use ibid_format::config::{self, Config};
 use ibid_format::content::{Content, Item};
-use ibid_format::frame::{self, Compression, Decoder, Encoder};
+use ibid_format::frame::{self, Compression, Decoder, Encoder, Piece};
 use ibid_format::index::{self, Index};
 use ibid_format::pack::{self, PackKind, Summary};
 use ibid_format::slot::{self, Argon2Cost, Note, Slot};
@@ -77,6 +78,7 @@ const FILE: FileId = FileId(*b"\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\
 const FIRST: &[u8] = b"in the same place";
 const SECOND: &[u8] = b"where it was before";
 const THIRD: [u8; 1000] = [b'a'; 1000];
+const FOURTH: &[u8] = b"it was before, in the same place";
 
 fn master() -> MasterKey {
     MasterKey::from_bytes(std::array::from_fn(|position| position as u8))
@@ -228,38 +230,65 @@ fn a_key() {
     );
 }
 
-/// Two frames: two short chunks as they are, and one that compresses.
-fn gathered() -> [frame::Builder; 2] {
-    let mut builders = [frame::Builder::new(), frame::Builder::new()];
-    for (frame, chunk) in [(0, FIRST), (0, SECOND), (1, &THIRD[..])] {
+/// Three frames: two short chunks as they are, one that compresses, and one that is put together from the first two.
+fn gathered() -> [frame::Builder; 3] {
+    let mut builders: [frame::Builder; 3] = Default::default();
+    for (frame, chunk) in [(0, FIRST), (0, SECOND), (1, &THIRD[..]), (2, FOURTH)] {
         builders[frame].push(encrypted().chunk_id(chunk), chunk);
     }
     builders
 }
 
+/// What the third frame is encoded against: "it was before" and "in the same place".
+fn pieces() -> [Piece; 2] {
+    [(SECOND, 6, 13), (FIRST, 0, 17)].map(|(base, start, length)| Piece {
+        base: encrypted().chunk_id(base).prefix(),
+        start,
+        length,
+    })
+}
+
+const PREFIX: &[u8] = b"it was beforein the same place";
+
 #[test]
 fn frames() {
-    let [stored, compressed] = gathered();
+    let [stored, compressed, delta] = gathered();
     let mut written = Vec::new();
     let wanted = Compression::Zstd(3);
     Encoder::new()
         .encode(stored.blobs(), stored.body(), wanted, &mut written)
         .expect("a valid frame");
     assert_example("frame-stored", &written);
+    written.clear();
+    let method = Method::Anchor {
+        interval: Interval::I64,
+    };
+    Encoder::new()
+        .encode_delta(delta.blobs(), delta.body(), &pieces(), PREFIX, method, &mut written)
+        .expect("a valid frame");
+    assert_example("frame-delta", &written);
+    assert_eq!(frame::pieces(&written), Ok(pieces().to_vec()));
     // What zstd makes of a body is not ours to promise, only that ours reads it.
-    for (name, body) in [("frame-stored", &stored), ("frame-zstd", &compressed)] {
+    for (name, prefix, body) in [
+        ("frame-stored", &b""[..], &stored),
+        ("frame-zstd", b"", &compressed),
+        ("frame-delta", PREFIX, &delta),
+    ] {
         let (bytes, mut decoder) = (example(name), Decoder::new());
-        let frame = decoder.decode(&bytes, None).expect("a valid frame");
+        let frame = decoder.decode(&bytes, prefix, None).expect("a valid frame");
         assert_eq!(frame.chunks().collect::<Vec<_>>().concat(), body.body());
         assert_eq!(frame.len(), body.blobs().len());
     }
 }
 
-/// The pack of the document's two frames.
+const FRAMES: [&str; 3] = ["frame-stored", "frame-zstd", "frame-delta"];
+
+/// The pack of the document's three frames.
 fn pack(keys: &Keys) -> (Vec<u8>, Summary) {
     let mut builder = pack::Builder::new(keys, FILE, PackKind::Data);
-    for (name, gathered) in ["frame-stored", "frame-zstd"].into_iter().zip(gathered()) {
-        builder.add(&example(name), gathered.blobs());
+    let bases = pieces().map(|piece| piece.base);
+    for ((name, gathered), bases) in FRAMES.into_iter().zip(gathered()).zip([&[][..], &[], &bases]) {
+        builder.add(&example(name), gathered.blobs(), u8::from(!bases.is_empty()), bases);
     }
     builder.finish()
 }
@@ -278,7 +307,7 @@ fn a_pack() {
         pack::open_directory(&keys, FILE, size, offset, &mut directory),
         Ok(summary.clone())
     );
-    for (frame, name) in summary.frames.iter().zip(["frame-stored", "frame-zstd"]) {
+    for (frame, name) in summary.frames.iter().zip(FRAMES) {
         let mut sealed = bytes[frame.offset as usize..][..frame.sealed as usize].to_vec();
         let plaintext = pack::open_frame(&keys, FILE, frame.offset, &mut sealed).expect("the frame");
         assert_eq!(plaintext, example(name));
@@ -303,12 +332,13 @@ fn an_index() {
     assert_eq!(index.packs().map(|pack| pack.id).collect::<Vec<_>>(), [FILE]);
     let third = index.find(&keys.chunk_id(&THIRD)).expect("it is in the pack");
     assert_eq!((third.frame, third.slot), (1, 0));
+    assert_eq!(index.frames().map(|frame| frame.depth).collect::<Vec<_>>(), [0, 0, 1]);
     let mut start = 8;
     for (part, length) in [
         ("index-header", 32),
         ("index-packs", 32),
-        ("index-frames", 32),
-        ("index-entries", 114),
+        ("index-frames", 48),
+        ("index-entries", 152),
     ] {
         let end = start + length + SEAL_OVERHEAD;
         assert_eq!(

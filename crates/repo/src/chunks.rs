@@ -39,7 +39,7 @@ impl FrameReader {
             source,
         };
         let plain = pack::open_frame(&repository.keys, pack.id, frame.offset, &mut self.sealed).map_err(damaged)?;
-        self.decoder.decode(plain, upto).map_err(damaged)
+        self.decoder.decode(plain, &[], upto).map_err(damaged)
     }
 }
 

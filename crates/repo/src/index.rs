@@ -151,7 +151,9 @@ pub(crate) struct Frame {
     pub(crate) sealed: u32,
     /// Sum of its chunks' lengths, bytes.
     pub(crate) length: u32,
-    pub(crate) blobs: u32,
+    pub(crate) blobs: u16,
+    /// How many frames must be decoded before it at most, one after the other.
+    pub(crate) depth: u8,
 }
 
 impl Frame {
@@ -162,6 +164,7 @@ impl Frame {
         sealed: 0,
         length: 0,
         blobs: 0,
+        depth: 0,
     };
 
     /// One that an index file lists, of the pack with this number.
@@ -172,6 +175,7 @@ impl Frame {
             sealed: listed.sealed,
             length: listed.length,
             blobs: listed.blobs,
+            depth: listed.depth,
         }
     }
 
@@ -366,6 +370,7 @@ mod tests {
                     sealed: 0,
                     length: 0,
                     blobs: 16,
+                    depth: 0,
                 });
             }
             if n >= 1_000_000 && n % 50_000 == 0 {

@@ -178,10 +178,10 @@ impl Loading<'_> {
         let known = index.frames[*start as usize..].iter().take_while(of_pack);
         self.packs.get(&listed.id) == Some(&listed.size)
             && known
-                .map(|frame| (frame.offset, frame.sealed, frame.length, frame.blobs))
+                .map(|frame| (frame.offset, frame.sealed, frame.length, frame.blobs, frame.depth))
                 .eq(frames
                     .iter()
-                    .map(|frame| (frame.offset, frame.sealed, frame.length, frame.blobs)))
+                    .map(|frame| (frame.offset, frame.sealed, frame.length, frame.blobs, frame.depth)))
     }
 
     /// Adds a pack's frames; returns the number of the first, or none if the pack is not there as it should be.
@@ -269,7 +269,7 @@ mod tests {
     use super::*;
     use crate::{BackupOptions, InitOptions};
     use ibid_format::ChunkId;
-    use ibid_format::frame::{Blob, Encoding};
+    use ibid_format::frame::Blob;
     use ibid_format::pack::FrameSummary;
     use ibid_format::slot::Argon2Cost;
     use std::sync::{Arc, Mutex};
@@ -298,14 +298,12 @@ mod tests {
         let mut summary = read_directory(&repository, id, size).unwrap();
         let end = summary.frames.last().map(|frame| frame.offset + frame.sealed).unwrap();
         let nowhere = ChunkId([7; 32]);
-        let blob = Blob {
-            id: nowhere,
-            encoding: Encoding::Whole,
-            length: 7,
-        };
+        let blob = Blob { id: nowhere, length: 7 };
         summary.frames.push(FrameSummary {
             offset: end,
             sealed: 50,
+            depth: 0,
+            bases: vec![],
             blobs: vec![blob],
         });
         let honest = list_ids(repository.storage.as_ref(), folder::INDEX).unwrap()[0].0;

@@ -92,7 +92,7 @@ impl Forger {
                 .unwrap();
             let id = FileId::random();
             let mut pack = pack::Builder::new(&self.keys, id, kind);
-            pack.add(&plaintext, blobs);
+            pack.add(&plaintext, blobs, 0, &[]);
             let hex = id.to_string();
             self.put(&format!("packs/{}/{hex}", &hex[..2]), &pack.finish().0);
         }

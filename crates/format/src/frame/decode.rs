@@ -4,7 +4,7 @@ use std::fmt;
 
 use zstd::zstd_safe::{self, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
-use super::{BLOBS_MAX, BODY_BYTES_MAX, CHUNK_BYTES_MAX, Encoding, STORED, ZSTD};
+use super::{BLOBS_MAX, BODY_BYTES_MAX, CHUNK_BYTES_MAX, DELTA, STORED, ZSTD, piece};
 use crate::Error;
 use crate::error::{equal, in_range};
 use crate::wire::Reader;
@@ -15,17 +15,18 @@ const WINDOW_LOG_MAX: u32 = BODY_BYTES_MAX.ilog2();
 const ZSTD_BLOCK: u64 = 128 << 10;
 const ZSTD_BLOCK_PACKED_MIN: u64 = 4;
 
-/// Reads frames. Owns a zstd context and the memory that frames are decompressed into: keep it.
+/// Reads frames. Owns zstd contexts, and the memory that [`decode`](Decoder::decode) decompresses into: keep it.
 pub struct Decoder {
     context: DCtx<'static>,
-    /// Where each slot of the frame ends in the body.
-    ends: Vec<u32>,
-    /// Only grows, so that it is zeroed once and not for every frame.
+    delta: ibid_delta::Decoder,
+    /// Of the last frame that was decoded.
     body: Vec<u8>,
+    /// Where each of its slots ends in the body.
+    ends: Vec<u32>,
 }
 
 impl Decoder {
-    /// One that has no memory yet but for its context.
+    /// One that has no memory yet but for its contexts.
     ///
     /// # Panics
     ///
@@ -37,41 +38,103 @@ impl Decoder {
             .expect("zstd takes window logs from 10 to 31");
         Decoder {
             context,
-            ends: Vec::new(),
+            delta: ibid_delta::Decoder::new(),
             body: Vec::new(),
+            ends: Vec::new(),
         }
     }
 
-    /// Reads a frame's plaintext; with `upto_slot`, decompresses no further than the end of that slot, and the slots after
-    /// it can't be asked for.
+    /// Reads a frame's plaintext; with `upto_slot`, decompresses no further than the end of that slot where the codec allows it, and the
+    /// slots after it can't be asked for.
+    ///
+    /// `prefix` are the bytes that the frame's [`pieces`](super::pieces) stand for, concatenated; a frame without pieces wants none.
     ///
     /// A stored frame is not copied: its chunks are slices of `plaintext`. Nothing here compares chunks to their ids; a frame
-    /// does not hold them.
+    /// does not hold them. So a wrong prefix of the right length may give wrong bytes.
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with the frame; [`Error::NoSuchSlot`] if it has no slot `upto_slot`.
-    pub fn decode<'a>(&'a mut self, plaintext: &'a [u8], upto_slot: Option<u16>) -> Result<Frame<'a>, Error> {
+    /// Whatever is wrong with the frame; [`Error::Mismatch`] if the prefix is not as long as the pieces together;
+    /// [`Error::NoSuchSlot`] if the frame has no slot `upto_slot`.
+    pub fn decode<'a>(
+        &'a mut self,
+        plaintext: &'a [u8],
+        prefix: &[u8],
+        upto_slot: Option<u16>,
+    ) -> Result<Frame<'a>, Error> {
+        let (mut body, mut ends) = (std::mem::take(&mut self.body), std::mem::take(&mut self.ends));
+        let stored = self.fill(plaintext, prefix, upto_slot, &mut body, &mut ends);
+        (self.body, self.ends) = (body, ends);
+        let stored = stored?;
+        let slots = self.ends.len() as u32;
+        Ok(Frame {
+            ends: &self.ends,
+            decoded: upto_slot.map_or(slots, |slot| u32::from(slot) + 1),
+            body: stored.unwrap_or(&self.body),
+        })
+    }
+
+    /// Reads all of a frame's plaintext: its chunks, one after the other, go into `body` in place of what was there, and where each ends in it
+    /// into `ends`. After an error both are empty.
+    ///
+    /// # Errors
+    ///
+    /// As [`decode`](Decoder::decode).
+    pub fn decode_into(
+        &mut self,
+        plaintext: &[u8],
+        prefix: &[u8],
+        body: &mut Vec<u8>,
+        ends: &mut Vec<u32>,
+    ) -> Result<(), Error> {
+        match self.fill(plaintext, prefix, None, body, ends) {
+            Ok(None) => Ok(()),
+            Ok(Some(stored)) => {
+                body.clear();
+                body.extend_from_slice(stored);
+                Ok(())
+            }
+            Err(error) => {
+                body.clear();
+                ends.clear();
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads a frame up to a slot. Its bytes go into `body`, unless they are in the plaintext as they are: then it gives them.
+    fn fill<'a>(
+        &mut self,
+        plaintext: &'a [u8],
+        prefix: &[u8],
+        upto_slot: Option<u16>,
+        body: &mut Vec<u8>,
+        ends: &mut Vec<u32>,
+    ) -> Result<Option<&'a [u8]>, Error> {
         let mut reader = Reader::new(plaintext);
         let codec = reader.u8("frame codec")?;
-        let total = read_blobs(&mut reader, &mut self.ends)?;
-        let slots = self.ends.len() as u32;
+        let prefix_length = if codec == DELTA { piece::skip(&mut reader)? } else { 0 };
+        equal("prefix of a frame", prefix_length.into(), prefix.len() as u64)?;
+        let total = read_blobs(&mut reader, ends)?;
         let wanted = match upto_slot {
             None => total,
-            Some(found) => *self
-                .ends
-                .get(usize::from(found))
-                .ok_or(Error::NoSuchSlot { slots, found })? as usize,
+            Some(found) => *ends.get(usize::from(found)).ok_or(Error::NoSuchSlot {
+                slots: ends.len() as u32,
+                found,
+            })? as usize,
         };
         let packed = reader.rest();
-        let body = match codec {
+        match codec {
             STORED => {
                 equal("stored frame body", total as u64, packed.len() as u64)?;
-                &packed[..wanted]
+                return Ok(Some(&packed[..wanted]));
             }
-            ZSTD => {
-                self.decompress(packed, total, wanted)?;
-                &self.body[..wanted]
+            ZSTD => self.decompress(packed, total, wanted, body)?,
+            DELTA => {
+                let (_, stated) = ibid_delta::describe(packed)?;
+                equal("frame body", total as u64, stated as u64)?;
+                body.clear();
+                self.delta.decode(prefix, packed, total, body)?;
             }
             other => {
                 return Err(Error::Unknown {
@@ -79,32 +142,24 @@ impl Decoder {
                     found: other.into(),
                 });
             }
-        };
-        let decoded = upto_slot.map_or(slots, |slot| u32::from(slot) + 1);
-        Ok(Frame {
-            ends: &self.ends,
-            decoded,
-            body,
-        })
+        }
+        Ok(None)
     }
 
-    /// Decompresses the first `wanted` of `total` bytes into `self.body`.
-    fn decompress(&mut self, packed: &[u8], total: usize, wanted: usize) -> Result<(), Error> {
+    /// Decompresses at least the first `wanted` of `total` bytes into `body`.
+    fn decompress(&mut self, packed: &[u8], total: usize, wanted: usize, body: &mut Vec<u8>) -> Result<(), Error> {
         check_packed(packed, total as u64)?;
+        body.clear();
         // Stopping early goes through zstd's own window, which costs a copy: only worth it when a good part is left out.
-        let whole = wanted > total - total / 4;
-        let length = if whole { total } else { wanted };
-        if self.body.len() < length {
-            self.body.resize(length, 0);
-        }
-        let body = &mut self.body[..length];
-        if whole {
+        if wanted > total - total / 4 {
+            body.reserve_exact(total);
             let produced = self.context.decompress(body, packed).map_err(failed)?;
             return equal("frame body", total as u64, produced as u64);
         }
+        body.resize(wanted, 0);
         self.context.reset(ResetDirective::SessionOnly).map_err(failed)?;
         let mut input = InBuffer::around(packed);
-        let mut output = OutBuffer::around(body);
+        let mut output = OutBuffer::around(&mut body[..]);
         loop {
             let before = (input.pos(), output.pos());
             let ended = self
@@ -126,12 +181,11 @@ impl Decoder {
 /// Reads the count and the blobs' lengths into `ends`, and gives the length of the body.
 fn read_blobs(reader: &mut Reader<'_>, ends: &mut Vec<u32>) -> Result<usize, Error> {
     ends.clear();
-    let count = reader.count("blobs of a frame", BLOBS_MAX as u64, 2)?;
+    let count = reader.count("blobs of a frame", BLOBS_MAX as u64, 1)?;
     in_range("blobs of a frame", count as u64, 1, BLOBS_MAX as u64)?;
     ends.reserve(count);
     let mut end = 0;
     for _ in 0..count {
-        Encoding::from_number(reader.u8("blob encoding")?)?;
         end += reader.varint_in("chunk length", 1, CHUNK_BYTES_MAX.into())?;
         in_range("frame body", end, 1, BODY_BYTES_MAX.into())?;
         ends.push(end as u32);

@@ -5,7 +5,7 @@ use std::io::Cursor;
 
 use zstd::zstd_safe::{self, CCtx, CParameter, compress_bound};
 
-use super::{Blob, Encoding, STORED, ZSTD, body_len};
+use super::{Blob, DELTA, Piece, STORED, ZSTD, body_len, piece};
 use crate::error::equal;
 use crate::{ChunkId, Error, wire};
 
@@ -28,11 +28,7 @@ impl Builder {
     pub fn push(&mut self, id: ChunkId, data: &[u8]) {
         // A length beyond 32 bits is far beyond the limit, and stays beyond it.
         let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        self.blobs.push(Blob {
-            id,
-            encoding: Encoding::Whole,
-            length,
-        });
+        self.blobs.push(Blob { id, length });
         self.body.extend_from_slice(data);
     }
 
@@ -75,9 +71,10 @@ pub enum Compression {
     ZstdShort,
 }
 
-/// Writes frames. Owns a zstd context, which is a megabyte or more: keep it.
+/// Writes frames. Owns zstd contexts, which are a megabyte or more: keep it.
 pub struct Encoder {
     context: CCtx<'static>,
+    delta: ibid_delta::Encoder,
     /// What the context is set to.
     set: Compression,
 }
@@ -91,6 +88,7 @@ impl Encoder {
     pub fn new() -> Encoder {
         Encoder {
             context: CCtx::create(),
+            delta: ibid_delta::Encoder::new(),
             set: Compression::Stored,
         }
     }
@@ -112,11 +110,7 @@ impl Encoder {
         equal("frame body", body_len(blobs)?.into(), body.len() as u64)?;
         let start = out.len();
         out.push(STORED);
-        wire::put_varint(out, blobs.len() as u64);
-        for blob in blobs {
-            out.push(blob.encoding.number());
-            wire::put_varint(out, blob.length.into());
-        }
+        put_lengths(blobs, out);
         let body_start = out.len();
         if compression != Compression::Stored {
             match self.compress(body, compression, out) {
@@ -133,6 +127,38 @@ impl Encoder {
         }
         out.extend_from_slice(body);
         Ok(())
+    }
+
+    /// Appends the plaintext of a delta frame to `out`: the body as the difference from `prefix`, which `pieces` are concatenated.
+    ///
+    /// How long it gets is for the caller to look at: [`encode`](Encoder::encode) may give less, and a frame that needs no other.
+    ///
+    /// # Errors
+    ///
+    /// As [`encode`](Encoder::encode); [`Error::OutOfRange`] for no or too many pieces, an empty one, one that ends beyond any chunk, or too long
+    /// a prefix; [`Error::Mismatch`] if the prefix is not as long as the pieces together; [`Error::Delta`]. `out` is then as it was.
+    pub fn encode_delta(
+        &mut self,
+        blobs: &[Blob],
+        body: &[u8],
+        pieces: &[Piece],
+        prefix: &[u8],
+        method: ibid_delta::Method,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        equal("frame body", body_len(blobs)?.into(), body.len() as u64)?;
+        let start = out.len();
+        out.push(DELTA);
+        let encoded = piece::put(pieces, out)
+            .and_then(|length| equal("prefix of a frame", length.into(), prefix.len() as u64))
+            .and_then(|()| {
+                put_lengths(blobs, out);
+                Ok(self.delta.encode(method, prefix, body, out)?)
+            });
+        if encoded.is_err() {
+            out.truncate(start);
+        }
+        encoded
     }
 
     /// Bytes that `compression` makes of `sample`, compressed into `space` as if it were part of a large frame.
@@ -179,6 +205,14 @@ impl Encoder {
         let mut end = Cursor::new(&mut *out);
         end.set_position(start as u64);
         self.context.compress2(&mut end, body).map_err(failed)
+    }
+}
+
+/// Appends the number of blobs and their lengths.
+fn put_lengths(blobs: &[Blob], out: &mut Vec<u8>) {
+    wire::put_varint(out, blobs.len() as u64);
+    for blob in blobs {
+        wire::put_varint(out, blob.length.into());
     }
 }
 

@@ -1,7 +1,7 @@
 //! Frames: chunks that are compressed together.
 //!
 //! ```text
-//! codec (u8) ‖ count (varint) ‖ per blob: encoding (u8), length (varint) ‖ body
+//! codec (u8) ‖ codec 2: pieces ‖ count (varint) ‖ per blob: length (varint) ‖ body
 //! ```
 //!
 //! The body is the chunks' bytes in order, stored or compressed by zstd as a whole; a chunk's number in it is its *slot*.
@@ -21,18 +21,41 @@
 //! Encoder::new().encode(builder.blobs(), builder.body(), Compression::Zstd(3), &mut plaintext)?;
 //!
 //! let mut decoder = Decoder::new();
-//! let frame = decoder.decode(&plaintext, None)?;
+//! let frame = decoder.decode(&plaintext, &[], None)?;
 //! assert_eq!(frame.chunk(1)?, b"second chunk");
+//! # Ok::<(), ibid_format::Error>(())
+//! ```
+//!
+//! A *delta frame* is compressed against bytes of chunks in other frames, its *bases*. It names them by their pieces, which are
+//! read first ([`pieces`]); concatenated, these make the *prefix* that the body is a delta of.
+//!
+//! ```
+//! # use ibid_format::frame::{self, Builder, Decoder, Encoder, Piece};
+//! # use ibid_format::{FileId, Keys, MasterKey};
+//! # let keys = Keys::encrypted(FileId::random(), &MasterKey::random());
+//! let base = b"The quick brown fox jumps over the lazy dog, again and again.";
+//! let next = b"The quick brown fox jumped over the lazy dog, again and again.";
+//! let pieces = [Piece { base: keys.chunk_id(base).prefix(), start: 4, length: base.len() as u32 - 4 }];
+//! let mut builder = Builder::default();
+//! builder.push(keys.chunk_id(next), next);
+//! let (mut plaintext, method) = (Vec::new(), ibid_delta::Method::ZstdPrefix { level: 1 });
+//! Encoder::new().encode_delta(builder.blobs(), builder.body(), &pieces, &base[4..], method, &mut plaintext)?;
+//!
+//! assert_eq!(frame::pieces(&plaintext)?, pieces);
+//! let mut decoder = Decoder::new();
+//! assert_eq!(decoder.decode(&plaintext, &base[4..], None)?.chunk(0)?, next);
 //! # Ok::<(), ibid_format::Error>(())
 //! ```
 
 mod decode;
 mod encode;
+mod piece;
 
 pub use decode::{Decoder, Frame};
 pub use encode::{Builder, Compression, Encoder};
+pub use piece::{PIECES_MAX, PREFIX_BYTES_MAX, Piece, pieces};
 
-use crate::{ChunkId, Error};
+use crate::{ChunkId, ChunkPrefix, Error};
 
 /// Longest chunk, bytes.
 pub const CHUNK_BYTES_MAX: u32 = 16 << 20;
@@ -41,47 +64,21 @@ pub const BLOBS_MAX: usize = 65_535;
 /// Longest body of a frame before compression, bytes.
 pub const BODY_BYTES_MAX: u32 = 64 << 20;
 
+/// Deepest frame: so many frames must be decoded at most, one after the other, before this one can be.
+pub const DEPTH_MAX: u8 = 16;
+
 /// The number of the codec that leaves the body as it is.
 const STORED: u8 = 0;
 /// The number of zstd.
 const ZSTD: u8 = 1;
-
-/// How a blob's bytes give the chunk. Other numbers are reserved for deltas.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Encoding {
-    /// They are the chunk.
-    Whole,
-}
-
-impl Encoding {
-    /// The number that stands for it in frames and directories.
-    pub fn number(self) -> u8 {
-        match self {
-            Encoding::Whole => 0,
-        }
-    }
-
-    /// The encoding with this number.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::ReservedEncoding`] for every other number.
-    pub fn from_number(number: u8) -> Result<Encoding, Error> {
-        match number {
-            0 => Ok(Encoding::Whole),
-            found => Err(Error::ReservedEncoding { found }),
-        }
-    }
-}
+/// The number of deltas against a prefix.
+const DELTA: u8 = 2;
 
 /// One chunk in a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Blob {
     /// The chunk's name.
     pub id: ChunkId,
-    /// How its bytes are written.
-    pub encoding: Encoding,
     /// Its length, bytes: 1 to [`CHUNK_BYTES_MAX`].
     pub length: u32,
 }
@@ -94,4 +91,27 @@ pub(crate) fn body_len(blobs: &[Blob]) -> Result<u32, Error> {
         sum += crate::error::in_range("chunk length", blob.length.into(), 1, CHUNK_BYTES_MAX.into())?;
     }
     crate::error::in_range("frame body", sum, 1, BODY_BYTES_MAX.into()).map(|sum| sum as u32)
+}
+
+/// Checks what a directory says of a frame's bases: a frame is as deep as 0 without any, and at most [`DEPTH_MAX`] with some, each named
+/// once.
+pub(crate) fn check_bases(depth: u8, bases: &[ChunkPrefix]) -> Result<(), Error> {
+    use crate::error::in_range;
+    let depth_min = u64::from(!bases.is_empty());
+    in_range(
+        "depth of a frame",
+        depth.into(),
+        depth_min,
+        depth_min * u64::from(DEPTH_MAX),
+    )?;
+    in_range("bases of a frame", bases.len() as u64, 0, PIECES_MAX as u64)?;
+    let mut sorted: Vec<_> = bases.iter().zip(0u64..).collect();
+    sorted.sort_unstable();
+    match sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        None => Ok(()),
+        Some(pair) => Err(Error::Repeated {
+            field: "bases of a frame",
+            position: pair[1].1,
+        }),
+    }
 }

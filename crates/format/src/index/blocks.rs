@@ -89,7 +89,7 @@ impl Header {
 
     /// The block of entries that `id` is in, most likely; [`EntryBlock::find`] tells. `None` if there are no entries.
     pub fn block_of(&self, id: &ChunkId) -> Option<Block> {
-        let position = (u128::from(id.prefix()) * u128::from(self.layout.entries)) >> 64;
+        let position = (u128::from(id.leading_bits()) * u128::from(self.layout.entries)) >> 64;
         self.block(position as u32 / BLOCK_RECORDS)
     }
 

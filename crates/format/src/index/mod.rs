@@ -19,6 +19,7 @@ pub use layout::would_fit;
 pub use open::Index;
 pub use write::encode;
 
+use crate::error::equal;
 use crate::pack::{FrameSummary, PackKind};
 use crate::wire::Reader;
 use crate::{ChunkId, Error, FileId};
@@ -55,7 +56,9 @@ pub struct Frame {
     /// Length of its seal, bytes.
     pub sealed: u32,
     /// Chunks in it.
-    pub blobs: u32,
+    pub blobs: u16,
+    /// Its depth; see [`FrameSummary::depth`].
+    pub depth: u8,
     /// Lengths of its chunks together, bytes.
     pub length: u32,
 }
@@ -96,13 +99,14 @@ impl Pack {
 }
 
 impl From<&FrameSummary> for Frame {
-    /// What an index keeps of a directory's frame. (Sums beyond 32 bits, which no valid frame has, become the largest number.)
+    /// What an index keeps of a directory's frame. (Counts and sums beyond 16 and 32 bits, which no valid frame has, become the largest number.)
     fn from(summary: &FrameSummary) -> Frame {
         let length: u64 = summary.blobs.iter().map(|blob| u64::from(blob.length)).sum();
         Frame {
             offset: summary.offset,
             sealed: summary.sealed,
-            blobs: u32::try_from(summary.blobs.len()).unwrap_or(u32::MAX),
+            blobs: u16::try_from(summary.blobs.len()).unwrap_or(u16::MAX),
+            depth: summary.depth,
             length: u32::try_from(length).unwrap_or(u32::MAX),
         }
     }
@@ -110,18 +114,27 @@ impl From<&FrameSummary> for Frame {
 
 impl Frame {
     fn put(&self, out: &mut Vec<u8>) {
-        for number in [self.offset, self.sealed, self.blobs, self.length] {
-            out.extend_from_slice(&number.to_le_bytes());
-        }
+        out.extend_from_slice(&self.offset.to_le_bytes());
+        out.extend_from_slice(&self.sealed.to_le_bytes());
+        out.extend_from_slice(&self.blobs.to_le_bytes());
+        out.extend_from_slice(&[self.depth, 0]);
+        out.extend_from_slice(&self.length.to_le_bytes());
     }
 
     fn read(record: &[u8]) -> Result<Frame, Error> {
         let mut reader = Reader::new(record);
+        let offset = reader.u32("frame offset")?;
+        let sealed = reader.u32("sealed frame")?;
+        let blobs = reader.u16("blobs of a frame")?;
+        let depth = reader.u8("depth of a frame")?;
+        equal("frame record", 0, reader.u8("frame record")?.into())?;
+        let length = reader.u32("frame body")?;
         Ok(Frame {
-            offset: reader.u32("frame offset")?,
-            sealed: reader.u32("sealed frame")?,
-            blobs: reader.u32("blobs of a frame")?,
-            length: reader.u32("frame body")?,
+            offset,
+            sealed,
+            blobs,
+            depth,
+            length,
         })
     }
 }
@@ -150,15 +163,15 @@ impl Entry {
 /// have passed the place, and the range in between is halved. Ids that are not uniform cost time, not correctness.
 fn lower_bound(count: usize, id: &ChunkId, id_at: impl Fn(usize) -> ChunkId) -> usize {
     let share = |prefix: u64| ((u128::from(prefix) * count as u128) >> 64) as usize;
-    let mut guess = share(id.prefix());
+    let mut guess = share(id.leading_bits());
     for _ in 0..GUESSES {
         if guess >= count {
             break;
         }
-        let found = id_at(guess).prefix();
-        guess = match id.prefix().checked_sub(found) {
+        let found = id_at(guess).leading_bits();
+        guess = match id.leading_bits().checked_sub(found) {
             Some(ahead) => guess + share(ahead),
-            None => guess.saturating_sub(share(found - id.prefix())),
+            None => guess.saturating_sub(share(found - id.leading_bits())),
         };
     }
     let guess = guess.min(count);

@@ -7,7 +7,7 @@ use super::blocks::{self, Header};
 use super::layout::{ENTRY, FRAME, HEAD, Layout, PACK, Table};
 use super::{Entry, Frame, Pack, lower_bound};
 use crate::error::{equal, in_range};
-use crate::frame::{BLOBS_MAX, BODY_BYTES_MAX};
+use crate::frame::{BLOBS_MAX, BODY_BYTES_MAX, DEPTH_MAX};
 use crate::pack;
 use crate::wire::Reader;
 use crate::{ChunkId, Error, FileId, Keys, SEAL_OVERHEAD, SealKind};
@@ -15,15 +15,15 @@ use crate::{ChunkId, Error, FileId, Keys, SEAL_OVERHEAD, SealKind};
 /// A whole index file, validated. It takes as much memory as the file: 38 bytes a chunk and a few for the rest.
 ///
 /// ```
-/// use ibid_format::frame::{Blob, Encoding};
+/// use ibid_format::frame::Blob;
 /// use ibid_format::index::{self, Index};
 /// use ibid_format::pack::{FrameSummary, PackKind, Summary};
 /// use ibid_format::{FileId, Keys, MasterKey};
 ///
 /// let keys = Keys::encrypted(FileId::random(), &MasterKey::random());
 /// let chunk = keys.chunk_id(b"a chunk");
-/// let blobs = vec![Blob { id: chunk, encoding: Encoding::Whole, length: 7 }];
-/// let frames = vec![FrameSummary { offset: 8, sealed: 50, blobs }];
+/// let blobs = vec![Blob { id: chunk, length: 7 }];
+/// let frames = vec![FrameSummary { offset: 8, sealed: 50, depth: 0, bases: vec![], blobs }];
 /// let packs = [Summary { id: FileId::random(), kind: PackKind::Data, size: 256, frames }];
 ///
 /// let id = FileId::random();
@@ -107,6 +107,7 @@ impl Index {
                 end += u64::from(frame.sealed);
                 in_range("end of a frame", end, u64::from(frame.offset) + 1, pack.size)?;
                 in_range("blobs of a frame", frame.blobs.into(), 1, BLOBS_MAX as u64)?;
+                in_range("depth of a frame", frame.depth.into(), 0, DEPTH_MAX.into())?;
                 in_range(
                     "frame body",
                     frame.length.into(),
@@ -153,7 +154,7 @@ impl Index {
     pub fn frames(&self) -> impl ExactSizeIterator<Item = Frame> + '_ {
         self.table(1)
             .chunks_exact(FRAME)
-            .map(|record| Frame::read(record).expect("as long as a frame"))
+            .map(|record| Frame::read(record).expect("validated by `open`"))
     }
 
     /// The entries, ascending by chunk id, then frame, then slot.
@@ -176,7 +177,7 @@ impl Index {
     /// The frame with this number.
     pub fn frame(&self, number: u32) -> Option<Frame> {
         let record = (number < self.layout.frames).then(|| self.record(1, FRAME, number))?;
-        Some(Frame::read(record).expect("as long as a frame"))
+        Some(Frame::read(record).expect("validated by `open`"))
     }
 
     /// The pack that the frame with this number is in.

@@ -2,12 +2,13 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+use ibid_delta::{Interval, Method};
 use ibid_format::content::{Content, Item};
-use ibid_format::frame::{self, Blob, Compression, Encoding};
+use ibid_format::frame::{self, Blob, Compression, Piece};
 use ibid_format::pack::{FrameSummary, PackKind, Summary};
 use ibid_format::snapshot::{Counters, Snapshot};
 use ibid_format::tree::{Entry, EntryKind, Time};
-use ibid_format::{ChunkId, FileId, Keys, MasterKey, SEAL_OVERHEAD, pack, padme};
+use ibid_format::{ChunkId, ChunkPrefix, FileId, Keys, MasterKey, SEAL_OVERHEAD, pack, padme};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
 
@@ -41,7 +42,7 @@ pub(crate) fn small_pack(keys: &Keys) -> (Vec<u8>, Summary) {
     let mut builder = pack::Builder::new(keys, FILE, PackKind::Metadata);
     for chunk in [vec![1; 10], vec![2; 10], vec![3; 999]] {
         let (plaintext, blobs) = frame(keys, &[chunk], Compression::Stored);
-        builder.add(&plaintext, &blobs);
+        builder.add(&plaintext, &blobs, 0, &[]);
     }
     builder.finish()
 }
@@ -59,27 +60,86 @@ pub(crate) fn chunk_id() -> impl Strategy<Value = ChunkId> {
 }
 
 pub(crate) fn blob() -> impl Strategy<Value = Blob> {
-    (chunk_id(), 1..=1u32 << 20).prop_map(|(id, length)| Blob {
-        id,
-        encoding: Encoding::Whole,
-        length,
-    })
+    (chunk_id(), 1..=1u32 << 20).prop_map(|(id, length)| Blob { id, length })
+}
+
+/// Depth and bases of a frame.
+pub(crate) fn bases() -> impl Strategy<Value = (u8, Vec<ChunkPrefix>)> {
+    let some = btree_set(any::<[u8; 12]>(), 1..10);
+    prop_oneof![
+        Just((0, Vec::new())),
+        (1..=frame::DEPTH_MAX, some).prop_map(|(depth, bases)| (depth, bases.into_iter().map(ChunkPrefix).collect())),
+    ]
+}
+
+/// The plaintext of a delta frame of these chunks, against the one that comes first, whole, and the middle of all together.
+pub(crate) fn delta_frame(keys: &Keys, chunks: &[Vec<u8>], method: Method) -> (Vec<u8>, Vec<Piece>, Vec<u8>) {
+    let mut gathered = frame::Builder::new();
+    for chunk in chunks {
+        gathered.push(keys.chunk_id(chunk), chunk);
+    }
+    let (first, all) = (&chunks[0], chunks.concat());
+    let middle = all.len() / 3..all.len() - all.len() / 3;
+    let pieces = vec![
+        Piece {
+            base: keys.chunk_id(first).prefix(),
+            start: 0,
+            length: first.len() as u32,
+        },
+        Piece {
+            base: keys.chunk_id(&all).prefix(),
+            start: middle.start as u32,
+            length: middle.len() as u32,
+        },
+    ];
+    let prefix = [&first[..], &all[middle]].concat();
+    let mut plaintext = Vec::new();
+    frame::Encoder::new()
+        .encode_delta(
+            gathered.blobs(),
+            gathered.body(),
+            &pieces,
+            &prefix,
+            method,
+            &mut plaintext,
+        )
+        .expect("a valid frame");
+    (plaintext, pieces, prefix)
+}
+
+/// Both codecs of deltas.
+pub(crate) fn method() -> impl Strategy<Value = Method> {
+    prop_oneof![
+        Just(Method::ZstdPrefix { level: 1 }),
+        Just(Method::Anchor {
+            interval: Interval::I16
+        }),
+    ]
 }
 
 /// A directory as a pack could have it, without the pack.
 pub(crate) fn summary() -> impl Strategy<Value = Summary> {
-    let frames = vec((vec(blob(), 1..20), 45..10_000u32), 0..8);
+    let frames = vec((vec(blob(), 1..20), 45..10_000u32, bases()), 0..8);
     (any::<[u8; 16]>(), any::<bool>(), frames).prop_map(|(id, metadata, frames)| {
         let mut offset = 8;
         let frames: Vec<_> = frames
             .into_iter()
-            .map(|(blobs, sealed)| {
-                let frame = FrameSummary { offset, sealed, blobs };
+            .map(|(blobs, sealed, (depth, bases))| {
+                let frame = FrameSummary {
+                    offset,
+                    sealed,
+                    depth,
+                    bases,
+                    blobs,
+                };
                 offset += sealed;
                 frame
             })
             .collect();
-        let directory: usize = frames.iter().map(|frame| 6 + frame.blobs.len() * 36).sum();
+        let directory: usize = frames
+            .iter()
+            .map(|frame| 8 + frame.blobs.len() * 36 + frame.bases.len() * 12)
+            .sum();
         let size = padme::padded(u64::from(offset) + (directory + 3 + SEAL_OVERHEAD) as u64 + pack::TRAILER);
         let kind = if metadata { PackKind::Metadata } else { PackKind::Data };
         Summary {

@@ -151,7 +151,7 @@ pub(crate) fn pack(
             frames: Vec::new(),
         });
         let mut frame = encoded.frame;
-        pack.builder.add(&frame.plaintext, frame.builder.blobs());
+        pack.builder.add(&frame.plaintext, frame.builder.blobs(), 0, &[]);
         pack.frames.push(due.number);
         frame.builder.clear();
         // At the end nobody has a use for the buffers any more.
@@ -206,7 +206,7 @@ pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<PackDue>) 
 mod tests {
     use super::*;
     use ibid_format::ChunkId;
-    use ibid_format::frame::{Blob, Encoding};
+    use ibid_format::frame::Blob;
     use ibid_format::pack::FrameSummary;
 
     /// As after a loss of all index files of a repository that has one chunk in every frame.
@@ -215,9 +215,10 @@ mod tests {
         let frame = FrameSummary {
             offset: 0,
             sealed: 0,
+            depth: 0,
+            bases: vec![],
             blobs: vec![Blob {
                 id: ChunkId([1; 32]),
-                encoding: Encoding::Whole,
                 length: 1,
             }],
         };

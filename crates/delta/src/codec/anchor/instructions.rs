@@ -72,6 +72,12 @@ impl<'a> Steps<'a> {
         })
     }
 
+    /// More bytes than this the body can't give: every instruction, of three bytes or more, copies the whole base.
+    fn most(&self) -> u64 {
+        const INSTRUCTION_MIN: u64 = 3;
+        self.inserts.len() as u64 + self.instructions.len() as u64 / INSTRUCTION_MIN * self.base_len as u64
+    }
+
     /// The next step; `None` after the last.
     #[inline]
     pub(super) fn next(&mut self) -> Result<Option<Step<'a>>, Error> {
@@ -116,6 +122,7 @@ impl<'a> Steps<'a> {
 /// Appends the target, `length` bytes.
 pub(crate) fn decode(base: &[u8], body: &[u8], length: usize, out: &mut Vec<u8>) -> Result<(), Error> {
     let mut steps = Steps::new(base.len(), body, length)?;
+    in_range("target length", length as u64, 0, steps.most())?;
     out.reserve_exact(length);
     while let Some(step) = steps.next()? {
         out.extend_from_slice(step.insert);
