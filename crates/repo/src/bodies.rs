@@ -1,9 +1,13 @@
 //! Frames that were decompressed, kept for whoever needs their chunks again.
 
-use ibid_format::frame::{Blob, Frame};
+use ibid_format::frame::Blob;
 use ibid_format::{ChunkId, Keys};
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+
+/// Memory of a body that is gone is kept for the next, up to this much; and of so many.
+const SPARE_BYTES_MAX: usize = 4 << 20;
+const SPARES: usize = 4;
 
 /// A frame's chunks.
 pub(crate) struct Body {
@@ -15,16 +19,8 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    /// Chunks that were read, in order of their slots. What they are called is found out from their bytes.
-    pub(crate) fn of(frame: &Frame<'_>) -> Body {
-        let mut bytes = Vec::with_capacity(frame.chunks().map(<[u8]>::len).sum());
-        let ends: Vec<u32> = frame
-            .chunks()
-            .map(|chunk| {
-                bytes.extend_from_slice(chunk);
-                bytes.len() as u32
-            })
-            .collect();
+    /// Chunks that were read, and where each of them ends. What they are called is found out from their bytes.
+    pub(crate) fn of(bytes: Vec<u8>, ends: Vec<u32>) -> Body {
         let ids = ends.iter().map(|_| OnceLock::new()).collect();
         Body { bytes, ends, ids }
     }
@@ -72,6 +68,8 @@ impl Body {
 /// Bodies by number of their frame; those that nobody wanted for longest go first.
 pub(crate) struct Bodies {
     kept: Mutex<Kept>,
+    /// Somebody who was reading a frame is no longer.
+    read: Condvar,
     budget: u64,
 }
 
@@ -83,6 +81,10 @@ struct Kept {
     uses: BTreeMap<u64, u32>,
     clock: u64,
     bytes: u64,
+    /// Frames that somebody is about to read.
+    claimed: HashSet<u32>,
+    /// Memory of bodies that are gone.
+    spare: Vec<(Vec<u8>, Vec<u32>)>,
 }
 
 impl Kept {
@@ -91,11 +93,64 @@ impl Kept {
         self.clock
     }
 
+    fn get(&mut self, frame: u32) -> Option<Arc<Body>> {
+        let now = self.now();
+        let (body, used) = self.frames.get_mut(&frame)?;
+        let before = std::mem::replace(used, now);
+        let body = body.clone();
+        self.uses.remove(&before);
+        self.uses.insert(now, frame);
+        Some(body)
+    }
+
     fn remove(&mut self, frame: u32) -> Option<Arc<Body>> {
         let (body, used) = self.frames.remove(&frame)?;
         self.uses.remove(&used);
         self.bytes -= body.weight();
         Some(body)
+    }
+
+    /// Nobody may want a body any more: then its memory can be used again.
+    fn recycle(&mut self, body: Arc<Body>) {
+        if self.spare.len() < SPARES
+            && let Some(Body { bytes, ends, .. }) = Arc::into_inner(body)
+            && bytes.capacity() <= SPARE_BYTES_MAX
+        {
+            self.spare.push((bytes, ends));
+        }
+    }
+}
+
+/// What [`Bodies::get_or_claim`] gives.
+pub(crate) enum Claim<'b> {
+    /// The body is here.
+    Here(Arc<Body>),
+    /// It is for the caller to read it; others wait until then.
+    Ours(Reading<'b>),
+}
+
+/// A frame that is being read. If it is dropped, the next who waits may try.
+pub(crate) struct Reading<'b> {
+    bodies: &'b Bodies,
+    frame: u32,
+}
+
+impl Reading<'_> {
+    /// Memory to read into.
+    pub(crate) fn spare(&self) -> (Vec<u8>, Vec<u32>) {
+        self.bodies.kept().spare.pop().unwrap_or_default()
+    }
+
+    /// Keeps what was read.
+    pub(crate) fn done(self, body: Arc<Body>) {
+        self.bodies.put(self.frame, body);
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.bodies.kept().claimed.remove(&self.frame);
+        self.bodies.read.notify_all();
     }
 }
 
@@ -104,26 +159,36 @@ impl Bodies {
     pub(crate) fn new(budget: u64) -> Bodies {
         Bodies {
             kept: Mutex::default(),
+            read: Condvar::new(),
             budget,
         }
     }
 
-    /// The body of a frame, if it is here.
-    pub(crate) fn get(&self, frame: u32) -> Option<Arc<Body>> {
-        let mut kept = self.kept.lock().expect("no holder of this lock panics");
-        let now = kept.now();
-        let (body, used) = kept.frames.get_mut(&frame)?;
-        let before = std::mem::replace(used, now);
-        let body = body.clone();
-        kept.uses.remove(&before);
-        kept.uses.insert(now, frame);
-        Some(body)
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().expect("no holder of this lock panics")
     }
 
-    /// Keeps the body of a frame. Bodies that had to go are handed to `gone`.
-    pub(crate) fn put(&self, frame: u32, body: Arc<Body>, mut gone: impl FnMut(Arc<Body>)) {
-        let mut kept = self.kept.lock().expect("no holder of this lock panics");
-        // Another thread may have read it meanwhile.
+    /// The body of a frame, if it is here or somebody is reading it; else it is the caller's to read.
+    ///
+    /// Who has claimed a frame may wait for another only if no one who has claimed that can wait for the first: frames are needed to decode
+    /// deeper ones only, so there is no circle.
+    pub(crate) fn get_or_claim(&self, frame: u32) -> Claim<'_> {
+        let mut kept = self.kept();
+        loop {
+            if let Some(body) = kept.get(frame) {
+                return Claim::Here(body);
+            }
+            if kept.claimed.insert(frame) {
+                return Claim::Ours(Reading { bodies: self, frame });
+            }
+            kept = self.read.wait(kept).expect("no holder of this lock panics");
+        }
+    }
+
+    /// Keeps the body of a frame.
+    pub(crate) fn put(&self, frame: u32, body: Arc<Body>) {
+        let mut kept = self.kept();
+        // It may have come from elsewhere meanwhile.
         kept.remove(frame);
         let now = kept.now();
         kept.bytes += body.weight();
@@ -131,7 +196,8 @@ impl Bodies {
         kept.uses.insert(now, frame);
         while kept.bytes > self.budget && kept.frames.len() > 1 {
             let (_, &oldest) = kept.uses.first_key_value().expect("as many as frames");
-            gone(kept.remove(oldest).expect("it has a use"));
+            let gone = kept.remove(oldest).expect("it has a use");
+            kept.recycle(gone);
         }
     }
 }
@@ -165,24 +231,70 @@ mod tests {
         assert_eq!(body.id(&keys, 2), None);
     }
 
+    /// Whether a body is here; if so it counts as used.
+    fn has(bodies: &Bodies, frame: u32) -> bool {
+        matches!(bodies.get_or_claim(frame), Claim::Here(_))
+    }
+
     #[test]
     fn what_was_not_used_for_longest_goes_when_there_is_no_more_room() {
         let keys = keys();
         let some = vec![7; 1000];
         let body = || body(&keys, &[&some]);
         let bodies = Bodies::new(3 * body().weight());
-        let mut gone = 0;
         for frame in [1, 2, 3] {
-            bodies.put(frame, body(), |_| gone += 1);
+            bodies.put(frame, body());
         }
-        assert_eq!(gone, 0);
-        assert!(bodies.get(1).is_some());
-        bodies.put(3, body(), |_| gone += 1);
-        assert_eq!(gone, 0, "the same frame again takes no more room");
-        bodies.put(4, body(), |_| gone += 1);
-        assert_eq!(gone, 1);
-        assert!(bodies.get(2).is_none());
-        assert!([1, 3, 4].iter().all(|&frame| bodies.get(frame).is_some()));
-        Bodies::new(0).put(1, body(), |_| panic!("the only one stays"));
+        assert!(has(&bodies, 1));
+        bodies.put(3, body());
+        assert!(has(&bodies, 2), "the same frame again takes no more room");
+        bodies.put(4, body());
+        assert!(!has(&bodies, 1));
+        assert!([2, 3, 4].iter().all(|&frame| has(&bodies, frame)));
+        let tiny = Bodies::new(0);
+        tiny.put(1, body());
+        assert!(has(&tiny, 1), "the only one stays");
+    }
+
+    #[test]
+    fn memory_of_what_is_gone_is_used_again_unless_somebody_holds_it() {
+        let keys = keys();
+        let some = vec![7; 1000];
+        let bodies = Bodies::new(0);
+        let spare = || match bodies.get_or_claim(100) {
+            Claim::Ours(reading) => reading.spare().0.capacity(),
+            Claim::Here(_) => panic!("nobody has read it"),
+        };
+        bodies.put(1, body(&keys, &[&some]));
+        bodies.put(2, body(&keys, &[&some]));
+        assert!(spare() >= 1000);
+        assert_eq!(spare(), 0, "it is used by one only");
+        let Claim::Here(held) = bodies.get_or_claim(2) else {
+            panic!("the last one stays")
+        };
+        bodies.put(3, body(&keys, &[&some]));
+        assert_eq!(spare(), 0);
+        assert_eq!(held.chunk(0), Some(&some[..]));
+    }
+
+    #[test]
+    fn a_frame_is_read_once_by_however_many_threads_and_again_if_that_failed() {
+        let keys = keys();
+        let bodies = Bodies::new(1 << 20);
+        let read = std::sync::atomic::AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| match bodies.get_or_claim(5) {
+                    Claim::Here(body) => assert_eq!(body.chunk(0), Some(&b"bytes"[..])),
+                    Claim::Ours(reading) => {
+                        // The first one fails.
+                        if read.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 0 {
+                            reading.done(body(&keys, &[b"bytes"]));
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(read.into_inner(), 2);
     }
 }

@@ -1,54 +1,114 @@
-//! Reading chunks back: frame from storage, seal, decompress, and the id compared before a byte goes anywhere.
+//! Reading chunks back: frame from storage, seal, bases, decompress, and the id compared before a byte goes anywhere.
 
-use crate::bodies::{Bodies, Body};
+use crate::bodies::{Bodies, Body, Claim, Reading};
+use crate::check::is_fault;
+use crate::error::BaseFault;
 use crate::index::Frame;
 use crate::load::Loaded;
 use crate::repository::{folder, name_in};
 use crate::{Error, Repository, Result};
-use ibid_format::ChunkId;
-use ibid_format::frame::Decoder;
+use ibid_format::frame::{self, Decoder, Piece};
 use ibid_format::pack;
+use ibid_format::{ChunkId, Keys};
 use std::sync::{Arc, Mutex};
 
-/// What reading a frame needs, reused from frame to frame.
+/// So many frames are decoded for one at most. Nobody writes such chains; this is for repositories that were made to keep readers busy.
+const FRAMES_MAX: u32 = 1 << 14;
+/// Buffers that have grown beyond this are given back.
+const BUFFER_BYTES_MAX: usize = 8 << 20;
+
+/// Reads many frames one after the other, each once: those that others may be encoded against by way of a [`ChunkReader`], which keeps them,
+/// and all others into memory of its own.
 #[derive(Default)]
 pub(crate) struct FrameReader {
     sealed: Vec<u8>,
     decoder: Decoder,
 }
 
-impl FrameReader {
-    /// Reads and opens one frame; its chunks are *not* compared with their ids yet.
-    /// With `upto`, slots after it need not be decompressed.
-    pub(crate) fn read(
-        &mut self,
-        repository: &Repository,
-        loaded: &Loaded,
-        frame: &Frame,
-        upto: Option<u16>,
-    ) -> Result<ibid_format::frame::Frame<'_>> {
-        let pack = loaded.index.pack(frame.pack);
-        self.sealed.resize(frame.sealed as usize, 0);
-        repository.storage.read_at(
-            &name_in(folder::PACKS, pack.id),
-            u64::from(frame.offset),
-            &mut self.sealed,
-        )?;
-        let damaged = |source| Error::Damaged {
-            object: format!("pack {} at offset {}", pack.id, frame.offset),
-            source,
-        };
-        let plain = pack::open_frame(&repository.keys, pack.id, frame.offset, &mut self.sealed).map_err(damaged)?;
-        self.decoder.decode(plain, &[], upto).map_err(damaged)
+/// The chunks of a frame, *not* compared with their ids yet.
+pub(crate) enum Opened<'r> {
+    /// For now only.
+    Passing(frame::Frame<'r>),
+    /// Others may need it, too.
+    Kept(Arc<Body>),
+}
+
+impl Opened<'_> {
+    /// The chunk in a slot, if there is that slot and it was decoded.
+    pub(crate) fn chunk(&self, slot: u16) -> Option<&[u8]> {
+        match self {
+            Opened::Passing(frame) => frame.chunk(slot).ok(),
+            Opened::Kept(body) => body.chunk(slot),
+        }
+    }
+
+    /// What the bytes in a slot are called.
+    pub(crate) fn id(&self, keys: &Keys, slot: u16) -> Option<ChunkId> {
+        match self {
+            Opened::Passing(frame) => frame.chunk(slot).ok().map(|chunk| keys.chunk_id(chunk)),
+            Opened::Kept(body) => body.id(keys, slot),
+        }
     }
 }
 
-/// Reads single chunks, keeping the frames they came in: for trees and recipes, `dump`, and small reads.
+impl FrameReader {
+    /// Reads and opens the frame with this number. With `upto`, slots after it need not be decompressed.
+    pub(crate) fn open(&mut self, reader: &ChunkReader<'_>, number: u32, upto: Option<u16>) -> Result<Opened<'_>> {
+        let loaded = &*reader.loaded;
+        let frame = loaded.index.frame(number);
+        if loaded.index.has_deltas() {
+            let kept = reader.frame(number)?.expect("what an index was loaded with is stored");
+            return Ok(Opened::Kept(kept));
+        }
+        let plain = unseal(reader.repository, loaded, &frame, &mut self.sealed)?;
+        let decoded = self.decoder.decode(plain, &[], upto);
+        decoded
+            .map(Opened::Passing)
+            .map_err(|source| damaged(loaded, &frame, source))
+    }
+}
+
+/// Reads a frame and opens its seal.
+fn unseal<'s>(repository: &Repository, loaded: &Loaded, frame: &Frame, sealed: &'s mut Vec<u8>) -> Result<&'s [u8]> {
+    let pack = loaded.index.pack(frame.pack).id;
+    sealed.resize(frame.sealed as usize, 0);
+    repository
+        .storage
+        .read_at(&name_in(folder::PACKS, pack), u64::from(frame.offset), sealed)?;
+    let plain = pack::open_frame(&repository.keys, pack, frame.offset, sealed);
+    plain
+        .map(|plain| &*plain)
+        .map_err(|source| damaged(loaded, frame, source))
+}
+
+fn damaged(loaded: &Loaded, frame: &Frame, source: ibid_format::Error) -> Error {
+    let object = describe(loaded, frame);
+    Error::Damaged { object, source }
+}
+
+fn describe(loaded: &Loaded, frame: &Frame) -> String {
+    format!("pack {} at offset {}", loaded.index.pack(frame.pack).id, frame.offset)
+}
+
+impl Repository {
+    /// A reader of very many frames. What it keeps, since others may be encoded against it, takes a quarter of the memory that the index leaves.
+    pub(crate) fn body_reader(&self, loaded: &Arc<Loaded>) -> ChunkReader<'_> {
+        const BUDGET_MIN: u64 = 16 << 20;
+        let budget = self.memory.saturating_sub(loaded.index.bytes()) / 4;
+        ChunkReader::new(self, loaded.clone(), budget.max(BUDGET_MIN))
+    }
+}
+
+/// Reads chunks and frames of any depth, and keeps the frames they came in. Several threads may use one.
+///
+/// What frames hang on is read in the same way: so each is decoded once as long as there is room for it, and no lock is held while one is read.
 pub(crate) struct ChunkReader<'a> {
     pub(crate) repository: &'a Repository,
     pub(crate) loaded: Arc<Loaded>,
     bodies: Bodies,
-    reader: Mutex<FrameReader>,
+    decoders: Mutex<Vec<Decoder>>,
+    /// For sealed frames, and for prefixes.
+    buffers: Mutex<Vec<Vec<u8>>>,
 }
 
 impl<'a> ChunkReader<'a> {
@@ -58,24 +118,15 @@ impl<'a> ChunkReader<'a> {
             repository,
             loaded,
             bodies: Bodies::new(budget),
-            reader: Mutex::default(),
+            decoders: Mutex::default(),
+            buffers: Mutex::default(),
         }
     }
 
     /// Appends the bytes of chunk `id`, which must be `length` long, to `out`.
     pub(crate) fn read(&self, id: &ChunkId, length: u32, out: &mut Vec<u8>) -> Result<()> {
-        let place = self.loaded.index.get(id).ok_or(Error::ChunkMissing { id: *id })?;
-        let frame = self.loaded.index.frame(place.frame);
-        if !frame.is_stored() {
-            return Err(Error::ChunkMissing { id: *id });
-        }
-        let body = self.open(place.frame, &frame)?;
-        let pack = self.loaded.index.pack(frame.pack).id;
-        let damaged = || Error::ChunkDamaged { id: *id, pack };
-        if body.id(&self.repository.keys, place.slot) != Some(*id) {
-            return Err(damaged());
-        }
-        let chunk = body.chunk(place.slot).ok_or_else(damaged)?;
+        let (body, slot) = self.chunk(id)?;
+        let chunk = body.chunk(slot).expect("`chunk` has seen it");
         if chunk.len() != length as usize {
             return Err(Error::BadRecipe {
                 expected: u64::from(length),
@@ -86,13 +137,134 @@ impl<'a> ChunkReader<'a> {
         Ok(())
     }
 
-    fn open(&self, number: u32, frame: &Frame) -> Result<Arc<Body>> {
-        if let Some(body) = self.bodies.get(number) {
-            return Ok(body);
+    /// The frame that chunk `id` is in, and its slot, which has the bytes that the id stands for.
+    pub(crate) fn chunk(&self, id: &ChunkId) -> Result<(Arc<Body>, u16)> {
+        let place = self.loaded.index.get(id).ok_or(Error::ChunkMissing { id: *id })?;
+        let body = self.frame(place.frame)?.ok_or(Error::ChunkMissing { id: *id })?;
+        if body.id(&self.repository.keys, place.slot) != Some(*id) {
+            let frame = self.loaded.index.frame(place.frame);
+            let pack = self.loaded.index.pack(frame.pack).id;
+            return Err(Error::ChunkDamaged { id: *id, pack });
         }
-        let mut reader = self.reader.lock().expect("no holder of this lock panics");
-        let body = Arc::new(Body::of(&reader.read(self.repository, &self.loaded, frame, None)?));
-        self.bodies.put(number, body.clone(), drop);
-        Ok(body)
+        Ok((body, place.slot))
+    }
+
+    /// The chunks of the frame with this number, *not* compared with their ids yet. None if it is neither stored nor here.
+    pub(crate) fn frame(&self, number: u32) -> Result<Option<Arc<Body>>> {
+        self.open(number, &mut { FRAMES_MAX })
+    }
+
+    /// Opens a frame, and for it no more than `left` others.
+    fn open(&self, number: u32, left: &mut u32) -> Result<Option<Arc<Body>>> {
+        let reading = match self.bodies.get_or_claim(number) {
+            Claim::Here(body) => return Ok(Some(body)),
+            Claim::Ours(reading) => reading,
+        };
+        let frame = self.loaded.index.frame(number);
+        if !frame.is_stored() {
+            return Ok(None);
+        }
+        *left = left.saturating_sub(1);
+        let (mut sealed, mut prefix) = (self.buffer(), self.buffer());
+        let body = self.decode(&frame, &reading, left, &mut sealed, &mut prefix);
+        self.give_back([sealed, prefix]);
+        let body = Arc::new(body?);
+        reading.done(body.clone());
+        Ok(Some(body))
+    }
+
+    fn decode(
+        &self,
+        frame: &Frame,
+        reading: &Reading<'_>,
+        left: &mut u32,
+        sealed: &mut Vec<u8>,
+        prefix: &mut Vec<u8>,
+    ) -> Result<Body> {
+        let plain = unseal(self.repository, &self.loaded, frame, sealed)?;
+        let damaged = |source| damaged(&self.loaded, frame, source);
+        prefix.clear();
+        for piece in frame::pieces(plain).map_err(damaged)? {
+            self.append(frame, &piece, left, prefix)?;
+        }
+        let mut decoder = self.decoders().pop().unwrap_or_default();
+        let (mut bytes, mut ends) = reading.spare();
+        let decoded = decoder.decode_into(plain, prefix, &mut bytes, &mut ends);
+        self.decoders().push(decoder);
+        decoded.map_err(damaged)?;
+        Ok(Body::of(bytes, ends))
+    }
+
+    /// Appends the bytes that a piece of a frame's prefix stands for.
+    fn append(&self, frame: &Frame, piece: &Piece, left: &mut u32, prefix: &mut Vec<u8>) -> Result<()> {
+        let index = &self.loaded.index;
+        let unreadable = |fault| {
+            Err(Error::BaseUnreadable {
+                object: describe(&self.loaded, frame),
+                base: piece.base,
+                steps: 0,
+                fault,
+            })
+        };
+        let Some((id, place)) = index.find(piece.base) else {
+            return unreadable(BaseFault::Missing);
+        };
+        let holder = index.frame(place.frame);
+        // So there is an end to this, whatever frames say.
+        if holder.depth >= frame.depth {
+            return unreadable(BaseFault::TooDeep {
+                depth: frame.depth,
+                found: holder.depth,
+            });
+        }
+        if *left == 0 {
+            return unreadable(BaseFault::TooManyFrames { limit: FRAMES_MAX });
+        }
+        let (pack, offset) = (|| index.pack(holder.pack).id, holder.offset);
+        let body = match self.open(place.frame, left) {
+            Ok(Some(body)) => body,
+            Ok(None) => return unreadable(BaseFault::Missing),
+            Err(Error::BaseUnreadable { base, steps, fault, .. }) => {
+                return Err(Error::BaseUnreadable {
+                    object: describe(&self.loaded, frame),
+                    base,
+                    steps: steps + 1,
+                    fault,
+                });
+            }
+            Err(error) if is_fault(&error) => {
+                let (pack, error) = (pack(), Box::new(error));
+                return unreadable(BaseFault::Unreadable { pack, offset, error });
+            }
+            Err(error) => return Err(error),
+        };
+        if body.id(&self.repository.keys, place.slot) != Some(id) {
+            return unreadable(BaseFault::Damaged { pack: pack(), offset });
+        }
+        let chunk = body.chunk(place.slot).expect("it has an id");
+        let (start, end) = (piece.start as usize, piece.start as usize + piece.length as usize);
+        let Some(bytes) = chunk.get(start..end) else {
+            return unreadable(BaseFault::TooShort {
+                end: end as u64,
+                length: chunk.len() as u32,
+            });
+        };
+        prefix.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn decoders(&self) -> std::sync::MutexGuard<'_, Vec<Decoder>> {
+        self.decoders.lock().expect("no holder of this lock panics")
+    }
+
+    fn buffer(&self) -> Vec<u8> {
+        let mut buffers = self.buffers.lock().expect("no holder of this lock panics");
+        buffers.pop().unwrap_or_default()
+    }
+
+    fn give_back(&self, used: [Vec<u8>; 2]) {
+        let kept = used.into_iter().filter(|buffer| buffer.capacity() <= BUFFER_BYTES_MAX);
+        let mut buffers = self.buffers.lock().expect("no holder of this lock panics");
+        buffers.extend(kept);
     }
 }

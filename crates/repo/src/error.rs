@@ -1,7 +1,7 @@
 //! What can go wrong, by meaning. Every message says what was expected, what was found, and what to do next.
 
 use crate::show::{Size, quoted, quoted_path};
-use ibid_format::{ChunkId, FileId};
+use ibid_format::{ChunkId, ChunkPrefix, FileId};
 use std::path::PathBuf;
 
 /// Why an operation on a repository failed.
@@ -189,6 +189,21 @@ pub enum Error {
         /// The pack it was read from.
         pack: FileId,
     },
+    /// A frame can't be decoded, since it is encoded against a chunk that is not to be had.
+    #[error(
+        "{object} is encoded against chunk {base}…{}, {fault}; run `ibid check --read-data` to see what depends on it",
+        through(*steps)
+    )]
+    BaseUnreadable {
+        /// The frame that was to be read: its pack, and where in that.
+        object: String,
+        /// The first bytes of the chunk's id.
+        base: ChunkPrefix,
+        /// How many frames lie between: with 0, the frame itself names the chunk.
+        steps: u8,
+        /// Why the chunk is not to be had.
+        fault: BaseFault,
+    },
     /// Two index files say different things of one pack.
     #[error(
         "index {index} contradicts what else is known of pack {pack}, and is not used; run `ibid check` to see what depends on the pack"
@@ -291,6 +306,64 @@ pub enum Error {
     Interrupted,
 }
 
+/// Why a chunk that others are encoded against is not to be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BaseFault {
+    /// The index does not know it.
+    #[error("which is in no pack of the repository")]
+    Missing,
+    /// It is stored in deeper frames only, which could be encoded against the one that wants it.
+    #[error("which is in frames of depth {found} and more only, and less than {depth} is needed")]
+    TooDeep {
+        /// The depth of the frame that wants it.
+        depth: u8,
+        /// That of the least deep frame which has it.
+        found: u8,
+    },
+    /// It ends before the bytes that are wanted.
+    #[error("of which {end} bytes are needed, and it has {length}")]
+    TooShort {
+        /// Where the bytes wanted end in it.
+        end: u64,
+        /// Its length.
+        length: u32,
+    },
+    /// Its bytes are not those that were stored.
+    #[error("which does not have the bytes it was stored with, in pack {pack} at offset {offset}")]
+    Damaged {
+        /// The pack that it is in.
+        pack: FileId,
+        /// Where its frame begins there.
+        offset: u32,
+    },
+    /// Its frame can't be read.
+    #[error("whose frame, in pack {pack} at offset {offset}, is not to be had: {}", error.problem())]
+    Unreadable {
+        /// The pack that it is in.
+        pack: FileId,
+        /// Where its frame begins there.
+        offset: u32,
+        /// Why.
+        error: Box<Error>,
+    },
+    /// Chunk after chunk, it takes more than a reader does for one frame.
+    #[error("which takes more than {limit} frames to decode")]
+    TooManyFrames {
+        /// The limit.
+        limit: u32,
+    },
+}
+
+/// How a frame comes to need a chunk that it does not name itself.
+fn through(steps: u8) -> String {
+    match steps {
+        0 => String::new(),
+        1 => " by way of another frame".to_owned(),
+        steps => format!(" by way of {steps} other frames"),
+    }
+}
+
 fn config_text(source: &ibid_format::Error) -> String {
     match source {
         // It may be whole, and this program too old for it.
@@ -341,6 +414,9 @@ impl Error {
             Error::Contradiction { pack, .. } => {
                 format!("contradicts what else is known of pack {pack}, and is not used")
             }
+            Error::BaseUnreadable { base, steps, fault, .. } => {
+                format!("encoded against chunk {base}…{}, {fault}", through(*steps))
+            }
             Error::ChunkMissing { id } => format!("chunk {id} is missing"),
             Error::ChunkDamaged { id, pack } => {
                 format!("chunk {id} in pack {pack} does not have the bytes it was stored with")
@@ -354,6 +430,10 @@ impl Error {
         use ibid_storage::ErrorKind;
         match self {
             Error::Storage(error) => matches!(error.kind(), ErrorKind::Truncated | ErrorKind::TooLarge),
+            Error::BaseUnreadable {
+                fault: BaseFault::Unreadable { error, .. },
+                ..
+            } => error.is_damage(),
             error => matches!(
                 error,
                 Error::Damaged { .. }
@@ -361,6 +441,7 @@ impl Error {
                     | Error::ChunkMissing { .. }
                     | Error::ChunkDamaged { .. }
                     | Error::BadRecipe { .. }
+                    | Error::BaseUnreadable { .. }
             ),
         }
     }

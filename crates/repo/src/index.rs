@@ -9,7 +9,8 @@
 
 use crate::{Error, Result};
 use ibid_format::pack::Summary;
-use ibid_format::{ChunkId, FileId};
+use ibid_format::{ChunkId, ChunkPrefix, FileId};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, RwLock, RwLockReadGuard};
 
 /// Number of shards; the first byte of an id says which.
@@ -37,6 +38,23 @@ struct Entry {
     slot: [u8; 2],
 }
 
+impl Entry {
+    fn new(id: &ChunkId, place: Place) -> Entry {
+        Entry {
+            id: id.0,
+            frame: place.frame.to_le_bytes(),
+            slot: place.slot.to_le_bytes(),
+        }
+    }
+
+    fn place(&self) -> Place {
+        Place {
+            frame: u32::from_le_bytes(self.frame),
+            slot: u16::from_le_bytes(self.slot),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Shard {
     segments: Vec<Vec<Entry>>,
@@ -51,38 +69,34 @@ impl Shard {
     }
 
     /// Where probing for an id starts; multiplication maps 32 uniform bits onto any table length.
-    fn start(&self, id: &ChunkId) -> usize {
-        let bits = u32::from_le_bytes([id.0[4], id.0[5], id.0[6], id.0[7]]);
+    fn start(&self, prefix: ChunkPrefix) -> usize {
+        let bits = u32::from_le_bytes([prefix.0[4], prefix.0[5], prefix.0[6], prefix.0[7]]);
         ((u64::from(bits) * self.table.len() as u64) >> 32) as usize
     }
 
-    /// The table position of `id`: of its entry, or of the empty slot where it belongs.
-    fn probe(&self, id: &ChunkId) -> (usize, Option<u32>) {
-        let tag = u32::from(id.0[1]);
-        let mut at = self.start(id);
+    /// The table position of the id that begins with `prefix` and is the one: of its entry, or of the empty slot where it belongs.
+    fn probe(&self, prefix: ChunkPrefix, is_it: impl Fn(&[u8; 32]) -> bool) -> (usize, Option<u32>) {
+        let tag = u32::from(prefix.0[1]);
+        let mut at = self.start(prefix);
         loop {
             let slot = self.table[at];
             if slot == EMPTY {
                 return (at, None);
             }
-            if slot >> 24 == tag && self.entry(slot & SHARD_ENTRIES_MAX).id == id.0 {
+            if slot >> 24 == tag && is_it(&self.entry(slot & SHARD_ENTRIES_MAX).id) {
                 return (at, Some(slot & SHARD_ENTRIES_MAX));
             }
             at = if at + 1 == self.table.len() { 0 } else { at + 1 };
         }
     }
 
-    fn get(&self, id: &ChunkId) -> Option<Place> {
+    /// The id that begins so and is the one, and its place.
+    fn find(&self, prefix: ChunkPrefix, is_it: impl Fn(&[u8; 32]) -> bool) -> Option<(ChunkId, Place)> {
         if self.table.is_empty() {
             return None;
         }
-        self.probe(id).1.map(|number| {
-            let entry = self.entry(number);
-            Place {
-                frame: u32::from_le_bytes(entry.frame),
-                slot: u16::from_le_bytes(entry.slot),
-            }
-        })
+        let entry = self.entry(self.probe(prefix, is_it).1?);
+        Some((ChunkId(entry.id), entry.place()))
     }
 
     /// Keeps load between 0.6 and 0.9: half as large again whenever nine tenths are full.
@@ -93,7 +107,7 @@ impl Shard {
         self.table.resize(size, EMPTY);
         for number in 0..self.len {
             let id = ChunkId(self.entry(number).id);
-            let mut at = self.start(&id);
+            let mut at = self.start(id.prefix());
             while self.table[at] != EMPTY {
                 at = if at + 1 == size { 0 } else { at + 1 };
             }
@@ -101,12 +115,17 @@ impl Shard {
         }
     }
 
-    fn insert(&mut self, id: &ChunkId, place: Place) -> Result<bool> {
+    /// Adds an id; false if it was there already. It keeps its place then, unless `replaces` says of that place that this one is better.
+    fn insert(&mut self, id: &ChunkId, place: Place, replaces: impl FnOnce(Place) -> bool) -> Result<bool> {
         if (self.len as usize + 1) * 10 > self.table.len() * 9 {
             self.grow();
         }
-        let (at, found) = self.probe(id);
-        if found.is_some() {
+        let (at, found) = self.probe(id.prefix(), |other| *other == id.0);
+        if let Some(number) = found {
+            let entry = &mut self.segments[number as usize / SEGMENT][number as usize % SEGMENT];
+            if replaces(entry.place()) {
+                *entry = Entry::new(id, place);
+            }
             return Ok(false);
         }
         // 0xFF in the tag and all ones in the number would read as EMPTY, so the last number is never used.
@@ -121,11 +140,7 @@ impl Shard {
             let first = self.segments.is_empty();
             self.segments.push(Vec::with_capacity(if first { 1 } else { SEGMENT }));
         }
-        let entry = Entry {
-            id: id.0,
-            frame: place.frame.to_le_bytes(),
-            slot: place.slot.to_le_bytes(),
-        };
+        let entry = Entry::new(id, place);
         let segment = &mut self.segments[self.len as usize / SEGMENT];
         if segment.len() == segment.capacity() {
             segment.reserve_exact(segment.len());
@@ -200,6 +215,8 @@ pub(crate) struct Index {
     pub(crate) packs: Vec<Pack>,
     /// What a backup has added since; numbers go on where those above end.
     added: RwLock<Added>,
+    /// See [`Index::has_deltas`].
+    deltas: AtomicBool,
 }
 
 #[derive(Default)]
@@ -215,7 +232,23 @@ impl Index {
             frames: Vec::new(),
             packs: Vec::new(),
             added: RwLock::default(),
+            deltas: AtomicBool::new(false),
         }
+    }
+
+    /// Adds a pack that is stored, and gives the number of its first frame.
+    pub(crate) fn add_pack(&mut self, pack: Pack, frames: &[ibid_format::index::Frame]) -> u32 {
+        let (number, start) = (self.packs.len() as u32, self.frames.len() as u32);
+        self.packs.push(pack);
+        self.frames.extend(frames.iter().map(|frame| Frame::of(number, frame)));
+        self.deltas
+            .fetch_or(frames.iter().any(|frame| frame.depth > 0), Ordering::Relaxed);
+        start
+    }
+
+    /// Whether a frame that is stored needs others to be decoded.
+    pub(crate) fn has_deltas(&self) -> bool {
+        self.deltas.load(Ordering::Relaxed)
     }
 
     /// The frame with this number, as far as it is known: see [`Frame::is_stored`].
@@ -252,6 +285,7 @@ impl Index {
             size: pack.size,
         });
         for (frame, at) in pack.frames.iter().zip(numbers) {
+            self.deltas.fetch_or(frame.depth > 0, Ordering::Relaxed);
             let frame = ibid_format::index::Frame::from(frame);
             added.frames[*at as usize - self.frames.len()] = Frame::of(number, &frame);
         }
@@ -261,20 +295,37 @@ impl Index {
         self.added.read().expect("no holder of this lock panics")
     }
 
-    fn shard(&self, id: &ChunkId) -> std::sync::MutexGuard<'_, Shard> {
-        self.shards[id.0[0] as usize]
+    fn shard(&self, prefix: ChunkPrefix) -> std::sync::MutexGuard<'_, Shard> {
+        self.shards[usize::from(prefix.0[0])]
             .lock()
             .expect("no holder of this lock panics")
     }
 
     /// Where the chunk is, if it is known.
     pub(crate) fn get(&self, id: &ChunkId) -> Option<Place> {
-        self.shard(id).get(id)
+        let found = self.shard(id.prefix()).find(id.prefix(), |other| *other == id.0);
+        found.map(|(_, place)| place)
+    }
+
+    /// Where the chunk is, if it can be read.
+    pub(crate) fn get_stored(&self, id: &ChunkId) -> Option<Place> {
+        self.get(id).filter(|place| self.frame(place.frame).is_stored())
+    }
+
+    /// The chunk whose id begins so, if one is known.
+    pub(crate) fn find(&self, prefix: ChunkPrefix) -> Option<(ChunkId, Place)> {
+        self.shard(prefix).find(prefix, |id| id.starts_with(&prefix.0))
     }
 
     /// Adds a chunk; false if it was known already (its place stays the first one).
     pub(crate) fn insert(&self, id: &ChunkId, place: Place) -> Result<bool> {
-        self.shard(id).insert(id, place)
+        self.shard(id.prefix()).insert(id, place, |_| false)
+    }
+
+    /// Adds a chunk that is stored; if it was known already, its place becomes that in the frame of lesser depth.
+    pub(crate) fn insert_stored(&self, id: &ChunkId, place: Place) -> Result<bool> {
+        let is_less_deep = |known: Place| self.frame(place.frame).depth < self.frame(known.frame).depth;
+        self.shard(id.prefix()).insert(id, place, is_less_deep)
     }
 
     /// Number of chunks known.
@@ -396,6 +447,75 @@ mod tests {
             );
         }
         assert!(index.bytes() <= 90 * 2000, "{}", index.bytes());
+    }
+
+    /// A pack with a frame of each of these depths.
+    fn add_pack(index: &mut Index, depths: &[u8]) -> u32 {
+        let frames: Vec<_> = depths
+            .iter()
+            .map(|&depth| ibid_format::index::Frame {
+                offset: 8,
+                sealed: 50,
+                blobs: 1,
+                depth,
+                length: 1,
+            })
+            .collect();
+        let pack = Pack {
+            id: FileId([0; 16]),
+            size: 0,
+        };
+        index.add_pack(pack, &frames)
+    }
+
+    #[test]
+    fn of_two_copies_of_a_chunk_that_is_kept_whose_frame_is_less_deep() {
+        let mut index = Index::new();
+        assert!(!index.has_deltas());
+        add_pack(&mut index, &[0, 0]);
+        assert!(!index.has_deltas());
+        let second = add_pack(&mut index, &[3, 1]);
+        assert_eq!(second, 2);
+        assert!(index.has_deltas());
+        let place = |frame| Place { frame, slot: 7 };
+        for (frame, kept) in [(2, 2), (3, 3), (2, 3), (1, 1), (0, 1), (3, 1)] {
+            index.insert_stored(&id(1), place(frame)).unwrap();
+            assert_eq!(index.get(&id(1)), Some(place(kept)));
+        }
+        index.insert_stored(&id(2), place(2)).unwrap();
+        assert!(!index.insert(&id(2), place(0)).unwrap());
+        assert_eq!(
+            index.get(&id(2)),
+            Some(place(2)),
+            "what is not stored yet replaces nothing"
+        );
+    }
+
+    #[test]
+    fn chunks_are_found_by_the_first_bytes_of_their_ids() {
+        let index = Index::new();
+        assert_eq!(index.find(id(0).prefix()), None);
+        for n in 0..5000 {
+            let place = Place {
+                frame: n as u32,
+                slot: 0,
+            };
+            index.insert(&id(n), place).unwrap();
+        }
+        for n in 0..5000 {
+            let (found, place) = index.find(id(n).prefix()).unwrap();
+            assert_eq!((found, place.frame), (id(n), n as u32));
+            let mut other = id(n).prefix();
+            other.0[11] ^= 1;
+            assert_eq!(index.find(other), None);
+        }
+        // Two that share them: one is found, both are there.
+        let mut twin = id(7);
+        twin.0[31] ^= 1;
+        assert!(index.insert(&twin, Place { frame: 9, slot: 9 }).unwrap());
+        assert_eq!(index.get(&twin), Some(Place { frame: 9, slot: 9 }));
+        assert_eq!(index.get(&id(7)), Some(Place { frame: 7, slot: 0 }));
+        assert!(index.find(twin.prefix()).is_some());
     }
 
     #[test]

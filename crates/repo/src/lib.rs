@@ -44,7 +44,7 @@ mod tree;
 
 pub use check::{AFFECTED_MAX, Affected, CheckReport, Fault, ReadData};
 pub use diff::{Change, Difference};
-pub use error::{Error, Result};
+pub use error::{BaseFault, Error, Result};
 pub use ingest::{BackupOptions, BackupSummary, Compression, Stream};
 pub use keys::{KeyChange, KeyInfo};
 pub use monitor::{Counters, Monitor, Warning};

@@ -156,13 +156,8 @@ impl Loading<'_> {
         }
         for entry in file.entries() {
             if let Some(frame) = numbers[entry.frame as usize] {
-                self.loaded.index.insert(
-                    &entry.id,
-                    Place {
-                        frame,
-                        slot: entry.slot,
-                    },
-                )?;
+                let slot = entry.slot;
+                self.loaded.index.insert_stored(&entry.id, Place { frame, slot })?;
             }
         }
         Ok(())
@@ -195,12 +190,7 @@ impl Loading<'_> {
             });
             return None;
         }
-        let index = &mut self.loaded.index;
-        let number = index.packs.len() as u32;
-        let start = index.frames.len() as u32;
-        index.packs.push(Pack { id, size });
-        index.frames.extend(frames.iter().map(|frame| Frame::of(number, frame)));
-        Some(start)
+        Some(self.loaded.index.add_pack(Pack { id, size }, frames))
     }
 
     /// Packs that no index file lists: their own directories say what is in them.
@@ -220,7 +210,9 @@ impl Loading<'_> {
                     if let Some(start) = self.add_pack(id, size, &frames) {
                         for (frame, number) in summary.frames.iter().zip(start..) {
                             for (blob, slot) in frame.blobs.iter().zip(0..) {
-                                self.loaded.index.insert(&blob.id, Place { frame: number, slot })?;
+                                self.loaded
+                                    .index
+                                    .insert_stored(&blob.id, Place { frame: number, slot })?;
                             }
                         }
                     }

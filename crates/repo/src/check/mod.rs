@@ -2,7 +2,7 @@
 
 mod trees;
 
-use crate::chunks::FrameReader;
+use crate::chunks::{ChunkReader, FrameReader};
 use crate::index::{Frame, Pack, Place};
 use crate::load::{Loaded, read_directory, read_index};
 use crate::repository::{folder, list_ids, name_in};
@@ -96,6 +96,8 @@ const REPOSITORY_IN_SLOT: std::ops::Range<usize> = 8..24;
 struct Checking<'a> {
     repository: &'a Repository,
     loaded: &'a Loaded,
+    /// For frames that others may be encoded against.
+    bodies: ChunkReader<'a>,
     monitor: &'a Monitor,
     faults: Mutex<Vec<Fault>>,
     notes: Mutex<Vec<Fault>>,
@@ -146,6 +148,7 @@ impl Repository {
         let checking = Checking {
             repository: self,
             loaded: &loaded,
+            bodies: self.body_reader(&loaded),
             monitor,
             faults: Mutex::default(),
             notes: Mutex::default(),
@@ -404,7 +407,7 @@ impl Checking<'_> {
                         format!("chunk {} is in the pack's directory, but not in the index", blob.id),
                     ),
                     Some(place) => {
-                        let frame = &self.loaded.index.frames[place.frame as usize];
+                        let frame = self.loaded.index.frame(place.frame);
                         if frame.pack == number && frame.offset == listed.offset && place.slot != slot {
                             self.fault(
                                 object,
@@ -427,7 +430,7 @@ impl Checking<'_> {
         object: &str,
     ) -> Result<()> {
         let keys = &self.repository.keys;
-        let opened = match reader.read(self.repository, self.loaded, frame, None) {
+        let opened = match reader.open(&self.bodies, number, None) {
             Ok(opened) => opened,
             Err(error) if is_fault(&error) => {
                 self.fault(object, format!("at offset {}: {}", frame.offset, error.problem()));
@@ -439,7 +442,7 @@ impl Checking<'_> {
         let blobs = listed.map_or(&[][..], |listed| &listed.blobs);
         let mut wrong = 0;
         for (blob, slot) in blobs.iter().zip(0u16..) {
-            if !opened.chunk(slot).is_ok_and(|chunk| keys.chunk_id(chunk) == blob.id) {
+            if opened.id(keys, slot) != Some(blob.id) {
                 wrong += 1;
                 self.bad().places.insert(Place { frame: number, slot });
             }

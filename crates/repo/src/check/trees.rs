@@ -134,13 +134,12 @@ impl TreeCheck<'_, '_> {
 
     fn chunk(&mut self, id: &ChunkId) -> Option<String> {
         let index = &self.checking.loaded.index;
-        let Some(place) = index.get(id) else {
+        let Some(place) = index.get_stored(id) else {
             self.lost.chunks.insert(*id);
             return Some(format!("chunk {id} is missing"));
         };
         if self.bad.frames.contains(&place.frame) || self.bad.places.contains(&place) {
-            let frame = &index.frames[place.frame as usize];
-            let pack = index.packs[frame.pack as usize].id;
+            let pack = index.pack(index.frame(place.frame).pack).id;
             return Some(format!("chunk {id} in pack {pack} is damaged"));
         }
         None

@@ -477,7 +477,7 @@ impl<'a> Planner<'a> {
                     self.monitor().counters.skip(length);
                 }
                 Item::Chunk { id, length } => {
-                    let Some(place) = self.loaded.index.get(&id) else {
+                    let Some(place) = self.loaded.index.get_stored(&id) else {
                         let error = Error::ChunkMissing { id };
                         write::lose(self.task, self.progress, file, offset, length.into(), error);
                         offset += u64::from(length);
@@ -486,6 +486,7 @@ impl<'a> Planner<'a> {
                     file.pending.fetch_add(1, Ordering::Relaxed);
                     self.window.push(Part {
                         frame: place.frame,
+                        rank: 0,
                         slot: place.slot,
                         length,
                         offset,
@@ -506,11 +507,17 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Hands the window to the workers, frame by frame.
+    /// Hands the window to the workers, frame by frame, in the order in which files need them first: what such frames are encoded against lies
+    /// close together too, so that it is still there.
     fn hand_out(&mut self) {
         let mut window = std::mem::take(&mut self.window);
         self.window_files = 0;
-        window.sort_unstable_by_key(|part| (part.frame, part.slot));
+        let mut ranks = HashMap::new();
+        for part in &mut window {
+            let next = ranks.len() as u32;
+            part.rank = *ranks.entry(part.frame).or_insert(next);
+        }
+        window.sort_unstable_by_key(|part| (part.rank, part.slot));
         let mut parts = window.into_iter().peekable();
         while let Some(first) = parts.next() {
             let frame = first.frame;

@@ -71,11 +71,12 @@ impl Task<'_> {
             .threads
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
             .clamp(1, 16);
+        let bodies = self.repository.body_reader(&loaded);
         let (groups, work) = bounded(4 * threads);
         let result = std::thread::scope(|scope| {
             for _ in 0..threads {
-                let (work, progress, loaded) = (work.clone(), &progress, loaded.as_ref());
-                spawn(scope, move || write::run(self, loaded, progress, &work))?;
+                let (work, progress, bodies) = (work.clone(), &progress, &bodies);
+                spawn(scope, move || write::run(self, bodies, progress, &work))?;
             }
             drop(work);
             let owners = Owners::new(self);

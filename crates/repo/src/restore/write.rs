@@ -6,8 +6,7 @@ use super::folder::Folder;
 use super::links::Links;
 use super::open_files::Permit;
 use super::{Overwrite, RestoreSummary, Task};
-use crate::chunks::FrameReader;
-use crate::load::Loaded;
+use crate::chunks::{ChunkReader, FrameReader};
 use crate::{Counters, Error, Result, Warning};
 use crossbeam_channel::Receiver;
 use ibid_format::ChunkId;
@@ -68,6 +67,8 @@ pub(crate) struct Lost {
 #[derive(Clone)]
 pub(crate) struct Part<'a> {
     pub(crate) frame: u32,
+    /// The frame's number among those that are handed out together.
+    pub(crate) rank: u32,
     pub(crate) slot: u16,
     pub(crate) length: u32,
     pub(crate) offset: u64,
@@ -160,8 +161,8 @@ impl Progress {
     }
 }
 
-/// Works until there are no more groups; each holds the parts of one frame, in order of slots.
-pub(crate) fn run(task: &Task<'_>, loaded: &Loaded, progress: &Progress, groups: &Receiver<Vec<Part<'_>>>) {
+/// Works until there are no more groups; each holds the parts of one frame, in order of slots. `bodies` are for workers together.
+pub(crate) fn run(task: &Task<'_>, bodies: &ChunkReader<'_>, progress: &Progress, groups: &Receiver<Vec<Part<'_>>>) {
     let mut reader = FrameReader::default();
     let mut scratch = Vec::new();
     while let Ok(mut group) = groups.recv() {
@@ -172,7 +173,7 @@ pub(crate) fn run(task: &Task<'_>, loaded: &Loaded, progress: &Progress, groups:
         } else {
             group.retain(|part| !is_right_already(task, part, &mut scratch, progress));
             if !group.is_empty() {
-                write_group(task, loaded, progress, &mut reader, &group);
+                write_group(task, bodies, progress, &mut reader, &group);
             }
         }
         for part in group {
@@ -204,12 +205,18 @@ fn is_right_already(task: &Task<'_>, part: &Part<'_>, scratch: &mut Vec<u8>, pro
     true
 }
 
-fn write_group(task: &Task<'_>, loaded: &Loaded, progress: &Progress, reader: &mut FrameReader, group: &[Part<'_>]) {
-    let frame = loaded.index.frames[group[0].frame as usize];
-    let pack = loaded.index.packs[frame.pack as usize].id;
-    let last = group.iter().map(|part| part.slot).max();
+fn write_group(
+    task: &Task<'_>,
+    bodies: &ChunkReader<'_>,
+    progress: &Progress,
+    reader: &mut FrameReader,
+    group: &[Part<'_>],
+) {
+    let index = &bodies.loaded.index;
+    let frame = index.frame(group[0].frame);
     Counters::add(&task.monitor.counters.stored, u64::from(frame.sealed));
-    let opened = match reader.read(task.repository, loaded, &frame, last) {
+    let last = group.iter().map(|part| part.slot).max();
+    let opened = match reader.open(bodies, group[0].frame, last) {
         Ok(opened) => opened,
         Err(error) => {
             // One message a file says what is lost and why.
@@ -221,28 +228,28 @@ fn write_group(task: &Task<'_>, loaded: &Loaded, progress: &Progress, reader: &m
             return;
         }
     };
-    let mut verified = None;
+    // Many files may want the same chunk: it is compared with its id once.
+    let mut verified: Option<(&Part<'_>, Option<&[u8]>)> = None;
     for part in group {
         if part.file.failed.load(Ordering::Relaxed) {
             continue;
         }
-        let chunk = match opened.chunk(part.slot) {
-            Ok(chunk) if chunk.len() == part.length as usize => chunk,
+        let same = |before: &Part<'_>| (before.slot, before.length, before.id) == (part.slot, part.length, part.id);
+        let chunk = match verified {
+            Some((before, chunk)) if same(before) => chunk,
             _ => {
-                let error = Error::ChunkDamaged { id: part.id, pack };
-                lose(task, progress, &part.file, part.offset, part.length.into(), error);
-                continue;
+                let id = opened.id(&task.repository.keys, part.slot);
+                let chunk = opened.chunk(part.slot).filter(|_| id == Some(part.id));
+                chunk.filter(|chunk| chunk.len() == part.length as usize)
             }
         };
-        // Many files may want the same chunk: it is compared with its id once.
-        if verified != Some((part.slot, part.id)) {
-            if task.repository.keys.chunk_id(chunk) != part.id {
-                let error = Error::ChunkDamaged { id: part.id, pack };
-                lose(task, progress, &part.file, part.offset, part.length.into(), error);
-                continue;
-            }
-            verified = Some((part.slot, part.id));
-        }
+        verified = Some((part, chunk));
+        let Some(chunk) = chunk else {
+            let (id, pack) = (part.id, index.pack(frame.pack).id);
+            let error = Error::ChunkDamaged { id, pack };
+            lose(task, progress, &part.file, part.offset, part.length.into(), error);
+            continue;
+        };
         part.file.changed.store(true, Ordering::Relaxed);
         match write_all_at(&part.file.file, chunk, part.offset) {
             Ok(()) => {

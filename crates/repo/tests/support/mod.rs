@@ -3,6 +3,7 @@
 
 pub mod crash;
 pub mod damage;
+pub mod deltas;
 
 use ibid_format::slot::Argon2Cost;
 use ibid_repo::{BackupOptions, BackupSummary, InitOptions, Monitor, Repository};

@@ -1,0 +1,209 @@
+//! Frames that are encoded against chunks in other frames: they read back, and what is wrong with one of them is said, whatever it is.
+
+mod support;
+
+use ibid_repo::{BaseFault, Error, Monitor};
+use support::damage::{Image, Scene, names_fault, open, storage};
+use support::deltas::{Frame, Writer, chains, rewrite};
+use support::{Random, noise};
+
+const DEPTH: u8 = 8;
+
+impl Scene {
+    /// The scene with chains of frames of depth 8, whose bases are in other packs.
+    fn with_chains() -> Scene {
+        let mut scene = Scene::new();
+        scene.image = rewrite(&scene.image, |chunks| chains(&chunks, 2, DEPTH, 4));
+        scene
+    }
+}
+
+#[test]
+fn chains_of_depth_eight_across_packs_read_back() {
+    let scene = Scene::with_chains();
+    let report = scene.judge(&scene.image, "chains").unwrap();
+    assert!(report.is_clean(), "{report:?}");
+}
+
+#[test]
+fn every_byte_of_a_chain_matters_and_none_gives_a_wrong_one() {
+    let scene = Scene::with_chains();
+    let mut random = Random(1);
+    for name in scene.names("packs") {
+        let length = scene.image[&name].len();
+        for _ in 0..12 {
+            let (at, bit) = (random.below(length as u64) as usize, random.below(8));
+            let context = format!("bit {bit} of byte {at} of {length} of {name} flipped");
+            let image = scene.with(|image| image.get_mut(&name).unwrap()[at] ^= 1 << bit);
+            scene.must_notice(&image, &name, &context);
+        }
+        let image = scene.with(|image| drop(image.remove(&name)));
+        let report = scene.judge(&image, &format!("{name} is gone")).unwrap();
+        names_fault(&report, &name, "gone");
+    }
+}
+
+/// The same scene with a first frame of three chunks, a second one that needs its first chunk, and all others whole.
+fn three(draw: impl Fn(&[Vec<u8>], &mut Frame, &mut Frame)) -> (Scene, Vec<Vec<u8>>, Image) {
+    let scene = Scene::new();
+    let mut taken = Vec::new();
+    let image = rewrite(&scene.image, |chunks| {
+        let mut first = Frame::whole(&chunks[..3]);
+        let mut second = Frame::delta(&chunks[3..5], 1, &[&chunks[0]]);
+        draw(&chunks, &mut first, &mut second);
+        taken = chunks.clone();
+        vec![vec![second], vec![first, Frame::whole(&chunks[5..])]]
+    });
+    (scene, taken, image)
+}
+
+/// What reading a chunk says, by way of a file that is just this chunk.
+fn read(image: &Image, chunk: &[u8]) -> Result<Vec<u8>, Error> {
+    let writer = Writer::of(storage(image));
+    let snapshot = writer.snapshot_of(chunk);
+    let repository = open(writer.storage.clone()).unwrap();
+    let info = repository.snapshot(&snapshot.to_string()).unwrap();
+    let mut out = Vec::new();
+    repository.dump(&info, b"file", &Monitor::silent(), &mut out)?;
+    Ok(out)
+}
+
+#[track_caller]
+fn base_fault(result: Result<Vec<u8>, Error>) -> (u8, BaseFault) {
+    match result {
+        Err(Error::BaseUnreadable { steps, fault, .. }) => (steps, fault),
+        Ok(bytes) => panic!("{} bytes", bytes.len()),
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+#[test]
+fn a_base_is_read_back_and_what_hangs_on_it() {
+    let (scene, chunks, image) = three(|_, _, _| {});
+    assert!(scene.judge(&image, "good").unwrap().is_clean());
+    for chunk in &chunks[..5] {
+        assert!(read(&image, chunk).unwrap() == *chunk);
+    }
+}
+
+#[test]
+fn a_base_that_is_in_no_pack() {
+    let (scene, chunks, image) = three(|_, _, second| second.bases = vec![(noise(99, 5000), 0..5000)]);
+    let (steps, fault) = base_fault(read(&image, &chunks[3]));
+    assert!(matches!((steps, &fault), (0, BaseFault::Missing)), "{fault}");
+    assert!(read(&image, &chunks[0]).is_ok());
+    assert!(!scene.judge(&image, "missing").unwrap().is_clean());
+}
+
+#[test]
+fn a_base_that_ends_before_the_piece() {
+    let (scene, chunks, image) = three(|chunks, _, second| {
+        let length = chunks[0].len();
+        second.bases = vec![(chunks[0].clone(), 0..length), (chunks[0].clone(), 1..length + 1)];
+    });
+    let (end, length) = (chunks[0].len() as u64 + 1, chunks[0].len() as u32);
+    match base_fault(read(&image, &chunks[4])) {
+        (0, BaseFault::TooShort { end: e, length: l }) => assert_eq!((e, l), (end, length)),
+        other => panic!("{other:?}"),
+    }
+    assert!(!scene.judge(&image, "too short").unwrap().is_clean());
+}
+
+#[test]
+fn a_base_with_other_bytes_than_its_id_says() {
+    let (scene, chunks, image) = three(|chunks, first, _| {
+        let mut lie = chunks[..3].to_vec();
+        lie[0][17] ^= 1;
+        first.lie = Some(lie);
+    });
+    let (steps, fault) = base_fault(read(&image, &chunks[3]));
+    assert!(matches!((steps, &fault), (0, BaseFault::Damaged { .. })), "{fault}");
+    let direct = read(&image, &chunks[0]);
+    assert!(matches!(direct, Err(Error::ChunkDamaged { .. })), "{direct:?}");
+    // Its neighbours are as good as ever.
+    assert!(read(&image, &chunks[1]).unwrap() == chunks[1]);
+    assert!(!scene.judge(&image, "another chunk").unwrap().is_clean());
+}
+
+#[test]
+fn a_base_whose_frame_is_damaged_and_one_behind_that() {
+    let scene = Scene::new();
+    let mut taken = Vec::new();
+    let image = rewrite(&scene.image, |chunks| {
+        taken = chunks.clone();
+        let second = Frame::delta(&chunks[1..2], 1, &[&chunks[0]]);
+        let third = Frame::delta(&chunks[2..3], 2, &[&chunks[1]]);
+        let fourth = Frame::delta(&chunks[3..4], 3, &[&chunks[2]]);
+        let first = Frame::whole(&chunks[..1]);
+        vec![
+            vec![fourth, third, second],
+            vec![first],
+            vec![Frame::whole(&chunks[4..])],
+        ]
+    });
+    let writer = Writer::of(storage(&image));
+    let id = writer.keys.chunk_id(&taken[0]);
+    let held = |name: &ibid_storage::Name| {
+        let summary = writer.directory(name);
+        summary.frames[0].blobs[0].id == id
+    };
+    let mut names = image.keys().filter(|name| support::damage::kind(name) == "packs");
+    let name = names.find(|name| held(name)).unwrap().clone();
+    let mut bad = image.clone();
+    bad.get_mut(&name).unwrap()[40] ^= 1;
+    for (chunk, expected) in [(1, 0), (2, 1), (3, 2)] {
+        let result = read(&bad, &taken[chunk]);
+        let text = result.as_ref().map(Vec::len).unwrap_err().to_string();
+        assert!(
+            text.contains(name.last_segment()) && text.contains("at offset 8"),
+            "{text}"
+        );
+        match base_fault(result) {
+            (steps, BaseFault::Unreadable { offset: 8, .. }) => assert_eq!(steps, expected),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(read(&bad, &taken[4]).is_ok());
+    scene.must_notice(&bad, &name, "the first of a chain is damaged");
+}
+
+#[test]
+fn frames_that_need_each_other_are_refused_at_once() {
+    for depths in [(1, 1), (1, 2), (16, 16), (2, 1), (15, 16)] {
+        let (scene, chunks, image) = three(|chunks, first, second| {
+            *first = Frame::delta(&chunks[..3], depths.0, &[&chunks[3]]);
+            *second = Frame::delta(&chunks[3..5], depths.1, &[&chunks[1]]);
+        });
+        for chunk in [&chunks[0], &chunks[3]] {
+            let (_, fault) = base_fault(read(&image, chunk));
+            assert!(matches!(fault, BaseFault::TooDeep { .. }), "{depths:?}: {fault}");
+        }
+        assert!(!scene.judge(&image, "a circle").unwrap().is_clean());
+    }
+}
+
+/// Two backups at once may store the same chunk, whole and as the end of a chain: the first is what others use.
+#[test]
+fn of_two_copies_the_less_deep_one_is_read() {
+    let scene = Scene::new();
+    let mut taken = Vec::new();
+    let image = rewrite(&scene.image, |chunks| {
+        taken = chunks.clone();
+        // What would be a circle, if the deeper copy of the first chunk were used.
+        let deep = Frame::delta(&chunks[..1], 2, &[&chunks[1]]);
+        let next = Frame::delta(&chunks[1..2], 1, &[&chunks[0]]);
+        vec![
+            vec![deep],
+            vec![next],
+            vec![Frame::whole(&chunks[..1]), Frame::whole(&chunks[2..])],
+        ]
+    });
+    assert!(scene.judge(&image, "two copies").unwrap().is_clean());
+    for chunk in &taken[..3] {
+        assert!(read(&image, chunk).unwrap() == *chunk);
+    }
+    // And in whatever order the packs are found.
+    let mut image = image;
+    image.retain(|name, _| support::damage::kind(name) != "index");
+    assert!(scene.judge(&image, "two copies, found in packs").unwrap().is_clean());
+}
