@@ -15,12 +15,13 @@ fn decoded(base: &[u8], delta: &[u8], length: usize) -> Vec<u8> {
 
 fuzz_target!(|input: (u8, &[u8], &[u8], u16)| {
     let (choice, base, target, uncovered_max) = input;
-    let method = match Interval::ALL.get(usize::from(choice)) {
-        Some(&interval) => Method::Anchor { interval },
-        // No higher levels: gcc's address sanitizer takes a constant table in their match finder for a variable out of scope.
-        None => Method::ZstdPrefix {
-            level: i32::from(choice % 13) - 6,
-        },
+    let interval = Interval::ALL[usize::from(choice) % Interval::ALL.len()];
+    // No higher levels: gcc's address sanitizer takes a constant table in their match finder for a variable out of scope.
+    let level = i32::from(choice % 13) - 6;
+    let method = match choice % 3 {
+        0 => Method::Anchor { interval },
+        1 => Method::AnchorZstd { level, interval },
+        _ => Method::ZstdPrefix { level },
     };
     let (mut encoder, mut forward, mut backward) = (Encoder::new(), Vec::new(), Vec::new());
     encoder

@@ -3,7 +3,7 @@
 //! A record, or a chunk of a file, is often a changed copy of another. A [`Sketcher`] makes a [`Sketch`] of each, by which
 //! one finds the other: what is similar shares features, and a [`FeatureIndex`] knows who has which. A [`Chooser`] takes
 //! the best of the candidates. Then this crate writes one as the difference from the other
-//! ([`Encoder`], [`Decoder`]), by one of two codecs that every delta names in its first byte ([`Codec`]).
+//! ([`Encoder`], [`Decoder`]), by one of three codecs that every delta names in its first byte ([`Codec`]).
 #![forbid(unsafe_code)]
 
 mod codec;
@@ -13,6 +13,7 @@ mod sample;
 mod select;
 mod sketch;
 mod varint;
+mod window;
 
 pub use codec::{Codec, Decoder, Encoder, LENGTH_MAX, Method, Reversal, describe};
 pub use error::Error;

@@ -22,14 +22,19 @@ fn check(base: &[u8], delta: &[u8], target_max: usize) {
 
 proptest! {
     #[test]
-    fn noise(codec in 0u8..4, body in prop::collection::vec(any::<u8>(), 0..200), target_max in 0usize..3000) {
+    fn noise(codec in 0u8..5, body in prop::collection::vec(any::<u8>(), 0..200), target_max in 0usize..3000) {
         let base = data::text(1, 500);
         check(&base, &[&[codec], &body[..]].concat(), target_max);
     }
 
     #[test]
-    fn damaged_deltas((base, target) in any_pair(), seed: u64, anchor: bool) {
-        let method = if anchor { Method::Anchor { interval: Interval::I16 } } else { Method::ZstdPrefix { level: 1 } };
+    fn damaged_deltas((base, target) in any_pair(), seed: u64, codec in 1u8..4) {
+        let interval = Interval::I16;
+        let method = match codec {
+            1 => Method::ZstdPrefix { level: 1 },
+            2 => Method::Anchor { interval },
+            _ => Method::AnchorZstd { level: 1, interval },
+        };
         let mut delta = Vec::new();
         Encoder::new().encode(method, &base, &target, &mut delta).unwrap();
         let mut source = Random(seed);
@@ -84,14 +89,19 @@ fn a_target_over_the_limit_is_refused_before_memory_is_taken() {
 
 #[test]
 fn a_body_that_cannot_give_the_stated_length_is_refused_before_memory_is_taken() {
-    // 2^30 bytes of target from a body of three, of none, and of one that inserts nothing and copies all that is missing.
-    for codec in [1, 2] {
-        for body in [&b"abc"[..], b"", b"\0\0\0\0"] {
+    // 2^30 bytes of target from a body of three, of none, of one that inserts nothing and copies all that is missing, and of one with 2^26 copies that are
+    // packed into a few bytes.
+    let many_copies = b"\x80\x80\x80\x20\x80\x80\x80\x60\x04abcd";
+    for codec in [1, 2, 3] {
+        for body in [&b"abc"[..], b"", b"\0\0\0\0", many_copies] {
             let delta = [&[codec, 0x80, 0x80, 0x80, 0x80, 0x04], body].concat();
             let mut out = Vec::new();
-            let refused = Decoder::new().decode(&[0; 16], &delta, 1 << 30, &mut out);
+            let mut decoder = Decoder::new();
+            let before = decoder.memory();
+            let refused = decoder.decode(&[0; 16], &delta, 1 << 30, &mut out);
             assert!(refused.is_err());
             assert!(out.capacity() <= 64, "{codec} {body:?}");
+            assert!(decoder.memory() - before < 1 << 18, "{codec} {body:?}");
         }
     }
 }

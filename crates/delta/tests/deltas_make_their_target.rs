@@ -6,10 +6,17 @@ use data::{Random, any_pair, edited, text};
 use ibid_delta::{Backend, Codec, Decoder, Encoder, Error, Interval, Method, Reversal, describe};
 use proptest::prelude::*;
 
+const ANCHOR_ZSTD: Method = Method::AnchorZstd {
+    level: 3,
+    interval: Interval::I32,
+};
+
 fn methods() -> Vec<Method> {
     let levels = [-7, 1, 3, 19].map(|level| Method::ZstdPrefix { level });
     let intervals = Interval::ALL.map(|interval| Method::Anchor { interval });
-    levels.into_iter().chain(intervals).collect()
+    let both = [(1, Interval::I16), (3, Interval::I32), (6, Interval::I128)]
+        .map(|(level, interval)| Method::AnchorZstd { level, interval });
+    levels.into_iter().chain(intervals).chain(both).collect()
 }
 
 fn encoded(encoder: &mut Encoder, method: Method, base: &[u8], target: &[u8]) -> Vec<u8> {
@@ -60,10 +67,11 @@ proptest! {
     #[test]
     fn every_backend_writes_the_same((base, target) in any_pair()) {
         for interval in Interval::ALL {
-            let method = Method::Anchor { interval };
-            let expected = encoded(&mut Encoder::with_backend(Backend::scalar()), method, &base, &target);
-            for backend in Backend::available() {
-                prop_assert_eq!(&encoded(&mut Encoder::with_backend(backend), method, &base, &target), &expected);
+            for method in [Method::Anchor { interval }, Method::AnchorZstd { level: 1, interval }] {
+                let expected = encoded(&mut Encoder::with_backend(Backend::scalar()), method, &base, &target);
+                for backend in Backend::available() {
+                    prop_assert_eq!(&encoded(&mut Encoder::with_backend(backend), method, &base, &target), &expected);
+                }
             }
         }
     }
@@ -85,6 +93,7 @@ fn lengths_where_something_changes() {
                 Method::Anchor {
                     interval: Interval::I64,
                 },
+                ANCHOR_ZSTD,
             ] {
                 check(&mut encoder, &mut decoder, method, base, target);
             }
@@ -122,7 +131,11 @@ fn a_base_that_looks_like_a_dictionary_is_mere_bytes() {
 fn the_beginning_of_a_long_base_counts() {
     let base = Random(1).bytes(1 << 20);
     let target = base[5000..25_000].to_vec();
-    for method in [Method::ZstdPrefix { level: 1 }, Method::ZstdPrefix { level: 3 }] {
+    for method in [
+        Method::ZstdPrefix { level: 1 },
+        Method::ZstdPrefix { level: 3 },
+        ANCHOR_ZSTD,
+    ] {
         assert!(
             encoded(&mut Encoder::new(), method, &base, &target).len() < 1000,
             "{method:?}"
@@ -138,8 +151,10 @@ fn an_edit_costs_about_what_it_inserts() {
         target.splice(at..at + removed, *b"a few words");
     }
     for interval in Interval::ALL {
-        let delta = encoded(&mut Encoder::new(), Method::Anchor { interval }, &base, &target);
-        assert!(delta.len() < 3 * (11 + 8) + 8, "{interval:?}: {}", delta.len());
+        for method in [Method::Anchor { interval }, Method::AnchorZstd { level: 1, interval }] {
+            let delta = encoded(&mut Encoder::new(), method, &base, &target);
+            assert!(delta.len() < 3 * (11 + 8) + 8, "{method:?}: {}", delta.len());
+        }
     }
 }
 
@@ -179,13 +194,63 @@ fn a_delta_between_other_ends_is_not_turned_round() {
     assert_eq!(out, b"before");
 }
 
+/// Pairs that copies by anchors have trouble with: nothing in common, one byte repeated, one block repeated, many places with the same bytes,
+/// the base's blocks backwards, and one that is both.
+#[test]
+fn pairs_that_have_little_or_too_much_in_common() {
+    let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
+    let random = Random(11).bytes(60_000);
+    let block = &random[..700];
+    let repeated: Vec<u8> = block.iter().copied().cycle().take(50_000).collect();
+    let backwards: Vec<u8> = random.rchunks(500).flatten().copied().collect();
+    let sprinkled: Vec<u8> = random
+        .chunks(100)
+        .flat_map(|piece| [piece, &block[..90]].concat())
+        .collect();
+    let ends = [
+        Vec::new(),
+        vec![0; 40_000],
+        vec![0; 31],
+        random,
+        repeated,
+        backwards,
+        sprinkled,
+        text(12, 30_000),
+    ];
+    for base in &ends {
+        for target in &ends {
+            check(&mut encoder, &mut decoder, ANCHOR_ZSTD, base, target);
+        }
+    }
+}
+
+/// Only what is changed takes room, and what it is like stands beside the copies.
+#[test]
+fn what_is_not_copied_is_written_against_what_stood_in_its_place() {
+    let base = Random(13).bytes(300_000);
+    let mut target = base.clone();
+    for at in (1000..299_000).step_by(5000) {
+        // Every 20th byte of a stretch of 400: too dense for anchors.
+        for changed in (at..at + 400).step_by(20) {
+            target[changed] ^= 1;
+        }
+    }
+    let delta = encoded(&mut Encoder::new(), ANCHOR_ZSTD, &base, &target);
+    let changed = 60 * 400;
+    assert!(delta.len() < changed / 2, "{} of {changed}", delta.len());
+}
+
 #[test]
 fn codecs_have_numbers_for_ever() {
-    for (codec, number, name) in [(Codec::ZstdPrefix, 1, "zstd-prefix"), (Codec::Anchor, 2, "anchor")] {
+    for (codec, number, name) in [
+        (Codec::ZstdPrefix, 1, "zstd-prefix"),
+        (Codec::Anchor, 2, "anchor"),
+        (Codec::AnchorZstd, 3, "anchor-zstd"),
+    ] {
         assert_eq!((codec.number(), codec.name()), (number, name));
         assert_eq!(Codec::from_number(number), Ok(codec));
     }
-    for number in [0, 3, 255] {
+    for number in [0, 4, 255] {
         assert!(Codec::from_number(number).is_err());
     }
 }

@@ -63,6 +63,33 @@ fn a_delta_by_anchors() {
 }
 
 #[test]
+fn a_delta_by_anchors_and_zstd() {
+    let (base, target) = (
+        b"it stands in the same place where it stood before, unchanged",
+        b"it stands in the same place where it stood long before, unchanged",
+    );
+    let mut written = Vec::new();
+    let method = Method::AnchorZstd {
+        level: 3,
+        interval: Interval::I32,
+    };
+    Encoder::new().encode(method, base, target, &mut written).unwrap();
+    let delta = example("anchor-zstd");
+    assert_eq!(describe(&delta), Ok((Codec::AnchorZstd, target.len())));
+    assert_eq!(decoded(base, &written), Ok(target.to_vec()));
+    assert_eq!(
+        decoded(base, &delta),
+        Ok(target.to_vec()),
+        "now written: {}",
+        hex(&written)
+    );
+    // The rest is found in the context, and nowhere else: with other bytes there, it is another.
+    let mut other = *base;
+    other[base.len() - 1] = b'D';
+    assert_eq!(decoded(&other, &delta).unwrap().last(), Some(&b'D'));
+}
+
+#[test]
 fn a_feature_index() {
     let mut index = FeatureIndex::new();
     index.add_partition(7, 50).unwrap();

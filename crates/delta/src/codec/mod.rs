@@ -3,7 +3,10 @@
 //! A delta is `codec (u8) ‖ target length (varint) ‖ body`; `docs/format/delta.md` describes every byte.
 
 mod anchor;
+mod anchor_zstd;
+mod matches;
 mod prefix;
+mod scan;
 
 use crate::error::in_range;
 use crate::{Backend, Error, Interval, varint};
@@ -21,6 +24,8 @@ pub enum Codec {
     ZstdPrefix,
     /// Copies and inserts, found by anchors (paper 004, section 4.2).
     Anchor,
+    /// Copies found by anchors; what they leave by zstd, with the base's bytes beside the copies as prefix.
+    AnchorZstd,
 }
 
 impl Codec {
@@ -30,6 +35,7 @@ impl Codec {
         match self {
             Codec::ZstdPrefix => 1,
             Codec::Anchor => 2,
+            Codec::AnchorZstd => 3,
         }
     }
 
@@ -41,6 +47,7 @@ impl Codec {
         match number {
             1 => Ok(Codec::ZstdPrefix),
             2 => Ok(Codec::Anchor),
+            3 => Ok(Codec::AnchorZstd),
             _ => Err(Error::Unknown {
                 field: "delta codec",
                 found: number.into(),
@@ -54,6 +61,7 @@ impl Codec {
         match self {
             Codec::ZstdPrefix => "zstd-prefix",
             Codec::Anchor => "anchor",
+            Codec::AnchorZstd => "anchor-zstd",
         }
     }
 }
@@ -61,7 +69,7 @@ impl Codec {
 /// How to encode: a codec and its parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {
-    /// [`Codec::ZstdPrefix`]: the smallest deltas if they are not compressed again.
+    /// [`Codec::ZstdPrefix`]: the smallest deltas of short records if they are not compressed again.
     ZstdPrefix {
         /// zstd's level, -7 to 19; others are brought into this range. 1 while somebody waits, 3 in the background.
         level: i32,
@@ -69,6 +77,13 @@ pub enum Method {
     /// [`Codec::Anchor`]: the fastest to decode and to [reverse](Encoder::reverse); for deltas that are compressed together.
     Anchor {
         /// How densely the base is looked up. The paper's default is one position in 64.
+        interval: Interval,
+    },
+    /// [`Codec::AnchorZstd`]: the smallest deltas of long data, from some 100 KiB on, and the fastest that are not compressed again.
+    AnchorZstd {
+        /// zstd's level for what is not copied, -7 to 19; others are brought into this range.
+        level: i32,
+        /// How densely the base is looked up. One position in 32 is a good choice.
         interval: Interval,
     },
 }
@@ -80,6 +95,7 @@ impl Method {
         match self {
             Method::ZstdPrefix { .. } => Codec::ZstdPrefix,
             Method::Anchor { .. } => Codec::Anchor,
+            Method::AnchorZstd { .. } => Codec::AnchorZstd,
         }
     }
 }
@@ -92,7 +108,8 @@ impl Method {
 /// let base = "a line that stays as it is\n".repeat(50);
 /// let target = base.replacen("stays", "may not stay", 1);
 /// let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
-/// for method in [Method::ZstdPrefix { level: 1 }, Method::Anchor { interval: Interval::I64 }] {
+/// let interval = Interval::I32;
+/// for method in [Method::ZstdPrefix { level: 1 }, Method::Anchor { interval }, Method::AnchorZstd { level: 3, interval }] {
 ///     let mut delta = Vec::new();
 ///     encoder.encode(method, base.as_bytes(), target.as_bytes(), &mut delta)?;
 ///     assert!(delta.len() < 50);
@@ -106,6 +123,7 @@ impl Method {
 pub struct Encoder {
     prefix: prefix::Encoder,
     anchor: anchor::Encoder,
+    anchor_zstd: anchor_zstd::Encoder,
 }
 
 impl Encoder {
@@ -127,6 +145,7 @@ impl Encoder {
         Encoder {
             prefix: prefix::Encoder::new(),
             anchor: anchor::Encoder::new(backend),
+            anchor_zstd: anchor_zstd::Encoder::new(backend),
         }
     }
 
@@ -140,17 +159,22 @@ impl Encoder {
         check_lengths(base, target)?;
         let start = out.len();
         put_head(out, method.codec(), target);
-        match method {
-            _ if target.is_empty() => {}
-            Method::ZstdPrefix { level } => {
-                if let Err(error) = self.prefix.encode(base, target, level, out) {
-                    out.truncate(start);
-                    return Err(error);
-                }
+        let encoded = match method {
+            _ if target.is_empty() => Ok(()),
+            Method::ZstdPrefix { level } => self.prefix.encode(base, target, level, out),
+            Method::Anchor { interval } => {
+                self.anchor.encode(interval, base, target, out);
+                Ok(())
             }
-            Method::Anchor { interval } => self.anchor.encode(interval, base, target, out),
+            Method::AnchorZstd { level, interval } => {
+                self.anchor_zstd
+                    .encode((level, interval), &mut self.prefix, base, target, out)
+            }
+        };
+        if encoded.is_err() {
+            out.truncate(start);
         }
-        Ok(())
+        encoded
     }
 
     /// Appends to `out` the delta that makes `base` of `target`, given the one the other way, `forward` (paper 004, Algorithm 2).
@@ -189,7 +213,7 @@ impl Encoder {
     /// Bytes of memory it holds between calls. Grows to the needs of the longest pair so far.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.prefix.memory() + self.anchor.memory()
+        self.prefix.memory() + self.anchor.memory() + self.anchor_zstd.memory()
     }
 }
 
@@ -203,6 +227,7 @@ impl Default for Encoder {
 #[derive(Debug)]
 pub struct Decoder {
     prefix: prefix::Decoder,
+    anchor_zstd: anchor_zstd::Decoder,
 }
 
 impl Decoder {
@@ -214,6 +239,7 @@ impl Decoder {
     pub fn new() -> Decoder {
         Decoder {
             prefix: prefix::Decoder::new(),
+            anchor_zstd: anchor_zstd::Decoder::default(),
         }
     }
 
@@ -231,6 +257,7 @@ impl Decoder {
             _ if length == 0 => crate::error::equal("delta body", 0, body.len() as u64),
             Codec::ZstdPrefix => self.prefix.decode(base, body, length, out),
             Codec::Anchor => anchor::decode(base, body, length, out),
+            Codec::AnchorZstd => self.anchor_zstd.decode(&mut self.prefix, base, body, length, out),
         };
         if decoded.is_err() {
             out.truncate(start);
@@ -241,7 +268,7 @@ impl Decoder {
     /// Bytes of memory it holds between calls.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.prefix.memory()
+        self.prefix.memory() + self.anchor_zstd.memory()
     }
 }
 

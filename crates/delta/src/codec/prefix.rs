@@ -122,6 +122,12 @@ fn compress_long(prefix: &[u8], target: &[u8], level: i32, end: &mut Cursor<&mut
         // Levels 1 and 2 remember every third position.
         let hash_log = (log(prefix.len()).saturating_sub(2)).clamp(14, 22);
         context.set_parameter(CParameter::HashLog(hash_log)).map_err(failed)?;
+    } else if level <= 4 {
+        // Levels 3 and 4 have two tables, of which the usual ones forget the beginning of a prefix of 1 MiB. More than 18 finds nothing more.
+        let table_log = window_log.clamp(16, 18);
+        for parameter in [CParameter::HashLog(table_log), CParameter::ChainLog(table_log)] {
+            context.set_parameter(parameter).map_err(failed)?;
+        }
     }
     context.ref_prefix(prefix).map_err(failed)?;
     context.compress2(end, target).map_err(failed).map(drop)

@@ -1,15 +1,12 @@
 //! Finding what base and target share.
 
-use super::Match;
 use super::instructions::{copy_cost, write};
-use super::matches::{common_prefix, common_suffix};
 use super::refine::Dense;
 use super::table::{CHECKED, Table};
 use crate::Backend;
+use crate::codec::matches::{Match, common_prefix, common_suffix};
+use crate::codec::scan::for_each_anchor;
 use crate::sample::{Interval, sample};
-
-/// Bytes of the target whose anchors are found at a time: most of it lies in matches and needs none.
-const PIECE: usize = 2048;
 
 /// Targets shorter than this between common prefix and suffix are not searched for anchors, only densely.
 const ANCHORED_MIN: usize = 64;
@@ -81,28 +78,18 @@ impl Encoder {
         sample(self.backend, interval, base, 0, &mut self.positions);
         self.table.fill(base, &self.positions);
 
-        let (mut at, mut taken) = (from, from);
-        while at < until {
-            let piece_end = until.min(at + PIECE);
-            self.positions.clear();
-            let piece = &target[at..until.min(piece_end + CHECKED)];
-            sample(self.backend, interval, piece, at as u32, &mut self.positions);
-            at = piece_end;
-            for &anchor in &self.positions {
-                let anchor = anchor as usize;
-                if anchor < taken {
-                    continue;
-                }
-                if anchor >= piece_end {
-                    break;
-                }
-                if let Some(found) = self.table.longest(base, &target[..until], taken, anchor) {
-                    taken = found.target_end() as usize;
-                    self.long.push(found);
-                }
-            }
-            at = at.max(taken);
-        }
+        let (table, long) = (&self.table, &mut self.long);
+        for_each_anchor(
+            (self.backend, interval),
+            target,
+            from..until,
+            &mut self.positions,
+            |taken, anchor| {
+                let found = table.longest(base, &target[..until], taken, anchor)?;
+                long.push(found);
+                Some(found)
+            },
+        );
     }
 
     /// Makes `matches` of `long` and what a dense search finds between.

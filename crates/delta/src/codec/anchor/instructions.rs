@@ -4,8 +4,8 @@
 //! insert bytes, then copy so many bytes of the base, from where the last copy ended plus `from`. Nothing copied means all that the
 //! target still lacks. What the instructions leave over of the target are the rest of the insert bytes.
 
-use super::Match;
 use crate::codec::LENGTH_MAX;
+use crate::codec::matches::Match;
 use crate::error::{equal, in_range};
 use crate::{Error, varint};
 

@@ -20,7 +20,6 @@
 
 mod encode;
 mod instructions;
-mod matches;
 mod refine;
 mod reverse;
 mod table;
@@ -28,24 +27,3 @@ mod table;
 pub(super) use encode::Encoder;
 pub(super) use instructions::decode;
 pub use reverse::Reversal;
-
-/// A stretch that base and target share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Match {
-    /// Where it begins in the base.
-    base: u32,
-    /// Where it begins in the target.
-    target: u32,
-    /// Bytes, at least 1.
-    length: u32,
-}
-
-impl Match {
-    fn base_end(self) -> u32 {
-        self.base + self.length
-    }
-
-    fn target_end(self) -> u32 {
-        self.target + self.length
-    }
-}

@@ -1,7 +1,6 @@
 //! Short matches between two long ones.
 
-use super::Match;
-use super::matches::{common_prefix, common_suffix};
+use crate::codec::matches::{Match, common_prefix, common_suffix};
 
 /// Bytes that have to agree for a match to be found.
 const SEED: usize = 6;

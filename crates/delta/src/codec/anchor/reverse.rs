@@ -3,9 +3,10 @@
 //! A copy from base to target is a copy from target to base as well. Sorted by their place in the base, the copies cover it, but for what was
 //! removed or changed, which is inserted. Where copies overlap in the base, the later gives way.
 
+use super::Encoder;
 use super::instructions::{Steps, write};
-use super::{Encoder, Match};
 use crate::Error;
+use crate::codec::matches::Match;
 
 /// How [`Encoder::reverse`](crate::Encoder::reverse) did it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! The anchors of a base, by checksum.
 
-use super::Match;
-use super::matches::{common_prefix, common_suffix};
+use crate::codec::matches::{Match, common_prefix, common_suffix};
 
 /// Bytes that the checksum of an anchor covers: the paper's window.
 pub(super) const CHECKED: usize = 16;

@@ -1,4 +1,25 @@
-//! How far do two pieces of data agree?
+//! How far do two pieces of data agree, and where?
+
+/// A stretch that base and target share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Match {
+    /// Where it begins in the base.
+    pub(super) base: u32,
+    /// Where it begins in the target.
+    pub(super) target: u32,
+    /// Bytes, at least 1.
+    pub(super) length: u32,
+}
+
+impl Match {
+    pub(super) fn base_end(self) -> u32 {
+        self.base + self.length
+    }
+
+    pub(super) fn target_end(self) -> u32 {
+        self.target + self.length
+    }
+}
 
 /// Bytes compared at a time.
 const STEP: usize = 32;

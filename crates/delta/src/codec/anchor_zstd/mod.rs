@@ -1,0 +1,39 @@
+//! Copies found by anchors, then zstd on what they leave.
+//!
+//! ```text
+//! match the common prefix and suffix
+//! remember the base's sampled positions, each by a hash of the 32 bytes there
+//! for every sampled position of the target that no match covers yet:
+//!     if the match before goes on here after a gap of the same length in base and target: that is the place in the base
+//!     else the place remembered for the hash, if its 32 bytes are the same
+//!     extend the match both ways; go on after it
+//! write the matches as copies, packed by zstd
+//! put together what no copy covers: the rest; and, in the base's order, the bytes of the base beside the copies: the context
+//! write the rest as a delta of the context, by zstd-prefix
+//! ```
+//!
+//! zstd alone would look at all bytes of base and target. Of two versions of a file nine tenths are equal over long stretches, which are found and
+//! copied at the speed of memory; zstd's time and tables are left to the parts that need them. What was changed is mostly like what stood in
+//! its place, which lies between the copies of the base: so a small part of the base serves as well as the whole.
+//!
+//! The reader derives the context from the copies, so a delta does not state it.
+
+mod context;
+mod copies;
+mod decode;
+mod encode;
+mod table;
+
+pub(super) use decode::Decoder;
+pub(super) use encode::Encoder;
+
+use crate::codec::matches::Match;
+
+/// Shortest copy, bytes: so that what the instructions take is in proportion to the target.
+const COPY_MIN: usize = 16;
+
+/// Bytes of the target that copies leave.
+fn rest_len(copies: &[Match], target_len: usize) -> usize {
+    let copied: usize = copies.iter().map(|copy| copy.length as usize).sum();
+    target_len - copied
+}

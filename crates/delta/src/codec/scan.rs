@@ -1,0 +1,40 @@
+//! The anchors of a target, as far as nothing covers them yet.
+
+use std::ops::Range;
+
+use super::matches::Match;
+use crate::Backend;
+use crate::sample::{Interval, WINDOW, sample};
+
+/// Bytes of the target whose anchors are found at a time: most of it lies in matches and needs none.
+const PIECE: usize = 2048;
+
+/// Asks for a match at every anchor in a `range` of `target` that the matches before do not cover, in order, and adds it.
+///
+/// `find` is told where the match before ended, and the anchor; the match that it gives begins between the two, and ends after the anchor.
+pub(super) fn for_each_anchor(
+    (backend, interval): (Backend, Interval),
+    target: &[u8],
+    range: Range<usize>,
+    positions: &mut Vec<u32>,
+    mut find: impl FnMut(usize, usize) -> Option<Match>,
+) {
+    let (mut at, mut taken) = (range.start, range.start);
+    while at < range.end {
+        let piece_end = range.end.min(at + PIECE);
+        positions.clear();
+        // Windows that begin before the piece ends.
+        let piece = &target[at..range.end.min(piece_end + WINDOW - 1)];
+        sample(backend, interval, piece, at as u32, positions);
+        at = piece_end;
+        for &anchor in positions.iter() {
+            let anchor = anchor as usize;
+            if anchor >= taken
+                && let Some(found) = find(taken, anchor)
+            {
+                taken = found.target_end() as usize;
+            }
+        }
+        at = at.max(taken);
+    }
+}
