@@ -26,10 +26,6 @@ impl Body {
     }
 
     /// Chunks that are about to be stored.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "backups will keep what they store, to find bases in it")
-    )]
     pub(crate) fn gathered(bytes: Vec<u8>, blobs: &[Blob]) -> Body {
         let mut end = 0;
         let ends = blobs
@@ -41,6 +37,16 @@ impl Body {
             .collect();
         let ids = blobs.iter().map(|blob| OnceLock::from(blob.id)).collect();
         Body { bytes, ends, ids }
+    }
+
+    /// All chunks, one after the other.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Their memory, to be used again.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// The chunk in a slot, if there is that slot.
@@ -183,6 +189,23 @@ impl Bodies {
             }
             kept = self.read.wait(kept).expect("no holder of this lock panics");
         }
+    }
+
+    /// The body of a frame, if it is here.
+    pub(crate) fn get(&self, frame: u32) -> Option<Arc<Body>> {
+        self.kept().get(frame)
+    }
+
+    /// Whether the body of a frame is here. That is no use of it.
+    pub(crate) fn has(&self, frame: u32) -> bool {
+        self.kept().frames.contains_key(&frame)
+    }
+
+    /// Memory of a body that is gone.
+    pub(crate) fn spare(&self) -> Vec<u8> {
+        let (mut bytes, _) = self.kept().spare.pop().unwrap_or_default();
+        bytes.clear();
+        bytes
     }
 
     /// Keeps the body of a frame.

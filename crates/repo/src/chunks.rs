@@ -105,7 +105,8 @@ impl Repository {
 pub(crate) struct ChunkReader<'a> {
     pub(crate) repository: &'a Repository,
     pub(crate) loaded: Arc<Loaded>,
-    bodies: Bodies,
+    /// Frames that were read, and those that a backup has made.
+    pub(crate) bodies: Bodies,
     decoders: Mutex<Vec<Decoder>>,
     /// For sealed frames, and for prefixes.
     buffers: Mutex<Vec<Vec<u8>>>,

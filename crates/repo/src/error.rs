@@ -214,6 +214,18 @@ pub enum Error {
         /// The pack.
         pack: FileId,
     },
+    /// What lies in a place is not the chunk that the index has there.
+    #[error(
+        "slot {slot} of the frame at offset {offset} of pack {pack} holds another chunk than the index says; run `ibid check --read-data`"
+    )]
+    Misplaced {
+        /// The pack.
+        pack: FileId,
+        /// Where the frame begins in it.
+        offset: u32,
+        /// The slot in the frame.
+        slot: u16,
+    },
     /// A recipe's lengths do not add up.
     #[error("a list of chunks in the repository contradicts itself: expected {expected} bytes, found {found}")]
     BadRecipe {

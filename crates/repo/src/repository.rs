@@ -74,6 +74,7 @@ pub(crate) mod folder {
     pub(crate) const PACKS: &str = "packs";
     pub(crate) const INDEX: &str = "index";
     pub(crate) const SNAPSHOTS: &str = "snapshots";
+    pub(crate) const SKETCHES: &str = "sketches";
 }
 
 pub(crate) fn name_in(folder: &str, id: FileId) -> Name {

@@ -4,7 +4,7 @@ use super::{InitSettings, value};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use ibid_format::tree::Time;
-use ibid_repo::Compression;
+use ibid_repo::{Compression, Similarity};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -49,6 +49,9 @@ pub(crate) struct BackupArgs {
     /// How hard to compress: auto, off, or a level from 1 to 22
     #[arg(long, value_name = "LEVEL", value_parser = value::compression, default_value = "auto")]
     pub(crate) compression: Compression,
+    /// What is like what is known, and not the same, is stored as what differs: auto (where that gains), off, or max (look everywhere)
+    #[arg(long, value_name = "WHERE", value_parser = value::similarity, default_value = "auto")]
+    pub(crate) similarity: Similarity,
     /// Threads that read, fingerprint and compress [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,

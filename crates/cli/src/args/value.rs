@@ -2,7 +2,7 @@
 
 use ibid_format::slot::Argon2Cost;
 use ibid_format::tree::{Time, check_name};
-use ibid_repo::Compression;
+use ibid_repo::{Compression, Similarity};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
@@ -109,6 +109,16 @@ pub(crate) fn argon2(text: &str) -> Result<Argon2Cost, String> {
     };
     cost.check_new().map_err(|error| error.to_string())?;
     Ok(cost)
+}
+
+/// `auto`, `off` or `max`.
+pub(crate) fn similarity(text: &str) -> Result<Similarity, String> {
+    match text {
+        "auto" => Ok(Similarity::Auto),
+        "off" => Ok(Similarity::Off),
+        "max" => Ok(Similarity::Max),
+        _ => Err(format!("expected auto, off or max, found {text:?}")),
+    }
 }
 
 /// `auto`, `off`, or a level of zstd.

@@ -94,6 +94,7 @@ fn options(args: BackupArgs, estimate: bool) -> BackupOptions {
         parent: args.parent,
         dry_run: args.dry_run,
         compression: args.compression,
+        similarity: args.similarity,
         estimate,
         threads: args.threads.map(usize::from),
     }

@@ -23,6 +23,9 @@ struct JsonBackup<'a> {
     new_metadata_bytes: u64,
     hole_bytes: u64,
     attributes_lost: u64,
+    similar_chunks: u64,
+    similar_bytes: u64,
+    similar_stored_bytes: u64,
     stored_bytes: u64,
     written_bytes: u64,
     unreadable: u64,
@@ -79,6 +82,15 @@ pub(crate) fn backup(
         "  new     {} with those of folders, {compressed}",
         size(counters.new_bytes)
     ))?;
+    let similar = summary.similar;
+    if similar.chunks > 0 {
+        out.line(format!(
+            "  similar {} of these are like what is known, and what differs takes {} ({})",
+            size(similar.bytes),
+            size(similar.stored),
+            percent(similar.stored, similar.bytes)
+        ))?;
+    }
     if summary.id.is_some() {
         out.line(format!(
             "  stored  {} in all, with folders and index",
@@ -125,6 +137,9 @@ fn document<'a>(summary: &BackupSummary, problems: &'a [(PathBuf, String)]) -> J
         new_metadata_bytes: summary.new_metadata_bytes,
         hole_bytes: summary.holes,
         attributes_lost: summary.attributes_lost,
+        similar_chunks: summary.similar.chunks,
+        similar_bytes: summary.similar.bytes,
+        similar_stored_bytes: summary.similar.stored,
         stored_bytes: counters.stored_bytes,
         written_bytes: summary.written,
         unreadable: counters.unreadable,

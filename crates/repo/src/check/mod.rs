@@ -7,6 +7,7 @@ use crate::index::{Frame, Pack, Place};
 use crate::load::{Loaded, read_directory, read_index};
 use crate::repository::{folder, list_ids, name_in};
 use crate::show::Size;
+use crate::similar;
 use crate::threads::spawn;
 use crate::{Counters, Error, Monitor, Repository, Result};
 use ibid_format::pack::Summary;
@@ -159,6 +160,7 @@ impl Repository {
             ..CheckReport::default()
         };
         checking.keys()?;
+        checking.sketches()?;
         for (object, problem) in &loaded.damaged {
             checking.fault(object.clone(), problem);
         }
@@ -202,6 +204,23 @@ impl Checking<'_> {
                     }
                 }
                 Err(error) => self.fault(name, error.problem()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sketches, all of them: nobody else would tell that one is damaged.
+    fn sketches(&self) -> Result<()> {
+        for (id, _) in list_ids(self.repository.storage.as_ref(), folder::SKETCHES)? {
+            self.monitor.check_cancelled()?;
+            match similar::read(self.repository, id) {
+                Ok(_) => {}
+                Err(error) if is_fault(&error) => {
+                    let problem = error.problem();
+                    let advice = "no data is lost, and the file can be deleted: backups find less that is similar";
+                    self.fault(name_in(folder::SKETCHES, id), format!("{problem}; {advice}"));
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(())

@@ -1,17 +1,24 @@
 //! The builder: takes everything in the order of the tree, asks the index, fills frames, writes trees.
 
-use super::effort::EffortChoice;
+use super::deltas::{Against, Group as SimilarGroup, Held, Near};
+use super::effort::{DeltaEffort, EffortChoice};
 use super::large::{self, Large, LargePart};
 use super::read::{self, Event, Input, Outlets};
-use super::store::{self, FrameDue, Stored};
-use super::work::{self, FileKey, FrameBuffers, Group, Names, Outcome, Part, ToRead, Work};
+use super::store::{self, Data, FrameDue, Stored};
+use super::work::{
+    self, Complete, Efforts, FileKey, FrameBuffers, Group, Names, Outcome, Part, Sketches, Span, ToRead, Work,
+};
 use super::{Compression, Job};
+use crate::bodies::Body;
+use crate::chunks::ChunkReader;
 use crate::index::{Frame, Place};
 use crate::recipe::{ListWriter, ListingWriter, MetadataChunkers, MetadataSink};
+use crate::similar::{Base, Distance, Similar, UNSAVED_MAX};
 use crate::source::Owners;
 use crate::threads::spawn;
 use crate::{Counters, Error, Result, Warning};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use ibid_delta::Sketch;
 use ibid_format::ChunkId;
 use ibid_format::content::{Content, Item};
 use ibid_format::pack::{PackKind, Summary};
@@ -21,6 +28,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Bytes of metadata that are compressed together: trees are read a piece at a time, so their frames are smaller.
@@ -38,6 +46,7 @@ pub(crate) struct Built {
     pub(crate) unchanged_files: u64,
     pub(crate) holes: u64,
     pub(crate) new_metadata_bytes: u64,
+    pub(crate) data: Data,
     pub(crate) written: u64,
 }
 
@@ -45,7 +54,19 @@ pub(crate) struct Built {
 pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: Option<&Snapshot>) -> Result<Built> {
     let limits = job.limits;
     let own = own_folder(job);
-    let choice = EffortChoice::new();
+    let efforts = Efforts {
+        whole: EffortChoice::new(),
+        delta: DeltaEffort::new(),
+    };
+    let similar = match &job.bases {
+        Some(_) => Some(Similar::load(
+            job.repository,
+            &job.loaded,
+            job.limits.features,
+            job.monitor,
+        )?),
+        None => None,
+    };
     let stored = Stored::new(unlisted);
     // Listed at once, the packs that were found need no memory any more.
     stored.write_index(job)?;
@@ -64,8 +85,8 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: O
     };
     let root = std::thread::scope(|scope| {
         for _ in 0..limits.workers {
-            let (work, choice, spare) = (work.clone(), &choice, spare.clone());
-            spawn(scope, move || work::run(job, choice, &work, &spare))?;
+            let (work, efforts, spare) = (work.clone(), &efforts, spare.clone());
+            spawn(scope, move || work::run(job, efforts, &work, &spare))?;
         }
         for _ in 0..limits.cutters {
             let (large, work, spare) = (large.clone(), work_in.clone(), spare.clone());
@@ -105,6 +126,15 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: O
             new_chunks: [0; 2],
             new_bytes: [0; 2],
             new_frames: 0,
+            similarity: similar.zip(job.bases.as_ref()).map(|(similar, bases)| Similarity {
+                similar,
+                bases,
+                near: Near::new(job.limits.bases / 2 / u64::from(job.repository.config.frame_size)),
+                group: SimilarGroup::default(),
+                open: Open::new(job, FrameBuffers::default()),
+                whole: Vec::new(),
+                unbroken: false,
+            }),
         };
         let mut builder = Builder {
             gather: &mut gather,
@@ -119,14 +149,19 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: O
         let flushed = gather.flush().and_then(|()| gather.check_memory(0));
         job.finished.store(true, Ordering::Relaxed);
         let new = (gather.new_chunks, gather.new_bytes);
-        root.and_then(|root| flushed.map(|()| (root, tally, new)))
+        let similar = gather.similarity.take().map(|similarity| similarity.similar);
+        root.and_then(|root| flushed.map(|()| (root, tally, new, similar)))
     });
     // All threads have ended: what they stored is durable, and what failed is known.
     let failure = stored.failure();
     let listed = stored.write_index(job);
     failure?;
-    let (root, tally, (new_chunks, new_bytes)) = root?;
+    let (root, tally, (new_chunks, new_bytes), similar) = root?;
     listed?;
+    let mut written = stored.written.load(Ordering::Relaxed);
+    if let Some(mut similar) = similar.filter(|_| !job.options.dry_run) {
+        written += similar.save(job.repository, &job.loaded)?;
+    }
     let (users, groups) = tally.owners.into_names();
     let counters = snapshot::Counters {
         new_chunks: new_chunks.iter().sum(),
@@ -142,7 +177,8 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: O
         unchanged_files: tally.unchanged_files,
         holes: tally.holes,
         new_metadata_bytes: new_bytes[1],
-        written: stored.written.load(Ordering::Relaxed),
+        data: stored.data.into_inner().expect("no holder of this lock panics"),
+        written,
     })
 }
 
@@ -170,6 +206,51 @@ struct Gather<'j> {
     new_chunks: [u64; 2],
     new_bytes: [u64; 2],
     new_frames: u64,
+    similarity: Option<Similarity<'j>>,
+}
+
+/// What is done about data that is like other data.
+struct Similarity<'j> {
+    similar: Similar,
+    bases: &'j ChunkReader<'j>,
+    /// The frames in use.
+    near: Near,
+    /// The bases of the chunks in `open`.
+    group: SimilarGroup,
+    /// The frame of chunks for which there is a base.
+    open: Open,
+    /// The numbers of the sketched chunks in the frame of those for which there is none.
+    whole: Vec<u32>,
+    /// Whether nothing has come between the last sketched chunk and the next one.
+    unbroken: bool,
+}
+
+impl Similarity<'_> {
+    /// The base of a chunk with this sketch, if there is one that can be read; and its frame's body, if that could go before the frame is stored.
+    fn base(&mut self, job: &Job<'_>, sketch: &Sketch) -> Option<(Base, Option<Held>)> {
+        let stored = |place: Place| job.loaded.index.frame(place.frame).is_stored();
+        let distance = |place: Place| {
+            let near = self.near.has(place.frame);
+            match stored(place) || self.bases.bodies.has(place.frame) {
+                true if near => Some(Distance::Near),
+                true => Some(Distance::Far),
+                false => None,
+            }
+        };
+        let base = self.similar.base(sketch, distance)?;
+        self.near.touch(self.similar.known(base.number).place.frame);
+        let place = self.similar.known(base.number).place;
+        match self.bases.bodies.get(place.frame) {
+            Some(body) => Some((base, Some((place.frame, body)))),
+            None => stored(place).then_some((base, None)),
+        }
+    }
+
+    /// Makes a chunk known.
+    fn add(&mut self, place: Place, sketch: &Sketch) -> u32 {
+        let follows = std::mem::replace(&mut self.unbroken, true);
+        self.similar.add(place, follows, sketch)
+    }
 }
 
 /// A frame that is being gathered.
@@ -183,68 +264,197 @@ impl Open {
         let number = job.loaded.index.add_frame();
         Open { number, buffers }
     }
+
+    /// Whether nothing more should come into it, when frames have so many bytes.
+    fn is_full(&self, size: u32) -> bool {
+        self.buffers.body.len() >= size as usize || self.buffers.blobs.len() >= usize::from(u16::MAX)
+    }
+}
+
+/// Puts a chunk that is not known into a frame.
+fn push(job: &Job<'_>, open: &mut Open, id: &ChunkId, bytes: &[u8]) -> Result<Place> {
+    let place = Place {
+        frame: open.number,
+        slot: open.buffers.blobs.len() as u16,
+    };
+    job.loaded.index.insert(id, place)?;
+    open.buffers.push(*id, bytes);
+    Ok(place)
 }
 
 impl<'j> Gather<'j> {
-    /// Stores a chunk unless it is stored already.
-    fn chunk(&mut self, kind: PackKind, id: &ChunkId, bytes: &[u8]) -> Result<()> {
-        let (open, full) = match kind {
-            PackKind::Data => (&mut self.data, self.job.repository.config.frame_size),
-            PackKind::Metadata => (
-                &mut self.metadata,
-                self.job.repository.config.frame_size.min(METADATA_FRAME),
-            ),
-        };
-        let frame = &mut open.buffers.builder;
-        let place = Place {
-            frame: open.number,
-            slot: frame.blobs().len() as u16,
-        };
-        if !self.job.loaded.index.insert(id, place)? {
+    /// Stores a chunk of metadata unless it is stored already.
+    fn metadata(&mut self, id: &ChunkId, bytes: &[u8]) -> Result<()> {
+        if self.job.loaded.index.get(id).is_some() {
             return Ok(());
         }
-        frame.push(*id, bytes);
-        let of = usize::from(kind == PackKind::Metadata);
-        self.new_chunks[of] += 1;
-        self.new_bytes[of] += bytes.len() as u64;
-        let full = frame.len() >= full as usize || frame.blobs().len() >= usize::from(u16::MAX);
-        if self.new_chunks.iter().sum::<u64>().is_multiple_of(CHECK_EVERY) {
-            // It grows in steps, and goes on growing until the next check; and a small backup is to succeed after this one has failed.
-            self.check_memory(self.job.loaded.index.bytes() / 8)?;
-        }
-        if full {
-            self.send(kind)?;
+        push(self.job, &mut self.metadata, id, bytes)?;
+        self.count(PackKind::Metadata, bytes)?;
+        let full = self.job.repository.config.frame_size.min(METADATA_FRAME);
+        if self.metadata.is_full(full) {
+            self.send_metadata()?;
         }
         Ok(())
     }
 
-    fn send(&mut self, kind: PackKind) -> Result<()> {
-        let gathered = match kind {
-            PackKind::Data => &mut self.data,
-            PackKind::Metadata => &mut self.metadata,
+    /// Stores a chunk of data unless it is stored already.
+    fn data(&mut self, span: &Span, data: &[u8], sketches: &Sketches) -> Result<()> {
+        let job = self.job;
+        if job.loaded.index.get(&span.id).is_some() {
+            return Ok(());
+        }
+        let (bytes, sketch) = (span.of(data), sketches.of(span));
+        let base = match (&mut self.similarity, sketch) {
+            (Some(similarity), Some(sketch)) => similarity.base(job, sketch),
+            _ => None,
         };
-        if gathered.buffers.builder.is_empty() {
+        match (base, sketch) {
+            (Some((base, held)), Some(sketch)) => self.similar(&span.id, bytes, sketch, base, held)?,
+            _ => self.unlike(&span.id, bytes, sketch)?,
+        }
+        self.count(PackKind::Data, bytes)
+    }
+
+    /// Gathers a chunk for which there is a base.
+    fn similar(&mut self, id: &ChunkId, bytes: &[u8], sketch: &Sketch, base: Base, held: Option<Held>) -> Result<()> {
+        let takes = |similarity: &Similarity<'_>| similarity.group.takes(base);
+        if !self.similarity.as_ref().is_some_and(takes) {
+            self.send_similar()?;
+        }
+        let similarity = self.similarity.as_mut().expect("who found the base");
+        let place = push(self.job, &mut similarity.open, id, bytes)?;
+        let number = similarity.add(place, sketch);
+        similarity.group.push(number, base, held);
+        if similarity.open.is_full(self.job.repository.config.frame_size) {
+            self.send_similar()?;
+        }
+        Ok(())
+    }
+
+    /// Gathers a chunk for which there is none. What is similar before it is sent off: it is not to wait.
+    fn unlike(&mut self, id: &ChunkId, bytes: &[u8], sketch: Option<&Sketch>) -> Result<()> {
+        self.send_similar()?;
+        let place = push(self.job, &mut self.data, id, bytes)?;
+        if let Some(similarity) = &mut self.similarity {
+            match sketch {
+                Some(sketch) => {
+                    let number = similarity.add(place, sketch);
+                    similarity.whole.push(number);
+                }
+                None => similarity.unbroken = false,
+            }
+        }
+        if self.data.is_full(self.job.repository.config.frame_size) {
+            self.send_data()?;
+        }
+        Ok(())
+    }
+
+    /// What comes next does not go on where the last chunk ended.
+    fn break_off(&mut self) {
+        if let Some(similarity) = &mut self.similarity {
+            similarity.unbroken = false;
+        }
+    }
+
+    /// Counts a new chunk, and now and then looks after memory.
+    fn count(&mut self, kind: PackKind, bytes: &[u8]) -> Result<()> {
+        let of = usize::from(kind == PackKind::Metadata);
+        self.new_chunks[of] += 1;
+        self.new_bytes[of] += bytes.len() as u64;
+        if !self.new_chunks.iter().sum::<u64>().is_multiple_of(CHECK_EVERY) {
+            return Ok(());
+        }
+        if let Some(similarity) = &mut self.similarity
+            && similarity.similar.unsaved() >= UNSAVED_MAX
+        {
+            if self.job.options.dry_run {
+                similarity.similar.forget_unsaved();
+            } else {
+                let written = similarity.similar.save(self.job.repository, &self.job.loaded)?;
+                self.stored.written.fetch_add(written, Ordering::Relaxed);
+            }
+        }
+        // It grows in steps, and goes on growing until the next check; and a small backup is to succeed after this one has failed.
+        self.check_memory(self.job.loaded.index.bytes() / 8)
+    }
+
+    fn send_metadata(&mut self) -> Result<()> {
+        let next = self.fresh();
+        let open = std::mem::replace(&mut self.metadata, next);
+        self.send(PackKind::Metadata, open, None).map(drop)
+    }
+
+    fn send_data(&mut self) -> Result<()> {
+        let next = self.fresh();
+        let open = std::mem::replace(&mut self.data, next);
+        self.send(PackKind::Data, open, None)?;
+        if let Some(similarity) = &mut self.similarity {
+            for number in similarity.whole.drain(..) {
+                similarity.similar.complete(number, 0);
+            }
+        }
+        Ok(())
+    }
+
+    fn send_similar(&mut self) -> Result<()> {
+        if self
+            .similarity
+            .as_ref()
+            .is_none_or(|similarity| similarity.group.is_empty())
+        {
+            return Ok(());
+        }
+        let next = self.fresh();
+        let similarity = self.similarity.as_mut().expect("just seen");
+        let open = std::mem::replace(&mut similarity.open, next);
+        let against = similarity.group.close(&mut similarity.similar, similarity.bases);
+        self.send(PackKind::Data, open, Some(against))
+    }
+
+    /// A frame to gather into, in memory that was used before if there is any.
+    fn fresh(&mut self) -> Open {
+        let mut buffers = self.spare_frames.try_recv().unwrap_or_default();
+        if buffers.body.capacity() == 0
+            && let Some(similarity) = &self.similarity
+        {
+            buffers.body = similarity.bases.bodies.spare();
+        }
+        Open::new(self.job, buffers)
+    }
+
+    /// Sends a frame off to be compressed, and keeps it for those that are like it.
+    fn send(&mut self, kind: PackKind, open: Open, against: Option<Against>) -> Result<()> {
+        let Open { number, buffers } = open;
+        if buffers.blobs.is_empty() {
             return Ok(());
         }
         self.new_frames += 1;
-        let next = Open::new(self.job, self.spare_frames.try_recv().unwrap_or_default());
-        let Open { number, buffers: frame } = std::mem::replace(gathered, next);
+        let body = Arc::new(Body::gathered(buffers.body, &buffers.blobs));
+        if let Some(similarity) = self.similarity.as_mut().filter(|_| kind == PackKind::Data) {
+            similarity.near.touch(number);
+            similarity.bases.bodies.put(number, body.clone());
+        }
         let compression = match (kind, self.job.options.compression) {
             // Metadata never gains from another level than the default's.
             (PackKind::Metadata, Compression::Auto) => Compression::Level(3),
             (_, compression) => compression,
         };
+        let frame = Complete {
+            blobs: buffers.blobs,
+            body,
+            plaintext: buffers.plaintext,
+            against,
+        };
         let (reply, encoded) = bounded(1);
         // Neither can fail but for a failure that `check` knows.
-        let sent = self.frames.send(FrameDue { kind, number, encoded }).is_ok()
-            && self
-                .work
-                .send(Work::Frame {
-                    frame,
-                    compression,
-                    reply,
-                })
-                .is_ok();
+        let due = FrameDue { kind, number, encoded };
+        let work = Work::Frame {
+            frame,
+            compression,
+            reply,
+        };
+        let sent = self.frames.send(due).is_ok() && self.work.send(work).is_ok();
         if sent { Ok(()) } else { Err(Error::Interrupted) }
     }
 
@@ -259,7 +469,11 @@ impl<'j> Gather<'j> {
         } = self.job;
         // While it is loaded, the list of frames takes up to twice its size.
         let frames = (loaded.index.frames.len() as u64 + self.new_frames) * size_of::<Frame>() as u64;
-        let index = loaded.index.bytes() + frames + (1 << 20);
+        let similar = self
+            .similarity
+            .as_ref()
+            .map_or(0, |similarity| similarity.similar.memory());
+        let index = loaded.index.bytes() + frames + similar + (1 << 20);
         repository.check_memory(index + more, limits.bytes(repository.config.frame_size))
     }
 
@@ -270,15 +484,16 @@ impl<'j> Gather<'j> {
 
     /// Sends off what is not full.
     fn flush(&mut self) -> Result<()> {
-        self.send(PackKind::Data)?;
-        self.send(PackKind::Metadata)
+        self.send_similar()?;
+        self.send_data()?;
+        self.send_metadata()
     }
 }
 
 impl MetadataSink for Gather<'_> {
     fn store(&mut self, chunk: &[u8]) -> Result<ChunkId> {
         let id = self.job.repository.keys.chunk_id(chunk);
-        self.chunk(PackKind::Metadata, &id, chunk)?;
+        self.metadata(&id, chunk)?;
         Ok(id)
     }
 }
@@ -454,7 +669,7 @@ impl Builder<'_, '_> {
                                 Item::Hole { length: *length }
                             }
                             Part::Chunk(span) => {
-                                self.gather.chunk(PackKind::Data, &span.id, span.of(&group.data))?;
+                                self.gather.data(span, &group.data, &group.sketches)?;
                                 Item::Chunk {
                                     id: span.id,
                                     length: span.length,
@@ -488,6 +703,7 @@ impl Builder<'_, '_> {
 
     fn large(&mut self, path: PathBuf, parts: &Receiver<LargePart>, names: Names) -> Result<()> {
         let mut list = ListWriter::new();
+        self.gather.break_off();
         loop {
             self.gather.stored.check()?;
             match parts.recv().map_err(|_| Error::Interrupted)? {
@@ -498,7 +714,7 @@ impl Builder<'_, '_> {
                 LargePart::Piece(piece) => {
                     let piece = piece.recv().map_err(|_| Error::Interrupted)?;
                     for span in &piece.chunks {
-                        self.gather.chunk(PackKind::Data, &span.id, span.of(&piece.data))?;
+                        self.gather.data(span, &piece.data, &piece.sketches)?;
                         list.push(
                             &self.chunkers,
                             self.gather,

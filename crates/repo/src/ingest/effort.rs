@@ -1,7 +1,8 @@
 //! Which way of compressing suits the data: found by trying all of them on parts of some frames.
 
+use ibid_delta::Method;
 use ibid_format::Error;
-use ibid_format::frame::{Builder, Compression, Encoder};
+use ibid_format::frame::{Blob, Compression, Encoder, Piece};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -48,7 +49,8 @@ impl EffortChoice {
     pub(crate) fn encode(
         &self,
         encoder: &mut Encoder,
-        frame: &Builder,
+        blobs: &[Blob],
+        body: &[u8],
         out: &mut Vec<u8>,
         space: &mut Vec<u8>,
     ) -> Result<(), Error> {
@@ -56,10 +58,10 @@ impl EffortChoice {
         let on_trial = since >= TRIAL_EVERY;
         if on_trial {
             self.since.store(1, Ordering::Relaxed);
-            self.learn(encoder, frame.body(), space)?;
+            self.learn(encoder, body, space)?;
         }
         let (way, _) = WAYS[self.chosen.load(Ordering::Relaxed)];
-        encoder.encode(frame.blobs(), frame.body(), way, out)?;
+        encoder.encode(blobs, body, way, out)?;
         let taken = out.len() as u64;
         if on_trial {
             self.usual.store(taken, Ordering::Relaxed);
@@ -85,6 +87,73 @@ impl EffortChoice {
             *taken = *taken / 2 + size;
         }
         self.chosen.store(choose(&taken), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// zstd's levels for deltas, the faster first, and what a byte of each weighs, in thousandths. On Redis dumps the first gives the smaller deltas, on sources and
+/// pages of databases the second.
+const LEVELS: [(i32, u64); 2] = [(1, 1000), (3, 1030)];
+/// One delta frame in so many is encoded at both.
+const DELTA_TRIAL_EVERY: u32 = 16;
+
+/// Which level suits deltas of this data. Shared by all who compress.
+pub(crate) struct DeltaEffort {
+    /// Frames so far.
+    frames: AtomicU32,
+    chosen: AtomicUsize,
+    /// Bytes that each level took in trials, older ones counting less and less.
+    taken: Mutex<[u64; LEVELS.len()]>,
+}
+
+impl DeltaEffort {
+    pub(crate) fn new() -> DeltaEffort {
+        DeltaEffort {
+            frames: AtomicU32::new(0),
+            chosen: AtomicUsize::new(LEVELS.len() - 1),
+            taken: Mutex::new([0; LEVELS.len()]),
+        }
+    }
+
+    /// Encodes a frame against a prefix, at this level if there is one, else at the one that is best as far as is known. Now and then that is found out
+    /// anew; `space` is memory for that.
+    pub(crate) fn encode(
+        &self,
+        encoder: &mut Encoder,
+        (blobs, body): (&[Blob], &[u8]),
+        (pieces, prefix): (&[Piece], &[u8]),
+        level: Option<i32>,
+        out: &mut Vec<u8>,
+        space: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let mut encode = |level, out: &mut Vec<u8>| {
+            out.clear();
+            encoder.encode_delta(blobs, body, pieces, prefix, Method::ZstdPrefix { level }, out)
+        };
+        if let Some(level) = level {
+            return encode(level, out);
+        }
+        let chosen = self.chosen.load(Ordering::Relaxed);
+        encode(LEVELS[chosen].0, out)?;
+        if !self
+            .frames
+            .fetch_add(1, Ordering::Relaxed)
+            .is_multiple_of(DELTA_TRIAL_EVERY)
+        {
+            return Ok(());
+        }
+        let other = 1 - chosen;
+        encode(LEVELS[other].0, space)?;
+        let mut taken = self.taken.lock().expect("no holder of this lock panics");
+        for (level, length) in [(chosen, out.len()), (other, space.len())] {
+            taken[level] = taken[level] / 2 + length as u64;
+        }
+        let weight = |&level: &usize| taken[level] * LEVELS[level].1;
+        let best = (0..LEVELS.len()).min_by_key(weight).unwrap_or(chosen);
+        self.chosen.store(best, Ordering::Relaxed);
+        if space.len() < out.len() {
+            std::mem::swap(space, out);
+        }
         Ok(())
     }
 }
@@ -118,10 +187,10 @@ mod tests {
             };
             std::iter::repeat_with(next).take(length).collect::<Vec<u8>>()
         };
-        let framed = |body: &[u8]| {
-            let mut frame = Builder::new();
-            frame.push(ibid_format::ChunkId([1; 32]), body);
-            frame
+        let framed = |body: Vec<u8>| {
+            let id = ibid_format::ChunkId([1; 32]);
+            let length = body.len() as u32;
+            ([Blob { id, length }], body)
         };
         // Five bytes that come back between noise: too short for level 1. And the same long text again and again.
         let short: Vec<u8> = (0..60_000)
@@ -129,20 +198,20 @@ mod tests {
             .collect();
         let long = noise(7, 1000).repeat(400);
         let mut encoder = Encoder::new();
-        let mut size = |frame: &Builder, way| {
+        let mut size = |(blobs, body): &([Blob; 1], Vec<u8>), way| {
             let mut out = Vec::new();
-            encoder.encode(frame.blobs(), frame.body(), way, &mut out).unwrap();
+            encoder.encode(blobs, body, way, &mut out).unwrap();
             out.len()
         };
-        let (short, long) = (framed(&short), framed(&long));
+        let (short, long) = (framed(short), framed(long));
         assert!(size(&short, Compression::ZstdShort) < size(&short, Compression::Zstd(1)));
         let expected = [size(&short, Compression::ZstdShort), size(&short, Compression::Zstd(3))];
 
         let choice = EffortChoice::new();
         let (mut encoder, mut space) = (Encoder::new(), Vec::new());
-        let mut encode = |frame: &Builder| {
+        let mut encode = |(blobs, body): &([Blob; 1], Vec<u8>)| {
             let mut out = Vec::new();
-            choice.encode(&mut encoder, frame, &mut out, &mut space).unwrap();
+            choice.encode(&mut encoder, blobs, body, &mut out, &mut space).unwrap();
             out.len()
         };
         encode(&long);

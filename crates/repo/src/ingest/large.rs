@@ -5,7 +5,6 @@ use super::{Job, Stream};
 use crate::source::{Extent, Opened};
 use crate::{Counters, Error, Result};
 use crossbeam_channel::{Receiver, Sender, bounded};
-use ibid_format::ChunkId;
 use ibid_format::content::Content;
 use ibid_format::tree::{Entry, EntryKind, Time};
 use rustix::fs::FileType;
@@ -183,11 +182,7 @@ impl LargeCutter<'_> {
             if start + length == filled && !last && length < chunker.size_max() {
                 break;
             }
-            chunks.push(Span {
-                start: start as u32,
-                length: length as u32,
-                id: ChunkId([0; 32]),
-            });
+            chunks.push(Span::new(start, length));
             start += length;
         }
         Counters::add(&self.job.monitor.counters.bytes, read as u64);
@@ -197,6 +192,7 @@ impl LargeCutter<'_> {
         let piece = Piece {
             data: std::mem::replace(&mut self.buffer, next),
             chunks,
+            ..Piece::default()
         };
         if piece.chunks.is_empty() {
             return true;

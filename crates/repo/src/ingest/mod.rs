@@ -13,12 +13,14 @@
 //! neighbours. The **packer** and uploaders ([`store`]) seal and store. Every queue is bounded; [`Limits`] sizes them from one budget.
 
 mod build;
+mod deltas;
 mod effort;
 mod large;
 mod read;
 mod store;
 mod work;
 
+use crate::chunks::ChunkReader;
 use crate::load::Loaded;
 use crate::repository::{folder, name_in};
 use crate::source::{Excludes, Filter, XattrFault};
@@ -42,6 +44,18 @@ pub enum Compression {
     Off,
     /// zstd at this level, 1–22.
     Level(i32),
+}
+
+/// What to do about data that is like other data, and not the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Similarity {
+    /// Store it as the difference from what it is like, where that gains.
+    #[default]
+    Auto,
+    /// Nothing.
+    Off,
+    /// Look for what is similar everywhere, however little it gains.
+    Max,
 }
 
 /// A stream to back up as one file.
@@ -78,6 +92,8 @@ pub struct BackupOptions {
     pub dry_run: bool,
     /// How hard to compress.
     pub compression: Compression,
+    /// What to do about data that is like other data. Without compression, nothing is done.
+    pub similarity: Similarity,
     /// Count files and bytes beforehand, beside the work, so that progress can tell how much is left.
     pub estimate: bool,
     /// Threads that read, fingerprint and compress; the number of cores if none.
@@ -101,10 +117,25 @@ pub struct BackupSummary {
     pub attributes_lost: u64,
     /// Of the counters' `new_bytes`, those of metadata: trees and lists of chunks.
     pub new_metadata_bytes: u64,
-    /// Bytes written to the repository in all: packs, index, snapshot.
+    /// New data for which nothing similar was found.
+    pub unlike: StoredData,
+    /// New data that is stored as the difference from similar data.
+    pub similar: StoredData,
+    /// Bytes written to the repository in all: packs, index, sketches, snapshot.
     pub written: u64,
     /// Milliseconds it took.
     pub duration_ms: u64,
+}
+
+/// New chunks of data, and what they take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoredData {
+    /// How many.
+    pub chunks: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Bytes that their frames take in packs, compressed and sealed.
+    pub stored: u64,
 }
 
 /// Sizes of the queues, so that all buffers together stay within the budget.
@@ -124,7 +155,19 @@ pub(crate) struct Limits {
     pub(crate) frames: usize,
     pub(crate) pack: u32,
     pub(crate) uploaders: usize,
+    /// Bytes of frames that are kept as bases; 0 if there is no room to look for what is similar.
+    pub(crate) bases: u64,
+    /// Bytes of the index of features.
+    pub(crate) features: u64,
 }
+
+/// What one worker needs to encode against bases, bytes: zstd's tables, the prefix, and frames that are read for it.
+const DELTA_CODER: usize = 24 << 20;
+/// Less than this is not worth looking for what is similar.
+const SIMILARITY_MIN: u64 = 16 << 20;
+/// Bytes of frames kept as bases, and of features: more has not gained more.
+const BASES_MAX: u64 = 192 << 20;
+const FEATURES_MAX: u64 = 64 << 20;
 
 /// Bytes of small files that are read together.
 pub(crate) const GROUP: usize = 1 << 20;
@@ -144,6 +187,8 @@ impl Limits {
             frames: cores + 2,
             pack,
             uploaders: 2,
+            bases: 0,
+            features: 0,
         };
         // Give up what costs least speed first.
         let steps: [fn(&mut Limits); 7] = [
@@ -157,6 +202,7 @@ impl Limits {
         ];
         for step in steps {
             if limits.bytes(frame) <= budget - budget / 4 {
+                limits.share_out(budget - budget / 4 - limits.bytes(frame));
                 return Ok(limits);
             }
             step(&mut limits);
@@ -170,6 +216,15 @@ impl Limits {
         }
     }
 
+    /// Gives what is left to those who look for what is similar, if it is enough.
+    fn share_out(&mut self, left: u64) {
+        let room = left.saturating_sub((self.workers * DELTA_CODER) as u64);
+        if room >= SIMILARITY_MIN {
+            self.bases = (room / 2).min(BASES_MAX);
+            self.features = (room / 8).min(FEATURES_MAX);
+        }
+    }
+
     /// The most that buffers can hold at once.
     pub(crate) fn bytes(&self, frame: u32) -> u64 {
         let groups = (self.events + self.workers + 2) * 2 * GROUP;
@@ -179,7 +234,11 @@ impl Limits {
         let frames = (self.frames + 2) * 2 * (frame as usize + self.piece / 8) + self.workers * (4 << 20);
         // Two packs being filled, those waiting and being stored; a pack overshoots its size by at most an eighth.
         let packs = (2 + 2 * self.uploaders) * (self.pack as usize + self.pack as usize / 8);
-        (groups + pieces + frames + packs + (16 << 20)) as u64
+        let similarity = match self.bases {
+            0 => 0,
+            bases => bases + self.features + (self.workers * DELTA_CODER) as u64,
+        };
+        (groups + pieces + frames + packs + (16 << 20)) as u64 + similarity
     }
 }
 
@@ -246,12 +305,15 @@ impl Repository {
             self.config.frame_size,
             self.config.pack_size,
         )?;
+        let looks = options.similarity != Similarity::Off && options.compression != Compression::Off;
         let now = now();
+        let loaded = Arc::new(loaded);
         let job = Job {
             repository: self,
-            loaded: Arc::new(loaded),
+            loaded: loaded.clone(),
             filter,
             limits,
+            bases: (looks && limits.bases > 0).then(|| ChunkReader::new(self, loaded, limits.bases)),
             monitor,
             options: &options,
             started: now,
@@ -300,6 +362,8 @@ impl Repository {
             holes: built.holes,
             attributes_lost: job.attributes_lost.into_inner(),
             new_metadata_bytes: built.new_metadata_bytes,
+            unlike: built.data.unlike,
+            similar: built.data.similar,
             written: built.written + size,
             duration_ms: started.elapsed().as_millis() as u64,
         })
@@ -341,6 +405,8 @@ pub(crate) struct Job<'a> {
     pub(crate) loaded: Arc<Loaded>,
     pub(crate) filter: Arc<Filter>,
     pub(crate) limits: Limits,
+    /// Reads what similar chunks are encoded against; none if nobody looks for that.
+    pub(crate) bases: Option<ChunkReader<'a>>,
     pub(crate) monitor: &'a Monitor,
     pub(crate) options: &'a BackupOptions,
     /// When reading began: what changed since can't be told from its times later.

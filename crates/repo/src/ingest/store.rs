@@ -1,14 +1,15 @@
 //! From frames to durable packs, and the index files that list them.
 
-use super::Job;
 use super::work::{Encoded, FrameBuffers};
+use super::{Job, StoredData};
 use crate::repository::{folder, name_in};
 use crate::{Counters, Error, Result};
 use crossbeam_channel::{Receiver, Sender};
 use ibid_format::pack::{self, PackKind, Summary};
 use ibid_format::{FileId, index as index_file};
-use std::sync::Mutex;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex};
 
 /// Chunks that may be stored before an index file lists them. It bounds memory; after a crash, packs that are not listed
 /// are read for their directories.
@@ -28,6 +29,8 @@ pub(crate) struct PackDue {
     summary: Summary,
     /// The numbers of its frames in the index.
     frames: Vec<u32>,
+    /// Packs before this one.
+    number: u64,
 }
 
 /// A pack being filled.
@@ -37,12 +40,31 @@ struct Open {
 }
 
 impl Open {
-    fn finish(self) -> PackDue {
+    fn finish(self, number: u64) -> PackDue {
         let (bytes, summary) = self.builder.finish();
         PackDue {
             bytes,
             summary,
             frames: self.frames,
+            number,
+        }
+    }
+}
+
+/// Which packs are durable.
+#[derive(Default)]
+struct Durable {
+    /// All with a lesser number are.
+    below: u64,
+    /// Of those with a greater one, these.
+    more: BTreeSet<u64>,
+}
+
+impl Durable {
+    fn add(&mut self, number: u64) {
+        self.more.insert(number);
+        while self.more.remove(&self.below) {
+            self.below += 1;
         }
     }
 }
@@ -52,10 +74,22 @@ pub(crate) struct Stored {
     unlisted: Mutex<Vec<Summary>>,
     failure: Mutex<Option<Error>>,
     failed: AtomicBool,
+    durable: Mutex<Durable>,
+    /// Tells that one more is durable, or that nothing will be any more.
+    progress: Condvar,
     /// Bytes written: packs and index files.
     pub(crate) written: AtomicU64,
     /// Bytes of packs written.
     pub(crate) packs: AtomicU64,
+    /// What became of the data.
+    pub(crate) data: Mutex<Data>,
+}
+
+/// New data, by whether something similar was found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Data {
+    pub(crate) unlike: StoredData,
+    pub(crate) similar: StoredData,
 }
 
 impl Stored {
@@ -65,8 +99,11 @@ impl Stored {
             unlisted: Mutex::new(unlisted),
             failure: Mutex::new(None),
             failed: AtomicBool::new(false),
+            durable: Mutex::default(),
+            progress: Condvar::new(),
             written: AtomicU64::new(0),
             packs: AtomicU64::new(0),
+            data: Mutex::default(),
         }
     }
 
@@ -76,6 +113,22 @@ impl Stored {
             .expect("no holder of this lock panics")
             .get_or_insert(error);
         self.failed.store(true, Ordering::Release);
+        // Under the lock, or one who is about to wait would miss it.
+        let _durable = self.durable.lock().expect("no holder of this lock panics");
+        self.progress.notify_all();
+    }
+
+    /// Waits until all packs before this one are durable. False if that will not be.
+    fn wait_for_those_before(&self, number: u64) -> bool {
+        let durable = self.durable.lock().expect("no holder of this lock panics");
+        let waits = |durable: &mut Durable| durable.below < number && !self.failed.load(Ordering::Acquire);
+        let durable = self.progress.wait_while(durable, waits);
+        durable.expect("no holder of this lock panics").below >= number
+    }
+
+    fn is_durable(&self, number: u64) {
+        self.durable.lock().expect("no holder of this lock panics").add(number);
+        self.progress.notify_all();
     }
 
     /// Stops whoever asks once packer or uploaders have failed; why they did is for [`failure`](Stored::failure) to say at the end.
@@ -90,6 +143,19 @@ impl Stored {
     pub(crate) fn failure(&self) -> Result<()> {
         let error = self.failure.lock().expect("no holder of this lock panics").take();
         error.map_or(Ok(()), Err)
+    }
+
+    /// Counts a frame of data that takes so many bytes.
+    fn count(&self, frame: &Encoded, stored: u64) {
+        let mut data = self.data.lock().expect("no holder of this lock panics");
+        let kind = if frame.depth > 0 {
+            &mut data.similar
+        } else {
+            &mut data.unlike
+        };
+        kind.chunks += frame.blobs.len() as u64;
+        kind.bytes += frame.body.bytes().len() as u64;
+        kind.stored += stored;
     }
 
     /// Writes index files for what is not listed yet.
@@ -135,14 +201,13 @@ pub(crate) fn pack(
     spare: &Sender<FrameBuffers>,
 ) {
     let mut open: [Option<Open>; 2] = [None, None];
+    let mut numbers = 0..;
+    let mut next = || numbers.next().expect("there is no end of them");
     while let Ok(due) = frames.recv() {
         // The worker has gone only if the backup failed elsewhere.
         let Ok(encoded) = due.encoded.recv() else { return };
-        if let Some(source) = encoded.error {
-            stored.fail(Error::Damaged {
-                object: "a frame being compressed".into(),
-                source,
-            });
+        if let Some(error) = encoded.error {
+            stored.fail(error);
             return;
         }
         let slot = &mut open[usize::from(due.kind == PackKind::Metadata)];
@@ -150,21 +215,24 @@ pub(crate) fn pack(
             builder: pack::Builder::new(&job.repository.keys, FileId::random(), due.kind),
             frames: Vec::new(),
         });
-        let mut frame = encoded.frame;
-        pack.builder.add(&frame.plaintext, frame.builder.blobs(), 0, &[]);
+        let before = pack.builder.len();
+        pack.builder
+            .add(&encoded.plaintext, &encoded.blobs, encoded.depth, &encoded.bases);
         pack.frames.push(due.number);
-        frame.builder.clear();
+        if due.kind == PackKind::Data {
+            stored.count(&encoded, pack.builder.len() - before);
+        }
         // At the end nobody has a use for the buffers any more.
-        let _ = spare.send(frame);
+        let _ = spare.send(FrameBuffers::from(encoded));
         if pack.builder.is_full(job.limits.pack) {
-            let full = slot.take().expect("just filled").finish();
+            let full = slot.take().expect("just filled").finish(next());
             if packs.send(full).is_err() {
                 return;
             }
         }
     }
     for pack in open.into_iter().flatten() {
-        if packs.send(pack.finish()).is_err() {
+        if packs.send(pack.finish(next())).is_err() {
             return;
         }
     }
@@ -174,6 +242,10 @@ pub(crate) fn pack(
 pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<PackDue>) {
     while let Ok(due) = packs.recv() {
         let size = due.bytes.len() as u64;
+        // Its bases may be in any of those before it, and a pack whose bases are not durable must not be: after a crash, its chunks would seem to be there.
+        if due.summary.frames.iter().any(|frame| frame.depth > 0) && !stored.wait_for_those_before(due.number) {
+            return;
+        }
         if !job.options.dry_run
             && let Err(error) = job
                 .repository
@@ -187,6 +259,7 @@ pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<PackDue>) 
         if !job.options.dry_run {
             job.loaded.index.frames_stored(&due.summary, &due.frames);
         }
+        stored.is_durable(due.number);
         stored.written.fetch_add(size, Ordering::Relaxed);
         stored.packs.fetch_add(size, Ordering::Relaxed);
         Counters::add(&job.monitor.counters.stored, size);

@@ -1,13 +1,16 @@
-//! What workers do: read small files, fingerprint, compress. One thread a core.
+//! What workers do: read small files, fingerprint, sketch, compress. One thread a core.
 
-use super::effort::EffortChoice;
+use super::deltas::Against;
+use super::effort::{DeltaEffort, EffortChoice};
 use super::{Compression, GROUP, Job};
+use crate::bodies::Body;
 use crate::source::{Extent, Moment, Opened, entry_from, read_xattrs_of};
 use crate::{Counters, Error, Monitor, Warning};
 use crossbeam_channel::{Receiver, Sender};
-use ibid_format::frame;
+use ibid_delta::{Sketch, Sketcher};
+use ibid_format::frame::{self, Blob};
 use ibid_format::tree::{Entry, Time};
-use ibid_format::{ChunkId, Keys};
+use ibid_format::{ChunkId, ChunkPrefix};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Stat};
 use std::path::PathBuf;
@@ -21,7 +24,7 @@ pub(crate) enum Work {
     Piece { piece: Piece, reply: Sender<Piece> },
     /// Compress a frame.
     Frame {
-        frame: FrameBuffers,
+        frame: Complete,
         compression: Compression,
         reply: Sender<Encoded>,
     },
@@ -32,6 +35,18 @@ pub(crate) enum Work {
 pub(crate) struct Piece {
     pub(crate) data: Vec<u8>,
     pub(crate) chunks: Vec<Span>,
+    pub(crate) sketches: Sketches,
+}
+
+/// The sketches of the chunks in a buffer that were unknown when they were looked at.
+#[derive(Default)]
+pub(crate) struct Sketches(Vec<Sketch>);
+
+impl Sketches {
+    /// The sketch of a chunk, if it has one.
+    pub(crate) fn of(&self, span: &Span) -> Option<&Sketch> {
+        self.0.get(span.sketch as usize)
+    }
 }
 
 /// A chunk in a buffer.
@@ -40,9 +55,21 @@ pub(crate) struct Span {
     pub(crate) start: u32,
     pub(crate) length: u32,
     pub(crate) id: ChunkId,
+    /// Its number among the buffer's sketches.
+    pub(crate) sketch: u32,
 }
 
 impl Span {
+    /// A chunk that was cut, and neither fingerprinted nor sketched.
+    pub(crate) fn new(start: usize, length: usize) -> Span {
+        Span {
+            start: start as u32,
+            length: length as u32,
+            id: ChunkId([0; 32]),
+            sketch: u32::MAX,
+        }
+    }
+
     pub(crate) fn of<'d>(&self, data: &'d [u8]) -> &'d [u8] {
         &data[self.start as usize..(self.start + self.length) as usize]
     }
@@ -126,6 +153,7 @@ pub(crate) enum Outcome {
 pub(crate) struct Group {
     pub(crate) data: Vec<u8>,
     pub(crate) parts: Vec<Part>,
+    pub(crate) sketches: Sketches,
     pub(crate) outcomes: Vec<Outcome>,
     /// Bytes of extended attributes of files that were read.
     attributes: usize,
@@ -133,64 +161,234 @@ pub(crate) struct Group {
     pub(crate) rest: Vec<Small>,
 }
 
-/// The buffers of one frame, used again and again: fresh memory costs page faults.
+/// Chunks gathered for a frame. Its buffers are used again and again: fresh memory costs page faults.
 #[derive(Default)]
 pub(crate) struct FrameBuffers {
-    pub(crate) builder: frame::Builder,
+    pub(crate) blobs: Vec<Blob>,
+    /// Their bytes, in order.
+    pub(crate) body: Vec<u8>,
     /// What [`frame::Encoder::encode`] makes of it.
     pub(crate) plaintext: Vec<u8>,
 }
 
+/// A frame that nothing more comes into.
+pub(crate) struct Complete {
+    pub(crate) blobs: Vec<Blob>,
+    pub(crate) body: Arc<Body>,
+    pub(crate) plaintext: Vec<u8>,
+    /// What to encode it against, if there is something similar.
+    pub(crate) against: Option<Against>,
+}
+
 /// A frame, compressed.
 pub(crate) struct Encoded {
-    pub(crate) frame: FrameBuffers,
-    pub(crate) error: Option<ibid_format::Error>,
+    pub(crate) blobs: Vec<Blob>,
+    pub(crate) body: Arc<Body>,
+    pub(crate) plaintext: Vec<u8>,
+    /// How deep it lies, and the bases it names.
+    pub(crate) depth: u8,
+    pub(crate) bases: Vec<ChunkPrefix>,
+    pub(crate) error: Option<Error>,
+}
+
+impl FrameBuffers {
+    pub(crate) fn push(&mut self, id: ChunkId, chunk: &[u8]) {
+        let length = chunk.len() as u32;
+        self.blobs.push(Blob { id, length });
+        self.body.extend_from_slice(chunk);
+    }
+}
+
+impl From<Encoded> for FrameBuffers {
+    /// The memory of a frame that is done with: of its body only if nobody keeps that.
+    fn from(frame: Encoded) -> FrameBuffers {
+        let mut blobs = frame.blobs;
+        blobs.clear();
+        FrameBuffers {
+            blobs,
+            body: memory_of(frame.body),
+            plaintext: frame.plaintext,
+        }
+    }
+}
+
+/// The memory of a body that nobody keeps.
+pub(crate) fn memory_of(body: Arc<Body>) -> Vec<u8> {
+    let mut bytes = Arc::into_inner(body).map(Body::into_bytes).unwrap_or_default();
+    bytes.clear();
+    bytes
 }
 
 /// Works until nobody has work any more.
-pub(crate) fn run(job: &Job<'_>, choice: &EffortChoice, work: &Receiver<Work>, spare: &Receiver<Vec<u8>>) {
-    let mut encoder = frame::Encoder::default();
-    let mut space = Vec::new();
+pub(crate) fn run(job: &Job<'_>, efforts: &Efforts, work: &Receiver<Work>, spare: &Receiver<Vec<u8>>) {
+    let mut eye = Eye::new(job);
+    let mut compressor = Compressor::new(job, efforts);
     while let Ok(work) = work.recv() {
         // A reply that nobody waits for means that the backup has failed elsewhere.
         match work {
-            Work::Group { files, reply } => drop(reply.send(read_group(job, spare, files))),
+            Work::Group { files, reply } => drop(reply.send(read_group(job, &mut eye, spare, files))),
             Work::Piece { mut piece, reply } => {
-                fingerprint(&job.repository.keys, &mut piece);
+                for span in &mut piece.chunks {
+                    eye.see(span, &piece.data, &mut piece.sketches);
+                }
                 drop(reply.send(piece));
             }
             Work::Frame {
                 frame,
                 compression,
                 reply,
-            } => drop(reply.send(encode(&mut encoder, choice, &mut space, frame, compression))),
+            } => drop(reply.send(compressor.encode(frame, compression))),
         }
     }
 }
 
-fn fingerprint(keys: &Keys, piece: &mut Piece) {
-    for span in &mut piece.chunks {
-        span.id = keys.chunk_id(span.of(&piece.data));
+/// Looks at chunks: what are they called, and what are they like?
+struct Eye<'a> {
+    job: &'a Job<'a>,
+    sketcher: Option<Sketcher>,
+}
+
+impl<'a> Eye<'a> {
+    fn new(job: &'a Job<'a>) -> Eye<'a> {
+        Eye {
+            job,
+            sketcher: job.bases.is_some().then(Sketcher::new),
+        }
+    }
+
+    /// Fingerprints a chunk, and sketches it if it is unknown so far.
+    fn see(&mut self, span: &mut Span, data: &[u8], sketches: &mut Sketches) {
+        let chunk = span.of(data);
+        span.id = self.job.repository.keys.chunk_id(chunk);
+        if let Some(sketcher) = &mut self.sketcher
+            && self.job.loaded.index.get(&span.id).is_none()
+        {
+            let sketch = sketcher.sketch(chunk);
+            if !sketch.features().is_empty() {
+                span.sketch = sketches.0.len() as u32;
+                sketches.0.push(sketch);
+            }
+        }
     }
 }
 
-fn encode(
-    encoder: &mut frame::Encoder,
-    choice: &EffortChoice,
-    space: &mut Vec<u8>,
-    mut frame: FrameBuffers,
-    compression: Compression,
-) -> Encoded {
-    let FrameBuffers { builder, plaintext } = &mut frame;
-    plaintext.clear();
-    let mut fixed = |compression| encoder.encode(builder.blobs(), builder.body(), compression, plaintext);
-    let result = match compression {
-        Compression::Off => fixed(frame::Compression::Stored),
-        Compression::Level(level) => fixed(frame::Compression::Zstd(level)),
-        Compression::Auto => choice.encode(encoder, builder, plaintext, space),
-    };
-    let error = result.err();
-    Encoded { frame, error }
+/// What all who compress have found out about what suits the data.
+pub(crate) struct Efforts {
+    pub(crate) whole: EffortChoice,
+    pub(crate) delta: DeltaEffort,
+}
+
+/// Compresses frames.
+struct Compressor<'a> {
+    job: &'a Job<'a>,
+    efforts: &'a Efforts,
+    encoder: frame::Encoder,
+    prefix: Vec<u8>,
+    space: Vec<u8>,
+}
+
+/// A delta of more than this part of the body is compared with what the frame takes without bases.
+const POOR_DELTA: usize = 4;
+
+impl<'a> Compressor<'a> {
+    fn new(job: &'a Job<'a>, efforts: &'a Efforts) -> Compressor<'a> {
+        Compressor {
+            job,
+            efforts,
+            encoder: frame::Encoder::default(),
+            prefix: Vec::new(),
+            space: Vec::new(),
+        }
+    }
+
+    fn encode(&mut self, frame: Complete, compression: Compression) -> Encoded {
+        let mut encoded = Encoded {
+            blobs: frame.blobs,
+            body: frame.body,
+            plaintext: frame.plaintext,
+            depth: 0,
+            bases: Vec::new(),
+            error: None,
+        };
+        encoded.plaintext.clear();
+        let result = match frame.against {
+            None => self.whole(&mut encoded, compression),
+            Some(against) => self.delta(&mut encoded, &against, compression),
+        };
+        encoded.error = result.err();
+        encoded
+    }
+
+    /// Compresses a frame by itself.
+    fn whole(&mut self, frame: &mut Encoded, compression: Compression) -> crate::Result<()> {
+        let Encoded {
+            blobs, body, plaintext, ..
+        } = frame;
+        let mut fixed = |compression| self.encoder.encode(blobs, body.bytes(), compression, plaintext);
+        let result = match compression {
+            Compression::Off => fixed(frame::Compression::Stored),
+            Compression::Level(level) => fixed(frame::Compression::Zstd(level)),
+            Compression::Auto => {
+                let effort = &self.efforts.whole;
+                effort.encode(&mut self.encoder, blobs, body.bytes(), plaintext, &mut self.space)
+            }
+        };
+        result.map_err(Error::damaged("a frame being compressed"))
+    }
+
+    /// Compresses a frame against its bases, or by itself if that is about as small.
+    fn delta(&mut self, frame: &mut Encoded, against: &Against, compression: Compression) -> crate::Result<()> {
+        let reader = self.job.bases.as_ref().expect("who has found bases can read them");
+        self.prefix.clear();
+        let pieces = match against.read(reader, &mut self.prefix) {
+            Ok(pieces) => pieces,
+            // The frame does without what can't be read; whose damage that is, a check will tell.
+            Err(error) if crate::check::is_fault(&error) => {
+                self.job.monitor.warn(Warning::Repository { error });
+                return self.whole(frame, compression);
+            }
+            Err(error) => return Err(error),
+        };
+        let level = match compression {
+            Compression::Level(level) => Some(level),
+            Compression::Off | Compression::Auto => None,
+        };
+        let bytes = frame.body.bytes().len();
+        self.efforts
+            .delta
+            .encode(
+                &mut self.encoder,
+                (&frame.blobs, frame.body.bytes()),
+                (&pieces, &self.prefix),
+                level,
+                &mut frame.plaintext,
+                &mut self.space,
+            )
+            .map_err(Error::damaged("a frame being compressed"))?;
+        if frame.plaintext.len() > bytes / POOR_DELTA {
+            let delta = std::mem::take(&mut frame.plaintext);
+            self.whole(frame, compression)?;
+            // Depth has its price, too.
+            if frame.plaintext.len() <= delta.len() + delta.len() / 16 {
+                return Ok(());
+            }
+            frame.plaintext = delta;
+        }
+        frame.depth = against.depth;
+        frame.bases = names(&pieces);
+        Ok(())
+    }
+}
+
+/// The bases of these pieces, each once, in order of first use.
+fn names(pieces: &[frame::Piece]) -> Vec<ChunkPrefix> {
+    let mut names: Vec<ChunkPrefix> = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        if !names.contains(&piece.base) {
+            names.push(piece.base);
+        }
+    }
+    names
 }
 
 /// Bytes that the extended attributes of an entry take.
@@ -198,7 +396,7 @@ pub(crate) fn attribute_bytes(entry: &Entry) -> usize {
     entry.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum()
 }
 
-fn read_group(job: &Job<'_>, spare: &Receiver<Vec<u8>>, files: Vec<Small>) -> Group {
+fn read_group(job: &Job<'_>, eye: &mut Eye<'_>, spare: &Receiver<Vec<u8>>, files: Vec<Small>) -> Group {
     let mut group = Group {
         data: spare.try_recv().unwrap_or_default(),
         ..Group::default()
@@ -211,7 +409,7 @@ fn read_group(job: &Job<'_>, spare: &Receiver<Vec<u8>>, files: Vec<Small>) -> Gr
         let outcome = match file {
             Small::Ready { entry, unchanged } => Outcome::Ready { entry, unchanged },
             Small::Link { name, file, last, path } => Outcome::Link { name, file, last, path },
-            Small::Read(file) => match read_small(job, &mut group, &file) {
+            Small::Read(file) => match read_small(job, eye, &mut group, &file) {
                 Ok(Some((entry, parts))) => {
                     group.attributes += attribute_bytes(&entry);
                     Outcome::Read {
@@ -233,6 +431,7 @@ fn read_group(job: &Job<'_>, spare: &Receiver<Vec<u8>>, files: Vec<Small>) -> Gr
 /// Reads a file into the group; none if it is not small any more.
 fn read_small(
     job: &Job<'_>,
+    eye: &mut Eye<'_>,
     group: &mut Group,
     file: &ToRead,
 ) -> crate::Result<Option<(Entry, std::ops::Range<usize>)>> {
@@ -259,7 +458,7 @@ fn read_small(
         let read = file.read_at(start, &mut group.data[base..]).map_err(failed("read"))?;
         group.data.truncate(base + read);
         Counters::add(&job.monitor.counters.bytes, read as u64);
-        cut_from(job, group, base);
+        cut_from(job, eye, group, base);
         if (read as u64) < length {
             short = true;
             break;
@@ -268,23 +467,20 @@ fn read_small(
     if size == 0 {
         let base = group.data.len();
         short = !read_unsized(&file, &mut group.data).map_err(failed("read"))?;
-        cut_from(job, group, base);
+        cut_from(job, eye, group, base);
     }
     finish_entry(job.monitor, &file, &mut entry, path, short, job.started)?;
     Ok(Some((entry, first..group.parts.len())))
 }
 
-/// Cuts and fingerprints what a group's data has gained since it was `base` long.
-fn cut_from(job: &Job<'_>, group: &mut Group, base: usize) {
+/// Cuts and looks at what a group's data has gained since it was `base` long.
+fn cut_from(job: &Job<'_>, eye: &mut Eye<'_>, group: &mut Group, base: usize) {
     let mut at = base;
     while at < group.data.len() {
         let length = job.repository.chunker.cut(&group.data[at..]);
-        let id = job.repository.keys.chunk_id(&group.data[at..at + length]);
-        group.parts.push(Part::Chunk(Span {
-            start: at as u32,
-            length: length as u32,
-            id,
-        }));
+        let mut span = Span::new(at, length);
+        eye.see(&mut span, &group.data, &mut group.sketches);
+        group.parts.push(Part::Chunk(span));
         at += length;
     }
 }

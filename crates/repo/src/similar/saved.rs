@@ -1,0 +1,162 @@
+//! Sketches between backups: files beside the index.
+
+use super::{PARTITION, Similar};
+use crate::index::Place;
+use crate::load::Loaded;
+use crate::repository::{folder, list_ids, name_in};
+use crate::{Error, Monitor, Repository, Result, Warning};
+use ibid_delta::Sketch;
+use ibid_format::FileId;
+use ibid_format::sketches::{CHUNK_BYTES, Features, LIMIT, Run, Sketches};
+use std::collections::HashMap;
+
+/// Chunks whose sketches go into one file: as many as are within its limit if each has a run of its own.
+const CHUNKS_OF_ONE_FILE: usize = LIMIT as usize / 2 / (CHUNK_BYTES + 16);
+/// Sketches that may wait to be saved: they take memory, and they are lost if the backup is killed.
+pub(crate) const UNSAVED_MAX: usize = 200_000;
+
+impl Similar {
+    /// What the backups before this one have saved, as far as there is `memory` for it, bytes: the newest.
+    pub(crate) fn load(repository: &Repository, loaded: &Loaded, memory: u64, monitor: &Monitor) -> Result<Similar> {
+        let mut similar = Similar::new(loaded.index.len(), memory);
+        let frames = FramesOfPacks::new(loaded);
+        let mut files = Vec::new();
+        let mut bytes = 0;
+        for (id, size) in list_ids(repository.storage.as_ref(), folder::SKETCHES)? {
+            monitor.check_cancelled()?;
+            bytes += size;
+            if bytes > memory {
+                break;
+            }
+            match read(repository, id) {
+                Ok(sketches) => files.push(sketches),
+                // They are advice.
+                Err(error) if error.is_damage() => monitor.warn(Warning::Repository { error }),
+                Err(error) => return Err(error),
+            }
+        }
+        files.sort_by_key(|sketches| (sketches.time.seconds, sketches.time.nanos));
+        for sketches in files {
+            similar.remember(loaded, &frames, &sketches);
+        }
+        Ok(similar)
+    }
+
+    fn remember(&mut self, loaded: &Loaded, frames: &FramesOfPacks, sketches: &Sketches) {
+        let mut unbroken = false;
+        for run in &sketches.runs {
+            let Some(frame) = frames.find(loaded, run.pack, run.offset) else {
+                unbroken = false;
+                continue;
+            };
+            let blobs = loaded.index.frame(frame).blobs;
+            let depth = loaded.index.frame(frame).depth;
+            let mut follows = unbroken && run.follows;
+            for (features, slot) in run.chunks.iter().zip(run.slot..) {
+                if slot >= blobs {
+                    break;
+                }
+                let number = self.enter(Place { frame, slot }, follows, Some(depth));
+                if depth < super::DEPTH_MAX {
+                    let sketch = Sketch::of(features.iter().map(|&feature| feature.into()));
+                    self.index.insert(PARTITION, &sketch, number);
+                }
+                follows = true;
+            }
+            unbroken = true;
+        }
+    }
+
+    /// Sketches that wait to be saved.
+    pub(crate) fn unsaved(&self) -> usize {
+        self.unsaved.len()
+    }
+
+    /// Writes what is not saved yet, of chunks that are stored; returns the bytes written.
+    ///
+    /// Chunks that are not stored by now are not saved, nor those after them: call it again when they are.
+    pub(crate) fn save(&mut self, repository: &Repository, loaded: &Loaded) -> Result<u64> {
+        let mut written = 0;
+        loop {
+            let first = self.known.len() - self.unsaved.len();
+            let (runs, chunks) = self.runs_from(first, loaded);
+            if chunks == 0 {
+                return Ok(written);
+            }
+            let id = FileId::random();
+            let sketches = Sketches {
+                time: crate::ingest::now(),
+                runs,
+            };
+            let bytes = sketches
+                .encode(&repository.keys, id)
+                .map_err(Error::damaged("the new sketches"))?;
+            repository.storage.put(&name_in(folder::SKETCHES, id), &[&bytes])?;
+            written += bytes.len() as u64;
+            self.unsaved.drain(..chunks);
+        }
+    }
+
+    /// Runs of the chunks from `first` on that are stored, and how many chunks they are.
+    fn runs_from(&self, first: usize, loaded: &Loaded) -> (Vec<Run>, usize) {
+        let mut runs: Vec<Run> = Vec::new();
+        let mut last = None;
+        let mut chunks = 0;
+        for (known, sketch) in self.known[first..].iter().zip(&self.unsaved).take(CHUNKS_OF_ONE_FILE) {
+            let place = known.place;
+            let frame = loaded.index.frame(place.frame);
+            if !frame.is_stored() {
+                break;
+            }
+            let goes_on = known.follows
+                && last.is_some_and(|last: Place| last.frame == place.frame && last.slot + 1 == place.slot);
+            if !goes_on {
+                runs.push(Run {
+                    follows: known.follows && chunks > 0,
+                    pack: loaded.index.pack(frame.pack).id,
+                    offset: frame.offset,
+                    slot: place.slot,
+                    chunks: Features::default(),
+                });
+            }
+            let features: Vec<u32> = sketch.features().iter().map(|&feature| feature as u32).collect();
+            let run = runs.last_mut().expect("just pushed if there was none");
+            run.chunks
+                .push(&features)
+                .expect("a sketch has few features, and they descend");
+            last = Some(place);
+            chunks += 1;
+        }
+        (runs, chunks)
+    }
+}
+
+/// Reads a file of sketches.
+pub(crate) fn read(repository: &Repository, id: FileId) -> Result<Sketches> {
+    let name = name_in(folder::SKETCHES, id);
+    let mut bytes = repository.storage.get(&name, LIMIT)?;
+    Sketches::open(&repository.keys, id, &mut bytes).map_err(Error::damaged(name))
+}
+
+/// Where the frames of each pack begin in the index: they stand in the order of their offsets.
+struct FramesOfPacks(HashMap<FileId, std::ops::Range<usize>>);
+
+impl FramesOfPacks {
+    fn new(loaded: &Loaded) -> FramesOfPacks {
+        let mut ranges = HashMap::new();
+        let mut start = 0;
+        for frames in loaded.index.frames.chunk_by(|a, b| a.pack == b.pack) {
+            let pack = loaded.index.pack(frames[0].pack).id;
+            ranges.insert(pack, start..start + frames.len());
+            start += frames.len();
+        }
+        FramesOfPacks(ranges)
+    }
+
+    fn find(&self, loaded: &Loaded, pack: FileId, offset: u32) -> Option<u32> {
+        let range = self.0.get(&pack)?.clone();
+        let start = range.start;
+        let found = loaded.index.frames[range].binary_search_by_key(&offset, |frame| frame.offset);
+        found.ok().map(|at| (start + at) as u32)
+    }
+}

@@ -1,0 +1,198 @@
+//! What is like what is known is stored as what differs, and comes back as it was.
+
+mod support;
+
+use ibid_repo::{
+    BackupOptions, BackupSummary, Compression, Monitor, ReadData, Repository, RestoreOptions, Similarity, Warning,
+};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use support::{noise, options, repository};
+
+/// A version of a file: noise, of which some bytes in every 32 KiB are other ones.
+fn version(number: u64, length: usize) -> Vec<u8> {
+    let mut bytes = noise(1, length);
+    for (at, other) in (0..length - 64).step_by(32 << 10).zip(0..) {
+        for generation in 1..=number {
+            let place = at + (generation as usize * 977) % (20 << 10);
+            let edit = noise(generation * 10_000 + other, 16);
+            bytes[place..place + edit.len()].copy_from_slice(&edit);
+        }
+    }
+    bytes
+}
+
+fn back_up(repository: &Repository, path: &Path, similarity: Similarity) -> BackupSummary {
+    let options = BackupOptions {
+        similarity,
+        ..options(path)
+    };
+    repository.backup(options, &Monitor::silent()).unwrap()
+}
+
+/// Restores a snapshot and compares the only file in it.
+fn assert_restores(repository: &Repository, summary: &BackupSummary, source: &Path, expected: &[u8]) {
+    let snapshot = repository.snapshot(&summary.id.unwrap().to_string()).unwrap();
+    let out = support::scratch();
+    let restored = repository
+        .restore(
+            &snapshot,
+            b"/",
+            out.path(),
+            &RestoreOptions::default(),
+            &Monitor::silent(),
+        )
+        .unwrap();
+    assert_eq!(restored.failed, 0);
+    let file = out.path().join(source.strip_prefix("/").unwrap());
+    assert!(
+        std::fs::read(file).unwrap() == expected,
+        "other bytes than were backed up"
+    );
+}
+
+const LENGTH: usize = 3 << 20;
+
+#[test]
+fn ten_versions_take_little_more_than_one_and_all_come_back() {
+    let repository = repository();
+    let folder = support::scratch();
+    let file = folder.path().join("dump");
+    let mut made = Vec::new();
+    for number in 0..10 {
+        std::fs::write(&file, version(number, LENGTH)).unwrap();
+        let summary = back_up(&repository, &file, Similarity::Auto);
+        if number > 0 {
+            assert!(
+                summary.similar.bytes > LENGTH as u64 * 9 / 10,
+                "version {number}: {summary:?}"
+            );
+            assert!(
+                summary.similar.stored < summary.similar.bytes / 20,
+                "version {number}: {summary:?}"
+            );
+        }
+        made.push(summary);
+    }
+    for (summary, number) in made.iter().zip(0..) {
+        assert_restores(&repository, summary, &file, &version(number, LENGTH));
+    }
+    let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+    assert!(report.is_clean(), "{:?}", report.faults);
+}
+
+#[test]
+fn versions_that_are_backed_up_at_once_are_found_too() {
+    let repository = repository();
+    let folder = support::scratch();
+    for number in 0..4 {
+        std::fs::write(folder.path().join(format!("dump{number}")), version(number, LENGTH)).unwrap();
+    }
+    let summary = back_up(&repository, folder.path(), Similarity::Auto);
+    assert!(summary.similar.bytes > LENGTH as u64 * 5 / 2, "{summary:?}");
+    assert!(summary.counters.stored_bytes < LENGTH as u64 * 3 / 2, "{summary:?}");
+    for number in 0..4 {
+        let snapshot = repository.snapshot("latest").unwrap();
+        let path = folder.path().join(format!("dump{number}"));
+        let mut out = Vec::new();
+        let path = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
+        repository.dump(&snapshot, path, &Monitor::silent(), &mut out).unwrap();
+        assert!(out == version(number, LENGTH), "version {number}");
+    }
+}
+
+#[test]
+fn nothing_is_looked_for_if_it_is_not_wanted() {
+    let repository = repository();
+    let folder = support::scratch();
+    let file = folder.path().join("dump");
+    for number in 0..2 {
+        std::fs::write(&file, version(number, LENGTH)).unwrap();
+        let off = back_up(&repository, &file, Similarity::Off);
+        assert_eq!(off.similar.chunks, 0);
+    }
+    std::fs::write(&file, version(2, LENGTH)).unwrap();
+    let options = BackupOptions {
+        compression: Compression::Off,
+        ..options(&file)
+    };
+    let stored = repository.backup(options, &Monitor::silent()).unwrap();
+    assert_eq!(stored.similar.chunks, 0, "without compression, nothing is encoded");
+}
+
+/// Storage whose objects can be changed.
+fn changeable() -> (Arc<ibid_storage::Memory>, Repository) {
+    let storage = Arc::new(ibid_storage::Memory::new());
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &support::quick(), 0).unwrap();
+    (storage, repository)
+}
+
+/// Flips a bit in the middle of every object of a folder.
+fn damage(storage: &ibid_storage::Memory, folder: &str) {
+    use ibid_storage::Storage;
+    let mut names = Vec::new();
+    storage.list(folder, &mut |name, _| names.push(name)).unwrap();
+    assert!(!names.is_empty());
+    for name in names {
+        let mut bytes = storage.get(&name, 1 << 30).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        storage.delete(&name).unwrap();
+        storage.put(&name, &[&bytes]).unwrap();
+    }
+}
+
+fn hearing() -> (Arc<Mutex<Vec<Warning>>>, Monitor) {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let monitor = Monitor::new({
+        let heard = heard.clone();
+        move |warning| heard.lock().unwrap().push(warning)
+    });
+    (heard, monitor)
+}
+
+#[test]
+fn damaged_sketches_cost_space_and_nothing_else() {
+    let (storage, repository) = changeable();
+    let folder = support::scratch();
+    let file = folder.path().join("dump");
+    std::fs::write(&file, version(0, LENGTH)).unwrap();
+    back_up(&repository, &file, Similarity::Auto);
+    damage(&storage, "sketches");
+    std::fs::write(&file, version(1, LENGTH)).unwrap();
+    let (heard, monitor) = hearing();
+    let summary = repository.backup(options(&file), &monitor).unwrap();
+    assert_eq!(summary.similar.chunks, 0);
+    assert_eq!(heard.lock().unwrap().len(), 1);
+    assert_restores(&repository, &summary, &file, &version(1, LENGTH));
+    let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+    assert_eq!(report.affected_total, 0);
+    assert!(
+        report.faults.iter().all(|fault| fault.object.starts_with("sketches/")),
+        "{:?}",
+        report.faults
+    );
+    assert_eq!(report.faults.len(), 1);
+}
+
+#[test]
+fn what_can_not_be_read_is_no_base() {
+    let (storage, repository) = changeable();
+    let folder = support::scratch();
+    let file = folder.path().join("dump");
+    std::fs::write(&file, version(0, LENGTH)).unwrap();
+    back_up(&repository, &file, Similarity::Auto);
+    damage(&storage, "packs");
+    std::fs::write(&file, version(1, LENGTH)).unwrap();
+    let (heard, monitor) = hearing();
+    let options = BackupOptions {
+        force: true,
+        ..options(&file)
+    };
+    let summary = repository.backup(options, &monitor).unwrap();
+    assert!(heard.lock().unwrap().len() > 1, "it tells of the damage");
+    // One frame is damaged, the others are bases.
+    assert!(summary.unlike.bytes > 512 << 10, "{summary:?}");
+    assert!(summary.similar.bytes > 1 << 20, "{summary:?}");
+    assert_restores(&repository, &summary, &file, &version(1, LENGTH));
+}
