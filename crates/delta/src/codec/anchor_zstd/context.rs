@@ -73,3 +73,63 @@ impl Context {
         self.stretches.capacity() * size_of::<Range<u32>>() + self.bytes.capacity()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The document's words, byte by byte.
+    fn by_definition(base: &[u8], copies: &[Match], target_len: usize) -> Vec<u8> {
+        let mut taken = vec![false; base.len()];
+        let mut take = |from: i64, until: i64| {
+            for at in from.max(0)..until.min(base.len() as i64) {
+                taken[at as usize] = true;
+            }
+        };
+        let (mut e, mut written) = (0, 0);
+        for number in 0..=copies.len() {
+            let after = copies.get(number);
+            let r = after.map_or(target_len as i64, |copy| copy.target.into()) - written;
+            let m = r.min(8192);
+            match after.map(|copy| i64::from(copy.base)) {
+                _ if r == 0 => {}
+                Some(b) if e <= b && b - e <= r + 512 => take(e - 32, b + 32),
+                Some(b) => {
+                    take(e - 32, e + m + 32);
+                    take(b - m - 32, b + 32);
+                }
+                None => take(e - 32, e + m + 32),
+            }
+            if let Some(copy) = after {
+                (e, written) = (copy.base_end().into(), copy.target_end().into());
+            }
+        }
+        let kept = base.iter().zip(taken).filter(|(_, taken)| *taken);
+        kept.map(|(&byte, _)| byte).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn a_context_is_what_the_format_says(
+            base_len in 16usize..40_000,
+            copies in prop::collection::vec((prop_oneof![Just(0), 0u32..40, 0u32..20_000], 16u32..3000, any::<u32>()), 0..12),
+            last_run in 0usize..10_000,
+        ) {
+            let base: Vec<u8> = (0..base_len as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
+            let mut written = 0;
+            let copies: Vec<Match> = copies.into_iter().map(|(run, length, from)| {
+                let length = length.min(base_len as u32);
+                let copy = Match { base: from % (base_len as u32 - length + 1), target: written + run, length };
+                written = copy.target_end();
+                copy
+            }).collect();
+            let target_len = written as usize + last_run;
+            let mut context = Context::default();
+            let derived = context.derive(&base, &copies, target_len).to_vec();
+            prop_assert!(derived.len() <= base.len());
+            prop_assert!(derived == by_definition(&base, &copies, target_len));
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! The way back: copies, the context that they give, the rest, the target.
 
 use super::context::Context;
-use super::copies::Columns;
+use super::instructions::Instructions;
 use super::rest_len;
 use crate::Error;
 use crate::codec::matches::Match;
@@ -11,7 +11,7 @@ use crate::error::equal;
 /// What deltas are read with. Memory: some bytes for each byte of the longest rest so far, and the context.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    columns: Columns,
+    instructions: Instructions,
     copies: Vec<Match>,
     context: Context,
     rest: Vec<u8>,
@@ -29,7 +29,7 @@ impl Decoder {
     ) -> Result<(), Error> {
         let mut body = body;
         let ends = (base.len(), length);
-        self.columns.take(ends, zstd, &mut body, &mut self.copies)?;
+        self.instructions.take(ends, zstd, &mut body, &mut self.copies)?;
         let rest_len = rest_len(&self.copies, length);
         self.rest.clear();
         if rest_len > 0 {
@@ -53,7 +53,7 @@ impl Decoder {
     }
 
     pub(crate) fn memory(&self) -> usize {
-        self.columns.memory()
+        self.instructions.memory()
             + self.copies.capacity() * size_of::<Match>()
             + self.context.memory()
             + self.rest.capacity()

@@ -6,7 +6,7 @@
 //! for every sampled position of the target that no match covers yet:
 //!     if the match before goes on here after a gap of the same length in base and target: that is the place in the base
 //!     else the place remembered for the hash, if its 32 bytes are the same
-//!     extend the match both ways; go on after it
+//!     extend the match both ways; if it is short and does not go on where the match before would, leave it; else go on after it
 //! write the matches as copies, packed by zstd
 //! put together what no copy covers: the rest; and, in the base's order, the bytes of the base beside the copies: the context
 //! write the rest as a delta of the context, by zstd-prefix
@@ -19,9 +19,9 @@
 //! The reader derives the context from the copies, so a delta does not state it.
 
 mod context;
-mod copies;
 mod decode;
 mod encode;
+mod instructions;
 mod table;
 
 pub(super) use decode::Decoder;
@@ -29,7 +29,7 @@ pub(super) use encode::Encoder;
 
 use crate::codec::matches::Match;
 
-/// Shortest copy, bytes: so that what the instructions take is in proportion to the target.
+/// Shortest copy, bytes: so that what instructions take is in proportion to the target.
 const COPY_MIN: usize = 16;
 
 /// Bytes of the target that copies leave.
