@@ -2,11 +2,12 @@
 //!
 //! A record, or a chunk of a file, is often a changed copy of another. A [`Sketcher`] makes a [`Sketch`] of each, by which
 //! one finds the other: what is similar shares features, and a [`FeatureIndex`] knows who has which. A [`Chooser`] takes
-//! the best of the candidates. Then this crate writes one as the difference from the other
+//! the best of the candidates; a [`Cover`] takes the parts of several that are of use together. Then this crate writes one as the difference from the other
 //! ([`Encoder`], [`Decoder`]), by one of three codecs that every delta names in its first byte ([`Codec`]).
 #![forbid(unsafe_code)]
 
 mod codec;
+mod cover;
 mod error;
 mod index;
 mod sample;
@@ -16,6 +17,7 @@ mod varint;
 mod window;
 
 pub use codec::{Codec, Decoder, Encoder, LENGTH_MAX, Method, Reversal, describe};
+pub use cover::{Cover, CoverSettings};
 pub use error::Error;
 pub use ibid_simd::Backend;
 pub use index::{BYTES_PER_ENTRY, Candidate, FeatureIndex, InsertReport, PARTITIONS_MAX, POSTING_MAX};
