@@ -22,7 +22,7 @@ const SHARD_ENTRIES_MAX: u32 = (1 << 24) - 1;
 const EMPTY: u32 = u32::MAX;
 
 /// Where a chunk is: a frame, and its slot in that frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place {
     /// Number of the frame: see [`Index::frame`].
     pub(crate) frame: u32,

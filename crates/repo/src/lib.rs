@@ -25,6 +25,7 @@ mod bodies;
 mod check;
 mod chunks;
 mod diff;
+mod edges;
 mod error;
 mod index;
 mod ingest;

@@ -2,9 +2,10 @@
 //!
 //! The truth is in the packs; index files only make it quick to find. So a pack that no readable index file lists (the backup that
 //! wrote it was killed, or the index file is damaged) is read for its directory and known all the same, and a pack that is listed but
-//! not there is not believed in: its chunks count as unknown, and a backup stores them again.
+//! not there is not believed in: its chunks count as unknown, and a backup stores them again. So do those of all frames that hang on it.
 
 use crate::check::is_fault;
+use crate::edges::Edges;
 use crate::index::{Frame, Index, Pack, Place};
 use crate::repository::{config_name, folder, list_ids, name_in};
 use crate::{Error, Monitor, Repository, Result, Warning};
@@ -25,6 +26,8 @@ pub(crate) struct Loaded {
     pub(crate) missing: Vec<MissingPack>,
     /// Index files that can't be read, and packs whose directory can't be.
     pub(crate) damaged: Vec<(Name, String)>,
+    /// Frames that hang on something which is lost with a pack: by their numbers. Their chunks are unknown to the index.
+    pub(crate) lost: HashSet<u32>,
     /// Bytes of index files.
     pub(crate) index_bytes: u64,
 }
@@ -38,8 +41,39 @@ pub(crate) struct MissingPack {
     pub(crate) found: Option<u64>,
 }
 
+/// Frames that are not to be believed in: each by its pack and its offset there.
+type Lost = HashSet<(FileId, u32)>;
+
 impl Loaded {
     pub(crate) fn load(repository: &Repository, monitor: &Monitor) -> Result<Loaded> {
+        let mut lost = Lost::new();
+        loop {
+            let loaded = Loaded::load_without(repository, &lost, monitor)?;
+            if !loaded.lacks_packs() || !loaded.index.has_deltas() {
+                return Ok(loaded);
+            }
+            let edges = Edges::read(repository, &loaded, &HashSet::new(), monitor)?;
+            let hanging = edges.hanging(edges.unknown().iter().map(|&(_, frame)| frame));
+            let known = lost.len();
+            lost.extend(hanging.into_iter().map(|number| {
+                let frame = loaded.index.frame(number);
+                (loaded.index.pack(frame.pack).id, frame.offset)
+            }));
+            if lost.len() == known {
+                return Ok(loaded);
+            }
+            // Once more: a chunk of such a frame may have another copy, deeper, which others then can't be encoded against.
+        }
+    }
+
+    /// Whether packs are lost, so that frames may lack what they are encoded against.
+    fn lacks_packs(&self) -> bool {
+        let is_pack = |(name, _): &(Name, String)| name.as_str().starts_with(folder::PACKS);
+        !self.missing.is_empty() || self.damaged.iter().any(is_pack)
+    }
+
+    /// Loads the index; what is in `lost` frames counts as unknown.
+    fn load_without(repository: &Repository, lost: &Lost, monitor: &Monitor) -> Result<Loaded> {
         // Index files before packs: a pack is stored before any index file lists it, so one that is missing now is missing.
         let index_files = list_ids(repository.storage.as_ref(), folder::INDEX)?;
         let packs: HashMap<FileId, u64> = list_ids(repository.storage.as_ref(), folder::PACKS)?
@@ -49,6 +83,7 @@ impl Loaded {
             repository,
             packs,
             numbers: HashMap::new(),
+            lost,
             loaded: Loaded::empty(),
         };
         for (id, size) in index_files {
@@ -84,6 +119,7 @@ impl Loaded {
             unlisted: Vec::new(),
             missing: Vec::new(),
             damaged: Vec::new(),
+            lost: HashSet::new(),
             index_bytes: 0,
         }
     }
@@ -95,6 +131,7 @@ struct Loading<'a> {
     packs: HashMap<FileId, u64>,
     /// For packs known so far: the number of their first frame, none if the pack is missing.
     numbers: HashMap<FileId, Option<u32>>,
+    lost: &'a Lost,
     loaded: Loaded,
 }
 
@@ -117,7 +154,10 @@ impl Loading<'_> {
             return Err(error);
         }
         self.loaded.damaged.push((what, error.problem()));
-        monitor.warn(Warning::Repository { error });
+        // Who loads again has heard it.
+        if self.lost.is_empty() {
+            monitor.warn(Warning::Repository { error });
+        }
         Ok(())
     }
 
@@ -139,7 +179,7 @@ impl Loading<'_> {
                 });
             }
         }
-        // For every frame of the file: its number in memory, or none if its pack is missing.
+        // For every frame of the file: its number in memory, or none if its pack is missing or it is lost.
         let mut numbers = Vec::with_capacity(frames.len());
         for (n, listed) in packs.iter().enumerate() {
             let frames = frames_of(n);
@@ -152,7 +192,9 @@ impl Loading<'_> {
                     start
                 }
             };
-            numbers.extend((0..frames.len() as u32).map(|k| start.map(|start| start + k)));
+            let believed = |number: &u32| !self.loaded.lost.contains(number);
+            let number = |k| start.map(|start| start + k).filter(believed);
+            numbers.extend((0..frames.len() as u32).map(number));
         }
         for entry in file.entries() {
             if let Some(frame) = numbers[entry.frame as usize] {
@@ -190,7 +232,11 @@ impl Loading<'_> {
             });
             return None;
         }
-        Some(self.loaded.index.add_pack(Pack { id, size }, frames))
+        let start = self.loaded.index.add_pack(Pack { id, size }, frames);
+        let is_lost = |frame: &index_file::Frame| self.lost.contains(&(id, frame.offset));
+        let lost = frames.iter().zip(start..).filter(|(frame, _)| is_lost(frame));
+        self.loaded.lost.extend(lost.map(|(_, number)| number));
+        Some(start)
     }
 
     /// Packs that no index file lists: their own directories say what is in them.
@@ -209,6 +255,9 @@ impl Loading<'_> {
                     let frames: Vec<_> = summary.frames.iter().map(index_file::Frame::from).collect();
                     if let Some(start) = self.add_pack(id, size, &frames) {
                         for (frame, number) in summary.frames.iter().zip(start..) {
+                            if self.loaded.lost.contains(&number) {
+                                continue;
+                            }
                             for (blob, slot) in frame.blobs.iter().zip(0..) {
                                 self.loaded
                                     .index

@@ -2,10 +2,12 @@
 
 mod support;
 
-use ibid_repo::{BaseFault, Error, Monitor};
-use support::damage::{Image, Scene, names_fault, open, storage};
+use ibid_format::pack::{PackKind, Summary};
+use ibid_repo::{BaseFault, Error, Monitor, ReadData, RestoreOptions};
+use ibid_storage::Name;
+use support::damage::{Image, Scene, image, kind, names_fault, open, storage};
 use support::deltas::{Frame, Writer, chains, rewrite};
-use support::{Random, noise};
+use support::{Random, contents, difference, noise, scratch};
 
 const DEPTH: u8 = 8;
 
@@ -35,11 +37,98 @@ fn every_byte_of_a_chain_matters_and_none_gives_a_wrong_one() {
             let (at, bit) = (random.below(length as u64) as usize, random.below(8));
             let context = format!("bit {bit} of byte {at} of {length} of {name} flipped");
             let image = scene.with(|image| image.get_mut(&name).unwrap()[at] ^= 1 << bit);
-            scene.must_notice(&image, &name, &context);
+            let report = scene.judge(&image, &context).unwrap();
+            names_fault(&report, &name, &context);
+            assert_eq!(report.faults.len(), 1, "{context}: {:?}", report.faults);
         }
+    }
+}
+
+/// The packs that hold the frames of a depth.
+fn packs_of(image: &Image, is_wanted: impl Fn(&Summary) -> bool) -> Vec<Name> {
+    let writer = Writer::of(storage(image));
+    let packs = image.keys().filter(|name| kind(name) == "packs");
+    packs
+        .filter(|name| is_wanted(&writer.directory(name)))
+        .cloned()
+        .collect()
+}
+
+#[test]
+fn a_damaged_frame_is_one_fault_that_says_how_many_hang_on_it() {
+    let scene = Scene::with_chains();
+    let mut most = 0;
+    for name in packs_of(&scene.image, |summary| summary.frames[0].depth == 0) {
+        let image = scene.with(|image| image.get_mut(&name).unwrap()[40] ^= 1);
+        let repository = open(storage(&image)).unwrap();
+        let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+        assert_eq!(report.faults.len(), 1, "{:?}", report.faults);
+        let fault = &report.faults[0];
+        assert_eq!(fault.object, name.as_str());
+        let count = fault.problem.split("; ").nth(1).and_then(|text| text.split(' ').next());
+        most = most.max(count.map_or(0, |count| count.parse().unwrap_or(1)));
+        // Half of the packs or none: whoever is to blame is named although nobody looked there.
+        for seed in 0..4 {
+            let share = ReadData::Share { share: 0.4, seed };
+            let report = repository.check(share, &Monitor::silent()).unwrap();
+            assert!(report.faults.iter().all(|fault| fault.object == name.as_str()));
+            assert!(report.faults.len() <= 1, "{:?}", report.faults);
+        }
+    }
+    assert_eq!(most, usize::from(DEPTH));
+}
+
+#[test]
+fn a_lost_pack_is_one_fault_that_says_how_many_frames_hang_on_it() {
+    let scene = Scene::with_chains();
+    for name in packs_of(&scene.image, |summary| summary.kind == PackKind::Data) {
         let image = scene.with(|image| drop(image.remove(&name)));
+        for read in [ReadData::No, ReadData::All] {
+            let repository = open(storage(&image)).unwrap();
+            let report = repository.check(read, &Monitor::silent()).unwrap();
+            assert_eq!(report.faults.len(), 1, "{:?}", report.faults);
+            assert_eq!(report.faults[0].object, name.as_str());
+            assert!(report.faults[0].problem.contains(" frames hang on it"), "{report:?}");
+        }
         let report = scene.judge(&image, &format!("{name} is gone")).unwrap();
-        names_fault(&report, &name, "gone");
+        // And if no index file says that there was such a pack: who lacks something is named.
+        let image = scene.with(|image| image.retain(|other, _| *other != name && kind(other) != "index"));
+        let unlisted = scene.judge(&image, &format!("{name} and the index are gone")).unwrap();
+        assert_eq!(unlisted.affected_total, report.affected_total);
+        assert!(
+            unlisted
+                .notes
+                .iter()
+                .any(|note| note.problem.contains("encoded against chunks"))
+        );
+    }
+}
+
+#[test]
+fn what_hangs_on_a_lost_pack_is_stored_again() {
+    let scene = Scene::with_chains();
+    for name in packs_of(&scene.image, |summary| summary.kind == PackKind::Data) {
+        let memory = storage(&scene.with(|image| drop(image.remove(&name))));
+        let repository = open(memory.clone()).unwrap();
+        let summary = support::backup(&repository, scene.folder.path());
+        assert!(summary.counters.new_chunks > 0);
+        let now = image(memory.as_ref());
+        let (repository, out) = (open(storage(&now)).unwrap(), scratch());
+        let snapshot = repository.snapshot(&summary.id.unwrap().to_string()).unwrap();
+        let options = RestoreOptions::default();
+        let restored = repository.restore(
+            &snapshot,
+            scene.folder.inside(),
+            out.path(),
+            &options,
+            &Monitor::silent(),
+        );
+        assert_eq!(restored.unwrap().failed, 0);
+        assert_eq!(difference(&contents(scene.folder.path()), &contents(out.path())), None);
+        // The old ones lack only what is in the source no more, and that the check says.
+        let report = scene.judge(&now, "after another backup").unwrap();
+        let lost = report.affected.iter().map(|affected| affected.path.clone());
+        assert!(lost.into_iter().all(|path| path.ends_with("new")), "{report:?}");
     }
 }
 
@@ -147,7 +236,7 @@ fn a_base_whose_frame_is_damaged_and_one_behind_that() {
         let summary = writer.directory(name);
         summary.frames[0].blobs[0].id == id
     };
-    let mut names = image.keys().filter(|name| support::damage::kind(name) == "packs");
+    let mut names = image.keys().filter(|name| kind(name) == "packs");
     let name = names.find(|name| held(name)).unwrap().clone();
     let mut bad = image.clone();
     bad.get_mut(&name).unwrap()[40] ^= 1;
@@ -204,6 +293,6 @@ fn of_two_copies_the_less_deep_one_is_read() {
     }
     // And in whatever order the packs are found.
     let mut image = image;
-    image.retain(|name, _| support::damage::kind(name) != "index");
+    image.retain(|name, _| kind(name) != "index");
     assert!(scene.judge(&image, "two copies, found in packs").unwrap().is_clean());
 }

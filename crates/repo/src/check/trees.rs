@@ -142,6 +142,10 @@ impl TreeCheck<'_, '_> {
             let pack = index.pack(index.frame(place.frame).pack).id;
             return Some(format!("chunk {id} in pack {pack} is damaged"));
         }
+        if self.bad.hanging.contains(&place.frame) {
+            let pack = index.pack(index.frame(place.frame).pack).id;
+            return Some(format!("chunk {id} in pack {pack} hangs on what is lost or damaged"));
+        }
         None
     }
 

@@ -1,0 +1,126 @@
+//! Which frames are encoded against chunks in which others: what the directories of their packs say.
+
+use crate::check::is_fault;
+use crate::index::Place;
+use crate::load::{Loaded, read_directory};
+use crate::{Monitor, Repository, Result};
+use ibid_format::ChunkPrefix;
+use ibid_format::pack::FrameSummary;
+use std::collections::{HashMap, HashSet};
+
+/// What frames are encoded against. Frames are named by their numbers in the index.
+#[derive(Default)]
+pub(crate) struct Edges {
+    /// A frame and one that is encoded against a chunk in it, ascending.
+    frames: Vec<(u32, u32)>,
+    /// The same for chunks that were asked for, ascending.
+    places: Vec<(Place, u32)>,
+    /// A base that no frame has which is less deep, and a frame that is encoded against it.
+    unknown: Vec<(ChunkPrefix, u32)>,
+}
+
+impl Edges {
+    /// Reads the directories of all packs that have frames with bases. Of chunks that are in one of `places` it is told which frames need
+    /// just them. Packs whose directories can't be read, or say other things than the index, are passed over.
+    pub(crate) fn read(
+        repository: &Repository,
+        loaded: &Loaded,
+        places: &HashSet<Place>,
+        monitor: &Monitor,
+    ) -> Result<Edges> {
+        let index = &loaded.index;
+        let mut edges = Edges::default();
+        // The index does not know chunks of frames that are lost; but what is encoded against them hangs on those.
+        let mut lost = HashMap::new();
+        let mut rest = index.frames.as_slice();
+        let mut first = 0;
+        while let Some(frame) = rest.first() {
+            let (frames, others) = rest.split_at(rest.partition_point(|other| other.pack <= frame.pack));
+            let number = first;
+            first += frames.len() as u32;
+            rest = others;
+            if frames.iter().all(|frame| frame.depth == 0) {
+                continue;
+            }
+            monitor.check_cancelled()?;
+            let pack = index.pack(frame.pack);
+            let summary = match read_directory(repository, pack.id, pack.size) {
+                Ok(summary) => summary,
+                Err(error) if is_fault(&error) => continue,
+                Err(error) => return Err(error),
+            };
+            let listed = frames.iter().map(|frame| (frame.offset, frame.depth));
+            if listed.eq(summary.frames.iter().map(|frame| (frame.offset, frame.depth))) {
+                for (frame, number) in summary.frames.iter().zip(number..) {
+                    edges.add(loaded, frame, number, places);
+                    if loaded.lost.contains(&number) {
+                        lost.extend(frame.blobs.iter().map(|blob| (blob.id.prefix(), number)));
+                    }
+                }
+            }
+        }
+        edges.unknown.retain(|(base, frame)| match lost.get(base) {
+            Some(&holder) if index.frame(holder).depth < index.frame(*frame).depth => {
+                edges.frames.push((holder, *frame));
+                false
+            }
+            _ => true,
+        });
+        edges.frames.sort_unstable();
+        edges.frames.dedup();
+        edges.places.sort_unstable();
+        Ok(edges)
+    }
+
+    fn add(&mut self, loaded: &Loaded, frame: &FrameSummary, number: u32, places: &HashSet<Place>) {
+        let before = self.frames.len();
+        for &base in &frame.bases {
+            let Some(place) = usable(loaded, base, frame.depth) else {
+                self.unknown.push((base, number));
+                continue;
+            };
+            if places.contains(&place) {
+                self.places.push((place, number));
+            }
+            // Most bases of a frame lie in few others.
+            if !self.frames[before..].contains(&(place.frame, number)) {
+                self.frames.push((place.frame, number));
+            }
+        }
+    }
+
+    /// Bases that are not to be had, each with a frame that is encoded against it.
+    pub(crate) fn unknown(&self) -> &[(ChunkPrefix, u32)] {
+        &self.unknown
+    }
+
+    /// Frames that are encoded against the chunk in this place, if it was one of those asked for.
+    pub(crate) fn on_place(&self, place: Place) -> impl Iterator<Item = u32> + '_ {
+        let start = self.places.partition_point(|edge| edge.0 < place);
+        let on_place = move |edge: &&(Place, u32)| edge.0 == place;
+        self.places[start..].iter().take_while(on_place).map(|&(_, on)| on)
+    }
+
+    /// Frames that are encoded against chunks of this one.
+    pub(crate) fn on_frame(&self, frame: u32) -> impl Iterator<Item = u32> + '_ {
+        let start = self.frames.partition_point(|edge| edge.0 < frame);
+        let of_frame = move |edge: &&(u32, u32)| edge.0 == frame;
+        self.frames[start..].iter().take_while(of_frame).map(|&(_, on)| on)
+    }
+
+    /// These frames, and all that hang on them by however many steps.
+    pub(crate) fn hanging(&self, frames: impl IntoIterator<Item = u32>) -> HashSet<u32> {
+        let mut todo: Vec<u32> = frames.into_iter().collect();
+        let mut all: HashSet<u32> = todo.iter().copied().collect();
+        while let Some(frame) = todo.pop() {
+            todo.extend(self.on_frame(frame).filter(|on| all.insert(*on)));
+        }
+        all
+    }
+}
+
+/// Where a base is, for a frame of this depth: in one that is less deep.
+pub(crate) fn usable(loaded: &Loaded, base: ChunkPrefix, depth: u8) -> Option<Place> {
+    let (_, place) = loaded.index.find(base)?;
+    (loaded.index.frame(place.frame).depth < depth).then_some(place)
+}
