@@ -89,6 +89,11 @@ impl Edges {
         }
     }
 
+    /// A frame and one that is encoded against a chunk in it, ascending.
+    pub(crate) fn frames(&self) -> &[(u32, u32)] {
+        &self.frames
+    }
+
     /// Bases that are not to be had, each with a frame that is encoded against it.
     pub(crate) fn unknown(&self) -> &[(ChunkPrefix, u32)] {
         &self.unknown

@@ -56,5 +56,5 @@ pub use restore::{Overwrite, Planned, RestoreOptions, RestoreSummary};
 pub use show::{Size, escape, escape_text};
 pub use snapshots::{SnapshotFilter, SnapshotInfo, recorded_as, split_address};
 pub use source::{Excludes, host_name, user_name};
-pub use stats::{DepthClass, SizeClass, Stats};
+pub use stats::{DepthClass, FrameClass, ReadCost, SizeClass, Stats};
 pub use tree::{Visit, kind_name};

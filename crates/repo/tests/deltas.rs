@@ -296,3 +296,40 @@ fn of_two_copies_the_less_deep_one_is_read() {
     image.retain(|name, _| kind(name) != "index");
     assert!(scene.judge(&image, "two copies, found in packs").unwrap().is_clean());
 }
+
+#[test]
+fn statistics_say_how_deep_frames_are_and_what_reading_a_chunk_costs() {
+    let scene = Scene::new();
+    let mut lengths = [0; 3];
+    let image = rewrite(&scene.image, |chunks| {
+        let (whole, rest) = (&chunks[..3], &chunks[5..]);
+        let first = Frame::delta(&chunks[3..4], 1, &[&chunks[0], &chunks[1]]);
+        // It needs the whole one by two ways, and counts it once.
+        let second = Frame::delta(&chunks[4..5], 2, &[&chunks[3], &chunks[2]]);
+        lengths = [whole, &chunks[3..4], &chunks[4..5]].map(|chunks| chunks.concat().len() as u64);
+        vec![vec![second], vec![first], vec![Frame::whole(whole), Frame::whole(rest)]]
+    });
+    let repository = open(storage(&image)).unwrap();
+    let stats = repository.stats(&[], &Monitor::silent()).unwrap();
+    let classes = &stats.frame_depths;
+    assert_eq!(classes.len(), 3);
+    assert_eq!(
+        (classes[1].frames, classes[1].chunks, classes[1].bytes),
+        (1, 1, lengths[1])
+    );
+    assert_eq!(
+        (classes[2].frames, classes[2].chunks, classes[2].bytes),
+        (1, 1, lengths[2])
+    );
+    let all: u64 = classes.iter().map(|class| class.chunks).sum();
+    assert_eq!(all, stats.index_chunks);
+    assert!(classes.iter().map(|class| class.packed).sum::<u64>() < stats.pack_bytes);
+    let cost = stats.read_cost;
+    assert_eq!(cost.frames_worst, 3);
+    let frames = all + 1 + 2;
+    assert!((cost.frames_mean - frames as f64 / all as f64).abs() < 1e-9, "{cost:?}");
+    assert!(cost.bytes_worst >= lengths.iter().sum() && cost.bytes_mean < cost.bytes_worst);
+
+    let empty = support::repository().stats(&[], &Monitor::silent()).unwrap();
+    assert_eq!((empty.frame_depths.len(), empty.read_cost.bytes_worst), (0, 0));
+}

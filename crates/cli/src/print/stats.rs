@@ -23,6 +23,23 @@ struct JsonDepth {
 }
 
 #[derive(Serialize)]
+struct JsonFrames {
+    depth: u64,
+    frames: u64,
+    chunks: u64,
+    bytes: u64,
+    packed_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct JsonReadCost {
+    bytes_mean: u64,
+    bytes_worst: u64,
+    frames_mean: f64,
+    frames_worst: u64,
+}
+
+#[derive(Serialize)]
 struct JsonStats {
     snapshots: u64,
     files: u64,
@@ -44,8 +61,11 @@ struct JsonStats {
     pack_bytes: u64,
     index_bytes: u64,
     snapshot_bytes: u64,
+    sketch_bytes: u64,
     index_chunks: u64,
     index_memory_bytes: u64,
+    frame_depths: Vec<JsonFrames>,
+    read_cost: JsonReadCost,
 }
 
 /// The numbers.
@@ -86,6 +106,7 @@ pub(crate) fn stats(out: &mut Out, about: About, stats: &Stats) -> Result<()> {
         ("packs", stats.pack_bytes),
         ("index", stats.index_bytes),
         ("snapshots", stats.snapshot_bytes),
+        ("sketches", stats.sketch_bytes),
     ];
     let parts: Vec<String> = parts
         .iter()
@@ -103,9 +124,18 @@ pub(crate) fn stats(out: &mut Out, about: About, stats: &Stats) -> Result<()> {
         size(stats.index_memory),
         format!("of memory for {} chunks{each}", count(stats.index_chunks)),
     );
+    let cost = &stats.read_cost;
+    let note = format!(
+        "decoded to read one chunk, {:.1} frames; at worst {}, {}",
+        cost.frames_mean,
+        size(cost.bytes_worst),
+        count(cost.frames_worst)
+    );
+    row("reading", size(cost.bytes_mean), note);
     for line in table.lines() {
         out.line(line)?;
     }
+    frames(out, stats)?;
     sizes(out, stats)?;
     depths(out, stats)
 }
@@ -146,13 +176,56 @@ fn document(stats: &Stats) -> JsonStats {
         pack_bytes: stats.pack_bytes,
         index_bytes: stats.index_bytes,
         snapshot_bytes: stats.snapshot_bytes,
+        sketch_bytes: stats.sketch_bytes,
         index_chunks: stats.index_chunks,
         index_memory_bytes: stats.index_memory,
+        frame_depths: (0..)
+            .zip(&stats.frame_depths)
+            .map(|(depth, class)| JsonFrames {
+                depth,
+                frames: class.frames,
+                chunks: class.chunks,
+                bytes: class.bytes,
+                packed_bytes: class.packed,
+            })
+            .collect(),
+        read_cost: JsonReadCost {
+            bytes_mean: stats.read_cost.bytes_mean,
+            bytes_worst: stats.read_cost.bytes_worst,
+            frames_mean: stats.read_cost.frames_mean,
+            frames_worst: stats.read_cost.frames_worst,
+        },
     }
 }
 
 fn bar(part: u64, most: u64) -> String {
     "█".repeat((part as f64 / most.max(1) as f64 * BAR as f64).round() as usize)
+}
+
+/// Frames by depth, if any need others.
+fn frames(out: &mut Out, stats: &Stats) -> Result<()> {
+    if stats.frame_depths.len() < 2 {
+        return Ok(());
+    }
+    out.line("")?;
+    let most = stats.frame_depths.iter().map(|class| class.packed).max().unwrap_or(0);
+    let mut table = Table::new(&[
+        ("depth", Align::Right),
+        ("frames", Align::Right),
+        ("bytes", Align::Right),
+        ("packed", Align::Right),
+        ("", Align::Left),
+    ]);
+    for (depth, class) in stats.frame_depths.iter().enumerate() {
+        table.row(vec![
+            depth.to_string(),
+            count(class.frames),
+            size(class.bytes),
+            size(class.packed),
+            bar(class.packed, most),
+        ]);
+    }
+    table.lines().try_for_each(|line| out.line(line))
 }
 
 fn sizes(out: &mut Out, stats: &Stats) -> Result<()> {

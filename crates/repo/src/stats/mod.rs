@@ -1,5 +1,9 @@
 //! How much is stored, and what saved the rest.
 
+mod frames;
+
+pub use frames::{FrameClass, ReadCost};
+
 use crate::recipe::{Items, content_key};
 use crate::repository::{folder, list_ids};
 use crate::tree::{TreeStep, TreeWalk};
@@ -31,7 +35,7 @@ pub struct DepthClass {
 }
 
 /// What a set of snapshots holds, and what the whole repository stores.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
     /// Snapshots looked at.
     pub snapshots: u64,
@@ -65,6 +69,12 @@ pub struct Stats {
     pub index_bytes: u64,
     /// Bytes of snapshot files.
     pub snapshot_bytes: u64,
+    /// Bytes of sketches, by which backups find what is similar.
+    pub sketch_bytes: u64,
+    /// Frames in the whole repository, by how deep they lie: `frame_depths[0]` are those that need no others.
+    pub frame_depths: Vec<FrameClass>,
+    /// What reading one chunk of the repository costs.
+    pub read_cost: ReadCost,
     /// Bytes of memory that the index takes.
     pub index_memory: u64,
     /// Chunks in the index: of all snapshots, and of none.
@@ -74,7 +84,7 @@ pub struct Stats {
 impl Stats {
     /// Bytes of all files of the repository.
     pub fn stored(&self) -> u64 {
-        self.pack_bytes + self.index_bytes + self.snapshot_bytes
+        self.pack_bytes + self.index_bytes + self.snapshot_bytes + self.sketch_bytes
     }
 }
 
@@ -235,10 +245,14 @@ impl Repository {
         stats.packs = loaded.index.packs.len() as u64;
         stats.pack_bytes = loaded.index.packs.iter().map(|pack| pack.size).sum();
         stats.index_bytes = loaded.index_bytes;
-        stats.snapshot_bytes = list_ids(self.storage.as_ref(), folder::SNAPSHOTS)?
-            .iter()
-            .map(|(_, size)| size)
-            .sum();
+        let size = |folder| -> Result<u64> {
+            let files = list_ids(self.storage.as_ref(), folder)?;
+            Ok(files.iter().map(|(_, size)| size).sum())
+        };
+        stats.snapshot_bytes = size(folder::SNAPSHOTS)?;
+        stats.sketch_bytes = size(folder::SKETCHES)?;
+        stats.frame_depths = frames::classes(&loaded);
+        stats.read_cost = frames::read_cost(self, &loaded, monitor)?;
         stats.index_memory = loaded.index.bytes();
         stats.index_chunks = loaded.index.len();
         Ok(stats)

@@ -1,0 +1,90 @@
+//! How deep frames lie, and what it takes to read one chunk.
+
+use crate::edges::Edges;
+use crate::load::Loaded;
+use crate::{Monitor, Repository, Result};
+use std::collections::HashSet;
+
+/// Frames of one depth. Those of depth 0 need no others; a frame is one deeper than the deepest that it needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameClass {
+    /// Frames.
+    pub frames: u64,
+    /// Their chunks.
+    pub chunks: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// What the frames take in packs, bytes.
+    pub packed: u64,
+}
+
+/// What must be decoded to read one chunk by itself: its frame, and all that this hangs on.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ReadCost {
+    /// Bytes that are decoded, on average over all chunks.
+    pub bytes_mean: u64,
+    /// The most that any chunk takes.
+    pub bytes_worst: u64,
+    /// Frames that are decoded, on average over all chunks.
+    pub frames_mean: f64,
+    /// The most that any chunk takes.
+    pub frames_worst: u64,
+}
+
+/// Frames by depth: the n-th are those of depth n.
+pub(super) fn classes(loaded: &Loaded) -> Vec<FrameClass> {
+    let mut classes = Vec::new();
+    for frame in &loaded.index.frames {
+        let depth = usize::from(frame.depth);
+        if classes.len() <= depth {
+            classes.resize(depth + 1, FrameClass::default());
+        }
+        let class = &mut classes[depth];
+        class.frames += 1;
+        class.chunks += u64::from(frame.blobs);
+        class.bytes += u64::from(frame.length);
+        class.packed += u64::from(frame.sealed);
+    }
+    classes
+}
+
+/// What reading chunks costs, without anything that was read before.
+pub(super) fn read_cost(repository: &Repository, loaded: &Loaded, monitor: &Monitor) -> Result<ReadCost> {
+    let frames = &loaded.index.frames;
+    let mut bases: Vec<(u32, u32)> = if loaded.index.has_deltas() {
+        let edges = Edges::read(repository, loaded, &HashSet::new(), monitor)?;
+        edges.frames().iter().map(|&(base, frame)| (frame, base)).collect()
+    } else {
+        Vec::new()
+    };
+    bases.sort_unstable();
+    let (mut bytes, mut decoded, mut chunks) = (0u128, 0u128, 0u128);
+    let mut cost = ReadCost::default();
+    // The frame for which each was met last, so that each is counted once for one.
+    let mut met = vec![u32::MAX; frames.len()];
+    let mut todo = Vec::new();
+    for (frame, number) in frames.iter().zip(0u32..) {
+        let (mut frame_bytes, mut frame_count) = (0, 0);
+        todo.push(number);
+        met[number as usize] = number;
+        while let Some(needed) = todo.pop() {
+            frame_bytes += u64::from(frames[needed as usize].length);
+            frame_count += 1;
+            let first = bases.partition_point(|edge| edge.0 < needed);
+            for &(_, base) in bases[first..].iter().take_while(|edge| edge.0 == needed) {
+                if std::mem::replace(&mut met[base as usize], number) != number {
+                    todo.push(base);
+                }
+            }
+        }
+        let count = u128::from(frame.blobs);
+        bytes += u128::from(frame_bytes) * count;
+        decoded += u128::from(frame_count) * count;
+        chunks += count;
+        cost.bytes_worst = cost.bytes_worst.max(frame_bytes);
+        cost.frames_worst = cost.frames_worst.max(frame_count);
+    }
+    cost.bytes_mean = bytes.checked_div(chunks).unwrap_or(0) as u64;
+    cost.frames_mean = decoded as f64 / chunks.max(1) as f64;
+    Ok(cost)
+}
