@@ -125,6 +125,9 @@ impl Loaded {
     }
 }
 
+/// Bytes of buffers that every operation has.
+pub(crate) const BUFFERS_MIN: u64 = 96 << 20;
+
 struct Loading<'a> {
     repository: &'a Repository,
     /// Packs that are there, with their sizes.
@@ -138,7 +141,6 @@ struct Loading<'a> {
 impl Repository {
     /// Whether an index of so many bytes leaves room for so many bytes of buffers, and at least for those that every operation has.
     pub(crate) fn check_memory(&self, index: u64, buffers: u64) -> Result<()> {
-        const BUFFERS_MIN: u64 = 96 << 20;
         let (budget, needed) = (self.memory, index + buffers.max(BUFFERS_MIN));
         if needed > budget {
             return Err(Error::MemoryBudget { budget, needed });

@@ -2,7 +2,7 @@
 
 mod support;
 
-use ibid_repo::{BackupOptions, MEMORY_DEFAULT, MEMORY_MIN, Monitor, Repository, RestoreOptions, Warning};
+use ibid_repo::{BackupOptions, MEMORY_DEFAULT, MEMORY_MIN, Monitor, ReadData, Repository, RestoreOptions, Warning};
 use ibid_storage::fault::Flaky;
 use ibid_storage::{Error, Local, Memory, Name, Operation, Storage};
 use std::sync::Arc;
@@ -137,8 +137,46 @@ fn files_that_have_grown_between_being_met_and_being_read() {
     }
 }
 
+/// Versions of a file that are stored as what differs, and of which the last hangs on all: far more than there is room for.
+fn a_file_that_hangs_on_many_others() {
+    let folder = Folder::scratch();
+    let place = support::scratch();
+    let storage = Arc::new(Local::create(place.path().join("repository")).unwrap());
+    let repository = Repository::init(storage, Some(b"secret"), &quick(), 0).unwrap();
+    let mut bytes = noise(1, 64 << 20);
+    for version in 0..3 {
+        // Other bytes in every chunk.
+        for at in (0..bytes.len()).step_by(16 << 10) {
+            bytes[at..at + 8].copy_from_slice(&noise(version * 1_000_000 + at as u64, 8));
+        }
+        folder.write("dump", &bytes);
+        let summary = support::backup(&repository, folder.path());
+        assert_eq!(summary.similar.bytes > 60 << 20, version > 0, "{summary:?}");
+    }
+    drop(bytes);
+    let repository = repository.with_memory(MEMORY_MIN).unwrap();
+    let out = support::scratch();
+    let snapshot = repository.snapshot("latest").unwrap();
+    let options = RestoreOptions {
+        threads: Some(8),
+        ..RestoreOptions::default()
+    };
+    let restore = peak(|| {
+        let summary = repository.restore(&snapshot, folder.inside(), out.path(), &options, &Monitor::silent());
+        assert_eq!(summary.unwrap().failed, 0);
+    });
+    is_within(restore, MEMORY_MIN);
+    assert!(std::fs::read(out.path().join("dump")).unwrap() == std::fs::read(folder.path().join("dump")).unwrap());
+    let check = peak(|| {
+        let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+        assert!(report.is_clean(), "{report:?}");
+    });
+    is_within(check, MEMORY_MIN);
+}
+
 #[test]
 fn memory_stays_within_the_budget() {
+    a_file_that_hangs_on_many_others();
     files_that_have_grown_between_being_met_and_being_read();
     large_files_that_wait_for_a_slow_place();
 }
