@@ -8,8 +8,10 @@ use ibid_chunk::Chunker;
 use crate::Backend;
 use crate::sample::{Interval, WINDOW, sample};
 
-/// Features in a sketch, at most: the paper's K.
-pub const FEATURES_MAX: usize = 8;
+/// Features in a sketch, at most. The paper's K is 8, and so is the default here; more tell apart where a long piece of data has parts from several others.
+pub const FEATURES_MAX: usize = 16;
+/// Features that a [`Sketcher`] takes unless it is told otherwise.
+const FEATURES: usize = 8;
 
 /// Positions that are sampled at a time.
 const PIECE: usize = 16 << 10;
@@ -26,7 +28,9 @@ impl Sketch {
     #[must_use]
     pub fn of(features: impl IntoIterator<Item = u64>) -> Sketch {
         let mut sketch = Sketch::default();
-        features.into_iter().for_each(|feature| sketch.add(feature));
+        features
+            .into_iter()
+            .for_each(|feature| sketch.add(feature, FEATURES_MAX));
         sketch
     }
 
@@ -64,20 +68,21 @@ impl Sketch {
             return self;
         }
         self.count = self.count.min(FEATURES_MAX - 1);
-        self.add(feature);
+        self.add(feature, FEATURES_MAX);
         self
     }
 
+    /// Adds a feature, and drops the least if there are more than `most`.
     #[inline]
-    fn add(&mut self, feature: u64) {
-        if self.count == FEATURES_MAX && feature <= self.features[FEATURES_MAX - 1] {
+    fn add(&mut self, feature: u64, most: usize) {
+        if self.count == most && feature <= self.features[most - 1] {
             return;
         }
         let at = self.features().partition_point(|&larger| larger > feature);
         if self.features().get(at) == Some(&feature) {
             return;
         }
-        self.count = FEATURES_MAX.min(self.count + 1);
+        self.count = most.min(self.count + 1);
         self.features[at..self.count].rotate_right(1);
         self.features[at] = feature;
     }
@@ -133,6 +138,7 @@ impl FeatureBytes {
 #[derive(Debug)]
 pub struct Sketcher {
     way: Way,
+    features: usize,
     positions: Vec<u32>,
 }
 
@@ -175,8 +181,16 @@ impl Sketcher {
     fn by(way: Way) -> Sketcher {
         Sketcher {
             way,
+            features: FEATURES,
             positions: Vec::new(),
         }
+    }
+
+    /// The same, with so many features in a sketch: 1 to [`FEATURES_MAX`], others are brought into this range. The default is 8.
+    #[must_use]
+    pub fn with_features(mut self, features: usize) -> Sketcher {
+        self.features = features.clamp(1, FEATURES_MAX);
+        self
     }
 
     /// The sketch of `data`.
@@ -187,7 +201,7 @@ impl Sketcher {
                 let mut rest = data;
                 while !rest.is_empty() {
                     let (chunk, after) = rest.split_at(chunker.cut(rest));
-                    sketch.add(weak_hash(chunk));
+                    sketch.add(weak_hash(chunk), self.features);
                     rest = after;
                 }
             }
@@ -204,7 +218,7 @@ impl Sketcher {
                     sample(backend, interval, windows, 0, &mut self.positions);
                     for &at in &self.positions {
                         let at = from + at as usize;
-                        sketch.add(feature(&data[at..at + bytes.count()]));
+                        sketch.add(feature(&data[at..at + bytes.count()]), self.features);
                     }
                 }
             }

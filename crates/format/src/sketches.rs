@@ -10,7 +10,7 @@
 //! let keys = Keys::encrypted(FileId::random(), &MasterKey::random());
 //! let mut chunks = Features::default();
 //! chunks.push(&[30, 20, 10])?;
-//! let run = Run { follows: false, pack: FileId::random(), offset: 8, slot: 0, chunks };
+//! let run = Run { pack: FileId::random(), offset: 8, slot: 0, chunks };
 //! let sketches = Sketches { time: Time { seconds: 0, nanos: 0 }, runs: vec![run] };
 //!
 //! let id = FileId::random();
@@ -31,7 +31,7 @@ use crate::{Error, FileId, FileKind, Keys, SEAL_OVERHEAD, SealKind, padme};
 /// Largest file of sketches, bytes.
 pub const LIMIT: u64 = 64 << 20;
 /// Most features of a chunk.
-pub const FEATURES_MAX: usize = 8;
+pub const FEATURES_MAX: usize = 16;
 /// The most that one chunk takes, bytes, if it is not the first of its run.
 pub const CHUNK_BYTES: usize = 1 + 4 * FEATURES_MAX;
 
@@ -39,10 +39,8 @@ pub const CHUNK_BYTES: usize = 1 + 4 * FEATURES_MAX;
 const LENGTH: usize = 4;
 /// Length of a file without values and padding, bytes.
 const FIXED: usize = MAGIC + SEAL_OVERHEAD + LENGTH;
-/// The bit of a run's first byte that says that it follows.
-const FOLLOWS: u8 = 1;
-/// Shortest run: flags, pack, offset, slot, count, and a chunk without features.
-const RUN_MIN: usize = 6;
+/// Shortest run: pack, offset, slot, count, and a chunk without features.
+const RUN_MIN: usize = 5;
 
 /// The features of some chunks, one chunk after the other.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -94,8 +92,6 @@ impl Features {
 /// Chunks in neighbouring slots of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// Whether the first of them came right after the last of the run before, in what was backed up.
-    pub follows: bool,
     /// The pack.
     pub pack: FileId,
     /// Offset of the frame's seal in the pack.
@@ -106,7 +102,7 @@ pub struct Run {
     pub chunks: Features,
 }
 
-/// What the chunks that a backup stored are like, in the order in which they came.
+/// What the chunks that a backup stored are like.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sketches {
     /// When they were written.
@@ -150,7 +146,6 @@ impl Sketches {
         wire::put_varint(out, self.runs.len() as u64);
         for run in &self.runs {
             check_slots(run.slot, run.chunks.len())?;
-            out.push(if run.follows { FOLLOWS } else { 0 });
             for number in [
                 numbers[&run.pack],
                 run.offset.into(),
@@ -214,16 +209,6 @@ fn check_slots(first: u16, count: usize) -> Result<(), Error> {
 }
 
 fn read_run(reader: &mut Reader<'_>, packs: &[FileId]) -> Result<Run, Error> {
-    let follows = match reader.u8("flags of a run of sketches")? {
-        0 => false,
-        FOLLOWS => true,
-        other => {
-            return Err(Error::Unknown {
-                field: "flags of a run of sketches",
-                found: other.into(),
-            });
-        }
-    };
     let last = (packs.len() as u64).checked_sub(1).ok_or(Error::OutOfRange {
         field: "packs of sketches",
         min: 1,
@@ -247,7 +232,6 @@ fn read_run(reader: &mut Reader<'_>, packs: &[FileId]) -> Result<Run, Error> {
         chunks.push(features)?;
     }
     Ok(Run {
-        follows,
         pack,
         offset,
         slot,

@@ -326,9 +326,9 @@ fn delta_frames_beyond_the_rules() {
     }
     let unknown = ibid_delta::Error::Unknown {
         field: "delta codec",
-        found: 3,
+        found: 9,
     };
-    assert_eq!(with(32, &[3], 10), Error::Delta(unknown));
+    assert_eq!(with(32, &[9], 10), Error::Delta(unknown));
     for found in [6, 8] {
         let (field, expected) = ("frame body", 7);
         let wrong = with(33, &[found], 10);

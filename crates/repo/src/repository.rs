@@ -17,7 +17,7 @@ pub const MEMORY_MIN: u64 = 128 << 20;
 /// The chunker of new repositories, by its name in [`ibid_chunk::NAMES`]: of those that cut 1.5 GB/s or more, the one that saves most.
 pub const CHUNKER_DEFAULT: &str = "argmin";
 /// The average size of a chunk in new repositories, bytes.
-pub const AVERAGE_DEFAULT: usize = 64 << 10;
+pub const AVERAGE_DEFAULT: usize = 128 << 10;
 
 /// How a new repository is made.
 #[derive(Clone, Debug)]

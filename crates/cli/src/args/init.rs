@@ -30,7 +30,7 @@ pub(crate) struct InitSettings {
         hide_possible_values = true
     )]
     pub(crate) chunker: Option<String>,
-    /// Average size of a chunk; smaller ones find more duplicates and need more memory [default: 64KiB]
+    /// Average size of a chunk; smaller ones find more duplicates and need more memory [default: 128KiB]
     #[arg(long, value_name = "SIZE", value_parser = value::size)]
     pub(crate) average: Option<u64>,
     /// What is compressed together, 4KiB to 8MiB [default: 1MiB]

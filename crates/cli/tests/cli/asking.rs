@@ -176,7 +176,7 @@ fn options_that_come_too_late_are_told_of() {
     let ran = home.run(["backup", "--init", "files", "--average", "1MiB", "--frame", "1MiB"]);
     assert_eq!(ran.code, 0);
     assert!(ran.err.contains("--average") && !ran.err.contains("--frame"), "{ran:?}");
-    let ran = home.run(["backup", "--init", "files", "-q", "--average", "64KiB"]);
+    let ran = home.run(["backup", "--init", "files", "-q", "--average", "128KiB"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "as it is");
 }
 

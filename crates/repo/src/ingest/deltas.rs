@@ -1,71 +1,224 @@
-//! Which bases, and which of their neighbours' bytes, a group of similar chunks is encoded against.
+//! Which chunks are encoded together, and against what.
+//!
+//! Similar chunks are gathered in [`Group`]s, one for each depth that their bases may have: so a chunk whose bases lie deep draws no other down with it. When a
+//! group is complete, a worker reads the bases, looks which stretches of them the group has anchors of, and encodes it against these.
 
 use crate::bodies::Body;
+use crate::check::is_fault;
 use crate::chunks::ChunkReader;
 use crate::index::Place;
-use crate::similar::{Base, DEPTH_MAX, Similar};
+use crate::similar::{Base, Similar};
 use crate::{Error, Result};
-use ibid_format::frame::Piece;
+use ibid_delta::{Backend, Cover, CoverSettings, Sketch};
+use ibid_format::ChunkPrefix;
+use ibid_format::frame::{PIECES_MAX, PREFIX_BYTES_MAX, Piece};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Most chunks in a group.
-const GROUP_CHUNKS: usize = 16;
-/// Bases of one group lie this deep at most beyond each other: the group comes to lie below the deepest.
-const DEPTH_SLACK: u8 = 1;
-/// Bytes of a base's neighbours that are taken with it.
-const NEIGHBOUR: u32 = 32 << 10;
-
-/// What is wanted of a chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Share {
-    Whole,
-    /// No more than its first bytes.
-    Head,
-    /// No more than its last bytes.
-    Tail,
-}
-
-impl Share {
-    /// Which bytes of a chunk of so many these are: first, and how many.
-    fn of(self, length: u32) -> (u32, u32) {
-        let part = length.min(NEIGHBOUR);
-        match self {
-            Share::Whole => (0, length),
-            Share::Head => (0, part),
-            Share::Tail => (length - part, part),
-        }
-    }
-}
-
-/// A chunk, or part of it, that stands in the prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    pub(crate) place: Place,
-    pub(crate) share: Share,
-}
+/// Frames that one group holds at most until they can be read back.
+const HELD_MAX: usize = 48;
+/// A level of depth counts against a base as much as this part of a chunk that wants it.
+const DEPTH_PENALTY: f32 = 0.5;
+/// Fewer new anchors than this are not worth a base.
+const ANCHORS_MIN: usize = 8;
 
 /// The body of a frame, and the frame's number.
 pub(crate) type Held = (u32, Arc<Body>);
 
-/// The bases of consecutive chunks that are to be encoded together.
+/// The bases of chunks that are to be encoded together.
 #[derive(Default)]
 pub(crate) struct Group {
+    /// Where these come to lie, and what they are like.
+    chunks: Vec<(Place, Sketch)>,
+    /// The bases of all of them; one that several have comes several times.
     bases: Vec<Base>,
-    /// The numbers of the chunks themselves.
-    numbers: Vec<u32>,
     /// Frames that are here, and might go before they can be read back.
     held: Vec<Held>,
 }
 
+/// A base of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    number: u32,
+    place: Place,
+    depth: u8,
+}
+
 /// What a group is encoded against.
-#[derive(Default)]
 pub(crate) struct Against {
-    pub(crate) wanted: Vec<Wanted>,
+    /// What may be of use, the most promising first.
+    wanted: Vec<Wanted>,
     /// Frames that are here.
-    pub(crate) held: Vec<Held>,
-    /// How deep the group comes to lie.
+    held: Vec<Held>,
+}
+
+/// What was read of that.
+pub(crate) struct Bases {
+    pub(crate) pieces: Vec<Piece>,
+    /// How deep what is encoded against them lies.
     pub(crate) depth: u8,
+    /// Why others were done without. Whose damage that is, a check will tell.
+    pub(crate) faults: Vec<Error>,
+}
+
+impl Group {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// Adds a chunk with its bases. Those that can't be read back yet are held, as far as they are there.
+    pub(crate) fn push(
+        &mut self,
+        place: Place,
+        sketch: &Sketch,
+        bases: &[Base],
+        similar: &Similar,
+        reader: &ChunkReader<'_>,
+    ) {
+        self.chunks.push((place, *sketch));
+        for &base in bases {
+            let frame = similar.known(base.number).place.frame;
+            let is_readable =
+                reader.loaded.index.frame(frame).is_stored() || self.held.iter().any(|(held, _)| *held == frame);
+            if !is_readable {
+                if self.held.len() == HELD_MAX {
+                    continue;
+                }
+                match reader.bodies.get(frame) {
+                    Some(body) => self.held.push((frame, body)),
+                    None => continue,
+                }
+            }
+            self.bases.push(base);
+        }
+    }
+
+    /// What it is to be encoded against. Its chunks may be bases of others from now on.
+    pub(crate) fn close(&mut self, similar: &mut Similar) -> Against {
+        let deepest = self.bases.iter().map(|base| base.depth).max();
+        for (place, sketch) in self.chunks.drain(..) {
+            similar.add(place, deepest.map_or(0, |depth| depth + 1), &sketch);
+        }
+        self.bases.sort_unstable_by_key(|base| base.number);
+        let mut ranked: Vec<(f32, Base)> = self
+            .bases
+            .chunk_by(|a, b| a.number == b.number)
+            .map(|same| (same.len() as f32 - DEPTH_PENALTY * f32::from(same[0].depth), same[0]))
+            .collect();
+        ranked.sort_unstable_by(|(a, base), (b, other)| b.total_cmp(a).then(other.number.cmp(&base.number)));
+        self.bases.clear();
+        let wanted = ranked.into_iter().map(|(_, base)| Wanted {
+            number: base.number,
+            place: similar.known(base.number).place,
+            depth: base.depth,
+        });
+        Against {
+            wanted: wanted.collect(),
+            held: std::mem::take(&mut self.held),
+        }
+    }
+}
+
+impl Against {
+    /// Reads what is of use for `target`: puts it into `prefix`, and names the pieces. Every chunk is verified. `space` is memory for that.
+    ///
+    /// A base that is neither stored nor here any more is passed over, and so is one that can't be read.
+    pub(crate) fn read(
+        &self,
+        reader: &ChunkReader<'_>,
+        cover: &mut Cover,
+        target: &[u8],
+        space: &mut Vec<u8>,
+        prefix: &mut Vec<u8>,
+    ) -> Result<Bases> {
+        let mut found: Vec<(u32, Piece, usize)> = Vec::new();
+        let mut depth = 0;
+        let (mut faults, mut unreadable) = (Vec::new(), Vec::new());
+        let mut stretches = Vec::new();
+        space.clear();
+        cover.begin(target).map_err(too_long)?;
+        for wanted in &self.wanted {
+            let Place { frame, slot } = wanted.place;
+            if unreadable.contains(&frame) {
+                continue;
+            }
+            let held = self.held.iter().find(|(held, _)| *held == frame);
+            let body = match held {
+                Some((_, body)) => body.clone(),
+                None => match reader.frame(frame) {
+                    Ok(Some(body)) => body,
+                    Ok(None) => continue,
+                    Err(error) if is_fault(&error) => {
+                        unreadable.push(frame);
+                        faults.push(error);
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                },
+            };
+            let Some(chunk) = body.chunk(slot) else {
+                faults.push(misplaced(reader, wanted.place));
+                continue;
+            };
+            if cover.offer(chunk, &mut stretches).map_err(too_long)? == 0 {
+                continue;
+            }
+            let Some(base) = verified(reader, &body, wanted.place) else {
+                faults.push(misplaced(reader, wanted.place));
+                continue;
+            };
+            for stretch in &stretches {
+                let (start, length) = (stretch.start, stretch.end - stretch.start);
+                if found.len() < PIECES_MAX && space.len() + length as usize <= PREFIX_BYTES_MAX as usize {
+                    found.push((wanted.number, Piece { base, start, length }, space.len()));
+                    space.extend_from_slice(&chunk[start as usize..stretch.end as usize]);
+                    depth = depth.max(wanted.depth + 1);
+                }
+            }
+        }
+        // What was beside each other in the data is so here: copies go on from one chunk to the next.
+        found.sort_unstable_by_key(|(number, piece, _)| (*number, piece.start));
+        prefix.clear();
+        for (_, piece, at) in &found {
+            prefix.extend_from_slice(&space[*at..*at + piece.length as usize]);
+        }
+        let pieces = found.into_iter().map(|(_, piece, _)| piece).collect();
+        Ok(Bases { pieces, depth, faults })
+    }
+}
+
+/// What looks which stretches of bases are of use.
+pub(crate) fn cover() -> Cover {
+    let settings = CoverSettings {
+        anchors_min: ANCHORS_MIN,
+        ..CoverSettings::default()
+    };
+    Cover::with_settings(Backend::best(), settings)
+}
+
+fn too_long(source: ibid_delta::Error) -> Error {
+    Error::damaged("a frame being compressed")(source.into())
+}
+
+/// The name of the chunk in a place. Its bytes are what they should be if they lead to where they came from.
+fn verified(reader: &ChunkReader<'_>, body: &Body, place: Place) -> Option<ChunkPrefix> {
+    let id = body.id(&reader.repository.keys, place.slot);
+    let id = id.filter(|id| reader.loaded.index.find(id.prefix()) == Some((*id, place)))?;
+    Some(id.prefix())
+}
+
+fn misplaced(reader: &ChunkReader<'_>, place: Place) -> Error {
+    let index = &reader.loaded.index;
+    let frame = index.frame(place.frame);
+    Error::Misplaced {
+        pack: index.pack(frame.pack).id,
+        offset: frame.offset,
+        slot: place.slot,
+    }
 }
 
 /// The frames that were used last. What is among them depends on the data alone, and not on how fast it is worked on; so the same data has the same bases always.
@@ -107,121 +260,16 @@ impl Near {
     }
 }
 
-impl Group {
-    /// Whether a chunk with this base goes with those that are in the group.
-    pub(crate) fn takes(&self, base: Base) -> bool {
-        let near = |last: &Base| last.depth.abs_diff(base.depth) <= DEPTH_SLACK;
-        self.bases.len() < GROUP_CHUNKS && self.bases.last().is_none_or(near)
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.bases.is_empty()
-    }
-
-    /// Adds the chunk with this number, and the body of its base if that can't be read back yet.
-    pub(crate) fn push(&mut self, number: u32, base: Base, held: Option<Held>) {
-        self.bases.push(base);
-        self.numbers.push(number);
-        self.held.extend(held);
-    }
-
-    /// What it is to be encoded against; its chunks may be bases of others from now on.
-    pub(crate) fn close(&mut self, similar: &mut Similar, reader: &ChunkReader<'_>) -> Against {
-        let mut against = Against {
-            held: std::mem::take(&mut self.held),
-            ..Against::default()
-        };
-        self.bases.sort_unstable_by_key(|base| base.number);
-        self.bases.dedup_by_key(|base| base.number);
-        let mut wanted: Vec<(u32, Share)> = Vec::new();
-        let mut deepest = 0;
-        for base in &self.bases {
-            let mut neighbour = |number: Option<u32>| {
-                let number = number?;
-                let depth = similar.known(number).depth?;
-                let near = depth <= base.depth + DEPTH_SLACK && depth < DEPTH_MAX;
-                (near && against.hold(similar.known(number).place.frame, reader)).then_some((number, depth))
-            };
-            let before = neighbour(similar.before(base.number));
-            let after = neighbour(similar.after(base.number));
-            for (number, depth, share) in [
-                before.map(|(number, depth)| (number, depth, Share::Tail)),
-                Some((base.number, base.depth, Share::Whole)),
-                after.map(|(number, depth)| (number, depth, Share::Head)),
-            ]
-            .into_iter()
-            .flatten()
-            {
-                deepest = deepest.max(depth);
-                // What is the neighbour of two bases, or a base and a neighbour, comes once. Head and tail of a chunk are about all of it.
-                match wanted.iter_mut().rev().find(|(other, _)| *other == number) {
-                    Some((_, shared)) if *shared == share => {}
-                    Some((_, shared)) => *shared = Share::Whole,
-                    None => wanted.push((number, share)),
-                }
-            }
+    #[test]
+    fn the_frames_used_last_are_near() {
+        let mut near = Near::new(2);
+        for frame in [1, 2, 1, 3] {
+            near.touch(frame);
         }
-        against.depth = deepest + 1;
-        against.wanted = wanted
-            .into_iter()
-            .map(|(number, share)| Wanted {
-                place: similar.known(number).place,
-                share,
-            })
-            .collect();
-        for number in self.numbers.drain(..) {
-            similar.complete(number, against.depth);
-        }
-        self.bases.clear();
-        against
-    }
-}
-
-impl Against {
-    /// Whether the bytes of a frame are to be had; keeps them if they could go before it is stored.
-    fn hold(&mut self, frame: u32, reader: &ChunkReader<'_>) -> bool {
-        if reader.loaded.index.frame(frame).is_stored() || self.held.iter().any(|(held, _)| *held == frame) {
-            return true;
-        }
-        match reader.bodies.get(frame) {
-            Some(body) => {
-                self.held.push((frame, body));
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// Reads what is wanted: appends the pieces' bytes to `prefix`, and names the pieces. Every chunk is verified.
-    pub(crate) fn read(&self, reader: &ChunkReader<'_>, prefix: &mut Vec<u8>) -> Result<Vec<Piece>> {
-        let index = &reader.loaded.index;
-        let mut pieces = Vec::with_capacity(self.wanted.len());
-        for wanted in &self.wanted {
-            let Place { frame, slot } = wanted.place;
-            let held = self.held.iter().find(|(held, _)| *held == frame);
-            let body = match held {
-                Some((_, body)) => Some(body.clone()),
-                None => reader.frame(frame)?,
-            };
-            // Bytes are what they should be if they lead to where they came from.
-            let found = body.as_ref().and_then(|body| {
-                let id = body.id(&reader.repository.keys, slot)?;
-                Some((id, body.chunk(slot)?))
-            });
-            let found = found.filter(|(id, _)| index.find(id.prefix()) == Some((*id, wanted.place)));
-            let Some((id, chunk)) = found else {
-                let frame = index.frame(frame);
-                let (pack, offset) = (index.pack(frame.pack).id, frame.offset);
-                return Err(Error::Misplaced { pack, offset, slot });
-            };
-            let (start, length) = wanted.share.of(chunk.len() as u32);
-            prefix.extend_from_slice(&chunk[start as usize..][..length as usize]);
-            pieces.push(Piece {
-                base: id.prefix(),
-                start,
-                length,
-            });
-        }
-        Ok(pieces)
+        assert_eq!([1, 2, 3].map(|frame| near.has(frame)), [true, false, true]);
     }
 }

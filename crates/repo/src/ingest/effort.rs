@@ -1,6 +1,6 @@
 //! Which way of compressing suits the data: found by trying all of them on parts of some frames.
 
-use ibid_delta::Method;
+use ibid_delta::{Interval, Method};
 use ibid_format::Error;
 use ibid_format::frame::{Blob, Compression, Encoder, Piece};
 use std::sync::Mutex;
@@ -93,7 +93,7 @@ impl EffortChoice {
 
 /// zstd's levels for deltas, the faster first, and what a byte of each weighs, in thousandths. On Redis dumps the first gives the smaller deltas, on sources and
 /// pages of databases the second.
-const LEVELS: [(i32, u64); 2] = [(1, 1000), (3, 1030)];
+const LEVELS: [(i32, u64); 2] = [(3, 1000), (6, 1030)];
 /// One delta frame in so many is encoded at both.
 const DELTA_TRIAL_EVERY: u32 = 16;
 
@@ -128,7 +128,11 @@ impl DeltaEffort {
     ) -> Result<(), Error> {
         let mut encode = |level, out: &mut Vec<u8>| {
             out.clear();
-            encoder.encode_delta(blobs, body, pieces, prefix, Method::ZstdPrefix { level }, out)
+            let method = Method::AnchorZstd {
+                level,
+                interval: Interval::I32,
+            };
+            encoder.encode_delta(blobs, body, pieces, prefix, method, out)
         };
         if let Some(level) = level {
             return encode(level, out);

@@ -1,13 +1,14 @@
 //! What workers do: read small files, fingerprint, sketch, compress. One thread a core.
 
-use super::deltas::Against;
+use super::deltas::{self, Against};
 use super::effort::{DeltaEffort, EffortChoice};
 use super::{Compression, GROUP, Job};
 use crate::bodies::Body;
+use crate::similar::FEATURES;
 use crate::source::{Extent, Moment, Opened, entry_from, read_xattrs_of};
 use crate::{Counters, Error, Monitor, Warning};
 use crossbeam_channel::{Receiver, Sender};
-use ibid_delta::{Sketch, Sketcher};
+use ibid_delta::{Cover, Sketch, Sketcher};
 use ibid_format::frame::{self, Blob};
 use ibid_format::tree::{Entry, Time};
 use ibid_format::{ChunkId, ChunkPrefix};
@@ -252,7 +253,7 @@ impl<'a> Eye<'a> {
     fn new(job: &'a Job<'a>) -> Eye<'a> {
         Eye {
             job,
-            sketcher: job.bases.is_some().then(Sketcher::new),
+            sketcher: job.bases.is_some().then(|| Sketcher::new().with_features(FEATURES)),
         }
     }
 
@@ -283,6 +284,7 @@ struct Compressor<'a> {
     job: &'a Job<'a>,
     efforts: &'a Efforts,
     encoder: frame::Encoder,
+    cover: Cover,
     prefix: Vec<u8>,
     space: Vec<u8>,
 }
@@ -296,6 +298,7 @@ impl<'a> Compressor<'a> {
             job,
             efforts,
             encoder: frame::Encoder::default(),
+            cover: deltas::cover(),
             prefix: Vec::new(),
             space: Vec::new(),
         }
@@ -339,16 +342,14 @@ impl<'a> Compressor<'a> {
     /// Compresses a frame against its bases, or by itself if that is about as small.
     fn delta(&mut self, frame: &mut Encoded, against: &Against, compression: Compression) -> crate::Result<()> {
         let reader = self.job.bases.as_ref().expect("who has found bases can read them");
-        self.prefix.clear();
-        let pieces = match against.read(reader, &mut self.prefix) {
-            Ok(pieces) => pieces,
-            // The frame does without what can't be read; whose damage that is, a check will tell.
-            Err(error) if crate::check::is_fault(&error) => {
-                self.job.monitor.warn(Warning::Repository { error });
-                return self.whole(frame, compression);
-            }
-            Err(error) => return Err(error),
-        };
+        let target = frame.body.bytes();
+        let bases = against.read(reader, &mut self.cover, target, &mut self.space, &mut self.prefix)?;
+        for error in bases.faults {
+            self.job.monitor.warn(Warning::Repository { error });
+        }
+        if bases.pieces.is_empty() {
+            return self.whole(frame, compression);
+        }
         let level = match compression {
             Compression::Level(level) => Some(level),
             Compression::Off | Compression::Auto => None,
@@ -359,7 +360,7 @@ impl<'a> Compressor<'a> {
             .encode(
                 &mut self.encoder,
                 (&frame.blobs, frame.body.bytes()),
-                (&pieces, &self.prefix),
+                (&bases.pieces, &self.prefix),
                 level,
                 &mut frame.plaintext,
                 &mut self.space,
@@ -374,8 +375,8 @@ impl<'a> Compressor<'a> {
             }
             frame.plaintext = delta;
         }
-        frame.depth = against.depth;
-        frame.bases = names(&pieces);
+        frame.depth = bases.depth;
+        frame.bases = names(&bases.pieces);
         Ok(())
     }
 }

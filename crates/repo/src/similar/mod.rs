@@ -1,15 +1,13 @@
 //! What was stored that is like this?
 //!
-//! Every chunk that has a sketch is known here by a number, in the order in which chunks came; so the neighbours of a chunk in the data are its neighbours here.
-//! A chunk's features are entered once its frame is complete: until then nobody can read it.
+//! Every chunk that has a sketch is known here by a number, once its frame is complete: until then nobody could read it.
 
 mod saved;
 
 pub(crate) use saved::{UNSAVED_MAX, read};
 
 use crate::index::Place;
-use ibid_delta::{Candidate, FeatureIndex, Scored, Scoring, Sketch, Standing};
-use ibid_format::sketches::FEATURES_MAX;
+use ibid_delta::{Candidate, FeatureIndex, Sketch};
 use std::collections::VecDeque;
 
 /// Deepest that a chunk may come to lie: the deltas to apply until its bytes are there.
@@ -18,10 +16,16 @@ pub(crate) const DEPTH_MAX: u8 = 8;
 const FEATURE_BITS: u32 = 32;
 /// The one partition of the index of features.
 const PARTITION: u64 = 0;
-/// What is far must have so many features in common with a chunk to be its base.
-const SHARED_FAR_MIN: u32 = 2;
-/// What is near may have so many fewer in common than what is far.
-const NEAR_REWARD: f32 = 1.0;
+/// Features in a sketch. In 128 KiB there are sixteen pages of a database, each of which may be like one elsewhere.
+pub(crate) const FEATURES: usize = 16;
+/// Most bases of a chunk. The first may be any; the others, which have what it has not, lie in frames without bases: what is scattered must be quick to read.
+const BASES_MAX: usize = 4;
+/// At least one feature in so many must be found somewhere, or the chunk is like nothing.
+const SHARED_PART_MIN: u32 = 4;
+/// Half features: what a base is chosen by.
+const HALVES: i32 = 2;
+/// What is near may have so many half features fewer than what is far.
+const NEAR_REWARD: i32 = 2;
 /// Entries that there is room for beyond those of the chunks that are stored already.
 const ENTRIES_NEW: u64 = 2 << 20;
 
@@ -29,10 +33,8 @@ const ENTRIES_NEW: u64 = 2 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     pub(crate) place: Place,
-    /// None while its frame is being gathered.
-    pub(crate) depth: Option<u8>,
-    /// Whether it came right after the one before.
-    follows: bool,
+    /// That of its frame, or more.
+    pub(crate) depth: u8,
 }
 
 /// What it takes to read a chunk.
@@ -51,21 +53,36 @@ pub(crate) struct Base {
     pub(crate) depth: u8,
 }
 
+/// A chunk that shares features with another.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    base: Base,
+    /// Which of the other's features: one bit each.
+    shared: u16,
+    distance: Distance,
+}
+
+/// The sketch of a chunk, to be saved.
+struct Unsaved {
+    place: Place,
+    count: u8,
+    features: [u32; FEATURES],
+}
+
 /// What is known of the chunks of this backup and those before it.
 pub(crate) struct Similar {
     index: FeatureIndex,
-    scoring: Scoring,
     known: Vec<Known>,
-    /// Sketches of the last of these, which no file of sketches has yet.
-    unsaved: VecDeque<Sketch>,
+    /// What no file of sketches has yet.
+    unsaved: VecDeque<Unsaved>,
     candidates: Vec<Candidate>,
-    ranked: Vec<Scored>,
+    found: Vec<Found>,
 }
 
 impl Similar {
     /// Nothing yet; with room for the features of so many chunks that are stored and some more, within `memory` bytes.
     pub(crate) fn new(stored: u64, memory: u64) -> Similar {
-        let room = stored.saturating_mul(FEATURES_MAX as u64).saturating_add(ENTRIES_NEW);
+        let room = stored.saturating_mul(FEATURES as u64).saturating_add(ENTRIES_NEW);
         // The table takes up to 2/0.9 of what it is asked for.
         let most = memory / ibid_delta::BYTES_PER_ENTRY as u64 * 9 / 20;
         let mut index = FeatureIndex::new();
@@ -74,69 +91,125 @@ impl Similar {
             .expect("far from a billion entries");
         Similar {
             index,
-            scoring: Scoring {
-                cached_reward: NEAR_REWARD,
-                // Of what has many versions, every feature is hot.
-                hot_weight: 1.0,
-                depth_max: DEPTH_MAX.into(),
-                ..Scoring::default()
-            },
             known: Vec::new(),
             unsaved: VecDeque::new(),
             candidates: Vec::new(),
-            ranked: Vec::new(),
+            found: Vec::new(),
         }
     }
 
     /// Bytes of memory.
     pub(crate) fn memory(&self) -> u64 {
-        let unsaved = self.unsaved.capacity() * size_of::<Sketch>();
+        let unsaved = self.unsaved.capacity() * size_of::<Unsaved>();
         (self.index.memory() + self.known.capacity() * size_of::<Known>() + unsaved) as u64
     }
 
-    /// A chunk of this backup that is being stored; gives its number.
-    pub(crate) fn add(&mut self, place: Place, follows: bool, sketch: &Sketch) -> u32 {
-        self.unsaved.push_back(shortened(sketch));
-        self.enter(place, follows, None)
+    /// A chunk of this backup, whose frame is complete and lies so deep: from now on, others find it.
+    pub(crate) fn add(&mut self, place: Place, depth: u8, sketch: &Sketch) {
+        let sketch = shortened(sketch);
+        let mut unsaved = Unsaved {
+            place,
+            count: 0,
+            features: [0; FEATURES],
+        };
+        for (kept, &feature) in unsaved.features.iter_mut().zip(sketch.features()) {
+            *kept = feature as u32;
+            unsaved.count += 1;
+        }
+        self.unsaved.push_back(unsaved);
+        self.enter(place, depth, &sketch);
     }
 
-    fn enter(&mut self, place: Place, follows: bool, depth: Option<u8>) -> u32 {
-        self.known.push(Known { place, depth, follows });
-        self.known.len() as u32 - 1
-    }
-
-    /// The frame of a chunk that was added is complete, and lies so deep: from now on, others find it.
-    pub(crate) fn complete(&mut self, number: u32, depth: u8) {
-        self.known[number as usize].depth = Some(depth);
-        let saved = self.known.len() - self.unsaved.len();
-        if depth < DEPTH_MAX
-            && let Some(sketch) = (number as usize).checked_sub(saved).and_then(|at| self.unsaved.get(at))
-        {
-            self.index.insert(PARTITION, sketch, number);
+    fn enter(&mut self, place: Place, depth: u8, sketch: &Sketch) {
+        if depth < DEPTH_MAX {
+            self.index.insert(PARTITION, sketch, self.known.len() as u32);
+            self.known.push(Known { place, depth });
         }
     }
 
-    /// The chunk that is most like one with this sketch. `standing` says of a place how far it is, or that it can't be read.
-    ///
-    /// What is near is preferred, and one feature in common is enough; for what is far, a whole frame may have to be read, which takes more in common.
-    pub(crate) fn base(&mut self, sketch: &Sketch, distance: impl Fn(Place) -> Option<Distance>) -> Option<Base> {
-        self.index
-            .candidates(PARTITION, &shortened(sketch), &mut self.candidates);
-        let known = &self.known;
-        let far = |number: u32| distance(known[number as usize].place) == Some(Distance::Far);
-        self.candidates
-            .retain(|candidate| candidate.shared + candidate.hot >= SHARED_FAR_MIN || !far(candidate.place));
-        let standing = |number: u32| {
-            let known = known.get(number as usize)?;
-            Some(Standing {
-                cached: distance(known.place)? == Distance::Near,
-                depth: known.depth?.into(),
-            })
-        };
-        self.scoring.rank(&self.candidates, standing, &mut self.ranked);
-        let number = self.ranked.first()?.place;
-        let depth = self.known[number as usize].depth?;
-        Some(Base { number, depth })
+    /// Puts into `bases` the chunks that together are most like one with this sketch, the best first: each shares features that those before it don't.
+    /// None if too little is found. `distance` says of a place how far it is, or that it can't be read.
+    pub(crate) fn bases(
+        &mut self,
+        sketch: &Sketch,
+        distance: impl Fn(Place) -> Option<Distance>,
+        bases: &mut Vec<Base>,
+    ) {
+        bases.clear();
+        let sketch = shortened(sketch);
+        self.find(&sketch, distance);
+        let mut covered = 0u16;
+        let enough = sketch.features().len() as u32 * 3 / 4;
+        while bases.len() < BASES_MAX {
+            let is_first = bases.is_empty();
+            if !is_first && covered.count_ones() > enough {
+                break;
+            }
+            let score = |found: &Found| {
+                let gain = (found.shared & !covered).count_ones();
+                if !is_first && found.base.depth > 0 {
+                    return None;
+                }
+                let near = if found.distance == Distance::Near {
+                    NEAR_REWARD
+                } else {
+                    0
+                };
+                (gain > 0).then(|| {
+                    (
+                        HALVES * gain as i32 + near - i32::from(found.base.depth),
+                        found.base.number,
+                    )
+                })
+            };
+            let best = self
+                .found
+                .iter()
+                .filter_map(|found| score(found).map(|score| (score, found)));
+            let Some((_, best)) = best.max_by_key(|(score, _)| *score) else {
+                break;
+            };
+            covered |= best.shared;
+            bases.push(best.base);
+        }
+        if covered.count_ones() * SHARED_PART_MIN < sketch.features().len() as u32 {
+            bases.clear();
+        }
+    }
+
+    /// Finds all that share a feature with this sketch, and which.
+    fn find(&mut self, sketch: &Sketch, distance: impl Fn(Place) -> Option<Distance>) {
+        self.found.clear();
+        for (&feature, bit) in sketch.features().iter().zip(0..) {
+            self.index
+                .candidates(PARTITION, &Sketch::of([feature]), &mut self.candidates);
+            for candidate in &self.candidates {
+                let number = candidate.place;
+                // The index may name what does not exist.
+                let Some(known) = self.known.get(number as usize) else {
+                    continue;
+                };
+                if let Some(distance) = distance(known.place) {
+                    let base = Base {
+                        number,
+                        depth: known.depth,
+                    };
+                    self.found.push(Found {
+                        base,
+                        shared: 1 << bit,
+                        distance,
+                    });
+                }
+            }
+        }
+        self.found.sort_unstable_by_key(|found| found.base.number);
+        self.found.dedup_by(|next, first| {
+            let same = next.base == first.base;
+            if same {
+                first.shared |= next.shared;
+            }
+            same
+        });
     }
 
     /// Gives up saving the older half of what waits for it.
@@ -147,17 +220,6 @@ impl Similar {
     /// The chunk with this number.
     pub(crate) fn known(&self, number: u32) -> Known {
         self.known[number as usize]
-    }
-
-    /// The number of the chunk that came right before this one.
-    pub(crate) fn before(&self, number: u32) -> Option<u32> {
-        self.known[number as usize].follows.then(|| number - 1)
-    }
-
-    /// The number of the chunk that came right after this one.
-    pub(crate) fn after(&self, number: u32) -> Option<u32> {
-        let next = self.known.get(number as usize + 1)?;
-        next.follows.then_some(number + 1)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Sketches between backups: files beside the index.
 
-use super::{PARTITION, Similar};
+use super::{Similar, Unsaved};
 use crate::index::Place;
 use crate::load::Loaded;
 use crate::repository::{folder, list_ids, name_in};
@@ -43,27 +43,15 @@ impl Similar {
     }
 
     fn remember(&mut self, loaded: &Loaded, frames: &FramesOfPacks, sketches: &Sketches) {
-        let mut unbroken = false;
         for run in &sketches.runs {
-            let Some(frame) = frames.find(loaded, run.pack, run.offset) else {
-                unbroken = false;
+            let Some(number) = frames.find(loaded, run.pack, run.offset) else {
                 continue;
             };
-            let blobs = loaded.index.frame(frame).blobs;
-            let depth = loaded.index.frame(frame).depth;
-            let mut follows = unbroken && run.follows;
-            for (features, slot) in run.chunks.iter().zip(run.slot..) {
-                if slot >= blobs {
-                    break;
-                }
-                let number = self.enter(Place { frame, slot }, follows, Some(depth));
-                if depth < super::DEPTH_MAX {
-                    let sketch = Sketch::of(features.iter().map(|&feature| feature.into()));
-                    self.index.insert(PARTITION, &sketch, number);
-                }
-                follows = true;
+            let frame = loaded.index.frame(number);
+            for (features, slot) in run.chunks.iter().zip(run.slot..frame.blobs) {
+                let sketch = Sketch::of(features.iter().map(|&feature| feature.into()));
+                self.enter(Place { frame: number, slot }, frame.depth, &sketch);
             }
-            unbroken = true;
         }
     }
 
@@ -78,8 +66,7 @@ impl Similar {
     pub(crate) fn save(&mut self, repository: &Repository, loaded: &Loaded) -> Result<u64> {
         let mut written = 0;
         loop {
-            let first = self.known.len() - self.unsaved.len();
-            let (runs, chunks) = self.runs_from(first, loaded);
+            let (runs, chunks) = self.stored_runs(loaded);
             if chunks == 0 {
                 return Ok(written);
             }
@@ -97,34 +84,30 @@ impl Similar {
         }
     }
 
-    /// Runs of the chunks from `first` on that are stored, and how many chunks they are.
-    fn runs_from(&self, first: usize, loaded: &Loaded) -> (Vec<Run>, usize) {
+    /// Runs of the oldest chunks that are not saved, as far as they are stored; and how many chunks they are.
+    fn stored_runs(&self, loaded: &Loaded) -> (Vec<Run>, usize) {
         let mut runs: Vec<Run> = Vec::new();
-        let mut last = None;
+        let mut last: Option<Place> = None;
         let mut chunks = 0;
-        for (known, sketch) in self.known[first..].iter().zip(&self.unsaved).take(CHUNKS_OF_ONE_FILE) {
-            let place = known.place;
+        for Unsaved { place, count, features } in self.unsaved.iter().take(CHUNKS_OF_ONE_FILE) {
             let frame = loaded.index.frame(place.frame);
             if !frame.is_stored() {
                 break;
             }
-            let goes_on = known.follows
-                && last.is_some_and(|last: Place| last.frame == place.frame && last.slot + 1 == place.slot);
-            if !goes_on {
+            if last.is_none_or(|last| (last.frame, last.slot + 1) != (place.frame, place.slot)) {
                 runs.push(Run {
-                    follows: known.follows && chunks > 0,
                     pack: loaded.index.pack(frame.pack).id,
                     offset: frame.offset,
                     slot: place.slot,
                     chunks: Features::default(),
                 });
             }
-            let features: Vec<u32> = sketch.features().iter().map(|&feature| feature as u32).collect();
             let run = runs.last_mut().expect("just pushed if there was none");
+            let features = &features[..usize::from(*count)];
             run.chunks
-                .push(&features)
+                .push(features)
                 .expect("a sketch has few features, and they descend");
-            last = Some(place);
+            last = Some(*place);
             chunks += 1;
         }
         (runs, chunks)
