@@ -241,7 +241,7 @@ impl<'j> Similarity<'j> {
         Similarity {
             similar,
             bases,
-            near: Near::new(job.limits.bases / 2 / u64::from(job.repository.config.frame_size)),
+            near: Near::new(job.limits.bases / 4 * 3 / u64::from(job.repository.config.frame_size)),
             lanes: (0..DEPTH_MAX).map(lane).collect(),
             unlike: Vec::new(),
             clock: 0,

@@ -162,7 +162,7 @@ pub(crate) struct Limits {
 }
 
 /// What one worker needs to encode against bases, bytes: zstd's tables, the prefix, and frames that are read for it.
-const DELTA_CODER: usize = 24 << 20;
+const DELTA_CODER: usize = 16 << 20;
 /// Less than this is not worth looking for what is similar.
 const SIMILARITY_MIN: u64 = 16 << 20;
 /// Bytes of frames kept as bases, and of features: more has not gained more.
@@ -220,7 +220,7 @@ impl Limits {
     fn share_out(&mut self, left: u64) {
         let room = left.saturating_sub((self.workers * DELTA_CODER) as u64);
         if room >= SIMILARITY_MIN {
-            self.bases = (room / 2).min(BASES_MAX);
+            self.bases = (room / 8 * 7).min(BASES_MAX);
             self.features = (room / 8).min(FEATURES_MAX);
         }
     }
