@@ -5,7 +5,7 @@
 //! made from them finds the end of one chunk at a time ([`Chunker::cut`]). Around it are the ways to
 //! feed it, all with the same cuts: [`chunks()`] for data in memory, or [`for_each_chunk`] with
 //! several threads; [`Stream`] for a reader; [`Pusher`] for pieces that arrive; and maps of files, see
-//! below.
+//! below. An [`ArchiveCutter`] cuts archives also where their large members begin and end.
 //!
 //! ```
 //! use ibid_chunk::{Chunker, Settings, chunks};
@@ -86,6 +86,7 @@
 extern crate alloc;
 
 mod ae;
+mod archive;
 mod argmin;
 mod average;
 mod bytes;
@@ -107,6 +108,7 @@ pub mod spec;
 mod stream;
 mod windowed;
 
+pub use archive::ArchiveCutter;
 pub use chunks::{Chunks, chunks};
 pub use error::SettingsError;
 pub use names::NAMES;

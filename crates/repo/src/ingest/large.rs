@@ -5,6 +5,7 @@ use super::{Job, Stream};
 use crate::source::{Extent, Opened};
 use crate::{Counters, Error, Result};
 use crossbeam_channel::{Receiver, Sender, bounded};
+use ibid_chunk::ArchiveCutter;
 use ibid_format::content::Content;
 use ibid_format::tree::{Entry, EntryKind, Time};
 use rustix::fs::FileType;
@@ -44,6 +45,7 @@ pub(crate) fn cut(job: &Job<'_>, file: Large, work: &Sender<Work>, spare: &Recei
         spare,
         buffer: Vec::new(),
         filled: 0,
+        cutter: ArchiveCutter::new(&job.repository.chunker),
     };
     cutter.buffer = cutter.fresh();
     let end = match file {
@@ -64,6 +66,8 @@ struct LargeCutter<'a> {
     /// The piece being filled, and how far it is.
     buffer: Vec<u8>,
     filled: usize,
+    /// Knows how far the file is cut.
+    cutter: ArchiveCutter<'a>,
 }
 
 impl LargeCutter<'_> {
@@ -87,6 +91,7 @@ impl LargeCutter<'_> {
             match extent {
                 Extent::Hole { length } => {
                     self.job.monitor.counters.skip(length);
+                    self.cutter.skip(length);
                     if self.parts.send(LargePart::Hole(length)).is_err() {
                         return Ok(None);
                     }
@@ -172,16 +177,11 @@ impl LargeCutter<'_> {
 
     /// Takes `read` new bytes into account, cuts what can be cut, and sends it off. False if nobody listens.
     fn cut(&mut self, read: usize, last: bool) -> bool {
-        let chunker = &self.job.repository.chunker;
         let filled = self.filled + read;
-        let mut chunks = Vec::with_capacity(filled / chunker.settings().size_average() + 16);
+        let size_average = self.job.repository.chunker.settings().size_average();
+        let mut chunks = Vec::with_capacity(filled / size_average + 16);
         let mut start = 0;
-        while start < filled {
-            let length = chunker.cut(&self.buffer[start..filled]);
-            // A cut before the end of what is there is final; one at the end is so only if nothing follows or the chunk is full.
-            if start + length == filled && !last && length < chunker.size_max() {
-                break;
-            }
+        while let Some(length) = self.cutter.cut(&self.buffer[start..filled], last) {
             chunks.push(Span::new(start, length));
             start += length;
         }

@@ -8,6 +8,7 @@ use crate::similar::FEATURES;
 use crate::source::{Extent, Moment, Opened, entry_from, read_xattrs_of};
 use crate::{Counters, Error, Monitor, Warning};
 use crossbeam_channel::{Receiver, Sender};
+use ibid_chunk::ArchiveCutter;
 use ibid_delta::{Cover, Sketch, Sketcher};
 use ibid_format::frame::{self, Blob};
 use ibid_format::tree::{Entry, Time};
@@ -445,10 +446,12 @@ fn read_small(
         return Ok(None);
     }
     let mut short = false;
+    let mut cutter = ArchiveCutter::new(&job.repository.chunker);
     for extent in file.extents(size) {
         let (start, length) = match extent {
             Extent::Hole { length } => {
                 job.monitor.counters.skip(length);
+                cutter.skip(length);
                 group.parts.push(Part::Hole(length));
                 continue;
             }
@@ -459,7 +462,7 @@ fn read_small(
         let read = file.read_at(start, &mut group.data[base..]).map_err(failed("read"))?;
         group.data.truncate(base + read);
         Counters::add(&job.monitor.counters.bytes, read as u64);
-        cut_from(job, eye, group, base);
+        cut_from(&mut cutter, eye, group, base);
         if (read as u64) < length {
             short = true;
             break;
@@ -468,17 +471,16 @@ fn read_small(
     if size == 0 {
         let base = group.data.len();
         short = !read_unsized(&file, &mut group.data).map_err(failed("read"))?;
-        cut_from(job, eye, group, base);
+        cut_from(&mut cutter, eye, group, base);
     }
     finish_entry(job.monitor, &file, &mut entry, path, short, job.started)?;
     Ok(Some((entry, first..group.parts.len())))
 }
 
 /// Cuts and looks at what a group's data has gained since it was `base` long.
-fn cut_from(job: &Job<'_>, eye: &mut Eye<'_>, group: &mut Group, base: usize) {
+fn cut_from(cutter: &mut ArchiveCutter<'_>, eye: &mut Eye<'_>, group: &mut Group, base: usize) {
     let mut at = base;
-    while at < group.data.len() {
-        let length = job.repository.chunker.cut(&group.data[at..]);
+    while let Some(length) = cutter.cut(&group.data[at..], true) {
         let mut span = Span::new(at, length);
         eye.see(&mut span, &group.data, &mut group.sketches);
         group.parts.push(Part::Chunk(span));
