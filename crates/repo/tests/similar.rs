@@ -196,3 +196,16 @@ fn what_can_not_be_read_is_no_base() {
     assert!((512 << 10..2 << 20).contains(&stored), "{summary:?}");
     assert_restores(&repository, &summary, &file, &version(1, LENGTH));
 }
+
+#[test]
+fn of_data_that_does_not_compress_little_is_looked_at_unless_all_is_wanted() {
+    let folder = support::scratch();
+    let file = folder.path().join("noise");
+    std::fs::write(&file, noise(3, 96 << 20)).unwrap();
+    let [auto, max] = [Similarity::Auto, Similarity::Max].map(|wish| back_up(&repository(), &file, wish));
+    assert!(auto.passed_over > 16 << 20, "{auto:?}");
+    assert_eq!(max.passed_over, 0);
+    let text = [b"a line of text\n".repeat(100_000), noise(4, 2 << 20)].concat();
+    std::fs::write(&file, text).unwrap();
+    assert_eq!(back_up(&repository(), &file, Similarity::Auto).passed_over, 0);
+}

@@ -49,7 +49,7 @@ pub(crate) struct BackupArgs {
     /// How hard to compress: auto, off, or a level from 1 to 22
     #[arg(long, value_name = "LEVEL", value_parser = value::compression, default_value = "auto")]
     pub(crate) compression: Compression,
-    /// What is like what is known, and not the same, is stored as what differs: auto (where that gains), off, or max (look everywhere)
+    /// What is like what is known, and not the same, is stored as what differs: auto, off, or max (look everywhere and for more: smallest, slowest)
     #[arg(long, value_name = "WHERE", value_parser = value::similarity, default_value = "auto")]
     pub(crate) similarity: Similarity,
     /// Threads that read, fingerprint and compress [default: one a core]

@@ -26,6 +26,7 @@ struct JsonBackup<'a> {
     similar_chunks: u64,
     similar_bytes: u64,
     similar_stored_bytes: u64,
+    passed_over_bytes: u64,
     stored_bytes: u64,
     written_bytes: u64,
     unreadable: u64,
@@ -91,6 +92,12 @@ pub(crate) fn backup(
             percent(similar.stored, similar.bytes)
         ))?;
     }
+    if summary.passed_over > 0 {
+        out.line(format!(
+            "  {} do not compress, and were not compared with similar data (--similarity max does)",
+            size(summary.passed_over)
+        ))?;
+    }
     if summary.id.is_some() {
         out.line(format!(
             "  stored  {} in all, with folders and index",
@@ -140,6 +147,7 @@ fn document<'a>(summary: &BackupSummary, problems: &'a [(PathBuf, String)]) -> J
         similar_chunks: summary.similar.chunks,
         similar_bytes: summary.similar.bytes,
         similar_stored_bytes: summary.similar.stored,
+        passed_over_bytes: summary.passed_over,
         stored_bytes: counters.stored_bytes,
         written_bytes: summary.written,
         unreadable: counters.unreadable,

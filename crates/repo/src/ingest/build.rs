@@ -6,7 +6,7 @@ use super::large::{self, Large, LargePart};
 use super::read::{self, Event, Input, Outlets};
 use super::store::{self, Data, FrameDue, Stored};
 use super::work::{self, Complete, Efforts, FileKey, FrameBuffers, Names, Outcome, Part, Sketches, Span, ToRead, Work};
-use super::{Compression, Job};
+use super::{Compression, Job, Similarity as Wish};
 use crate::bodies::Body;
 use crate::chunks::ChunkReader;
 use crate::index::{Frame, Place};
@@ -67,6 +67,7 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: O
             job.repository,
             &job.loaded,
             job.limits.features,
+            job.options.similarity == Wish::Max,
             job.monitor,
         )?),
         None => None,

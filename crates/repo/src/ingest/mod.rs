@@ -54,7 +54,7 @@ pub enum Similarity {
     Auto,
     /// Nothing.
     Off,
-    /// Look for what is similar everywhere, however little it gains.
+    /// Look for what is similar in all data, also in such that does not compress, and for more of it: the least is stored, and it takes longer.
     Max,
 }
 
@@ -121,6 +121,8 @@ pub struct BackupSummary {
     pub unlike: StoredData,
     /// New data that is stored as the difference from similar data.
     pub similar: StoredData,
+    /// Bytes of new chunks for which nothing similar was looked for, since the data before them did not compress.
+    pub passed_over: u64,
     /// Bytes written to the repository in all: packs, index, sketches, snapshot.
     pub written: u64,
     /// Milliseconds it took.
@@ -317,6 +319,8 @@ impl Repository {
             monitor,
             options: &options,
             started: now,
+            incompressible: AtomicU64::new(0),
+            passed_over: AtomicU64::new(0),
             finished: AtomicBool::new(false),
             attributes_lost: AtomicU64::new(0),
         };
@@ -364,6 +368,7 @@ impl Repository {
             new_metadata_bytes: built.new_metadata_bytes,
             unlike: built.data.unlike,
             similar: built.data.similar,
+            passed_over: job.passed_over.into_inner(),
             written: built.written + size,
             duration_ms: started.elapsed().as_millis() as u64,
         })
@@ -411,6 +416,10 @@ pub(crate) struct Job<'a> {
     pub(crate) options: &'a BackupOptions,
     /// When reading began: what changed since can't be told from its times later.
     pub(crate) started: Time,
+    /// Bytes of the last frames in a row that did not compress.
+    pub(crate) incompressible: AtomicU64,
+    /// Bytes of new chunks for which nothing similar was looked for, since what came before did not compress.
+    pub(crate) passed_over: AtomicU64,
     /// Set at the end, for those who only accompany the work.
     pub(crate) finished: AtomicBool,
     /// Extended attributes that could not be read, or for which there is no room.

@@ -2,7 +2,7 @@
 
 use super::deltas::{self, Against};
 use super::effort::{DeltaEffort, EffortChoice};
-use super::{Compression, GROUP, Job};
+use super::{Compression, GROUP, Job, Similarity};
 use crate::bodies::Body;
 use crate::similar::FEATURES;
 use crate::source::{Extent, Moment, Opened, entry_from, read_xattrs_of};
@@ -17,6 +17,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Stat};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Something for a worker to do, and where its result goes.
 pub(crate) enum Work {
@@ -248,13 +249,21 @@ pub(crate) fn run(job: &Job<'_>, efforts: &Efforts, work: &Receiver<Work>, spare
 struct Eye<'a> {
     job: &'a Job<'a>,
     sketcher: Option<Sketcher>,
+    /// Chunks that were unknown.
+    unknown: u64,
 }
+
+/// After so many bytes that did not compress, what is similar is looked for in one chunk of so many only: media and archives that were compressed have nothing in common but
+/// whole chunks.
+const INCOMPRESSIBLE_MAX: u64 = 16 << 20;
+const LOOK_EVERY: u64 = 16;
 
 impl<'a> Eye<'a> {
     fn new(job: &'a Job<'a>) -> Eye<'a> {
         Eye {
             job,
             sketcher: job.bases.is_some().then(|| Sketcher::new().with_features(FEATURES)),
+            unknown: 0,
         }
     }
 
@@ -265,6 +274,15 @@ impl<'a> Eye<'a> {
         if let Some(sketcher) = &mut self.sketcher
             && self.job.loaded.index.get(&span.id).is_none()
         {
+            let job = self.job;
+            self.unknown += 1;
+            if job.options.similarity == Similarity::Auto
+                && job.incompressible.load(Ordering::Relaxed) >= INCOMPRESSIBLE_MAX
+                && !self.unknown.is_multiple_of(LOOK_EVERY)
+            {
+                job.passed_over.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+                return;
+            }
             let sketch = sketcher.sketch(chunk);
             if !sketch.features().is_empty() {
                 span.sketch = sketches.0.len() as u32;
@@ -337,6 +355,12 @@ impl<'a> Compressor<'a> {
                 effort.encode(&mut self.encoder, blobs, body.bytes(), plaintext, &mut self.space)
             }
         };
+        let run = &self.job.incompressible;
+        if plaintext.len() < body.bytes().len() {
+            run.store(0, Ordering::Relaxed);
+        } else {
+            run.fetch_add(body.bytes().len() as u64, Ordering::Relaxed);
+        }
         result.map_err(Error::damaged("a frame being compressed"))
     }
 

@@ -20,6 +20,8 @@ const PARTITION: u64 = 0;
 pub(crate) const FEATURES: usize = 16;
 /// Most bases of a chunk. The first may be any; the others, which have what it has not, lie in frames without bases: what is scattered must be quick to read.
 const BASES_MAX: usize = 4;
+/// The same, for those who want as little stored as possible: reading takes up to three times as long where pieces come from everywhere.
+const BASES_MAX_THOROUGH: usize = 16;
 /// At least one feature in so many must be found somewhere, or the chunk is like nothing.
 const SHARED_PART_MIN: u32 = 4;
 /// Half features: what a base is chosen by.
@@ -72,6 +74,7 @@ struct Unsaved {
 /// What is known of the chunks of this backup and those before it.
 pub(crate) struct Similar {
     index: FeatureIndex,
+    bases_max: usize,
     known: Vec<Known>,
     /// What no file of sketches has yet.
     unsaved: VecDeque<Unsaved>,
@@ -81,7 +84,7 @@ pub(crate) struct Similar {
 
 impl Similar {
     /// Nothing yet; with room for the features of so many chunks that are stored and some more, within `memory` bytes.
-    pub(crate) fn new(stored: u64, memory: u64) -> Similar {
+    pub(crate) fn new(stored: u64, memory: u64, thorough: bool) -> Similar {
         let room = stored.saturating_mul(FEATURES as u64).saturating_add(ENTRIES_NEW);
         // The table takes up to 2/0.9 of what it is asked for.
         let most = memory / ibid_delta::BYTES_PER_ENTRY as u64 * 9 / 20;
@@ -91,6 +94,7 @@ impl Similar {
             .expect("far from a billion entries");
         Similar {
             index,
+            bases_max: if thorough { BASES_MAX_THOROUGH } else { BASES_MAX },
             known: Vec::new(),
             unsaved: VecDeque::new(),
             candidates: Vec::new(),
@@ -140,7 +144,7 @@ impl Similar {
         self.find(&sketch, distance);
         let mut covered = 0u16;
         let enough = sketch.features().len() as u32 * 3 / 4;
-        while bases.len() < BASES_MAX {
+        while bases.len() < self.bases_max {
             let is_first = bases.is_empty();
             if !is_first && covered.count_ones() > enough {
                 break;

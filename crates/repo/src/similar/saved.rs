@@ -17,8 +17,14 @@ pub(crate) const UNSAVED_MAX: usize = 200_000;
 
 impl Similar {
     /// What the backups before this one have saved, as far as there is `memory` for it, bytes: the newest.
-    pub(crate) fn load(repository: &Repository, loaded: &Loaded, memory: u64, monitor: &Monitor) -> Result<Similar> {
-        let mut similar = Similar::new(loaded.index.len(), memory);
+    pub(crate) fn load(
+        repository: &Repository,
+        loaded: &Loaded,
+        memory: u64,
+        thorough: bool,
+        monitor: &Monitor,
+    ) -> Result<Similar> {
+        let mut similar = Similar::new(loaded.index.len(), memory, thorough);
         let frames = FramesOfPacks::new(loaded);
         let mut files = Vec::new();
         let mut bytes = 0;
