@@ -262,7 +262,7 @@ fn four_backups_at_once_that_lose_power_together_lose_nothing_that_was_acknowled
     for seed in 0..60 {
         let disk = FaultDisk::new(seed);
         init(Arc::new(Local::create_on(disk.clone(), PLACE).unwrap()));
-        disk.crash_at(disk.operations() + random.below(260));
+        disk.crash_at(disk.operations() + random.below(360));
         let handle = |disk: &FaultDisk| {
             let place = Local::open_on(disk.clone(), PLACE).ok()?;
             Repository::open(Arc::new(place), Some(b"secret")).ok()
