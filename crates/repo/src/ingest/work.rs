@@ -400,6 +400,8 @@ impl<'a> Compressor<'a> {
             }
             frame.plaintext = delta;
         }
+        // Whatever it looks like by itself, this data gains.
+        self.job.incompressible.store(0, Ordering::Relaxed);
         frame.depth = bases.depth;
         frame.bases = names(&bases.pieces);
         Ok(())
