@@ -22,6 +22,7 @@ const BUFFER_BYTES_MAX: usize = 8 << 20;
 #[derive(Default)]
 pub(crate) struct FrameReader {
     sealed: Vec<u8>,
+    prefix: Vec<u8>,
     decoder: Decoder,
 }
 
@@ -60,11 +61,22 @@ impl FrameReader {
             let kept = reader.frame(number)?.expect("what an index was loaded with is stored");
             return Ok(Opened::Kept(kept));
         }
-        let plain = unseal(reader.repository, loaded, &frame, &mut self.sealed)?;
-        let decoded = self.decoder.decode(plain, &[], upto);
+        self.pass(reader, &frame, upto)
+    }
+
+    /// The same for a frame that nobody needs after this: it is not kept.
+    pub(crate) fn open_last(&mut self, reader: &ChunkReader<'_>, number: u32) -> Result<Opened<'_>> {
+        let frame = reader.loaded.index.frame(number);
+        self.pass(reader, &frame, None)
+    }
+
+    fn pass(&mut self, reader: &ChunkReader<'_>, frame: &Frame, upto: Option<u16>) -> Result<Opened<'_>> {
+        let plain = unseal(reader.repository, &reader.loaded, frame, &mut self.sealed)?;
+        reader.gather(frame, plain, &mut { FRAMES_MAX }, &mut self.prefix)?;
+        let decoded = self.decoder.decode(plain, &self.prefix, upto);
         decoded
             .map(Opened::Passing)
-            .map_err(|source| damaged(loaded, &frame, source))
+            .map_err(|source| damaged(&reader.loaded, frame, source))
     }
 }
 
@@ -185,17 +197,22 @@ impl<'a> ChunkReader<'a> {
         prefix: &mut Vec<u8>,
     ) -> Result<Body> {
         let plain = unseal(self.repository, &self.loaded, frame, sealed)?;
-        let damaged = |source| damaged(&self.loaded, frame, source);
-        prefix.clear();
-        for piece in frame::pieces(plain).map_err(damaged)? {
-            self.append(frame, &piece, left, prefix)?;
-        }
+        self.gather(frame, plain, left, prefix)?;
         let mut decoder = self.decoders().pop().unwrap_or_default();
         let (mut bytes, mut ends) = reading.spare();
         let decoded = decoder.decode_into(plain, prefix, &mut bytes, &mut ends);
         self.decoders().push(decoder);
-        decoded.map_err(damaged)?;
+        decoded.map_err(|source| damaged(&self.loaded, frame, source))?;
         Ok(Body::of(bytes, ends))
+    }
+
+    /// Puts into `prefix` the bytes that a frame is decoded against.
+    fn gather(&self, frame: &Frame, plain: &[u8], left: &mut u32, prefix: &mut Vec<u8>) -> Result<()> {
+        prefix.clear();
+        for piece in frame::pieces(plain).map_err(|source| damaged(&self.loaded, frame, source))? {
+            self.append(frame, &piece, left, prefix)?;
+        }
+        Ok(())
     }
 
     /// Appends the bytes that a piece of a frame's prefix stands for.

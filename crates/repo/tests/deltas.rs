@@ -3,11 +3,13 @@
 mod support;
 
 use ibid_format::pack::{PackKind, Summary};
-use ibid_repo::{BaseFault, Error, Monitor, ReadData, RestoreOptions};
-use ibid_storage::Name;
+use ibid_repo::{BaseFault, Error, MEMORY_MIN, Monitor, ReadData, Repository, RestoreOptions};
+use ibid_storage::fault::Flaky;
+use ibid_storage::{Memory, Name};
+use std::sync::Arc;
 use support::damage::{Image, Scene, image, kind, names_fault, open, storage};
 use support::deltas::{Frame, Writer, chains, rewrite};
-use support::{Random, contents, difference, noise, scratch};
+use support::{Random, contents, difference, noise, quick, scratch};
 
 const DEPTH: u8 = 8;
 
@@ -42,6 +44,36 @@ fn every_byte_of_a_chain_matters_and_none_gives_a_wrong_one() {
             assert_eq!(report.faults.len(), 1, "{context}: {:?}", report.faults);
         }
     }
+}
+
+/// Versions of something that is larger than what is kept, each in a pack of its own and against the version before.
+#[test]
+fn a_check_reads_each_frame_once_though_the_bases_of_a_pack_lie_all_over_the_one_before() {
+    const FRAMES: u64 = 64;
+    let memory = Arc::new(Memory::new());
+    Repository::init(memory.clone(), Some(b"secret"), &quick(), 0).unwrap();
+    let writer = Writer::of(memory.clone());
+    let mut chunks: Vec<Vec<u8>> = (0..FRAMES).map(|n| noise(n, 512 << 10)).collect();
+    let first = chunks.iter().map(|chunk| Frame::whole(std::slice::from_ref(chunk)));
+    let mut packs = vec![writer.pack(&first.collect::<Vec<_>>())];
+    for depth in 1..=3 {
+        let next = chunks.iter_mut().map(|chunk| {
+            let base = chunk.clone();
+            chunk[usize::from(depth)] ^= 1;
+            Frame::delta(std::slice::from_ref(chunk), depth, &[&base])
+        });
+        packs.push(writer.pack(&next.collect::<Vec<_>>()));
+    }
+    writer.index(&packs);
+    let counting = Arc::new(Flaky::new(memory));
+    let repository = Repository::open(counting.clone(), Some(b"secret"))
+        .and_then(|repository| repository.with_memory(MEMORY_MIN))
+        .unwrap();
+    let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+    assert!(report.is_clean(), "{report:?}");
+    // Of each pack also the first bytes, the trailer and the directory.
+    let frames = FRAMES * packs.len() as u64;
+    assert_eq!(counting.counts().read_at, frames + 3 * packs.len() as u64);
 }
 
 /// The packs that hold the frames of a depth.

@@ -1,6 +1,8 @@
 //! Is everything there, and is it right? And if not: which files of which snapshots does it touch?
 
+mod frames;
 mod hanging;
+mod order;
 mod packs;
 mod trees;
 

@@ -1,16 +1,14 @@
-//! Every pack: its directory against the index, and perhaps all of its bytes.
+//! Every pack: its directory against the index, and which are to be read whole.
 
-use super::hanging::Cause;
+use super::order::Plan;
 use super::{CheckReport, Checking, ReadData, is_fault};
-use crate::chunks::FrameReader;
 use crate::edges::usable;
-use crate::error::BaseFault;
-use crate::index::{Frame, Pack, Place};
+use crate::index::{Frame, Pack};
 use crate::load::read_directory;
 use crate::repository::{folder, name_in};
 use crate::threads::spawn;
-use crate::{Counters, Error, Result};
-use ibid_format::pack::{FrameSummary, Summary};
+use crate::{Error, Result};
+use ibid_format::pack::Summary;
 use ibid_format::{FileId, FileKind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,10 +17,6 @@ impl Checking<'_> {
     /// Directories of all packs against the index; all bytes of some.
     pub(super) fn packs(&self, read: ReadData, report: &mut CheckReport) -> Result<()> {
         let packs = &self.loaded.index.packs;
-        let mut frames: Vec<Vec<(u32, Frame)>> = vec![Vec::new(); packs.len()];
-        for (frame, number) in self.loaded.index.frames.iter().zip(0..) {
-            frames[frame.pack as usize].push((number, *frame));
-        }
         let counters = &self.monitor.counters;
         let chosen = choose(packs, read);
         let total = packs
@@ -33,38 +27,24 @@ impl Checking<'_> {
             .sum();
         counters.bytes_total.store(total, Ordering::Relaxed);
         counters.totals_final.store(true, Ordering::Relaxed);
+        let reads = chosen.contains(&true);
+        let plan = Mutex::new(Plan::new(if reads { self.loaded.index.frames.len() } else { 0 }));
         let next = AtomicUsize::new(0);
-        let failure = Mutex::new(None);
-        let fail = |error| {
-            failure
-                .lock()
-                .expect("no holder of this lock panics")
-                .get_or_insert(error);
-            next.store(packs.len(), Ordering::Relaxed);
-        };
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                let started = spawn(scope, || {
-                    let mut reader = FrameReader::default();
-                    loop {
-                        let n = next.fetch_add(1, Ordering::Relaxed);
-                        if n >= packs.len() || self.monitor.is_cancelled() {
-                            return;
-                        }
-                        if let Err(error) = self.pack(n, &frames[n], chosen[n], &mut reader) {
-                            return fail(error);
-                        }
+        self.side_by_side(
+            || next.store(packs.len(), Ordering::Relaxed),
+            || {
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    if n >= packs.len() || self.monitor.is_cancelled() {
+                        return Ok(());
                     }
-                });
-                if let Err(error) = started {
-                    return fail(error);
+                    self.pack(n as u32, chosen[n], reads.then_some(&plan))?;
                 }
-            }
-        });
-        self.monitor.check_cancelled()?;
-        if let Some(error) = failure.into_inner().expect("no holder of this lock panics") {
-            return Err(error);
+            },
+        )?;
+        if reads {
+            let plan = plan.into_inner().expect("no holder of this lock panics");
+            self.frames(&plan, &chosen)?;
         }
         report.packs = packs.len() as u64;
         report.packs_read = chosen.iter().filter(|chosen| **chosen).count() as u64;
@@ -73,30 +53,57 @@ impl Checking<'_> {
         Ok(())
     }
 
-    fn pack(&self, number: usize, frames: &[(u32, Frame)], read: bool, reader: &mut FrameReader) -> Result<()> {
-        let pack = self.loaded.index.packs[number];
-        let object = name_in(folder::PACKS, pack.id).to_string();
-        let summary = match read_directory(self.repository, pack.id, pack.size) {
-            Ok(summary) => Some(summary),
-            Err(error) if is_fault(&error) => {
-                self.fault(&object, error.problem());
-                None
-            }
-            Err(error) => return Err(error),
+    /// Works with several threads until all are done; after an error `stop` has to make the others end soon.
+    pub(super) fn side_by_side(&self, stop: impl Fn() + Sync, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
+        let failure = Mutex::new(None);
+        let fail = |error| {
+            failure
+                .lock()
+                .expect("no holder of this lock panics")
+                .get_or_insert(error);
+            stop();
         };
-        if let Some(summary) = &summary {
-            self.compare(number as u32, frames, summary, &object);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                if let Err(error) = spawn(scope, || work().unwrap_or_else(&fail)) {
+                    return fail(error);
+                }
+            }
+        });
+        self.monitor.check_cancelled()?;
+        match failure.into_inner().expect("no holder of this lock panics") {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// The frames of a pack by the index, and the number of the first.
+    pub(super) fn frames_of(&self, pack: u32) -> (u32, &[Frame]) {
+        let frames = &self.loaded.index.frames;
+        let first = frames.partition_point(|frame| frame.pack < pack);
+        let count = frames[first..].partition_point(|frame| frame.pack == pack);
+        (first as u32, &frames[first..][..count])
+    }
+
+    /// What a pack says of itself: its directory, and its first bytes if it is to be read.
+    fn pack(&self, number: u32, read: bool, plan: Option<&Mutex<Plan>>) -> Result<()> {
+        let pack = self.loaded.index.packs[number as usize];
+        let (first, frames) = self.frames_of(number);
+        let object = name_in(folder::PACKS, pack.id).to_string();
+        match read_directory(self.repository, pack.id, pack.size) {
+            Ok(summary) => {
+                self.compare(number, first, frames, &summary, &object);
+                if let Some(plan) = plan {
+                    let mut plan = plan.lock().expect("no holder of this lock panics");
+                    plan.add(self.loaded, &self.repository.keys, first, frames.len(), &summary);
+                }
+            }
+            Err(error) if is_fault(&error) => self.fault(&object, error.problem()),
+            Err(error) => return Err(error),
         }
         if read {
             self.magic(pack.id, &object)?;
-            for (n, (number, frame)) in frames.iter().enumerate() {
-                if self.monitor.is_cancelled() {
-                    return Ok(());
-                }
-                let listed = summary.as_ref().and_then(|summary| summary.frames.get(n));
-                self.frame(*number, frame, listed, reader)?;
-                Counters::add(&self.monitor.counters.bytes, u64::from(frame.sealed));
-            }
         }
         Ok(())
     }
@@ -119,17 +126,17 @@ impl Checking<'_> {
     }
 
     /// The index against what the pack says of itself.
-    fn compare(&self, number: u32, frames: &[(u32, Frame)], summary: &Summary, object: &str) {
+    fn compare(&self, number: u32, first: u32, frames: &[Frame], summary: &Summary, object: &str) {
         let same = frames.len() == summary.frames.len()
-            && frames.iter().zip(&summary.frames).all(|((_, a), b)| {
+            && frames.iter().zip(&summary.frames).all(|(a, b)| {
                 (a.offset, a.sealed, a.depth) == (b.offset, b.sealed, b.depth) && usize::from(a.blobs) == b.blobs.len()
             });
         if !same {
             self.fault(object, "the index lists other frames than the pack's own directory");
             return;
         }
-        for ((known, _), listed) in frames.iter().zip(&summary.frames) {
-            if self.loaded.lost.contains(known) {
+        for (known, listed) in (first..).zip(&summary.frames) {
+            if self.loaded.lost.contains(&known) {
                 continue;
             }
             if listed
@@ -157,58 +164,6 @@ impl Checking<'_> {
                     }
                 }
             }
-        }
-    }
-
-    /// One frame: seal, compression, and every chunk against its id.
-    fn frame(&self, number: u32, frame: &Frame, listed: Option<&FrameSummary>, reader: &mut FrameReader) -> Result<()> {
-        let keys = &self.repository.keys;
-        let opened = match reader.open(&self.bodies, number, None) {
-            Ok(opened) => opened,
-            Err(error) if is_fault(&error) => {
-                self.unreadable(number, frame, &error);
-                return Ok(());
-            }
-            Err(error) => return Err(error),
-        };
-        let blobs = listed.map_or(&[][..], |listed| &listed.blobs);
-        let mut wrong = 0;
-        for (blob, slot) in blobs.iter().zip(0u16..) {
-            if opened.id(keys, slot) != Some(blob.id) {
-                wrong += 1;
-                self.bad().places.insert(Place { frame: number, slot });
-            }
-        }
-        if wrong > 0 {
-            let (pack, offset) = (self.loaded.index.pack(frame.pack).id, frame.offset);
-            let problem = format!("{wrong} chunks of the frame at offset {offset} have other bytes than their ids say");
-            self.bad().causes.insert((pack, offset), Cause::Chunks(problem));
-        }
-        Ok(())
-    }
-
-    /// A frame can't be read: for a reason of its own, or since it hangs on another. Then that one is to blame, even if nobody reads it.
-    fn unreadable(&self, number: u32, frame: &Frame, error: &Error) {
-        let index = &self.loaded.index;
-        let mut bad = self.bad();
-        let Error::BaseUnreadable { base, fault, .. } = error else {
-            bad.frames.insert(number);
-            let at = (index.pack(frame.pack).id, frame.offset);
-            bad.causes.insert(at, Cause::frame(frame.offset, error));
-            return;
-        };
-        bad.hanging.insert(number);
-        match fault {
-            BaseFault::Unreadable { pack, offset, error } => {
-                let cause = Cause::frame(*offset, error);
-                bad.causes.entry((*pack, *offset)).or_insert(cause);
-            }
-            BaseFault::Damaged { pack, offset } => {
-                let problem = format!("a chunk of the frame at offset {offset} has other bytes than its id says");
-                bad.causes.entry((*pack, *offset)).or_insert(Cause::Chunks(problem));
-                bad.places.extend(index.find(*base).map(|(_, place)| place));
-            }
-            _ => drop(bad.unexplained.insert(number, error.problem())),
         }
     }
 }

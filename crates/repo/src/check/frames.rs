@@ -1,0 +1,134 @@
+//! Every frame of the packs that are to be read whole: seal, compression, and every chunk against its id.
+
+use super::hanging::Cause;
+use super::order::{Fingerprint, Plan, Turns};
+use super::{Checking, is_fault};
+use crate::chunks::{FrameReader, Opened};
+use crate::error::BaseFault;
+use crate::index::{Frame, Place};
+use crate::load::read_directory;
+use crate::{Counters, Error, Result};
+use ibid_format::pack::Summary;
+
+/// What a thread reads with.
+#[derive(Default)]
+struct Reading {
+    reader: FrameReader,
+    /// For the ids of a frame.
+    ids: Vec<u8>,
+    /// The last directory that was read once more.
+    directory: Option<Summary>,
+}
+
+impl Checking<'_> {
+    /// Reads all frames of the chosen packs, in such an order that as few as possible are decoded twice.
+    pub(super) fn frames(&self, plan: &Plan, chosen: &[bool]) -> Result<()> {
+        let turns = Turns::new(plan);
+        self.side_by_side(
+            || turns.stop(),
+            || {
+                let mut reading = Reading::default();
+                while let Some(turn) = turns.next() {
+                    if self.monitor.is_cancelled() {
+                        turns.stop();
+                        return Ok(());
+                    }
+                    let frame = self.loaded.index.frame(turn.frame);
+                    if chosen[frame.pack as usize] {
+                        self.frame(turn.frame, &frame, plan, &mut reading)?;
+                        Counters::add(&self.monitor.counters.bytes, u64::from(frame.sealed));
+                    }
+                }
+                Ok(())
+            },
+        )
+    }
+
+    fn frame(&self, number: u32, frame: &Frame, plan: &Plan, reading: &mut Reading) -> Result<()> {
+        let keys = &self.repository.keys;
+        let Reading { reader, ids, directory } = reading;
+        let opened = if plan.is_base(number) {
+            reader.open(&self.bodies, number, None)
+        } else {
+            reader.open_last(&self.bodies, number)
+        };
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(error) if is_fault(&error) => {
+                self.unreadable(number, frame, &error);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let Some(named) = plan.named(number) else {
+            return Ok(());
+        };
+        ids.clear();
+        ids.extend(
+            (0..=u16::MAX)
+                .map_while(|slot| opened.id(keys, slot))
+                .flat_map(|id| id.0),
+        );
+        if Fingerprint::of(keys, ids) != named {
+            self.wrong(number, frame, &opened, directory)?;
+        }
+        Ok(())
+    }
+
+    /// Some chunks of a frame may be other than its pack's directory says, which is read once more to tell.
+    fn wrong(&self, number: u32, frame: &Frame, opened: &Opened<'_>, last: &mut Option<Summary>) -> Result<()> {
+        let pack = self.loaded.index.pack(frame.pack);
+        let summary = match last.take().filter(|summary| summary.id == pack.id) {
+            Some(summary) => summary,
+            None => match read_directory(self.repository, pack.id, pack.size) {
+                Ok(summary) => summary,
+                Err(error) if is_fault(&error) => {
+                    self.unreadable(number, frame, &error);
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        let (first, _) = self.frames_of(frame.pack);
+        let listed = &summary.frames[(number - first) as usize].blobs;
+        let mut wrong = 0;
+        for (blob, slot) in listed.iter().zip(0u16..) {
+            if opened.id(&self.repository.keys, slot) != Some(blob.id) {
+                wrong += 1;
+                self.bad().places.insert(Place { frame: number, slot });
+            }
+        }
+        if wrong > 0 {
+            let offset = frame.offset;
+            let problem = format!("{wrong} chunks of the frame at offset {offset} have other bytes than their ids say");
+            self.bad().causes.insert((pack.id, offset), Cause::Chunks(problem));
+        }
+        *last = Some(summary);
+        Ok(())
+    }
+
+    /// A frame can't be read: for a reason of its own, or since it hangs on another. Then that one is to blame, even if nobody reads it.
+    fn unreadable(&self, number: u32, frame: &Frame, error: &Error) {
+        let index = &self.loaded.index;
+        let mut bad = self.bad();
+        let Error::BaseUnreadable { base, fault, .. } = error else {
+            bad.frames.insert(number);
+            let at = (index.pack(frame.pack).id, frame.offset);
+            bad.causes.insert(at, Cause::frame(frame.offset, error));
+            return;
+        };
+        bad.hanging.insert(number);
+        match fault {
+            BaseFault::Unreadable { pack, offset, error } => {
+                let cause = Cause::frame(*offset, error);
+                bad.causes.entry((*pack, *offset)).or_insert(cause);
+            }
+            BaseFault::Damaged { pack, offset } => {
+                let problem = format!("a chunk of the frame at offset {offset} has other bytes than its id says");
+                bad.causes.entry((*pack, *offset)).or_insert(Cause::Chunks(problem));
+                bad.places.extend(index.find(*base).map(|(_, place)| place));
+            }
+            _ => drop(bad.unexplained.insert(number, error.problem())),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! In which order frames are read: each soon after those that it is encoded against, while these are still kept.
+//!
+//! A frame comes after the deepest of those that it needs, and what comes after it, by however many steps, comes before anything else. Of
+//! each frame there are a few numbers in memory here, and no bytes.
+
+use crate::edges::usable;
+use crate::load::Loaded;
+use ibid_format::Keys;
+use ibid_format::pack::Summary;
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+/// What the chunks of a frame are called, all in one: to compare them with, since all their ids would take as much memory as the index.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fingerprint([u8; 16]);
+
+impl Fingerprint {
+    /// Of ids, one after the other.
+    pub(super) fn of(keys: &Keys, ids: &[u8]) -> Fingerprint {
+        let whole = keys.chunk_id(ids).0;
+        Fingerprint(whole[..16].try_into().expect("16 bytes"))
+    }
+}
+
+/// What the packs' directories say that matters for reading their frames: by the frames' numbers.
+pub(super) struct Plan {
+    /// The deepest of the frames that it is encoded against, or [`NONE`].
+    after: Vec<u32>,
+    /// Others are encoded against it.
+    is_base: Vec<bool>,
+    /// What its chunks are called, if the directory of its pack can be read.
+    named: Vec<Option<Fingerprint>>,
+}
+
+/// In place of a frame's number.
+const NONE: u32 = u32::MAX;
+
+impl Plan {
+    /// One for so many frames.
+    pub(super) fn new(frames: usize) -> Plan {
+        Plan {
+            after: vec![NONE; frames],
+            is_base: vec![false; frames],
+            named: vec![None; frames],
+        }
+    }
+
+    /// Takes what a pack's directory says of its frames, the first of which has this number; it has `count` of them.
+    pub(super) fn add(&mut self, loaded: &Loaded, keys: &Keys, first: u32, count: usize, summary: &Summary) {
+        let mut ids = Vec::new();
+        for (frame, number) in summary.frames.iter().take(count).zip(first as usize..) {
+            ids.clear();
+            frame.blobs.iter().for_each(|blob| ids.extend_from_slice(&blob.id.0));
+            self.named[number] = Some(Fingerprint::of(keys, &ids));
+            // By the depth that is believed in: no frame comes after itself then.
+            let depth = loaded.index.frames[number].depth;
+            let mut deepest = None;
+            for place in frame.bases.iter().filter_map(|&base| usable(loaded, base, depth)) {
+                self.is_base[place.frame as usize] = true;
+                deepest = deepest.max(Some((loaded.index.frame(place.frame).depth, place.frame)));
+            }
+            self.after[number] = deepest.map_or(NONE, |(_, frame)| frame);
+        }
+    }
+
+    /// Whether others are encoded against this frame.
+    pub(super) fn is_base(&self, frame: u32) -> bool {
+        self.is_base[frame as usize]
+    }
+
+    /// What the chunks of this frame are called, if the directory of its pack can be read.
+    pub(super) fn named(&self, frame: u32) -> Option<Fingerprint> {
+        self.named[frame as usize]
+    }
+}
+
+/// Hands frames out to several threads, in their order.
+pub(super) struct Turns<'p> {
+    plan: &'p Plan,
+    /// All frames, by the frame that each comes after.
+    sorted: Vec<u32>,
+    state: Mutex<State>,
+    /// There is something to do, or nothing any more.
+    changed: Condvar,
+}
+
+struct State {
+    /// Frames whose turn it is, the first one last.
+    todo: Vec<u32>,
+    /// Frames that are being read, after which others may come.
+    reading: usize,
+    stopped: bool,
+}
+
+/// A frame that is being read. When this is dropped, it is the turn of those after it.
+pub(super) struct Turn<'t> {
+    turns: &'t Turns<'t>,
+    pub(super) frame: u32,
+}
+
+impl<'p> Turns<'p> {
+    pub(super) fn new(plan: &'p Plan) -> Turns<'p> {
+        let mut sorted: Vec<u32> = (0..plan.after.len() as u32).collect();
+        sorted.sort_unstable_by_key(|&frame| (plan.after[frame as usize], frame));
+        let mut turns = Turns {
+            plan,
+            sorted,
+            state: Mutex::new(State {
+                todo: Vec::new(),
+                reading: 0,
+                stopped: false,
+            }),
+            changed: Condvar::new(),
+        };
+        let first = turns.after(NONE).iter().rev().copied().collect();
+        turns.state.get_mut().expect("nobody has it yet").todo = first;
+        turns
+    }
+
+    /// The frames that come after this one.
+    fn after(&self, frame: u32) -> &[u32] {
+        let after = |other: &u32| self.plan.after[*other as usize];
+        let start = self.sorted.partition_point(|other| after(other) < frame);
+        let rest = &self.sorted[start..];
+        &rest[..rest.partition_point(|other| after(other) == frame)]
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no holder of this lock panics")
+    }
+
+    /// The next frame, or none if there are no more. Waits while others are being read after which more may come.
+    pub(super) fn next(&self) -> Option<Turn<'_>> {
+        let mut state = self.state();
+        loop {
+            if state.stopped {
+                return None;
+            }
+            if let Some(frame) = state.todo.pop() {
+                state.reading += 1;
+                return Some(Turn { turns: self, frame });
+            }
+            if state.reading == 0 {
+                return None;
+            }
+            state = self.changed.wait(state).expect("no holder of this lock panics");
+        }
+    }
+
+    /// Nobody gets a frame any more.
+    pub(super) fn stop(&self) {
+        self.state().stopped = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.turns.state();
+        state.todo.extend(self.turns.after(self.frame).iter().rev());
+        state.reading -= 1;
+        self.turns.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A plan in which each of these frames comes after the one named, if any.
+    fn plan(after: &[Option<u32>]) -> Plan {
+        Plan {
+            after: after.iter().map(|after| after.unwrap_or(NONE)).collect(),
+            ..Plan::new(after.len())
+        }
+    }
+
+    #[test]
+    fn what_comes_after_a_frame_comes_before_anything_else() {
+        let plan = plan(&[None, Some(4), None, Some(0), Some(0), Some(3)]);
+        let turns = Turns::new(&plan);
+        let order: Vec<u32> = std::iter::from_fn(|| turns.next().map(|turn| turn.frame)).collect();
+        assert_eq!(order, [0, 3, 5, 4, 1, 2]);
+    }
+
+    #[test]
+    fn every_frame_has_one_turn_with_several_threads_and_none_before_the_one_it_comes_after_is_read() {
+        let after: Vec<Option<u32>> = (0u32..1000).map(|n| (n % 10 != 9).then_some(n + 1)).collect();
+        let plan = plan(&after);
+        let turns = Turns::new(&plan);
+        let read = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while let Some(turn) = turns.next() {
+                        let mut read = read.lock().unwrap();
+                        assert!(after[turn.frame as usize].is_none_or(|before| read.contains(&before)));
+                        read.push(turn.frame);
+                    }
+                });
+            }
+        });
+        let mut read = read.into_inner().unwrap();
+        read.sort_unstable();
+        assert!(read.into_iter().eq(0..1000));
+    }
+
+    #[test]
+    fn nobody_waits_for_more_once_it_is_stopped() {
+        let plan = plan(&[None, Some(0)]);
+        let turns = Turns::new(&plan);
+        let first = turns.next().unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| turns.next().is_none());
+            turns.stop();
+            assert!(waiting.join().unwrap());
+        });
+        drop(first);
+        assert!(turns.next().is_none());
+    }
+}
