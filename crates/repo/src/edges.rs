@@ -4,8 +4,8 @@ use crate::check::is_fault;
 use crate::index::Place;
 use crate::load::{Loaded, read_directory};
 use crate::{Monitor, Repository, Result};
-use ibid_format::ChunkPrefix;
-use ibid_format::pack::FrameSummary;
+use ibid_format::pack::{FrameSummary, Summary};
+use ibid_format::{ChunkPrefix, FileId};
 use std::collections::{HashMap, HashSet};
 
 /// What frames are encoded against. Frames are named by their numbers in the index.
@@ -20,7 +20,7 @@ pub(crate) struct Edges {
 }
 
 impl Edges {
-    /// Reads the directories of all packs that have frames with bases. Of chunks that are in one of `places` it is told which frames need
+    /// Reads the directories of all packs that have frames with bases, but those that are here already. Of chunks that are in one of `places` it is told which frames need
     /// just them. Packs whose directories can't be read, or say other things than the index, are passed over.
     pub(crate) fn read(
         repository: &Repository,
@@ -32,6 +32,7 @@ impl Edges {
         let mut edges = Edges::default();
         // The index does not know chunks of frames that are lost; but what is encoded against them hangs on those.
         let mut lost = HashMap::new();
+        let unlisted: HashMap<FileId, &Summary> = loaded.unlisted.iter().map(|pack| (pack.id, pack)).collect();
         let mut rest = index.frames.as_slice();
         let mut first = 0;
         while let Some(frame) = rest.first() {
@@ -44,10 +45,17 @@ impl Edges {
             }
             monitor.check_cancelled()?;
             let pack = index.pack(frame.pack);
-            let summary = match read_directory(repository, pack.id, pack.size) {
-                Ok(summary) => summary,
-                Err(error) if is_fault(&error) => continue,
-                Err(error) => return Err(error),
+            let read;
+            let summary = match unlisted.get(&pack.id) {
+                Some(&summary) => summary,
+                None => match read_directory(repository, pack.id, pack.size) {
+                    Ok(summary) => {
+                        read = summary;
+                        &read
+                    }
+                    Err(error) if is_fault(&error) => continue,
+                    Err(error) => return Err(error),
+                },
             };
             let listed = frames.iter().map(|frame| (frame.offset, frame.depth));
             if listed.eq(summary.frames.iter().map(|frame| (frame.offset, frame.depth))) {

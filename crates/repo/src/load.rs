@@ -47,11 +47,8 @@ type Lost = HashSet<(FileId, u32)>;
 impl Loaded {
     pub(crate) fn load(repository: &Repository, monitor: &Monitor) -> Result<Loaded> {
         let mut lost = Lost::new();
-        loop {
-            let loaded = Loaded::load_without(repository, &lost, monitor)?;
-            if !loaded.lacks_packs() || !loaded.index.has_deltas() {
-                return Ok(loaded);
-            }
+        let mut loaded = Loaded::load_without(repository, &lost, Vec::new(), monitor)?;
+        while loaded.lacks_packs() && loaded.index.has_deltas() {
             let edges = Edges::read(repository, &loaded, &HashSet::new(), monitor)?;
             let hanging = edges.hanging(edges.unknown().iter().map(|&(_, frame)| frame));
             let known = lost.len();
@@ -60,10 +57,22 @@ impl Loaded {
                 (loaded.index.pack(frame.pack).id, frame.offset)
             }));
             if lost.len() == known {
-                return Ok(loaded);
+                break;
             }
-            // Once more: a chunk of such a frame may have another copy, deeper, which others then can't be encoded against.
+            // Once more, since a chunk of such a frame may have another copy. The directories have said all: what hangs on a lost frame is
+            // lost, and the bases of all others stay where they are. Unless somebody has stored or removed packs meanwhile.
+            let packs = loaded.packs();
+            loaded = Loaded::load_without(repository, &lost, loaded.unlisted, monitor)?;
+            if loaded.packs() == packs {
+                break;
+            }
         }
+        Ok(loaded)
+    }
+
+    /// Packs that are there.
+    fn packs(&self) -> HashSet<FileId> {
+        self.index.packs.iter().map(|pack| pack.id).collect()
     }
 
     /// Whether packs are lost, so that frames may lack what they are encoded against.
@@ -72,8 +81,8 @@ impl Loaded {
         !self.missing.is_empty() || self.damaged.iter().any(is_pack)
     }
 
-    /// Loads the index; what is in `lost` frames counts as unknown.
-    fn load_without(repository: &Repository, lost: &Lost, monitor: &Monitor) -> Result<Loaded> {
+    /// Loads the index; what is in `lost` frames counts as unknown. `unlisted` are directories that were read before.
+    fn load_without(repository: &Repository, lost: &Lost, unlisted: Vec<Summary>, monitor: &Monitor) -> Result<Loaded> {
         // Index files before packs: a pack is stored before any index file lists it, so one that is missing now is missing.
         let index_files = list_ids(repository.storage.as_ref(), folder::INDEX)?;
         let packs: HashMap<FileId, u64> = list_ids(repository.storage.as_ref(), folder::PACKS)?
@@ -84,6 +93,7 @@ impl Loaded {
             packs,
             numbers: HashMap::new(),
             lost,
+            directories: unlisted.into_iter().map(|pack| (pack.id, pack)).collect(),
             loaded: Loaded::empty(),
         };
         for (id, size) in index_files {
@@ -135,6 +145,8 @@ struct Loading<'a> {
     /// For packs known so far: the number of their first frame, none if the pack is missing.
     numbers: HashMap<FileId, Option<u32>>,
     lost: &'a Lost,
+    /// Directories of packs that were not listed, as read before.
+    directories: HashMap<FileId, Summary>,
     loaded: Loaded,
 }
 
@@ -252,7 +264,11 @@ impl Loading<'_> {
         unlisted.sort_unstable();
         for (id, size) in unlisted {
             monitor.check_cancelled()?;
-            match read_directory(self.repository, id, size) {
+            let directory = match self.directories.remove(&id) {
+                Some(directory) => Ok(directory),
+                None => read_directory(self.repository, id, size),
+            };
+            match directory {
                 Ok(summary) => {
                     let frames: Vec<_> = summary.frames.iter().map(index_file::Frame::from).collect();
                     if let Some(start) = self.add_pack(id, size, &frames) {

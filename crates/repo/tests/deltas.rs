@@ -2,13 +2,14 @@
 
 mod support;
 
-use ibid_format::pack::{PackKind, Summary};
+use ibid_format::pack::{PackKind, Summary, TRAILER};
 use ibid_repo::{BaseFault, Error, MEMORY_MIN, Monitor, ReadData, Repository, RestoreOptions};
-use ibid_storage::fault::Flaky;
 use ibid_storage::{Memory, Name};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use support::damage::{Image, Scene, image, kind, names_fault, open, storage};
 use support::deltas::{Frame, Writer, chains, rewrite};
+use support::reads::Reads;
 use support::{Random, contents, difference, noise, quick, scratch};
 
 const DEPTH: u8 = 8;
@@ -65,15 +66,48 @@ fn a_check_reads_each_frame_once_though_the_bases_of_a_pack_lie_all_over_the_one
         packs.push(writer.pack(&next.collect::<Vec<_>>()));
     }
     writer.index(&packs);
-    let counting = Arc::new(Flaky::new(memory));
-    let repository = Repository::open(counting.clone(), Some(b"secret"))
+    let reads = Arc::new(Reads::of(memory));
+    let repository = Repository::open(reads.clone(), Some(b"secret"))
         .and_then(|repository| repository.with_memory(MEMORY_MIN))
         .unwrap();
     let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
     assert!(report.is_clean(), "{report:?}");
+    let reads = reads.take();
     // Of each pack also the first bytes, the trailer and the directory.
-    let frames = FRAMES * packs.len() as u64;
-    assert_eq!(counting.counts().read_at, frames + 3 * packs.len() as u64);
+    assert_eq!(reads.len() as u64, (FRAMES + 3) * packs.len() as u64);
+    assert!(reads.values().all(|&count| count == 1), "{reads:?}");
+}
+
+/// Whoever opens a repository that has lost a pack, and has stored again what was in it, does so for ever.
+#[test]
+fn as_long_as_a_pack_is_missing_each_load_reads_every_directory_once() {
+    let scene = Scene::with_chains();
+    for lost in packs_of(&scene.image, |summary| summary.kind == PackKind::Data) {
+        let memory = storage(&scene.with(|image| drop(image.remove(&lost))));
+        // A pack that no index file lists, and that lacks a base, too.
+        let writer = Writer::of(memory.clone());
+        writer.pack(&[Frame::delta(&[noise(7, 5000)], 1, &[&noise(8, 5000)])]);
+        let sizes: BTreeMap<Name, u64> = image(memory.as_ref())
+            .into_iter()
+            .map(|(name, bytes)| (name, bytes.len() as u64))
+            .collect();
+        let reads = Arc::new(Reads::of(memory));
+        let repository = Repository::open(reads.clone(), Some(b"secret")).unwrap();
+        let snapshot = repository.snapshot("latest").unwrap();
+        repository
+            .dump(&snapshot, b"nowhere", &Monitor::silent(), &mut Vec::new())
+            .unwrap_err();
+        let trailers: Vec<u32> = reads
+            .take()
+            .into_iter()
+            .filter(|((name, offset), _)| kind(name) == "packs" && offset + TRAILER == sizes[name])
+            .map(|(_, count)| count)
+            .collect();
+        assert_eq!(
+            trailers, [1; 4],
+            "three packs that are listed and have deltas, and the other"
+        );
+    }
 }
 
 /// The packs that hold the frames of a depth.

@@ -4,6 +4,7 @@
 pub mod crash;
 pub mod damage;
 pub mod deltas;
+pub mod reads;
 
 use ibid_format::slot::Argon2Cost;
 use ibid_repo::{BackupOptions, BackupSummary, InitOptions, Monitor, Repository};
