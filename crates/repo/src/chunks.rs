@@ -72,7 +72,7 @@ impl FrameReader {
 
     fn pass(&mut self, reader: &ChunkReader<'_>, frame: &Frame, upto: Option<u16>) -> Result<Opened<'_>> {
         let plain = unseal(reader.repository, &reader.loaded, frame, &mut self.sealed)?;
-        reader.gather(frame, plain, &mut { FRAMES_MAX }, &mut self.prefix)?;
+        reader.gather(frame, plain, &mut { FRAMES_MAX - 1 }, &mut self.prefix)?;
         let decoded = self.decoder.decode(plain, &self.prefix, upto);
         decoded
             .map(Opened::Passing)
@@ -286,5 +286,100 @@ impl<'a> ChunkReader<'a> {
         let kept = used.into_iter().filter(|buffer| buffer.capacity() <= BUFFER_BYTES_MAX);
         let mut buffers = self.buffers.lock().expect("no holder of this lock panics");
         buffers.extend(kept);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{InitOptions, Monitor};
+    use ibid_delta::Method;
+    use ibid_format::FileId;
+    use ibid_format::frame::{Builder, Compression, DEPTH_MAX, Encoder};
+    use ibid_format::pack::PackKind;
+    use ibid_format::slot::Argon2Cost;
+    use ibid_storage::fault::Flaky;
+    use ibid_storage::{Memory, Storage};
+
+    /// Two chunks of each depth, every one in a frame of its own and encoded against both of the depth below: to decode a deepest one, a reader
+    /// that keeps nothing decodes twice as many frames for every step.
+    fn doubling() -> (Arc<Flaky<Memory>>, Repository, ChunkId) {
+        let init = InitOptions {
+            cost: Argon2Cost {
+                memory_kib: 64,
+                passes: 1,
+                lanes: 1,
+            },
+            ..InitOptions::default()
+        };
+        let storage = Arc::new(Flaky::new(Memory::new()));
+        let repository = Repository::init(storage.clone(), Some(b"secret"), &init, 0).unwrap();
+        let keys = &repository.keys;
+        let (id, mut encoder) = (FileId::random(), Encoder::new());
+        let mut pack = pack::Builder::new(keys, id, PackKind::Data);
+        let mut below: Vec<[u8; 2]> = Vec::new();
+        for depth in 0..=DEPTH_MAX {
+            let chunks = [[depth, 0], [depth, 1]];
+            for chunk in chunks {
+                let mut gathered = Builder::new();
+                gathered.push(keys.chunk_id(&chunk), &chunk);
+                let piece = |base: &[u8; 2]| Piece {
+                    base: keys.chunk_id(base).prefix(),
+                    start: 0,
+                    length: 2,
+                };
+                let pieces: Vec<Piece> = below.iter().map(piece).collect();
+                let (blobs, mut plain) = (gathered.blobs(), Vec::new());
+                match depth {
+                    0 => encoder.encode(blobs, &chunk, Compression::Stored, &mut plain).unwrap(),
+                    _ => {
+                        let method = Method::ZstdPrefix { level: 1 };
+                        encoder
+                            .encode_delta(blobs, &chunk, &pieces, below.as_flattened(), method, &mut plain)
+                            .unwrap();
+                    }
+                }
+                let bases: Vec<_> = pieces.iter().map(|piece| piece.base).collect();
+                pack.add(&plain, blobs, depth, &bases);
+            }
+            below = chunks.to_vec();
+        }
+        let deepest = keys.chunk_id(&below[0]);
+        storage.put(&name_in(folder::PACKS, id), &[&pack.finish().0]).unwrap();
+        (storage, repository, deepest)
+    }
+
+    #[test]
+    fn a_repository_that_was_made_to_keep_readers_busy_ends_in_an_error() {
+        let (storage, repository, deepest) = doubling();
+        let loaded = repository.loaded(&Monitor::silent()).unwrap();
+        let before = storage.counts().read_at;
+        let patient = ChunkReader::new(&repository, loaded.clone(), 1 << 20);
+        assert_eq!(patient.chunk(&deepest).unwrap().0.bytes(), [DEPTH_MAX, 0]);
+        let frames = storage.counts().read_at - before;
+        assert_eq!(
+            frames,
+            2 * u64::from(DEPTH_MAX) + 1,
+            "there is room for all, so each is read once"
+        );
+
+        let keeps_nothing = ChunkReader::new(&repository, loaded.clone(), 0);
+        let before = storage.counts().read_at;
+        match keeps_nothing.chunk(&deepest).err() {
+            Some(Error::BaseUnreadable { fault, .. }) => {
+                assert!(
+                    matches!(fault, BaseFault::TooManyFrames { limit: FRAMES_MAX }),
+                    "{fault}"
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(storage.counts().read_at - before, u64::from(FRAMES_MAX));
+        // The same for one that is not kept.
+        let place = loaded.index.get(&deepest).unwrap();
+        let opened = FrameReader::default().open_last(&keeps_nothing, place.frame).map(drop);
+        let error = opened.unwrap_err();
+        assert!(error.to_string().contains("more than 16384 frames"), "{error}");
+        assert_eq!(storage.counts().read_at - before, 2 * u64::from(FRAMES_MAX));
     }
 }
