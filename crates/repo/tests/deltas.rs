@@ -4,7 +4,7 @@ mod support;
 
 use ibid_format::pack::{PackKind, Summary, TRAILER};
 use ibid_repo::{BaseFault, Error, MEMORY_MIN, Monitor, ReadData, Repository, RestoreOptions};
-use ibid_storage::{Memory, Name};
+use ibid_storage::{Memory, Name, Storage};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use support::damage::{Image, Scene, image, kind, names_fault, open, storage};
@@ -361,6 +361,37 @@ fn of_two_copies_the_less_deep_one_is_read() {
     let mut image = image;
     image.retain(|name, _| kind(name) != "index");
     assert!(scene.judge(&image, "two copies, found in packs").unwrap().is_clean());
+}
+
+/// A backup after a loss may find that what was lost is like something else. `docs/durability.md` says to make the first one without deltas.
+#[test]
+fn a_base_that_is_stored_again_serves_unless_it_lies_deeper_than_who_needs_it() {
+    let (scene, chunks, image_before) = three(|_, _, _| {});
+    let base = &chunks[0];
+    let held = |summary: &Summary| {
+        summary
+            .frames
+            .iter()
+            .any(|frame| frame.blobs.len() == 3 && frame.depth == 0)
+    };
+    let lost = packs_of(&image_before, held).remove(0);
+    let memory = storage(&image_before);
+    memory.delete(&lost).unwrap();
+    let writer = Writer::of(memory.clone());
+    let again = |frames: &[Frame]| {
+        writer.index(&[writer.pack(frames)]);
+        image(memory.as_ref())
+    };
+    let base_whole = Frame::whole(std::slice::from_ref(base));
+    let like_it = Frame::whole(&[noise(99, 5000)]);
+    let base_delta = Frame::delta(&base_whole.chunks, 1, &[&like_it.chunks[0]]);
+    let deeper = again(&[like_it, base_delta]);
+    assert!(read(&deeper, base).unwrap() == *base);
+    let faults = scene.judge(&deeper, "stored again, deeper").unwrap().faults;
+    assert!(faults.iter().any(|fault| fault.object == lost.as_str()), "{faults:?}");
+    assert!(matches!(read(&deeper, &chunks[3]), Err(Error::ChunkMissing { .. })));
+    let whole = again(&[base_whole]);
+    assert!(read(&whole, &chunks[3]).unwrap() == chunks[3]);
 }
 
 #[test]
