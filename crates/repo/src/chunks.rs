@@ -111,6 +111,22 @@ impl Repository {
         let left = self.memory.saturating_sub(loaded.index.bytes() + BUFFERS_MIN);
         ChunkReader::new(self, loaded.clone(), (left / 4 * 3).max(BUDGET_MIN))
     }
+
+    /// How many threads may read frames at once with what is left beside a [`body_reader`](Repository::body_reader). Each has a frame at hand,
+    /// sealed, opened and decoded, and the same of those that this hangs on: measured, 4 to 5 times the largest frame, and some MiB of tables
+    /// and of what the allocator keeps for a thread.
+    pub(crate) fn readers_max(&self, loaded: &Loaded) -> usize {
+        const TABLES: u64 = 6 << 20;
+        let left = self.memory.saturating_sub(loaded.index.bytes() + BUFFERS_MIN);
+        let largest = loaded.index.frames.iter().map(|frame| u64::from(frame.length)).max();
+        let (room, frames) = if loaded.index.has_deltas() {
+            (left / 4, 5)
+        } else {
+            (left, 2)
+        };
+        let each = TABLES + frames * largest.unwrap_or(0);
+        ((BUFFERS_MIN / 2 + room) / each).max(1) as usize
+    }
 }
 
 /// Reads chunks and frames of any depth, and keeps the frames they came in. Several threads may use one.

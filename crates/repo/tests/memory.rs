@@ -168,7 +168,7 @@ fn a_file_that_hangs_on_many_others() {
     let out = support::scratch();
     let snapshot = repository.snapshot("latest").unwrap();
     let options = RestoreOptions {
-        threads: Some(8),
+        threads: Some(16),
         ..RestoreOptions::default()
     };
     let restore = peak(|| {

@@ -63,7 +63,8 @@ impl Checking<'_> {
                 .get_or_insert(error);
             stop();
         };
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = cores.min(8).min(self.repository.readers_max(self.loaded));
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 if let Err(error) = spawn(scope, || work().unwrap_or_else(&fail)) {

@@ -60,7 +60,7 @@ pub struct RestoreOptions {
     pub keep_damaged: bool,
     /// Give files to the recorded numeric owners, even if names say otherwise here.
     pub numeric_ids: bool,
-    /// Threads; the number of cores if none.
+    /// Threads; the number of cores if none. Fewer, if the memory budget has no room for what each needs.
     pub threads: Option<usize>,
 }
 

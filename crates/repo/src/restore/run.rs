@@ -70,7 +70,8 @@ impl Task<'_> {
             .options
             .threads
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
-            .clamp(1, 16);
+            .clamp(1, 16)
+            .min(self.repository.readers_max(&loaded));
         let bodies = self.repository.body_reader(&loaded);
         let (groups, work) = bounded(4 * threads);
         let result = std::thread::scope(|scope| {
