@@ -163,6 +163,17 @@ fn a_hot_feature_keeps_the_places_that_were_of_use() {
     }
 }
 
+/// A version after the other of the same record, in a table so large that its clock stands still meanwhile.
+#[test]
+fn a_hot_feature_keeps_the_places_that_came_last() {
+    let mut index = index_of(100_000);
+    let most = POSTING_MAX as u32;
+    for place in 0..3 * most {
+        index.insert(0, &Sketch::of([1]), place);
+    }
+    assert_eq!(places(&index, 1), (2 * most..3 * most).collect());
+}
+
 #[test]
 fn times_keep_their_order_however_long_it_runs() {
     let mut index = index_of(60);

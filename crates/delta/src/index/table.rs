@@ -158,9 +158,11 @@ impl Table {
         std::mem::replace(&mut self.places[entry], place)
     }
 
+    /// The one that was used earlier. The clock is coarse: within one of its steps it is the one with the lesser place, which mostly came first.
     fn staler(&self, before: Option<usize>, entry: usize) -> Option<usize> {
+        let age = |entry: usize| (self.used[entry], self.places[entry]);
         match before {
-            Some(before) if self.used[before] <= self.used[entry] => Some(before),
+            Some(before) if age(before) <= age(entry) => Some(before),
             _ => Some(entry),
         }
     }
