@@ -9,7 +9,7 @@ use crate::Backend;
 use crate::sample::{Interval, WINDOW, sample};
 
 /// Features in a sketch, at most. The paper's K is 8, and so is the default here; more tell apart where a long piece of data has parts from several others.
-pub const FEATURES_MAX: usize = 16;
+pub const FEATURES_MAX: usize = 32;
 /// Features that a [`Sketcher`] takes unless it is told otherwise.
 const FEATURES: usize = 8;
 

@@ -25,6 +25,7 @@ mod keys;
 mod magic;
 pub mod pack;
 pub mod padme;
+mod rice;
 mod seal;
 pub mod sketches;
 pub mod slot;

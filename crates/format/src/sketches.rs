@@ -26,14 +26,14 @@ use crate::frame::BLOBS_MAX;
 use crate::magic::MAGIC;
 use crate::tree::Time;
 use crate::wire::{self, Reader};
-use crate::{Error, FileId, FileKind, Keys, SEAL_OVERHEAD, SealKind, padme};
+use crate::{Error, FileId, FileKind, Keys, SEAL_OVERHEAD, SealKind, padme, rice};
 
 /// Largest file of sketches, bytes.
 pub const LIMIT: u64 = 64 << 20;
 /// Most features of a chunk.
-pub const FEATURES_MAX: usize = 16;
+pub const FEATURES_MAX: usize = 32;
 /// The most that one chunk takes, bytes, if it is not the first of its run.
-pub const CHUNK_BYTES: usize = 1 + 4 * FEATURES_MAX;
+pub const CHUNK_BYTES: usize = 2 + 4 * FEATURES_MAX;
 
 /// A length in front of the values, so that padding can follow them.
 const LENGTH: usize = 4;
@@ -156,7 +156,9 @@ impl Sketches {
             }
             for features in run.chunks.iter() {
                 out.push(features.len() as u8);
-                features.iter().for_each(|&feature| wire::put_u32(out, feature));
+                if !features.is_empty() {
+                    rice::put(out, features);
+                }
             }
         }
         Ok(())
@@ -226,8 +228,8 @@ fn read_run(reader: &mut Reader<'_>, packs: &[FileId]) -> Result<Run, Error> {
         in_range("features of a chunk", count.into(), 0, FEATURES_MAX as u64)?;
         let mut features = [0; FEATURES_MAX];
         let features = &mut features[..usize::from(count)];
-        for feature in features.iter_mut() {
-            *feature = reader.u32("feature")?;
+        if !features.is_empty() {
+            rice::read(reader, "features of a chunk", features)?;
         }
         chunks.push(features)?;
     }

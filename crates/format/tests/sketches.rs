@@ -114,16 +114,16 @@ fn a_run_has_chunks_and_ends_where_slots_end() {
 #[test]
 fn the_bytes_are_as_documented() {
     let mut chunks = Features::default();
-    chunks.push(&[0x0403_0201, 5]).unwrap();
+    chunks.push(&[0xffff_f000, 0xffff_e000]).unwrap();
     chunks.push(&[]).unwrap();
     let [_, keys] = both_keys();
     let file = one_run(0, chunks).encode(&keys, FILE).unwrap();
     assert_eq!(&file[..8], b"ibidskt\x01");
     let mut sealed = file[8..].to_vec();
     let plaintext = keys.open(SealKind::Sketches, FILE, 8, &mut sealed).unwrap();
-    let mut expected = vec![34, 0, 0, 0, 0, 0, 1];
+    let mut expected = vec![31, 0, 0, 0, 0, 0, 1];
     expected.extend_from_slice(&[1; 16]);
-    expected.extend_from_slice(&[1, 0, 8, 0, 2, 2, 1, 2, 3, 4, 5, 0, 0, 0, 0]);
+    expected.extend_from_slice(&[1, 0, 8, 0, 2, 2, 11, 0xfd, 0xbf, 0xff, 3, 0]);
     assert_eq!(plaintext[..expected.len()], expected);
     assert!(plaintext[expected.len()..].iter().all(|&byte| byte == 0));
 }
