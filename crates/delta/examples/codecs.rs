@@ -129,7 +129,7 @@ impl Measurement {
 }
 
 /// The least time of three: other programs take theirs from some.
-fn fastest(mut work: impl FnMut() -> Result<(), ibid_delta::Error>) -> Result<Duration, ibid_delta::Error> {
+fn fastest<T>(mut work: impl FnMut() -> Result<T, ibid_delta::Error>) -> Result<Duration, ibid_delta::Error> {
     let mut least = Duration::MAX;
     for _ in 0..3 {
         let start = Instant::now();

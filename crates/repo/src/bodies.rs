@@ -76,11 +76,12 @@ pub(crate) struct Bodies {
     kept: Mutex<Kept>,
     /// Somebody who was reading a frame is no longer.
     read: Condvar,
-    budget: u64,
 }
 
 #[derive(Default)]
 struct Kept {
+    /// Bytes that there is room for; one body is kept in any case.
+    budget: u64,
     /// Each with the time of its last use.
     frames: HashMap<u32, (Arc<Body>, u64)>,
     /// By time of last use.
@@ -125,6 +126,15 @@ impl Kept {
             self.spare.push((bytes, ends));
         }
     }
+
+    /// Lets go what there is no room for.
+    fn shrink(&mut self) {
+        while self.bytes > self.budget && self.frames.len() > 1 {
+            let (_, &oldest) = self.uses.first_key_value().expect("as many as frames");
+            let gone = self.remove(oldest).expect("it has a use");
+            self.recycle(gone);
+        }
+    }
 }
 
 /// What [`Bodies::get_or_claim`] gives.
@@ -163,11 +173,19 @@ impl Drop for Reading<'_> {
 impl Bodies {
     /// Room for about `budget` bytes; one body is kept in any case.
     pub(crate) fn new(budget: u64) -> Bodies {
-        Bodies {
+        let bodies = Bodies {
             kept: Mutex::default(),
             read: Condvar::new(),
-            budget,
-        }
+        };
+        bodies.limit(budget);
+        bodies
+    }
+
+    /// From now on there is room for about `budget` bytes.
+    pub(crate) fn limit(&self, budget: u64) {
+        let mut kept = self.kept();
+        kept.budget = budget;
+        kept.shrink();
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -217,11 +235,7 @@ impl Bodies {
         kept.bytes += body.weight();
         kept.frames.insert(frame, (body, now));
         kept.uses.insert(now, frame);
-        while kept.bytes > self.budget && kept.frames.len() > 1 {
-            let (_, &oldest) = kept.uses.first_key_value().expect("as many as frames");
-            let gone = kept.remove(oldest).expect("it has a use");
-            kept.recycle(gone);
-        }
+        kept.shrink();
     }
 }
 

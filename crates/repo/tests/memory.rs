@@ -146,7 +146,7 @@ fn a_file_that_hangs_on_many_others() {
     let storage = Arc::new(Local::create(place.path().join("repository")).unwrap());
     // What backups leave behind in the allocator counts against those who come after them.
     let repository = Repository::init(storage, Some(b"secret"), &quick(), 0)
-        .and_then(|repository| repository.with_memory(3 * MEMORY_MIN))
+        .and_then(|repository| repository.with_memory(2 * MEMORY_MIN))
         .unwrap();
     let mut bytes = noise(1, 64 << 20);
     for version in 0..3 {

@@ -149,22 +149,22 @@ impl Encoder {
         }
     }
 
-    /// Appends to `out` the delta that makes `target` of `base`.
+    /// Appends to `out` the delta that makes `target` of `base`. Gives the bytes of the target that zstd was left to look at: all but what anchors found copies for.
     ///
     /// Give two separate slices: zstd finds less in a base that shares memory with the target.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if either is longer than [`LENGTH_MAX`]; [`Error::Zstd`]. `out` is then as it was.
-    pub fn encode(&mut self, method: Method, base: &[u8], target: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+    pub fn encode(&mut self, method: Method, base: &[u8], target: &[u8], out: &mut Vec<u8>) -> Result<usize, Error> {
         check_lengths(base, target)?;
         let start = out.len();
         put_head(out, method.codec(), target);
         let encoded = match method {
-            _ if target.is_empty() => Ok(()),
-            Method::ZstdPrefix { level } => self.prefix.encode(base, target, level, out),
+            _ if target.is_empty() => Ok(0),
+            Method::ZstdPrefix { level } => self.prefix.encode(base, target, level, out).map(|()| target.len()),
             Method::Anchor { interval } => {
                 self.anchor.encode(interval, base, target, out);
-                Ok(())
+                Ok(0)
             }
             Method::AnchorZstd { level, interval } => {
                 self.anchor_zstd

@@ -131,7 +131,8 @@ impl Encoder {
 
     /// Appends the plaintext of a delta frame to `out`: the body as the difference from `prefix`, which `pieces` are concatenated.
     ///
-    /// How long it gets is for the caller to look at: [`encode`](Encoder::encode) may give less, and a frame that needs no other.
+    /// How long it gets is for the caller to look at: [`encode`](Encoder::encode) may give less, and a frame that needs no other. Gives the bytes of the body
+    /// that zstd was left to look at.
     ///
     /// # Errors
     ///
@@ -145,7 +146,7 @@ impl Encoder {
         prefix: &[u8],
         method: ibid_delta::Method,
         out: &mut Vec<u8>,
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
         equal("frame body", body_len(blobs)?.into(), body.len() as u64)?;
         let start = out.len();
         out.push(DELTA);

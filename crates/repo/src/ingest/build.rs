@@ -79,7 +79,8 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: O
     let (work_in, work) = bounded(2 * limits.workers);
     let (large_in, large) = bounded(limits.cutters);
     let (frames_in, frames) = bounded(limits.frames);
-    let (packs_in, packs) = bounded(limits.uploaders);
+    // A pack waits where it was filled until somebody has time to store it.
+    let (packs_in, packs) = bounded(0);
     let (slots_in, slots) = bounded(limits.pieces_all);
     (0..limits.pieces_all).for_each(|_| slots_in.send(()).expect("there is room for all"));
     let (spare_in, spare) = unbounded();
@@ -242,7 +243,9 @@ impl<'j> Similarity<'j> {
         Similarity {
             similar,
             bases,
-            near: Near::new(job.limits.bases / 4 * 3 / u64::from(job.repository.config.frame_size)),
+            near: Near::new(
+                (job.limits.bases + job.limits.bases_lent) / 4 * 3 / u64::from(job.repository.config.frame_size),
+            ),
             lanes: (0..DEPTH_MAX).map(lane).collect(),
             unlike: Vec::new(),
             clock: 0,
@@ -482,12 +485,19 @@ impl<'j> Gather<'j> {
         } = self.job;
         // While it is loaded, the list of frames takes up to twice its size.
         let frames = (loaded.index.frames.len() as u64 + self.new_frames) * size_of::<Frame>() as u64;
-        let similar = self
-            .similarity
-            .as_ref()
-            .map_or(0, |similarity| similarity.similar.memory());
-        let index = loaded.index.bytes() + frames + similar + (1 << 20);
-        repository.check_memory(index + more, limits.bytes(repository.config.frame_size))
+        let similar = self.similarity.as_ref().map_or(0, |similarity| {
+            similarity.similar.memory().saturating_sub(limits.features)
+        });
+        let index = loaded.index.bytes() + frames + similar + (1 << 20) + more;
+        let buffers = limits.bytes(repository.config.frame_size);
+        if let Some(similarity) = &self.similarity {
+            let left = repository.memory.saturating_sub(index + buffers);
+            similarity
+                .bases
+                .bodies
+                .limit(limits.bases + limits.bases_lent.min(left));
+        }
+        repository.check_memory(index, buffers)
     }
 
     /// Gives a buffer back to those who read. There may be nobody left who does.

@@ -24,24 +24,51 @@ const JUMP: u64 = 2;
 /// Bytes in the middle of a frame that are tried.
 const SAMPLE: usize = 256 << 10;
 
-/// The choice so far. Shared by all who compress.
+/// Which of some ways has cost least so far.
+struct Trials<const N: usize> {
+    chosen: AtomicUsize,
+    /// What each way has cost, older trials counting less and less; all zero before the first.
+    costs: Mutex<[u64; N]>,
+}
+
+impl<const N: usize> Trials<N> {
+    fn new(first: usize) -> Trials<N> {
+        Trials {
+            chosen: AtomicUsize::new(first),
+            costs: Mutex::new([0; N]),
+        }
+    }
+
+    fn chosen(&self) -> usize {
+        self.chosen.load(Ordering::Relaxed)
+    }
+
+    /// Takes what each way has cost in one more trial into account.
+    fn learn(&self, costs: [u64; N]) {
+        let mut sums = self.costs.lock().expect("no holder of this lock panics");
+        for (sum, cost) in sums.iter_mut().zip(costs) {
+            *sum = *sum / 2 + cost;
+        }
+        let best = (0..N).min_by_key(|&way| sums[way]).expect("there are ways");
+        self.chosen.store(best, Ordering::Relaxed);
+    }
+}
+
+/// Which way suits frames that are compressed by themselves. Shared by all who compress.
 pub(crate) struct EffortChoice {
+    trials: Trials<{ WAYS.len() }>,
     /// Frames since the last trial.
     since: AtomicU32,
-    chosen: AtomicUsize,
-    /// Bytes that the frame of the last trial took.
+    /// Bytes that the frame of the last trial took for each MiB of its body.
     usual: AtomicU64,
-    /// Bytes that each way took in trials, older ones counting less and less; all zero before the first.
-    taken: Mutex<[u64; WAYS.len()]>,
 }
 
 impl EffortChoice {
     pub(crate) fn new() -> EffortChoice {
         EffortChoice {
+            trials: Trials::new(FIRST),
             since: AtomicU32::new(TRIAL_EVERY),
-            chosen: AtomicUsize::new(FIRST),
             usual: AtomicU64::new(0),
-            taken: Mutex::new([0; WAYS.len()]),
         }
     }
 
@@ -60,9 +87,9 @@ impl EffortChoice {
             self.since.store(1, Ordering::Relaxed);
             self.learn(encoder, body, space)?;
         }
-        let (way, _) = WAYS[self.chosen.load(Ordering::Relaxed)];
+        let (way, _) = WAYS[self.trials.chosen()];
         encoder.encode(blobs, body, way, out)?;
-        let taken = out.len() as u64;
+        let taken = ((out.len() as u64) << 20) / body.len().max(1) as u64;
         if on_trial {
             self.usual.store(taken, Ordering::Relaxed);
         } else if since >= TRIAL_AT_MOST {
@@ -74,6 +101,11 @@ impl EffortChoice {
         Ok(())
     }
 
+    /// About how many bytes a body of this length takes by itself; 0 as long as that is not known.
+    pub(crate) fn expected(&self, length: usize) -> usize {
+        ((length as u64 * self.usual.load(Ordering::Relaxed)) >> 20) as usize
+    }
+
     /// Tries all ways on the middle of a body.
     fn learn(&self, encoder: &mut Encoder, body: &[u8], space: &mut Vec<u8>) -> Result<(), Error> {
         let length = body.len().min(SAMPLE);
@@ -82,41 +114,45 @@ impl EffortChoice {
         for (size, (way, _)) in sizes.iter_mut().zip(WAYS) {
             *size = encoder.compressed_len(&body[start..start + length], way, space)? as u64;
         }
-        let mut taken = self.taken.lock().expect("no holder of this lock panics");
-        for (taken, size) in taken.iter_mut().zip(sizes) {
-            *taken = *taken / 2 + size;
-        }
-        self.chosen.store(choose(&taken), Ordering::Relaxed);
+        self.trials.learn(costs(sizes));
         Ok(())
     }
 }
 
-/// zstd's levels for deltas, the faster first, and what a byte of each weighs, in thousandths. On Redis dumps the first gives the smaller deltas, on sources and
-/// pages of databases the second.
-const LEVELS: [(i32, u64); 2] = [(3, 1000), (6, 1030)];
-/// One delta frame in so many is encoded at both.
-const DELTA_TRIAL_EVERY: u32 = 16;
+/// What ways cost whose results are so long.
+fn costs(mut sizes: [u64; WAYS.len()]) -> [u64; WAYS.len()] {
+    for (size, (_, weight)) in sizes.iter_mut().zip(WAYS) {
+        *size *= weight;
+    }
+    sizes
+}
+
+/// zstd's levels for deltas, the fastest first, and what the time costs that each takes, in bytes for each KiB that it has to look at: about
+/// 2.5 MB a second. On Redis dumps the first gives the smallest deltas, on pages of databases and on sources the third; but of pages so much is left to look at
+/// that the second costs less.
+const LEVELS: [(i32, u64); 3] = [(1, 0), (3, 3), (6, 12)];
+/// The level that is taken until something is known.
+const LEVEL_FIRST: usize = 1;
+/// One delta frame in so many is encoded at all.
+const DELTA_TRIAL_EVERY: u32 = 32;
 
 /// Which level suits deltas of this data. Shared by all who compress.
 pub(crate) struct DeltaEffort {
+    trials: Trials<{ LEVELS.len() }>,
     /// Frames so far.
     frames: AtomicU32,
-    chosen: AtomicUsize,
-    /// Bytes that each level took in trials, older ones counting less and less.
-    taken: Mutex<[u64; LEVELS.len()]>,
 }
 
 impl DeltaEffort {
     pub(crate) fn new() -> DeltaEffort {
         DeltaEffort {
+            trials: Trials::new(LEVEL_FIRST),
             frames: AtomicU32::new(0),
-            chosen: AtomicUsize::new(LEVELS.len() - 1),
-            taken: Mutex::new([0; LEVELS.len()]),
         }
     }
 
     /// Encodes a frame against a prefix, at this level if there is one, else at the one that is best as far as is known. Now and then that is found out
-    /// anew; `space` is memory for that.
+    /// anew.
     pub(crate) fn encode(
         &self,
         encoder: &mut Encoder,
@@ -124,7 +160,6 @@ impl DeltaEffort {
         (pieces, prefix): (&[Piece], &[u8]),
         level: Option<i32>,
         out: &mut Vec<u8>,
-        space: &mut Vec<u8>,
     ) -> Result<(), Error> {
         let mut encode = |level, out: &mut Vec<u8>| {
             out.clear();
@@ -134,38 +169,18 @@ impl DeltaEffort {
             };
             encoder.encode_delta(blobs, body, pieces, prefix, method, out)
         };
-        if let Some(level) = level {
-            return encode(level, out);
+        let frames = self.frames.fetch_add(u32::from(level.is_none()), Ordering::Relaxed);
+        if level.is_none() && frames.is_multiple_of(DELTA_TRIAL_EVERY) {
+            let mut costs = [0; LEVELS.len()];
+            for (cost, (level, price)) in costs.iter_mut().zip(LEVELS) {
+                let looked_at = encode(level, out)? as u64;
+                *cost = out.len() as u64 * 1024 + looked_at * price;
+            }
+            self.trials.learn(costs);
         }
-        let chosen = self.chosen.load(Ordering::Relaxed);
-        encode(LEVELS[chosen].0, out)?;
-        if !self
-            .frames
-            .fetch_add(1, Ordering::Relaxed)
-            .is_multiple_of(DELTA_TRIAL_EVERY)
-        {
-            return Ok(());
-        }
-        let other = 1 - chosen;
-        encode(LEVELS[other].0, space)?;
-        let mut taken = self.taken.lock().expect("no holder of this lock panics");
-        for (level, length) in [(chosen, out.len()), (other, space.len())] {
-            taken[level] = taken[level] / 2 + length as u64;
-        }
-        let weight = |&level: &usize| taken[level] * LEVELS[level].1;
-        let best = (0..LEVELS.len()).min_by_key(weight).unwrap_or(chosen);
-        self.chosen.store(best, Ordering::Relaxed);
-        if space.len() < out.len() {
-            std::mem::swap(space, out);
-        }
+        encode(level.unwrap_or(LEVELS[self.trials.chosen()].0), out)?;
         Ok(())
     }
-}
-
-/// The way whose bytes weigh least.
-fn choose(taken: &[u64; WAYS.len()]) -> usize {
-    let weight = |&way: &usize| taken[way] * WAYS[way].1;
-    (0..WAYS.len()).min_by_key(weight).unwrap_or(FIRST)
 }
 
 #[cfg(test)]
@@ -174,11 +189,16 @@ mod tests {
 
     #[test]
     fn the_smallest_unless_a_faster_one_is_about_as_small() {
+        let chosen = |sizes| {
+            let trials = Trials::new(FIRST);
+            trials.learn(costs(sizes));
+            trials.chosen()
+        };
         // Thousands of bytes of the frames of Redis dumps, of PostgreSQL's pages, and of sources.
-        assert_eq!(choose(&[154_890, 168_460, 186_210]), 0);
-        assert_eq!(choose(&[106_620, 94_400, 95_340]), 1);
-        assert_eq!(choose(&[134_740, 136_820, 123_770]), 2);
-        assert_eq!(choose(&[100, 100, 99]), 0);
+        assert_eq!(chosen([154_890, 168_460, 186_210]), 0);
+        assert_eq!(chosen([106_620, 94_400, 95_340]), 1);
+        assert_eq!(chosen([134_740, 136_820, 123_770]), 2);
+        assert_eq!(chosen([100, 100, 99]), 0);
     }
 
     #[test]
@@ -219,11 +239,7 @@ mod tests {
             out.len()
         };
         encode(&long);
-        assert_eq!(
-            choice.chosen.load(Ordering::Relaxed),
-            0,
-            "the fastest is best where all are alike"
-        );
+        assert_eq!(choice.trials.chosen(), 0, "the fastest is best where all are alike");
         for _ in 0..2 * TRIAL_AT_MOST {
             encode(&short);
         }

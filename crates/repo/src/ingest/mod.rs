@@ -159,6 +159,8 @@ pub(crate) struct Limits {
     pub(crate) uploaders: usize,
     /// Bytes of frames that are kept as bases; 0 if there is no room to look for what is similar.
     pub(crate) bases: u64,
+    /// Bytes of frames that are kept beside those until the index needs them.
+    pub(crate) bases_lent: u64,
     /// Bytes of the index of features.
     pub(crate) features: u64,
 }
@@ -175,8 +177,16 @@ const FEATURES_MAX: u64 = 64 << 20;
 pub(crate) const GROUP: usize = 1 << 20;
 
 impl Limits {
-    /// Splits `budget` (what remains after the index), bytes. A quarter is left for what the index grows by, if that is possible.
-    pub(crate) fn new(budget: u64, cores: usize, chunk_max: usize, frame: u32, pack: u32) -> Result<Limits> {
+    /// Splits `budget` (what remains after the index), bytes. A quarter is left for what the index grows by, if that is possible. Whether somebody `looks` for
+    /// what is similar: then that is given room before speed, but for the last of it.
+    pub(crate) fn new(
+        budget: u64,
+        cores: usize,
+        chunk_max: usize,
+        frame: u32,
+        pack: u32,
+        looks: bool,
+    ) -> Result<Limits> {
         // Small enough to be fingerprinted while it is in the cache that it was cut in.
         let piece = (1 << 20).max(2 * chunk_max);
         let mut limits = Limits {
@@ -190,8 +200,10 @@ impl Limits {
             pack,
             uploaders: 2,
             bases: 0,
+            bases_lent: 0,
             features: 0,
         };
+        let mut fits = None;
         // Give up what costs least speed first.
         let steps: [fn(&mut Limits); 7] = [
             |l| (l.events, l.pieces_all) = (12, (2 * l.pieces).max(12)),
@@ -203,12 +215,19 @@ impl Limits {
             |l| (l.cutters, l.pieces_all, l.workers) = (1, l.pieces, l.workers.min(2)),
         ];
         for step in steps {
-            if limits.bytes(frame) <= budget - budget / 4 {
-                limits.share_out(budget - budget / 4 - limits.bytes(frame));
-                return Ok(limits);
+            if let Some(left) = (budget - budget / 4).checked_sub(limits.bytes(frame)) {
+                let mut shared = limits;
+                shared.share_out(left, budget / 4);
+                if !looks || shared.bases > 0 {
+                    return Ok(shared);
+                }
+                fits.get_or_insert(limits);
             }
             step(&mut limits);
             limits.frames = limits.workers + 2;
+        }
+        if let Some(limits) = fits {
+            return Ok(limits);
         }
         let needed = limits.bytes(frame);
         if needed <= budget {
@@ -218,24 +237,25 @@ impl Limits {
         }
     }
 
-    /// Gives what is left to those who look for what is similar, if it is enough.
-    fn share_out(&mut self, left: u64) {
+    /// Gives what is left to those who look for what is similar, if it is enough; and they borrow what the index has not grown into yet.
+    fn share_out(&mut self, left: u64, growth: u64) {
         let room = left.saturating_sub((self.workers * DELTA_CODER) as u64);
         if room >= SIMILARITY_MIN {
             self.bases = (room / 8 * 7).min(BASES_MAX);
+            self.bases_lent = growth.min(BASES_MAX - self.bases);
             self.features = (room / 8).min(FEATURES_MAX);
         }
     }
 
-    /// The most that buffers can hold at once.
+    /// The most that buffers can hold at once, but for what is lent.
     pub(crate) fn bytes(&self, frame: u32) -> u64 {
         let groups = (self.events + self.workers + 2) * 2 * GROUP;
         // Beside those that wait: one at the builder, two at each cutter, and two at the one that reads a file which has grown meanwhile.
         let pieces = (self.pieces_all + 1 + 2 * self.cutters + 2) * self.piece;
         // A frame exists uncompressed and compressed; zstd's own tables are about 4 MiB at level 3.
         let frames = (self.frames + 2) * 2 * (frame as usize + self.piece / 8) + self.workers * (4 << 20);
-        // Two packs being filled, those waiting and being stored; a pack overshoots its size by at most an eighth.
-        let packs = (2 + 2 * self.uploaders) * (self.pack as usize + self.pack as usize / 8);
+        // Two packs being filled, and those being stored; a pack overshoots its size by at most an eighth.
+        let packs = (2 + self.uploaders) * (self.pack as usize + self.pack as usize / 8);
         let similarity = match self.bases {
             0 => 0,
             bases => bases + self.features + (self.workers * DELTA_CODER) as u64,
@@ -300,14 +320,15 @@ impl Repository {
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
             .max(1);
         let budget = self.memory.saturating_sub(loaded.index.bytes());
+        let looks = options.similarity != Similarity::Off && options.compression != Compression::Off;
         let limits = Limits::new(
             budget,
             cores,
             self.chunker.size_max(),
             self.config.frame_size,
             self.config.pack_size,
+            looks,
         )?;
-        let looks = options.similarity != Similarity::Off && options.compression != Compression::Off;
         let now = now();
         let loaded = Arc::new(loaded);
         let job = Job {
@@ -315,7 +336,8 @@ impl Repository {
             loaded: loaded.clone(),
             filter,
             limits,
-            bases: (looks && limits.bases > 0).then(|| ChunkReader::new(self, loaded, limits.bases)),
+            bases: (looks && limits.bases > 0)
+                .then(|| ChunkReader::new(self, loaded, limits.bases + limits.bases_lent)),
             monitor,
             options: &options,
             started: now,

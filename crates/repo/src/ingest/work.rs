@@ -308,9 +308,6 @@ struct Compressor<'a> {
     space: Vec<u8>,
 }
 
-/// A delta of more than this part of the body is compared with what the frame takes without bases.
-const POOR_DELTA: usize = 4;
-
 impl<'a> Compressor<'a> {
     fn new(job: &'a Job<'a>, efforts: &'a Efforts) -> Compressor<'a> {
         Compressor {
@@ -388,10 +385,9 @@ impl<'a> Compressor<'a> {
                 (&bases.pieces, &self.prefix),
                 level,
                 &mut frame.plaintext,
-                &mut self.space,
             )
             .map_err(Error::damaged("a frame being compressed"))?;
-        if frame.plaintext.len() > bytes / POOR_DELTA {
+        if frame.plaintext.len() > self.efforts.whole.expected(bytes) {
             let delta = std::mem::take(&mut frame.plaintext);
             self.whole(frame, compression)?;
             // Depth has its price, too.

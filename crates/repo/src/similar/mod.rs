@@ -16,18 +16,22 @@ pub(crate) const DEPTH_MAX: u8 = 8;
 const FEATURE_BITS: u32 = 32;
 /// The one partition of the index of features.
 const PARTITION: u64 = 0;
-/// Features in a sketch. In 128 KiB there are sixteen pages of a database, each of which may be like one elsewhere.
-pub(crate) const FEATURES: usize = 16;
-/// Most bases of a chunk. The first may be any; the others, which have what it has not, lie in frames without bases: what is scattered must be quick to read.
-const BASES_MAX: usize = 4;
-/// The same, for those who want as little stored as possible: reading takes up to three times as long where pieces come from everywhere.
-const BASES_MAX_THOROUGH: usize = 16;
+/// Features in a sketch. In 128 KiB there are sixteen pages of a database, each of which may be like one elsewhere: two features for each tell of most of them.
+pub(crate) const FEATURES: usize = 32;
+/// Deepest that a chunk's bases lie but for the first, which may be any: what is scattered must be quick to read.
+const OTHERS_DEPTH_MAX: u8 = 0;
+/// The same, for those who want as little stored as possible: of pages of databases 7 % less, for a third more time.
+const OTHERS_DEPTH_MAX_THOROUGH: u8 = 1;
 /// At least one feature in so many must be found somewhere, or the chunk is like nothing.
 const SHARED_PART_MIN: u32 = 4;
+/// When so many eighths of the features are found, no more bases are looked for.
+const ENOUGH_EIGHTHS: u32 = 6;
+/// What is far is read for a chunk that has a base already only if it brings so many features.
+const GAIN_MIN_FAR: u32 = 2;
 /// Half features: what a base is chosen by.
-const HALVES: i32 = 2;
+const HALVES: u32 = 2;
 /// What is near may have so many half features fewer than what is far.
-const NEAR_REWARD: i32 = 2;
+const NEAR_REWARD: u32 = 8;
 /// Entries that there is room for beyond those of the chunks that are stored already.
 const ENTRIES_NEW: u64 = 2 << 20;
 
@@ -60,7 +64,7 @@ pub(crate) struct Base {
 struct Found {
     base: Base,
     /// Which of the other's features: one bit each.
-    shared: u16,
+    shared: u32,
     distance: Distance,
 }
 
@@ -74,7 +78,7 @@ struct Unsaved {
 /// What is known of the chunks of this backup and those before it.
 pub(crate) struct Similar {
     index: FeatureIndex,
-    bases_max: usize,
+    others_depth_max: u8,
     known: Vec<Known>,
     /// What no file of sketches has yet.
     unsaved: VecDeque<Unsaved>,
@@ -94,7 +98,11 @@ impl Similar {
             .expect("far from a billion entries");
         Similar {
             index,
-            bases_max: if thorough { BASES_MAX_THOROUGH } else { BASES_MAX },
+            others_depth_max: if thorough {
+                OTHERS_DEPTH_MAX_THOROUGH
+            } else {
+                OTHERS_DEPTH_MAX
+            },
             known: Vec::new(),
             unsaved: VecDeque::new(),
             candidates: Vec::new(),
@@ -142,35 +150,27 @@ impl Similar {
         bases.clear();
         let sketch = shortened(sketch);
         self.find(&sketch, distance);
-        let mut covered = 0u16;
-        let enough = sketch.features().len() as u32 * 3 / 4;
-        while bases.len() < self.bases_max {
-            let is_first = bases.is_empty();
-            if !is_first && covered.count_ones() > enough {
-                break;
-            }
+        let mut covered = 0u32;
+        let enough = sketch.features().len() as u32 * ENOUGH_EIGHTHS / 8;
+        while bases.is_empty() || covered.count_ones() <= enough {
+            let others_depth_max = if bases.is_empty() {
+                DEPTH_MAX
+            } else {
+                self.others_depth_max
+            };
             let score = |found: &Found| {
                 let gain = (found.shared & !covered).count_ones();
-                if !is_first && found.base.depth > 0 {
+                let is_near = found.distance == Distance::Near;
+                let gain_min = if bases.is_empty() || is_near { 1 } else { GAIN_MIN_FAR };
+                if gain < gain_min || found.base.depth > others_depth_max {
                     return None;
                 }
-                let near = if found.distance == Distance::Near {
-                    NEAR_REWARD
-                } else {
-                    0
-                };
-                (gain > 0).then(|| {
-                    (
-                        HALVES * gain as i32 + near - i32::from(found.base.depth),
-                        found.base.number,
-                    )
-                })
+                let reward = if is_near { NEAR_REWARD } else { 0 };
+                let score = HALVES * gain + reward + u32::from(DEPTH_MAX - found.base.depth);
+                Some((score, found.base.number))
             };
-            let best = self
-                .found
-                .iter()
-                .filter_map(|found| score(found).map(|score| (score, found)));
-            let Some((_, best)) = best.max_by_key(|(score, _)| *score) else {
+            let scored = self.found.iter().map(|found| (score(found), found));
+            let Some((Some(_), best)) = scored.max_by_key(|(score, _)| *score) else {
                 break;
             };
             covered |= best.shared;

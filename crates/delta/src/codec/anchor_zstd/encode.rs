@@ -40,7 +40,7 @@ impl Encoder {
         }
     }
 
-    /// Appends the body of the delta. The target is not empty.
+    /// Appends the body of the delta, and gives the bytes that no copy covers. The target is not empty.
     pub(crate) fn encode(
         &mut self,
         (level, interval): (i32, Interval),
@@ -48,15 +48,15 @@ impl Encoder {
         base: &[u8],
         target: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
         self.find_copies(interval, base, target);
         self.instructions.write(&self.copies, zstd, level, out)?;
         self.gather_rest(target);
-        if self.rest.is_empty() {
-            return Ok(());
+        if !self.rest.is_empty() {
+            let context = self.context.derive(base, &self.copies, target.len());
+            zstd.encode(context, &self.rest, level, out)?;
         }
-        let context = self.context.derive(base, &self.copies, target.len());
-        zstd.encode(context, &self.rest, level, out)
+        Ok(self.rest.len())
     }
 
     /// Finds what of the target is copied, in its order.
