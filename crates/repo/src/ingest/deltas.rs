@@ -9,7 +9,7 @@ use crate::chunks::ChunkReader;
 use crate::index::Place;
 use crate::similar::{Base, Similar};
 use crate::{Error, Result};
-use ibid_delta::{Backend, Cover, CoverSettings, Sketch};
+use ibid_delta::{Backend, Cover, CoverSettings, Interval, Sketch};
 use ibid_format::ChunkPrefix;
 use ibid_format::frame::{PIECES_MAX, PREFIX_BYTES_MAX, Piece};
 use std::collections::{BTreeMap, HashMap};
@@ -19,8 +19,13 @@ use std::sync::Arc;
 const HELD_MAX: usize = 48;
 /// A level of depth counts against a base as much as this part of a chunk that wants it.
 const DEPTH_PENALTY: f32 = 0.5;
-/// Fewer new anchors than this are not worth a base.
-const ANCHORS_MIN: usize = 8;
+/// How bases are looked through: one position in 128 finds pages in them, and takes a third less time than one in 64 (pg 39.5 instead of 39.1 MB).
+const COVER: CoverSettings = CoverSettings {
+    interval: Interval::I128,
+    anchors_min: 4,
+    margin: 3 << 10,
+    gap_max: 6 << 10,
+};
 
 /// The body of a frame, and the frame's number.
 pub(crate) type Held = (u32, Arc<Body>);
@@ -193,11 +198,7 @@ impl Against {
 
 /// What looks which stretches of bases are of use.
 pub(crate) fn cover() -> Cover {
-    let settings = CoverSettings {
-        anchors_min: ANCHORS_MIN,
-        ..CoverSettings::default()
-    };
-    Cover::with_settings(Backend::best(), settings)
+    Cover::with_settings(Backend::best(), COVER)
 }
 
 fn too_long(source: ibid_delta::Error) -> Error {
