@@ -7,6 +7,8 @@ use ibid_repo::{
 };
 use ibid_storage::fault::Flaky;
 use ibid_storage::{Error, Local, Memory, Name, Operation, Storage};
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use support::{Folder, noise, options, quick};
@@ -139,31 +141,41 @@ fn files_that_have_grown_between_being_met_and_being_read() {
     }
 }
 
+/// Tells this test to be the process that backs up, from the first of these folders into the second.
+const BACK_UP: [&str; 2] = ["BACK_UP_FROM", "BACK_UP_INTO"];
+
 /// Versions of a file that are stored as what differs, and of which the last hangs on all: far more than there is room for.
-fn a_file_that_hangs_on_many_others() {
-    let folder = Folder::scratch();
-    let place = support::scratch();
-    let storage = Arc::new(Local::create(place.path().join("repository")).unwrap());
-    // What backups leave behind in the allocator counts against those who come after them.
-    let repository = Repository::init(storage, Some(b"secret"), &quick(), 0)
-        .and_then(|repository| repository.with_memory(2 * MEMORY_MIN))
-        .unwrap();
+fn back_up_versions(from: &Path, into: &Path) {
+    let storage = Arc::new(Local::create(into).unwrap());
+    let repository = Repository::init(storage, Some(b"secret"), &quick(), 0).unwrap();
     let mut bytes = noise(1, 64 << 20);
     for version in 0..3 {
         // Other bytes in every chunk.
         for at in (0..bytes.len()).step_by(16 << 10) {
             bytes[at..at + 8].copy_from_slice(&noise(version * 1_000_000 + at as u64, 8));
         }
-        folder.write("dump", &bytes);
+        std::fs::write(from.join("dump"), &bytes).unwrap();
         // Noise does not compress, so nothing similar is looked for in much of it unless that is asked for.
         let options = BackupOptions {
             similarity: Similarity::Max,
-            ..options(folder.path())
+            ..options(from)
         };
         let summary = repository.backup(options, &Monitor::silent()).unwrap();
         assert_eq!(summary.similar.bytes > 60 << 20, version > 0, "{summary:?}");
     }
-    drop(bytes);
+}
+
+fn a_file_that_hangs_on_many_others() {
+    let folder = Folder::scratch();
+    let place = support::scratch();
+    let repository = place.path().join("repository");
+    // What backups leave behind in the allocator would count against those who come after them: so they have a process of their own.
+    let backups = Command::new(std::env::current_exe().unwrap())
+        .envs(BACK_UP.into_iter().zip([folder.path(), &repository]))
+        .status();
+    assert!(backups.unwrap().success());
+    let storage = Arc::new(Local::open(&repository).unwrap());
+    let repository = Repository::open(storage, Some(b"secret")).unwrap();
     let repository = repository.with_memory(MEMORY_MIN).unwrap();
     let out = support::scratch();
     let snapshot = repository.snapshot("latest").unwrap();
@@ -186,6 +198,9 @@ fn a_file_that_hangs_on_many_others() {
 
 #[test]
 fn memory_stays_within_the_budget() {
+    if let [Some(from), Some(into)] = BACK_UP.map(std::env::var_os) {
+        return back_up_versions(from.as_ref(), into.as_ref());
+    }
     a_file_that_hangs_on_many_others();
     files_that_have_grown_between_being_met_and_being_read();
     large_files_that_wait_for_a_slow_place();
