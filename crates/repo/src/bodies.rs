@@ -1,8 +1,9 @@
 //! Frames that were decompressed, kept for whoever needs their chunks again.
 
+use crate::recency::Recency;
 use ibid_format::frame::Blob;
 use ibid_format::{ChunkId, Keys};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 
 /// Memory of a body that is gone is kept for the next, up to this much; and of so many.
@@ -44,9 +45,9 @@ impl Body {
         &self.bytes
     }
 
-    /// Their memory, to be used again.
-    pub(crate) fn into_bytes(self) -> Vec<u8> {
-        self.bytes
+    /// The memory of one that nobody else holds, to be used again.
+    pub(crate) fn memory(body: Arc<Body>) -> Option<(Vec<u8>, Vec<u32>)> {
+        Arc::into_inner(body).map(|body| (body.bytes, body.ends))
     }
 
     /// The chunk in a slot, if there is that slot.
@@ -82,11 +83,8 @@ pub(crate) struct Bodies {
 struct Kept {
     /// Bytes that there is room for; one body is kept in any case.
     budget: u64,
-    /// Each with the time of its last use.
-    frames: HashMap<u32, (Arc<Body>, u64)>,
-    /// By time of last use.
-    uses: BTreeMap<u64, u32>,
-    clock: u64,
+    frames: HashMap<u32, Arc<Body>>,
+    recency: Recency,
     bytes: u64,
     /// Frames that somebody is about to read.
     claimed: HashSet<u32>,
@@ -95,24 +93,23 @@ struct Kept {
 }
 
 impl Kept {
-    fn now(&mut self) -> u64 {
-        self.clock += 1;
-        self.clock
-    }
-
     fn get(&mut self, frame: u32) -> Option<Arc<Body>> {
-        let now = self.now();
-        let (body, used) = self.frames.get_mut(&frame)?;
-        let before = std::mem::replace(used, now);
-        let body = body.clone();
-        self.uses.remove(&before);
-        self.uses.insert(now, frame);
+        let body = self.frames.get(&frame)?.clone();
+        self.recency.touch(frame);
         Some(body)
     }
 
+    fn insert(&mut self, frame: u32, body: Arc<Body>) {
+        // It may have come from elsewhere meanwhile.
+        self.remove(frame);
+        self.bytes += body.weight();
+        self.frames.insert(frame, body);
+        self.recency.touch(frame);
+    }
+
     fn remove(&mut self, frame: u32) -> Option<Arc<Body>> {
-        let (body, used) = self.frames.remove(&frame)?;
-        self.uses.remove(&used);
+        let body = self.frames.remove(&frame)?;
+        self.recency.remove(frame);
         self.bytes -= body.weight();
         Some(body)
     }
@@ -120,7 +117,7 @@ impl Kept {
     /// Nobody may want a body any more: then its memory can be used again.
     fn recycle(&mut self, body: Arc<Body>) {
         if self.spare.len() < SPARES
-            && let Some(Body { bytes, ends, .. }) = Arc::into_inner(body)
+            && let Some((bytes, ends)) = Body::memory(body)
             && bytes.capacity() <= SPARE_BYTES_MAX
         {
             self.spare.push((bytes, ends));
@@ -130,8 +127,8 @@ impl Kept {
     /// Lets go what there is no room for.
     fn shrink(&mut self) {
         while self.bytes > self.budget && self.frames.len() > 1 {
-            let (_, &oldest) = self.uses.first_key_value().expect("as many as frames");
-            let gone = self.remove(oldest).expect("it has a use");
+            let oldest = self.recency.pop_oldest().expect("as many as frames");
+            let gone = self.remove(oldest).expect("it was used");
             self.recycle(gone);
         }
     }
@@ -229,12 +226,7 @@ impl Bodies {
     /// Keeps the body of a frame.
     pub(crate) fn put(&self, frame: u32, body: Arc<Body>) {
         let mut kept = self.kept();
-        // It may have come from elsewhere meanwhile.
-        kept.remove(frame);
-        let now = kept.now();
-        kept.bytes += body.weight();
-        kept.frames.insert(frame, (body, now));
-        kept.uses.insert(now, frame);
+        kept.insert(frame, body);
         kept.shrink();
     }
 }

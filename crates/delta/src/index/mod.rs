@@ -155,6 +155,13 @@ impl FeatureIndex {
         }
     }
 
+    /// Gives `found` the places of one feature, at most [`POSTING_MAX`]: for who must know which features a place shares.
+    pub fn places(&self, partition: u64, feature: u64, found: impl FnMut(u32)) {
+        if let Some(table) = self.partitions.get(&partition) {
+            table.find(feature, found);
+        }
+    }
+
     /// Puts into `candidates` every place that shares a feature with the sketch, by place, ascending; at most [`POSTING_MAX`] for each feature.
     pub fn candidates(&self, partition: u64, sketch: &Sketch, candidates: &mut Vec<Candidate>) {
         candidates.clear();

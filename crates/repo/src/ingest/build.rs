@@ -1,45 +1,28 @@
-//! The builder: takes everything in the order of the tree, asks the index, fills frames, writes trees.
+//! The builder: starts all others, takes what they give in the order of the tree, and writes trees.
 
-use super::deltas::{Against, Group, Near};
-use super::effort::{DeltaEffort, EffortChoice};
+use super::compress::Efforts;
+use super::gather::{Channels, Gather};
+use super::lanes::Lanes;
 use super::large::{self, Large, LargePart};
 use super::read::{self, Event, Input, Outlets};
-use super::store::{self, Data, FrameDue, Stored};
-use super::work::{self, Complete, Efforts, FileKey, FrameBuffers, Names, Outcome, Part, Sketches, Span, ToRead, Work};
-use super::{Compression, Job, Similarity as Wish};
-use crate::bodies::Body;
-use crate::chunks::ChunkReader;
-use crate::index::{Frame, Place};
-use crate::recipe::{ListWriter, ListingWriter, MetadataChunkers, MetadataSink};
-use crate::similar::{Base, DEPTH_MAX, Distance, Similar, UNSAVED_MAX};
+use super::store::{self, Data, Stored};
+use super::work::{self, FileKey, Names, Outcome, Part, ToRead, Work};
+use super::{Job, Similarity};
+use crate::recipe::{ListWriter, ListingWriter, MetadataChunkers};
+use crate::similar::Similar;
 use crate::source::Owners;
 use crate::threads::spawn;
 use crate::{Counters, Error, Result, Warning};
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use ibid_delta::Sketch;
-use ibid_format::ChunkId;
+use crossbeam_channel::{Receiver, bounded, unbounded};
 use ibid_format::content::{Content, Item};
-use ibid_format::pack::{PackKind, Summary};
+use ibid_format::pack::Summary;
 use ibid_format::snapshot::{self, Snapshot};
 use ibid_format::tree::{Entry, EntryKind};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// Bytes of metadata that are compressed together: trees are read a piece at a time, so their frames are smaller.
-const METADATA_FRAME: u32 = 256 << 10;
-
-/// Most chunks that are encoded together.
-const LANE_CHUNKS: usize = 64;
-/// Chunks after which what was gathered to be encoded is sent off, however little it is. What is encoded together is read together: the bases of what lies far apart
-/// lie far apart too, and reading it back took 30 times as long with 256 (lnx 22.65 MB, 23.17 with 8).
-const LANE_PATIENCE: u64 = 8;
-
-/// After so many new chunks it is checked that the index stays within the budget.
-const CHECK_EVERY: u64 = 4096;
 
 /// What the builder has made.
 pub(crate) struct Built {
@@ -58,16 +41,13 @@ pub(crate) struct Built {
 pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: Option<&Snapshot>) -> Result<Built> {
     let limits = job.limits;
     let own = own_folder(job);
-    let efforts = Efforts {
-        whole: EffortChoice::new(),
-        delta: DeltaEffort::new(),
-    };
+    let efforts = Efforts::new();
     let similar = match &job.bases {
         Some(_) => Some(Similar::load(
             job.repository,
             &job.loaded,
             job.limits.features,
-            job.options.similarity == Wish::Max,
+            job.options.similarity == Similarity::Max,
             job.monitor,
         )?),
         None => None,
@@ -118,24 +98,18 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: O
         spawn(scope, move || read::run(job, input, parent, own, &outlets))?;
         // Each thread ends when all who could send to it have gone; this one must not hold on to what the others wait for.
         drop((work, large, packs));
-        let mut gather = Gather {
-            job,
-            stored,
+        let channels = Channels {
             work: work_in,
             frames: frames_in,
             spare: spare_in,
             spares: spare,
             spare_frames,
             slots: slots_in,
-            data: Open::new(job, FrameBuffers::default()),
-            metadata: Open::new(job, FrameBuffers::default()),
-            new_chunks: [0; 2],
-            new_bytes: [0; 2],
-            new_frames: 0,
-            similarity: similar
-                .zip(job.bases.as_ref())
-                .map(|(similar, bases)| Similarity::new(job, similar, bases)),
         };
+        let lanes = similar
+            .zip(job.bases.as_ref())
+            .map(|(similar, bases)| Lanes::new(job, similar, bases));
+        let mut gather = Gather::new(job, stored, channels, lanes);
         let mut builder = Builder {
             gather: &mut gather,
             chunkers: MetadataChunkers::new(),
@@ -149,7 +123,7 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: O
         let flushed = gather.flush().and_then(|()| gather.check_memory(0));
         job.finished.store(true, Ordering::Relaxed);
         let new = (gather.new_chunks, gather.new_bytes);
-        let similar = gather.similarity.take().map(|similarity| similarity.similar);
+        let similar = gather.lanes.take().map(|lanes| lanes.similar);
         root.and_then(|root| flushed.map(|()| (root, tally, new, similar)))
     });
     // All threads have ended: what they stored is durable, and what failed is known.
@@ -186,341 +160,6 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: O
 fn own_folder(job: &Job<'_>) -> Option<(u64, u64)> {
     let stat = rustix::fs::stat(job.repository.storage.folder()?).ok()?;
     Some((stat.st_dev, stat.st_ino))
-}
-
-/// Gathers new chunks into frames and sends these off.
-struct Gather<'j> {
-    job: &'j Job<'j>,
-    stored: &'j Stored,
-    work: Sender<Work>,
-    frames: Sender<FrameDue>,
-    /// Where buffers that were read into go when they are done with.
-    spare: Sender<Vec<u8>>,
-    spares: Receiver<Vec<u8>>,
-    spare_frames: Receiver<FrameBuffers>,
-    /// Where the slots of a large file's pieces go when all of them are done with.
-    slots: Sender<()>,
-    data: Open,
-    metadata: Open,
-    /// Of data and of metadata.
-    new_chunks: [u64; 2],
-    new_bytes: [u64; 2],
-    new_frames: u64,
-    similarity: Option<Similarity<'j>>,
-}
-
-/// What is done about data that is like other data.
-struct Similarity<'j> {
-    similar: Similar,
-    bases: &'j ChunkReader<'j>,
-    /// The frames in use.
-    near: Near,
-    /// Chunks with bases, by the depth of the deepest of these.
-    lanes: Vec<Lane>,
-    /// What the chunks in the frame of those without bases are like.
-    unlike: Vec<(Place, Sketch)>,
-    /// Chunks that were stored since the beginning.
-    clock: u64,
-    /// The bases of the chunk at hand.
-    found: Vec<Base>,
-}
-
-/// Chunks that are gathered to be encoded together.
-struct Lane {
-    open: Open,
-    group: Group,
-    /// The clock when the first of them came.
-    since: u64,
-}
-
-impl<'j> Similarity<'j> {
-    fn new(job: &Job<'_>, similar: Similar, bases: &'j ChunkReader<'j>) -> Similarity<'j> {
-        let lane = |_| Lane {
-            open: Open::new(job, FrameBuffers::default()),
-            group: Group::default(),
-            since: 0,
-        };
-        Similarity {
-            similar,
-            bases,
-            near: Near::new(
-                (job.limits.bases + job.limits.bases_lent) / 4 * 3 / u64::from(job.repository.config.frame_size),
-            ),
-            lanes: (0..DEPTH_MAX).map(lane).collect(),
-            unlike: Vec::new(),
-            clock: 0,
-            found: Vec::new(),
-        }
-    }
-
-    /// Finds the bases of a chunk with this sketch, and gives the depth of the deepest; none if there are none.
-    fn find(&mut self, job: &Job<'_>, sketch: &Sketch) -> Option<usize> {
-        let distance = |place: Place| {
-            let is_readable = job.loaded.index.frame(place.frame).is_stored() || self.bases.bodies.has(place.frame);
-            match is_readable {
-                true if self.near.has(place.frame) => Some(Distance::Near),
-                true => Some(Distance::Far),
-                false => None,
-            }
-        };
-        self.similar.bases(sketch, distance, &mut self.found);
-        for base in &self.found {
-            self.near.touch(self.similar.known(base.number).place.frame);
-        }
-        self.found.iter().map(|base| usize::from(base.depth)).max()
-    }
-
-    /// A lane that is to be sent off, since it is full, or its first chunk has waited for long.
-    fn due(&self, frame_size: u32) -> Option<usize> {
-        let is_due = |lane: &Lane| {
-            let is_old = self.clock - lane.since >= LANE_PATIENCE;
-            !lane.group.is_empty() && (is_old || lane.group.len() >= LANE_CHUNKS || lane.open.is_full(frame_size))
-        };
-        self.lanes.iter().position(is_due)
-    }
-}
-
-/// A frame that is being gathered.
-struct Open {
-    number: u32,
-    buffers: FrameBuffers,
-}
-
-impl Open {
-    fn new(job: &Job<'_>, buffers: FrameBuffers) -> Open {
-        let number = job.loaded.index.add_frame();
-        Open { number, buffers }
-    }
-
-    /// Whether nothing more should come into it, when frames have so many bytes.
-    fn is_full(&self, size: u32) -> bool {
-        self.buffers.body.len() >= size as usize || self.buffers.blobs.len() >= usize::from(u16::MAX)
-    }
-}
-
-/// Puts a chunk that is not known into a frame.
-fn push(job: &Job<'_>, open: &mut Open, id: &ChunkId, bytes: &[u8]) -> Result<Place> {
-    let place = Place {
-        frame: open.number,
-        slot: open.buffers.blobs.len() as u16,
-    };
-    job.loaded.index.insert(id, place)?;
-    open.buffers.push(*id, bytes);
-    Ok(place)
-}
-
-impl<'j> Gather<'j> {
-    /// Stores a chunk of metadata unless it is stored already.
-    fn metadata(&mut self, id: &ChunkId, bytes: &[u8]) -> Result<()> {
-        if self.job.loaded.index.get(id).is_some() {
-            return Ok(());
-        }
-        push(self.job, &mut self.metadata, id, bytes)?;
-        self.count(PackKind::Metadata, bytes)?;
-        let full = self.job.repository.config.frame_size.min(METADATA_FRAME);
-        if self.metadata.is_full(full) {
-            self.send_metadata()?;
-        }
-        Ok(())
-    }
-
-    /// Stores a chunk of data unless it is stored already.
-    fn data(&mut self, span: &Span, data: &[u8], sketches: &Sketches) -> Result<()> {
-        let job = self.job;
-        if job.loaded.index.get(&span.id).is_some() {
-            return Ok(());
-        }
-        let (bytes, sketch) = (span.of(data), sketches.of(span));
-        let lane = match (&mut self.similarity, sketch) {
-            (Some(similarity), Some(sketch)) => similarity.find(job, sketch),
-            _ => None,
-        };
-        match (lane, sketch) {
-            (Some(lane), Some(sketch)) => self.similar(&span.id, bytes, sketch, lane)?,
-            _ => self.unlike(&span.id, bytes, sketch)?,
-        }
-        self.count(PackKind::Data, bytes)
-    }
-
-    /// Gathers a chunk whose bases were found.
-    fn similar(&mut self, id: &ChunkId, bytes: &[u8], sketch: &Sketch, lane: usize) -> Result<()> {
-        let similarity = self.similarity.as_mut().expect("who found the bases");
-        let lane = &mut similarity.lanes[lane];
-        if lane.group.is_empty() {
-            lane.since = similarity.clock;
-        }
-        let place = push(self.job, &mut lane.open, id, bytes)?;
-        lane.group
-            .push(place, sketch, &similarity.found, &similarity.similar, similarity.bases);
-        self.tick()
-    }
-
-    /// Gathers a chunk for which there is no base.
-    fn unlike(&mut self, id: &ChunkId, bytes: &[u8], sketch: Option<&Sketch>) -> Result<()> {
-        let place = push(self.job, &mut self.data, id, bytes)?;
-        if let (Some(similarity), Some(sketch)) = (&mut self.similarity, sketch) {
-            similarity.unlike.push((place, *sketch));
-        }
-        if self.data.is_full(self.job.repository.config.frame_size) {
-            self.send_data()?;
-        }
-        self.tick()
-    }
-
-    /// Another chunk was stored: sends off what is due.
-    fn tick(&mut self) -> Result<()> {
-        if let Some(similarity) = &mut self.similarity {
-            similarity.clock += 1;
-        }
-        let size = self.job.repository.config.frame_size;
-        while let Some(lane) = self.similarity.as_ref().and_then(|similarity| similarity.due(size)) {
-            self.send_lane(lane)?;
-        }
-        Ok(())
-    }
-
-    /// Counts a new chunk, and now and then looks after memory.
-    fn count(&mut self, kind: PackKind, bytes: &[u8]) -> Result<()> {
-        let of = usize::from(kind == PackKind::Metadata);
-        self.new_chunks[of] += 1;
-        self.new_bytes[of] += bytes.len() as u64;
-        if !self.new_chunks.iter().sum::<u64>().is_multiple_of(CHECK_EVERY) {
-            return Ok(());
-        }
-        if let Some(similarity) = &mut self.similarity
-            && similarity.similar.unsaved() >= UNSAVED_MAX
-        {
-            if self.job.options.dry_run {
-                similarity.similar.forget_unsaved();
-            } else {
-                let written = similarity.similar.save(self.job.repository, &self.job.loaded)?;
-                self.stored.written.fetch_add(written, Ordering::Relaxed);
-            }
-        }
-        // It grows in steps, and goes on growing until the next check; and a small backup is to succeed after this one has failed.
-        self.check_memory(self.job.loaded.index.bytes() / 8)
-    }
-
-    fn send_metadata(&mut self) -> Result<()> {
-        let next = self.fresh();
-        let open = std::mem::replace(&mut self.metadata, next);
-        self.send(PackKind::Metadata, open, None).map(drop)
-    }
-
-    fn send_data(&mut self) -> Result<()> {
-        let next = self.fresh();
-        let open = std::mem::replace(&mut self.data, next);
-        self.send(PackKind::Data, open, None)?;
-        if let Some(similarity) = &mut self.similarity {
-            for (place, sketch) in similarity.unlike.drain(..) {
-                similarity.similar.add(place, 0, &sketch);
-            }
-        }
-        Ok(())
-    }
-
-    fn send_lane(&mut self, lane: usize) -> Result<()> {
-        let next = self.fresh();
-        let similarity = self.similarity.as_mut().expect("it has the lane");
-        let lane = &mut similarity.lanes[lane];
-        let open = std::mem::replace(&mut lane.open, next);
-        let against = lane.group.close(&mut similarity.similar);
-        self.send(PackKind::Data, open, Some(against))
-    }
-
-    /// A frame to gather into, in memory that was used before if there is any.
-    fn fresh(&mut self) -> Open {
-        let mut buffers = self.spare_frames.try_recv().unwrap_or_default();
-        if buffers.body.capacity() == 0
-            && let Some(similarity) = &self.similarity
-        {
-            buffers.body = similarity.bases.bodies.spare();
-        }
-        Open::new(self.job, buffers)
-    }
-
-    /// Sends a frame off to be compressed, and keeps it for those that are like it.
-    fn send(&mut self, kind: PackKind, open: Open, against: Option<Against>) -> Result<()> {
-        let Open { number, buffers } = open;
-        if buffers.blobs.is_empty() {
-            return Ok(());
-        }
-        self.new_frames += 1;
-        let body = Arc::new(Body::gathered(buffers.body, &buffers.blobs));
-        if let Some(similarity) = self.similarity.as_mut().filter(|_| kind == PackKind::Data) {
-            similarity.near.touch(number);
-            similarity.bases.bodies.put(number, body.clone());
-        }
-        let compression = match (kind, self.job.options.compression) {
-            // Metadata never gains from another level than the default's.
-            (PackKind::Metadata, Compression::Auto) => Compression::Level(3),
-            (_, compression) => compression,
-        };
-        let frame = Complete {
-            blobs: buffers.blobs,
-            body,
-            plaintext: buffers.plaintext,
-            against,
-        };
-        let (reply, encoded) = bounded(1);
-        // Neither can fail but for a failure that `check` knows.
-        let due = FrameDue { kind, number, encoded };
-        let work = Work::Frame {
-            frame,
-            compression,
-            reply,
-        };
-        let sent = self.frames.send(due).is_ok() && self.work.send(work).is_ok();
-        if sent { Ok(()) } else { Err(Error::Interrupted) }
-    }
-
-    /// Whether the index, with all that is new and `more` bytes, leaves room for buffers: for those of this backup, and for the least that
-    /// others do with, which must be able to read what this one stores.
-    fn check_memory(&self, more: u64) -> Result<()> {
-        let Job {
-            repository,
-            loaded,
-            limits,
-            ..
-        } = self.job;
-        // While it is loaded, the list of frames takes up to twice its size.
-        let frames = (loaded.index.frames.len() as u64 + self.new_frames) * size_of::<Frame>() as u64;
-        let similar = self.similarity.as_ref().map_or(0, |similarity| {
-            similarity.similar.memory().saturating_sub(limits.features)
-        });
-        let index = loaded.index.bytes() + frames + similar + (1 << 20) + more;
-        let buffers = limits.bytes(repository.config.frame_size);
-        if let Some(similarity) = &self.similarity {
-            let left = repository.memory.saturating_sub(index + buffers);
-            similarity
-                .bases
-                .bodies
-                .limit(limits.bases + limits.bases_lent.min(left));
-        }
-        repository.check_memory(index, buffers)
-    }
-
-    /// Gives a buffer back to those who read. There may be nobody left who does.
-    fn recycle(&self, buffer: Vec<u8>) {
-        let _ = self.spare.send(buffer);
-    }
-
-    /// Sends off what is not full.
-    fn flush(&mut self) -> Result<()> {
-        for lane in 0..self.similarity.as_ref().map_or(0, |similarity| similarity.lanes.len()) {
-            self.send_lane(lane)?;
-        }
-        self.send_data()?;
-        self.send_metadata()
-    }
-}
-
-impl MetadataSink for Gather<'_> {
-    fn store(&mut self, chunk: &[u8]) -> Result<ChunkId> {
-        let id = self.job.repository.keys.chunk_id(chunk);
-        self.metadata(&id, chunk)?;
-        Ok(id)
-    }
 }
 
 /// What was met.
@@ -573,7 +212,7 @@ impl Builder<'_, '_> {
                     self.large(path, &pieces, names)?;
                     for _ in 0..slots {
                         // At the end nobody waits for them any more.
-                        let _ = self.gather.slots.send(());
+                        let _ = self.gather.channels.slots.send(());
                     }
                 }
                 Event::Failed { path, error } => self.failed(path, error),
@@ -669,7 +308,7 @@ impl Builder<'_, '_> {
                 return Ok(());
             }
             let (reply, next) = bounded(1);
-            let sent = self.gather.work.send(Work::Group { files: rest, reply });
+            let sent = self.gather.channels.work.send(Work::Group { files: rest, reply });
             sent.map_err(|_| Error::Interrupted)?;
             group = next.recv().map_err(|_| Error::Interrupted)?;
         }
@@ -714,7 +353,8 @@ impl Builder<'_, '_> {
     /// A file that has become large since the reader met it: a cutter of its own reads it now.
     fn grown(&mut self, file: ToRead) -> Result<()> {
         let (parts, pieces) = bounded(0);
-        let (job, work, spare) = (self.gather.job, self.gather.work.clone(), self.gather.spares.clone());
+        let (job, channels) = (self.gather.job, &self.gather.channels);
+        let (work, spare) = (channels.work.clone(), channels.spares.clone());
         let (path, names) = (file.path.clone(), file.names);
         std::thread::scope(move |scope| {
             spawn(scope, move || {

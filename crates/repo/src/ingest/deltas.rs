@@ -12,7 +12,6 @@ use crate::{Error, Result};
 use ibid_delta::{Backend, Cover, CoverSettings, Interval, Sketch};
 use ibid_format::ChunkPrefix;
 use ibid_format::frame::{PIECES_MAX, PREFIX_BYTES_MAX, Piece};
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Frames that one group holds at most until they can be read back.
@@ -219,58 +218,5 @@ fn misplaced(reader: &ChunkReader<'_>, place: Place) -> Error {
         pack: index.pack(frame.pack).id,
         offset: frame.offset,
         slot: place.slot,
-    }
-}
-
-/// The frames that were used last. What is among them depends on the data alone, and not on how fast it is worked on; so the same data has the same bases always.
-pub(crate) struct Near {
-    most: u64,
-    /// With the time of last use.
-    frames: HashMap<u32, u64>,
-    uses: BTreeMap<u64, u32>,
-    clock: u64,
-}
-
-impl Near {
-    /// At most so many.
-    pub(crate) fn new(most: u64) -> Near {
-        Near {
-            most,
-            frames: HashMap::new(),
-            uses: BTreeMap::new(),
-            clock: 0,
-        }
-    }
-
-    pub(crate) fn has(&self, frame: u32) -> bool {
-        self.frames.contains_key(&frame)
-    }
-
-    /// A frame is used.
-    pub(crate) fn touch(&mut self, frame: u32) {
-        self.clock += 1;
-        if let Some(before) = self.frames.insert(frame, self.clock) {
-            self.uses.remove(&before);
-        }
-        self.uses.insert(self.clock, frame);
-        if self.frames.len() as u64 > self.most
-            && let Some((_, oldest)) = self.uses.pop_first()
-        {
-            self.frames.remove(&oldest);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_frames_used_last_are_near() {
-        let mut near = Near::new(2);
-        for frame in [1, 2, 1, 3] {
-            near.touch(frame);
-        }
-        assert_eq!([1, 2, 3].map(|frame| near.has(frame)), [true, false, true]);
     }
 }

@@ -1,6 +1,7 @@
 //! Large files, and streams: read and cut a piece at a time, while workers fingerprint the pieces before.
 
-use super::work::{Piece, Span, ToRead, Work};
+use super::eye::Span;
+use super::work::{Piece, ToRead, Work};
 use super::{Job, Stream};
 use crate::source::{Extent, Opened};
 use crate::{Counters, Error, Result};

@@ -7,14 +7,18 @@
 //!                                                  ▲──compress──┘ └────sealed in order
 //! ```
 //!
-//! The **reader** ([`read`]) walks and decides what must be read. **Workers** ([`work`]) read small files, cut, fingerprint and compress,
-//! one a core. The **builder** ([`build`]; the calling thread) takes their results in the order of the walk, asks the index, gathers
-//! new chunks into frames and writes trees; so the same input makes the same frames whatever the number of cores, and neighbours stay
+//! The **reader** ([`read`]) walks and decides what must be read. **Workers** ([`work`]) read small files, cut, fingerprint and sketch ([`eye`]) and compress
+//! ([`compress`], [`deltas`]), one a core. The **builder** ([`build`]; the calling thread) takes their results in the order of the walk, asks the index, gathers
+//! new chunks into frames ([`gather`], [`lanes`]) and writes trees; so the same input makes the same frames whatever the number of cores, and neighbours stay
 //! neighbours. The **packer** and uploaders ([`store`]) seal and store. Every queue is bounded; [`Limits`] sizes them from one budget.
 
 mod build;
+mod compress;
 mod deltas;
 mod effort;
+mod eye;
+mod gather;
+mod lanes;
 mod large;
 mod read;
 mod store;

@@ -1,6 +1,6 @@
 //! From frames to durable packs, and the index files that list them.
 
-use super::work::{Encoded, FrameBuffers};
+use super::compress::{Encoded, FrameBuffers};
 use super::{Job, StoredData};
 use crate::repository::{folder, name_in};
 use crate::{Counters, Error, Result};

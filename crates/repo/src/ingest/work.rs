@@ -1,23 +1,17 @@
-//! What workers do: read small files, fingerprint, sketch, compress. One thread a core.
+//! What workers do: read small files and cut them, fingerprint and sketch, compress. One thread a core.
 
-use super::deltas::{self, Against};
-use super::effort::{DeltaEffort, EffortChoice};
-use super::{Compression, GROUP, Job, Similarity};
-use crate::bodies::Body;
-use crate::similar::FEATURES;
+use super::compress::{Complete, Compressor, Efforts, Encoded};
+use super::eye::{Eye, Sketches, Span};
+use super::{Compression, GROUP, Job};
 use crate::source::{Extent, Moment, Opened, entry_from, read_xattrs_of};
 use crate::{Counters, Error, Monitor, Warning};
 use crossbeam_channel::{Receiver, Sender};
 use ibid_chunk::ArchiveCutter;
-use ibid_delta::{Cover, Sketch, Sketcher};
-use ibid_format::frame::{self, Blob};
 use ibid_format::tree::{Entry, Time};
-use ibid_format::{ChunkId, ChunkPrefix};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Stat};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Something for a worker to do, and where its result goes.
 pub(crate) enum Work {
@@ -39,43 +33,6 @@ pub(crate) struct Piece {
     pub(crate) data: Vec<u8>,
     pub(crate) chunks: Vec<Span>,
     pub(crate) sketches: Sketches,
-}
-
-/// The sketches of the chunks in a buffer that were unknown when they were looked at.
-#[derive(Default)]
-pub(crate) struct Sketches(Vec<Sketch>);
-
-impl Sketches {
-    /// The sketch of a chunk, if it has one.
-    pub(crate) fn of(&self, span: &Span) -> Option<&Sketch> {
-        self.0.get(span.sketch as usize)
-    }
-}
-
-/// A chunk in a buffer.
-#[derive(Clone, Copy)]
-pub(crate) struct Span {
-    pub(crate) start: u32,
-    pub(crate) length: u32,
-    pub(crate) id: ChunkId,
-    /// Its number among the buffer's sketches.
-    pub(crate) sketch: u32,
-}
-
-impl Span {
-    /// A chunk that was cut, and neither fingerprinted nor sketched.
-    pub(crate) fn new(start: usize, length: usize) -> Span {
-        Span {
-            start: start as u32,
-            length: length as u32,
-            id: ChunkId([0; 32]),
-            sketch: u32::MAX,
-        }
-    }
-
-    pub(crate) fn of<'d>(&self, data: &'d [u8]) -> &'d [u8] {
-        &data[self.start as usize..(self.start + self.length) as usize]
-    }
 }
 
 /// A file to read.
@@ -164,64 +121,6 @@ pub(crate) struct Group {
     pub(crate) rest: Vec<Small>,
 }
 
-/// Chunks gathered for a frame. Its buffers are used again and again: fresh memory costs page faults.
-#[derive(Default)]
-pub(crate) struct FrameBuffers {
-    pub(crate) blobs: Vec<Blob>,
-    /// Their bytes, in order.
-    pub(crate) body: Vec<u8>,
-    /// What [`frame::Encoder::encode`] makes of it.
-    pub(crate) plaintext: Vec<u8>,
-}
-
-/// A frame that nothing more comes into.
-pub(crate) struct Complete {
-    pub(crate) blobs: Vec<Blob>,
-    pub(crate) body: Arc<Body>,
-    pub(crate) plaintext: Vec<u8>,
-    /// What to encode it against, if there is something similar.
-    pub(crate) against: Option<Against>,
-}
-
-/// A frame, compressed.
-pub(crate) struct Encoded {
-    pub(crate) blobs: Vec<Blob>,
-    pub(crate) body: Arc<Body>,
-    pub(crate) plaintext: Vec<u8>,
-    /// How deep it lies, and the bases it names.
-    pub(crate) depth: u8,
-    pub(crate) bases: Vec<ChunkPrefix>,
-    pub(crate) error: Option<Error>,
-}
-
-impl FrameBuffers {
-    pub(crate) fn push(&mut self, id: ChunkId, chunk: &[u8]) {
-        let length = chunk.len() as u32;
-        self.blobs.push(Blob { id, length });
-        self.body.extend_from_slice(chunk);
-    }
-}
-
-impl From<Encoded> for FrameBuffers {
-    /// The memory of a frame that is done with: of its body only if nobody keeps that.
-    fn from(frame: Encoded) -> FrameBuffers {
-        let mut blobs = frame.blobs;
-        blobs.clear();
-        FrameBuffers {
-            blobs,
-            body: memory_of(frame.body),
-            plaintext: frame.plaintext,
-        }
-    }
-}
-
-/// The memory of a body that nobody keeps.
-pub(crate) fn memory_of(body: Arc<Body>) -> Vec<u8> {
-    let mut bytes = Arc::into_inner(body).map(Body::into_bytes).unwrap_or_default();
-    bytes.clear();
-    bytes
-}
-
 /// Works until nobody has work any more.
 pub(crate) fn run(job: &Job<'_>, efforts: &Efforts, work: &Receiver<Work>, spare: &Receiver<Vec<u8>>) {
     let mut eye = Eye::new(job);
@@ -243,176 +142,6 @@ pub(crate) fn run(job: &Job<'_>, efforts: &Efforts, work: &Receiver<Work>, spare
             } => drop(reply.send(compressor.encode(frame, compression))),
         }
     }
-}
-
-/// Looks at chunks: what are they called, and what are they like?
-struct Eye<'a> {
-    job: &'a Job<'a>,
-    sketcher: Option<Sketcher>,
-    /// Chunks that were unknown.
-    unknown: u64,
-}
-
-/// After so many bytes that did not compress, what is similar is looked for in one chunk of so many only: media and archives that were compressed have nothing in common but
-/// whole chunks.
-const INCOMPRESSIBLE_MAX: u64 = 16 << 20;
-const LOOK_EVERY: u64 = 16;
-
-impl<'a> Eye<'a> {
-    fn new(job: &'a Job<'a>) -> Eye<'a> {
-        Eye {
-            job,
-            sketcher: job.bases.is_some().then(|| Sketcher::new().with_features(FEATURES)),
-            unknown: 0,
-        }
-    }
-
-    /// Fingerprints a chunk, and sketches it if it is unknown so far.
-    fn see(&mut self, span: &mut Span, data: &[u8], sketches: &mut Sketches) {
-        let chunk = span.of(data);
-        span.id = self.job.repository.keys.chunk_id(chunk);
-        if let Some(sketcher) = &mut self.sketcher
-            && self.job.loaded.index.get(&span.id).is_none()
-        {
-            let job = self.job;
-            self.unknown += 1;
-            if job.options.similarity == Similarity::Auto
-                && job.incompressible.load(Ordering::Relaxed) >= INCOMPRESSIBLE_MAX
-                && !self.unknown.is_multiple_of(LOOK_EVERY)
-            {
-                job.passed_over.fetch_add(chunk.len() as u64, Ordering::Relaxed);
-                return;
-            }
-            let sketch = sketcher.sketch(chunk);
-            if !sketch.features().is_empty() {
-                span.sketch = sketches.0.len() as u32;
-                sketches.0.push(sketch);
-            }
-        }
-    }
-}
-
-/// What all who compress have found out about what suits the data.
-pub(crate) struct Efforts {
-    pub(crate) whole: EffortChoice,
-    pub(crate) delta: DeltaEffort,
-}
-
-/// Compresses frames.
-struct Compressor<'a> {
-    job: &'a Job<'a>,
-    efforts: &'a Efforts,
-    encoder: frame::Encoder,
-    cover: Cover,
-    prefix: Vec<u8>,
-    space: Vec<u8>,
-}
-
-impl<'a> Compressor<'a> {
-    fn new(job: &'a Job<'a>, efforts: &'a Efforts) -> Compressor<'a> {
-        Compressor {
-            job,
-            efforts,
-            encoder: frame::Encoder::default(),
-            cover: deltas::cover(),
-            prefix: Vec::new(),
-            space: Vec::new(),
-        }
-    }
-
-    fn encode(&mut self, frame: Complete, compression: Compression) -> Encoded {
-        let mut encoded = Encoded {
-            blobs: frame.blobs,
-            body: frame.body,
-            plaintext: frame.plaintext,
-            depth: 0,
-            bases: Vec::new(),
-            error: None,
-        };
-        encoded.plaintext.clear();
-        let result = match frame.against {
-            None => self.whole(&mut encoded, compression),
-            Some(against) => self.delta(&mut encoded, &against, compression),
-        };
-        encoded.error = result.err();
-        encoded
-    }
-
-    /// Compresses a frame by itself.
-    fn whole(&mut self, frame: &mut Encoded, compression: Compression) -> crate::Result<()> {
-        let Encoded {
-            blobs, body, plaintext, ..
-        } = frame;
-        let mut fixed = |compression| self.encoder.encode(blobs, body.bytes(), compression, plaintext);
-        let result = match compression {
-            Compression::Off => fixed(frame::Compression::Stored),
-            Compression::Level(level) => fixed(frame::Compression::Zstd(level)),
-            Compression::Auto => {
-                let effort = &self.efforts.whole;
-                effort.encode(&mut self.encoder, blobs, body.bytes(), plaintext, &mut self.space)
-            }
-        };
-        let run = &self.job.incompressible;
-        if plaintext.len() < body.bytes().len() {
-            run.store(0, Ordering::Relaxed);
-        } else {
-            run.fetch_add(body.bytes().len() as u64, Ordering::Relaxed);
-        }
-        result.map_err(Error::damaged("a frame being compressed"))
-    }
-
-    /// Compresses a frame against its bases, or by itself if that is about as small.
-    fn delta(&mut self, frame: &mut Encoded, against: &Against, compression: Compression) -> crate::Result<()> {
-        let reader = self.job.bases.as_ref().expect("who has found bases can read them");
-        let target = frame.body.bytes();
-        let bases = against.read(reader, &mut self.cover, target, &mut self.space, &mut self.prefix)?;
-        for error in bases.faults {
-            self.job.monitor.warn(Warning::Repository { error });
-        }
-        if bases.pieces.is_empty() {
-            return self.whole(frame, compression);
-        }
-        let level = match compression {
-            Compression::Level(level) => Some(level),
-            Compression::Off | Compression::Auto => None,
-        };
-        let bytes = frame.body.bytes().len();
-        self.efforts
-            .delta
-            .encode(
-                &mut self.encoder,
-                (&frame.blobs, frame.body.bytes()),
-                (&bases.pieces, &self.prefix),
-                level,
-                &mut frame.plaintext,
-            )
-            .map_err(Error::damaged("a frame being compressed"))?;
-        if frame.plaintext.len() > self.efforts.whole.expected(bytes) {
-            let delta = std::mem::take(&mut frame.plaintext);
-            self.whole(frame, compression)?;
-            // Depth has its price, too.
-            if frame.plaintext.len() <= delta.len() + delta.len() / 16 {
-                return Ok(());
-            }
-            frame.plaintext = delta;
-        }
-        // Whatever it looks like by itself, this data gains.
-        self.job.incompressible.store(0, Ordering::Relaxed);
-        frame.depth = bases.depth;
-        frame.bases = names(&bases.pieces);
-        Ok(())
-    }
-}
-
-/// The bases of these pieces, each once, in order of first use.
-fn names(pieces: &[frame::Piece]) -> Vec<ChunkPrefix> {
-    let mut names: Vec<ChunkPrefix> = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        if !names.contains(&piece.base) {
-            names.push(piece.base);
-        }
-    }
-    names
 }
 
 /// Bytes that the extended attributes of an entry take.

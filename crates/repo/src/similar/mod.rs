@@ -7,7 +7,7 @@ mod saved;
 pub(crate) use saved::{UNSAVED_MAX, read};
 
 use crate::index::Place;
-use ibid_delta::{Candidate, FeatureIndex, Sketch};
+use ibid_delta::{FeatureIndex, Sketch};
 use std::collections::VecDeque;
 
 /// Deepest that a chunk may come to lie: the deltas to apply until its bytes are there.
@@ -82,7 +82,6 @@ pub(crate) struct Similar {
     known: Vec<Known>,
     /// What no file of sketches has yet.
     unsaved: VecDeque<Unsaved>,
-    candidates: Vec<Candidate>,
     found: Vec<Found>,
 }
 
@@ -105,7 +104,6 @@ impl Similar {
             },
             known: Vec::new(),
             unsaved: VecDeque::new(),
-            candidates: Vec::new(),
             found: Vec::new(),
         }
     }
@@ -185,26 +183,19 @@ impl Similar {
     fn find(&mut self, sketch: &Sketch, distance: impl Fn(Place) -> Option<Distance>) {
         self.found.clear();
         for (&feature, bit) in sketch.features().iter().zip(0..) {
-            self.index
-                .candidates(PARTITION, &Sketch::of([feature]), &mut self.candidates);
-            for candidate in &self.candidates {
-                let number = candidate.place;
+            self.index.places(PARTITION, feature, |number| {
                 // The index may name what does not exist.
-                let Some(known) = self.known.get(number as usize) else {
-                    continue;
-                };
-                if let Some(distance) = distance(known.place) {
-                    let base = Base {
-                        number,
-                        depth: known.depth,
-                    };
+                if let Some(known) = self.known.get(number as usize)
+                    && let Some(distance) = distance(known.place)
+                {
+                    let depth = known.depth;
                     self.found.push(Found {
-                        base,
+                        base: Base { number, depth },
                         shared: 1 << bit,
                         distance,
                     });
                 }
-            }
+            });
         }
         self.found.sort_unstable_by_key(|found| found.base.number);
         self.found.dedup_by(|next, first| {

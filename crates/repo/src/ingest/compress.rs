@@ -1,0 +1,198 @@
+//! Frames, compressed: by themselves, or against their bases.
+
+use super::deltas::{self, Against};
+use super::effort::{DeltaEffort, EffortChoice};
+use super::{Compression, Job};
+use crate::bodies::Body;
+use crate::{Error, Warning};
+use ibid_delta::Cover;
+use ibid_format::frame::{self, Blob};
+use ibid_format::{ChunkId, ChunkPrefix};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Chunks gathered for a frame. Its buffers are used again and again: fresh memory costs page faults.
+#[derive(Default)]
+pub(crate) struct FrameBuffers {
+    pub(crate) blobs: Vec<Blob>,
+    /// Their bytes, in order.
+    pub(crate) body: Vec<u8>,
+    /// What [`frame::Encoder::encode`] makes of it.
+    pub(crate) plaintext: Vec<u8>,
+}
+
+/// A frame that nothing more comes into.
+pub(crate) struct Complete {
+    pub(crate) blobs: Vec<Blob>,
+    pub(crate) body: Arc<Body>,
+    pub(crate) plaintext: Vec<u8>,
+    /// What to encode it against, if there is something similar.
+    pub(crate) against: Option<Against>,
+}
+
+/// A frame, compressed.
+pub(crate) struct Encoded {
+    pub(crate) blobs: Vec<Blob>,
+    pub(crate) body: Arc<Body>,
+    pub(crate) plaintext: Vec<u8>,
+    /// How deep it lies, and the bases it names.
+    pub(crate) depth: u8,
+    pub(crate) bases: Vec<ChunkPrefix>,
+    pub(crate) error: Option<Error>,
+}
+
+impl FrameBuffers {
+    pub(crate) fn push(&mut self, id: ChunkId, chunk: &[u8]) {
+        let length = chunk.len() as u32;
+        self.blobs.push(Blob { id, length });
+        self.body.extend_from_slice(chunk);
+    }
+}
+
+impl From<Encoded> for FrameBuffers {
+    /// The memory of a frame that is done with: of its body only if nobody keeps that.
+    fn from(frame: Encoded) -> FrameBuffers {
+        let mut blobs = frame.blobs;
+        blobs.clear();
+        let (mut body, _) = Body::memory(frame.body).unwrap_or_default();
+        body.clear();
+        FrameBuffers {
+            blobs,
+            body,
+            plaintext: frame.plaintext,
+        }
+    }
+}
+
+/// What all who compress have found out about what suits the data.
+pub(crate) struct Efforts {
+    whole: EffortChoice,
+    delta: DeltaEffort,
+}
+
+impl Efforts {
+    pub(crate) fn new() -> Efforts {
+        Efforts {
+            whole: EffortChoice::new(),
+            delta: DeltaEffort::new(),
+        }
+    }
+}
+
+/// Compresses frames.
+pub(crate) struct Compressor<'a> {
+    job: &'a Job<'a>,
+    efforts: &'a Efforts,
+    encoder: frame::Encoder,
+    cover: Cover,
+    prefix: Vec<u8>,
+    space: Vec<u8>,
+}
+
+impl<'a> Compressor<'a> {
+    pub(crate) fn new(job: &'a Job<'a>, efforts: &'a Efforts) -> Compressor<'a> {
+        Compressor {
+            job,
+            efforts,
+            encoder: frame::Encoder::default(),
+            cover: deltas::cover(),
+            prefix: Vec::new(),
+            space: Vec::new(),
+        }
+    }
+
+    pub(crate) fn encode(&mut self, frame: Complete, compression: Compression) -> Encoded {
+        let mut encoded = Encoded {
+            blobs: frame.blobs,
+            body: frame.body,
+            plaintext: frame.plaintext,
+            depth: 0,
+            bases: Vec::new(),
+            error: None,
+        };
+        encoded.plaintext.clear();
+        let result = match frame.against {
+            None => self.whole(&mut encoded, compression),
+            Some(against) => self.delta(&mut encoded, &against, compression),
+        };
+        encoded.error = result.err();
+        encoded
+    }
+
+    /// Compresses a frame by itself.
+    fn whole(&mut self, frame: &mut Encoded, compression: Compression) -> crate::Result<()> {
+        let Encoded {
+            blobs, body, plaintext, ..
+        } = frame;
+        let mut fixed = |compression| self.encoder.encode(blobs, body.bytes(), compression, plaintext);
+        let result = match compression {
+            Compression::Off => fixed(frame::Compression::Stored),
+            Compression::Level(level) => fixed(frame::Compression::Zstd(level)),
+            Compression::Auto => {
+                let effort = &self.efforts.whole;
+                effort.encode(&mut self.encoder, blobs, body.bytes(), plaintext, &mut self.space)
+            }
+        };
+        result.map_err(Error::damaged("a frame being compressed"))?;
+        let run = &self.job.incompressible;
+        if plaintext.len() < body.bytes().len() {
+            run.store(0, Ordering::Relaxed);
+        } else {
+            run.fetch_add(body.bytes().len() as u64, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Compresses a frame against its bases, or by itself if that is about as small.
+    fn delta(&mut self, frame: &mut Encoded, against: &Against, compression: Compression) -> crate::Result<()> {
+        let reader = self.job.bases.as_ref().expect("who has found bases can read them");
+        let target = frame.body.bytes();
+        let bases = against.read(reader, &mut self.cover, target, &mut self.space, &mut self.prefix)?;
+        for error in bases.faults {
+            self.job.monitor.warn(Warning::Repository { error });
+        }
+        if bases.pieces.is_empty() {
+            return self.whole(frame, compression);
+        }
+        let level = match compression {
+            Compression::Level(level) => Some(level),
+            Compression::Off | Compression::Auto => None,
+        };
+        let bytes = frame.body.bytes().len();
+        self.efforts
+            .delta
+            .encode(
+                &mut self.encoder,
+                (&frame.blobs, frame.body.bytes()),
+                (&bases.pieces, &self.prefix),
+                level,
+                &mut frame.plaintext,
+            )
+            .map_err(Error::damaged("a frame being compressed"))?;
+        if frame.plaintext.len() > self.efforts.whole.expected(bytes) {
+            let delta = std::mem::take(&mut frame.plaintext);
+            self.whole(frame, compression)?;
+            // Depth has its price, too.
+            if frame.plaintext.len() <= delta.len() + delta.len() / 16 {
+                return Ok(());
+            }
+            frame.plaintext = delta;
+        }
+        // Whatever it looks like by itself, this data gains.
+        self.job.incompressible.store(0, Ordering::Relaxed);
+        frame.depth = bases.depth;
+        frame.bases = names(&bases.pieces);
+        Ok(())
+    }
+}
+
+/// The bases of these pieces, each once, in order of first use.
+fn names(pieces: &[frame::Piece]) -> Vec<ChunkPrefix> {
+    let mut names: Vec<ChunkPrefix> = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        if !names.contains(&piece.base) {
+            names.push(piece.base);
+        }
+    }
+    names
+}

@@ -1,0 +1,91 @@
+//! What is a chunk called, and what is it like?
+
+use super::{Job, Similarity};
+use crate::similar::FEATURES;
+use ibid_delta::{Sketch, Sketcher};
+use ibid_format::ChunkId;
+use std::sync::atomic::Ordering;
+
+/// The sketches of the chunks in a buffer that were unknown when they were looked at.
+#[derive(Default)]
+pub(crate) struct Sketches(Vec<Sketch>);
+
+impl Sketches {
+    /// The sketch of a chunk, if it has one.
+    pub(crate) fn of(&self, span: &Span) -> Option<&Sketch> {
+        self.0.get(span.sketch as usize)
+    }
+}
+
+/// A chunk in a buffer.
+#[derive(Clone, Copy)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) length: u32,
+    pub(crate) id: ChunkId,
+    /// Its number among the buffer's sketches.
+    pub(crate) sketch: u32,
+}
+
+impl Span {
+    /// A chunk that was cut, and neither fingerprinted nor sketched.
+    pub(crate) fn new(start: usize, length: usize) -> Span {
+        Span {
+            start: start as u32,
+            length: length as u32,
+            id: ChunkId([0; 32]),
+            sketch: u32::MAX,
+        }
+    }
+
+    pub(crate) fn of<'d>(&self, data: &'d [u8]) -> &'d [u8] {
+        &data[self.start as usize..(self.start + self.length) as usize]
+    }
+}
+
+/// Looks at chunks: what are they called, and what are they like?
+pub(crate) struct Eye<'a> {
+    job: &'a Job<'a>,
+    sketcher: Option<Sketcher>,
+    /// Chunks that were unknown.
+    unknown: u64,
+}
+
+/// After so many bytes that did not compress, what is similar is looked for in one chunk of so many only: media and archives that were compressed have nothing in common but
+/// whole chunks.
+const INCOMPRESSIBLE_MAX: u64 = 16 << 20;
+const LOOK_EVERY: u64 = 16;
+
+impl<'a> Eye<'a> {
+    pub(crate) fn new(job: &'a Job<'a>) -> Eye<'a> {
+        Eye {
+            job,
+            sketcher: job.bases.is_some().then(|| Sketcher::new().with_features(FEATURES)),
+            unknown: 0,
+        }
+    }
+
+    /// Fingerprints a chunk, and sketches it if it is unknown so far.
+    pub(crate) fn see(&mut self, span: &mut Span, data: &[u8], sketches: &mut Sketches) {
+        let chunk = span.of(data);
+        span.id = self.job.repository.keys.chunk_id(chunk);
+        if let Some(sketcher) = &mut self.sketcher
+            && self.job.loaded.index.get(&span.id).is_none()
+        {
+            let job = self.job;
+            self.unknown += 1;
+            if job.options.similarity == Similarity::Auto
+                && job.incompressible.load(Ordering::Relaxed) >= INCOMPRESSIBLE_MAX
+                && !self.unknown.is_multiple_of(LOOK_EVERY)
+            {
+                job.passed_over.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+                return;
+            }
+            let sketch = sketcher.sketch(chunk);
+            if !sketch.features().is_empty() {
+                span.sketch = sketches.0.len() as u32;
+                sketches.0.push(sketch);
+            }
+        }
+    }
+}
