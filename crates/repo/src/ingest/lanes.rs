@@ -12,9 +12,9 @@ use ibid_delta::Sketch;
 
 /// Most chunks that are encoded together.
 const LANE_CHUNKS: usize = 64;
-/// Chunks after which what was gathered to be encoded is sent off, however little it is. What is encoded together is read together: the bases of what lies far apart
-/// lie far apart too, and reading it back took 30 times as long with 256 (lnx 22.65 MB, 23.17 with 8).
-const LANE_PATIENCE: u64 = 8;
+/// Chunks after which what was gathered to be encoded is sent off, however little it is. What is encoded together is read together, and the bases of what lies far apart
+/// lie far apart too: 8 take 2 % more on sources, and 256 took 30 times as long to read back.
+const LANE_PATIENCE: u64 = 16;
 
 /// Where chunks wait that are like others, until enough of them are there to be encoded together.
 pub(super) struct Lanes<'j> {
