@@ -1,5 +1,6 @@
-//! Versions of one file.
+//! Versions of one file or folder.
 
+use crate::files;
 use anyhow::{Context, Result, ensure};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -14,9 +15,10 @@ pub(crate) struct Corpus {
 /// One of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Version {
-    /// The name of its file.
+    /// The name of its file or folder.
     pub(crate) name: String,
     pub(crate) path: PathBuf,
+    /// Of the file, or of all files in the folder.
     pub(crate) bytes: u64,
 }
 
@@ -45,17 +47,27 @@ impl FromStr for Corpus {
             let file = entry.file_name().to_string_lossy().into_owned();
             // Of what a link points to.
             let metadata = std::fs::metadata(entry.path())?;
-            if file.starts_with('v') && metadata.is_file() {
+            if file.starts_with('v') && (metadata.is_file() || metadata.is_dir()) {
+                let bytes = if metadata.is_dir() {
+                    files::folder_bytes(&entry.path())?
+                } else {
+                    metadata.len()
+                };
                 versions.push(Version {
                     name: file,
                     path: entry.path(),
-                    bytes: metadata.len(),
+                    bytes,
                 });
             }
         }
         ensure!(
             !versions.is_empty(),
-            "no file in {folder} has a name that begins with v"
+            "no file or folder in {folder} has a name that begins with v"
+        );
+        let folders = versions.iter().filter(|version| version.path.is_dir()).count();
+        ensure!(
+            folders == 0 || folders == versions.len(),
+            "of the versions in {folder}, some are files and some are folders"
         );
         versions.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Corpus {
@@ -75,11 +87,26 @@ mod tests {
         for (name, bytes) in [("v10.tar", 3), ("v02.tar", 2), ("MANIFEST", 1)] {
             std::fs::write(folder.path().join(name), vec![0; bytes]).unwrap();
         }
-        std::fs::create_dir(folder.path().join("v03")).unwrap();
+        std::fs::create_dir(folder.path().join("other")).unwrap();
         let corpus: Corpus = format!("lnx={}", folder.path().display()).parse().unwrap();
         let names: Vec<_> = corpus.versions.iter().map(|version| version.name.as_str()).collect();
         assert_eq!((corpus.name.as_str(), names), ("lnx", vec!["v02.tar", "v10.tar"]));
         assert_eq!(corpus.bytes(), 5);
+    }
+
+    #[test]
+    fn versions_can_be_folders_but_not_both() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["v2/top", "v1/top", "v1/more"] {
+            std::fs::create_dir_all(folder.path().join(name)).unwrap();
+            std::fs::write(folder.path().join(name).join("file"), b"abc").unwrap();
+        }
+        let text = format!("tree={}", folder.path().display());
+        let corpus: Corpus = text.parse().unwrap();
+        let bytes: Vec<_> = corpus.versions.iter().map(|version| version.bytes).collect();
+        assert_eq!(bytes, [6, 3]);
+        std::fs::write(folder.path().join("v3"), b"abc").unwrap();
+        assert!(text.parse::<Corpus>().is_err());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod chunk_sizes;
 mod corpus;
+mod files;
 mod measure;
 mod random_read;
 mod record;
@@ -31,7 +32,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Back up all versions of a file one after the other, read all again, restore the last: size, CPU, memory, speed
+    /// Back up all versions of a file or folder one after the other, read all again, restore the last: size, CPU, memory, speed
     Repositories {
         #[command(flatten)]
         common: Common,
@@ -60,7 +61,7 @@ enum Command {
 /// What both experiments with repositories take.
 #[derive(Debug, Args)]
 struct Common {
-    /// A name and the folder that holds its versions: files whose names begin with `v`, in the order of their names
+    /// A name and the folder that holds its versions: files, or else folders, whose names begin with `v`, in the order of their names
     #[arg(long = "corpus", value_name = "NAME=DIR", required = true)]
     corpora: Vec<Corpus>,
     /// The program ibid [default: the one beside this program, else the one on the PATH]

@@ -1,10 +1,9 @@
-//! What child processes cost, and what they left on the disk.
+//! What child processes cost.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 use wait4::Wait4;
@@ -48,62 +47,6 @@ pub(crate) fn run(command: &mut Command, shown: &str, work: &Path) -> Result<Cos
     })
 }
 
-/// All regular files below a folder.
-fn files(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in std::fs::read_dir(folder).with_context(|| format!("reading the folder {}", folder.display()))? {
-        let entry = entry?;
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
-            files(&entry.path(), found)?;
-        } else if kind.is_file() {
-            found.push(entry.path());
-        }
-    }
-    Ok(())
-}
-
-/// The sum of the sizes of all files below a folder.
-pub(crate) fn folder_bytes(folder: &Path) -> Result<u64> {
-    let mut found = Vec::new();
-    files(folder, &mut found)?;
-    found.iter().map(|path| Ok(path.metadata()?.len())).sum()
-}
-
-/// Fails unless exactly one file is below `folder` and has the bytes of `original`.
-pub(crate) fn check_restored(folder: &Path, original: &Path) -> Result<()> {
-    let mut found = Vec::new();
-    files(folder, &mut found)?;
-    ensure!(found.len() == 1, "one file was to be restored, found {}", found.len());
-    if let Some(at) = first_difference(&found[0], original)? {
-        bail!("the restored file differs from the original from byte {at} on");
-    }
-    Ok(())
-}
-
-/// Where two files differ first; a file that goes on differs where the other ends.
-fn first_difference(a: &Path, b: &Path) -> Result<Option<u64>> {
-    // Small: this program's memory is a floor under what it measures of others.
-    const PIECE: u64 = 64 << 10;
-    let open = |path: &Path| File::open(path).with_context(|| format!("opening {}", path.display()));
-    let (mut a, mut b) = (open(a)?, open(b)?);
-    let (mut left, mut right) = (Vec::new(), Vec::new());
-    let mut at = 0;
-    loop {
-        left.clear();
-        right.clear();
-        a.by_ref().take(PIECE).read_to_end(&mut left)?;
-        b.by_ref().take(PIECE).read_to_end(&mut right)?;
-        if left != right {
-            let same = left.iter().zip(&right).take_while(|(x, y)| x == y).count();
-            return Ok(Some(at + same as u64));
-        }
-        if left.is_empty() {
-            return Ok(None);
-        }
-        at += left.len() as u64;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,37 +73,5 @@ mod tests {
         let text = error.to_string();
         assert!(text.contains("it: exit status: 3") && text.contains("alas"), "{text}");
         assert!(run(&mut Command::new("/no/such/program"), "it", work.path()).is_err());
-    }
-
-    #[test]
-    fn sizes_are_summed_at_every_depth() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(folder.path().join("a/b")).unwrap();
-        std::fs::write(folder.path().join("one"), [0; 10]).unwrap();
-        std::fs::write(folder.path().join("a/b/two"), [0; 32]).unwrap();
-        assert_eq!(folder_bytes(folder.path()).unwrap(), 42);
-    }
-
-    #[test]
-    fn every_difference_is_found() {
-        let folder = tempfile::tempdir().unwrap();
-        let original = folder.path().join("original");
-        let restored = folder.path().join("restored");
-        std::fs::create_dir(&restored).unwrap();
-        let data: Vec<u8> = (0..200_000u32).map(|n| (n % 251) as u8).collect();
-        std::fs::write(&original, &data).unwrap();
-        let check = |bytes: &[u8]| {
-            std::fs::write(restored.join("file"), bytes).unwrap();
-            check_restored(&restored, &original).map_err(|error| error.to_string())
-        };
-        assert_eq!(check(&data), Ok(()));
-        let mut other = data.clone();
-        other[150_000] ^= 1;
-        let differs = |at| Err(format!("the restored file differs from the original from byte {at} on"));
-        assert_eq!(check(&other), differs(150_000));
-        assert_eq!(check(&data[..131_072]), differs(131_072));
-        assert_eq!(check(&[&data[..], b"x"].concat()), differs(200_000));
-        std::fs::write(restored.join("another"), b"").unwrap();
-        assert!(check(&data).is_err(), "two files");
     }
 }

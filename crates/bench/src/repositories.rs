@@ -1,6 +1,7 @@
-//! All versions of a file, backed up one after the other by each tool; then read once more, and the last one restored.
+//! All versions of a file or a folder, backed up one after the other by each tool; then read once more, and the last one restored.
 
 use crate::corpus::{Corpus, Version};
+use crate::files;
 use crate::measure::{self, Cost};
 use crate::record::{CorpusInfo, Outcome, Record, Repositories, Sample, Step, ToolInfo};
 use crate::report;
@@ -97,7 +98,7 @@ struct Run<'a> {
     round: u32,
     /// Where everything lies meanwhile.
     work: PathBuf,
-    /// The one file whose contents are the versions, one after the other.
+    /// The one file or folder whose contents are the versions, one after the other.
     current: PathBuf,
     found: &'a mut Repositories,
 }
@@ -106,14 +107,16 @@ impl<'a> Run<'a> {
     fn run(&mut self) -> Result<()> {
         let (plan, corpus, current) = (self.plan, self.corpus, self.current.clone());
         for tool in &plan.tools {
-            self.measure(tool, Task::Init)?;
+            for &task in tool.preparation() {
+                self.measure(tool, task)?;
+            }
         }
         for (at, version) in corpus.versions.iter().enumerate() {
             self.put(version)?;
             for tool in self.in_turn(at) {
-                let (file, name) = (current.as_path(), stem(version));
-                let cost = self.measure(tool, Task::Backup { file, name })?;
-                let bytes = measure::folder_bytes(&tool.repository(&self.work))?;
+                let (source, name) = (current.as_path(), stem(version));
+                let cost = self.measure(tool, Task::Backup { source, name })?;
+                let bytes = files::folder_bytes(&tool.repository(&self.work))?;
                 self.note(&tool.label, Step::Backup, version, cost, Some(bytes));
             }
         }
@@ -125,9 +128,9 @@ impl<'a> Run<'a> {
                 self.note(&tool.label, Step::Open, last, cost, None);
             }
             for tool in self.in_turn(repeat) {
-                let (file, name) = (current.as_path(), format!("{}-again-{repeat}", stem(last)));
-                let cost = self.measure(tool, Task::Rebackup { file, name: &name })?;
-                let bytes = measure::folder_bytes(&tool.repository(&self.work))?;
+                let (source, name) = (current.as_path(), format!("{}-again-{repeat}", stem(last)));
+                let cost = self.measure(tool, Task::Rebackup { source, name: &name })?;
+                let bytes = files::folder_bytes(&tool.repository(&self.work))?;
                 self.note(&tool.label, Step::Rebackup, last, cost, Some(bytes));
             }
             for tool in self.in_turn(repeat) {
@@ -145,15 +148,11 @@ impl<'a> Run<'a> {
         tools
     }
 
-    /// Makes `current` this version: a new file with a new time, so that every tool has to read it. Copying also brings
-    /// it into the page cache, for all of them alike.
+    /// Makes `current` this version: new files with new times, so that every tool has to read them. Copying also brings
+    /// them into the page cache, for all of them alike.
     fn put(&self, version: &Version) -> Result<()> {
-        match std::fs::remove_file(&self.current) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
-        std::fs::copy(&version.path, &self.current).with_context(|| format!("copying {}", version.path.display()))?;
-        Ok(())
+        files::remove(&self.current)?;
+        files::copy(&version.path, &self.current)
     }
 
     fn measure(&mut self, tool: &Tool, task: Task<'_>) -> Result<Cost> {
@@ -184,34 +183,43 @@ impl<'a> Run<'a> {
         self.found.samples.push(sample);
     }
 
-    /// What reading and copying the file costs without any tool.
+    /// What reading and copying the file or the folder costs without any tool.
     fn read_and_copy(&mut self, last: &Version) -> Result<()> {
         let copy = self.work.join("copy");
-        let cost = self.measure_command(Command::new("cat").arg(&self.current))?;
+        let (mut cat, mut cp) = (Command::new("cat"), Command::new("cp"));
+        if self.current.is_dir() {
+            cat = Command::new("find");
+            cat.arg(&self.current).args(["-type", "f", "-exec", "cat", "{}", "+"]);
+            cp.args(["-r", "-P"]);
+        } else {
+            cat.arg(&self.current);
+        }
+        let cost = self.measure_command(&mut cat)?;
         self.note("cat", Step::Cat, last, cost, None);
-        let cost = self.measure_command(Command::new("cp").arg(&self.current).arg(&copy))?;
+        let cost = self.measure_command(cp.arg(&self.current).arg(&copy))?;
         self.note("cp", Step::Cp, last, cost, None);
-        Ok(std::fs::remove_file(copy)?)
+        files::remove(&copy)
     }
 
     /// Restores the last version into an empty folder, then over itself, and compares every byte.
     fn restore(&mut self, tool: &Tool, last: &Version) -> Result<()> {
         let folder = self.work.join("restored");
-        let (name, destination) = (stem(last), folder.as_path());
+        let (name, destination, source) = (stem(last), folder.as_path(), self.current.clone());
         let steps: &[_] = match tool.kind {
             Kind::Ibid => &[(Step::Restore, false), (Step::RestoreOver, true)],
-            Kind::Restic | Kind::Borg => &[(Step::Restore, false)],
+            _ => &[(Step::Restore, false)],
         };
         std::fs::create_dir(destination)?;
         for &(step, exists) in steps {
             let task = Task::Restore {
+                source: &source,
                 name,
                 destination,
                 exists,
             };
             let cost = self.measure(tool, task)?;
             // With the version as the corpus has it, not with what was backed up.
-            measure::check_restored(destination, &last.path).with_context(|| format!("{}, {step:?}", tool.label))?;
+            files::check_restored(destination, &last.path).with_context(|| format!("{}, {step:?}", tool.label))?;
             self.note(&tool.label, step, last, cost, None);
         }
         Ok(std::fs::remove_dir_all(destination)?)

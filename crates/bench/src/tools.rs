@@ -18,6 +18,13 @@ pub(crate) enum Kind {
     Restic,
     /// BorgBackup
     Borg,
+    /// BorgBackup with chunks of about 8 KiB
+    #[value(name = "borg-8k")]
+    Borg8k,
+    /// Kopia
+    Kopia,
+    /// zpaq
+    Zpaq,
 }
 
 impl Kind {
@@ -27,6 +34,9 @@ impl Kind {
             Kind::Ibid => ("ibid", ibid.to_owned()),
             Kind::Restic => ("restic", "restic".into()),
             Kind::Borg => ("borg", "borg".into()),
+            Kind::Borg8k => ("borg-8k", "borg".into()),
+            Kind::Kopia => ("kopia", "kopia".into()),
+            Kind::Zpaq => ("zpaq", "zpaq".into()),
         };
         Tool {
             kind: self,
@@ -52,14 +62,18 @@ pub(crate) struct Tool {
 pub(crate) enum Task<'a> {
     /// Make the repository.
     Init,
-    /// Make a snapshot of this file, under this name where snapshots have names.
-    Backup { file: &'a Path, name: &'a str },
-    /// The same, and read the file whether or not it looks unchanged.
-    Rebackup { file: &'a Path, name: &'a str },
+    /// Set in the new repository what `init` can't. Only Kopia is asked.
+    Configure,
+    /// Make a snapshot of this file or folder, under this name where snapshots have names.
+    Backup { source: &'a Path, name: &'a str },
+    /// The same, and read the files whether or not they look unchanged.
+    Rebackup { source: &'a Path, name: &'a str },
     /// List the snapshots: what every command costs at least.
     Open,
-    /// Bring back the snapshot of this name, which is the latest, into a folder that exists. Where files exist, only ibid is asked.
+    /// Bring back the snapshot of this name, which is the latest and was made of this source, into a folder that exists. Where files exist,
+    /// only ibid is asked.
     Restore {
+        source: &'a Path,
         name: &'a str,
         destination: &'a Path,
         exists: bool,
@@ -72,21 +86,31 @@ impl Tool {
         work.join(format!("{}-repository", self.label))
     }
 
+    /// What is asked of it before the first backup.
+    pub(crate) fn preparation(&self) -> &'static [Task<'static>] {
+        match self.kind {
+            Kind::Kopia => &[Task::Init, Task::Configure],
+            _ => &[Task::Init],
+        }
+    }
+
     /// What it says its version is.
     pub(crate) fn version(&self) -> Result<String> {
-        let option = if self.kind == Kind::Restic {
-            "version"
-        } else {
-            "--version"
+        let arguments: &[_] = match self.kind {
+            Kind::Restic => &["version"],
+            Kind::Zpaq => &[],
+            _ => &["--version"],
         };
         let output = Command::new(&self.program)
-            .arg(option)
+            .args(arguments)
             .output()
             .with_context(|| format!("{} can't be started: is it installed?", self.program.display()))?;
+        // zpaq says its version above how it is used, and that it was not used so.
         ensure!(
-            output.status.success(),
-            "{} {option}: {}",
+            output.status.success() || self.kind == Kind::Zpaq,
+            "{} {}: {}",
             self.program.display(),
+            arguments.join(" "),
             output.status
         );
         let text = String::from_utf8_lossy(&output.stdout);
@@ -96,18 +120,25 @@ impl Tool {
     /// The command, with everything that it keeps inside `work`.
     pub(crate) fn command(&self, task: Task<'_>, work: &Path) -> Command {
         let repository = self.repository(work);
-        let mut command = Command::new(&self.program);
+        let mut command = match (self.kind, task) {
+            // Its first backup makes the archive, but not the folder around it.
+            (Kind::Zpaq, Task::Init) => Command::new("mkdir"),
+            _ => Command::new(&self.program),
+        };
         command.current_dir(work);
         for (name, _) in std::env::vars_os() {
             let ours = |prefix: &str| name.as_encoded_bytes().starts_with(prefix.as_bytes());
-            if ["IBID_", "RESTIC_", "BORG_"].into_iter().any(ours) {
+            if ["IBID_", "RESTIC_", "BORG_", "KOPIA_"].into_iter().any(ours) {
                 command.env_remove(&name);
             }
         }
         match self.kind {
             Kind::Ibid => self.ibid(task, &repository, &mut command),
             Kind::Restic => restic(task, &repository, work, &mut command),
-            Kind::Borg => borg(task, &repository, work, &mut command),
+            Kind::Borg => borg(task, &repository, &work.join("borg-base"), &[], &mut command),
+            Kind::Borg8k => borg(task, &repository, &work.join("borg-8k-base"), BORG_8K, &mut command),
+            Kind::Kopia => kopia(task, &repository, work, &mut command),
+            Kind::Zpaq => zpaq(task, &repository, &mut command),
         }
         command
     }
@@ -116,8 +147,9 @@ impl Tool {
         command.env("IBID_PASSWORD", PASSWORD).arg("-r").arg(repository);
         match task {
             Task::Init => command.arg("init").args(&self.init_options),
-            Task::Backup { file, .. } => command.arg("backup").arg(file),
-            Task::Rebackup { file, .. } => command.args(["backup", "--force"]).arg(file),
+            Task::Configure => command,
+            Task::Backup { source, .. } => command.arg("backup").arg(source),
+            Task::Rebackup { source, .. } => command.args(["backup", "--force"]).arg(source),
             Task::Open => command.arg("snapshots"),
             Task::Restore {
                 destination, exists, ..
@@ -137,35 +169,91 @@ fn restic(task: Task<'_>, repository: &Path, work: &Path, command: &mut Command)
         .arg(repository);
     match task {
         Task::Init => command.args(["init", "--repository-version", "2"]),
-        Task::Backup { file, .. } => command.arg("backup").arg(file),
-        Task::Rebackup { file, .. } => command.args(["backup", "--force"]).arg(file),
+        Task::Configure => command,
+        Task::Backup { source, .. } => command.arg("backup").arg(source),
+        Task::Rebackup { source, .. } => command.args(["backup", "--force"]).arg(source),
         Task::Open => command.arg("snapshots"),
         Task::Restore { destination, .. } => command.args(["restore", "latest", "--target"]).arg(destination),
     };
 }
 
-fn borg(task: Task<'_>, repository: &Path, work: &Path, command: &mut Command) {
+/// Chunks of 8 KiB where its default is 2 MiB: the smallest of 2¹¹ bytes, the largest of 2¹⁶, cut where 13 bits are zero.
+const BORG_8K: &[&str] = &["--chunker-params", "buzhash,11,16,13,4095"];
+
+fn borg(task: Task<'_>, repository: &Path, base: &Path, chunker: &[&str], command: &mut Command) {
     let archive = |name: &str| -> OsString {
         let mut archive = repository.as_os_str().to_owned();
         archive.push("::");
         archive.push(name);
         archive
     };
-    command
-        .env("BORG_PASSPHRASE", PASSWORD)
-        .env("BORG_BASE_DIR", work.join("borg-base"));
+    command.env("BORG_PASSPHRASE", PASSWORD).env("BORG_BASE_DIR", base);
     match task {
         Task::Init => command.args(["init", "--encryption", "repokey-blake2"]).arg(repository),
-        Task::Backup { file, name } => command
+        Task::Configure => command,
+        Task::Backup { source, name } => command
             .args(["create", "--compression", "zstd,3"])
+            .args(chunker)
             .arg(archive(name))
-            .arg(file),
-        Task::Rebackup { file, name } => command
+            .arg(source),
+        Task::Rebackup { source, name } => command
             .args(["create", "--compression", "zstd,3", "--files-cache=disabled"])
+            .args(chunker)
             .arg(archive(name))
-            .arg(file),
+            .arg(source),
         Task::Open => command.arg("list").arg(repository),
         Task::Restore { name, destination, .. } => command.current_dir(destination).arg("extract").arg(archive(name)),
+    };
+}
+
+fn kopia(task: Task<'_>, repository: &Path, work: &Path, command: &mut Command) {
+    command
+        .env("KOPIA_PASSWORD", PASSWORD)
+        .env("KOPIA_CONFIG_PATH", work.join("kopia.config"))
+        .env("KOPIA_CACHE_DIRECTORY", work.join("kopia-cache"))
+        .env("KOPIA_LOG_DIR", work.join("kopia-logs"))
+        // It asks a server on the network otherwise.
+        .env("KOPIA_CHECK_FOR_UPDATES", "false");
+    match task {
+        Task::Init => command
+            .args(["repository", "create", "filesystem", "--path"])
+            .arg(repository),
+        // It forgets all but ten snapshots of an hour otherwise; no other tool here forgets any.
+        Task::Configure => command.args(["policy", "set", "--global", "--compression=zstd", "--keep-latest=1000"]),
+        Task::Backup { source, .. } => command.args(["snapshot", "create"]).arg(source),
+        Task::Rebackup { source, .. } => command.args(["snapshot", "create", "--force-hash=100"]).arg(source),
+        Task::Open => command.args(["snapshot", "list"]),
+        Task::Restore {
+            source, destination, ..
+        } => command
+            .args(["snapshot", "restore"])
+            .arg(source)
+            .arg(destination.join(source.file_name().unwrap_or_default())),
+    };
+}
+
+fn zpaq(task: Task<'_>, repository: &Path, command: &mut Command) {
+    let archive = repository.join("archive.zpaq");
+    let (key, method) = (["-key", PASSWORD], ["-method", "3", "-threads", "2"]);
+    match task {
+        Task::Init => command.arg(repository),
+        Task::Configure => command,
+        Task::Backup { source, .. } => command.arg("add").arg(archive).arg(source).args(method).args(key),
+        Task::Rebackup { source, .. } => command
+            .arg("add")
+            .arg(archive)
+            .arg(source)
+            .arg("-force")
+            .args(method)
+            .args(key),
+        Task::Open => command.arg("list").arg(archive).args(key),
+        Task::Restore { destination, .. } => command
+            .arg("extract")
+            .arg(archive)
+            .args(["-threads", "2"])
+            .args(key)
+            .arg("-to")
+            .arg(destination),
     };
 }
 
@@ -210,8 +298,8 @@ mod tests {
 
     #[test]
     fn commands_are_those_of_the_document() {
-        let file = Path::new("/w/x/current");
-        let backup = Task::Backup { file, name: "v01" };
+        let source = Path::new("/w/x/current");
+        let backup = Task::Backup { source, name: "v01" };
         assert_eq!(
             line(Kind::Ibid, backup),
             "IBID_PASSWORD=benchmark ibid -r $WORK/ibid-repository backup $WORK/current"
@@ -226,19 +314,55 @@ mod tests {
             "BORG_BASE_DIR=$WORK/borg-base BORG_PASSPHRASE=benchmark \
              borg create --compression zstd,3 $WORK/borg-repository::v01 $WORK/current"
         );
-        let destination = Path::new("/w/x/restored");
         assert_eq!(
-            line(
-                Kind::Borg,
-                Task::Restore {
-                    name: "v01",
-                    destination,
-                    exists: false
-                }
-            ),
+            line(Kind::Borg8k, backup),
+            "BORG_BASE_DIR=$WORK/borg-8k-base BORG_PASSPHRASE=benchmark \
+             borg create --compression zstd,3 --chunker-params buzhash,11,16,13,4095 \
+             $WORK/borg-8k-repository::v01 $WORK/current"
+        );
+        assert_eq!(
+            line(Kind::Zpaq, backup),
+            "zpaq add $WORK/zpaq-repository/archive.zpaq $WORK/current -method 3 -threads 2 -key benchmark"
+        );
+        let kopia = "KOPIA_CACHE_DIRECTORY=$WORK/kopia-cache KOPIA_CHECK_FOR_UPDATES=false \
+                     KOPIA_CONFIG_PATH=$WORK/kopia.config KOPIA_LOG_DIR=$WORK/kopia-logs KOPIA_PASSWORD=benchmark kopia";
+        assert_eq!(
+            line(Kind::Kopia, backup),
+            format!("{kopia} snapshot create $WORK/current")
+        );
+        let restore = Task::Restore {
+            source,
+            name: "v01",
+            destination: Path::new("/w/x/restored"),
+            exists: false,
+        };
+        assert_eq!(
+            line(Kind::Borg, restore),
             "cd $WORK/restored && BORG_BASE_DIR=$WORK/borg-base BORG_PASSPHRASE=benchmark \
              borg extract $WORK/borg-repository::v01"
         );
+        assert_eq!(
+            line(Kind::Kopia, restore),
+            format!("{kopia} snapshot restore $WORK/current $WORK/restored/current")
+        );
+        assert_eq!(
+            line(Kind::Zpaq, restore),
+            "zpaq extract $WORK/zpaq-repository/archive.zpaq -threads 2 -key benchmark -to $WORK/restored"
+        );
+    }
+
+    #[test]
+    fn what_is_made_before_the_first_backup() {
+        let lines = |kind: Kind| {
+            let tasks = kind.tool(Path::new("ibid")).preparation().iter();
+            tasks.map(|&task| line(kind, task)).collect::<Vec<_>>()
+        };
+        assert_eq!(lines(Kind::Ibid).len(), 1);
+        assert_eq!(lines(Kind::Zpaq), ["mkdir $WORK/zpaq-repository"]);
+        let kopia = lines(Kind::Kopia);
+        assert_eq!(kopia.len(), 2);
+        assert!(kopia[0].ends_with(" kopia repository create filesystem --path $WORK/kopia-repository"));
+        assert!(kopia[1].ends_with(" kopia policy set --global --compression=zstd --keep-latest=1000"));
     }
 
     #[test]

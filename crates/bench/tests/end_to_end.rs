@@ -62,6 +62,18 @@ fn versions(folder: &Path) {
     }
 }
 
+/// The same as folders, in each of which a small file and an empty folder are as well.
+fn trees(folder: &Path) {
+    let files = folder.with_file_name("files");
+    versions(&files);
+    for name in ["v1", "v2", "v3"] {
+        let top = folder.join(name).join("top");
+        std::fs::create_dir_all(top.join("empty")).unwrap();
+        std::fs::copy(files.join(name), top.join("data")).unwrap();
+        std::fs::write(folder.join(name).join("name"), name).unwrap();
+    }
+}
+
 fn read(path: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
@@ -74,14 +86,17 @@ fn every_tool_backs_up_and_restores() {
     std::fs::create_dir(folder.path().join("work")).unwrap();
     let ibid = ibid();
     let ibid = ibid.to_str().expect("text");
-    let tools: Vec<_> = ["ibid", "restic", "borg"]
+    let tools: Vec<_> = ["ibid", "restic", "borg", "borg-8k", "kopia", "zpaq"]
         .into_iter()
-        .filter(|tool| *tool == "ibid" || installed(tool))
+        .filter(|tool| *tool == "ibid" || installed(tool.trim_end_matches("-8k")))
         .collect();
-    let corpus = format!("tiny={}", at("tiny"));
+    trees(&folder.path().join("trees"));
+    let corpora = ["tiny", "trees"].map(|name| format!("{name}={}", at(name)));
     let common = [
         "--corpus",
-        &corpus,
+        &corpora[0],
+        "--corpus",
+        &corpora[1],
         "--ibid",
         ibid,
         "--rounds",
@@ -99,11 +114,12 @@ fn every_tool_backs_up_and_restores() {
     let record = read(Path::new(&json));
     let found = &record["outcome"]["repositories"];
     let samples = found["samples"].as_array().unwrap();
-    for tool in &tools {
+    for (tool, corpus) in tools.iter().flat_map(|tool| [(tool, "tiny"), (tool, "trees")]) {
         let of = |step: &str| {
             samples
                 .iter()
                 .filter(|sample| sample["tool"] == **tool && sample["step"] == step)
+                .filter(|sample| sample["corpus"] == corpus)
                 .count()
         };
         let over = if *tool == "ibid" { 3 } else { 0 };
@@ -118,7 +134,8 @@ fn every_tool_backs_up_and_restores() {
             (3, 3, 3, 3, over)
         );
         assert!(shown.contains(&format!(" {tool} ")), "{shown}");
-        let first = samples.iter().find(|sample| sample["tool"] == **tool).unwrap();
+        let ours = |sample: &&Value| sample["tool"] == **tool && sample["corpus"] == corpus;
+        let first = samples.iter().find(ours).unwrap();
         // 400 kB of which half is noise.
         assert!(
             (200_000..600_000).contains(&first["repository_bytes"].as_u64().unwrap()),

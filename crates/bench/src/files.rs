@@ -1,0 +1,248 @@
+//! Files and folders of files: copied, summed, compared.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+/// What lies below a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Entry {
+    File,
+    Folder,
+    Link,
+}
+
+/// All that is below a folder, in the order of the paths, which begin with the folder.
+fn entries(folder: &Path) -> Result<Vec<(PathBuf, Entry)>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).with_context(|| format!("reading the folder {}", folder.display()))? {
+            let entry = entry?;
+            let (path, kind) = (entry.path(), entry.file_type()?);
+            if kind.is_dir() {
+                folders.push(path.clone());
+                found.push((path, Entry::Folder));
+            } else if kind.is_file() {
+                found.push((path, Entry::File));
+            } else if kind.is_symlink() {
+                found.push((path, Entry::Link));
+            } else {
+                bail!("{} is neither file nor folder nor link", path.display());
+            }
+        }
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(found)
+}
+
+/// The sum of the sizes of all files below a folder.
+pub(crate) fn folder_bytes(folder: &Path) -> Result<u64> {
+    let found = entries(folder)?;
+    let of_files = found.iter().filter(|(_, kind)| *kind == Entry::File);
+    of_files.map(|(path, _)| Ok(path.metadata()?.len())).sum()
+}
+
+/// Removes a file or a folder with all that is in it, if it is there.
+pub(crate) fn remove(path: &Path) -> Result<()> {
+    let removed = match std::fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => std::fs::remove_dir_all(path),
+        Ok(_) => std::fs::remove_file(path),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    };
+    removed.with_context(|| format!("removing {}", path.display()))
+}
+
+/// Copies a file, or a folder with all that is in it; times are those of the copying.
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
+    let copy_file = |from: &Path, to: &Path| -> Result<()> {
+        std::fs::copy(from, to).with_context(|| format!("copying {}", from.display()))?;
+        Ok(())
+    };
+    if !from.is_dir() {
+        return copy_file(from, to);
+    }
+    std::fs::create_dir(to)?;
+    for (path, kind) in entries(from)? {
+        let target = to.join(path.strip_prefix(from)?);
+        match kind {
+            Entry::File => copy_file(&path, &target)?,
+            Entry::Folder => std::fs::create_dir(&target)?,
+            Entry::Link => std::os::unix::fs::symlink(std::fs::read_link(&path)?, &target)?,
+        }
+    }
+    Ok(())
+}
+
+/// Fails unless what is below `folder` is what `original` is: one file with its bytes, or the files, folders and links of a folder, all with the
+/// bytes they have there, no more and no fewer. Tools restore into folders that are named like those they backed up, all of which are passed over.
+pub(crate) fn check_restored(folder: &Path, original: &Path) -> Result<()> {
+    let found = entries(folder)?;
+    if !original.is_dir() {
+        let mut files = found.iter().filter(|(_, kind)| *kind != Entry::Folder);
+        let (Some((file, Entry::File)), None) = (files.next(), files.next()) else {
+            bail!("one file was to be restored");
+        };
+        return check_file(file, original);
+    }
+    let expected = entries(original)?;
+    let root = restored_root(folder, &found, original, &expected)?;
+    // The folders above the root, and itself.
+    let found: Vec<_> = found.iter().filter(|(path, _)| !root.starts_with(path)).collect();
+    ensure!(
+        found.len() == expected.len(),
+        "{} files, folders and links were to be restored, found {}",
+        expected.len(),
+        found.len()
+    );
+    for ((path, kind), (original_path, original_kind)) in found.into_iter().zip(&expected) {
+        let name = original_path.strip_prefix(original)?;
+        ensure!(
+            path.strip_prefix(&root).ok() == Some(name) && kind == original_kind,
+            "{} was to be restored as {original_kind:?}, found {} as {kind:?}",
+            name.display(),
+            path.display()
+        );
+        match kind {
+            Entry::File => check_file(path, original_path).with_context(|| name.display().to_string())?,
+            Entry::Folder => {}
+            Entry::Link => ensure!(
+                std::fs::read_link(path)? == std::fs::read_link(original_path)?,
+                "{} points to elsewhere",
+                name.display()
+            ),
+        }
+    }
+    Ok(())
+}
+
+/// The folder that was restored, somewhere below `folder`: where the first of its entries is, with single folders above it.
+fn restored_root(
+    folder: &Path,
+    found: &[(PathBuf, Entry)],
+    original: &Path,
+    expected: &[(PathBuf, Entry)],
+) -> Result<PathBuf> {
+    let (first, _) = expected.first().context("the original folder is empty")?;
+    let name = first.strip_prefix(original)?;
+    // Downwards, for as long as there is but one folder that is not yet the first entry.
+    let mut root = folder.to_owned();
+    loop {
+        if found.iter().any(|(path, _)| *path == root.join(name)) {
+            return Ok(root);
+        }
+        let inside: Vec<_> = found.iter().filter(|(path, _)| path.parent() == Some(&root)).collect();
+        match inside[..] {
+            [(only, Entry::Folder)] => root.clone_from(only),
+            _ => bail!("{} was not restored", name.display()),
+        }
+    }
+}
+
+/// Fails unless a file has the bytes of another.
+fn check_file(file: &Path, original: &Path) -> Result<()> {
+    if let Some(at) = first_difference(file, original)? {
+        bail!("the restored file differs from the original from byte {at} on");
+    }
+    Ok(())
+}
+
+/// Where two files differ first; a file that goes on differs where the other ends.
+fn first_difference(a: &Path, b: &Path) -> Result<Option<u64>> {
+    // Small: this program's memory is a floor under what it measures of others.
+    const PIECE: u64 = 64 << 10;
+    let open = |path: &Path| File::open(path).with_context(|| format!("opening {}", path.display()));
+    let (mut a, mut b) = (open(a)?, open(b)?);
+    let (mut left, mut right) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    loop {
+        left.clear();
+        right.clear();
+        a.by_ref().take(PIECE).read_to_end(&mut left)?;
+        b.by_ref().take(PIECE).read_to_end(&mut right)?;
+        if left != right {
+            let same = left.iter().zip(&right).take_while(|(x, y)| x == y).count();
+            return Ok(Some(at + same as u64));
+        }
+        if left.is_empty() {
+            return Ok(None);
+        }
+        at += left.len() as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_summed_at_every_depth() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("a/b")).unwrap();
+        std::fs::write(folder.path().join("one"), [0; 10]).unwrap();
+        std::fs::write(folder.path().join("a/b/two"), [0; 32]).unwrap();
+        assert_eq!(folder_bytes(folder.path()).unwrap(), 42);
+    }
+
+    #[test]
+    fn every_difference_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let original = folder.path().join("original");
+        let restored = folder.path().join("restored");
+        std::fs::create_dir(&restored).unwrap();
+        let data: Vec<u8> = (0..200_000u32).map(|n| (n % 251) as u8).collect();
+        std::fs::write(&original, &data).unwrap();
+        let check = |bytes: &[u8]| {
+            std::fs::write(restored.join("file"), bytes).unwrap();
+            check_restored(&restored, &original).map_err(|error| error.to_string())
+        };
+        assert_eq!(check(&data), Ok(()));
+        let mut other = data.clone();
+        other[150_000] ^= 1;
+        let differs = |at| Err(format!("the restored file differs from the original from byte {at} on"));
+        assert_eq!(check(&other), differs(150_000));
+        assert_eq!(check(&data[..131_072]), differs(131_072));
+        assert_eq!(check(&[&data[..], b"x"].concat()), differs(200_000));
+        std::fs::write(restored.join("another"), b"").unwrap();
+        assert!(check(&data).is_err(), "two files");
+    }
+    #[test]
+    fn folders_are_compared_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(at("v1/top/empty")).unwrap();
+        std::fs::write(at("v1/top/a"), b"one").unwrap();
+        // Sorts between a folder and what is in it, as text.
+        std::fs::write(at("v1/top.txt"), b"two").unwrap();
+        std::os::unix::fs::symlink("a", at("v1/top/link")).unwrap();
+        let restored = at("restored/home/current");
+        let check = |change: &dyn Fn(&Path)| {
+            remove(&at("restored")).unwrap();
+            std::fs::create_dir_all(at("restored/home")).unwrap();
+            copy(&at("v1"), &restored).unwrap();
+            change(&restored);
+            check_restored(&at("restored"), &at("v1")).is_ok()
+        };
+        assert!(check(&|_| {}));
+        assert!(!check(&|root| std::fs::write(root.join("top/a"), b"0ne").unwrap()));
+        assert!(!check(&|root| std::fs::write(root.join("top/b"), b"").unwrap()));
+        assert!(!check(&|root| std::fs::remove_file(root.join("top.txt")).unwrap()));
+        assert!(!check(&|root| std::fs::remove_dir(root.join("top/empty")).unwrap()));
+        assert!(!check(&|root| remove(&root.join("top")).unwrap()));
+        assert!(!check(&|root| {
+            std::fs::remove_file(root.join("top/link")).unwrap();
+            std::os::unix::fs::symlink("../top.txt", root.join("top/link")).unwrap();
+        }));
+        assert!(!check(&|root| {
+            std::fs::remove_file(root.join("top/link")).unwrap();
+            std::fs::write(root.join("top/link"), b"one").unwrap();
+        }));
+        // Something beside what was to be restored.
+        assert!(!check(&|root| std::fs::write(root.with_file_name("more"), b"").unwrap()));
+        // Right at the top.
+        assert!(check_restored(&at("v1"), &at("v1")).is_ok());
+        assert_eq!(folder_bytes(&at("v1")).unwrap(), 6);
+    }
+}
