@@ -274,7 +274,7 @@ mod tests {
             cells[2..6].to_vec()
         };
         let cpu = line("| backup of all versions, CPU, s");
-        assert_eq!(cpu, ["4.00", "20.0", "0.21 (0.17–0.25)", "≤ 1/3 of restic: reached"]);
+        assert_eq!(cpu, ["4.00", "20.0", "0.21 (0.17–0.25)", "≤ 1/2 of restic: reached"]);
         assert_eq!(
             line("| restore of the last version, wall")[3],
             "≤ 1/2 of restic: **missed**"

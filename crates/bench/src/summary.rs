@@ -106,7 +106,7 @@ const MEASURES: &[Measure] = &[
         name: "backup of all versions, CPU",
         unit: "s",
         value: |round, _| Some(round.backups().map(|sample| sample.cost.cpu_s).sum()),
-        aim: Aim::RatioAtMost(1.0 / 3.0, "≤ 1/3 of restic"),
+        aim: Aim::RatioAtMost(1.0 / 2.0, "≤ 1/2 of restic"),
     },
     Measure {
         name: "backup of all versions less opening, CPU",
