@@ -12,10 +12,6 @@ pub(crate) struct Recency {
 }
 
 impl Recency {
-    pub(crate) fn len(&self) -> usize {
-        self.times.len()
-    }
-
     /// Whether it is there. That is no use of it.
     pub(crate) fn contains(&self, number: u32) -> bool {
         self.times.contains_key(&number)
@@ -33,6 +29,13 @@ impl Recency {
     pub(crate) fn remove(&mut self, number: u32) {
         if let Some(time) = self.times.remove(&number) {
             self.order.remove(&time);
+        }
+    }
+
+    /// Takes out those that were not used for longest, until there are so many at most.
+    pub(crate) fn shrink(&mut self, most: usize) {
+        while self.times.len() > most {
+            self.pop_oldest();
         }
     }
 
@@ -57,9 +60,11 @@ mod tests {
         recency.remove(3);
         recency.remove(100);
         assert_eq!([1, 3].map(|number| recency.contains(number)), [true, false]);
-        assert_eq!(recency.len(), 3);
+        recency.shrink(3);
         let oldest: Vec<u32> = std::iter::from_fn(|| recency.pop_oldest()).collect();
         assert_eq!(oldest, [2, 1, 4]);
-        assert_eq!(recency.len(), 0);
+        [5, 6, 7].into_iter().for_each(|number| recency.touch(number));
+        recency.shrink(2);
+        assert_eq!([5, 6, 7].map(|number| recency.contains(number)), [false, true, true]);
     }
 }

@@ -7,9 +7,10 @@ use crate::bodies::Body;
 use crate::{Error, Warning};
 use ibid_delta::Cover;
 use ibid_format::frame::{self, Blob};
+use ibid_format::pack::PackKind;
 use ibid_format::{ChunkId, ChunkPrefix};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Chunks gathered for a frame. Its buffers are used again and again: fresh memory costs page faults.
 #[derive(Default)]
@@ -26,6 +27,7 @@ pub(crate) struct Complete {
     pub(crate) blobs: Vec<Blob>,
     pub(crate) body: Arc<Body>,
     pub(crate) plaintext: Vec<u8>,
+    pub(crate) kind: PackKind,
     /// What to encode it against, if there is something similar.
     pub(crate) against: Option<Against>,
 }
@@ -68,6 +70,8 @@ impl From<Encoded> for FrameBuffers {
 pub(crate) struct Efforts {
     whole: EffortChoice,
     delta: DeltaEffort,
+    /// Bytes that a MiB of data takes by itself, as the last frames of it did; 0 as long as there was none.
+    usual: AtomicU64,
 }
 
 impl Efforts {
@@ -75,7 +79,23 @@ impl Efforts {
         Efforts {
             whole: EffortChoice::new(),
             delta: DeltaEffort::new(),
+            usual: AtomicU64::new(0),
         }
+    }
+
+    /// Data of so many bytes has taken so many by itself.
+    fn note(&self, length: usize, taken: usize) {
+        let taken = ((taken as u64) << 20) / length.max(1) as u64;
+        let usual = match self.usual.load(Ordering::Relaxed) {
+            0 => taken,
+            usual => (7 * usual + taken) / 8,
+        };
+        self.usual.store(usual, Ordering::Relaxed);
+    }
+
+    /// About how many bytes data of this length takes by itself.
+    fn expected(&self, length: usize) -> usize {
+        ((length as u64 * self.usual.load(Ordering::Relaxed)) >> 20) as usize
     }
 }
 
@@ -86,7 +106,9 @@ pub(crate) struct Compressor<'a> {
     encoder: frame::Encoder,
     cover: Cover,
     prefix: Vec<u8>,
+    /// For what is tried beside.
     space: Vec<u8>,
+    delta: Vec<u8>,
 }
 
 impl<'a> Compressor<'a> {
@@ -98,10 +120,16 @@ impl<'a> Compressor<'a> {
             cover: deltas::cover(),
             prefix: Vec::new(),
             space: Vec::new(),
+            delta: Vec::new(),
         }
     }
 
-    pub(crate) fn encode(&mut self, frame: Complete, compression: Compression) -> Encoded {
+    pub(crate) fn encode(&mut self, frame: Complete) -> Encoded {
+        let compression = match (frame.kind, self.job.options.compression) {
+            // Metadata never gains from another level than the default's.
+            (PackKind::Metadata, Compression::Auto) => Compression::Level(3),
+            (_, compression) => compression,
+        };
         let mut encoded = Encoded {
             blobs: frame.blobs,
             body: frame.body,
@@ -112,11 +140,26 @@ impl<'a> Compressor<'a> {
         };
         encoded.plaintext.clear();
         let result = match frame.against {
-            None => self.whole(&mut encoded, compression),
+            None if frame.kind == PackKind::Metadata => self.whole(&mut encoded, compression),
+            None => self.data(&mut encoded, compression),
             Some(against) => self.delta(&mut encoded, &against, compression),
         };
         encoded.error = result.err();
         encoded
+    }
+
+    /// Compresses data by itself, and notes how well that went.
+    fn data(&mut self, frame: &mut Encoded, compression: Compression) -> crate::Result<()> {
+        self.whole(frame, compression)?;
+        let (length, taken) = (frame.body.bytes().len(), frame.plaintext.len());
+        self.efforts.note(length, taken);
+        let run = &self.job.incompressible;
+        if taken < length {
+            run.store(0, Ordering::Relaxed);
+        } else {
+            run.fetch_add(length as u64, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Compresses a frame by itself.
@@ -133,14 +176,7 @@ impl<'a> Compressor<'a> {
                 effort.encode(&mut self.encoder, blobs, body.bytes(), plaintext, &mut self.space)
             }
         };
-        result.map_err(Error::damaged("a frame being compressed"))?;
-        let run = &self.job.incompressible;
-        if plaintext.len() < body.bytes().len() {
-            run.store(0, Ordering::Relaxed);
-        } else {
-            run.fetch_add(body.bytes().len() as u64, Ordering::Relaxed);
-        }
-        Ok(())
+        result.map_err(Error::damaged("a frame being compressed"))
     }
 
     /// Compresses a frame against its bases, or by itself if that is about as small.
@@ -152,7 +188,7 @@ impl<'a> Compressor<'a> {
             self.job.monitor.warn(Warning::Repository { error });
         }
         if bases.pieces.is_empty() {
-            return self.whole(frame, compression);
+            return self.data(frame, compression);
         }
         let level = match compression {
             Compression::Level(level) => Some(level),
@@ -167,16 +203,18 @@ impl<'a> Compressor<'a> {
                 (&bases.pieces, &self.prefix),
                 level,
                 &mut frame.plaintext,
+                &mut self.space,
             )
             .map_err(Error::damaged("a frame being compressed"))?;
-        if frame.plaintext.len() > self.efforts.whole.expected(bytes) {
-            let delta = std::mem::take(&mut frame.plaintext);
-            self.whole(frame, compression)?;
+        if frame.plaintext.len() > self.efforts.expected(bytes) {
+            std::mem::swap(&mut frame.plaintext, &mut self.delta);
+            frame.plaintext.clear();
+            self.data(frame, compression)?;
             // Depth has its price, too.
-            if frame.plaintext.len() <= delta.len() + delta.len() / 16 {
+            if frame.plaintext.len() <= self.delta.len() + self.delta.len() / 16 {
                 return Ok(());
             }
-            frame.plaintext = delta;
+            std::mem::swap(&mut frame.plaintext, &mut self.delta);
         }
         // Whatever it looks like by itself, this data gains.
         self.job.incompressible.store(0, Ordering::Relaxed);

@@ -101,11 +101,6 @@ impl EffortChoice {
         Ok(())
     }
 
-    /// About how many bytes a body of this length takes by itself; 0 as long as that is not known.
-    pub(crate) fn expected(&self, length: usize) -> usize {
-        ((length as u64 * self.usual.load(Ordering::Relaxed)) >> 20) as usize
-    }
-
     /// Tries all ways on the middle of a body.
     fn learn(&self, encoder: &mut Encoder, body: &[u8], space: &mut Vec<u8>) -> Result<(), Error> {
         let length = body.len().min(SAMPLE);
@@ -151,8 +146,8 @@ impl DeltaEffort {
         }
     }
 
-    /// Encodes a frame against a prefix, at this level if there is one, else at the one that is best as far as is known. Now and then that is found out
-    /// anew.
+    /// Encodes a frame against a prefix, at this level if there is one, else at the one that is best as far as is known. Now and then all are tried, and
+    /// the best is taken; `space` is memory for that.
     pub(crate) fn encode(
         &self,
         encoder: &mut Encoder,
@@ -160,6 +155,7 @@ impl DeltaEffort {
         (pieces, prefix): (&[Piece], &[u8]),
         level: Option<i32>,
         out: &mut Vec<u8>,
+        space: &mut Vec<u8>,
     ) -> Result<(), Error> {
         let mut encode = |level, out: &mut Vec<u8>| {
             out.clear();
@@ -169,16 +165,24 @@ impl DeltaEffort {
             };
             encoder.encode_delta(blobs, body, pieces, prefix, method, out)
         };
-        let frames = self.frames.fetch_add(u32::from(level.is_none()), Ordering::Relaxed);
-        if level.is_none() && frames.is_multiple_of(DELTA_TRIAL_EVERY) {
-            let mut costs = [0; LEVELS.len()];
-            for (cost, (level, price)) in costs.iter_mut().zip(LEVELS) {
-                let looked_at = encode(level, out)? as u64;
-                *cost = out.len() as u64 * 1024 + looked_at * price;
-            }
-            self.trials.learn(costs);
+        if let Some(level) = level {
+            return encode(level, out).map(drop);
         }
-        encode(level.unwrap_or(LEVELS[self.trials.chosen()].0), out)?;
+        let frames = self.frames.fetch_add(1, Ordering::Relaxed);
+        if !frames.is_multiple_of(DELTA_TRIAL_EVERY) {
+            return encode(LEVELS[self.trials.chosen()].0, out).map(drop);
+        }
+        let mut costs = [0; LEVELS.len()];
+        let mut least = u64::MAX;
+        for (cost, (level, price)) in costs.iter_mut().zip(LEVELS) {
+            let looked_at = encode(level, space)? as u64;
+            *cost = space.len() as u64 * 1024 + looked_at * price;
+            if *cost < least {
+                least = *cost;
+                std::mem::swap(space, out);
+            }
+        }
+        self.trials.learn(costs);
         Ok(())
     }
 }

@@ -1,12 +1,12 @@
 //! New chunks into frames, in the order of the tree; complete frames to the workers and the packer.
 
+use super::Job;
 use super::compress::{Complete, FrameBuffers};
 use super::deltas::Against;
 use super::eye::{Sketches, Span};
 use super::lanes::Lanes;
 use super::store::{FrameDue, Stored};
 use super::work::Work;
-use super::{Compression, Job};
 use crate::bodies::Body;
 use crate::index::{Frame, Place};
 use crate::recipe::MetadataSink;
@@ -238,28 +238,20 @@ impl<'j> Gather<'j> {
         self.new_frames += 1;
         let body = Arc::new(Body::gathered(buffers.body, &buffers.blobs));
         if let Some(lanes) = self.lanes.as_mut().filter(|_| kind == PackKind::Data) {
-            lanes.touch(number);
+            lanes.made(number);
             lanes.bases.bodies.put(number, body.clone());
         }
-        let compression = match (kind, self.job.options.compression) {
-            // Metadata never gains from another level than the default's.
-            (PackKind::Metadata, Compression::Auto) => Compression::Level(3),
-            (_, compression) => compression,
-        };
         let frame = Complete {
             blobs: buffers.blobs,
             body,
             plaintext: buffers.plaintext,
+            kind,
             against,
         };
         let (reply, encoded) = bounded(1);
         // Neither can fail but for a failure that `check` knows.
         let due = FrameDue { kind, number, encoded };
-        let work = Work::Frame {
-            frame,
-            compression,
-            reply,
-        };
+        let work = Work::Frame { frame, reply };
         let sent = self.channels.frames.send(due).is_ok() && self.channels.work.send(work).is_ok();
         if sent { Ok(()) } else { Err(Error::Interrupted) }
     }

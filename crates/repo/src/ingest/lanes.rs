@@ -20,10 +20,10 @@ const LANE_PATIENCE: u64 = 16;
 pub(super) struct Lanes<'j> {
     pub(super) similar: Similar,
     pub(super) bases: &'j ChunkReader<'j>,
-    /// The frames that were used last, at most so many. Which they are depends on the data alone, and not on how fast it is worked on; so the same data has the
-    /// same bases always.
+    /// The frames that were used last, at most so many: not what is kept at the moment, which depends on how fast others are. So the same data has the same bases,
+    /// but for those that are not stored yet.
     near: Recency,
-    near_max: u64,
+    near_max: usize,
     /// Chunks with bases, by the depth of the deepest of these.
     pub(super) lanes: Vec<Lane>,
     /// What the chunks in the frame of those without bases are like.
@@ -54,7 +54,7 @@ impl<'j> Lanes<'j> {
             similar,
             bases,
             near: Recency::default(),
-            near_max: kept / 4 * 3 / u64::from(job.repository.config.frame_size),
+            near_max: (kept / 4 * 3 / u64::from(job.repository.config.frame_size)) as usize,
             lanes: (0..DEPTH_MAX).map(lane).collect(),
             unlike: Vec::new(),
             clock: 0,
@@ -73,19 +73,17 @@ impl<'j> Lanes<'j> {
             }
         };
         self.similar.bases(sketch, distance, &mut self.found);
-        for number in 0..self.found.len() {
-            let base = self.found[number];
-            self.touch(self.similar.known(base.number).place.frame);
+        for base in &self.found {
+            self.near.touch(self.similar.known(base.number).place.frame);
         }
+        self.near.shrink(self.near_max);
         self.found.iter().map(|base| usize::from(base.depth)).max()
     }
 
-    /// A frame is used, or made.
-    pub(super) fn touch(&mut self, frame: u32) {
+    /// A frame was made.
+    pub(super) fn made(&mut self, frame: u32) {
         self.near.touch(frame);
-        if self.near.len() as u64 > self.near_max {
-            self.near.pop_oldest();
-        }
+        self.near.shrink(self.near_max);
     }
 
     /// A lane that is to be sent off, since it is full, or its first chunk has waited for long.

@@ -2,7 +2,7 @@
 
 use super::compress::{Complete, Compressor, Efforts, Encoded};
 use super::eye::{Eye, Sketches, Span};
-use super::{Compression, GROUP, Job};
+use super::{GROUP, Job};
 use crate::source::{Extent, Moment, Opened, entry_from, read_xattrs_of};
 use crate::{Counters, Error, Monitor, Warning};
 use crossbeam_channel::{Receiver, Sender};
@@ -20,11 +20,7 @@ pub(crate) enum Work {
     /// Fingerprint these chunks.
     Piece { piece: Piece, reply: Sender<Piece> },
     /// Compress a frame.
-    Frame {
-        frame: Complete,
-        compression: Compression,
-        reply: Sender<Encoded>,
-    },
+    Frame { frame: Complete, reply: Sender<Encoded> },
 }
 
 /// A stretch of a large file: its bytes, and where its chunks are.
@@ -135,11 +131,7 @@ pub(crate) fn run(job: &Job<'_>, efforts: &Efforts, work: &Receiver<Work>, spare
                 }
                 drop(reply.send(piece));
             }
-            Work::Frame {
-                frame,
-                compression,
-                reply,
-            } => drop(reply.send(compressor.encode(frame, compression))),
+            Work::Frame { frame, reply } => drop(reply.send(compressor.encode(frame))),
         }
     }
 }

@@ -1,0 +1,127 @@
+//! One budget of memory, split among all who need some.
+
+use super::GROUP;
+use crate::{Error, Result};
+
+/// Sizes of the queues, so that all buffers together stay within the budget.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) workers: usize,
+    pub(crate) cutters: usize,
+    /// Results of the reader that wait for the builder.
+    pub(crate) events: usize,
+    /// Pieces of one large file that wait: enough to keep every worker busy; more would only take fresh memory.
+    pub(crate) pieces: usize,
+    /// Pieces of all large files that wait; at least those of one.
+    pub(crate) pieces_all: usize,
+    /// Bytes of one piece.
+    pub(crate) piece: usize,
+    /// Frames on their way to the packer.
+    pub(crate) frames: usize,
+    pub(crate) pack: u32,
+    pub(crate) uploaders: usize,
+    /// Bytes of frames that are kept as bases; 0 if there is no room to look for what is similar.
+    pub(crate) bases: u64,
+    /// Bytes of frames that are kept beside those until the index needs them.
+    pub(crate) bases_lent: u64,
+    /// Bytes of the index of features.
+    pub(crate) features: u64,
+}
+
+/// What one worker needs to encode against bases, bytes: zstd's tables, the prefix, and frames that are read for it.
+const DELTA_CODER: usize = 16 << 20;
+/// Less than this is not worth looking for what is similar.
+const SIMILARITY_MIN: u64 = 16 << 20;
+/// Bytes of frames kept as bases, and of features: more has not gained more.
+const BASES_MAX: u64 = 256 << 20;
+const FEATURES_MAX: u64 = 64 << 20;
+
+impl Limits {
+    /// Splits `budget` (what remains after the index), bytes. A quarter is left for what the index grows by, if that is possible. Whether somebody `looks` for
+    /// what is similar: then that is given room before speed, but for the last of it.
+    pub(crate) fn new(
+        budget: u64,
+        cores: usize,
+        chunk_max: usize,
+        frame: u32,
+        pack: u32,
+        looks: bool,
+    ) -> Result<Limits> {
+        // Small enough to be fingerprinted while it is in the cache that it was cut in.
+        let piece = (1 << 20).max(2 * chunk_max);
+        let mut limits = Limits {
+            workers: cores,
+            cutters: 2,
+            events: 24,
+            pieces: cores + 1,
+            pieces_all: (2 * cores + 2).max(24),
+            piece,
+            frames: cores + 2,
+            pack,
+            uploaders: 2,
+            bases: 0,
+            bases_lent: 0,
+            features: 0,
+        };
+        let mut fits = None;
+        // Give up what costs least speed first.
+        let steps: [fn(&mut Limits); 7] = [
+            |l| (l.events, l.pieces_all) = (12, (2 * l.pieces).max(12)),
+            |l| (l.pieces, l.pieces_all) = (l.pieces.min(3), 6),
+            |l| l.pack = l.pack.min(16 << 20),
+            |l| l.uploaders = 1,
+            |l| l.workers = l.workers.min(4),
+            |l| l.pack = l.pack.min(4 << 20),
+            |l| (l.cutters, l.pieces_all, l.workers) = (1, l.pieces, l.workers.min(2)),
+        ];
+        for step in steps {
+            if let Some(left) = (budget - budget / 4).checked_sub(limits.bytes(frame)) {
+                let mut shared = limits;
+                if looks {
+                    shared.share_out(left, budget / 4);
+                }
+                if !looks || shared.bases > 0 {
+                    return Ok(shared);
+                }
+                fits.get_or_insert(limits);
+            }
+            step(&mut limits);
+            limits.frames = limits.workers + 2;
+        }
+        if let Some(limits) = fits {
+            return Ok(limits);
+        }
+        let needed = limits.bytes(frame);
+        if needed <= budget {
+            Ok(limits)
+        } else {
+            Err(Error::MemoryBudget { budget, needed })
+        }
+    }
+
+    /// Gives what is left to those who look for what is similar, if it is enough; and they borrow what the index has not grown into yet.
+    fn share_out(&mut self, left: u64, growth: u64) {
+        let room = left.saturating_sub((self.workers * DELTA_CODER) as u64);
+        if room >= SIMILARITY_MIN {
+            self.bases = (room / 8 * 7).min(BASES_MAX);
+            self.bases_lent = growth.min(BASES_MAX - self.bases);
+            self.features = (room / 8).min(FEATURES_MAX);
+        }
+    }
+
+    /// The most that buffers can hold at once, but for what is lent.
+    pub(crate) fn bytes(&self, frame: u32) -> u64 {
+        let groups = (self.events + self.workers + 2) * 2 * GROUP;
+        // Beside those that wait: one at the builder, two at each cutter, and two at the one that reads a file which has grown meanwhile.
+        let pieces = (self.pieces_all + 1 + 2 * self.cutters + 2) * self.piece;
+        // A frame exists uncompressed and compressed; zstd's own tables are about 4 MiB at level 3.
+        let frames = (self.frames + 2) * 2 * (frame as usize + self.piece / 8) + self.workers * (4 << 20);
+        // Two packs being filled, and those being stored; a pack overshoots its size by at most an eighth.
+        let packs = (2 + self.uploaders) * (self.pack as usize + self.pack as usize / 8);
+        let similarity = match self.bases {
+            0 => 0,
+            bases => bases + self.features + (self.workers * DELTA_CODER) as u64,
+        };
+        (groups + pieces + frames + packs + (16 << 20)) as u64 + similarity
+    }
+}
