@@ -94,6 +94,7 @@ mod chunks;
 mod error;
 mod fastcdc;
 mod gear;
+pub mod locality;
 mod maxp;
 mod names;
 #[cfg(feature = "std")]
@@ -211,6 +212,37 @@ impl Chunker {
     #[must_use]
     pub fn size_max(&self) -> usize {
         self.settings.size_max()
+    }
+
+    /// Whether a chunk that starts where `data` does could end after `len` bytes, as far as that place can tell:
+    /// the test of the rolling window of RapidCDC (SoCC '19, section 3.2), for every algorithm that has one.
+    ///
+    /// It looks at a few bytes around the place: where it holds, [`Chunker::cut`] ends the chunk there or before.
+    /// (SeqCDC may skip the place, too.) At the maximum size it always holds; below the minimum, past the end of
+    /// the data and for algorithms that can't tell ([`Settings::tests_places`]) it never does.
+    ///
+    /// ```
+    /// use ibid_chunk::{Chunker, Settings};
+    ///
+    /// let chunker = Chunker::new(&Settings::for_average("gear", 1024)?)?;
+    /// let data: Vec<u8> = (0..20_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    /// let cut = chunker.cut(&data);
+    /// assert!(chunker.fits_at(&data, cut));
+    /// let below = chunker.settings().size_min()..cut;
+    /// assert!(below.into_iter().all(|len| !chunker.fits_at(&data, len)));
+    /// # Ok::<(), ibid_chunk::SettingsError>(())
+    /// ```
+    #[must_use]
+    pub fn fits_at(&self, data: &[u8], len: usize) -> bool {
+        match &self.algorithm {
+            Algorithm::Windowed(kernel) if self.settings.tests_places() => {
+                let (least, most) = (self.settings.size_min(), self.size_max());
+                (least..=most).contains(&len)
+                    && len <= data.len()
+                    && (len == most || kernel.fits_at_end_of(&data[..len]))
+            }
+            _ => spec::fits_at(&self.settings, data, len).unwrap_or(false),
+        }
     }
 
     /// The length of the first chunk of `data`, in bytes.

@@ -157,6 +157,22 @@ impl Settings {
         }
     }
 
+    /// Whether a single place can be asked if it looks like the end of a chunk
+    /// ([`Chunker::fits_at`](crate::Chunker::fits_at)).
+    ///
+    /// Not so for argmin and AE, which compare all bytes of a chunk, nor for methods with a second divisor,
+    /// whose places in reserve count only if none after them is better.
+    #[must_use]
+    pub fn tests_places(&self) -> bool {
+        match self {
+            Settings::Argmin(_) | Settings::Ae(_) => false,
+            Settings::Windowed(s) => !s.method.has_backup(),
+            Settings::SeqCdc(_) | Settings::FastCdc(_) | Settings::Fixed(_) | Settings::Ram(_) | Settings::Maxp(_) => {
+                true
+            }
+        }
+    }
+
     /// The parameters as a repository's configuration holds them, in this order:
     ///
     /// | number | words |

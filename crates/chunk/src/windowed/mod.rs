@@ -71,6 +71,29 @@ impl Kernel {
         }
     }
 
+    /// Whether the window at the end of `chunk` fits; see [`spec::fits_at`](crate::spec::fits_at).
+    pub(crate) fn fits_at_end_of(&self, chunk: &[u8]) -> bool {
+        match self.hash {
+            RollingHash::RabinKarp => self.fits_by::<roll::RabinKarp>(chunk),
+            RollingHash::Cyclic => self.fits_by::<roll::Cyclic>(chunk),
+            RollingHash::Rsync => self.fits_by::<roll::Rsync>(chunk),
+            RollingHash::Rabin => self.fits_by::<roll::Rabin>(chunk),
+            RollingHash::Crc32 => self.fits_by::<roll::Crc32>(chunk),
+            RollingHash::Gear => self.fits_by::<roll::Gear>(chunk),
+        }
+    }
+
+    fn fits_by<R: Roll>(&self, chunk: &[u8]) -> bool {
+        let Some(window) = chunk.len().checked_sub(R::WINDOW).map(|start| &chunk[start..]) else {
+            return false;
+        };
+        let hash = R::of_window(window).hash();
+        match &self.tests {
+            Tests::Divisor(main, _) => main.fits(hash),
+            Tests::Mask(main, _) => main.fits(hash),
+        }
+    }
+
     fn cut_by<R: Roll>(&self, data: &[u8]) -> usize {
         match &self.tests {
             Tests::Divisor(main, reserve) => self.cut_where::<R, _>(data, main, reserve.as_ref()),

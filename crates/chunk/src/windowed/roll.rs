@@ -19,6 +19,12 @@ pub(super) trait Roll: Copy {
     /// The hash with one more byte.
     fn enter(self, byte: u8) -> Self;
 
+    /// The hash of a window by itself.
+    #[inline(always)]
+    fn of_window(window: &[u8]) -> Self {
+        window.iter().fold(Self::START, |roll, byte| roll.enter(*byte))
+    }
+
     /// The hash after another byte entered and this one left.
     fn leave(self, byte: u8) -> Self;
 
@@ -163,10 +169,42 @@ pub(super) struct Crc32(u32);
 leaving_table!(CRC32: u32, byte => shift_in_crc32(0, byte), hash => hash, 0);
 leaving_table!(CRC32_LEAVING: u32, byte => shift_in_crc32(0, byte), hash => shift_in_crc32(hash, 0), Crc32::WINDOW);
 
+/// What a byte becomes when so many zeros follow it, for eight bytes at a time.
+static CRC32_BEFORE: [[u32; 256]; 8] = {
+    let mut tables = [[0; 256]; 8];
+    let mut zeros = 0;
+    while zeros < 8 {
+        let mut byte = 0;
+        while byte < 256 {
+            let before = if zeros == 0 {
+                byte as u32
+            } else {
+                tables[zeros - 1][byte]
+            };
+            tables[zeros][byte] = shift_in_crc32(before, 0);
+            byte += 1;
+        }
+        zeros += 1;
+    }
+    tables
+};
+
 impl Roll for Crc32 {
     const WINDOW: usize = 256;
     const IS_CRC32: bool = true;
     const START: Crc32 = Crc32(0);
+
+    /// Eight bytes at a time, each by a table of its own, so that they need not wait for one another.
+    fn of_window(window: &[u8]) -> Crc32 {
+        let (steps, rest) = window.as_chunks::<8>();
+        let crc = steps.iter().fold(0u32, |crc, step| {
+            let register = u64::from_le_bytes(*step) ^ u64::from(crc);
+            (0..8).fold(0, |crc, at| {
+                crc ^ CRC32_BEFORE[7 - at][usize::from((register >> (8 * at)) as u8)]
+            })
+        });
+        rest.iter().fold(Crc32(crc), |roll, byte| roll.enter(*byte))
+    }
 
     #[inline(always)]
     fn enter(self, byte: u8) -> Crc32 {

@@ -1,0 +1,362 @@
+//! Cutting with hints.
+
+use super::{Criterion, CriterionError, Hint, LIST_MOST};
+use crate::Chunker;
+
+/// What is known of chunks: their fingerprints, and what followed them.
+///
+/// [`HintedChunker`] asks and tells it in the order of the data; [`Table`](super::Table) is one in memory.
+pub trait Known {
+    /// A collision-resistant name of a chunk's bytes.
+    type Fingerprint;
+    /// A chunk that is known; small, and found without another search.
+    type Entry: Copy;
+
+    /// The fingerprint of a chunk.
+    fn fingerprint(&mut self, chunk: &[u8]) -> Self::Fingerprint;
+
+    /// The chunk of this fingerprint, if it is known as one that was cut off by its bytes or at the maximum size: not one that ended
+    /// because its data did. `after` is the chunk before it, which may help to find it.
+    fn find_cut(&mut self, fingerprint: &Self::Fingerprint, after: Self::Entry) -> Option<Self::Entry>;
+
+    /// Makes a chunk known that was not, and says whether it was. `at_end`: its data ended with it.
+    fn enter(&mut self, fingerprint: Self::Fingerprint, after: Option<Self::Entry>, at_end: bool)
+    -> Found<Self::Entry>;
+
+    /// The hint in this place of a chunk's list, from 0; that of what followed it last comes first. None past the end of the list.
+    fn hint(&mut self, entry: Self::Entry, place: usize) -> Option<Hint>;
+
+    /// Notes that a chunk was followed by one like this. It becomes the first of its hints.
+    fn note(&mut self, entry: Self::Entry, hint: Hint);
+}
+
+/// What was found of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found<E> {
+    /// Its entry; none if there was no room for it, and it was not known.
+    pub entry: Option<E>,
+    /// Whether it was known before.
+    pub is_duplicate: bool,
+}
+
+/// How a chunk's end was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cut {
+    /// By the chunker.
+    Scanned,
+    /// By the hint in this place of the list, from 0.
+    Hinted(usize),
+}
+
+/// A chunk that was cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HintedChunk<'a> {
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// How its end was found.
+    pub cut: Cut,
+    /// Whether it was known before.
+    pub is_duplicate: bool,
+}
+
+/// What became of the chunks of some data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Chunks in all.
+    pub chunks: u64,
+    /// Chunks that were known before.
+    pub duplicates: u64,
+    /// Bytes of these.
+    pub duplicate_bytes: u64,
+    /// Chunks whose end the chunker looked for.
+    pub scanned: u64,
+    /// Chunks whose end was a hint's, by its place in the list.
+    pub hits: [u64; LIST_MOST],
+    /// Hints that were tried and not accepted.
+    pub refused: u64,
+    /// Of these, those that passed the test of the place, but whose chunk was not known.
+    pub unknown: u64,
+}
+
+impl Tally {
+    /// Chunks whose end was a hint's.
+    #[must_use]
+    pub fn hinted(&self) -> u64 {
+        self.hits.iter().sum()
+    }
+
+    /// Adds what another part of the data came to.
+    pub fn add(&mut self, other: &Tally) {
+        self.chunks += other.chunks;
+        self.duplicates += other.duplicates;
+        self.duplicate_bytes += other.duplicate_bytes;
+        self.scanned += other.scanned;
+        self.refused += other.refused;
+        self.unknown += other.unknown;
+        for (sum, hits) in self.hits.iter_mut().zip(other.hits) {
+            *sum += hits;
+        }
+    }
+
+    fn note(&mut self, chunk: &HintedChunk<'_>) {
+        self.chunks += 1;
+        if chunk.is_duplicate {
+            self.duplicates += 1;
+            self.duplicate_bytes += chunk.bytes.len() as u64;
+        }
+        match chunk.cut {
+            Cut::Scanned => self.scanned += 1,
+            Cut::Hinted(place) => self.hits[place.min(LIST_MOST - 1)] += 1,
+        }
+    }
+}
+
+/// Cuts data by hints where there are any, and by a chunker where there are none.
+#[derive(Clone, Debug)]
+pub struct HintedChunker<'c> {
+    chunker: &'c Chunker,
+    criterion: Criterion,
+    size_min: usize,
+    size_max: usize,
+    refuses_all: bool,
+}
+
+/// Where the next chunk ends, and what is known of it already.
+struct Next<K: Known> {
+    len: usize,
+    cut: Cut,
+    /// Of the chunk, if it was computed.
+    fingerprint: Option<K::Fingerprint>,
+    /// Its entry, if it was looked up and found.
+    entry: Option<K::Entry>,
+}
+
+impl<'c> HintedChunker<'c> {
+    /// Cuts with hints that this criterion accepts.
+    ///
+    /// # Errors
+    /// When the criterion asks the algorithm what it can't tell ([`Settings::tests_places`](crate::Settings::tests_places)).
+    pub fn new(chunker: &'c Chunker, criterion: Criterion) -> Result<HintedChunker<'c>, CriterionError> {
+        let settings = chunker.settings();
+        if criterion.tests_places() && !settings.tests_places() {
+            return Err(CriterionError::NoTest {
+                algorithm: settings.name(),
+                criterion,
+            });
+        }
+        Ok(HintedChunker {
+            chunker,
+            criterion,
+            size_min: settings.size_min(),
+            size_max: settings.size_max(),
+            refuses_all: false,
+        })
+    }
+
+    /// Makes it refuse every hint after it was tested: the worst that can happen (paper 003, figure 12).
+    #[must_use]
+    pub fn refusing_all(mut self) -> HintedChunker<'c> {
+        self.refuses_all = true;
+        self
+    }
+
+    /// When a hint is accepted.
+    #[must_use]
+    pub fn criterion(&self) -> Criterion {
+        self.criterion
+    }
+
+    /// Cuts `data`, which is all there is, looks every chunk up and makes it known; calls `take` with each in order.
+    pub fn for_each_chunk<'a, K: Known>(
+        &self,
+        known: &mut K,
+        data: &'a [u8],
+        mut take: impl FnMut(HintedChunk<'a>),
+    ) -> Tally {
+        let (mut tally, mut trail, mut data) = (Tally::default(), Trail::start(), data);
+        while !data.is_empty() {
+            let chunk = self.next_chunk(known, &mut trail, data, true, &mut tally);
+            data = &data[chunk.bytes.len()..];
+            take(chunk);
+        }
+        tally
+    }
+
+    /// The same for what a reader gives, in a buffer of four times the maximum chunk size, at least 1 MiB.
+    ///
+    /// # Errors
+    /// Those of the reader; reads that were interrupted are repeated.
+    #[cfg(feature = "std")]
+    pub fn for_each_chunk_of<K: Known>(
+        &self,
+        known: &mut K,
+        mut reader: impl std::io::Read,
+        mut take: impl FnMut(HintedChunk<'_>),
+    ) -> std::io::Result<Tally> {
+        let most = self.size_max;
+        let mut buffer = vec![0; (4 * most).max(1 << 20)];
+        let (mut tally, mut trail) = (Tally::default(), Trail::start());
+        let (mut start, mut end, mut last) = (0, 0, false);
+        loop {
+            if !last && end - start <= most {
+                buffer.copy_within(start..end, 0);
+                (start, end) = (0, end - start);
+                while end < buffer.len() && !last {
+                    match reader.read(&mut buffer[end..]) {
+                        Ok(0) => last = true,
+                        Ok(read) => end += read,
+                        Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+            if start == end {
+                return Ok(tally);
+            }
+            let chunk = self.next_chunk(known, &mut trail, &buffer[start..end], last, &mut tally);
+            start += chunk.bytes.len();
+            take(chunk);
+        }
+    }
+
+    /// The next chunk: `data` starts where the last one ended, which `trail` remembers.
+    ///
+    /// `data` is not empty, and with `last` all that is left; else it holds more bytes than the longest chunk ([`Chunker::size_max`]). What is beyond those does
+    /// not matter.
+    ///
+    /// # Panics
+    /// When there is less.
+    pub fn next_chunk<'a, K: Known>(
+        &self,
+        known: &mut K,
+        trail: &mut Trail<K::Entry>,
+        data: &'a [u8],
+        last: bool,
+        tally: &mut Tally,
+    ) -> HintedChunk<'a> {
+        assert!(
+            !data.is_empty() && (last || data.len() > self.size_max),
+            "too little data"
+        );
+        let next = match trail.before {
+            Some(before) if trail.is_duplicate => self.hinted(known, before, data, last, tally),
+            _ => self.scanned(data),
+        };
+        let bytes = &data[..next.len];
+        let at_end = last && bytes.len() == data.len() && bytes.len() < self.size_max;
+        let found = match next.entry {
+            Some(entry) => Found {
+                entry: Some(entry),
+                is_duplicate: true,
+            },
+            None => {
+                let fingerprint = next.fingerprint.unwrap_or_else(|| known.fingerprint(bytes));
+                known.enter(fingerprint, trail.before, at_end)
+            }
+        };
+        if let Some(before) = trail.before
+            && next.cut != Cut::Hinted(0)
+        {
+            known.note(before, Hint::of(bytes, at_end));
+        }
+        *trail = Trail {
+            before: found.entry,
+            is_duplicate: found.is_duplicate,
+        };
+        let chunk = HintedChunk {
+            bytes,
+            cut: next.cut,
+            is_duplicate: found.is_duplicate,
+        };
+        tally.note(&chunk);
+        chunk
+    }
+
+    fn scanned<K: Known>(&self, data: &[u8]) -> Next<K> {
+        Next {
+            len: self.chunker.cut(data),
+            cut: Cut::Scanned,
+            fingerprint: None,
+            entry: None,
+        }
+    }
+
+    /// The next chunk after a duplicate.
+    fn hinted<K: Known>(&self, known: &mut K, after: K::Entry, data: &[u8], last: bool, tally: &mut Tally) -> Next<K> {
+        // A fingerprint that turned out unknown, and the length that it is of: the chunker often cuts there, too.
+        let mut unknown = None;
+        let mut place = 0;
+        while let Some(hint) = known.hint(after, place) {
+            let cut = Cut::Hinted(place);
+            place += 1;
+            if !self.is_possible(&hint, data, last) {
+                continue;
+            }
+            if !self.fits(&hint, data) {
+                tally.refused += 1;
+                continue;
+            }
+            if self.criterion == Criterion::WindowAndFingerprint {
+                let fingerprint = known.fingerprint(&data[..hint.size]);
+                let entry = known.find_cut(&fingerprint, after);
+                if entry.is_some() && !self.refuses_all {
+                    return Next {
+                        len: hint.size,
+                        cut,
+                        fingerprint: None,
+                        entry,
+                    };
+                }
+                tally.unknown += u64::from(entry.is_none());
+                unknown = Some((hint.size, fingerprint));
+            } else if !self.refuses_all {
+                return Next {
+                    len: hint.size,
+                    cut,
+                    fingerprint: None,
+                    entry: None,
+                };
+            }
+            tally.refused += 1;
+        }
+        let mut next = self.scanned(data);
+        next.fingerprint = unknown.and_then(|(len, fingerprint)| (len == next.len).then_some(fingerprint));
+        next
+    }
+
+    /// Whether there could be such a chunk here at all.
+    #[inline]
+    fn is_possible(&self, hint: &Hint, data: &[u8], last: bool) -> bool {
+        (self.size_min..=self.size_max).contains(&hint.size)
+            && hint.size <= data.len()
+            && (!hint.at_end || last && hint.size == data.len())
+    }
+
+    #[inline]
+    fn fits(&self, hint: &Hint, data: &[u8]) -> bool {
+        match self.criterion {
+            Criterion::FastForward => true,
+            Criterion::Marker => data[hint.size - 1] == hint.marker,
+            // Where the data ends, so does every chunk.
+            Criterion::Window | Criterion::WindowAndFingerprint => hint.at_end || self.chunker.fits_at(data, hint.size),
+        }
+    }
+}
+
+/// The chunk before the next one.
+#[derive(Clone, Copy, Debug)]
+pub struct Trail<E> {
+    before: Option<E>,
+    is_duplicate: bool,
+}
+
+impl<E> Trail<E> {
+    /// None, at the start of some data.
+    #[must_use]
+    pub fn start() -> Trail<E> {
+        Trail {
+            before: None,
+            is_duplicate: false,
+        }
+    }
+}
