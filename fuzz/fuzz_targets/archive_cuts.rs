@@ -9,7 +9,10 @@ fuzz_target!(|input: (u16, Vec<u8>, Vec<u8>, Vec<u8>)| {
     let (large, pieces, headers, mut data) = input;
     // A fuzzer doesn't find checksums: blocks that it names get theirs.
     for block in headers {
-        if let Some(block) = data.get_mut(usize::from(block) * 512..).and_then(|rest| rest.get_mut(..512)) {
+        if let Some(block) = data
+            .get_mut(usize::from(block) * 512..)
+            .and_then(|rest| rest.get_mut(..512))
+        {
             block[148..156].fill(b' ');
             let sum: u64 = block.iter().map(|&byte| u64::from(byte)).sum();
             block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());

@@ -28,7 +28,10 @@ impl Known for Hinting {
     fn enter(&mut self, fingerprint: Vec<u8>, _: Option<()>, at_end: bool) -> Found<()> {
         let before = self.seen.get(&fingerprint).copied();
         self.seen.insert(fingerprint, before == Some(true) || !at_end);
-        Found { entry: Some(()), is_duplicate: before.is_some() }
+        Found {
+            entry: Some(()),
+            is_duplicate: before.is_some(),
+        }
     }
 
     fn hint(&mut self, (): (), place: usize) -> Option<Hint> {
@@ -46,13 +49,18 @@ fuzz_target!(|input: (u8, Vec<(u32, u8, bool)>, Vec<Vec<u8>>)| {
     let name = NAMES[usize::from(choice) / 4 % NAMES.len()];
     let criterion = Criterion::ALL[usize::from(choice) % 4];
     let average = if name.contains("crc32") { 1024 } else { 512 };
-    let Ok(settings) = Settings::for_average(name, average) else { return };
+    let Ok(settings) = Settings::for_average(name, average) else {
+        return;
+    };
     let chunker = Chunker::new(&settings).expect("valid settings");
     let Ok(hinted) = HintedChunker::new(&chunker, criterion) else {
         assert!(criterion.tests_places() && !settings.tests_places());
         return;
     };
-    let mut known = Hinting { seen: HashMap::new(), hints: hints.into_iter() };
+    let mut known = Hinting {
+        seen: HashMap::new(),
+        hints: hints.into_iter(),
+    };
     // A version is what was there before, and something more.
     let mut data = Vec::new();
     for piece in versions {
