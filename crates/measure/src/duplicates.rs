@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 /// What is read at once.
-const PIECE: usize = 4 << 20;
+pub(crate) const PIECE: usize = 4 << 20;
 
 /// What one chunker finds.
 pub(crate) struct Account {
@@ -124,7 +124,7 @@ pub(crate) fn find_in_memory(
 }
 
 /// Hands over a file piece by piece, as long as that is wanted; returns whether it was to the end.
-fn pieces(path: &Path, piece: &mut [u8], mut take: impl FnMut(&[u8]) -> bool) -> std::io::Result<bool> {
+pub(crate) fn pieces(path: &Path, piece: &mut [u8], mut take: impl FnMut(&[u8]) -> bool) -> std::io::Result<bool> {
     let mut file = File::open(path)?;
     loop {
         let mut filled = 0;

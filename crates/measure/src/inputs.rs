@@ -20,7 +20,7 @@ pub(crate) struct Input {
 
 impl Inputs {
     /// The files that are named, and all regular files in the folders that are; below these, symlinks are not followed, and each
-    /// folder is listed in the order of its names. What can't be listed below a folder is told to the observer and passed over.
+    /// folder is listed in the order of its names, in which `v2` comes before `v10`. What can't be listed below a folder is told to the observer and passed over.
     pub(crate) fn list(paths: &[PathBuf], observer: &mut impl Observer) -> Result<Inputs> {
         let mut inputs = Inputs::default();
         for path in paths {
@@ -70,6 +70,75 @@ impl Inputs {
 fn sorted(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
     let mut entries = entries.collect::<std::io::Result<Vec<_>>>()?;
-    entries.sort();
+    entries.sort_by(|a, b| {
+        let [a, b] = [a, b].map(|path| path.as_os_str().as_encoded_bytes());
+        parts(a).cmp(parts(b)).then_with(|| a.cmp(b))
+    });
     Ok(entries)
+}
+
+/// A part of a name: a number, in digits and without zeros in front, or a byte that is no digit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum NamePart<'a> {
+    /// Of two, the one with fewer digits is less; of as many, digits decide.
+    Number(usize, &'a [u8]),
+    Byte(u8),
+}
+
+/// What names are sorted by, so that versions come in their order however many digits were given to their numbers.
+fn parts(name: &[u8]) -> impl Iterator<Item = NamePart<'_>> {
+    let mut rest = name;
+    std::iter::from_fn(move || {
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (part, after) = rest.split_at_checked(digits.max(1))?;
+        rest = after;
+        if digits == 0 {
+            return Some(NamePart::Byte(part[0]));
+        }
+        let zeros = part.iter().take_while(|byte| **byte == b'0').count();
+        Some(NamePart::Number(digits - zeros, &part[zeros..]))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_come_in_their_order_whatever_their_digits() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = [
+            "a10b",
+            "a2",
+            "a2b",
+            "a02",
+            "b",
+            "10",
+            "9",
+            "a",
+            "a100000000000000000000000",
+            "é",
+        ];
+        for name in names {
+            std::fs::write(folder.path().join(name), name).unwrap();
+        }
+        let sorted = sorted(folder.path()).unwrap();
+        let found: Vec<&str> = sorted
+            .iter()
+            .map(|path| path.file_name().unwrap().to_str().unwrap())
+            .collect();
+        let expected = [
+            "9",
+            "10",
+            "a",
+            "a02",
+            "a2",
+            "a2b",
+            "a10b",
+            "a100000000000000000000000",
+            "b",
+            "é",
+        ];
+        assert_eq!(found, expected);
+    }
 }

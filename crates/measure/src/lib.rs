@@ -7,6 +7,8 @@
 //! |---|---|
 //! | What does each chunker save on these files, how fast, at which sizes? | [`compare()`] |
 //! | And as a page with pictures? | [`html()`] |
+//! | How do duplicates lie together, as versions are added? | [`duplicate_locality()`], [`duplicate_locality_html()`] |
+//! | Which settings have a minimum, average and maximum that a paper states? | [`ChunkSizes`] |
 //! | Where does SeqCDC's speed come from? | [`breakdown()`] |
 //! | Which parameters of SeqCDC give this average, and which of them suit this data? | [`tune()`] |
 //! | How even are rolling hashes, and how fast? | [`hashes()`] |
@@ -26,8 +28,10 @@
 #![forbid(unsafe_code)]
 
 mod breakdown;
+mod chunk_sizes;
 mod compare;
 mod cpu;
+mod duplicate_locality;
 mod duplicates;
 mod error;
 mod fingerprints;
@@ -44,14 +48,18 @@ mod tune;
 mod versions;
 
 pub use breakdown::{Breakdown, BreakdownPlan, Part, Step, breakdown};
+pub use chunk_sizes::ChunkSizes;
 pub use compare::{Comparison, Entry, INDEX_BYTES, INDEX_MEMORY_BYTES, Plan, RECIPE_BYTES, compare};
 pub use cpu::{Cpu, InstructionCost, cpu};
+pub use duplicate_locality::{
+    Amount, Checkpoint, DuplicateLocality, DuplicateLocalityPlan, Sequences, duplicate_locality,
+};
 pub use error::{Error, Result};
 pub use hashes::{HASH_BINS, HashEntry, Hashes, hashes};
 pub use machine::Machine;
 pub use observer::{Nobody, Observer};
 pub use random::Random;
-pub use report::html;
+pub use report::{duplicate_locality_html, html};
 pub use sample::sample;
 pub use sizes::Sizes;
 pub use speed::Speed;

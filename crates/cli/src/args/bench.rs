@@ -1,5 +1,6 @@
 //! What to measure.
 
+use super::DuplicateLocalityArgs;
 use super::json::{JsonFile, file_ending_in};
 use super::value;
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
@@ -20,6 +21,8 @@ Examples:
 pub(crate) enum BenchCommand {
     /// What each chunker saves on your files, and how fast it is
     Chunkers(ChunkersArgs),
+    /// How duplicates lie together, as files are added
+    DuplicateLocality(DuplicateLocalityArgs),
     /// Where SeqCDC's speed comes from: minimum size, skips, vectors
     Breakdown(BreakdownArgs),
     /// How evenly rolling hashes are spread, and how fast they roll

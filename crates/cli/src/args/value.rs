@@ -2,6 +2,7 @@
 
 use ibid_format::slot::Argon2Cost;
 use ibid_format::tree::{Time, check_name};
+use ibid_measure::ChunkSizes;
 use ibid_repo::{Compression, Similarity};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -58,6 +59,14 @@ pub(crate) fn size_u32(text: &str) -> Result<u32, String> {
 /// The same where memory is addressed by it.
 pub(crate) fn size_in_memory(text: &str) -> Result<usize, String> {
     usize::try_from(size(text)?).map_err(|_| format!("{text:?} is more than this machine can address"))
+}
+
+/// `4KiB,8KiB,12KiB`: minimum, average and maximum.
+pub(crate) fn chunk_sizes(text: &str) -> Result<ChunkSizes, String> {
+    let expected = || format!("expected MIN,AVERAGE,MAX such as 4KiB,8KiB,12KiB, found {text:?}");
+    let sizes = text.split(',').map(size_in_memory).collect::<Result<Vec<_>, _>>()?;
+    let [min, average, max] = sizes.try_into().map_err(|_| expected())?;
+    Ok(ChunkSizes { min, average, max })
 }
 
 /// `seq_length=6`, `skip_size=1KiB`, `equal=strict`: a name and a value, sizes as plain numbers.
@@ -237,6 +246,16 @@ mod tests {
         assert_eq!(read("seq_length=5"), Ok("seq_length 5".into()));
         for text in ["", "equal", "=5", "equal=", "size=5XB"] {
             assert!(parameter(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn chunk_sizes_are_three() {
+        assert_eq!(chunk_sizes("4KiB,8KiB,12KiB"), Ok(ChunkSizes::DATA_DOMAIN));
+        assert_eq!(chunk_sizes("2k, 16k, 65536"), Ok(ChunkSizes::LBFS));
+        for text in ["8KiB", "4KiB,8KiB", "1,2,3,4", "4KiB,,8KiB", ""] {
+            let refused = chunk_sizes(text).unwrap_err();
+            assert!(refused.starts_with("expected "), "{refused}");
         }
     }
 

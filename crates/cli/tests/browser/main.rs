@@ -1,4 +1,4 @@
-//! The page that `ibid bench chunkers --report` writes, in a real browser.
+//! The pages that `ibid bench chunkers --report` and `ibid bench duplicate-locality --report` write, in a real browser.
 //!
 //! Needs Chromium, or another browser that takes its options: `IBID_BROWSER=chromium cargo test -p ibid --test browser -- --ignored`. Without
 //! `--ignored`, cargo lists these tests as ignored; with it, a browser that is missing is a failure.
@@ -9,6 +9,7 @@ use std::process::Command;
 
 const ALGORITHMS: [&str; 4] = ["fastcdc", "seqcdc", "ram", "fixed"];
 const AVERAGES: [&str; 2] = ["4KiB", "16KiB"];
+const VERSIONS: usize = 3;
 
 /// Looks at the page as a reader does, and writes down what there is.
 const PROBE: &str = include_str!("probe.js");
@@ -18,16 +19,28 @@ struct Report {
 }
 
 impl Report {
-    /// Made by the program, from a series of versions.
+    /// Chunkers compared.
     fn new() -> Report {
+        let (algorithms, averages) = (ALGORITHMS.join(","), AVERAGES.join(","));
+        Report::of(&format!(
+            "bench chunkers series --algorithms {algorithms} --averages {averages} --rounds 1 --sample 100kB"
+        ))
+    }
+
+    /// How duplicates lie together.
+    fn of_locality() -> Report {
+        Report::of("bench duplicate-locality series --sizes 1KiB,2KiB,3KiB")
+    }
+
+    /// Made by the program, from a series of versions.
+    fn of(command: &str) -> Report {
         let report = Report {
             folder: tempfile::tempdir().unwrap(),
         };
-        report.ibid("generate versions series --size 400kB --versions 3 --edits 8");
-        let (algorithms, averages) = (ALGORITHMS.join(","), AVERAGES.join(","));
         report.ibid(&format!(
-            "bench chunkers series --algorithms {algorithms} --averages {averages} --rounds 1 --sample 100kB --report report.html"
+            "generate versions series --size 400kB --versions {VERSIONS} --edits 8"
         ));
+        report.ibid(&format!("{command} --report report.html"));
         report
     }
 
@@ -100,21 +113,8 @@ fn backends() -> usize {
     ibid_chunk::Backend::available().count()
 }
 
-#[test]
-#[ignore = "needs a browser: IBID_BROWSER=chromium cargo test -p ibid --test browser -- --ignored"]
-fn every_chart_is_there_whole_and_readable_in_light_and_dark() {
-    let report = Report::new();
-    let (chunkers, all) = (ALGORITHMS.len(), ALGORITHMS.len() * AVERAGES.len());
-    let expected = [
-        // A point for each, and the frontier.
-        ("scatter", all + 1),
-        // A point for each, and a line for each chunker.
-        ("savings", all + chunkers),
-        ("sizes-4096", chunkers),
-        ("sizes-16384", chunkers),
-        ("speeds-4096", chunkers * backends()),
-        ("speeds-16384", chunkers * backends()),
-    ];
+/// Whether every chart is there with its marks, whole and readable, in light and dark, on wide and narrow screens; and so many rows of tables.
+fn is_readable(report: &Report, expected: &[(&str, usize)], rows: usize) {
     for (is_dark, width) in [(false, 1300), (true, 1300), (false, 500), (true, 500)] {
         let found = report.look(is_dark, width);
         assert_eq!(found["dark"], is_dark);
@@ -125,7 +125,13 @@ fn every_chart_is_there_whole_and_readable_in_light_and_dark() {
             .iter()
             .map(|chart| (chart["id"].as_str().unwrap(), chart["marks"].as_u64().unwrap()))
             .collect();
-        assert_eq!(marks, expected.map(|(id, marks)| (id, marks as u64)));
+        assert_eq!(
+            marks,
+            expected
+                .iter()
+                .map(|(id, marks)| (*id, *marks as u64))
+                .collect::<Vec<_>>()
+        );
         for chart in charts {
             let number = |field: &str| chart[field].as_f64().unwrap();
             assert!(number("width") > 300.0 && number("height") > 100.0, "{chart}");
@@ -143,13 +149,31 @@ fn every_chart_is_there_whole_and_readable_in_light_and_dark() {
             "too faint, dark: {is_dark}: {}",
             found["text"]
         );
-        assert_eq!(found["rows"], 2 * all);
+        assert_eq!(found["rows"], rows);
         assert!(
             found["overflow"].as_f64().unwrap() <= 0.0,
             "{width}: {}",
             found["overflow"]
         );
     }
+}
+
+#[test]
+#[ignore = "needs a browser: IBID_BROWSER=chromium cargo test -p ibid --test browser -- --ignored"]
+fn every_chart_is_there_whole_and_readable_in_light_and_dark() {
+    let report = Report::new();
+    let (chunkers, all) = (ALGORITHMS.len(), ALGORITHMS.len() * AVERAGES.len());
+    let expected = [
+        // A point for each, and the frontier.
+        ("scatter", all + 1),
+        // A point for each, and a line for each chunker.
+        ("savings", all + chunkers),
+        ("sizes-4096", chunkers),
+        ("sizes-16384", chunkers),
+        ("speeds-4096", chunkers * backends()),
+        ("speeds-16384", chunkers * backends()),
+    ];
+    is_readable(&report, &expected, 2 * all);
 }
 
 #[test]
@@ -174,15 +198,40 @@ fn a_chunker_can_be_hidden_and_figures_are_shown_where_the_pointer_is() {
     );
 }
 
+#[test]
+#[ignore = "needs a browser: IBID_BROWSER=chromium cargo test -p ibid --test browser -- --ignored"]
+fn the_charts_of_locality_are_whole_and_readable_and_a_checkpoint_can_be_hidden() {
+    let report = Report::of_locality();
+    // Two lines with a point for each checkpoint; a line for each that has sequences, which the first version has not.
+    let expected = [("shares", 2 + 2 * VERSIONS), ("lengths", VERSIONS - 1)];
+    is_readable(&report, &expected, 2 * VERSIONS);
+    let found = report.look(false, 1300);
+    assert_eq!(
+        (&found["hidden"], &found["pressed"], &found["restored"]),
+        (&1.into(), &"false".into(), &true.into())
+    );
+    let tip = found["tip"].as_str().unwrap();
+    assert!(
+        tip.starts_with("1\u{a0}file, ") && tip.contains("0\u{a0}% duplicates"),
+        "{tip}"
+    );
+    assert_eq!(found["requests"], Value::Array(Vec::new()));
+}
+
 /// Nothing that a browser would have to look for elsewhere; this needs none to be seen.
 #[test]
-fn the_page_refers_to_nothing_outside_itself() {
-    let text = std::fs::read_to_string(Report::new().path()).unwrap();
+fn the_pages_refer_to_nothing_outside_themselves() {
+    for (report, charts) in [(Report::new(), 6), (Report::of_locality(), 2)] {
+        refers_to_nothing(&std::fs::read_to_string(report.path()).unwrap(), charts);
+    }
+}
+
+fn refers_to_nothing(text: &str, charts: usize) {
     let without_names = text.replace("http://www.w3.org/2000/svg", "");
     for outside in [
         "http:", "https:", "//cdn", "@import", "url(", "<link", "<img", "src=", "href=",
     ] {
         assert!(!without_names.contains(outside), "{outside}");
     }
-    assert!(text.starts_with("<!doctype html>") && text.matches("<svg class=plot").count() == 6);
+    assert!(text.starts_with("<!doctype html>") && text.matches("<svg class=plot").count() == charts);
 }

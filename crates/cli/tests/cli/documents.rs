@@ -66,6 +66,7 @@ fn every_command_has_its_section() {
         "key",
         "chunk",
         "bench chunkers",
+        "bench duplicate-locality",
         "bench breakdown",
         "bench hashes",
         "bench cpu",

@@ -222,6 +222,7 @@ fn commands_without_a_repository_print_what_is_documented() {
         compared["results"][0]["unique_bytes"]
     );
     let measured = [
+        ("bench duplicate-locality", "new --sizes 1KiB,2KiB,3KiB"),
         ("bench breakdown", "--rounds 1 --sample 100kB"),
         ("bench hashes", "--rounds 1 --sample 100kB --windows 1000"),
         ("bench cpu", "--rounds 1"),

@@ -4,6 +4,7 @@ mod asking;
 mod chunking;
 mod documents;
 mod json;
+mod locality;
 mod output;
 mod passwords;
 mod restoring;

@@ -5,7 +5,7 @@ use super::{Series, gb, percent, series_of, size, speed_of, width_of};
 use crate::{Comparison, Entry};
 use ibid_chunk::Settings;
 
-const WIDTH: f64 = 580.0;
+pub(super) const WIDTH: f64 = 580.0;
 /// There is no room for more beside a picture; the legend and the pointer name them all.
 const LABELS_MOST: usize = 20;
 
@@ -58,7 +58,7 @@ fn tip(entry: &Entry) -> String {
 }
 
 /// A point in the shape of its series.
-fn point(plot: &mut Plot, series: &Series, (x, y): (f64, f64), radius: f64, tip: &str) {
+pub(super) fn point(plot: &mut Plot, series: &Series, (x, y): (f64, f64), radius: f64, tip: &str) {
     let r = radius;
     let shape = match series.shape {
         0 => format!(
@@ -223,7 +223,7 @@ pub(super) fn savings(comparison: &Comparison, all: &[Series]) -> String {
         for (x, y, tip) in &points {
             point(&mut plot, series, (*x, *y), 4.5, tip);
         }
-        ends.extend(points.last().map(|(_, y, _)| (series.name, *y + 4.0)));
+        ends.extend(points.last().map(|(_, y, _)| (series.name.as_str(), *y + 4.0)));
     }
     if ends.len() > LABELS_MOST {
         ends.clear();

@@ -1,17 +1,19 @@
-//! A comparison as a page with pictures.
+//! Results as pages with pictures.
 
 mod charts;
+mod locality;
 mod plot;
 mod tables;
 
 use crate::{Comparison, Entry, INDEX_BYTES, INDEX_MEMORY_BYTES, RECIPE_BYTES};
 use ibid_chunk::{Backend, Settings};
+pub use locality::duplicate_locality_html;
 use plot::escape;
 use std::fmt::Write;
 
-/// How one chunker looks in all pictures.
+/// How one chunker, or whatever else a line stands for, looks in all pictures.
 struct Series {
-    name: &'static str,
+    name: String,
     color: &'static str,
     /// Of points: circle, square, triangle, diamond.
     shape: usize,
@@ -39,7 +41,7 @@ pub fn html(comparison: &Comparison) -> String {
     let mut body = String::new();
     head(&mut body, comparison);
     facts(&mut body, comparison);
-    legend(&mut body, &all);
+    legend(&mut body, "Chunkers shown", &all);
     body += "<div class=charts>";
     figure(
         &mut body,
@@ -59,9 +61,14 @@ pub fn html(comparison: &Comparison) -> String {
     panels(&mut body, comparison, &all);
     body += "</div>";
     figures(&mut body, comparison);
+    page("Chunkers compared", &body)
+}
+
+/// A whole page, with all that it needs.
+fn page(title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=en><head><meta charset=utf-8><meta name=viewport content=\"width=device-width, initial-scale=1\">\
-         <title>Chunkers compared</title><style>{}</style></head>\n<body><main>{body}</main><div id=tip role=status hidden></div>\
+         <title>{title}</title><style>{}</style></head>\n<body><main>{body}</main><div id=tip role=status hidden></div>\
          <script>{}</script></body></html>\n",
         include_str!("style.css"),
         include_str!("script.js")
@@ -79,7 +86,7 @@ fn series(comparison: &Comparison) -> Vec<Series> {
         let is_fixed = matches!(entry.settings, Settings::Fixed(_));
         let lap = colored / COLORS.len();
         all.push(Series {
-            name,
+            name: name.to_owned(),
             color: if is_fixed {
                 "var(--c7)"
             } else {
@@ -169,10 +176,10 @@ fn name_of(entry: &Entry) -> String {
     )
 }
 
-fn legend(body: &mut String, all: &[Series]) {
+fn legend(body: &mut String, what: &str, all: &[Series]) {
     // Few stay in sight; many would be in the way.
     let class = if all.len() <= 12 { "legend sticky" } else { "legend" };
-    let _ = write!(body, "<div class=\"{class}\" role=group aria-label=\"Chunkers shown\">");
+    let _ = write!(body, "<div class=\"{class}\" role=group aria-label=\"{what}\">");
     for series in all {
         let _ = write!(
             body,
