@@ -11,6 +11,7 @@
 //! | Which settings have a minimum, average and maximum that a paper states? | [`ChunkSizes`] |
 //! | Where does SeqCDC's speed come from? | [`breakdown()`] |
 //! | Which parameters of SeqCDC give this average, and which of them suit this data? | [`tune()`] |
+//! | What do hints about boundaries gain? | [`locality()`], [`locality_store()`], [`locality_threads()`] |
 //! | How even are rolling hashes, and how fast? | [`hashes()`] |
 //! | What do instructions cost on this CPU? | [`cpu()`] |
 //! | What does data look like that changes a little from version to version? | [`Series`] |
@@ -37,6 +38,7 @@ mod error;
 mod fingerprints;
 mod hashes;
 mod inputs;
+mod locality;
 mod machine;
 mod observer;
 mod random;
@@ -56,6 +58,8 @@ pub use duplicate_locality::{
 };
 pub use error::{Error, Result};
 pub use hashes::{HASH_BINS, HashEntry, Hashes, hashes};
+pub use locality::{Locality, LocalityChunker, LocalityData, LocalityEntry, LocalityPlan, LocalityRun, locality};
+pub use locality::{StoreEntry, StoreMethod, StorePlan, ThreadsEntry, locality_store, locality_threads};
 pub use machine::Machine;
 pub use observer::{Nobody, Observer};
 pub use random::Random;
