@@ -3,10 +3,13 @@
 //! One base seldom has all that a target shares with what is stored: a page of a database's log has copies of pages from anywhere in its tables. Whole
 //! bases together make a long prefix, most of which is of no use. So: the target's anchors are what is to be covered, and of each base, in
 //! the order of preference, only the stretches count whose anchors the target has and no base before had.
+//!
+//! A base that is scattered over a file is offered for one target after another. Its anchors can be kept: then it is looked through once.
 
 use std::ops::Range;
 
 use crate::codec::LENGTH_MAX;
+use crate::error::in_range;
 use crate::sample::{Interval, sample};
 use crate::window::{FOUND_BY, hash};
 use crate::{Backend, Error};
@@ -39,9 +42,47 @@ impl Default for CoverSettings {
     }
 }
 
+/// What [`Cover`] has to know of a base: 8 bytes for each of its anchors.
+#[derive(Debug, Clone)]
+pub struct Anchors {
+    list: Box<[Anchor]>,
+    base_len: u32,
+}
+
+impl Anchors {
+    /// Bytes of memory.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        size_of_val(&*self.list)
+    }
+}
+
+/// A sampled position in the lower bits, and a hash of what stands there in the others: of 17 billion pairs that differ one looks as if it did not.
+#[derive(Debug, Clone, Copy)]
+struct Anchor(u64);
+
+/// Bits of a position.
+const POSITION_BITS: u32 = 30;
+const _: () = assert!(LENGTH_MAX <= 1 << POSITION_BITS, "every position has room");
+
+impl Anchor {
+    fn new(window: &[u8; FOUND_BY], at: u32) -> Anchor {
+        Anchor(hash(window) >> POSITION_BITS << POSITION_BITS | u64::from(at))
+    }
+
+    fn at(self) -> u32 {
+        (self.0 & ((1 << POSITION_BITS) - 1)) as u32
+    }
+
+    /// What it is known by, while it is not covered.
+    fn entry(self) -> u64 {
+        self.0 >> POSITION_BITS << POSITION_BITS | SET
+    }
+}
+
 /// Chooses stretches of bases that together have what a target has.
 ///
-/// Bases are offered one at a time, and not kept. Keep the cover itself: its memory, some 20 bytes for each anchor of the target and 8 for each of a base,
+/// Bases are offered one at a time, and not kept. Keep the cover itself: its memory, some 28 bytes for each anchor of the target and 12 for each of a base,
 /// serves for the next target.
 ///
 /// ```
@@ -74,7 +115,9 @@ pub struct Cover {
     backend: Backend,
     settings: CoverSettings,
     positions: Vec<u32>,
-    /// Hashes of the target's anchors with [`SET`]; [`COVERED`] if a base has the anchor. 0: free.
+    /// Of the target or base at hand.
+    sampled: Vec<Anchor>,
+    /// The target's anchors; [`COVERED`] if a base has the anchor. 0: free.
     slots: Vec<u64>,
     anchors: usize,
     covered: usize,
@@ -99,6 +142,7 @@ impl Cover {
             backend,
             settings,
             positions: Vec::new(),
+            sampled: Vec::new(),
             slots: Vec::new(),
             anchors: 0,
             covered: 0,
@@ -111,17 +155,13 @@ impl Cover {
     /// # Errors
     /// [`Error::OutOfRange`] if it is longer than [`LENGTH_MAX`].
     pub fn begin(&mut self, target: &[u8]) -> Result<(), Error> {
-        crate::error::in_range("target length", target.len() as u64, 0, LENGTH_MAX)?;
+        in_range("target length", target.len() as u64, 0, LENGTH_MAX)?;
         (self.anchors, self.covered) = (0, 0);
-        self.positions.clear();
-        sample(self.backend, self.settings.interval, target, 0, &mut self.positions);
+        self.sample(target);
         self.slots.clear();
-        self.slots.resize((2 * self.positions.len()).next_power_of_two(), 0);
-        for &at in &self.positions {
-            let Some(window) = target[at as usize..].first_chunk() else {
-                break;
-            };
-            let sum = entry(window);
+        self.slots.resize((2 * self.sampled.len()).next_power_of_two(), 0);
+        for anchor in &self.sampled {
+            let sum = anchor.entry();
             if let Some(slot) = find(&self.slots, sum)
                 && self.slots[slot] == 0
             {
@@ -130,6 +170,29 @@ impl Cover {
             }
         }
         Ok(())
+    }
+
+    /// Finds the anchors of what is at hand.
+    fn sample(&mut self, data: &[u8]) {
+        self.positions.clear();
+        sample(self.backend, self.settings.interval, data, 0, &mut self.positions);
+        self.sampled.clear();
+        let anchors = self.positions.iter().map_while(|&at| {
+            let window = data[at as usize..].first_chunk()?;
+            Some(Anchor::new(window, at))
+        });
+        self.sampled.extend(anchors);
+    }
+
+    /// The anchors of a base, to be offered in its place as often as one likes: to this cover, or to others that sample at the same interval.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if it is longer than [`LENGTH_MAX`].
+    pub fn anchors(&mut self, base: &[u8]) -> Result<Anchors, Error> {
+        let base_len = in_range("base length", base.len() as u64, 0, LENGTH_MAX)? as u32;
+        self.sample(base);
+        let list = self.sampled.as_slice().into();
+        Ok(Anchors { list, base_len })
     }
 
     /// Puts into `stretches` those parts of `base` that have anchors of the target which no base before had, ascending and apart, and says how many such
@@ -141,37 +204,49 @@ impl Cover {
     /// [`Error::OutOfRange`] if it is longer than [`LENGTH_MAX`].
     pub fn offer(&mut self, base: &[u8], stretches: &mut Vec<Range<u32>>) -> Result<usize, Error> {
         stretches.clear();
-        crate::error::in_range("base length", base.len() as u64, 0, LENGTH_MAX)?;
+        let base_len = in_range("base length", base.len() as u64, 0, LENGTH_MAX)? as u32;
         if self.covered == self.anchors {
             return Ok(0);
         }
+        self.sample(base);
+        let sampled = std::mem::take(&mut self.sampled);
+        let new = self.choose(&sampled, base_len, stretches);
+        self.sampled = sampled;
+        Ok(new)
+    }
+
+    /// [`offer`](Cover::offer)s the base that these are the anchors of.
+    pub fn offer_anchors(&mut self, base: &Anchors, stretches: &mut Vec<Range<u32>>) -> usize {
+        stretches.clear();
+        if self.covered == self.anchors {
+            return 0;
+        }
+        self.choose(&base.list, base.base_len, stretches)
+    }
+
+    fn choose(&mut self, base: &[Anchor], base_len: u32, stretches: &mut Vec<Range<u32>>) -> usize {
         self.find_new(base);
         if self.found.len() < self.settings.anchors_min.max(1) {
             for &(_, slot) in &self.found {
                 self.slots[slot as usize] &= !COVERED;
             }
-            return Ok(0);
+            return 0;
         }
         self.covered += self.found.len();
-        self.join(base.len() as u32, stretches);
-        Ok(self.found.len())
+        self.join(base_len, stretches);
+        self.found.len()
     }
 
-    /// Marks the anchors that `base` is the first to have, each where it stands first.
-    fn find_new(&mut self, base: &[u8]) {
-        self.positions.clear();
+    /// Marks the anchors that a base is the first to have, each where it stands first.
+    fn find_new(&mut self, base: &[Anchor]) {
         self.found.clear();
-        sample(self.backend, self.settings.interval, base, 0, &mut self.positions);
-        for &at in &self.positions {
-            let Some(window) = base[at as usize..].first_chunk() else {
-                break;
-            };
-            let sum = entry(window);
+        for anchor in base {
+            let sum = anchor.entry();
             if let Some(slot) = find(&self.slots, sum)
                 && self.slots[slot] == sum
             {
                 self.slots[slot] |= COVERED;
-                self.found.push((at, slot as u32));
+                self.found.push((anchor.at(), slot as u32));
             }
         }
     }
@@ -209,6 +284,7 @@ impl Cover {
     #[must_use]
     pub fn memory(&self) -> usize {
         self.positions.capacity() * size_of::<u32>()
+            + self.sampled.capacity() * size_of::<Anchor>()
             + self.slots.capacity() * size_of::<u64>()
             + self.found.capacity() * size_of::<(u32, u32)>()
     }
@@ -220,17 +296,11 @@ impl Default for Cover {
     }
 }
 
-/// What an anchor is known by, while it is not covered.
-#[inline(always)]
-fn entry(window: &[u8; FOUND_BY]) -> u64 {
-    (hash(window) | SET) & !COVERED
-}
-
 /// The slot of an anchor, or a free one for it.
 #[inline(always)]
 fn find(slots: &[u64], sum: u64) -> Option<usize> {
     let mask = slots.len() - 1;
-    let first = (sum >> 32) as usize;
+    let first = (sum >> POSITION_BITS) as usize;
     (0..PROBES_MAX)
         .map(|step| (first + step) & mask)
         .find(|&slot| slots[slot] & !COVERED == sum || slots[slot] == 0)

@@ -17,7 +17,7 @@ mod varint;
 mod window;
 
 pub use codec::{Codec, Decoder, Encoder, LENGTH_MAX, Method, Reversal, describe};
-pub use cover::{Cover, CoverSettings};
+pub use cover::{Anchors, Cover, CoverSettings};
 pub use error::Error;
 pub use ibid_simd::Backend;
 pub use index::{BYTES_PER_ENTRY, Candidate, FeatureIndex, InsertReport, PARTITIONS_MAX, POSTING_MAX};

@@ -65,6 +65,28 @@ fn what_one_base_covers_the_next_does_not() {
     assert_eq!(stretches[0].end, 100_000);
 }
 
+/// A base whose anchors were kept is not looked through again: whatever was covered meanwhile, they give the same.
+#[test]
+fn anchors_stand_for_their_base() {
+    let mut random = Random(4);
+    let bases: Vec<Vec<u8>> = (0..4).map(|_| random.bytes(100_000)).collect();
+    let (mut cover, mut by_anchors) = (Cover::new(), Cover::new());
+    let kept: Vec<_> = bases.iter().map(|base| by_anchors.anchors(base).unwrap()).collect();
+    assert!((1000..2500).contains(&(kept[0].memory() / 8)), "100 000 / 64");
+    for target in 0..3 {
+        let parts = bases.iter().map(|base| &base[target * 20_000..][..30_000]);
+        let target = parts.collect::<Vec<_>>().concat();
+        cover.begin(&target).unwrap();
+        by_anchors.begin(&target).unwrap();
+        for (base, anchors) in bases.iter().zip(&kept).chain([(&bases[0], &kept[0])]) {
+            let mut stretches = stretch(7, 9);
+            let new = by_anchors.offer_anchors(anchors, &mut stretches);
+            assert_eq!((new, stretches), offered(&mut cover, base));
+        }
+        assert_eq!(cover.uncovered().to_bits(), by_anchors.uncovered().to_bits());
+    }
+}
+
 /// A refused base leaves its anchors to the next one.
 #[test]
 fn a_base_with_little_that_is_new_is_refused() {

@@ -1,6 +1,7 @@
 //! Frames that were decompressed, kept for whoever needs their chunks again.
 
 use crate::recency::Recency;
+use ibid_delta::Anchors;
 use ibid_format::frame::Blob;
 use ibid_format::{ChunkId, Keys};
 use std::collections::{HashMap, HashSet};
@@ -17,13 +18,25 @@ pub(crate) struct Body {
     ends: Vec<u32>,
     /// What the bytes of each slot are called, once somebody has asked.
     ids: Vec<OnceLock<ChunkId>>,
+    /// What is to be known of each slot as a base, once somebody has looked through it: pages of one chunk are looked for again and again.
+    anchors: Vec<OnceLock<Anchors>>,
 }
 
 impl Body {
     /// Chunks that were read, and where each of them ends. What they are called is found out from their bytes.
     pub(crate) fn of(bytes: Vec<u8>, ends: Vec<u32>) -> Body {
         let ids = ends.iter().map(|_| OnceLock::new()).collect();
-        Body { bytes, ends, ids }
+        Body::new(bytes, ends, ids)
+    }
+
+    fn new(bytes: Vec<u8>, ends: Vec<u32>, ids: Vec<OnceLock<ChunkId>>) -> Body {
+        let anchors = ends.iter().map(|_| OnceLock::new()).collect();
+        Body {
+            bytes,
+            ends,
+            ids,
+            anchors,
+        }
     }
 
     /// Chunks that are about to be stored.
@@ -37,7 +50,7 @@ impl Body {
             })
             .collect();
         let ids = blobs.iter().map(|blob| OnceLock::from(blob.id)).collect();
-        Body { bytes, ends, ids }
+        Body::new(bytes, ends, ids)
     }
 
     /// All chunks, one after the other.
@@ -65,9 +78,24 @@ impl Body {
         Some(*self.ids[usize::from(slot)].get_or_init(|| keys.chunk_id(chunk)))
     }
 
+    /// The anchors of the chunk in a slot, if somebody has noted them.
+    pub(crate) fn anchors(&self, slot: u16) -> Option<&Anchors> {
+        self.anchors.get(usize::from(slot))?.get()
+    }
+
+    /// Notes the anchors of the chunk in a slot. The cache that the body is in is to be told that it [grew](Bodies::grew).
+    pub(crate) fn note_anchors(&self, slot: u16, anchors: Anchors) {
+        if let Some(place) = self.anchors.get(usize::from(slot)) {
+            // Somebody else may have been as fast: they are the same.
+            let _ = place.set(anchors);
+        }
+    }
+
     /// Bytes of memory.
     fn weight(&self) -> u64 {
-        let slots = self.ends.len() * (size_of::<u32>() + size_of::<OnceLock<ChunkId>>());
+        let slot = size_of::<u32>() + size_of::<OnceLock<ChunkId>>() + size_of::<OnceLock<Anchors>>();
+        let noted = self.anchors.iter().filter_map(OnceLock::get);
+        let slots = self.ends.len() * slot + noted.map(Anchors::memory).sum::<usize>();
         (size_of::<Body>() + self.bytes.capacity() + slots) as u64
     }
 }
@@ -83,7 +111,8 @@ pub(crate) struct Bodies {
 struct Kept {
     /// Bytes that there is room for; one body is kept in any case.
     budget: u64,
-    frames: HashMap<u32, Arc<Body>>,
+    /// Each with what it weighed when it was looked at last.
+    frames: HashMap<u32, (Arc<Body>, u64)>,
     recency: Recency,
     bytes: u64,
     /// Frames that somebody is about to read.
@@ -94,7 +123,7 @@ struct Kept {
 
 impl Kept {
     fn get(&mut self, frame: u32) -> Option<Arc<Body>> {
-        let body = self.frames.get(&frame)?.clone();
+        let body = self.frames.get(&frame)?.0.clone();
         self.recency.touch(frame);
         Some(body)
     }
@@ -102,16 +131,25 @@ impl Kept {
     fn insert(&mut self, frame: u32, body: Arc<Body>) {
         // It may have come from elsewhere meanwhile.
         self.remove(frame);
-        self.bytes += body.weight();
-        self.frames.insert(frame, body);
+        let weight = body.weight();
+        self.bytes += weight;
+        self.frames.insert(frame, (body, weight));
         self.recency.touch(frame);
     }
 
     fn remove(&mut self, frame: u32) -> Option<Arc<Body>> {
-        let body = self.frames.remove(&frame)?;
+        let (body, weight) = self.frames.remove(&frame)?;
         self.recency.remove(frame);
-        self.bytes -= body.weight();
+        self.bytes -= weight;
         Some(body)
+    }
+
+    fn weigh(&mut self, frame: u32) {
+        if let Some((body, weight)) = self.frames.get_mut(&frame) {
+            self.bytes -= *weight;
+            *weight = body.weight();
+            self.bytes += *weight;
+        }
     }
 
     /// Nobody may want a body any more: then its memory can be used again.
@@ -214,6 +252,13 @@ impl Bodies {
     /// Whether the body of a frame is here. That is no use of it.
     pub(crate) fn has(&self, frame: u32) -> bool {
         self.kept().frames.contains_key(&frame)
+    }
+
+    /// The body of a frame takes more memory than when it was put here, if it is here.
+    pub(crate) fn grew(&self, frame: u32) {
+        let mut kept = self.kept();
+        kept.weigh(frame);
+        kept.shrink();
     }
 
     /// Memory of a body that is gone.

@@ -168,7 +168,17 @@ impl Against {
                 faults.push(misplaced(reader, wanted.place));
                 continue;
             };
-            if cover.offer(chunk, &mut stretches).map_err(too_long)? == 0 {
+            let new = match body.anchors(slot) {
+                Some(anchors) => cover.offer_anchors(anchors, &mut stretches),
+                None => {
+                    let anchors = cover.anchors(chunk).map_err(too_long)?;
+                    let new = cover.offer_anchors(&anchors, &mut stretches);
+                    body.note_anchors(slot, anchors);
+                    reader.bodies.grew(frame);
+                    new
+                }
+            };
+            if new == 0 {
                 continue;
             }
             let Some(base) = verified(reader, &body, wanted.place) else {
