@@ -137,6 +137,8 @@ pub(crate) struct ChunkReader<'a> {
     pub(crate) loaded: Arc<Loaded>,
     /// Frames that were read, and those that a backup has made.
     pub(crate) bodies: Bodies,
+    /// Whether what a frame is encoded against is compared with its id before it is decoded, or only what comes of it.
+    compares_bases: bool,
     decoders: Mutex<Vec<Decoder>>,
     /// For sealed frames, and for prefixes.
     buffers: Mutex<Vec<Vec<u8>>>,
@@ -149,8 +151,19 @@ impl<'a> ChunkReader<'a> {
             repository,
             loaded,
             bodies: Bodies::new(budget),
+            compares_bases: true,
             decoders: Mutex::default(),
             buffers: Mutex::default(),
+        }
+    }
+
+    /// One that does not compare with its id what lies between a frame and the chunks that are asked of it: for who compares these, and does without them
+    /// if they are wrong, whosever damage that is. What lies between is sealed, so hardly anything but a wrong index makes it wrong; and then what is decoded
+    /// against it is wrong, too.
+    pub(crate) fn comparing_ends_only(self) -> ChunkReader<'a> {
+        ChunkReader {
+            compares_bases: false,
+            ..self
         }
     }
 
@@ -274,10 +287,13 @@ impl<'a> ChunkReader<'a> {
             }
             Err(error) => return Err(error),
         };
-        if body.id(&self.repository.keys, place.slot) != Some(id) {
-            return unreadable(BaseFault::Damaged { pack: pack(), offset });
+        let wrong = || unreadable(BaseFault::Damaged { pack: pack(), offset });
+        if self.compares_bases && body.id(&self.repository.keys, place.slot) != Some(id) {
+            return wrong();
         }
-        let chunk = body.chunk(place.slot).expect("it has an id");
+        let Some(chunk) = body.chunk(place.slot) else {
+            return wrong();
+        };
         let (start, end) = (piece.start as usize, piece.start as usize + piece.length as usize);
         let Some(bytes) = chunk.get(start..end) else {
             return unreadable(BaseFault::TooShort {
@@ -397,5 +413,70 @@ mod tests {
         let error = opened.unwrap_err();
         assert!(error.to_string().contains("more than 16384 frames"), "{error}");
         assert_eq!(storage.counts().read_at - before, 2 * u64::from(FRAMES_MAX));
+    }
+
+    /// Three frames, each encoded against the one before, the second of which was given other bytes than its chunk is called by.
+    #[test]
+    fn a_wrong_chunk_between_is_noticed_at_the_end_if_not_before() {
+        let (storage, repository, _) = doubling();
+        let keys = &repository.keys;
+        let noise = |seed: u64| -> Vec<u8> {
+            let mut state = seed;
+            let mut next = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 56) as u8
+            };
+            (0..5000).map(|_| next()).collect()
+        };
+        let (first, mut second) = (noise(1), noise(1));
+        second[100] ^= 1;
+        let mut third = second.clone();
+        third[4000] ^= 1;
+        let mut wrong = second.clone();
+        wrong[2000] ^= 1;
+        let (id, mut encoder) = (FileId::random(), Encoder::new());
+        let mut pack = pack::Builder::new(keys, id, PackKind::Data);
+        // The chunk, what is stored as it, and what that is encoded against.
+        type Link<'a> = (&'a [u8], &'a [u8], Option<&'a [u8]>);
+        let frames: [Link<'_>; 3] = [
+            (&first, &first, None),
+            (&second, &wrong, Some(&first)),
+            (&third, &third, Some(&second)),
+        ];
+        for (depth, (chunk, stored, base)) in (0..).zip(frames) {
+            let mut gathered = Builder::new();
+            gathered.push(keys.chunk_id(chunk), stored);
+            let (blobs, mut plain, mut bases) = (gathered.blobs(), Vec::new(), Vec::new());
+            match base {
+                None => encoder.encode(blobs, stored, Compression::Stored, &mut plain).unwrap(),
+                Some(base) => {
+                    let piece = Piece {
+                        base: keys.chunk_id(base).prefix(),
+                        start: 0,
+                        length: 5000,
+                    };
+                    bases.push(piece.base);
+                    let method = Method::ZstdPrefix { level: 1 };
+                    encoder
+                        .encode_delta(blobs, stored, &[piece], base, method, &mut plain)
+                        .map(drop)
+                        .unwrap();
+                }
+            }
+            pack.add(&plain, blobs, depth, &bases);
+        }
+        storage.put(&name_in(folder::PACKS, id), &[&pack.finish().0]).unwrap();
+
+        let loaded = repository.loaded(&Monitor::silent()).unwrap();
+        let reader = || ChunkReader::new(&repository, loaded.clone(), 1 << 20);
+        for reader in [reader(), reader().comparing_ends_only()] {
+            assert!(reader.chunk(&keys.chunk_id(&first)).unwrap().0.bytes() == first);
+            let between = reader.chunk(&keys.chunk_id(&second)).err();
+            assert!(matches!(between, Some(Error::ChunkDamaged { .. })), "{between:?}");
+        }
+        let end = |reader: ChunkReader<'_>| reader.chunk(&keys.chunk_id(&third)).err();
+        let (compared, at_end) = (end(reader()), end(reader().comparing_ends_only()));
+        assert!(matches!(compared, Some(Error::BaseUnreadable { .. })), "{compared:?}");
+        assert!(matches!(at_end, Some(Error::ChunkDamaged { .. })), "{at_end:?}");
     }
 }

@@ -222,7 +222,7 @@ impl Repository {
             filter,
             limits,
             bases: (looks && limits.bases > 0)
-                .then(|| ChunkReader::new(self, loaded, limits.bases + limits.bases_lent)),
+                .then(|| ChunkReader::new(self, loaded, limits.bases + limits.bases_lent).comparing_ends_only()),
             monitor,
             options: &options,
             started: now,
