@@ -123,6 +123,7 @@ impl FeatureIndex {
     pub fn insert(&mut self, partition: u64, sketch: &Sketch, place: u32) -> InsertReport {
         let mut report = InsertReport::default();
         if let Some(table) = self.partitions.get_mut(&partition) {
+            table.fetch(sketch.features());
             for &feature in sketch.features() {
                 match table.insert(feature, place) {
                     Inserted::New => report.new += 1,
@@ -155,10 +156,14 @@ impl FeatureIndex {
         }
     }
 
-    /// Gives `found` the places of one feature, at most [`POSTING_MAX`]: for who must know which features a place shares.
-    pub fn places(&self, partition: u64, feature: u64, found: impl FnMut(u32)) {
+    /// Gives `found` the places of each feature of a sketch, at most [`POSTING_MAX`], with the feature's number in it: for who must know which features a
+    /// place shares.
+    pub fn places(&self, partition: u64, sketch: &Sketch, mut found: impl FnMut(usize, u32)) {
         if let Some(table) = self.partitions.get(&partition) {
-            table.find(feature, found);
+            table.fetch(sketch.features());
+            for (number, &feature) in sketch.features().iter().enumerate() {
+                table.find(feature, |place| found(number, place));
+            }
         }
     }
 
@@ -168,6 +173,7 @@ impl FeatureIndex {
         let Some(table) = self.partitions.get(&partition) else {
             return;
         };
+        table.fetch(sketch.features());
         for &feature in sketch.features() {
             let before = candidates.len();
             let posting = table.find(feature, |place| {

@@ -16,19 +16,17 @@ impl FeatureIndex {
         for (&number, table) in &self.partitions {
             varint::put(out, number);
             out.extend_from_slice(&[table.slots().ilog2() as u8, table.clock]);
-            for eight in table.checks.chunks(8) {
-                let bits = eight
-                    .iter()
+            let is_there = |entry: &usize| table.check(*entry) != 0;
+            for first in (0..table.room()).step_by(8) {
+                let bits = (first..first + 8)
                     .rev()
-                    .fold(0, |bits, &check| bits << 1 | u8::from(check != 0));
+                    .fold(0, |bits, entry| bits << 1 | u8::from(is_there(&entry)));
                 out.push(bits);
             }
-            for (entry, &check) in table.checks.iter().enumerate() {
-                if check != 0 {
-                    out.extend_from_slice(&check.to_le_bytes());
-                    out.push(table.used[entry]);
-                    out.extend_from_slice(&table.places[entry].to_le_bytes());
-                }
+            for entry in (0..table.room()).filter(is_there) {
+                out.extend_from_slice(&table.check(entry).to_le_bytes());
+                out.push(table.used(entry));
+                out.extend_from_slice(&table.place(entry).to_le_bytes());
             }
         }
     }
@@ -84,9 +82,7 @@ fn read_table(rest: &mut &[u8], memory_max: usize) -> Result<Table, Error> {
         let check = u16::from_le_bytes([low, high]);
         in_range("entry check", check.into(), 1, u16::MAX.into())?;
         in_range("entry time", used.into(), 0, clock.into())?;
-        table.checks[entry] = check;
-        table.used[entry] = used;
-        table.places[entry] = u32::from_le_bytes(place);
+        table.set(entry, check, u32::from_le_bytes(place), used);
         table.len += 1;
     }
     Ok(table)

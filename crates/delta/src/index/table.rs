@@ -18,14 +18,15 @@ const STEPS_PER_FILL: usize = 64;
 /// The clock is set back to this when it has run out of numbers.
 const CLOCK_BASE: u8 = u8::MAX / 2;
 
+/// A slot as it lies in memory, all of it in one place: two checks in each of the first two words, four places, and a byte for each entry's time of use.
+///
+/// Words, since memory for these comes zeroed from the system, and only when it is used.
+type Words = [u32; 7];
+
 /// See the module's description. Memory: 7 bytes for each entry that there is room for.
 #[derive(Clone)]
 pub(super) struct Table {
-    /// Bits of the hash, never 0; 0 where there is no entry.
-    pub(super) checks: Vec<u16>,
-    pub(super) places: Vec<u32>,
-    /// The clock when the entry was last used.
-    pub(super) used: Vec<u8>,
+    slots: Vec<Words>,
     pub(super) clock: u8,
     /// Entries that came in since the clock went on.
     ticks: usize,
@@ -42,11 +43,8 @@ struct Key {
 impl Table {
     /// One with room for 2^`slots_log` slots.
     pub(super) fn new(slots_log: u32) -> Table {
-        let entries = SLOT << slots_log;
         Table {
-            checks: vec![0; entries],
-            places: vec![0; entries],
-            used: vec![0; entries],
+            slots: vec![[0; 7]; 1 << slots_log],
             clock: 0,
             ticks: 0,
             len: 0,
@@ -54,11 +52,46 @@ impl Table {
     }
 
     pub(super) fn slots(&self) -> usize {
-        self.checks.len() / SLOT
+        self.slots.len()
+    }
+
+    /// Entries that there is room for.
+    pub(super) fn room(&self) -> usize {
+        self.slots.len() * SLOT
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.checks.capacity() * size_of::<u16>() + self.places.capacity() * size_of::<u32>() + self.used.capacity()
+        self.slots.capacity() * size_of::<Words>()
+    }
+
+    /// Bits of an entry's hash, never 0; 0 where there is no entry.
+    pub(super) fn check(&self, entry: usize) -> u16 {
+        (self.slots[entry / SLOT][entry % SLOT / 2] >> (entry % 2 * 16)) as u16
+    }
+
+    pub(super) fn place(&self, entry: usize) -> u32 {
+        self.slots[entry / SLOT][2 + entry % SLOT]
+    }
+
+    /// The clock when an entry was last used.
+    pub(super) fn used(&self, entry: usize) -> u8 {
+        (self.slots[entry / SLOT][6] >> (entry % SLOT * 8)) as u8
+    }
+
+    fn set_check(&mut self, entry: usize, check: u16) {
+        let (word, shift) = (&mut self.slots[entry / SLOT][entry % SLOT / 2], entry % 2 * 16);
+        *word = *word & !(0xffff << shift) | u32::from(check) << shift;
+    }
+
+    fn set_used(&mut self, entry: usize, used: u8) {
+        let (word, shift) = (&mut self.slots[entry / SLOT][6], entry % SLOT * 8);
+        *word = *word & !(0xff << shift) | u32::from(used) << shift;
+    }
+
+    pub(super) fn set(&mut self, entry: usize, check: u16, place: u32, used: u8) {
+        self.set_check(entry, check);
+        self.slots[entry / SLOT][2 + entry % SLOT] = place;
+        self.set_used(entry, used);
     }
 
     fn key(&self, feature: u64) -> Key {
@@ -92,22 +125,30 @@ impl Table {
         let distinct = (0..CHOICES).filter(move |&at| !key.slots[..at].contains(&key.slots[at]));
         distinct
             .flat_map(move |at| Table::entries(key.slots[at]))
-            .filter(move |&entry| self.checks[entry] == key.check)
+            .filter(move |&entry| self.check(entry) == key.check)
+    }
+
+    /// Looks at all slots that these features may lie in, so that they come from memory at the same time. One after the other, whoever asks for features
+    /// waits for memory most of the time.
+    pub(super) fn fetch(&self, features: &[u64]) {
+        let slots = features.iter().flat_map(|&feature| self.key(feature).slots);
+        let looked_at = slots.fold(0, |seen, slot| seen ^ self.slots[slot][0]);
+        std::hint::black_box(looked_at);
     }
 
     /// Gives `found` the places of a feature, and of others that look like it.
     pub(super) fn find(&self, feature: u64, mut found: impl FnMut(u32)) -> usize {
         self.matching(self.key(feature))
-            .map(|entry| found(self.places[entry]))
+            .map(|entry| found(self.place(entry)))
             .count()
     }
 
     pub(super) fn insert(&mut self, feature: u64, place: u32) -> Inserted {
         self.tick();
         let key = self.key(feature);
-        let known = self.matching(key).find(|&entry| self.places[entry] == place);
+        let known = self.matching(key).find(|&entry| self.place(entry) == place);
         if let Some(entry) = known {
-            self.used[entry] = self.clock;
+            self.set_used(entry, self.clock);
             return Inserted::Known;
         }
         let add = |(count, stalest), entry| (count + 1, self.staler(stalest, entry));
@@ -133,9 +174,9 @@ impl Table {
     pub(super) fn remove(&mut self, feature: u64, place: u32) -> bool {
         let found = self
             .matching(self.key(feature))
-            .find(|&entry| self.places[entry] == place);
+            .find(|&entry| self.place(entry) == place);
         if let Some(entry) = found {
-            self.checks[entry] = 0;
+            self.set_check(entry, 0);
             self.len -= 1;
         }
         found.is_some()
@@ -145,22 +186,22 @@ impl Table {
     pub(super) fn touch(&mut self, feature: u64, place: u32) {
         let found = self
             .matching(self.key(feature))
-            .find(|&entry| self.places[entry] == place);
+            .find(|&entry| self.place(entry) == place);
         if let Some(entry) = found {
-            self.used[entry] = self.clock;
+            self.set_used(entry, self.clock);
         }
     }
 
     /// Writes an entry, and gives the place that was there.
     fn replace(&mut self, entry: usize, check: u16, place: u32) -> u32 {
-        self.checks[entry] = check;
-        self.used[entry] = self.clock;
-        std::mem::replace(&mut self.places[entry], place)
+        let before = self.place(entry);
+        self.set(entry, check, place, self.clock);
+        before
     }
 
     /// The one that was used earlier. The clock is coarse: within one of its steps it is the one with the lesser place, which mostly came first.
     fn staler(&self, before: Option<usize>, entry: usize) -> Option<usize> {
-        let age = |entry: usize| (self.used[entry], self.places[entry]);
+        let age = |entry: usize| (self.used(entry), self.place(entry));
         match before {
             Some(before) if age(before) <= age(entry) => Some(before),
             _ => Some(entry),
@@ -169,7 +210,7 @@ impl Table {
 
     fn free(&self, slots: [usize; CHOICES]) -> Option<usize> {
         let mut entries = slots.into_iter().flat_map(Table::entries);
-        entries.find(|&entry| self.checks[entry] == 0)
+        entries.find(|&entry| self.check(entry) == 0)
     }
 
     /// Moves some entry of these slots to another of its own slots, and gives the place that it left. A feature's sixteen entries lead to 48 more slots; so
@@ -177,11 +218,9 @@ impl Table {
     fn make_room(&mut self, slots: [usize; CHOICES]) -> Option<usize> {
         for slot in slots {
             for entry in Table::entries(slot) {
-                let choices = self.choices(slot, self.checks[entry]);
+                let choices = self.choices(slot, self.check(entry));
                 if let Some(room) = self.free(choices) {
-                    self.checks[room] = self.checks[entry];
-                    self.places[room] = self.places[entry];
-                    self.used[room] = self.used[entry];
+                    self.set(room, self.check(entry), self.place(entry), self.used(entry));
                     return Some(entry);
                 }
             }
@@ -192,12 +231,15 @@ impl Table {
     /// Lets the clock go on with the entries that come in. When it has run out, all times are halved: what was before stays before or becomes equal.
     fn tick(&mut self) {
         self.ticks += 1;
-        if self.ticks <= self.checks.len() / STEPS_PER_FILL {
+        if self.ticks <= self.room() / STEPS_PER_FILL {
             return;
         }
         self.ticks = 0;
         if self.clock == u8::MAX {
-            self.used.iter_mut().for_each(|used| *used /= 2);
+            for slot in &mut self.slots {
+                // Each of the four bytes by itself.
+                slot[6] = slot[6] >> 1 & 0x7f7f_7f7f;
+            }
             self.clock = CLOCK_BASE;
         }
         self.clock += 1;
@@ -208,7 +250,7 @@ impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Table")
             .field("len", &self.len)
-            .field("room", &self.checks.len())
+            .field("room", &self.room())
             .finish_non_exhaustive()
     }
 }

@@ -14,8 +14,6 @@ use std::collections::VecDeque;
 pub(crate) const DEPTH_MAX: u8 = 8;
 /// Bits of a feature that are kept: as many as in files of sketches.
 const FEATURE_BITS: u32 = 32;
-/// The one partition of the index of features.
-const PARTITION: u64 = 0;
 /// Features in a sketch. In 128 KiB there are sixteen pages of a database, each of which may be like one elsewhere: two features for each tell of most of them.
 pub(crate) const FEATURES: usize = 32;
 /// Deepest that a chunk's bases lie but for the first, which may be any: what is scattered must be quick to read.
@@ -32,8 +30,9 @@ const GAIN_MIN_FAR: u32 = 2;
 const HALVES: u32 = 2;
 /// What is near may have so many half features fewer than what is far.
 const NEAR_REWARD: u32 = 8;
-/// Entries that there is room for beyond those of the chunks that are stored already.
-const ENTRIES_NEW: u64 = 2 << 20;
+/// Entries that there is room for at first beyond those of the chunks that are stored already: the features of 1 GiB of new data. Once they are there, the
+/// index grows. It is looked at in places that come one after the other by chance only, so it should not be larger than it must.
+const ENTRIES_NEW: u64 = 256 << 10;
 
 /// A chunk that may be of use to others.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +76,11 @@ struct Unsaved {
 
 /// What is known of the chunks of this backup and those before it.
 pub(crate) struct Similar {
+    /// Its partitions, by number, are as many as the room of those before was not enough.
     index: FeatureIndex,
+    partitions: u64,
+    /// Bytes that it may take.
+    index_memory: u64,
     others_depth_max: u8,
     known: Vec<Known>,
     /// What no file of sketches has yet.
@@ -88,15 +91,10 @@ pub(crate) struct Similar {
 impl Similar {
     /// Nothing yet; with room for the features of so many chunks that are stored and some more, within `memory` bytes.
     pub(crate) fn new(stored: u64, memory: u64, thorough: bool) -> Similar {
-        let room = stored.saturating_mul(FEATURES as u64).saturating_add(ENTRIES_NEW);
-        // The table takes up to 2/0.9 of what it is asked for.
-        let most = memory / ibid_delta::BYTES_PER_ENTRY as u64 * 9 / 20;
-        let mut index = FeatureIndex::new();
-        index
-            .add_partition(PARTITION, room.min(most) as usize)
-            .expect("far from a billion entries");
-        Similar {
-            index,
+        let mut similar = Similar {
+            index: FeatureIndex::new(),
+            partitions: 0,
+            index_memory: memory,
             others_depth_max: if thorough {
                 OTHERS_DEPTH_MAX_THOROUGH
             } else {
@@ -105,7 +103,31 @@ impl Similar {
             known: Vec::new(),
             unsaved: VecDeque::new(),
             found: Vec::new(),
+        };
+        similar.grow(stored.saturating_mul(FEATURES as u64).saturating_add(ENTRIES_NEW));
+        similar
+    }
+
+    /// Gives the index of features room for so many more entries, or for fewer if it has no memory for these.
+    fn grow(&mut self, entries: u64) {
+        // A table takes up to 2/0.9 of what it is asked for.
+        let left = self.index_memory.saturating_sub(self.index.memory() as u64);
+        let most = left / ibid_delta::BYTES_PER_ENTRY as u64 * 9 / 20;
+        if self.partitions == 0 || most >= ENTRIES_NEW {
+            self.index
+                .add_partition(self.partitions, entries.min(most) as usize)
+                .expect("far from a billion entries");
+            self.partitions += 1;
         }
+    }
+
+    /// The partition that new features come into: one that has room, while there is memory for that.
+    fn newest(&mut self) -> u64 {
+        let (entries, room) = self.index.load(self.partitions - 1).expect("there is one at least");
+        if entries >= room / 10 * 9 {
+            self.grow(2 * room as u64);
+        }
+        self.partitions - 1
     }
 
     /// Bytes of memory.
@@ -132,7 +154,8 @@ impl Similar {
 
     fn enter(&mut self, place: Place, depth: u8, sketch: &Sketch) {
         if depth < DEPTH_MAX {
-            self.index.insert(PARTITION, sketch, self.known.len() as u32);
+            let partition = self.newest();
+            self.index.insert(partition, sketch, self.known.len() as u32);
             self.known.push(Known { place, depth });
         }
     }
@@ -182,8 +205,8 @@ impl Similar {
     /// Finds all that share a feature with this sketch, and which.
     fn find(&mut self, sketch: &Sketch, distance: impl Fn(Place) -> Option<Distance>) {
         self.found.clear();
-        for (&feature, bit) in sketch.features().iter().zip(0..) {
-            self.index.places(PARTITION, feature, |number| {
+        for partition in 0..self.partitions {
+            self.index.places(partition, sketch, |feature, number| {
                 // The index may name what does not exist.
                 if let Some(known) = self.known.get(number as usize)
                     && let Some(distance) = distance(known.place)
@@ -191,7 +214,7 @@ impl Similar {
                     let depth = known.depth;
                     self.found.push(Found {
                         base: Base { number, depth },
-                        shared: 1 << bit,
+                        shared: 1 << feature,
                         distance,
                     });
                 }
@@ -221,4 +244,48 @@ impl Similar {
 /// A sketch as it is kept: its features' upper halves. Shared features stay shared.
 fn shortened(sketch: &Sketch) -> Sketch {
     Sketch::of(sketch.features().iter().map(|feature| feature >> FEATURE_BITS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sketch(chunk: u64) -> Sketch {
+        let feature = |number: u64| (chunk * FEATURES as u64 + number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Sketch::of((0..FEATURES as u64).map(feature))
+    }
+
+    /// Adds so many chunks, and counts those whose likes are found afterwards.
+    fn found_of(similar: &mut Similar, chunks: u64) -> usize {
+        let place = |chunk: u64| Place {
+            frame: chunk as u32,
+            slot: 0,
+        };
+        for chunk in 0..chunks {
+            similar.add(place(chunk), 0, &sketch(chunk));
+        }
+        let mut bases = Vec::new();
+        let is_found = |&chunk: &u64| {
+            similar.bases(&sketch(chunk), |_| Some(Distance::Far), &mut bases);
+            bases.first().is_some_and(|base| u64::from(base.number) == chunk)
+        };
+        (0..chunks).filter(is_found).count()
+    }
+
+    #[test]
+    fn the_index_grows_with_what_is_new_as_long_as_it_has_memory() {
+        let chunks = 3 * ENTRIES_NEW / FEATURES as u64;
+        let mut roomy = Similar::new(0, 64 << 20, false);
+        let before = roomy.memory();
+        assert_eq!(found_of(&mut roomy, chunks), chunks as usize);
+        assert!(roomy.memory() > before);
+
+        let mut tight = Similar::new(0, 4 << 20, false);
+        let found = found_of(&mut tight, chunks);
+        assert!(
+            (1..chunks as usize).contains(&found),
+            "the oldest are forgotten: {found}"
+        );
+        assert!(tight.index.memory() <= 4 << 20);
+    }
 }
