@@ -12,6 +12,9 @@ use ibid_format::{ChunkId, ChunkPrefix};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Bytes that a frame being gathered grows by, or more.
+const GROWTH: usize = 256 << 10;
+
 /// Chunks gathered for a frame. Its buffers are used again and again: fresh memory costs page faults.
 #[derive(Default)]
 pub(crate) struct FrameBuffers {
@@ -47,6 +50,10 @@ impl FrameBuffers {
     pub(crate) fn push(&mut self, id: ChunkId, chunk: &[u8]) {
         let length = chunk.len() as u32;
         self.blobs.push(Blob { id, length });
+        // Bodies are kept, and what they have too much is as if it were used: twice the memory, where it doubles.
+        if self.body.capacity() - self.body.len() < chunk.len() {
+            self.body.reserve_exact(chunk.len().max(GROWTH));
+        }
         self.body.extend_from_slice(chunk);
     }
 }

@@ -54,7 +54,7 @@ impl<'j> Lanes<'j> {
             similar,
             bases,
             near: Recency::default(),
-            near_max: (kept / 4 * 3 / u64::from(job.repository.config.frame_size)) as usize,
+            near_max: (kept / u64::from(job.repository.config.frame_size)) as usize,
             lanes: (0..DEPTH_MAX).map(lane).collect(),
             unlike: Vec::new(),
             clock: 0,

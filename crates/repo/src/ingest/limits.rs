@@ -33,7 +33,7 @@ const DELTA_CODER: usize = 16 << 20;
 /// Less than this is not worth looking for what is similar.
 const SIMILARITY_MIN: u64 = 16 << 20;
 /// Bytes of frames kept as bases, and of features: more has not gained more.
-const BASES_MAX: u64 = 256 << 20;
+const BASES_MAX: u64 = 192 << 20;
 const FEATURES_MAX: u64 = 64 << 20;
 
 impl Limits {
