@@ -147,9 +147,14 @@ impl Keys {
         &self.0.master
     }
 
-    /// The name of the chunk with these bytes: 32 bytes of BLAKE3, keyed.
+    /// The name of the chunk with these bytes: 32 bytes of BLAKE3, keyed. [`Fingerprinter`](crate::Fingerprinter) names many at once.
     pub fn chunk_id(&self, data: &[u8]) -> ChunkId {
         ChunkId(*blake3::keyed_hash(&self.0.chunk_id, data).as_bytes())
+    }
+
+    /// What chunks are named with.
+    pub(crate) fn chunk_key(&self) -> &[u8; 32] {
+        &self.0.chunk_id
     }
 
     /// Appends the seal of `plaintext` to `out`: [`SEAL_OVERHEAD`](crate::SEAL_OVERHEAD) bytes more than the plaintext has.

@@ -18,6 +18,7 @@
 pub mod config;
 pub mod content;
 mod error;
+mod fingerprint;
 pub mod frame;
 mod ids;
 pub mod index;
@@ -34,6 +35,7 @@ pub mod tree;
 pub mod wire;
 
 pub use error::{Error, NameFault};
+pub use fingerprint::Fingerprinter;
 pub use ids::{ChunkId, ChunkPrefix, FileId};
 pub use keys::{Keys, MasterKey};
 pub use magic::FileKind;

@@ -3,7 +3,7 @@
 use super::{Job, Similarity};
 use crate::similar::FEATURES;
 use ibid_delta::{Sketch, Sketcher};
-use ibid_format::ChunkId;
+use ibid_format::{ChunkId, Fingerprinter};
 use std::sync::atomic::Ordering;
 
 /// The sketches of the chunks in a buffer that were unknown when they were looked at.
@@ -46,6 +46,7 @@ impl Span {
 /// Looks at chunks: what are they called, and what are they like?
 pub(crate) struct Eye<'a> {
     job: &'a Job<'a>,
+    fingerprinter: Fingerprinter,
     sketcher: Option<Sketcher>,
     /// Chunks that were unknown.
     unknown: u64,
@@ -60,15 +61,23 @@ impl<'a> Eye<'a> {
     pub(crate) fn new(job: &'a Job<'a>) -> Eye<'a> {
         Eye {
             job,
+            fingerprinter: Fingerprinter::new(&job.repository.keys),
             sketcher: job.bases.is_some().then(|| Sketcher::new().with_features(FEATURES)),
             unknown: 0,
         }
     }
 
-    /// Fingerprints a chunk, and sketches it if it is unknown so far.
-    pub(crate) fn see(&mut self, span: &mut Span, data: &[u8], sketches: &mut Sketches) {
-        let chunk = span.of(data);
-        span.id = self.job.repository.keys.chunk_id(chunk);
+    /// Fingerprints chunks of a buffer, and sketches those that are unknown so far.
+    pub(crate) fn see<'s>(&mut self, spans: impl Iterator<Item = &'s mut Span>, data: &[u8], sketches: &mut Sketches) {
+        let mut spans: Vec<&mut Span> = spans.collect();
+        let chunks: Vec<&[u8]> = spans.iter().map(|span| span.of(data)).collect();
+        self.fingerprinter.name_all(&chunks, |number, id| spans[number].id = id);
+        for (span, chunk) in spans.into_iter().zip(chunks) {
+            self.sketch(span, chunk, sketches);
+        }
+    }
+
+    fn sketch(&mut self, span: &mut Span, chunk: &[u8], sketches: &mut Sketches) {
         if let Some(sketcher) = &mut self.sketcher
             && self.job.loaded.index.get(&span.id).is_none()
         {
