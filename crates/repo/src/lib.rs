@@ -48,7 +48,7 @@ mod tree;
 pub use check::{AFFECTED_MAX, Affected, CheckReport, Fault, ReadData};
 pub use diff::{Change, Difference};
 pub use error::{BaseFault, Error, Result};
-pub use ingest::{BackupOptions, BackupSummary, Compression, Similarity, StoredData, Stream};
+pub use ingest::{BackupOptions, BackupSummary, Compression, Hints, Similarity, StoredData, Stream};
 pub use keys::{KeyChange, KeyInfo};
 pub use monitor::{Counters, Monitor, Warning};
 pub use pattern::Patterns;

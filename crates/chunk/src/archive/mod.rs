@@ -70,8 +70,7 @@ impl<'c> ArchiveCutter<'c> {
     /// `data` starts where the last chunk ended and holds at least what it held in the calls before. With `last` it holds all that is left, and the answer is a length as long as it is not empty;
     /// so it is if `data` is as long as the longest chunk ([`Chunker::size_max`]). The length is 1 to that.
     pub fn cut(&mut self, data: &[u8], last: bool) -> Option<usize> {
-        let known = usize::try_from(self.members.seen - self.at).unwrap_or(usize::MAX);
-        self.members.see(data.get(known..).unwrap_or_default());
+        self.see(data);
         let border = self.members.border_after(self.at).map(|border| border - self.at);
         let (stretch, ends) = match border {
             Some(border) if border <= data.len() as u64 => (&data[..border as usize], true),
@@ -84,6 +83,34 @@ impl<'c> ArchiveCutter<'c> {
         }
         self.at += len as u64;
         Some(len)
+    }
+
+    /// Whether a chunk that starts `from` bytes on in `data` could end after `len` more, as far as that place can tell: where a large member begins or
+    /// ends and none does before, or where [`Chunker::fits_at`] holds; anywhere between members for algorithms that can't tell
+    /// ([`Settings::tests_places`](crate::Settings::tests_places)).
+    ///
+    /// `data` is as in [`ArchiveCutter::cut`]. What is known to be there already can be taken in one with [`ArchiveCutter::advance`] instead of being cut.
+    pub fn could_end(&mut self, data: &[u8], from: usize, len: usize) -> bool {
+        self.see(data);
+        let Some(chunk) = data.get(from..).filter(|rest| (1..=rest.len()).contains(&len)) else {
+            return false;
+        };
+        let start = self.at + from as u64;
+        let border = self.members.borders.iter().find(|border| **border > start);
+        let to_border = border.map_or(u64::MAX, |border| border - start);
+        let tests_places = self.chunker.settings().tests_places();
+        len as u64 == to_border || (len as u64) < to_border && (!tests_places || self.chunker.fits_at(chunk, len))
+    }
+
+    /// Goes on behind a chunk of so many bytes that was not cut off by it: where it could end, and at most as long as the longest chunk.
+    pub fn advance(&mut self, len: usize) {
+        self.at += len as u64;
+    }
+
+    /// Follows the headers in what is new of `data`.
+    fn see(&mut self, data: &[u8]) {
+        let known = usize::try_from(self.members.seen - self.at).unwrap_or(usize::MAX);
+        self.members.see(data.get(known..).unwrap_or_default());
     }
 
     /// Goes on behind a hole of so many bytes: zeros that are not given to it.

@@ -4,7 +4,7 @@ use super::{InitSettings, value};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use ibid_format::tree::Time;
-use ibid_repo::{Compression, Similarity};
+use ibid_repo::{Compression, Hints, Similarity};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -52,6 +52,9 @@ pub(crate) struct BackupArgs {
     /// What is like what is known, and not the same, is stored as what differs: auto, off, or max (look everywhere and for more: smallest, slowest)
     #[arg(long, value_name = "WHERE", value_parser = value::similarity, default_value = "auto")]
     pub(crate) similarity: Similarity,
+    /// Cut large files where what is stored was cut, as long as they are the same: auto (where that is faster than looking for boundaries), off, or always
+    #[arg(long, value_name = "WHEN", value_parser = value::hints, default_value = "auto")]
+    pub(crate) hints: Hints,
     /// Threads that read, fingerprint and compress [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,

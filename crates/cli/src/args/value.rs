@@ -3,7 +3,7 @@
 use ibid_format::slot::Argon2Cost;
 use ibid_format::tree::{Time, check_name};
 use ibid_measure::ChunkSizes;
-use ibid_repo::{Compression, Similarity};
+use ibid_repo::{Compression, Hints, Similarity};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
@@ -127,6 +127,16 @@ pub(crate) fn similarity(text: &str) -> Result<Similarity, String> {
         "off" => Ok(Similarity::Off),
         "max" => Ok(Similarity::Max),
         _ => Err(format!("expected auto, off or max, found {text:?}")),
+    }
+}
+
+/// `auto`, `off` or `always`.
+pub(crate) fn hints(text: &str) -> Result<Hints, String> {
+    match text {
+        "auto" => Ok(Hints::Auto),
+        "off" => Ok(Hints::Off),
+        "always" => Ok(Hints::Always),
+        _ => Err(format!("expected auto, off or always, found {text:?}")),
     }
 }
 

@@ -95,6 +95,7 @@ fn options(args: BackupArgs, estimate: bool) -> BackupOptions {
         dry_run: args.dry_run,
         compression: args.compression,
         similarity: args.similarity,
+        hints: args.hints,
         estimate,
         threads: args.threads.map(usize::from),
     }

@@ -27,6 +27,7 @@ struct JsonBackup<'a> {
     similar_bytes: u64,
     similar_stored_bytes: u64,
     passed_over_bytes: u64,
+    hinted_bytes: u64,
     stored_bytes: u64,
     written_bytes: u64,
     unreadable: u64,
@@ -71,6 +72,12 @@ pub(crate) fn backup(
         size(known),
         percent(known, counters.bytes)
     ))?;
+    if summary.hinted > 0 {
+        out.line(format!(
+            "  hinted  {} were cut where what is stored was, without looking for boundaries",
+            size(summary.hinted)
+        ))?;
+    }
     if summary.holes > 0 {
         out.line(format!("  holes   {} occupy no space", size(summary.holes)))?;
     }
@@ -148,6 +155,7 @@ fn document<'a>(summary: &BackupSummary, problems: &'a [(PathBuf, String)]) -> J
         similar_bytes: summary.similar.bytes,
         similar_stored_bytes: summary.similar.stored,
         passed_over_bytes: summary.passed_over,
+        hinted_bytes: summary.hinted,
         stored_bytes: counters.stored_bytes,
         written_bytes: summary.written,
         unreadable: counters.unreadable,

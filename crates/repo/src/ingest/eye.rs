@@ -38,6 +38,11 @@ impl Span {
         }
     }
 
+    /// Whether it was fingerprinted. (No chunk that anybody could find has zeros for an id.)
+    pub(crate) fn is_named(&self) -> bool {
+        self.id.0 != [0; 32]
+    }
+
     pub(crate) fn of<'d>(&self, data: &'d [u8]) -> &'d [u8] {
         &data[self.start as usize..(self.start + self.length) as usize]
     }
@@ -67,17 +72,24 @@ impl<'a> Eye<'a> {
         }
     }
 
-    /// Fingerprints chunks of a buffer, and sketches those that are unknown so far.
+    /// Fingerprints chunks of a buffer that are not yet, and sketches those that are unknown so far.
     pub(crate) fn see<'s>(&mut self, spans: impl Iterator<Item = &'s mut Span>, data: &[u8], sketches: &mut Sketches) {
         let mut spans: Vec<&mut Span> = spans.collect();
-        let chunks: Vec<&[u8]> = spans.iter().map(|span| span.of(data)).collect();
-        self.fingerprinter.name_all(&chunks, |number, id| spans[number].id = id);
-        for (span, chunk) in spans.into_iter().zip(chunks) {
-            self.sketch(span, chunk, sketches);
+        let mut nameless: Vec<&mut Span> = spans
+            .iter_mut()
+            .map(|span| &mut **span)
+            .filter(|span| !span.is_named())
+            .collect();
+        let chunks: Vec<&[u8]> = nameless.iter().map(|span| span.of(data)).collect();
+        self.fingerprinter
+            .name_all(&chunks, |number, id| nameless[number].id = id);
+        for span in spans {
+            self.sketch(span, data, sketches);
         }
     }
 
-    fn sketch(&mut self, span: &mut Span, chunk: &[u8], sketches: &mut Sketches) {
+    fn sketch(&mut self, span: &mut Span, data: &[u8], sketches: &mut Sketches) {
+        let chunk = span.of(data);
         if let Some(sketcher) = &mut self.sketcher
             && self.job.loaded.index.get(&span.id).is_none()
         {

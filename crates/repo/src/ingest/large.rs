@@ -1,6 +1,7 @@
 //! Large files, and streams: read and cut a piece at a time, while workers fingerprint the pieces before.
 
 use super::eye::Span;
+use super::follow::{Followed, Follower};
 use super::work::{Piece, ToRead, Work};
 use super::{Job, Stream};
 use crate::source::{Extent, Opened};
@@ -11,6 +12,7 @@ use ibid_format::content::Content;
 use ibid_format::tree::{Entry, EntryKind, Time};
 use rustix::fs::FileType;
 use std::io::Read;
+use std::ops::Range;
 use std::path::Path;
 
 /// What the builder gets to know of a large file.
@@ -47,6 +49,7 @@ pub(crate) fn cut(job: &Job<'_>, file: Large, work: &Sender<Work>, spare: &Recei
         buffer: Vec::new(),
         filled: 0,
         cutter: ArchiveCutter::new(&job.repository.chunker),
+        follower: Follower::new(job),
     };
     cutter.buffer = cutter.fresh();
     let end = match file {
@@ -69,6 +72,8 @@ struct LargeCutter<'a> {
     filled: usize,
     /// Knows how far the file is cut.
     cutter: ArchiveCutter<'a>,
+    /// Knows what it is probably made of, where that pays.
+    follower: Option<Follower<'a>>,
 }
 
 impl LargeCutter<'_> {
@@ -93,6 +98,9 @@ impl LargeCutter<'_> {
                 Extent::Hole { length } => {
                     self.job.monitor.counters.skip(length);
                     self.cutter.skip(length);
+                    if let Some(follower) = &mut self.follower {
+                        follower.lose();
+                    }
                     if self.parts.send(LargePart::Hole(length)).is_err() {
                         return Ok(None);
                     }
@@ -182,8 +190,10 @@ impl LargeCutter<'_> {
         let size_average = self.job.repository.chunker.settings().size_average();
         let mut chunks = Vec::with_capacity(filled / size_average + 16);
         let mut start = 0;
-        while let Some(length) = self.cutter.cut(&self.buffer[start..filled], last) {
-            chunks.push(Span::new(start, length));
+        if let Some(follower) = &mut self.follower {
+            follower.next_piece();
+        }
+        while let Some(length) = self.next(start..filled, last, &mut chunks) {
             start += length;
         }
         Counters::add(&self.job.monitor.counters.bytes, read as u64);
@@ -200,6 +210,28 @@ impl LargeCutter<'_> {
         }
         let (reply, result) = bounded(1);
         self.parts.send(LargePart::Piece(result)).is_ok() && self.work.send(Work::Piece { piece, reply }).is_ok()
+    }
+
+    /// Takes the next chunks of the buffer; gives the bytes of them, or none if there is too little.
+    fn next(&mut self, left: Range<usize>, last: bool, chunks: &mut Vec<Span>) -> Option<usize> {
+        let (start, data) = (left.start, &self.buffer[left]);
+        if let Some(follower) = &mut self.follower {
+            match follower.follow(&mut self.cutter, data, last, start, chunks) {
+                Followed::Some(bytes) => {
+                    Counters::add(&self.job.hinted, bytes as u64);
+                    return Some(bytes);
+                }
+                Followed::More => return None,
+                Followed::Nothing => {}
+            }
+        }
+        let length = self.cutter.cut(data, last)?;
+        let mut span = Span::new(start, length);
+        if let Some(follower) = &mut self.follower {
+            follower.cut(&mut span, &data[..length]);
+        }
+        chunks.push(span);
+        Some(length)
     }
 
     /// An empty buffer. One that was used before costs no page faults.

@@ -7,7 +7,7 @@
 //!                                                  ▲──compress──┘ └────sealed in order
 //! ```
 //!
-//! The **reader** ([`read`]) walks and decides what must be read. **Workers** ([`work`]) read small files, cut, fingerprint and sketch ([`eye`]) and compress
+//! The **reader** ([`read`]) walks and decides what must be read. **Cutters** ([`large`]) read and cut large files, or [`follow`] what is stored. **Workers** ([`work`]) read small files, cut, fingerprint and sketch ([`eye`]) and compress
 //! ([`compress`], [`deltas`]), one a core. The **builder** ([`build`]; the calling thread) takes their results in the order of the walk, asks the index, gathers
 //! new chunks into frames ([`gather`], [`lanes`]) and writes trees; so the same input makes the same frames whatever the number of cores, and neighbours stay
 //! neighbours. The **packer** and uploaders ([`store`]) seal and store. Every queue is bounded; [`Limits`] sizes them from one budget.
@@ -17,6 +17,7 @@ mod compress;
 mod deltas;
 mod effort;
 mod eye;
+mod follow;
 mod gather;
 mod lanes;
 mod large;
@@ -36,8 +37,8 @@ use ibid_format::tree::Time;
 use limits::Limits;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// How hard to compress.
@@ -62,6 +63,18 @@ pub enum Similarity {
     Off,
     /// Look for what is similar in all data, also in such that does not compress, and for more of it: the least is stored, and it takes longer.
     Max,
+}
+
+/// Whether large files are cut where the repository suggests (RapidCDC; paper 003): behind a chunk that is known, at the sizes of the chunks that were stored behind it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hints {
+    /// If looking for boundaries takes longer than fingerprinting, with this chunker on this machine.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+    /// Always.
+    Always,
 }
 
 /// A stream to back up as one file.
@@ -100,6 +113,8 @@ pub struct BackupOptions {
     pub compression: Compression,
     /// What to do about data that is like other data. Without compression, nothing is done.
     pub similarity: Similarity,
+    /// Whether large files are cut where the repository suggests.
+    pub hints: Hints,
     /// Count files and bytes beforehand, beside the work, so that progress can tell how much is left.
     pub estimate: bool,
     /// Threads that read, fingerprint and compress; the number of cores if none.
@@ -129,6 +144,8 @@ pub struct BackupSummary {
     pub similar: StoredData,
     /// Bytes of new chunks for which nothing similar was looked for, since the data before them did not compress.
     pub passed_over: u64,
+    /// Bytes of large files that were cut where the repository suggested, without looking for boundaries.
+    pub hinted: u64,
     /// Bytes written to the repository in all: packs, index, sketches, snapshot.
     pub written: u64,
     /// Milliseconds it took.
@@ -228,6 +245,8 @@ impl Repository {
             started: now,
             incompressible: AtomicU64::new(0),
             passed_over: AtomicU64::new(0),
+            follows: OnceLock::new(),
+            hinted: AtomicU64::new(0),
             finished: AtomicBool::new(false),
             attributes_lost: AtomicU64::new(0),
         };
@@ -276,6 +295,7 @@ impl Repository {
             unlike: built.data.unlike,
             similar: built.data.similar,
             passed_over: job.passed_over.into_inner(),
+            hinted: job.hinted.into_inner(),
             written: built.written + size,
             duration_ms: started.elapsed().as_millis() as u64,
         })
@@ -327,6 +347,10 @@ pub(crate) struct Job<'a> {
     pub(crate) incompressible: AtomicU64,
     /// Bytes of new chunks for which nothing similar was looked for, since what came before did not compress.
     pub(crate) passed_over: AtomicU64,
+    /// Whether following what is stored pays, once somebody has measured it.
+    pub(crate) follows: OnceLock<bool>,
+    /// Bytes that were cut so.
+    pub(crate) hinted: AtomicU64,
     /// Set at the end, for those who only accompany the work.
     pub(crate) finished: AtomicBool,
     /// Extended attributes that could not be read, or for which there is no room.
