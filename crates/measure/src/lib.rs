@@ -11,7 +11,7 @@
 //! | Which settings have a minimum, average and maximum that a paper states? | [`ChunkSizes`] |
 //! | Where does SeqCDC's speed come from? | [`breakdown()`] |
 //! | Which parameters of SeqCDC give this average, and which of them suit this data? | [`tune()`] |
-//! | What do hints about boundaries gain? | [`locality()`], [`locality_store()`], [`locality_threads()`] |
+//! | What do hints about boundaries gain? | [`locality()`], [`locality_html()`] |
 //! | How even are rolling hashes, and how fast? | [`hashes()`] |
 //! | What do instructions cost on this CPU? | [`cpu()`] |
 //! | What does data look like that changes a little from version to version? | [`Series`] |
@@ -30,6 +30,7 @@
 
 mod breakdown;
 mod chunk_sizes;
+mod clock;
 mod compare;
 mod cpu;
 mod duplicate_locality;
@@ -58,12 +59,14 @@ pub use duplicate_locality::{
 };
 pub use error::{Error, Result};
 pub use hashes::{HASH_BINS, HashEntry, Hashes, hashes};
-pub use locality::{Locality, LocalityChunker, LocalityData, LocalityEntry, LocalityPlan, LocalityRun, locality};
-pub use locality::{StoreEntry, StoreMethod, StorePlan, ThreadsEntry, locality_store, locality_threads};
+pub use locality::{
+    Locality, LocalityChunker, LocalityData, LocalityDataset, LocalityEntry, LocalityPlan, LocalityRun, StoreEntry,
+    StoreMethod, ThreadsEntry, locality,
+};
 pub use machine::Machine;
 pub use observer::{Nobody, Observer};
 pub use random::Random;
-pub use report::{duplicate_locality_html, html};
+pub use report::{duplicate_locality_html, html, locality_html};
 pub use sample::sample;
 pub use sizes::Sizes;
 pub use speed::Speed;

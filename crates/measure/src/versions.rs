@@ -117,6 +117,18 @@ impl Series {
         in_range("bytes of a version", fits, "below 2^62".into(), &"more")
     }
 
+    /// Bytes of all versions, if edits of each kind are as many as they are likely to be.
+    #[must_use]
+    pub fn bytes_expected(&self) -> u64 {
+        let count = |kind| self.kinds.iter().filter(|found| **found == kind).count() as f64;
+        let grows = (count(EditKind::Insert) - count(EditKind::Delete)) / self.kinds.len().max(1) as f64;
+        let by_version = grows * self.edits as f64 * self.edit_bytes as f64;
+        let versions = f64::from(self.versions);
+        // A version can't have less than nothing.
+        let all = versions * self.size as f64 + by_version * versions * (versions - 1.0) / 2.0;
+        all.max(self.size as f64) as u64
+    }
+
     /// Writes the first version.
     ///
     /// # Errors
@@ -214,7 +226,7 @@ impl Series {
         {
             return Err(Error::file("write", &found)(io::ErrorKind::AlreadyExists.into()));
         }
-        observer.expect(self.size.saturating_mul(u64::from(self.versions)));
+        observer.expect(self.bytes_expected());
         let mut written: Vec<Version> = Vec::new();
         for n in 1..=self.versions {
             let version = self.write_version(n, path(n), written.last(), observer)?;

@@ -1,13 +1,21 @@
 //! All ways through the data with one chunker.
 
 use super::replay::{Answers, Recorder, Replay};
-use super::source::Piece;
+use super::source::{Piece, STEP};
 use super::{LocalityChunker, LocalityEntry, LocalityPlan, LocalityRun};
-use crate::Result;
-use ibid_chunk::locality::{Criterion, HintedChunker, Known, Table, Tally, Trail};
-use ibid_chunk::{Chunker, Settings};
+use crate::Observer;
+use crate::clock::ThreadClock;
+use crate::error::Stop;
+use ibid_chunk::Chunker;
+use ibid_chunk::locality::{Criterion, HintedChunker, Known, Table, TableEntry, Tally, Trail};
 use std::hint::black_box;
-use std::time::Instant;
+use std::io;
+
+/// How often a lane goes over the data: once with naming and looking up, once without.
+pub(super) const PASSES: usize = 2;
+
+/// How chunks are named.
+pub(super) type Naming = fn(&[u8]) -> [u8; 16];
 
 /// The first half of BLAKE3.
 pub(super) fn name(chunk: &[u8]) -> [u8; 16] {
@@ -16,41 +24,64 @@ pub(super) fn name(chunk: &[u8]) -> [u8; 16] {
     *half
 }
 
-pub(super) struct Lanes {
-    chunker: Chunker,
-    plain: Plain,
-    hinted: Vec<(Criterion, usize, Hinted, Option<Hinted>)>,
+/// Whether a hint can be refused by this criterion once it is possible at all.
+pub(super) fn has_worst(criterion: Criterion) -> bool {
+    criterion != Criterion::FastForward
 }
 
-impl Lanes {
-    pub(super) fn new(settings: &Settings, plan: &LocalityPlan) -> Result<Lanes> {
-        let chunker = Chunker::new(settings)?;
-        let lane = |list| Hinted::new(settings, list, plan.chunks_most);
+pub(super) struct Lanes<'c> {
+    chunker: &'c Chunker,
+    plain: Plain,
+    hinted: Vec<Contender<'c>>,
+    left_out: Vec<Criterion>,
+}
+
+/// A criterion with lists of one length.
+struct Contender<'c> {
+    chunker: HintedChunker<'c>,
+    list: usize,
+    lane: Hinted,
+    worst: Option<Hinted>,
+}
+
+impl<'c> Lanes<'c> {
+    pub(super) fn new(chunker: &'c Chunker, plan: &LocalityPlan, chunks_most: usize) -> Lanes<'c> {
+        let settings = chunker.settings();
         let mut hinted = Vec::new();
         for list in &plan.lists {
-            for criterion in &plan.criteria {
-                if HintedChunker::new(&chunker, *criterion).is_ok() {
-                    let worst = plan.worst && *criterion != Criterion::FastForward;
-                    hinted.push((*criterion, *list, lane(*list), worst.then(|| lane(*list))));
+            let table = || Table::new(settings, *list, chunks_most);
+            for criterion in plan.criteria_for(settings) {
+                if let Ok(chunker) = HintedChunker::new(chunker, criterion) {
+                    hinted.push(Contender {
+                        chunker,
+                        list: *list,
+                        lane: Hinted::new(table),
+                        worst: (plan.worst && has_worst(criterion)).then(|| Hinted::new(table)),
+                    });
                 }
             }
         }
-        Ok(Lanes {
-            plain: Plain::new(settings, plan.chunks_most),
+        let is_met: Vec<Criterion> = plan.criteria_for(settings).collect();
+        let all = plan.criteria.iter().copied();
+        Lanes {
             chunker,
+            plain: Plain::new(Table::new(settings, 1, chunks_most)),
             hinted,
-        })
+            left_out: all.filter(|criterion| !is_met.contains(criterion)).collect(),
+        }
     }
 
-    pub(super) fn take(&mut self, piece: Piece<'_>) {
-        self.plain.take(&self.chunker, piece);
-        for (criterion, _, lane, worst) in &mut self.hinted {
-            let hinted = HintedChunker::new(&self.chunker, *criterion).expect("the criterion was taken before");
-            lane.take(&hinted, self.chunker.size_max(), piece);
-            if let Some(worst) = worst {
-                worst.take(&hinted.refusing_all(), self.chunker.size_max(), piece);
+    pub(super) fn take(&mut self, piece: Piece<'_>, observer: &mut impl Observer) -> io::Result<()> {
+        self.plain.take(self.chunker, piece, observer)?;
+        let size_max = self.chunker.size_max();
+        for contender in &mut self.hinted {
+            let hinted = &contender.chunker;
+            contender.lane.take(hinted, size_max, piece, false, observer)?;
+            if let Some(worst) = &mut contender.worst {
+                worst.take(&hinted.clone().refusing_all(), size_max, piece, true, observer)?;
             }
         }
+        Ok(())
     }
 
     pub(super) fn finish(self) -> LocalityChunker {
@@ -60,13 +91,16 @@ impl Lanes {
             hinted: self
                 .hinted
                 .into_iter()
-                .map(|(criterion, list, lane, worst)| LocalityEntry {
-                    criterion,
-                    list,
-                    run: lane.run,
-                    worst_seconds: worst.map(|worst| worst.run.chunking_seconds),
+                .map(|contender| LocalityEntry {
+                    criterion: contender.chunker.criterion(),
+                    list: contender.list,
+                    run: contender.lane.run,
+                    worst_seconds: contender.worst.map(|worst| worst.run.chunking_seconds),
                 })
                 .collect(),
+            left_out: self.left_out,
+            threads: Vec::new(),
+            stores: Vec::new(),
         }
     }
 }
@@ -79,80 +113,123 @@ fn limit(piece: &Piece<'_>, size_max: usize) -> usize {
     }
 }
 
+/// Says how far somebody is on their way over a piece; so seldom that it takes no time to speak of.
+struct Pace<'o, O> {
+    observer: &'o mut O,
+    told: usize,
+}
+
+impl<'o, O: Observer> Pace<'o, O> {
+    fn from(start: usize, observer: &'o mut O) -> Pace<'o, O> {
+        Pace { observer, told: start }
+    }
+
+    #[inline]
+    fn at(&mut self, at: usize) -> io::Result<()> {
+        if at - self.told < STEP { Ok(()) } else { self.tell(at) }
+    }
+
+    fn tell(&mut self, at: usize) -> io::Result<()> {
+        let bytes = (at - self.told) as u64;
+        self.told = at;
+        match self.observer.advance(bytes) {
+            true => Ok(()),
+            false => Err(io::Error::other(Stop)),
+        }
+    }
+}
+
 /// Without hints.
 struct Plain {
     table: Table,
+    before: Option<TableEntry>,
+    /// Whether the chunk before was a duplicate.
+    follows: bool,
     start: usize,
     run: LocalityRun,
 }
 
 impl Plain {
-    fn new(settings: &Settings, chunks_most: usize) -> Plain {
+    fn new(table: Table) -> Plain {
         Plain {
-            table: Table::new(settings, 1, chunks_most),
+            table,
+            before: None,
+            follows: false,
             start: 0,
             run: LocalityRun::default(),
         }
     }
 
-    fn take(&mut self, chunker: &Chunker, piece: Piece<'_>) {
+    fn take(&mut self, chunker: &Chunker, piece: Piece<'_>, observer: &mut impl Observer) -> io::Result<()> {
         if piece.first {
-            self.start = 0;
+            (self.start, self.before, self.follows) = (0, None, false);
         }
         let limit = limit(&piece, chunker.size_max());
-        let clock = Instant::now();
-        let mut known = self.table.with(name);
-        let (mut at, mut before) = (self.start, None);
+        let mut pace = Pace::from(self.start, observer);
+        let clock = ThreadClock::start();
+        let mut known = self.table.with(name as Naming);
+        let mut at = self.start;
         while at < limit {
             let chunk = &piece.bytes[at..at + chunker.cut(&piece.bytes[at..])];
             at += chunk.len();
             let at_end = piece.last && at == piece.bytes.len();
             let fingerprint = known.fingerprint(chunk);
-            let found = known.enter(fingerprint, before, at_end);
-            before = found.entry;
+            let found = known.enter(fingerprint, self.before, at_end);
+            self.before = found.entry;
             let tally = &mut self.run.tally;
             tally.chunks += 1;
             tally.scanned += 1;
+            self.run.followers += u64::from(self.follows);
+            self.follows = found.is_duplicate;
             if found.is_duplicate {
                 tally.duplicates += 1;
                 tally.duplicate_bytes += chunk.len() as u64;
             } else {
                 self.run.unique_bytes += chunk.len() as u64;
             }
+            pace.at(at)?;
         }
-        self.run.total_seconds += clock.elapsed().as_secs_f64();
+        self.run.total_seconds += clock.seconds();
         self.run.searches += known.searches();
         self.run.neighbours += known.neighbours();
         self.run.memory = self.table.memory() as u64;
+        pace.tell(at)?;
 
-        let clock = Instant::now();
+        let mut pace = Pace::from(self.start, observer);
+        let clock = ThreadClock::start();
         let mut again = self.start;
         while again < limit {
             again += black_box(chunker.cut(&piece.bytes[again..]));
+            pace.at(again)?;
         }
-        self.run.chunking_seconds += clock.elapsed().as_secs_f64();
+        self.run.chunking_seconds += clock.seconds();
+        pace.tell(again)?;
         self.start = at - piece.passed.min(at);
+        Ok(())
     }
 }
 
 /// With them.
 struct Hinted {
     table: Table,
-    trail: Trail<ibid_chunk::locality::TableEntry>,
+    trail: Trail<TableEntry>,
+    /// Whether the chunk before was a duplicate.
+    follows: bool,
     /// The hints once more, for the second pass.
     hints: Table,
-    hints_trail: Trail<ibid_chunk::locality::TableEntry>,
+    hints_trail: Trail<TableEntry>,
     answers: Answers,
     start: usize,
     run: LocalityRun,
 }
 
 impl Hinted {
-    fn new(settings: &Settings, list: usize, chunks_most: usize) -> Hinted {
+    fn new(table: impl Fn() -> Table) -> Hinted {
         Hinted {
-            table: Table::new(settings, list, chunks_most),
+            table: table(),
             trail: Trail::start(),
-            hints: Table::new(settings, list, chunks_most),
+            follows: false,
+            hints: table(),
             hints_trail: Trail::start(),
             answers: Answers::default(),
             start: 0,
@@ -160,43 +237,60 @@ impl Hinted {
         }
     }
 
-    fn take(&mut self, hinted: &HintedChunker<'_>, size_max: usize, piece: Piece<'_>) {
+    fn take(
+        &mut self,
+        hinted: &HintedChunker<'_>,
+        size_max: usize,
+        piece: Piece<'_>,
+        refuses_all: bool,
+        observer: &mut impl Observer,
+    ) -> io::Result<()> {
         if piece.first {
-            self.start = 0;
+            (self.start, self.follows) = (0, false);
             (self.trail, self.hints_trail) = (Trail::start(), Trail::start());
         }
         let limit = limit(&piece, size_max);
         self.answers.clear();
 
-        let clock = Instant::now();
+        let mut pace = Pace::from(self.start, observer);
+        let clock = ThreadClock::start();
         let mut known = Recorder {
-            table: self.table.with(name),
+            table: self.table.with(name as Naming),
             answers: &mut self.answers,
+            refuses_all,
         };
         let mut at = self.start;
         while at < limit {
             let data = &piece.bytes[at..];
             let chunk = hinted.next_chunk(&mut known, &mut self.trail, data, piece.last, &mut self.run.tally);
             at += chunk.bytes.len();
+            self.run.followers += u64::from(self.follows);
+            self.follows = chunk.is_duplicate;
             if !chunk.is_duplicate {
                 self.run.unique_bytes += chunk.bytes.len() as u64;
             }
+            pace.at(at)?;
         }
-        self.run.total_seconds += clock.elapsed().as_secs_f64();
+        self.run.total_seconds += clock.seconds();
         self.run.searches += known.table.searches();
         self.run.neighbours += known.table.neighbours();
         self.run.memory = self.table.memory() as u64;
+        pace.tell(at)?;
 
-        let clock = Instant::now();
+        let mut pace = Pace::from(self.start, observer);
+        let clock = ThreadClock::start();
         let mut known = Replay::new(&self.hints, &self.answers);
         let (mut again, mut tally) = (self.start, Tally::default());
         while again < limit {
             let data = &piece.bytes[again..];
             let chunk = hinted.next_chunk(&mut known, &mut self.hints_trail, data, piece.last, &mut tally);
             again += black_box(chunk.bytes.len());
+            pace.at(again)?;
         }
-        self.run.chunking_seconds += clock.elapsed().as_secs_f64();
+        self.run.chunking_seconds += clock.seconds();
+        pace.tell(again)?;
         assert_eq!(again, at, "the same cuts twice");
         self.start = at - piece.passed.min(at);
+        Ok(())
     }
 }

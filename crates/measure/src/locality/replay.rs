@@ -21,6 +21,8 @@ impl Answers {
 pub(super) struct Recorder<'a, F> {
     pub(super) table: TableWith<'a, F>,
     pub(super) answers: &'a mut Answers,
+    /// Whether what is found is refused all the same: then a fingerprint is of use only if the chunk is entered by it.
+    pub(super) refuses_all: bool,
 }
 
 impl<F: FnMut(&[u8]) -> [u8; 16]> Known for Recorder<'_, F> {
@@ -35,7 +37,7 @@ impl<F: FnMut(&[u8]) -> [u8; 16]> Known for Recorder<'_, F> {
 
     fn find_cut(&mut self, (fingerprint, number): &(Fingerprint, usize), after: TableEntry) -> Option<TableEntry> {
         let entry = self.table.find_cut(fingerprint, after);
-        if entry.is_some() {
+        if entry.is_some() && !self.refuses_all {
             self.answers.vain[*number] = false;
         }
         let is_duplicate = entry.is_some();

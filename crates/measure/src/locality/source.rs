@@ -1,16 +1,17 @@
-//! Data, piece by piece.
+//! Data, file by file and piece by piece.
 
 use super::LocalityData;
+use crate::error::Stop;
 use crate::inputs::Inputs;
 use crate::{Error, Observer, Result, Series};
 use ibid_chunk::Settings;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read, Write};
 
-/// Read at once.
+/// A piece that is kept in memory while every lane goes over it.
 const PIECE: usize = 64 << 20;
-/// Read between two words to the observer.
-const STEP: usize = 4 << 20;
+/// Gone over between two words to the observer.
+pub(super) const STEP: usize = 4 << 20;
 
 /// A stretch of a file.
 #[derive(Clone, Copy)]
@@ -32,95 +33,176 @@ pub(super) struct Total {
     pub(super) bytes: u64,
 }
 
-/// Gives all data to `take`. Of every piece but a file's last, so many bytes are held back for the next as the longest chunk may have, and one more.
-pub(super) fn for_each_piece(
-    data: &LocalityData,
-    chunkers: &[Settings],
-    observer: &mut impl Observer,
-    mut take: impl FnMut(Piece<'_>),
-) -> Result<Total> {
-    let most = chunkers.iter().map(Settings::size_max).max().unwrap_or_default() + 1;
-    for_each_file(data, observer, |reader, observer| {
-        pieces(reader, most, observer, &mut take)
-    })
+/// Where the data comes from.
+pub(super) enum Source {
+    Files(Inputs),
+    Series(Series),
 }
 
-/// Gives every file or version to `take`, which returns how many bytes it had.
-pub(super) fn for_each_file<O: Observer>(
-    data: &LocalityData,
-    observer: &mut O,
-    mut take: impl FnMut(&mut dyn Read, &mut O) -> std::io::Result<u64>,
-) -> Result<Total> {
-    let mut total = Total::default();
-    match data {
-        LocalityData::Files(paths) => {
-            let inputs = Inputs::list(paths, observer)?;
-            observer.expect(inputs.bytes);
-            for input in &inputs.files {
-                let result = File::open(&input.path).and_then(|mut file| take(&mut file, observer));
-                match result.map_err(Error::file("read", &input.path)) {
-                    Ok(bytes) => {
+impl Source {
+    pub(super) fn new(data: &LocalityData, observer: &mut impl Observer) -> Result<Source> {
+        Ok(match data {
+            LocalityData::Files(paths) => Source::Files(Inputs::list(paths, observer)?),
+            LocalityData::Series(series) => {
+                series.validate()?;
+                Source::Series(series.clone())
+            }
+        })
+    }
+
+    /// Bytes of all files; of a series, about so many.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Source::Files(inputs) => inputs.bytes,
+            Source::Series(series) => series.bytes_expected(),
+        }
+    }
+
+    /// More chunks than there can be.
+    pub(super) fn chunks_most(&self, settings: &Settings) -> usize {
+        let files = match self {
+            Source::Files(inputs) => inputs.files.len(),
+            Source::Series(series) => series.versions as usize,
+        };
+        // Of a series, as if every edit had inserted.
+        let more = match self {
+            Source::Files(_) => 0,
+            Source::Series(series) => {
+                let edited = series.edits.saturating_mul(series.edit_bytes);
+                edited.saturating_mul(u64::from(series.versions).pow(2))
+            }
+        };
+        let bytes = usize::try_from(self.bytes().saturating_add(more)).unwrap_or(usize::MAX);
+        (bytes / settings.size_min().max(1)).saturating_add(files)
+    }
+
+    /// Gives every file or version to `take`, with its number from 0. What can't be read and was not named is told to the observer and passed over.
+    pub(super) fn for_each_file<O: Observer>(
+        &self,
+        observer: &mut O,
+        mut take: impl FnMut(usize, &mut dyn Read, &mut O) -> io::Result<()>,
+    ) -> Result<Total> {
+        let mut total = Total::default();
+        match self {
+            Source::Files(inputs) => {
+                for (number, input) in inputs.files.iter().enumerate() {
+                    let result = File::open(&input.path).and_then(|file| {
+                        let mut counted = Counted { file, bytes: 0 };
+                        let result = take(number, &mut counted, observer);
                         total.files += 1;
-                        total.bytes += bytes;
+                        total.bytes += counted.bytes;
+                        result
+                    });
+                    match result.map_err(Error::file("read", &input.path)) {
+                        Ok(()) => {}
+                        Err(Error::File { source, .. }) if !input.is_named => observer.problem(&input.path, &source),
+                        Err(error) => return Err(error),
                     }
-                    Err(Error::File { source, .. }) if !input.is_named => observer.problem(&input.path, &source),
-                    Err(error) => return Err(error),
+                }
+            }
+            Source::Series(series) => {
+                let mut version = Vec::new();
+                for n in 1..=series.versions {
+                    version = make(series, n, &version, observer)?;
+                    total.files += 1;
+                    total.bytes += version.len() as u64;
+                    take(n as usize - 1, &mut &version[..], observer).map_err(Error::file("read", VERSION.as_ref()))?;
                 }
             }
         }
-        LocalityData::Series(series) => {
-            observer.expect(series.size.saturating_mul(u64::from(series.versions)));
-            for_each_version(series, |version| {
-                total.files += 1;
-                total.bytes += take(&mut &version[..], observer).map_err(Error::file("read", "a version".as_ref()))?;
-                Ok(())
-            })?;
-        }
+        Ok(total)
     }
-    Ok(total)
+
+    /// Gives all data to `take`. Of every piece but a file's last, so many bytes are held back for the next as the longest chunk has, and one more.
+    pub(super) fn for_each_piece<O: Observer>(
+        &self,
+        longest: usize,
+        observer: &mut O,
+        mut take: impl FnMut(Piece<'_>, &mut O) -> io::Result<()>,
+    ) -> Result<Total> {
+        let mut buffer = vec![0; PIECE + longest + 1];
+        self.for_each_file(observer, |_, reader, observer| {
+            pieces(reader, &mut buffer, longest + 1, observer, &mut take)
+        })
+    }
 }
 
-/// The versions of a series, two of them in memory at a time.
-pub(super) fn for_each_version(series: &Series, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
-    series.validate()?;
-    let failed = |error| Error::file("make", "a version".as_ref())(error);
-    let mut version = Vec::new();
-    series.first(&mut version).map_err(failed)?;
-    take(&version)?;
-    for n in 2..=series.versions {
-        let mut next = Vec::with_capacity(version.len() + version.len() / 64);
-        series
-            .next(n, &version[..], version.len() as u64, &mut next)
-            .map_err(failed)?;
-        version = next;
-        take(&version)?;
+/// What a version is called where it is no file.
+const VERSION: &str = "a version";
+
+/// Version `n` of a series, from the one before.
+pub(super) fn make(series: &Series, n: u32, previous: &[u8], observer: &mut impl Observer) -> Result<Vec<u8>> {
+    let edited = series.edits.saturating_mul(series.edit_bytes);
+    let length = if n == 1 {
+        series.size
+    } else {
+        previous.len() as u64 + edited
+    };
+    let mut out = Growing {
+        bytes: Vec::new(),
+        observer,
+    };
+    // If there is not so much, growing says so, or does with less.
+    let _ = out.bytes.try_reserve(usize::try_from(length).unwrap_or(usize::MAX));
+    let made = match n {
+        1 => series.first(&mut out),
+        n => series.next(n, previous, previous.len() as u64, &mut out).map(|_| ()),
+    };
+    made.map_err(Error::file("make", VERSION.as_ref()))?;
+    Ok(out.bytes)
+}
+
+/// Bytes in memory, made while somebody may ask to stop.
+struct Growing<'o, O> {
+    bytes: Vec<u8>,
+    observer: &'o mut O,
+}
+
+impl<O: Observer> Write for Growing<'_, O> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.extend_from_slice(bytes);
+        match self.observer.advance(0) {
+            true => Ok(bytes.len()),
+            false => Err(io::Error::other(Stop)),
+        }
     }
-    Ok(())
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Counted {
+    file: File,
+    bytes: u64,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.bytes += read as u64;
+        Ok(read)
+    }
 }
 
 fn pieces<O: Observer>(
     reader: &mut dyn Read,
+    buffer: &mut [u8],
     most: usize,
     observer: &mut O,
-    take: &mut impl FnMut(Piece<'_>),
-) -> std::io::Result<u64> {
-    let mut buffer = vec![0; PIECE + most];
-    let (mut held, mut first, mut total) = (0, true, 0);
+    take: &mut impl FnMut(Piece<'_>, &mut O) -> io::Result<()>,
+) -> io::Result<()> {
+    let (mut held, mut first) = (0, true);
     loop {
         let (mut filled, mut last) = (held, false);
         while filled < buffer.len() && !last {
             let upto = buffer.len().min(filled + STEP);
-            match reader.read(&mut buffer[filled..upto]) {
-                Ok(0) => last = true,
-                Ok(read) => {
-                    filled += read;
-                    total += read as u64;
-                    if !observer.advance(read as u64) {
-                        return Err(std::io::Error::other(crate::error::Stop));
-                    }
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+            let read = read_some(reader, &mut buffer[filled..upto])?;
+            filled += read;
+            last = read == 0;
+            // Reading counts for nothing, every lane for as much as it goes over.
+            if !observer.advance(0) {
+                return Err(io::Error::other(Stop));
             }
         }
         let piece = Piece {
@@ -129,12 +211,74 @@ fn pieces<O: Observer>(
             first,
             last,
         };
-        take(piece);
+        take(piece, observer)?;
         if last {
-            return Ok(total);
+            return Ok(());
         }
         first = false;
         buffer.copy_within(filled - most..filled, 0);
         held = most;
+    }
+}
+
+/// What a reader gives at once, none at its end; reads that were interrupted are repeated.
+fn read_some(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match reader.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+/// Data on its way through a small buffer.
+pub(super) struct Window {
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    pub(super) is_last: bool,
+    longest: usize,
+}
+
+impl Window {
+    pub(super) fn new(longest: usize) -> Window {
+        Window {
+            buffer: vec![0; STEP + longest + 1],
+            start: 0,
+            end: 0,
+            is_last: false,
+            longest,
+        }
+    }
+
+    /// At the start of a file.
+    pub(super) fn restart(&mut self) {
+        (self.start, self.end, self.is_last) = (0, 0, false);
+    }
+
+    /// Reads on if less than the longest chunk and a byte is left; returns how many bytes came in.
+    pub(super) fn fill(&mut self, reader: &mut dyn Read) -> io::Result<usize> {
+        if self.is_last || self.end - self.start > self.longest {
+            return Ok(0);
+        }
+        self.buffer.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        let held = self.end;
+        while self.end < self.buffer.len() && !self.is_last {
+            let read = read_some(reader, &mut self.buffer[self.end..])?;
+            self.end += read;
+            self.is_last = read == 0;
+        }
+        Ok(self.end - held)
+    }
+
+    /// What there is, from the start of the next chunk.
+    pub(super) fn data(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// Goes past a chunk.
+    pub(super) fn pass(&mut self, length: usize) {
+        self.start += length;
     }
 }

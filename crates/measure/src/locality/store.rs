@@ -1,18 +1,17 @@
 //! All of a deduplication: read, cut, name, look up, and write what is new (paper 003, figure 17).
 
-use super::LocalityData;
+use super::LocalityPlan;
 use super::lane::name;
-use super::source::for_each_file;
+use super::source::{Source, Window};
+use super::way::{Walk, Way};
+use crate::clock::ProcessClock;
+use crate::error::Stop;
 use crate::{Error, Observer, Result};
-use ibid_chunk::locality::{Criterion, HintedChunker, Known, Table, Tally, Trail};
+use ibid_chunk::locality::{Criterion, HintedChunker, Table};
 use ibid_chunk::{Chunker, FixedSettings, Settings};
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
-use std::path::PathBuf;
-use std::time::Instant;
-
-/// Read at once.
-const PIECE: usize = 4 << 20;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::Path;
 
 /// How boundaries are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,21 +26,17 @@ pub enum StoreMethod {
     Ideal,
 }
 
-/// What to compare.
-#[derive(Clone, Debug)]
-pub struct StorePlan {
-    /// What is stored.
-    pub data: LocalityData,
-    /// By which chunker.
-    pub chunker: Settings,
-    /// In which ways.
-    pub methods: Vec<StoreMethod>,
-    /// Hints of a chunk.
-    pub list: usize,
-    /// Where a file is written and removed again, once for every method.
-    pub folder: PathBuf,
-    /// The most different chunks that are remembered.
-    pub chunks_most: usize,
+impl StoreMethod {
+    /// A word for it; that of a criterion is its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            StoreMethod::Fixed => "fixed",
+            StoreMethod::Plain => "plain",
+            StoreMethod::Hinted(criterion) => criterion.name(),
+            StoreMethod::Ideal => "ideal",
+        }
+    }
 }
 
 /// What one method came to.
@@ -51,147 +46,188 @@ pub struct StoreEntry {
     pub method: StoreMethod,
     /// Seconds from the first byte read to the last byte written and synced. Making a series takes none.
     pub seconds: f64,
+    /// Of these, seconds of the processor: the rest was waiting, for the disk or for others.
+    pub cpu_seconds: f64,
     /// Bytes read.
     pub bytes: u64,
     /// Bytes written.
     pub stored: u64,
 }
 
-/// Stores the data in every way, one after the other.
-///
-/// # Errors
-/// When the data can't be read, the file can't be written, settings can't be, a criterion is asked of a chunker that can't meet it, or the observer asks to stop.
-pub fn locality_store(plan: &StorePlan, observer: &mut impl Observer) -> Result<Vec<StoreEntry>> {
-    plan.methods
-        .iter()
-        .map(|method| store(plan, *method, observer))
-        .collect()
+impl StoreEntry {
+    /// Bytes a second.
+    #[must_use]
+    pub fn speed(&self) -> f64 {
+        self.bytes as f64 / self.seconds.max(super::MOMENT)
+    }
+
+    /// Bytes read by bytes written.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        self.bytes as f64 / self.stored.max(1) as f64
+    }
 }
 
-fn store(plan: &StorePlan, method: StoreMethod, observer: &mut impl Observer) -> Result<StoreEntry> {
-    let settings = match method {
-        StoreMethod::Fixed => Settings::Fixed(FixedSettings {
-            size: plan.chunker.size_average(),
-        }),
-        _ => plan.chunker.clone(),
+/// How often the data is gone over: once each, and for the ideal once more to know the boundaries.
+pub(super) fn passes(criteria: usize) -> usize {
+    criteria + 4
+}
+
+/// Stores the data in every way, one after the other.
+pub(super) fn run(
+    plan: &LocalityPlan,
+    chunker: &Chunker,
+    source: &Source,
+    folder: &Path,
+    observer: &mut impl Observer,
+) -> Result<Vec<StoreEntry>> {
+    let mut entries = Vec::new();
+    let fixed = Chunker::new(&Settings::Fixed(FixedSettings {
+        size: chunker.settings().size_average(),
+    }))?;
+    let mut store = |method, way: Way<'_>, settings: &Settings, lengths: &[Vec<u32>], observer: &mut _| {
+        let store = Store {
+            way,
+            lengths,
+            table: Table::new(settings, plan.list(), source.chunks_most(settings)),
+            window: Window::new(settings.size_max()),
+            out: create(folder)?,
+            stored: 0,
+            seconds: 0.0,
+            cpu_seconds: 0.0,
+        };
+        entries.push(store.run(method, source, folder, observer)?);
+        Ok::<_, Error>(())
     };
-    let chunker = Chunker::new(&settings)?;
-    let hinted = match method {
-        StoreMethod::Hinted(criterion) => {
-            Some(
-                HintedChunker::new(&chunker, criterion).map_err(|error| Error::OutOfRange {
-                    what: "criterion",
-                    expected: "one that the chunker can meet".into(),
-                    found: error.to_string(),
-                })?,
-            )
+    let settings = chunker.settings();
+    store(StoreMethod::Fixed, Way::Plain(&fixed), fixed.settings(), &[], observer)?;
+    store(StoreMethod::Plain, Way::Plain(chunker), settings, &[], observer)?;
+    for criterion in plan.criteria_for(settings) {
+        if let Ok(hinted) = HintedChunker::new(chunker, criterion) {
+            let method = StoreMethod::Hinted(criterion);
+            store(method, Way::Hinted(hinted), settings, &[], observer)?;
         }
-        _ => None,
-    };
-    let mut ends = Vec::new();
-    if method == StoreMethod::Ideal {
-        for_each_file(&plan.data, observer, |reader, _| {
-            let mut stream = ibid_chunk::Stream::new(&chunker, reader);
-            let mut bytes = 0;
-            while let Some(chunk) = stream.next_chunk()? {
-                ends.push(chunk.len() as u32);
-                bytes += chunk.len() as u64;
-            }
-            Ok(bytes)
-        })?;
     }
-    let path = plan.folder.join(format!("ibid-store-{}", std::process::id()));
-    let failed = |action| Error::file(action, &path);
-    let file = File::options()
-        .write(true)
-        .create_new(true)
-        .open(&path)
-        .map_err(failed("write"))?;
-    let mut store = Store {
-        chunker: &chunker,
-        hinted,
-        ends: (method == StoreMethod::Ideal).then(|| ends.into_iter()),
-        table: Table::new(&settings, plan.list, plan.chunks_most),
-        out: BufWriter::with_capacity(1 << 20, file),
-        stored: 0,
-        seconds: 0.0,
-    };
-    let result = for_each_file(&plan.data, observer, |reader, observer| store.file(reader, observer));
-    let clock = Instant::now();
-    let synced = store.out.flush().and_then(|()| store.out.get_ref().sync_all());
-    store.seconds += clock.elapsed().as_secs_f64();
-    std::fs::remove_file(&path).map_err(failed("remove"))?;
-    let total = result?;
-    synced.map_err(failed("write"))?;
-    Ok(StoreEntry {
-        method,
-        seconds: store.seconds,
-        bytes: total.bytes,
-        stored: store.stored,
-    })
+    let lengths = lengths(chunker, source, observer)?;
+    store(StoreMethod::Ideal, Way::Plain(chunker), settings, &lengths, observer)?;
+    Ok(entries)
+}
+
+/// A file that nobody else sees: it loses its name at once, so that nothing is left of it however this ends.
+pub(super) fn create(folder: &Path) -> Result<BufWriter<File>> {
+    let path = folder.join(format!(".ibid-bench-{}", std::process::id()));
+    let mut options = File::options();
+    let file = options.write(true).create_new(true).open(&path);
+    let file = file.map_err(Error::file("write into", folder))?;
+    std::fs::remove_file(&path).map_err(Error::file("remove", &path))?;
+    Ok(BufWriter::with_capacity(1 << 20, file))
+}
+
+/// Lengths of the chunks of every file.
+fn lengths<O: Observer>(chunker: &Chunker, source: &Source, observer: &mut O) -> Result<Vec<Vec<u32>>> {
+    let mut all: Vec<Vec<u32>> = Vec::new();
+    let mut window = Window::new(chunker.size_max());
+    source.for_each_file(observer, |number, reader, observer| {
+        window.restart();
+        all.resize(number + 1, Vec::new());
+        loop {
+            advance(observer, window.fill(reader)?)?;
+            if window.data().is_empty() {
+                return Ok(());
+            }
+            let length = chunker.cut(window.data());
+            all[number].push(length as u32);
+            window.pass(length);
+        }
+    })?;
+    Ok(all)
+}
+
+fn advance(observer: &mut impl Observer, bytes: usize) -> io::Result<()> {
+    match bytes == 0 || observer.advance(bytes as u64) {
+        true => Ok(()),
+        false => Err(io::Error::other(Stop)),
+    }
 }
 
 struct Store<'a> {
-    chunker: &'a Chunker,
-    hinted: Option<HintedChunker<'a>>,
-    /// Lengths that are known beforehand.
-    ends: Option<std::vec::IntoIter<u32>>,
+    way: Way<'a>,
+    /// Of the chunks of every file, if these are known beforehand.
+    lengths: &'a [Vec<u32>],
     table: Table,
+    window: Window,
     out: BufWriter<File>,
     stored: u64,
     seconds: f64,
+    cpu_seconds: f64,
 }
 
 impl Store<'_> {
-    fn file<O: Observer>(&mut self, reader: &mut dyn Read, observer: &mut O) -> std::io::Result<u64> {
-        let clock = Instant::now();
-        let most = self.chunker.size_max();
-        let mut buffer = vec![0; PIECE + most + 1];
-        let (mut start, mut end, mut last, mut total) = (0, 0, false, 0);
-        let mut trail = Trail::start();
-        let mut before = None;
+    fn run(
+        mut self,
+        method: StoreMethod,
+        source: &Source,
+        folder: &Path,
+        observer: &mut impl Observer,
+    ) -> Result<StoreEntry> {
+        let mut failed = None;
+        let read = source.for_each_file(observer, |number, reader, observer| {
+            let clock = ProcessClock::start();
+            let done = self.file(number, reader, observer, &mut failed);
+            self.took(&clock);
+            done
+        });
+        if let Some(error) = failed {
+            return Err(Error::file("write into", folder)(error));
+        }
+        let read = read?;
+        let clock = ProcessClock::start();
+        let synced = self.out.flush().and_then(|()| self.out.get_ref().sync_all());
+        synced.map_err(Error::file("write into", folder))?;
+        self.took(&clock);
+        Ok(StoreEntry {
+            method,
+            seconds: self.seconds,
+            cpu_seconds: self.cpu_seconds,
+            bytes: read.bytes,
+            stored: self.stored,
+        })
+    }
+
+    fn took(&mut self, clock: &ProcessClock) {
+        let (wall, cpu) = clock.seconds();
+        self.seconds += wall;
+        self.cpu_seconds += cpu;
+    }
+
+    /// What goes wrong in writing is put into `failed`: it is no fault of the file that is read.
+    fn file(
+        &mut self,
+        number: usize,
+        reader: &mut dyn Read,
+        observer: &mut impl Observer,
+        failed: &mut Option<io::Error>,
+    ) -> io::Result<()> {
+        self.window.restart();
+        let mut lengths = self.lengths.get(number).into_iter().flatten();
+        let mut walk = Walk::start();
+        let mut known = self.table.with(name as super::lane::Naming);
         loop {
-            if !last && end - start <= most {
-                buffer.copy_within(start..end, 0);
-                (start, end) = (0, end - start);
-                while end < buffer.len() && !last {
-                    match reader.read(&mut buffer[end..])? {
-                        0 => last = true,
-                        read => {
-                            end += read;
-                            total += read as u64;
-                            if !observer.advance(read as u64) {
-                                return Err(std::io::Error::other(crate::error::Stop));
-                            }
-                        }
-                    }
-                }
+            advance(observer, self.window.fill(reader)?)?;
+            let data = self.window.data();
+            if data.is_empty() {
+                return Ok(());
             }
-            if start == end {
-                self.seconds += clock.elapsed().as_secs_f64();
-                return Ok(total);
-            }
-            let data = &buffer[start..end];
-            let mut known = self.table.with(name);
-            let (length, is_duplicate) = match (&self.hinted, &mut self.ends) {
-                (Some(hinted), _) => {
-                    let chunk = hinted.next_chunk(&mut known, &mut trail, data, last, &mut Tally::default());
-                    (chunk.bytes.len(), chunk.is_duplicate)
-                }
-                (None, ends) => {
-                    let known_length = ends.as_mut().and_then(Iterator::next);
-                    let length = known_length.map_or_else(|| self.chunker.cut(data), |length| length as usize);
-                    let fingerprint = known.fingerprint(&data[..length]);
-                    let found = known.enter(fingerprint, before, false);
-                    before = found.entry;
-                    (length, found.is_duplicate)
-                }
-            };
+            let length = lengths.next().map(|length| *length as usize);
+            let (length, is_duplicate) = walk.step(&self.way, &mut known, data, self.window.is_last, length);
             if !is_duplicate {
-                self.out.write_all(&data[..length])?;
+                if let Err(error) = self.out.write_all(&data[..length]) {
+                    *failed = Some(error);
+                    return Err(io::Error::other(Stop));
+                }
                 self.stored += length as u64;
             }
-            start += length;
+            self.window.pass(length);
         }
     }
 }

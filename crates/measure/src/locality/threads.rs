@@ -1,117 +1,252 @@
 //! Several files at once, over one table of fingerprints and hints (paper 003, figure 18).
 
-use super::LocalityData;
-use super::lane::name;
-use crate::inputs::Inputs;
+use super::LocalityPlan;
+use super::lane::{Naming, name};
+use super::source::{STEP, Source, Window, make};
+use super::way::{Walk, Way};
+use crate::clock::ProcessClock;
+use crate::error::Stop;
+use crate::inputs::Input;
 use crate::{Error, Observer, Result};
-use ibid_chunk::locality::{Criterion, HintedChunker, Table, Tally};
-use ibid_chunk::{Chunker, Settings};
+use ibid_chunk::Chunker;
+use ibid_chunk::locality::{Criterion, HintedChunker, Table};
 use std::fs::File;
+use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Sender};
 
 /// What some threads came to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadsEntry {
     /// How many.
     pub threads: usize,
-    /// When a hint was accepted.
-    pub criterion: Criterion,
-    /// Seconds that it took to read, cut, name and look up everything.
+    /// When a hint was accepted; none without hints.
+    pub criterion: Option<Criterion>,
+    /// Seconds that it took to read, cut, name and look up everything. Files are read, so they should be in the system's cache; a series is in memory.
     pub seconds: f64,
+    /// Seconds of all processors together. Less than the threads had time for: others had the processors.
+    pub cpu_seconds: f64,
     /// Bytes of all files.
     pub bytes: u64,
     /// Bytes of different chunks.
     pub unique_bytes: u64,
 }
 
+impl ThreadsEntry {
+    /// Bytes a second.
+    #[must_use]
+    pub fn speed(&self) -> f64 {
+        self.bytes as f64 / self.seconds.max(super::MOMENT)
+    }
+
+    /// The word for how boundaries were found: `plain`, or the criterion's name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.criterion.map_or("plain", Criterion::name)
+    }
+
+    /// Bytes of all files by bytes of different chunks.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        self.bytes as f64 / self.unique_bytes.max(1) as f64
+    }
+}
+
 /// Where a thread gets its next file from.
-enum Files {
-    Paths(Vec<PathBuf>),
+enum Files<'a> {
+    Inputs(&'a [Input]),
     Memory(Vec<Vec<u8>>),
 }
 
-/// Cuts all files with every criterion and every number of threads; each thread takes the next file that nobody has. The versions of a series are all kept in memory.
-///
-/// # Errors
-/// When the data can't be read, settings can't be, or the observer asks to stop.
-pub fn locality_threads(
-    data: &LocalityData,
-    settings: &Settings,
-    (criteria, list, chunks_most): (&[Criterion], usize, usize),
-    threads: &[usize],
+/// Cuts all files without hints and with every criterion, with every number of threads; each thread takes the next file that nobody has.
+pub(super) fn run(
+    plan: &LocalityPlan,
+    chunker: &Chunker,
+    source: &Source,
     observer: &mut impl Observer,
 ) -> Result<Vec<ThreadsEntry>> {
-    let chunker = Chunker::new(settings)?;
-    let files = match data {
-        LocalityData::Files(paths) => {
-            let inputs = Inputs::list(paths, observer)?;
-            Files::Paths(inputs.files.into_iter().map(|input| input.path).collect())
-        }
-        LocalityData::Series(series) => {
-            series.validate()?;
-            Files::Memory(series.in_memory().map_err(Error::file("make", "a version".as_ref()))?)
+    if plan.threads.is_empty() {
+        return Ok(Vec::new());
+    }
+    let files = match source {
+        Source::Files(inputs) => Files::Inputs(&inputs.files),
+        Source::Series(series) => {
+            let mut all: Vec<Vec<u8>> = Vec::new();
+            for n in 1..=series.versions {
+                let previous = all.last().map_or(&[][..], Vec::as_slice);
+                all.push(make(series, n, previous, observer)?);
+            }
+            Files::Memory(all)
         }
     };
+    let settings = chunker.settings();
+    let mut ways = vec![(None, Way::Plain(chunker))];
+    for criterion in plan.criteria_for(settings) {
+        if let Ok(hinted) = HintedChunker::new(chunker, criterion) {
+            ways.push((Some(criterion), Way::Hinted(hinted)));
+        }
+    }
     let mut entries = Vec::new();
-    for criterion in criteria {
-        let Ok(hinted) = HintedChunker::new(&chunker, *criterion) else {
-            continue;
-        };
-        for threads in threads {
-            let table = Table::new(settings, list, chunks_most);
-            let clock = Instant::now();
-            let (bytes, tally) = cut_all(&hinted, &table, &files, *threads)?;
+    for (criterion, way) in &ways {
+        for threads in &plan.threads {
+            let team = Team {
+                way,
+                table: Table::new(settings, plan.list(), source.chunks_most(settings)),
+                files: &files,
+                longest: chunker.size_max(),
+                next: AtomicUsize::new(0),
+                stops: AtomicBool::new(false),
+            };
+            let clock = ProcessClock::start();
+            let (bytes, unique_bytes) = team.run(*threads, observer)?;
+            let (seconds, cpu_seconds) = clock.seconds();
             entries.push(ThreadsEntry {
                 threads: *threads,
                 criterion: *criterion,
-                seconds: clock.elapsed().as_secs_f64(),
+                seconds,
+                cpu_seconds,
                 bytes,
-                unique_bytes: bytes - tally.duplicate_bytes,
+                unique_bytes,
             });
-            if !observer.advance(bytes) {
-                return Err(Error::Stopped);
-            }
         }
     }
     Ok(entries)
 }
 
-fn cut_all(hinted: &HintedChunker<'_>, table: &Table, files: &Files, threads: usize) -> Result<(u64, Tally)> {
-    let count = match files {
-        Files::Paths(paths) => paths.len(),
-        Files::Memory(versions) => versions.len(),
-    };
-    let next = Mutex::new(0..count);
-    let work = || -> Result<(u64, Tally)> {
-        let (mut bytes, mut sum) = (0, Tally::default());
-        loop {
-            let taken = next.lock().unwrap_or_else(PoisonError::into_inner).next();
-            let Some(number) = taken else {
-                return Ok((bytes, sum));
-            };
-            let mut known = table.with(name);
-            let count = |chunk: ibid_chunk::locality::HintedChunk<'_>| bytes += chunk.bytes.len() as u64;
-            let tally = match files {
-                Files::Paths(paths) => {
-                    let failed = |error| Error::file("read", &paths[number])(error);
-                    let file = File::open(&paths[number]).map_err(failed)?;
-                    hinted.for_each_chunk_of(&mut known, file, count).map_err(failed)?
+/// What a thread has to say while it works.
+enum Word {
+    /// So many bytes more are done.
+    Done(usize),
+    /// A file was passed over.
+    Problem(PathBuf, io::Error),
+}
+
+/// Threads at work on the same files.
+struct Team<'a> {
+    way: &'a Way<'a>,
+    table: Table,
+    files: &'a Files<'a>,
+    longest: usize,
+    /// The next file that nobody has.
+    next: AtomicUsize,
+    stops: AtomicBool,
+}
+
+impl Team<'_> {
+    /// Bytes of all files, and of different chunks.
+    fn run(&self, threads: usize, observer: &mut impl Observer) -> Result<(u64, u64)> {
+        std::thread::scope(|scope| {
+            let (say, words) = mpsc::channel();
+            let member = |say: Sender<Word>| move || self.work(&say);
+            let running: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(member(say.clone()))).collect();
+            drop(say);
+            for word in words {
+                let goes_on = match word {
+                    Word::Done(bytes) => observer.advance(bytes as u64),
+                    Word::Problem(path, error) => {
+                        observer.problem(&path, &error);
+                        true
+                    }
+                };
+                if !goes_on {
+                    self.stops.store(true, Ordering::Relaxed);
                 }
-                Files::Memory(versions) => hinted.for_each_chunk(&mut known, &versions[number], count),
-            };
-            sum.add(&tally);
+            }
+            let mut sums = Ok((0, 0));
+            for thread in running {
+                let found = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                sums = match (sums, found) {
+                    (Ok((bytes, unique)), Ok((more, more_unique))) => Ok((bytes + more, unique + more_unique)),
+                    // Those that were told to stop say less than the one that had to.
+                    (Err(Error::Stopped), Err(error)) | (Err(error), _) | (_, Err(error)) => Err(error),
+                };
+            }
+            sums
+        })
+    }
+
+    fn work(&self, say: &Sender<Word>) -> Result<(u64, u64)> {
+        let (mut bytes, mut unique) = (0, 0);
+        let mut window = Window::new(self.longest);
+        loop {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            match self.files {
+                Files::Memory(versions) => {
+                    let Some(version) = versions.get(number) else { break };
+                    let cut = self.in_memory(version, say, &mut bytes, &mut unique);
+                    cut.map_err(Error::file("read", "a version".as_ref()))?;
+                }
+                Files::Inputs(inputs) => {
+                    let Some(input) = inputs.get(number) else { break };
+                    let cut = File::open(&input.path)
+                        .and_then(|file| self.file(file, &mut window, say, &mut bytes, &mut unique));
+                    match cut.map_err(Error::file("read", &input.path)) {
+                        Ok(()) => {}
+                        Err(Error::File { path, source, .. }) if !input.is_named => {
+                            // Who listens goes on to the end.
+                            let _ = say.send(Word::Problem(path, source));
+                        }
+                        Err(error) => {
+                            self.stops.store(true, Ordering::Relaxed);
+                            return Err(error);
+                        }
+                    }
+                }
+            }
         }
-    };
-    std::thread::scope(|scope| {
-        let running: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
-        let (mut bytes, mut sum) = (0, Tally::default());
-        for thread in running {
-            let (some, tally) = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-            bytes += some;
-            sum.add(&tally);
+        Ok((bytes, unique))
+    }
+
+    fn in_memory(&self, data: &[u8], say: &Sender<Word>, bytes: &mut u64, unique: &mut u64) -> io::Result<()> {
+        let mut known = self.table.with(name as Naming);
+        let mut walk = Walk::start();
+        let (mut at, mut told) = (0, 0);
+        while at < data.len() {
+            let (length, is_duplicate) = walk.step(self.way, &mut known, &data[at..], true, None);
+            at += length;
+            *bytes += length as u64;
+            *unique += if is_duplicate { 0 } else { length as u64 };
+            if at - told >= STEP || at == data.len() {
+                self.done(say, at - told)?;
+                told = at;
+            }
         }
-        Ok((bytes, sum))
-    })
+        Ok(())
+    }
+
+    fn file(
+        &self,
+        mut file: File,
+        window: &mut Window,
+        say: &Sender<Word>,
+        bytes: &mut u64,
+        unique: &mut u64,
+    ) -> io::Result<()> {
+        window.restart();
+        let mut known = self.table.with(name as Naming);
+        let mut walk = Walk::start();
+        loop {
+            let read = window.fill(&mut file)?;
+            if read > 0 {
+                self.done(say, read)?;
+            }
+            let data = window.data();
+            if data.is_empty() {
+                return Ok(());
+            }
+            let (length, is_duplicate) = walk.step(self.way, &mut known, data, window.is_last, None);
+            *bytes += length as u64;
+            *unique += if is_duplicate { 0 } else { length as u64 };
+            window.pass(length);
+        }
+    }
+
+    fn done(&self, say: &Sender<Word>, bytes: usize) -> io::Result<()> {
+        let _ = say.send(Word::Done(bytes));
+        match self.stops.load(Ordering::Relaxed) {
+            true => Err(io::Error::other(Stop)),
+            false => Ok(()),
+        }
+    }
 }

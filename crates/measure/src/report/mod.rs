@@ -1,11 +1,14 @@
 //! Results as pages with pictures.
 
+mod bars;
 mod charts;
+mod hints;
 mod locality;
 mod plot;
 mod tables;
 
 use crate::{Comparison, Entry, INDEX_BYTES, INDEX_MEMORY_BYTES, RECIPE_BYTES};
+pub use hints::locality_html;
 use ibid_chunk::{Backend, Settings};
 pub use locality::duplicate_locality_html;
 use plot::escape;
