@@ -1,8 +1,8 @@
 //! What to measure.
 
-use super::DuplicateLocalityArgs;
 use super::json::{JsonFile, file_ending_in};
 use super::value;
+use super::{DuplicateLocalityArgs, LocalityArgs};
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use ibid_chunk::{Backend, Settings, SettingsError};
@@ -23,6 +23,8 @@ pub(crate) enum BenchCommand {
     Chunkers(ChunkersArgs),
     /// How duplicates lie together, as files are added
     DuplicateLocality(DuplicateLocalityArgs),
+    /// What is gained by cutting where the next chunk ended last time
+    Locality(LocalityArgs),
     /// Where SeqCDC's speed comes from: minimum size, skips, vectors
     Breakdown(BreakdownArgs),
     /// How evenly rolling hashes are spread, and how fast they roll

@@ -19,7 +19,7 @@ pub(crate) use chunk::ChunkArgs;
 pub(crate) use generate::{GenerateCommand, VersionsArgs};
 pub(crate) use init::{InitArgs, InitSettings};
 pub(crate) use json::JsonTo;
-pub(crate) use locality::DuplicateLocalityArgs;
+pub(crate) use locality::{DuplicateLocalityArgs, LocalityArgs};
 pub(crate) use password::{NewPasswordArgs, PasswordArgs};
 pub(crate) use restore::{OverwriteRule, RestoreArgs};
 pub(crate) use select::{Address, SelectArgs};

@@ -1,5 +1,6 @@
 //! Values as people write them: sizes, shares, times.
 
+use ibid_chunk::locality::{Criterion, CriterionError, LIST_MOST};
 use ibid_format::slot::Argon2Cost;
 use ibid_format::tree::{Time, check_name};
 use ibid_measure::ChunkSizes;
@@ -67,6 +68,19 @@ pub(crate) fn chunk_sizes(text: &str) -> Result<ChunkSizes, String> {
     let sizes = text.split(',').map(size_in_memory).collect::<Result<Vec<_>, _>>()?;
     let [min, average, max] = sizes.try_into().map_err(|_| expected())?;
     Ok(ChunkSizes { min, average, max })
+}
+
+/// `ff+mt`.
+pub(crate) fn criterion(text: &str) -> Result<Criterion, CriterionError> {
+    Criterion::from_name(text)
+}
+
+/// How many hints are kept of a chunk.
+pub(crate) fn list_length(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(length @ 1..=LIST_MOST) => Ok(length),
+        _ => Err(format!("expected a number from 1 to {LIST_MOST}, found {text:?}")),
+    }
 }
 
 /// `seq_length=6`, `skip_size=1KiB`, `equal=strict`: a name and a value, sizes as plain numbers.

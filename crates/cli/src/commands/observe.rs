@@ -3,7 +3,8 @@
 use crate::print;
 use ibid_measure::Observer;
 use ibid_repo::Monitor;
-use std::path::Path;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Shows how far a measurement is through the counters of a monitor, names what could not be read, and stops when the user asks for it.
@@ -11,6 +12,8 @@ pub(crate) struct Observed<'a> {
     monitor: &'a Monitor,
     /// Whether everything could be read.
     pub(crate) is_complete: bool,
+    /// What was named: experiments that go over the data several times find it each time.
+    named: HashSet<PathBuf>,
 }
 
 impl<'a> Observed<'a> {
@@ -18,6 +21,7 @@ impl<'a> Observed<'a> {
         Observed {
             monitor,
             is_complete: true,
+            named: HashSet::new(),
         }
     }
 }
@@ -37,6 +41,8 @@ impl Observer for Observed<'_> {
 
     fn problem(&mut self, path: &Path, error: &std::io::Error) {
         self.is_complete = false;
-        print::passed_over(path, error);
+        if self.named.insert(path.to_owned()) {
+            print::passed_over(path, error);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The pages that `ibid bench chunkers --report` and `ibid bench duplicate-locality --report` write, in a real browser.
+//! The pages that `ibid bench chunkers`, `duplicate-locality` and `locality` write with `--report`, in a real browser.
 //!
 //! Needs Chromium, or another browser that takes its options: `IBID_BROWSER=chromium cargo test -p ibid --test browser -- --ignored`. Without
 //! `--ignored`, cargo lists these tests as ignored; with it, a browser that is missing is a failure.
@@ -30,6 +30,13 @@ impl Report {
     /// How duplicates lie together.
     fn of_locality() -> Report {
         Report::of("bench duplicate-locality series --sizes 1KiB,2KiB,3KiB")
+    }
+
+    /// What hints gain: two chunkers, of which one has two criteria, on two series of versions.
+    fn of_hints() -> Report {
+        Report::of(
+            "bench locality --synthetic --size 400kB --versions 3 --edits 4,8 --chunkers rabin,argmin --sizes 1KiB,2KiB,3KiB --list-length 2,4 --worst --threads 2 --store .",
+        )
     }
 
     /// Made by the program, from a series of versions.
@@ -218,10 +225,67 @@ fn the_charts_of_locality_are_whole_and_readable_and_a_checkpoint_can_be_hidden(
     assert_eq!(found["requests"], Value::Array(Vec::new()));
 }
 
+#[test]
+#[ignore = "needs a browser: IBID_BROWSER=chromium cargo test -p ibid --test browser -- --ignored"]
+fn the_charts_of_hints_are_whole_and_readable_and_a_criterion_can_be_hidden() {
+    let report = Report::of_hints();
+    // Rabin has four criteria, argmin two; each in two series.
+    let expected = [
+        ("speedup-of-0", 2 * 4),
+        ("ratio-of-0", 2 * 5),
+        ("speedup-of-1", 2 * 2),
+        ("ratio-of-1", 2 * 3),
+        ("speedup-in-0", 6),
+        ("ratio-in-0", 8),
+        ("speedup-in-1", 6),
+        ("ratio-in-1", 8),
+        // Of the longest lists.
+        ("places-0", 2 * 4),
+        ("places-1", 2 * 4),
+        ("lists-0-0", 2 * 4),
+        ("lists-0-1", 2 * 2),
+        ("lists-1-0", 2 * 4),
+        ("lists-1-1", 2 * 2),
+        // There is no worse for `ff`.
+        ("worst-0", 2 * 3),
+        ("worst-1", 2),
+        ("naming-0", 2 * 4),
+        ("naming-1", 2 * 2),
+        ("throughput-0-0", 7),
+        ("stored-0-0", 7),
+        ("throughput-0-1", 5),
+        ("stored-0-1", 5),
+        ("throughput-1-0", 7),
+        ("stored-1-0", 7),
+        ("throughput-1-1", 5),
+        ("stored-1-1", 5),
+        ("threads-0-0", 2 * 5),
+        ("threads-0-1", 2 * 3),
+        ("threads-1-0", 2 * 5),
+        ("threads-1-1", 2 * 3),
+    ];
+    // Plain and four criteria for each length and series, and for argmin, too; threads; stores.
+    let rows = 4 * (2 * 5) + 2 * (2 * 5 + 2 * 3) + 2 * (7 + 5);
+    is_readable(&report, &expected, rows);
+    let found = report.look(false, 1300);
+    // Plain: two in each of four pictures of ratios and of four of threads, one in each of eight of stores.
+    let hidden = 4 * 2 + 4 * 2 + 8;
+    assert_eq!(
+        (&found["hidden"], &found["pressed"], &found["restored"]),
+        (&hidden.into(), &"false".into(), &true.into())
+    );
+    let tip = found["tip"].as_str().unwrap();
+    assert!(
+        tip.starts_with("ff, rabin 1\u{a0}KiB–2\u{a0}KiB–3\u{a0}KiB, lists of 2") && tip.contains("times plain"),
+        "{tip}"
+    );
+    assert_eq!(found["requests"], Value::Array(Vec::new()));
+}
+
 /// Nothing that a browser would have to look for elsewhere; this needs none to be seen.
 #[test]
 fn the_pages_refer_to_nothing_outside_themselves() {
-    for (report, charts) in [(Report::new(), 6), (Report::of_locality(), 2)] {
+    for (report, charts) in [(Report::new(), 6), (Report::of_locality(), 2), (Report::of_hints(), 30)] {
         refers_to_nothing(&std::fs::read_to_string(report.path()).unwrap(), charts);
     }
 }

@@ -51,7 +51,7 @@ found.hidden = before - shown();
 found.pressed = button.getAttribute("aria-pressed");
 button.click();
 found.restored = shown() === before;
-const mark = document.querySelector("svg.plot .point");
+const mark = document.querySelector("svg.plot .point, svg.plot .bar");
 mark.dispatchEvent(new PointerEvent("pointermove", { clientX: 50, clientY: 50 }));
 found.tip = document.getElementById("tip").innerText;
 const place = document.createElement("pre");

@@ -67,6 +67,7 @@ fn every_command_has_its_section() {
         "chunk",
         "bench chunkers",
         "bench duplicate-locality",
+        "bench locality",
         "bench breakdown",
         "bench hashes",
         "bench cpu",

@@ -223,6 +223,14 @@ fn commands_without_a_repository_print_what_is_documented() {
     );
     let measured = [
         ("bench duplicate-locality", "new --sizes 1KiB,2KiB,3KiB"),
+        (
+            "bench locality",
+            "new --chunkers rabin,argmin --sizes 1KiB,2KiB,3KiB --worst --threads 2 --store .",
+        ),
+        (
+            "bench locality",
+            "--synthetic --size 100kB --versions 2 --edits 2 --list-length 1,3",
+        ),
         ("bench breakdown", "--rounds 1 --sample 100kB"),
         ("bench hashes", "--rounds 1 --sample 100kB --windows 1000"),
         ("bench cpu", "--rounds 1"),

@@ -4,7 +4,7 @@ use crate::support::Home;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-const COMMANDS: [&[&str]; 27] = [
+const COMMANDS: [&[&str]; 29] = [
     &["init"],
     &["backup"],
     &["snapshots"],
@@ -23,6 +23,8 @@ const COMMANDS: [&[&str]; 27] = [
     &["chunk"],
     &["bench"],
     &["bench", "chunkers"],
+    &["bench", "duplicate-locality"],
+    &["bench", "locality"],
     &["bench", "breakdown"],
     &["bench", "hashes"],
     &["bench", "cpu"],

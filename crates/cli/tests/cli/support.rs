@@ -1,9 +1,10 @@
 //! A home folder to work in, and the program to run there.
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// What one guess costs in tests: as little as the format allows.
 pub(crate) const CHEAP: [&str; 2] = ["--argon2", "8KiB:1:1"];
@@ -149,6 +150,10 @@ pub(crate) fn run_with(command: &mut Command, input: &[u8]) -> Ran {
         .unwrap();
     child.stdin.take().unwrap().write_all(input).unwrap();
     ran(child.wait_with_output().unwrap())
+}
+
+pub(crate) fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_raw(child.id() as i32).unwrap(), signal).unwrap();
 }
 
 /// Bytes that don't compress and don't repeat.

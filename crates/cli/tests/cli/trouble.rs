@@ -1,7 +1,7 @@
 //! Exit codes, damage, and signals.
 
-use crate::support::{CHEAP, Home, as_somebody, noise, packs, ran, run};
-use rustix::process::{Pid, Signal, kill_process};
+use crate::support::{CHEAP, Home, as_somebody, noise, packs, ran, run, signal};
+use rustix::process::Signal;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -181,10 +181,6 @@ fn long_backup(home: &Home) -> Child {
         std::thread::sleep(Duration::from_millis(5));
     }
     child
-}
-
-fn signal(child: &Child, signal: Signal) {
-    kill_process(Pid::from_raw(child.id() as i32).unwrap(), signal).unwrap();
 }
 
 #[test]
