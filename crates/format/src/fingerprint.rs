@@ -95,12 +95,22 @@ impl Fingerprinter {
     pub fn name_all(&mut self, chunks: &[&[u8]], mut name: impl FnMut(usize, ChunkId)) {
         self.values.clear();
         self.trees.clear();
+        // A leaf by itself is a root, and those differ in more than their number. What fills vectors alone needs no others.
+        let is_small = |chunk: &[u8], alone| chunk.len() > LEAF && chunk.len() < alone;
+        let small = chunks.iter().filter(|chunk| is_small(chunk, self.alone)).count();
+        // So many share vectors; a few that are left over fill them better each by itself.
+        let lanes = self.platform.simd_degree();
+        let mut together = if small % lanes < lanes / 2 {
+            small - small % lanes
+        } else {
+            small
+        };
         for (number, chunk) in chunks.iter().enumerate() {
-            // A leaf by itself is a root, and those differ in more than their number. What fills vectors alone needs no others.
-            if chunk.len() <= LEAF || chunk.len() >= self.alone {
-                name(number, self.keys.chunk_id(chunk));
-            } else {
+            if together > 0 && is_small(chunk, self.alone) {
+                together -= 1;
                 self.hash_leaves(number, chunk);
+            } else {
+                name(number, self.keys.chunk_id(chunk));
             }
         }
         self.hash_leaves_left(chunks);

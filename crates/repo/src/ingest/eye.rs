@@ -25,6 +25,8 @@ pub(crate) struct Span {
     pub(crate) id: ChunkId,
     /// Its number among the buffer's sketches.
     pub(crate) sketch: u32,
+    /// Whether a pack lists it, so that nothing similar need be looked for. (Whether it can be read, the index says.)
+    pub(crate) is_listed: bool,
 }
 
 impl Span {
@@ -35,6 +37,7 @@ impl Span {
             length: length as u32,
             id: ChunkId([0; 32]),
             sketch: u32::MAX,
+            is_listed: false,
         }
     }
 
@@ -91,6 +94,7 @@ impl<'a> Eye<'a> {
     fn sketch(&mut self, span: &mut Span, data: &[u8], sketches: &mut Sketches) {
         let chunk = span.of(data);
         if let Some(sketcher) = &mut self.sketcher
+            && !span.is_listed
             && self.job.loaded.index.get(&span.id).is_none()
         {
             let job = self.job;

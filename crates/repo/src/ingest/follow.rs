@@ -130,6 +130,7 @@ impl<'a> Follower<'a> {
             }
             spans.push(Span {
                 id: found,
+                is_listed: true,
                 ..Span::new(base + start, *length)
             });
             cutter.advance(*length);
