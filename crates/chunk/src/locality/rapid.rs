@@ -338,7 +338,12 @@ impl<'c> HintedChunker<'c> {
             Criterion::FastForward => true,
             Criterion::Marker => data[hint.size - 1] == hint.marker,
             // Where the data ends, so does every chunk.
-            Criterion::Window | Criterion::WindowAndFingerprint => hint.at_end || self.chunker.fits_at(data, hint.size),
+            Criterion::Window => hint.at_end || self.chunker.fits_at(data, hint.size),
+            // With another last byte it is another chunk than the one that the hint is of. A length of the maximum fits everywhere, so without
+            // this, long chunks are named in vain after every change.
+            Criterion::WindowAndFingerprint => {
+                data[hint.size - 1] == hint.marker && (hint.at_end || self.chunker.fits_at(data, hint.size))
+            }
         }
     }
 }
