@@ -136,6 +136,16 @@ pub enum Error {
         /// Where in the file.
         position: u64,
     },
+    /// A checksum does not fit: bytes changed since they were written, or lie in the place of others.
+    #[error("{field}: damaged: checksum {expected:#x} expected, found {found:#x}")]
+    Check {
+        /// What was read.
+        field: &'static str,
+        /// What the bytes give.
+        expected: u64,
+        /// What is stored with them.
+        found: u64,
+    },
     /// The file belongs to another repository.
     #[error("belongs to repository {found}, not to {expected}")]
     Repository {

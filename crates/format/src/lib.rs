@@ -1,4 +1,4 @@
-//! How values are written as bytes: every file of an ibid repository, and nothing else.
+//! How values are written as bytes: every file of an ibid repository, every record of a store, and nothing else.
 //!
 //! The specification is `docs/format/README.md`; this crate is its implementation. It does no I/O, reads no clock and prints
 //! nothing: callers give it bytes and get bytes or values. Two rules hold everywhere:
@@ -14,6 +14,7 @@
 //! | Where do chunks live? | [`frame`], [`pack`], [`index`] |
 //! | What are chunks like? | [`sketches`] |
 //! | What do chunks make up? | [`content`], [`tree`], [`snapshot`] |
+//! | What is stored under a key? | [`record`] |
 
 pub mod config;
 pub mod content;
@@ -26,6 +27,7 @@ mod keys;
 mod magic;
 pub mod pack;
 pub mod padme;
+pub mod record;
 mod rice;
 mod seal;
 pub mod sketches;

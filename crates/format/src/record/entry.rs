@@ -1,0 +1,289 @@
+//! The small entries that lead to records. Each ends with four bytes of checksum over its table, its key and itself.
+
+use super::{KEY_BYTES_MAX, NAME_BYTES_MAX, NEXT_KEY};
+use crate::Error;
+use crate::error::{equal, in_range};
+use crate::wire::{self, Reader};
+
+const CHECK_BYTES: usize = 4;
+/// Length of a namespace's number in front of a key, bytes.
+const NAMESPACE_BYTES: usize = 4;
+
+/// What the checksum begins with, so that an entry of one table is none of another.
+#[derive(Clone, Copy)]
+enum Table {
+    Keys = 1,
+    Versions = 2,
+    Namespaces = 3,
+    Meta = 4,
+}
+
+/// The key in the table `keys`: the namespace's number, big-endian, so that its keys lie together and in order.
+pub fn key_of(namespace: u32, key: &[u8]) -> Vec<u8> {
+    [&namespace.to_be_bytes(), key].concat()
+}
+
+/// Namespace and key of a key in the table `keys`.
+///
+/// # Errors
+///
+/// [`Error::Truncated`] for fewer than four bytes, [`Error::OutOfRange`] for a key that is too long.
+pub fn split_key(stored: &[u8]) -> Result<(u32, &[u8]), Error> {
+    let mut reader = Reader::new(stored);
+    let namespace = reader.array::<NAMESPACE_BYTES>("namespace of a key")?;
+    in_range("key", reader.remaining() as u64, 0, KEY_BYTES_MAX as u64)?;
+    Ok((u32::from_be_bytes(namespace), reader.rest()))
+}
+
+/// The key in the table `versions`.
+pub fn version_key(lineage: u64, version: u32) -> [u8; 12] {
+    let mut key = [0; 12];
+    key[..8].copy_from_slice(&lineage.to_be_bytes());
+    key[8..].copy_from_slice(&version.to_be_bytes());
+    key
+}
+
+/// Where the records of a key are: an entry of the table `keys`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyEntry {
+    /// Whether the latest version says that the key was deleted.
+    pub deleted: bool,
+    /// Number of the record of the first version, from 1.
+    pub lineage: u64,
+    /// How many versions there are, at least 1: the latest one's number.
+    pub versions: u32,
+    /// Number of the record of the latest version, at least `lineage`.
+    pub latest: u64,
+}
+
+impl KeyEntry {
+    /// The entry as stored under `key`, which is of [`key_of`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] or [`Error::Mismatch`] for values that no decoder would accept.
+    pub fn encode(&self, key: &[u8]) -> Result<Vec<u8>, Error> {
+        self.validate()?;
+        let mut out = vec![u8::from(self.deleted)];
+        wire::put_varint(&mut out, self.lineage);
+        wire::put_varint(&mut out, self.versions.into());
+        wire::put_varint(&mut out, self.latest - self.lineage);
+        Ok(closed(Table::Keys, key, out))
+    }
+
+    /// Reads the entry stored under `key`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Check`] if a byte of it or of the key is not as written; else what is wrong with it.
+    pub fn decode(key: &[u8], bytes: &[u8]) -> Result<Self, Error> {
+        let mut reader = opened("entry of a key", Table::Keys, key, bytes)?;
+        let deleted = flag(&mut reader, "state of a key")?;
+        let lineage = reader.varint("first record of a key")?;
+        let versions = reader.varint_u32("versions of a key")?;
+        let latest = plus("latest record of a key", lineage, &mut reader)?;
+        reader.finish("entry of a key")?;
+        let entry = KeyEntry {
+            deleted,
+            lineage,
+            versions,
+            latest,
+        };
+        entry.validate().map(|()| entry)
+    }
+
+    fn validate(&self) -> Result<(), Error> {
+        in_range("first record of a key", self.lineage, 1, u64::MAX)?;
+        in_range("versions of a key", self.versions.into(), 1, u32::MAX.into())?;
+        let further = u64::from(self.versions - 1);
+        // Every further version has a record with a higher number; a first one is none of a deletion.
+        in_range(
+            "latest record of a key",
+            self.latest,
+            self.lineage.saturating_add(further),
+            u64::MAX,
+        )?;
+        if self.versions == 1 {
+            equal("latest record of a key", self.lineage, self.latest)?;
+            equal("state of a key", 0, self.deleted.into())?;
+        }
+        Ok(())
+    }
+}
+
+/// A version after the first: an entry of the table `versions`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VersionEntry {
+    /// Whether this version says that the key was deleted.
+    pub deleted: bool,
+    /// Number of its record.
+    pub number: u64,
+}
+
+impl VersionEntry {
+    /// The entry as stored under [`version_key`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] for a version below 2, or a record that is not after the first version's.
+    pub fn encode(&self, lineage: u64, version: u32) -> Result<Vec<u8>, Error> {
+        in_range("version", version.into(), 2, u32::MAX.into())?;
+        let first = lineage.saturating_add(1);
+        in_range("record of a version", self.number, first.max(2), u64::MAX)?;
+        let mut out = vec![u8::from(self.deleted)];
+        wire::put_varint(&mut out, self.number - lineage);
+        Ok(closed(Table::Versions, &version_key(lineage, version), out))
+    }
+
+    /// Reads the entry stored under [`version_key`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    pub fn decode(lineage: u64, version: u32, bytes: &[u8]) -> Result<Self, Error> {
+        let mut reader = opened(
+            "entry of a version",
+            Table::Versions,
+            &version_key(lineage, version),
+            bytes,
+        )?;
+        let deleted = flag(&mut reader, "state of a version")?;
+        let number = plus("record of a version", lineage, &mut reader)?;
+        reader.finish("entry of a version")?;
+        in_range("record of a version", number, lineage.saturating_add(1), u64::MAX)?;
+        Ok(VersionEntry { deleted, number })
+    }
+}
+
+/// What a namespace is: an entry of the table `namespaces`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NamespaceEntry {
+    /// Its number, from 1.
+    pub number: u32,
+    /// Whether earlier versions are kept.
+    pub versions_kept: bool,
+}
+
+impl NamespaceEntry {
+    /// The entry as stored under `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] for an empty or too long name, or number 0.
+    pub fn encode(&self, name: &str) -> Result<Vec<u8>, Error> {
+        in_range("name of a namespace", name.len() as u64, 1, NAME_BYTES_MAX as u64)?;
+        in_range("number of a namespace", self.number.into(), 1, u32::MAX.into())?;
+        let mut out = Vec::new();
+        wire::put_varint(&mut out, self.number.into());
+        out.push(u8::from(self.versions_kept));
+        Ok(closed(Table::Namespaces, name.as_bytes(), out))
+    }
+
+    /// Reads the entry stored under `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    pub fn decode(name: &[u8], bytes: &[u8]) -> Result<Self, Error> {
+        let mut reader = opened("entry of a namespace", Table::Namespaces, name, bytes)?;
+        let number = reader.varint_in("number of a namespace", 1, u32::MAX.into())? as u32;
+        let versions_kept = flag(&mut reader, "flags of a namespace")?;
+        reader.finish("entry of a namespace")?;
+        Ok(NamespaceEntry { number, versions_kept })
+    }
+}
+
+/// The numbers to be given next: the entry `next` of the table `meta`. No number is given twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Next {
+    /// To the next record.
+    pub record: u64,
+    /// To the next namespace.
+    pub namespace: u32,
+}
+
+impl Next {
+    /// Those of a new store.
+    pub const FIRST: Next = Next {
+        record: 1,
+        namespace: 1,
+    };
+
+    /// The entry as stored under [`NEXT_KEY`].
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        wire::put_varint(&mut out, self.record);
+        wire::put_varint(&mut out, self.namespace.into());
+        closed(Table::Meta, NEXT_KEY, out)
+    }
+
+    /// Reads the entry stored under [`NEXT_KEY`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let mut reader = opened("next numbers", Table::Meta, NEXT_KEY, bytes)?;
+        let record = reader.varint_in("next record", 1, u64::MAX)?;
+        let namespace = reader.varint_in("next namespace", 1, u32::MAX.into())? as u32;
+        reader.finish("next numbers")?;
+        Ok(Next { record, namespace })
+    }
+}
+
+fn flag(reader: &mut Reader<'_>, field: &'static str) -> Result<bool, Error> {
+    match reader.u8(field)? {
+        0 => Ok(false),
+        1 => Ok(true),
+        found => Err(Error::Unknown {
+            field,
+            found: found.into(),
+        }),
+    }
+}
+
+/// `base` and what is written of the distance to it.
+fn plus(field: &'static str, base: u64, reader: &mut Reader<'_>) -> Result<u64, Error> {
+    let distance = reader.varint(field)?;
+    base.checked_add(distance).ok_or(Error::OutOfRange {
+        field,
+        min: 0,
+        max: u64::MAX - base,
+        found: distance,
+    })
+}
+
+/// `value` with its checksum.
+fn closed(table: Table, key: &[u8], mut value: Vec<u8>) -> Vec<u8> {
+    let check = check(table, key, &value);
+    value.extend_from_slice(&check);
+    value
+}
+
+/// A reader of the value, whose checksum is right.
+fn opened<'a>(field: &'static str, table: Table, key: &[u8], bytes: &'a [u8]) -> Result<Reader<'a>, Error> {
+    let (value, stated) = bytes.split_last_chunk::<CHECK_BYTES>().ok_or(Error::Truncated {
+        field,
+        expected: CHECK_BYTES as u64,
+        found: bytes.len() as u64,
+    })?;
+    let computed = check(table, key, value);
+    if computed != *stated {
+        let expected = u32::from_be_bytes(computed).into();
+        let found = u32::from_be_bytes(*stated).into();
+        return Err(Error::Check { field, expected, found });
+    }
+    Ok(Reader::new(value))
+}
+
+fn check(table: Table, key: &[u8], value: &[u8]) -> [u8; CHECK_BYTES] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&[table as u8]);
+    hasher
+        .update(&(key.len() as u64).to_le_bytes())
+        .update(key)
+        .update(value);
+    let mut check = [0; CHECK_BYTES];
+    check.copy_from_slice(&hasher.finalize().as_bytes()[..CHECK_BYTES]);
+    check
+}

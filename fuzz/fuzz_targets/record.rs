@@ -1,0 +1,37 @@
+//! Any bytes as a record, or as an entry that leads to one: an error or a value that is written as the same bytes.
+
+#![no_main]
+
+use ibid_format::record::{Body, KeyEntry, NamespaceEntry, Next, Record, VersionEntry, key_of, split_key};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: (u64, u32, Vec<u8>, Vec<u8>)| {
+    let (number, version, key, bytes) = input;
+    let _ = split_key(&bytes);
+    if let Ok(record) = Record::decode(number, &bytes) {
+        let mut again = Vec::new();
+        record.encode(number, &mut again).expect("what was decoded can be encoded");
+        assert_eq!(again, bytes);
+    }
+    if let Ok(entry) = KeyEntry::decode(&key, &bytes) {
+        assert_eq!(entry.encode(&key).expect("it was decoded"), bytes);
+    }
+    let _ = VersionEntry::decode(number, version, &bytes);
+    let _ = NamespaceEntry::decode(&key, &bytes);
+    let _ = Next::decode(&bytes);
+
+    // Checksums keep noise out, so the bytes behind them are reached from the other side.
+    let record = Record { namespace: version, version: number as u32, key: &key, body: Body::Whole(&bytes) };
+    let mut encoded = Vec::new();
+    if record.encode(number, &mut encoded).is_ok() {
+        assert_eq!(Record::decode(number, &encoded), Ok(record));
+        let place = bytes.len() % encoded.len();
+        encoded[place] ^= 1 | number as u8;
+        assert!(Record::decode(number, &encoded).is_err());
+    }
+    let stored_key = key_of(version, &key);
+    let entry = KeyEntry { deleted: number % 2 == 1, lineage: number, versions: version, latest: number.wrapping_add(version.into()) };
+    if let Ok(encoded) = entry.encode(&stored_key) {
+        assert_eq!(KeyEntry::decode(&stored_key, &encoded), Ok(entry));
+    }
+});
