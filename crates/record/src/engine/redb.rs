@@ -1,0 +1,276 @@
+//! redb: a copy-on-write B-tree in one file.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use redb::{
+    Database, Durability, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, StorageError,
+    TableDefinition,
+};
+
+use super::{
+    Commit, Direction, EachPair, Engine, EngineError, KeyRange, Read, Snapshot, Table, Transaction, Work, is_void,
+};
+
+const ENGINE: &str = "redb";
+/// Fewest bytes of cache that redb is given.
+const CACHE_BYTES_MIN: usize = 1 << 20;
+/// Longest value, bytes: what [`Transaction::put`] promises to take; redb would take ten times as much.
+const VALUE_BYTES_MAX: usize = 300 << 20;
+/// Longest key, bytes.
+const KEY_BYTES_MAX: usize = 64 << 10;
+
+type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
+
+fn definition(table: Table) -> Definition {
+    TableDefinition::new(table.name())
+}
+
+/// An [`Engine`] in one file, `redb`'s.
+///
+/// Commits with [`Commit::Synced`] cost one sync of the file. What was not synced is kept in memory and lost if the process
+/// ends without [`sync`](Engine::sync). After a crash, opening reads through the file's tables once to find what is free.
+pub struct Redb {
+    database: Database,
+    path: PathBuf,
+}
+
+impl Redb {
+    /// Opens the file, or makes it. Pages up to `cache_bytes` are kept in memory.
+    ///
+    /// # Errors
+    /// [`EngineError::InUse`] if it is open elsewhere, [`EngineError::Damaged`] or [`EngineError::Version`] if it is not as
+    /// redb writes it, [`EngineError::Io`].
+    pub fn open(path: &Path, cache_bytes: usize) -> Result<Self, EngineError> {
+        let database = Database::builder()
+            .set_cache_size(cache_bytes.max(CACHE_BYTES_MIN))
+            .create(path)
+            .map_err(|error| failed("open", path, error.into()))?;
+        let engine = Redb {
+            database,
+            path: path.to_owned(),
+        };
+        // Snapshots of a new file find all tables. Of an old one nothing is changed.
+        if !engine.has_all_tables()? {
+            engine.write(Commit::Synced, &mut |_| Ok(()))?;
+        }
+        Ok(engine)
+    }
+
+    fn has_all_tables(&self) -> Result<bool, EngineError> {
+        let failed = |error: redb::Error| self.failed("open", error);
+        let transaction = self.database.begin_read().map_err(|error| failed(error.into()))?;
+        for table in Table::ALL {
+            match transaction.open_table(definition(table)) {
+                Ok(_) => {}
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(false),
+                Err(error) => return Err(failed(error.into())),
+            }
+        }
+        Ok(true)
+    }
+
+    fn failed(&self, operation: &'static str, error: redb::Error) -> EngineError {
+        failed(operation, &self.path, error)
+    }
+}
+
+impl Engine for Redb {
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>, EngineError> {
+        let transaction = self.database.begin_read();
+        let transaction = transaction.map_err(|error| self.failed("read", error.into()))?;
+        Ok(Box::new(RedbSnapshot {
+            transaction,
+            tables: Default::default(),
+            path: self.path.clone(),
+        }))
+    }
+
+    fn write(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError> {
+        let failed = |error: redb::Error| self.failed("write to", error);
+        let mut transaction = self.database.begin_write().map_err(|error| failed(error.into()))?;
+        let durability = match commit {
+            Commit::Synced => Durability::Immediate,
+            Commit::Unsynced => Durability::None,
+        };
+        transaction
+            .set_durability(durability)
+            .map_err(|error| failed(error.into()))?;
+        let worked = {
+            let mut tables = Vec::with_capacity(Table::ALL.len());
+            for table in Table::ALL {
+                tables.push(
+                    transaction
+                        .open_table(definition(table))
+                        .map_err(|error| failed(error.into()))?,
+                );
+            }
+            work(&mut RedbTransaction {
+                tables,
+                path: &self.path,
+            })
+        };
+        match worked {
+            Ok(()) => transaction.commit().map_err(|error| failed(error.into())),
+            Err(error) => {
+                // The error of the work is the one to report; a failed abort shows at the next transaction.
+                let _ = transaction.abort();
+                Err(error)
+            }
+        }
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        self.write(Commit::Synced, &mut |_| Ok(()))
+    }
+}
+
+struct RedbSnapshot {
+    /// Opened when first read from: most snapshots look into two.
+    tables: [OnceLock<ReadOnlyTable<&'static [u8], &'static [u8]>>; Table::ALL.len()],
+    transaction: ReadTransaction,
+    path: PathBuf,
+}
+
+impl RedbSnapshot {
+    fn table(&self, table: Table) -> Result<&ReadOnlyTable<&'static [u8], &'static [u8]>, EngineError> {
+        let place = &self.tables[table as usize];
+        if let Some(table) = place.get() {
+            return Ok(table);
+        }
+        let opened = self.transaction.open_table(definition(table));
+        let opened = opened.map_err(|error| failed("read", &self.path, error.into()))?;
+        Ok(place.get_or_init(|| opened))
+    }
+}
+
+impl Snapshot for RedbSnapshot {}
+
+impl Read for RedbSnapshot {
+    fn get(&self, table: Table, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError> {
+        get(self.table(table)?, &self.path, key, found)
+    }
+
+    fn range(
+        &self,
+        table: Table,
+        keys: KeyRange<'_>,
+        direction: Direction,
+        each: EachPair<'_>,
+    ) -> Result<(), EngineError> {
+        range(self.table(table)?, &self.path, keys, direction, each)
+    }
+}
+
+struct RedbTransaction<'t> {
+    /// In the order of [`Table::ALL`].
+    tables: Vec<redb::Table<'t, &'static [u8], &'static [u8]>>,
+    path: &'t Path,
+}
+
+impl Read for RedbTransaction<'_> {
+    fn get(&self, table: Table, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError> {
+        get(&self.tables[table as usize], self.path, key, found)
+    }
+
+    fn range(
+        &self,
+        table: Table,
+        keys: KeyRange<'_>,
+        direction: Direction,
+        each: EachPair<'_>,
+    ) -> Result<(), EngineError> {
+        range(&self.tables[table as usize], self.path, keys, direction, each)
+    }
+}
+
+impl Transaction for RedbTransaction<'_> {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
+        super::check_length("key", key, KEY_BYTES_MAX)?;
+        super::check_length("value", value, VALUE_BYTES_MAX)?;
+        let put = self.tables[table as usize].insert(key, value);
+        put.map(drop)
+            .map_err(|error| failed("write to", self.path, error.into()))
+    }
+
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), EngineError> {
+        let deleted = self.tables[table as usize].remove(key);
+        deleted
+            .map(drop)
+            .map_err(|error| failed("write to", self.path, error.into()))
+    }
+}
+
+fn get(
+    table: &impl ReadableTable<&'static [u8], &'static [u8]>,
+    path: &Path,
+    key: &[u8],
+    found: &mut dyn FnMut(&[u8]),
+) -> Result<bool, EngineError> {
+    let value = table.get(key).map_err(|error| failed("read", path, error.into()))?;
+    if let Some(value) = &value {
+        found(value.value());
+    }
+    Ok(value.is_some())
+}
+
+fn range(
+    table: &impl ReadableTable<&'static [u8], &'static [u8]>,
+    path: &Path,
+    keys: KeyRange<'_>,
+    direction: Direction,
+    each: EachPair<'_>,
+) -> Result<(), EngineError> {
+    if is_void(&keys) {
+        return Ok(());
+    }
+    let failed = |error: StorageError| failed("read", path, error.into());
+    let mut pairs = table.range::<&[u8]>(keys).map_err(failed)?;
+    while let Some(pair) = match direction {
+        Direction::Forward => pairs.next(),
+        Direction::Backward => pairs.next_back(),
+    } {
+        let (key, value) = pair.map_err(failed)?;
+        if let ControlFlow::Break(()) = each(key.value(), value.value()) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn failed(operation: &'static str, path: &Path, error: redb::Error) -> EngineError {
+    let engine = ENGINE;
+    let location = path.to_owned();
+    let path = location;
+    match error {
+        redb::Error::DatabaseAlreadyOpen => EngineError::InUse { path },
+        redb::Error::Io(source) if source.kind() == std::io::ErrorKind::InvalidData => {
+            let found = source.to_string();
+            EngineError::Damaged { engine, path, found }
+        }
+        redb::Error::Io(source) => EngineError::io(operation, &path, source),
+        redb::Error::PreviousIo => EngineError::Stopped { operation, path },
+        redb::Error::UpgradeRequired(version) => {
+            let found = format!("version {version}");
+            EngineError::Version { engine, path, found }
+        }
+        error @ (redb::Error::Corrupted(_)
+        | redb::Error::TableTypeMismatch { .. }
+        | redb::Error::TableIsMultimap(_)
+        | redb::Error::TypeDefinitionChanged { .. }
+        | redb::Error::TableDoesNotExist(_)) => {
+            let found = error.to_string();
+            EngineError::Damaged { engine, path, found }
+        }
+        error => {
+            let found = error.to_string();
+            EngineError::Engine {
+                engine,
+                operation,
+                path,
+                found,
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Every engine keeps every promise, also when its process is killed.
+
+use std::path::Path;
+use std::process::Command;
+
+use ibid_record::conformance;
+use ibid_record::engine::{Engine, EngineError, Redb};
+
+/// Which engine the child process opens, and where.
+const CHILD: &str = "IBID_RECORD_CONFORMANCE_CHILD";
+
+type Opened = Result<Box<dyn Engine>, EngineError>;
+
+fn redb(path: &Path) -> Opened {
+    Ok(Box::new(Redb::open(path, 1 << 20)?))
+}
+
+#[cfg(feature = "fjall")]
+fn fjall(path: &Path) -> Opened {
+    Ok(Box::new(ibid_record::engine::Fjall::open(path, 1 << 20)?))
+}
+
+fn open(engine: &str, path: &Path) -> Opened {
+    match engine {
+        "redb" => redb(path),
+        #[cfg(feature = "fjall")]
+        "fjall" => fjall(path),
+        _ => panic!("no engine {engine}"),
+    }
+}
+
+fn killed(engine: &'static str) {
+    let folder = tempfile::tempdir().unwrap();
+    conformance::killed(&folder.path().join("engine"), &|path| open(engine, path), 5, |path| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "child_process", "--nocapture", "--include-ignored"]);
+        command.env(CHILD, format!("{engine}:{}", path.display()));
+        command
+    });
+}
+
+#[test]
+#[ignore = "the process that the tests `…_is_killed` start"]
+fn child_process() {
+    let Ok(child) = std::env::var(CHILD) else { return };
+    let (engine, path) = child.split_once(':').unwrap();
+    let engine = open(engine, Path::new(path)).unwrap();
+    conformance::write_until_killed(&*engine, std::io::stdout());
+}
+
+#[test]
+fn redb_keeps_its_promises() {
+    conformance::run(tempfile::tempdir().unwrap().path(), redb);
+}
+
+#[test]
+fn redb_is_killed() {
+    killed("redb");
+}
+
+#[cfg(feature = "fjall")]
+#[test]
+fn fjall_keeps_its_promises() {
+    conformance::run(tempfile::tempdir().unwrap().path(), fjall);
+}
+
+#[cfg(feature = "fjall")]
+#[test]
+fn fjall_is_killed() {
+    killed("fjall");
+}
