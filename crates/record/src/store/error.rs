@@ -1,0 +1,125 @@
+//! What a store can't do, by meaning.
+
+use std::path::PathBuf;
+
+use crate::Versions;
+use crate::engine::{EngineError, Table};
+
+/// A call to a [`Store`](crate::Store) failed. Its text says what was expected and found, and what to do.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An insert of a key that is there. Nothing of its batch was done.
+    #[error("namespace {namespace} has a record under {key} already: update it instead", key = key_text(key))]
+    KeyExists {
+        /// Name of the namespace.
+        namespace: String,
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// An update or a delete of a key that is not there. Nothing of its batch was done.
+    #[error("namespace {namespace} has no record under {key}: insert it instead, or look for the right key with a scan", key = key_text(key))]
+    NoSuchKey {
+        /// Name of the namespace.
+        namespace: String,
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// The namespace was made with another setting.
+    #[error(
+        "namespace {name} was made with versions {found}, not {expected}: open it with versions {found}, or use another name"
+    )]
+    NamespaceDiffers {
+        /// Its name.
+        name: String,
+        /// What it was opened with.
+        expected: Versions,
+        /// What it was made with.
+        found: Versions,
+    },
+    /// The namespace was opened from another store.
+    #[error("namespace {name} is of another store: open it from this one")]
+    ForeignNamespace {
+        /// Its name.
+        name: String,
+    },
+    /// A key, a body or a name is too long, or a name empty, or a key has too many versions. Nothing of its batch was done.
+    #[error("{field}: between {min} and {max} expected, found {found}")]
+    OutOfRange {
+        /// What was given.
+        field: &'static str,
+        /// The smallest allowed.
+        min: u64,
+        /// The largest allowed.
+        max: u64,
+        /// What it is.
+        found: u64,
+    },
+    /// What is stored is not what was written: an entry of one of the engine's tables changed.
+    #[error("the store is damaged: table {table}, key {key}: {found}; restore it from a copy", table = table.name(), key = key_text(key))]
+    Damaged {
+        /// The engine's table.
+        table: Table,
+        /// The key in this table.
+        key: Vec<u8>,
+        /// What is wrong.
+        found: Damage,
+    },
+    /// There is something at the path, but no store.
+    #[error("{path} is no store of records: {found}; give another path", path = path.display())]
+    NotAStore {
+        /// The path.
+        path: PathBuf,
+        /// What is there.
+        found: String,
+    },
+    /// The store at the path is kept by another engine.
+    #[error("{path} is kept by the engine {found}, not {expected}: open it with that engine", path = path.display())]
+    OtherEngine {
+        /// The path.
+        path: PathBuf,
+        /// The engine it was opened with.
+        expected: &'static str,
+        /// The engine that keeps it.
+        found: &'static str,
+    },
+    /// The store's thread for writing has ended, after a failure that others were told of.
+    #[error("the store does not write any more, because an earlier write failed: open it again")]
+    WriterEnded,
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// What is wrong with an entry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Damage {
+    /// Its bytes are not those that were written.
+    #[error("{0}")]
+    Bytes(#[from] ibid_format::Error),
+    /// It is needed by another entry, and not there.
+    #[error("it is missing")]
+    Missing,
+    /// Other entries say that it is of another key or version.
+    #[error("it is of another key or version than its place says")]
+    Misplaced,
+}
+
+impl Error {
+    pub(crate) fn damaged(table: Table, key: &[u8], found: impl Into<Damage>) -> Self {
+        Error::Damaged {
+            table,
+            key: key.to_vec(),
+            found: found.into(),
+        }
+    }
+}
+
+/// A key for a message: as text if it is some, and not all of a long one.
+fn key_text(key: &[u8]) -> String {
+    const SHOWN: usize = 64;
+    let shown = &key[..key.len().min(SHOWN)];
+    let more = if key.len() > SHOWN { "…" } else { "" };
+    format!("\"{}{more}\"", shown.escape_ascii())
+}

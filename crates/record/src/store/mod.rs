@@ -1,0 +1,245 @@
+//! The store: opening it, and handing work to its writer.
+
+mod apply;
+mod batch;
+mod error;
+mod lookup;
+mod namespace;
+mod place;
+mod snapshot;
+mod writer;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+pub use batch::Batch;
+pub use error::{Damage, Error};
+pub use namespace::Namespace;
+pub use snapshot::{Record, Snapshot, Version};
+
+use crate::engine::Engine;
+use writer::{Outcome, Request, What, Writer};
+
+/// Requests that wait for the writer before callers wait for a place among them.
+const QUEUE: usize = 1024;
+
+/// What is promised when a change returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// It is on disk.
+    Sync,
+    /// It is seen by readers, and on disk after so long; a crash before that may lose it, and what came after it. If the sync
+    /// fails, everything that is asked of the writer afterwards is an error.
+    Batched(Duration),
+    /// It is seen by readers, and on disk after [`Store::sync`], or when the store is closed, or with a later change that is
+    /// synced.
+    None,
+}
+
+/// Whether a namespace keeps earlier versions of what is stored under its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Versions {
+    /// The latest only.
+    Latest,
+    /// All of them, also of keys that were deleted, until they are purged.
+    Kept,
+}
+
+impl fmt::Display for Versions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Versions::Latest => "not kept",
+            Versions::Kept => "kept",
+        })
+    }
+}
+
+/// Which [`Engine`] keeps a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EngineKind {
+    /// [`Redb`](crate::engine::Redb).
+    Redb,
+    /// `Fjall`.
+    #[cfg(feature = "fjall")]
+    Fjall,
+}
+
+/// How a store is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// What keeps the bytes. A store is opened with the engine that it was made with.
+    pub engine: EngineKind,
+    /// Memory for pages of the engine, bytes.
+    pub cache_bytes: usize,
+    /// Of changes for which nothing else is said.
+    pub durability: Durability,
+}
+
+impl Default for Options {
+    /// redb, 64 MiB, [`Durability::Sync`].
+    fn default() -> Self {
+        Options {
+            engine: EngineKind::Redb,
+            cache_bytes: 64 << 20,
+            durability: Durability::Sync,
+        }
+    }
+}
+
+/// Records under keys, in namespaces.
+///
+/// Any number of threads read and write. Reads see what was committed when they began, and wait for nobody; changes go to one
+/// thread that commits together what came in meanwhile. The store closes when it, its namespaces and its snapshots are dropped.
+///
+/// ```
+/// use ibid_record::{Options, Store, Versions};
+/// # let folder = tempfile::tempdir()?;
+/// let store = Store::open(&folder.path().join("wiki"), Options::default())?;
+/// let pages = store.namespace("pages", Versions::Kept)?;
+/// pages.insert(b"ibid", b"in the same place")?;
+/// pages.update(b"ibid", b"in the very same place")?;
+///
+/// assert_eq!(pages.get(b"ibid")?.as_deref(), Some(&b"in the very same place"[..]));
+/// assert_eq!(pages.get_version(b"ibid", 1)?.as_deref(), Some(&b"in the same place"[..]));
+/// assert_eq!(pages.versions(b"ibid")?.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+impl Store {
+    /// Opens the store in a folder, or makes it, with the folder. One process at a time may have it open.
+    ///
+    /// # Errors
+    /// [`Error::NotAStore`] if something else is there, [`Error::OtherEngine`]; [`Error::Engine`] if it is open already or
+    /// damaged, or the disk fails; [`Error::Damaged`].
+    pub fn open(path: &Path, options: Options) -> Result<Self, Error> {
+        let engine = place::open(path, options)?;
+        Store::with_engine(path, engine, options.durability)
+    }
+
+    /// Opens the store that an engine of the caller's keeps, or makes it if the engine is empty. `path` is for messages.
+    ///
+    /// # Errors
+    /// [`Error::NotAStore`] if something else is in the engine, [`Error::Damaged`], [`Error::Engine`].
+    pub fn with_engine(path: &Path, engine: Box<dyn Engine>, durability: Durability) -> Result<Self, Error> {
+        let engine: Arc<dyn Engine> = Arc::from(engine);
+        let next = place::begin(path, &*engine)?;
+        let (requests, queue) = sync_channel(QUEUE);
+        let writer = Writer::new(engine.clone(), queue, next);
+        let spawned = std::thread::Builder::new()
+            .name("ibid-record".to_owned())
+            .spawn(move || writer.run());
+        let spawned = spawned.map_err(|error| place::io("start the thread that writes", path, error))?;
+        Ok(Store {
+            inner: Arc::new(Inner {
+                engine,
+                durability,
+                requests: Some(requests),
+                writer: Some(spawned),
+            }),
+        })
+    }
+
+    /// The namespace of this name (1 to 255 bytes); made if there is none.
+    ///
+    /// # Errors
+    /// [`Error::NamespaceDiffers`] if it was made with other `versions`, [`Error::OutOfRange`] for its name.
+    pub fn namespace(&self, name: &str, versions: Versions) -> Result<Namespace, Error> {
+        let name: Arc<str> = name.into();
+        // Made at once, so that no record of it can be on disk before it.
+        match self
+            .inner
+            .ask(What::Namespace(name.clone(), versions), Durability::Sync)?
+        {
+            Outcome::Namespace(number) => Ok(Namespace::new(self.inner.clone(), name, number, versions)),
+            Outcome::Written(_) | Outcome::Synced => unreachable!("the outcome is of the kind that was asked for"),
+        }
+    }
+
+    /// Does everything in a batch, or nothing, and returns when it has the durability of the store's options. Gives for each
+    /// change the number of the record that it wrote: none for one that only removes.
+    ///
+    /// # Errors
+    /// [`Error::KeyExists`], [`Error::NoSuchKey`], [`Error::OutOfRange`], [`Error::ForeignNamespace`], [`Error::Damaged`]:
+    /// nothing was done. [`Error::Engine`], [`Error::WriterEnded`]: whether it was done is known after opening the store again.
+    pub fn commit(&self, batch: Batch) -> Result<Vec<Option<u64>>, Error> {
+        self.inner.commit(batch, self.inner.durability)
+    }
+
+    /// [`commit`](Self::commit) with a durability of its own.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn commit_with(&self, batch: Batch, durability: Durability) -> Result<Vec<Option<u64>>, Error> {
+        self.inner.commit(batch, durability)
+    }
+
+    /// Returns when every change that has returned before is on disk.
+    ///
+    /// # Errors
+    /// [`Error::Engine`], [`Error::WriterEnded`]: what is on disk is known after opening the store again.
+    pub fn sync(&self) -> Result<(), Error> {
+        self.inner.ask(What::Sync, Durability::Sync).map(drop)
+    }
+
+    /// What is committed now.
+    ///
+    /// # Errors
+    /// [`Error::Engine`].
+    pub fn snapshot(&self) -> Result<Snapshot, Error> {
+        Snapshot::new(&self.inner)
+    }
+}
+
+/// What a store, its namespaces and its snapshots share.
+pub(crate) struct Inner {
+    engine: Arc<dyn Engine>,
+    durability: Durability,
+    /// [`None`] only while it is dropped: that ends the writer.
+    requests: Option<SyncSender<Request>>,
+    writer: Option<JoinHandle<()>>,
+}
+
+impl Inner {
+    fn commit(self: &Arc<Self>, batch: Batch, durability: Durability) -> Result<Vec<Option<u64>>, Error> {
+        if let Some((foreign, _)) = batch.operations.iter().find(|(namespace, _)| !namespace.is_of(self)) {
+            let name = foreign.name().to_owned();
+            return Err(Error::ForeignNamespace { name });
+        }
+        // The writer gets no namespaces: as the last holder of a store it would have to wait for its own end.
+        let operations = batch.operations.into_iter().map(|(_, operation)| operation).collect();
+        match self.ask(What::Batch(operations), durability)? {
+            Outcome::Written(written) => Ok(written),
+            Outcome::Namespace(_) | Outcome::Synced => unreachable!("the outcome is of the kind that was asked for"),
+        }
+    }
+
+    fn ask(&self, what: What, durability: Durability) -> Result<Outcome, Error> {
+        let (outcome, answer) = sync_channel(1);
+        let request = Request {
+            what,
+            durability,
+            outcome,
+        };
+        let requests = self.requests.as_ref().ok_or(Error::WriterEnded)?;
+        requests.send(request).map_err(|_| Error::WriterEnded)?;
+        answer.recv().map_err(|_| Error::WriterEnded)?
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.requests = None;
+        if let Some(writer) = self.writer.take() {
+            // A writer that panicked has told its callers by ending.
+            let _ = writer.join();
+        }
+    }
+}

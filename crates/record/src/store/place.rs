@@ -1,0 +1,111 @@
+//! The folder of a store: what is in it, and whether it is a store.
+
+use std::fs::{self, File};
+use std::io;
+use std::ops::{Bound, ControlFlow};
+use std::path::Path;
+
+use ibid_format::record::{FORMAT, FORMAT_KEY, NEXT_KEY, Next};
+
+use super::error::{Damage, Error};
+use super::{EngineKind, Options};
+use crate::engine::{Commit, Direction, Engine, EngineError, Read, Redb, Table};
+
+/// What each engine keeps its bytes in, in the folder.
+const ENGINES: [&str; 2] = ["redb", "fjall"];
+
+pub(crate) fn io(operation: &'static str, path: &Path, source: io::Error) -> Error {
+    EngineError::io(operation, path, source).into()
+}
+
+/// Opens the engine in a folder, which is made if it is not there.
+pub(crate) fn open(path: &Path, options: Options) -> Result<Box<dyn Engine>, Error> {
+    let expected = match options.engine {
+        EngineKind::Redb => "redb",
+        #[cfg(feature = "fjall")]
+        EngineKind::Fjall => "fjall",
+    };
+    let failed = |source| io("open", path, source);
+    fs::create_dir_all(path).map_err(failed)?;
+    let mut new = true;
+    for entry in fs::read_dir(path).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        match ENGINES.into_iter().find(|engine| name == *engine) {
+            Some(found) if found == expected => new = false,
+            Some(found) => {
+                let path = path.to_owned();
+                return Err(Error::OtherEngine { path, expected, found });
+            }
+            None => {
+                let found = format!("{} is in it", name.display());
+                let path = path.to_owned();
+                return Err(Error::NotAStore { path, found });
+            }
+        }
+    }
+    let place = path.join(expected);
+    let engine: Box<dyn Engine> = match options.engine {
+        EngineKind::Redb => Box::new(Redb::open(&place, options.cache_bytes)?),
+        #[cfg(feature = "fjall")]
+        EngineKind::Fjall => Box::new(crate::engine::Fjall::open(&place, options.cache_bytes)?),
+    };
+    if new {
+        // Neither the engine's file nor the folder itself may be lost with a crash after something was synced into it.
+        for folder in [Some(path), path.parent().filter(|parent| *parent != Path::new(""))] {
+            let synced = folder.map_or(Ok(()), |folder| File::open(folder)?.sync_all());
+            synced.map_err(failed)?;
+        }
+    }
+    Ok(engine)
+}
+
+/// Reads what numbers come next; begins a new store if the engine is empty.
+pub(crate) fn begin(path: &Path, engine: &dyn Engine) -> Result<Next, Error> {
+    let not_a_store = |found: String| Error::NotAStore {
+        path: path.to_owned(),
+        found,
+    };
+    let snapshot = engine.snapshot()?;
+    match value(&*snapshot, FORMAT_KEY)? {
+        Some(format) if format == FORMAT => {
+            let next = value(&*snapshot, NEXT_KEY)?;
+            let next = next.ok_or_else(|| Error::damaged(Table::Meta, NEXT_KEY, Damage::Missing))?;
+            Next::decode(&next).map_err(|error| Error::damaged(Table::Meta, NEXT_KEY, error))
+        }
+        Some(format) => {
+            let (found, expected) = (format.escape_ascii(), FORMAT.escape_ascii());
+            Err(not_a_store(format!(
+                "its format is \"{found}\", this program reads \"{expected}\""
+            )))
+        }
+        None => {
+            for table in Table::ALL {
+                let mut empty = true;
+                let mut each = |_: &[u8], _: &[u8]| {
+                    empty = false;
+                    ControlFlow::Break(())
+                };
+                let everything = (Bound::Unbounded, Bound::Unbounded);
+                snapshot.range(table, everything, Direction::Forward, &mut each)?;
+                if !empty {
+                    return Err(not_a_store(format!(
+                        "its table {} has entries without a format",
+                        table.name()
+                    )));
+                }
+            }
+            drop(snapshot);
+            engine.write(Commit::Synced, &mut |transaction| {
+                transaction.put(Table::Meta, FORMAT_KEY, &FORMAT)?;
+                transaction.put(Table::Meta, NEXT_KEY, &Next::FIRST.encode())
+            })?;
+            Ok(Next::FIRST)
+        }
+    }
+}
+
+fn value(read: &(impl Read + ?Sized), key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+    let mut value = None;
+    read.get(Table::Meta, key, &mut |bytes| value = Some(bytes.to_vec()))?;
+    Ok(value)
+}

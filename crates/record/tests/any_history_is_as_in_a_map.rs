@@ -1,0 +1,162 @@
+//! Random histories give what they would give in a map in memory, also after the store was closed and opened again.
+//!
+//! `IBID_RECORD_CASES=10000` tries more of them.
+
+mod common;
+
+use std::ops::Bound;
+
+use common::{Kind, Model, Op, Refusal, assert_same, batch, folder, open_spaces};
+use ibid_record::{Durability, EngineKind, Options, Store};
+use proptest::prelude::*;
+
+const KEYS: [&[u8]; 7] = [b"", b"\0", b"a", b"a\0", b"ab", b"b", b"\xff\xff"];
+
+#[derive(Debug, Clone)]
+enum Action {
+    Commit(Vec<Op>),
+    Scan {
+        from: Bound<usize>,
+        to: Bound<usize>,
+        limit: usize,
+    },
+    /// Keeps what is there now, to look at it again later.
+    Keep,
+    Reopen,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let kind = prop_oneof![
+        3 => Just(Kind::Insert),
+        3 => Just(Kind::Update),
+        2 => Just(Kind::Put),
+        2 => Just(Kind::Delete),
+        1 => Just(Kind::Purge),
+    ];
+    let body = (0..3_usize, any::<u8>(), 0..300_usize).prop_map(|(way, byte, length)| match way {
+        0 => Vec::new(),
+        1 => vec![byte; length],
+        _ => common::noise(length * 20, byte.into()),
+    });
+    (0..2_usize, 0..KEYS.len(), kind, body).prop_map(|(space, key, kind, body)| Op {
+        space,
+        key: KEYS[key].to_vec(),
+        kind,
+        body,
+    })
+}
+
+fn bound() -> impl Strategy<Value = Bound<usize>> {
+    prop_oneof![
+        Just(Bound::Unbounded),
+        (0..KEYS.len()).prop_map(Bound::Included),
+        (0..KEYS.len()).prop_map(Bound::Excluded),
+    ]
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        12 => prop::collection::vec(op(), 1..4).prop_map(Action::Commit),
+        2 => (bound(), bound(), 0..9_usize).prop_map(|(from, to, limit)| Action::Scan { from, to, limit }),
+        1 => Just(Action::Keep),
+        1 => Just(Action::Reopen),
+    ]
+}
+
+fn run(engine: EngineKind, actions: &[Action]) {
+    let folder = folder();
+    let options = Options {
+        engine,
+        cache_bytes: 1 << 20,
+        durability: Durability::None,
+    };
+    let mut store = Store::open(folder.path(), options).unwrap();
+    let mut spaces = open_spaces(&store);
+    let mut model = Model::default();
+    let mut kept = Vec::new();
+    let mut highest = 0;
+    for action in actions {
+        match action {
+            Action::Commit(ops) => {
+                let done = store.commit(batch(&spaces, ops));
+                match (model.after(ops), done) {
+                    (Ok(after), Ok(written)) => {
+                        for &number in written.iter().flatten() {
+                            assert!(number > highest, "numbers ascend and are given once");
+                            highest = number;
+                        }
+                        model = after.numbered(ops, &written);
+                    }
+                    (Err(expected), Err(error)) => assert_eq!(Refusal::of(&error), expected),
+                    (expected, found) => panic!("{expected:?} expected, found {found:?}"),
+                }
+            }
+            Action::Scan { from, to, limit } => {
+                let range = (from.map(|i| KEYS[i]), to.map(|i| KEYS[i]));
+                for (index, space) in spaces.iter().enumerate() {
+                    let found = space.scan(range, *limit).unwrap();
+                    let found: Vec<_> = found.into_iter().map(|record| (record.key, record.body)).collect();
+                    assert_eq!(found, in_range(&model, index, range, *limit));
+                }
+            }
+            Action::Keep => kept.push((store.snapshot().unwrap(), spaces.clone(), model.clone())),
+            Action::Reopen => {
+                check_kept(&mut kept);
+                drop(spaces);
+                drop(store);
+                store = Store::open(folder.path(), options).unwrap();
+                spaces = open_spaces(&store);
+                assert_same(&store.snapshot().unwrap(), &spaces, &model);
+            }
+        }
+    }
+    check_kept(&mut kept);
+    assert_same(&store.snapshot().unwrap(), &spaces, &model);
+}
+
+type Kept = (ibid_record::Snapshot, [ibid_record::Namespace; 2], Model);
+
+fn check_kept(kept: &mut Vec<Kept>) {
+    for (snapshot, spaces, model) in kept.drain(..) {
+        assert_same(&snapshot, &spaces, &model);
+    }
+}
+
+fn in_range(model: &Model, space: usize, range: (Bound<&[u8]>, Bound<&[u8]>), limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let within = |key: &[u8]| {
+        let above = match range.0 {
+            Bound::Included(from) => key >= from,
+            Bound::Excluded(from) => key > from,
+            Bound::Unbounded => true,
+        };
+        above
+            && match range.1 {
+                Bound::Included(to) => key <= to,
+                Bound::Excluded(to) => key < to,
+                Bound::Unbounded => true,
+            }
+    };
+    let live = model.live(space).into_iter();
+    live.filter(|(key, _)| within(key)).take(limit).collect()
+}
+
+fn cases(default: u32) -> ProptestConfig {
+    let asked = std::env::var("IBID_RECORD_CASES").ok();
+    let cases = asked.map_or(default, |cases| cases.parse().expect("a number of cases"));
+    ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+#[test]
+fn with_redb() {
+    proptest!(cases(1000), |(actions in prop::collection::vec(action(), 1..25))| run(EngineKind::Redb, &actions));
+}
+
+#[cfg(feature = "fjall")]
+#[test]
+fn with_fjall() {
+    proptest!(cases(20), |(actions in prop::collection::vec(action(), 1..25))| run(EngineKind::Fjall, &actions));
+}

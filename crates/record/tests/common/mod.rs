@@ -1,0 +1,176 @@
+//! What a store should have in it, kept in the simplest way.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use ibid_record::engine::Direction;
+use ibid_record::{Batch, Error, Namespace, Snapshot, Store, Versions};
+
+/// Everything of one key: number and body of each version, no body where it was deleted.
+pub(crate) type Life = Vec<(u64, Option<Vec<u8>>)>;
+
+/// Two namespaces: the first keeps versions, the second does not.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Model {
+    pub(crate) spaces: [BTreeMap<Vec<u8>, Life>; 2],
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Op {
+    pub(crate) space: usize,
+    pub(crate) key: Vec<u8>,
+    pub(crate) kind: Kind,
+    pub(crate) body: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Insert,
+    Update,
+    Put,
+    Delete,
+    Purge,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    KeyExists,
+    NoSuchKey,
+}
+
+impl Refusal {
+    pub(crate) fn of(error: &Error) -> Self {
+        match error {
+            Error::KeyExists { .. } => Refusal::KeyExists,
+            Error::NoSuchKey { .. } => Refusal::NoSuchKey,
+            error => panic!("{error}"),
+        }
+    }
+}
+
+impl Model {
+    /// What the model is after `ops`; each record written gets the number 0, as `numbered` replaces it.
+    pub(crate) fn after(&self, ops: &[Op]) -> Result<Model, Refusal> {
+        let mut model = self.clone();
+        for op in ops {
+            let keeps = op.space == 0;
+            let space = &mut model.spaces[op.space];
+            let life = space.get(&op.key);
+            let live = life.is_some_and(|life| life.last().is_some_and(|(_, body)| body.is_some()));
+            match op.kind {
+                Kind::Insert if live => return Err(Refusal::KeyExists),
+                Kind::Update | Kind::Delete if !live => return Err(Refusal::NoSuchKey),
+                Kind::Purge if life.is_none() => return Err(Refusal::NoSuchKey),
+                _ => {}
+            }
+            let removes = op.kind == Kind::Purge || op.kind == Kind::Delete && !keeps;
+            if removes || !keeps {
+                space.remove(&op.key);
+            }
+            if !removes {
+                let body = (op.kind != Kind::Delete).then(|| op.body.clone());
+                space.entry(op.key.clone()).or_default().push((0, body));
+            }
+        }
+        Ok(model)
+    }
+
+    /// Gives numbers to what `ops` wrote, where it is still there. Each key has as many versions without one as the ops left it.
+    pub(crate) fn numbered(mut self, ops: &[Op], written: &[Option<u64>]) -> Model {
+        assert_eq!(ops.len(), written.len());
+        for (op, number) in ops.iter().zip(written).rev() {
+            let Some(number) = number else { continue };
+            if let Some(life) = self.spaces[op.space].get_mut(&op.key)
+                && let Some(unnumbered) = life.iter_mut().rev().find(|(number, _)| *number == 0)
+            {
+                unnumbered.0 = *number;
+            }
+        }
+        self
+    }
+
+    /// Keys and bodies of a namespace, in order.
+    pub(crate) fn live(&self, space: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let lives = self.spaces[space].iter();
+        lives
+            .filter_map(|(key, life)| Some((key.clone(), life.last()?.1.clone()?)))
+            .collect()
+    }
+}
+
+pub(crate) fn open_spaces(store: &Store) -> [Namespace; 2] {
+    [
+        store.namespace("kept", Versions::Kept).unwrap(),
+        store.namespace("latest", Versions::Latest).unwrap(),
+    ]
+}
+
+pub(crate) fn batch(spaces: &[Namespace; 2], ops: &[Op]) -> Batch {
+    let mut batch = Batch::new();
+    for op in ops {
+        let space = &spaces[op.space];
+        match op.kind {
+            Kind::Insert => batch.insert(space, &op.key, &op.body),
+            Kind::Update => batch.update(space, &op.key, &op.body),
+            Kind::Put => batch.put(space, &op.key, &op.body),
+            Kind::Delete => batch.delete(space, &op.key),
+            Kind::Purge => batch.purge(space, &op.key),
+        };
+    }
+    batch
+}
+
+/// Everything that can be read from a snapshot is as the model says. Numbers are compared where the model knows them.
+pub(crate) fn assert_same(snapshot: &Snapshot, spaces: &[Namespace; 2], model: &Model) {
+    for (index, space) in spaces.iter().enumerate() {
+        let everything = (Bound::Unbounded, Bound::Unbounded);
+        let scan = |direction| {
+            let records = snapshot.scan(space, everything, direction);
+            let records = records.map(|record| record.map(|record| (record.key, record.body)));
+            records.collect::<Result<Vec<_>, _>>().unwrap()
+        };
+        let mut live = model.live(index);
+        assert_eq!(scan(Direction::Forward), live);
+        live.reverse();
+        assert_eq!(scan(Direction::Backward), live);
+
+        for (key, life) in &model.spaces[index] {
+            let versions = snapshot.versions(space, key).unwrap();
+            assert_eq!(versions.len(), life.len(), "versions of {key:?}");
+            for (version, (found, (number, body))) in versions.iter().zip(life).enumerate() {
+                let version = version as u32 + 1;
+                assert_eq!((found.version, found.deleted), (version, body.is_none()));
+                assert!(*number == 0 || found.number == *number);
+                assert_eq!(snapshot.get_version(space, key, version).unwrap(), *body);
+            }
+            let latest = life.last().and_then(|(_, body)| body.clone());
+            assert_eq!(snapshot.get(space, key).unwrap(), latest);
+            for absent in [0, life.len() as u32 + 1, u32::MAX] {
+                assert_eq!(snapshot.get_version(space, key, absent).unwrap(), None);
+            }
+        }
+
+        let in_order: Vec<_> = snapshot.in_order(space, 0).map(Result::unwrap).collect();
+        assert!(in_order.is_sorted_by_key(|record| record.number));
+        let mut by_key: Vec<_> = in_order.into_iter().map(|record| (record.key, record.body)).collect();
+        by_key.sort();
+        live.reverse();
+        assert_eq!(by_key, live);
+    }
+}
+
+/// Bytes that differ for every `seed`.
+pub(crate) fn noise(length: usize, seed: u32) -> Vec<u8> {
+    (0..length as u32)
+        .map(|i| ((i ^ seed.wrapping_mul(0x9e37_79b9)).wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect()
+}
+
+/// A folder whose syncs cost nothing, for what is not about them.
+pub(crate) fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .unwrap()
+}

@@ -1,0 +1,237 @@
+//! A byte that changed in the engine's tables is an error: never a panic, a wrong record, or one that is silently missing.
+
+mod common;
+
+use std::ops::{Bound, ControlFlow};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use common::folder;
+use ibid_record::engine::{Commit, Direction, Engine, Redb, Table};
+use ibid_record::{Batch, Damage, Durability, Error, Namespace, Options, Record, Store, Version, Versions};
+
+const OPTIONS: Options = Options {
+    engine: ibid_record::EngineKind::Redb,
+    cache_bytes: 1 << 20,
+    durability: Durability::None,
+};
+
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Everything that a reader can get.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    bodies: Vec<Option<Vec<u8>>>,
+    versions: [Vec<Version>; 2],
+    old: Vec<Option<Vec<u8>>>,
+    scanned: Vec<Record>,
+    in_order: Vec<Record>,
+}
+
+fn look(path: &Path) -> Result<Seen, Error> {
+    let store = Store::open(path, OPTIONS)?;
+    let pages = store.namespace("pages", Versions::Kept)?;
+    Ok(Seen {
+        bodies: pages.get_many(&[b"a", b"b", b"gone", b"absent"])?,
+        versions: [pages.versions(b"a")?, pages.versions(b"gone")?],
+        old: [(b"a".as_slice(), 1), (b"a", 2), (b"a", 3), (b"gone", 1), (b"gone", 2)]
+            .into_iter()
+            .map(|(key, version)| pages.get_version(key, version))
+            .collect::<Result<_, _>>()?,
+        scanned: pages.scan((Bound::Unbounded, Bound::Unbounded), 100)?,
+        in_order: pages.in_order(0, 100)?,
+    })
+}
+
+fn fill(path: &Path) -> Seen {
+    let store = Store::open(path, OPTIONS).unwrap();
+    let pages: Namespace = store.namespace("pages", Versions::Kept).unwrap();
+    let mut batch = Batch::new();
+    batch
+        .insert(&pages, b"a", b"in the same place")
+        .insert(&pages, b"b", b"there");
+    batch
+        .update(&pages, b"a", b"where it was before")
+        .update(&pages, b"a", b"elsewhere");
+    batch.insert(&pages, b"gone", b"away").delete(&pages, b"gone");
+    store.commit(batch).unwrap();
+    drop((pages, store));
+    look(path).unwrap()
+}
+
+fn with_engine<T>(path: &Path, work: impl FnOnce(&Redb) -> T) -> T {
+    work(&Redb::open(&path.join("redb"), 1 << 20).unwrap())
+}
+
+fn entries(engine: &Redb, table: Table) -> Pairs {
+    let mut pairs = Vec::new();
+    let mut each = |key: &[u8], value: &[u8]| {
+        pairs.push((key.to_vec(), value.to_vec()));
+        ControlFlow::Continue(())
+    };
+    let everything = (Bound::Unbounded, Bound::Unbounded);
+    let snapshot = engine.snapshot().unwrap();
+    snapshot
+        .range(table, everything, Direction::Forward, &mut each)
+        .unwrap();
+    pairs
+}
+
+fn set(engine: &Redb, table: Table, key: &[u8], value: Option<&[u8]>) {
+    let mut work = |transaction: &mut dyn ibid_record::engine::Transaction| match value {
+        Some(value) => transaction.put(table, key, value),
+        None => transaction.delete(table, key),
+    };
+    engine.write(Commit::Unsynced, &mut work).unwrap();
+}
+
+/// Puts `bad` in the place of an entry, looks, and puts the entry back.
+#[track_caller]
+fn assert_noticed(path: &Path, table: Table, (key, value): &(Vec<u8>, Vec<u8>), bad: Option<&[u8]>) {
+    with_engine(path, |engine| {
+        set(engine, table, key, bad);
+        engine.sync().unwrap();
+    });
+    match catch_unwind(AssertUnwindSafe(|| look(path))) {
+        Err(_) => panic!("a panic, with {bad:02x?} in {table:?} under {key:02x?}"),
+        Ok(Ok(_)) => panic!("not noticed: {bad:02x?} in {table:?} under {key:02x?}"),
+        Ok(Err(Error::Damaged { .. } | Error::NotAStore { .. })) => {}
+        Ok(Err(error)) => panic!("{error}, with {bad:02x?} in {table:?} under {key:02x?}"),
+    }
+    with_engine(path, |engine| {
+        set(engine, table, key, Some(value));
+        engine.sync().unwrap();
+    });
+}
+
+#[test]
+fn every_byte_of_every_entry_is_checked() {
+    let folder = folder();
+    let sound = fill(folder.path());
+    for table in Table::ALL {
+        for entry in with_engine(folder.path(), |engine| entries(engine, table)) {
+            for position in 0..entry.1.len() {
+                let mut bad = entry.1.clone();
+                bad[position] ^= 1 << (position % 8);
+                assert_noticed(folder.path(), table, &entry, Some(&bad));
+            }
+            for length in [0, 1, entry.1.len() - 1] {
+                assert_noticed(folder.path(), table, &entry, Some(&entry.1[..length]));
+            }
+        }
+    }
+    assert_eq!(look(folder.path()).unwrap(), sound, "all was put back");
+}
+
+#[test]
+fn entries_that_change_places_are_noticed() {
+    let folder = folder();
+    fill(folder.path());
+    for table in Table::ALL {
+        let all = with_engine(folder.path(), |engine| entries(engine, table));
+        for entry in &all {
+            for other in all.iter().filter(|other| other.0 != entry.0) {
+                assert_noticed(folder.path(), table, entry, Some(&other.1));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_record_that_is_lost_is_missed() {
+    let folder = folder();
+    fill(folder.path());
+    for table in [Table::Records, Table::Versions] {
+        for entry in with_engine(folder.path(), |engine| entries(engine, table)) {
+            assert_noticed(folder.path(), table, &entry, None);
+        }
+    }
+    with_engine(folder.path(), |engine| {
+        set(engine, Table::Records, &1_u64.to_be_bytes(), None)
+    });
+    let error = Store::open(folder.path(), OPTIONS).unwrap();
+    let error = error.namespace("pages", Versions::Kept).unwrap().get_version(b"a", 1);
+    assert!(matches!(
+        error,
+        Err(Error::Damaged {
+            table: Table::Records,
+            found: Damage::Missing,
+            ..
+        })
+    ));
+}
+
+#[test]
+fn what_is_no_store_is_refused_and_left_alone() {
+    let folder = folder();
+    std::fs::write(folder.path().join("letter.txt"), "dear").unwrap();
+    let error = Store::open(folder.path(), OPTIONS).err().unwrap();
+    assert!(error.to_string().contains("letter.txt"), "{error}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+
+    let foreign = folder.path().join("foreign");
+    std::fs::create_dir(&foreign).unwrap();
+    with_engine(&foreign, |engine| set(engine, Table::Keys, b"key", Some(b"value")));
+    assert!(matches!(Store::open(&foreign, OPTIONS), Err(Error::NotAStore { .. })));
+    with_engine(&foreign, |engine| {
+        set(engine, Table::Meta, b"format", Some(b"ibidrec\x02"))
+    });
+    let error = Store::open(&foreign, OPTIONS).err().unwrap().to_string();
+    assert!(
+        error.contains("ibidrec\\x02") && error.contains("ibidrec\\x01"),
+        "{error}"
+    );
+}
+
+#[cfg(feature = "fjall")]
+#[test]
+fn a_store_is_opened_with_its_own_engine_only() {
+    let folder = folder();
+    fill(folder.path());
+    let engine = ibid_record::EngineKind::Fjall;
+    let error = Store::open(folder.path(), Options { engine, ..OPTIONS }).err().unwrap();
+    let (expected, found) = ("fjall", "redb");
+    assert!(
+        matches!(&error, Error::OtherEngine { expected: e, found: f, .. } if (*e, *f) == (expected, found)),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_can_not_be_kept_is_refused() {
+    let folder = folder();
+    let store = Store::open(folder.path(), OPTIONS).unwrap();
+    let pages = store.namespace("pages", Versions::Latest).unwrap();
+    assert!(matches!(
+        pages.insert(&[0; 4097], b""),
+        Err(Error::OutOfRange {
+            max: 4096,
+            found: 4097,
+            ..
+        })
+    ));
+    assert_eq!(pages.get(&[0; 4097]).unwrap(), None);
+    pages.insert(&[0; 4096], b"long").unwrap();
+    assert_eq!(pages.get(&[0; 4096]).unwrap().as_deref(), Some(&b"long"[..]));
+    for name in ["", &"n".repeat(256)] {
+        assert!(matches!(
+            store.namespace(name, Versions::Latest),
+            Err(Error::OutOfRange { .. })
+        ));
+    }
+    assert!(matches!(
+        store.namespace("pages", Versions::Kept),
+        Err(Error::NamespaceDiffers { .. })
+    ));
+
+    let other = common::folder();
+    let other = Store::open(other.path(), OPTIONS).unwrap();
+    let mut batch = Batch::new();
+    batch.insert(&pages, b"a", b"");
+    assert!(matches!(other.commit(batch), Err(Error::ForeignNamespace { .. })));
+    let snapshot = other.snapshot().unwrap();
+    assert!(matches!(
+        snapshot.get(&pages, b"a"),
+        Err(Error::ForeignNamespace { .. })
+    ));
+}

@@ -1,0 +1,138 @@
+//! Many threads at once: readers see whole batches, writers wait for their own commit only, and share syncs.
+
+mod common;
+
+use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use common::folder;
+use ibid_record::engine::Direction;
+use ibid_record::{Batch, Durability, Error, Namespace, Options, Snapshot, Store, Versions};
+
+fn store(folder: &tempfile::TempDir) -> Store {
+    let options = Options {
+        cache_bytes: 1 << 20,
+        durability: Durability::None,
+        ..Options::default()
+    };
+    Store::open(folder.path(), options).unwrap()
+}
+
+/// The sum of what is on all accounts, found by scanning or one by one.
+fn total(snapshot: &Snapshot, accounts: &Namespace, scanning: bool) -> u64 {
+    let number = |body: Vec<u8>| u64::from_be_bytes(body.try_into().unwrap());
+    if scanning {
+        let everything = (Bound::Unbounded, Bound::Unbounded);
+        let records = snapshot.scan(accounts, everything, Direction::Forward);
+        return records.map(|record| number(record.unwrap().body)).sum();
+    }
+    let keys: Vec<[u8; 1]> = (0..ACCOUNTS).map(|account| [account]).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let bodies = snapshot.get_many(accounts, &keys).unwrap();
+    bodies.into_iter().map(|body| number(body.unwrap())).sum()
+}
+
+const ACCOUNTS: u8 = 100;
+const EACH: u64 = 1000;
+
+#[test]
+fn a_transfer_between_accounts_is_seen_whole_or_not_at_all() {
+    let folder = folder();
+    let store = store(&folder);
+    let accounts = store.namespace("accounts", Versions::Latest).unwrap();
+    let mut batch = Batch::new();
+    for account in 0..ACCOUNTS {
+        batch.insert(&accounts, &[account], &EACH.to_be_bytes());
+    }
+    store.commit(batch).unwrap();
+
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for reader in 0..4 {
+            let (store, accounts, ended) = (&store, &accounts, &ended);
+            scope.spawn(move || {
+                let mut looked = 0;
+                while !ended.load(Ordering::Relaxed) || looked == 0 {
+                    let snapshot = store.snapshot().unwrap();
+                    assert_eq!(total(&snapshot, accounts, reader % 2 == 0), EACH * u64::from(ACCOUNTS));
+                    looked += 1;
+                }
+            });
+        }
+        for round in 0..500_u64 {
+            let (from, to) = (
+                (round % 100) as u8,
+                (round * 37 % 99 + round % 100 + 1) as u8 % ACCOUNTS,
+            );
+            let amount = |account: u8| {
+                let body = accounts.get(&[account]).unwrap().unwrap();
+                u64::from_be_bytes(body.try_into().unwrap())
+            };
+            if from == to || amount(from) == 0 {
+                continue;
+            }
+            let mut batch = Batch::new();
+            batch.update(&accounts, &[from], &(amount(from) - 1).to_be_bytes());
+            batch.update(&accounts, &[to], &(amount(to) + 1).to_be_bytes());
+            store.commit(batch).unwrap();
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn of_many_writers_each_gets_its_own_outcome() {
+    const THREADS: u32 = 8;
+    const KEYS: u32 = 200;
+    let folder = folder();
+    let store = store(&folder);
+    let space = store.namespace("keys", Versions::Kept).unwrap();
+    let written: u32 = std::thread::scope(|scope| {
+        let write = |thread: u32| {
+            let space = space.clone();
+            scope.spawn(move || {
+                let mut won = 0;
+                for key in 0..KEYS {
+                    // Everybody wants every key; one gets it.
+                    match space.insert(&key.to_be_bytes(), &thread.to_be_bytes()) {
+                        Ok(_) => {
+                            won += 1;
+                            let body = space.get(&key.to_be_bytes()).unwrap().unwrap();
+                            assert_eq!(body, thread.to_be_bytes(), "who was told so reads it");
+                        }
+                        Err(Error::KeyExists { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                won
+            })
+        };
+        let writers: Vec<_> = (0..THREADS).map(write).collect();
+        writers.into_iter().map(|writer| writer.join().unwrap()).sum()
+    });
+    assert_eq!(written, KEYS);
+    let records = space.in_order(0, usize::MAX).unwrap();
+    assert_eq!(records.len(), KEYS as usize);
+    assert!(records.iter().all(|record| record.version == 1));
+}
+
+#[test]
+fn what_is_batched_returns_before_it_is_synced_and_is_there_after_closing() {
+    let folder = folder();
+    let forever = Duration::from_secs(3600);
+    {
+        let store = store(&folder);
+        let space = store.namespace("space", Versions::Latest).unwrap();
+        let before = Instant::now();
+        for (key, durability) in [(b"1", Durability::Batched(forever)), (b"2", Durability::None)] {
+            let mut batch = Batch::new();
+            batch.insert(&space, key, b"body");
+            store.commit_with(batch, durability).unwrap();
+        }
+        assert!(before.elapsed() < forever);
+    }
+    let store = store(&folder);
+    let space = store.namespace("space", Versions::Latest).unwrap();
+    assert_eq!(space.scan((Bound::Unbounded, Bound::Unbounded), 10).unwrap().len(), 2);
+}

@@ -1,0 +1,150 @@
+//! A process that writes to a store is killed, again and again: what it was told is on disk is there, and of the rest whole
+//! batches up to one of them.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::{Kind, Model, Op, assert_same, batch, noise, open_spaces};
+use ibid_record::{Durability, EngineKind, Options, Store};
+
+/// Which engine the child process opens, and where.
+const CHILD: &str = "IBID_RECORD_KILLED_CHILD";
+const PROGRESS: &[u8] = b"progress";
+
+fn options(engine: &str) -> Options {
+    Options {
+        engine: match engine {
+            "redb" => EngineKind::Redb,
+            #[cfg(feature = "fjall")]
+            "fjall" => EngineKind::Fjall,
+            _ => panic!("no engine {engine}"),
+        },
+        cache_bytes: 1 << 20,
+        durability: Durability::Sync,
+    }
+}
+
+/// The n-th batch of the history, for a model in the state that the ones before it left.
+fn step(number: u32, model: &Model) -> Vec<Op> {
+    let op = |space: usize, key: &[u8], kind, body| Op {
+        space,
+        key: key.to_vec(),
+        kind,
+        body,
+    };
+    let chosen = number.wrapping_mul(2_654_435_761) >> 16;
+    let key = |keys| format!("key {}", chosen % keys).into_bytes();
+    let mut ops = vec![
+        op(1, PROGRESS, Kind::Put, number.to_be_bytes().to_vec()),
+        op(0, &key(11), Kind::Put, noise((chosen % 3000) as usize, number)),
+        op(1, &key(7), Kind::Put, noise((chosen % 501) as usize, number)),
+    ];
+    let removed = key(5);
+    if chosen.is_multiple_of(3) && model.live(0).iter().any(|(key, _)| *key == removed) {
+        let kind = if chosen.is_multiple_of(2) {
+            Kind::Purge
+        } else {
+            Kind::Delete
+        };
+        ops.push(op(0, &removed, kind, Vec::new()));
+    }
+    ops
+}
+
+fn durability(number: u32) -> Durability {
+    match number % 4 {
+        0 | 1 => Durability::Sync,
+        2 => Durability::None,
+        _ => Durability::Batched(Duration::from_millis(2)),
+    }
+}
+
+/// The state after so many batches.
+fn model_after(count: u32) -> Model {
+    (0..count).fold(Model::default(), |model, number| {
+        model.after(&step(number, &model)).expect("the history refuses nothing")
+    })
+}
+
+/// How many batches are in the store.
+fn done(store: &Store) -> u32 {
+    let [_, latest] = open_spaces(store);
+    let progress = latest.get(PROGRESS).unwrap();
+    progress.map_or(0, |bytes| 1 + u32::from_be_bytes(bytes.try_into().unwrap()))
+}
+
+#[test]
+#[ignore = "the process that the other tests start and kill"]
+fn child_process() {
+    let Ok(child) = std::env::var(CHILD) else { return };
+    let (engine, path) = child.split_once(':').unwrap();
+    let store = Store::open(Path::new(path), options(engine)).unwrap();
+    let spaces = open_spaces(&store);
+    let first = done(&store);
+    let mut model = model_after(first);
+    for number in first.. {
+        let ops = step(number, &model);
+        model = model.after(&ops).unwrap();
+        let durability = durability(number);
+        store.commit_with(batch(&spaces, &ops), durability).unwrap();
+        let synced = durability == Durability::Sync;
+        if writeln!(std::io::stdout(), "acknowledged {number} {synced}").is_err() {
+            return;
+        }
+    }
+}
+
+/// Kills a writing process after so many acknowledgements; gives the last batch that it was told is on disk.
+fn write_and_kill(engine: &str, path: &Path, lines: u32) -> u32 {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_process", "--nocapture", "--include-ignored"])
+        .env(CHILD, format!("{engine}:{}", path.display()))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut synced, mut heard) = (None, 0);
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        let Some((_, said)) = line.split_once("acknowledged ") else {
+            continue;
+        };
+        heard += 1;
+        if let Some(number) = said.strip_suffix(" true") {
+            synced = Some(number.parse().unwrap());
+        }
+        if heard == lines {
+            child.kill().unwrap(); // while it goes on writing; what it said until then is read to the end
+        }
+    }
+    child.wait().unwrap();
+    synced.expect("something was synced")
+}
+
+fn killed_again_and_again(engine: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    for round in 0..6_u32 {
+        let synced = write_and_kill(engine, folder.path(), 3 + round * 7);
+        let store = Store::open(folder.path(), options(engine)).unwrap();
+        let done = done(&store);
+        assert!(
+            done > synced,
+            "batch {synced} was acknowledged as synced; {done} are there"
+        );
+        assert_same(&store.snapshot().unwrap(), &open_spaces(&store), &model_after(done));
+    }
+}
+
+#[test]
+fn with_redb() {
+    killed_again_and_again("redb");
+}
+
+#[cfg(feature = "fjall")]
+#[test]
+fn with_fjall() {
+    killed_again_and_again("fjall");
+}
