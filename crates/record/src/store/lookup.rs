@@ -1,9 +1,30 @@
 //! From a key to its record: reads that check what they find.
 
-use ibid_format::record::{Body, KeyEntry, Record, VersionEntry, version_key};
+use ibid_format::record::{Body, KeyEntry, NamespaceEntry, Record, VersionEntry, version_key};
 
+use super::Versions;
 use super::error::{Damage, Error};
 use crate::engine::{Read, Table};
+
+/// The number of a namespace, if it is there; an error if it was made with other `versions`.
+pub(crate) fn namespace(read: &(impl Read + ?Sized), name: &str, versions: Versions) -> Result<Option<u32>, Error> {
+    let mut entry = None;
+    let mut found = |value: &[u8]| entry = Some(NamespaceEntry::decode(name.as_bytes(), value));
+    read.get(Table::Namespaces, name.as_bytes(), &mut found)?;
+    let Some(entry) = entry else { return Ok(None) };
+    let entry = entry.map_err(|error| Error::damaged(Table::Namespaces, name.as_bytes(), error))?;
+    let found = if entry.versions_kept {
+        Versions::Kept
+    } else {
+        Versions::Latest
+    };
+    let expected = versions;
+    if expected == found {
+        return Ok(Some(entry.number));
+    }
+    let name = name.to_owned();
+    Err(Error::NamespaceDiffers { name, expected, found })
+}
 
 /// The entry of a key, which is one of the table `keys`.
 pub(crate) fn key_entry(read: &(impl Read + ?Sized), stored_key: &[u8]) -> Result<Option<KeyEntry>, Error> {

@@ -153,12 +153,19 @@ impl Store {
     /// [`Error::NamespaceDiffers`] if it was made with other `versions`, [`Error::OutOfRange`] for its name.
     pub fn namespace(&self, name: &str, versions: Versions) -> Result<Namespace, Error> {
         let name: Arc<str> = name.into();
-        // Made at once, so that no record of it can be on disk before it.
+        let made = |number| Namespace::new(self.inner.clone(), name.clone(), number, versions);
+        // An empty name is no key of an engine; the writer refuses it.
+        if !name.is_empty()
+            && let Some(number) = lookup::namespace(&*self.inner.engine.snapshot()?, &name, versions)?
+        {
+            return Ok(made(number));
+        }
+        // Synced whatever the options say, so that no record of it can be on disk before it.
         match self
             .inner
             .ask(What::Namespace(name.clone(), versions), Durability::Sync)?
         {
-            Outcome::Namespace(number) => Ok(Namespace::new(self.inner.clone(), name, number, versions)),
+            Outcome::Namespace(number) => Ok(made(number)),
             Outcome::Written(_) | Outcome::Synced => unreachable!("the outcome is of the kind that was asked for"),
         }
     }

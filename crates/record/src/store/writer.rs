@@ -12,7 +12,7 @@ use ibid_format::record::{NAME_BYTES_MAX, NEXT_KEY, NamespaceEntry, Next};
 use super::apply;
 use super::batch::Operation;
 use super::error::Error;
-use super::{Durability, Versions};
+use super::{Durability, Versions, lookup};
 use crate::engine::{Commit, Engine, EngineError, Table, Transaction};
 
 /// Most requests in one commit.
@@ -183,39 +183,22 @@ fn namespace(
         let (max, found) = (NAME_BYTES_MAX as u64, name.len() as u64);
         return Ok(Err(Error::OutOfRange { field, min, max, found }));
     }
-    let mut entry = None;
-    transaction.get(Table::Namespaces, name.as_bytes(), &mut |value| {
-        entry = Some(NamespaceEntry::decode(name.as_bytes(), value));
-    })?;
-    let expected = versions;
-    match entry {
-        Some(Err(error)) => Ok(Err(Error::damaged(Table::Namespaces, name.as_bytes(), error))),
-        Some(Ok(entry)) => {
-            let found = if entry.versions_kept {
-                Versions::Kept
-            } else {
-                Versions::Latest
-            };
-            let name = name.to_owned();
-            Ok(if expected == found {
-                Ok(Outcome::Namespace(entry.number))
-            } else {
-                Err(Error::NamespaceDiffers { name, expected, found })
-            })
-        }
-        None => {
-            let number = next.namespace;
-            let Some(further) = number.checked_add(1) else {
-                let (field, min, found) = ("number of a namespace", 1, u64::from(number));
-                let max = found - 1;
-                return Ok(Err(Error::OutOfRange { field, min, max, found }));
-            };
-            let versions_kept = versions == Versions::Kept;
-            let entry = NamespaceEntry { number, versions_kept };
-            let value = entry.encode(name).expect("name and number are within their limits");
-            transaction.put(Table::Namespaces, name.as_bytes(), &value)?;
-            next.namespace = further;
-            Ok(Ok(Outcome::Namespace(number)))
-        }
+    match lookup::namespace(transaction, name, versions) {
+        Ok(Some(number)) => return Ok(Ok(Outcome::Namespace(number))),
+        Ok(None) => {}
+        Err(Error::Engine(error)) => return Err(error),
+        Err(refusal) => return Ok(Err(refusal)),
     }
+    let number = next.namespace;
+    let Some(further) = number.checked_add(1) else {
+        let (field, min, found) = ("number of a namespace", 1, u64::from(number));
+        let max = found - 1;
+        return Ok(Err(Error::OutOfRange { field, min, max, found }));
+    };
+    let versions_kept = versions == Versions::Kept;
+    let entry = NamespaceEntry { number, versions_kept };
+    let value = entry.encode(name).expect("name and number are within their limits");
+    transaction.put(Table::Namespaces, name.as_bytes(), &value)?;
+    next.namespace = further;
+    Ok(Ok(Outcome::Namespace(number)))
 }
