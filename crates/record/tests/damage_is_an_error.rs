@@ -124,6 +124,33 @@ fn every_byte_of_every_entry_is_checked() {
 }
 
 #[test]
+fn every_byte_of_a_record_is_checked_where_the_engine_keeps_it() {
+    let folder = folder();
+    let sound = fill(folder.path());
+    let record = with_engine(folder.path(), |engine| entries(engine, Table::Records))
+        .swap_remove(0)
+        .1;
+    let file = folder.path().join("redb");
+    let bytes = std::fs::read(&file).unwrap();
+    // Pages that were replaced may hold it too.
+    let copies: Vec<usize> = (0..bytes.len() - record.len())
+        .filter(|&at| bytes[at..].starts_with(&record))
+        .collect();
+    assert!(!copies.is_empty());
+    for position in 0..record.len() {
+        let mut bad = bytes.clone();
+        for copy in &copies {
+            bad[copy + position] ^= 1 << (position % 8);
+        }
+        std::fs::write(&file, bad).unwrap();
+        let error = look(folder.path()).expect_err("a byte changed");
+        assert!(matches!(error, Error::Damaged { .. }), "{error}");
+    }
+    std::fs::write(&file, bytes).unwrap();
+    assert_eq!(look(folder.path()).unwrap(), sound);
+}
+
+#[test]
 fn entries_that_change_places_are_noticed() {
     let folder = folder();
     fill(folder.path());
