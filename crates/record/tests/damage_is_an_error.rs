@@ -262,3 +262,47 @@ fn what_can_not_be_kept_is_refused() {
         Err(Error::ForeignNamespace { .. })
     ));
 }
+
+/// Changes bytes all over redb's file, its own structure among them: 1 of `step` of those that are not zero.
+fn change_bytes_of_the_file(step: usize) {
+    let folder = folder();
+    let sound = fill(folder.path());
+    let file = folder.path().join("redb");
+    let bytes = std::fs::read(&file).unwrap();
+    let mut noticed = 0;
+    for at in (0..bytes.len()).filter(|&at| bytes[at] != 0).step_by(step) {
+        let mut bad = bytes.clone();
+        bad[at] ^= 1 << (at % 8);
+        std::fs::write(&file, bad).unwrap();
+        let seen = catch_unwind(AssertUnwindSafe(|| look(folder.path())));
+        match seen.unwrap_or_else(|_| panic!("a panic, with byte {at} changed")) {
+            Err(_) => noticed += 1,
+            // A key that the engine does not find any more is nothing that we can know of.
+            Ok(seen) => {
+                for (body, expected) in seen
+                    .bodies
+                    .iter()
+                    .chain(&seen.old)
+                    .zip(sound.bodies.iter().chain(&sound.old))
+                {
+                    assert!(
+                        body.is_none() || body == expected,
+                        "a wrong record, with byte {at} changed"
+                    );
+                }
+            }
+        }
+    }
+    assert!(noticed > 0);
+}
+
+#[test]
+fn no_byte_of_the_engines_file_makes_a_wrong_record() {
+    change_bytes_of_the_file(47);
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn every_byte_of_the_engines_file() {
+    change_bytes_of_the_file(1);
+}

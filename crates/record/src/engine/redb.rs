@@ -1,6 +1,7 @@
 //! redb: a copy-on-write B-tree in one file.
 
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -32,7 +33,8 @@ fn definition(table: Table) -> Definition {
 /// Commits with [`Commit::Synced`] cost one sync of the file. What was not synced is kept in memory and lost if the process
 /// ends without [`sync`](Engine::sync). After a crash, opening reads through the file's tables once to find what is free.
 pub struct Redb {
-    database: Database,
+    /// [`None`] only while it is dropped.
+    database: Option<Database>,
     path: PathBuf,
 }
 
@@ -43,24 +45,29 @@ impl Redb {
     /// [`EngineError::InUse`] if it is open elsewhere, [`EngineError::Damaged`] or [`EngineError::Version`] if it is not as
     /// redb writes it, [`EngineError::Io`].
     pub fn open(path: &Path, cache_bytes: usize) -> Result<Self, EngineError> {
-        let database = Database::builder()
-            .set_cache_size(cache_bytes.max(CACHE_BYTES_MIN))
-            .create(path)
-            .map_err(|error| failed("open", path, error.into()))?;
+        let database = unless_it_panics(path, || {
+            let mut builder = Database::builder();
+            builder.set_cache_size(cache_bytes.max(CACHE_BYTES_MIN));
+            builder.create(path).map_err(|error| failed("open", path, error.into()))
+        })?;
         let engine = Redb {
-            database,
+            database: Some(database),
             path: path.to_owned(),
         };
         // Snapshots of a new file find all tables. Of an old one nothing is changed.
-        if !engine.has_all_tables()? {
+        if !unless_it_panics(path, || engine.has_all_tables())? {
             engine.write(Commit::Synced, &mut |_| Ok(()))?;
         }
         Ok(engine)
     }
 
+    fn database(&self) -> &Database {
+        self.database.as_ref().expect("it is there until it is dropped")
+    }
+
     fn has_all_tables(&self) -> Result<bool, EngineError> {
         let failed = |error: redb::Error| self.failed("open", error);
-        let transaction = self.database.begin_read().map_err(|error| failed(error.into()))?;
+        let transaction = self.database().begin_read().map_err(|error| failed(error.into()))?;
         for table in Table::ALL {
             match transaction.open_table(definition(table)) {
                 Ok(_) => {}
@@ -76,9 +83,17 @@ impl Redb {
     }
 }
 
+impl Drop for Redb {
+    fn drop(&mut self) {
+        let database = self.database.take();
+        // redb tidies its file up when it closes it. Nobody is to be told that it could not: what was synced is there.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
+    }
+}
+
 impl Engine for Redb {
     fn snapshot(&self) -> Result<Box<dyn Snapshot>, EngineError> {
-        let transaction = self.database.begin_read();
+        let transaction = self.database().begin_read();
         let transaction = transaction.map_err(|error| self.failed("read", error.into()))?;
         Ok(Box::new(RedbSnapshot {
             transaction,
@@ -89,7 +104,7 @@ impl Engine for Redb {
 
     fn write(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError> {
         let failed = |error: redb::Error| self.failed("write to", error);
-        let mut transaction = self.database.begin_write().map_err(|error| failed(error.into()))?;
+        let mut transaction = self.database().begin_write().map_err(|error| failed(error.into()))?;
         let durability = match commit {
             Commit::Synced => Durability::Immediate,
             Commit::Unsynced => Durability::None,
@@ -149,7 +164,7 @@ impl Snapshot for RedbSnapshot {}
 
 impl Read for RedbSnapshot {
     fn get(&self, table: Table, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError> {
-        get(self.table(table)?, &self.path, key, found)
+        unless_it_panics(&self.path, || get(self.table(table)?, &self.path, key, found))
     }
 
     fn range(
@@ -159,7 +174,9 @@ impl Read for RedbSnapshot {
         direction: Direction,
         each: EachPair<'_>,
     ) -> Result<(), EngineError> {
-        range(self.table(table)?, &self.path, keys, direction, each)
+        unless_it_panics(&self.path, || {
+            range(self.table(table)?, &self.path, keys, direction, each)
+        })
     }
 }
 
@@ -237,6 +254,20 @@ fn range(
         }
     }
     Ok(())
+}
+
+/// Makes an error of a panic, for redb follows what it reads in its pages without asking: a byte that changed in one may lead
+/// out of it. Nothing is left half done by reading. (A panic while writing ends the store's thread for writing, which is told.)
+fn unless_it_panics<T>(path: &Path, read: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Err(EngineError::Damaged {
+            engine: ENGINE,
+            path: path.to_owned(),
+            found: text.unwrap_or_else(|| "a panic without a message".to_owned()),
+        })
+    })
 }
 
 fn failed(operation: &'static str, path: &Path, error: redb::Error) -> EngineError {
