@@ -246,3 +246,37 @@ fn members_behind_a_hole_are_found() {
     cutter.skip(512);
     assert_eq!(cutter.cut(&second, true), Some(chunker.cut(&second)));
 }
+
+/// What is known may be taken in one; but not as a chunk that nobody would have cut off there.
+#[test]
+fn a_chunk_could_end_at_a_border_or_within_the_bounds_of_sizes_and_never_behind_a_border() {
+    for name in ["argmin", "gear"] {
+        let chunker = Chunker::new(&Settings::for_average(name, 4096).unwrap()).unwrap();
+        let (least, most) = (chunker.settings().size_min(), chunker.size_max());
+        let data = noise(5, 3 * most);
+        let mut cutter = ArchiveCutter::new(&chunker);
+        for len in [0, 1, least - 1, most + 1, data.len() + 1] {
+            assert!(!cutter.could_end(&data, 0, len), "{name}: {len}");
+        }
+        assert!(cutter.could_end(&data, 0, chunker.cut(&data)), "{name}");
+        assert_eq!(
+            cutter.could_end(&data, 0, least),
+            name == "argmin" || chunker.cut(&data) == least
+        );
+
+        // A header, its extension, and a body that is large and shorter than a chunk.
+        let (archive, bodies) = tar(&[least - 100], 1);
+        let mut cutter = ArchiveCutter::with_large(&chunker, 1000);
+        let body = &bodies[0];
+        assert!(cutter.could_end(&archive, 0, body.start), "{name}: before the body");
+        assert!(cutter.could_end(&archive, body.start, body.len()), "{name}: the body");
+        assert!(
+            !cutter.could_end(&archive, body.start, body.len() + 1),
+            "{name}: past it"
+        );
+        assert!(
+            !cutter.could_end(&archive, body.start, body.len() - 1),
+            "{name}: within it"
+        );
+    }
+}

@@ -86,8 +86,8 @@ impl<'c> ArchiveCutter<'c> {
     }
 
     /// Whether a chunk that starts `from` bytes on in `data` could end after `len` more, as far as that place can tell: where a large member begins or
-    /// ends and none does before, or where [`Chunker::fits_at`] holds; anywhere between members for algorithms that can't tell
-    /// ([`Settings::tests_places`](crate::Settings::tests_places)).
+    /// ends and none does before, or where [`Chunker::fits_at`] holds; anywhere between the minimum and the maximum
+    /// for algorithms that can't tell ([`Settings::tests_places`](crate::Settings::tests_places)).
     ///
     /// `data` is as in [`ArchiveCutter::cut`]. What is known to be there already can be taken in one with [`ArchiveCutter::advance`] instead of being cut.
     pub fn could_end(&mut self, data: &[u8], from: usize, len: usize) -> bool {
@@ -98,8 +98,12 @@ impl<'c> ArchiveCutter<'c> {
         let start = self.at + from as u64;
         let border = self.members.borders.iter().find(|border| **border > start);
         let to_border = border.map_or(u64::MAX, |border| border - start);
-        let tests_places = self.chunker.settings().tests_places();
-        len as u64 == to_border || (len as u64) < to_border && (!tests_places || self.chunker.fits_at(chunk, len))
+        let settings = self.chunker.settings();
+        let fits = || match settings.tests_places() {
+            true => self.chunker.fits_at(chunk, len),
+            false => (settings.size_min()..=settings.size_max()).contains(&len),
+        };
+        len as u64 == to_border || (len as u64) < to_border && fits()
     }
 
     /// Goes on behind a chunk of so many bytes that was not cut off by it: where it could end, and at most as long as the longest chunk.

@@ -19,7 +19,7 @@ use super::eye::Span;
 use super::{Hints, Job};
 use crate::index::Place;
 use crate::load::read_directory;
-use ibid_chunk::{ArchiveCutter, Chunker};
+use ibid_chunk::ArchiveCutter;
 use ibid_format::pack::Summary;
 use ibid_format::{ChunkId, Fingerprinter};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl<'a> Follower<'a> {
         let wanted = match job.options.hints {
             Hints::Off => false,
             Hints::Always => true,
-            Hints::Auto => *job.follows.get_or_init(|| pays(&job.repository.chunker, job)),
+            Hints::Auto => *job.follows.get_or_init(|| pays(job)),
         };
         wanted.then(|| Follower {
             job,
@@ -201,7 +201,8 @@ impl<'a> Follower<'a> {
 }
 
 /// Whether looking for boundaries takes longer than fingerprinting, here and now.
-fn pays(chunker: &Chunker, job: &Job<'_>) -> bool {
+fn pays(job: &Job<'_>) -> bool {
+    let chunker = &job.repository.chunker;
     let size = (4 * chunker.size_max()).clamp(1 << 20, 8 << 20);
     // Any bytes without a pattern.
     let mut state = 1u64;
