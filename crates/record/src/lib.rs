@@ -28,5 +28,6 @@ pub mod engine;
 mod store;
 
 pub use store::{
-    Batch, Damage, Durability, EngineKind, Error, Namespace, Options, Record, Snapshot, Store, Version, Versions,
+    Batch, Damage, Durability, EngineKind, Error, FAULTS_MAX, Fault, Namespace, NamespaceCounts, Options, Problem,
+    Record, Snapshot, Store, Verification, Version, Versions,
 };

@@ -2,12 +2,12 @@
 
 mod common;
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use common::folder;
-use ibid_record::engine::{Commit, Direction, Engine, Redb, Table};
+use common::{entries, folder, set, with_engine};
+use ibid_record::engine::{Engine, Table};
 use ibid_record::{Batch, Damage, Durability, Error, Namespace, Options, Record, Store, Version, Versions};
 
 const OPTIONS: Options = Options {
@@ -15,8 +15,6 @@ const OPTIONS: Options = Options {
     cache_bytes: 1 << 20,
     durability: Durability::None,
 };
-
-type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Everything that a reader can get.
 #[derive(Debug, PartialEq)]
@@ -57,32 +55,6 @@ fn fill(path: &Path) -> Seen {
     store.commit(batch).unwrap();
     drop((pages, store));
     look(path).unwrap()
-}
-
-fn with_engine<T>(path: &Path, work: impl FnOnce(&Redb) -> T) -> T {
-    work(&Redb::open(&path.join("redb"), 1 << 20).unwrap())
-}
-
-fn entries(engine: &Redb, table: Table) -> Pairs {
-    let mut pairs = Vec::new();
-    let mut each = |key: &[u8], value: &[u8]| {
-        pairs.push((key.to_vec(), value.to_vec()));
-        ControlFlow::Continue(())
-    };
-    let everything = (Bound::Unbounded, Bound::Unbounded);
-    let snapshot = engine.snapshot().unwrap();
-    snapshot
-        .range(table, everything, Direction::Forward, &mut each)
-        .unwrap();
-    pairs
-}
-
-fn set(engine: &Redb, table: Table, key: &[u8], value: Option<&[u8]>) {
-    let mut work = |transaction: &mut dyn ibid_record::engine::Transaction| match value {
-        Some(value) => transaction.put(table, key, value),
-        None => transaction.delete(table, key),
-    };
-    engine.write(Commit::Unsynced, &mut work).unwrap();
 }
 
 /// Puts `bad` in the place of an entry, looks, and puts the entry back.

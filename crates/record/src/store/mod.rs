@@ -7,6 +7,7 @@ mod lookup;
 mod namespace;
 mod place;
 mod snapshot;
+mod verify;
 mod writer;
 
 use std::fmt;
@@ -20,6 +21,7 @@ pub use batch::Batch;
 pub use error::{Damage, Error};
 pub use namespace::Namespace;
 pub use snapshot::{Record, Snapshot, Version};
+pub use verify::{FAULTS_MAX, Fault, NamespaceCounts, Problem, Verification};
 
 use crate::engine::Engine;
 use writer::{Outcome, Request, What, Writer};

@@ -3,9 +3,10 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
+use std::path::Path;
 
-use ibid_record::engine::Direction;
+use ibid_record::engine::{Commit, Direction, Engine, Redb, Table, Transaction};
 use ibid_record::{Batch, Error, Namespace, Snapshot, Store, Versions};
 
 /// Everything of one key: number and body of each version, no body where it was deleted.
@@ -173,4 +174,33 @@ pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())
         .unwrap()
+}
+
+/// Looks into the tables of a store, which is closed.
+pub(crate) fn with_engine<T>(path: &Path, work: impl FnOnce(&Redb) -> T) -> T {
+    work(&Redb::open(&path.join("redb"), 1 << 20).unwrap())
+}
+
+/// All that is in a table.
+pub(crate) fn entries(engine: &Redb, table: Table) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut pairs = Vec::new();
+    let mut each = |key: &[u8], value: &[u8]| {
+        pairs.push((key.to_vec(), value.to_vec()));
+        ControlFlow::Continue(())
+    };
+    let everything = (Bound::Unbounded, Bound::Unbounded);
+    let snapshot = engine.snapshot().unwrap();
+    snapshot
+        .range(table, everything, Direction::Forward, &mut each)
+        .unwrap();
+    pairs
+}
+
+/// Puts a value in the place of an entry, or removes it.
+pub(crate) fn set(engine: &Redb, table: Table, key: &[u8], value: Option<&[u8]>) {
+    let mut work = |transaction: &mut dyn Transaction| match value {
+        Some(value) => transaction.put(table, key, value),
+        None => transaction.delete(table, key),
+    };
+    engine.write(Commit::Unsynced, &mut work).unwrap();
 }

@@ -1,0 +1,566 @@
+//! Is everything there, and as it was written?
+//!
+//! One snapshot is gone through both ways. From keys: each entry of the table `keys` has its version entries, and these their
+//! records. Back again: each version entry, and each record, is one that its key leads to. The second way finds what the first
+//! can't: a byte that changed in the engine's own structure may hide a key, and what it led to is then led to by nobody.
+//!
+//! Every entry is looked at where the engine has it; beside it, one body and at most [`FAULTS_MAX`] faults are in memory, and what
+//! namespaces there are.
+
+use std::collections::HashSet;
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::fmt;
+use std::ops::{Bound, ControlFlow};
+
+use ibid_format::record::{
+    self, Body, FORMAT, FORMAT_KEY, KeyEntry, NEXT_KEY, NamespaceEntry, Next, VersionEntry, key_of, split_key,
+    version_key,
+};
+
+use super::error::{Damage, Error};
+use super::{Namespace, Store, Versions, lookup};
+use crate::engine::{Direction, EngineError, KeyRange, Read, Table};
+
+/// Faults that a verification lists; beyond, it only counts them.
+pub const FAULTS_MAX: usize = 1000;
+/// Length of a key of the table `records`.
+const NUMBER_BYTES: usize = 8;
+
+/// What a verification found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verification {
+    /// What is in each namespace, by their numbers: in the order in which they were made.
+    pub namespaces: Vec<NamespaceCounts>,
+    /// What is wrong, at most [`FAULTS_MAX`]. An entry with several faults is there once.
+    pub faults: Vec<Fault>,
+    /// How many there are.
+    pub faults_total: u64,
+    /// Whether it was broken off: there may be more than it found.
+    pub stopped: bool,
+}
+
+impl Verification {
+    /// Whether all was looked at and nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.faults_total == 0 && !self.stopped
+    }
+}
+
+/// What is in a namespace. What is damaged is not counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceCounts {
+    /// Its name.
+    pub name: String,
+    /// Which versions it keeps.
+    pub versions: Versions,
+    /// Keys that have a record now.
+    pub keys: u64,
+    /// Keys that were deleted, of which versions are kept.
+    pub keys_deleted: u64,
+    /// Records: versions of all keys, deletions among them.
+    pub records: u64,
+    /// Bodies of all versions, bytes.
+    pub body_bytes: u64,
+    /// Bodies of the latest version of each key, bytes.
+    pub latest_body_bytes: u64,
+    /// What is kept of the records, as they are handed to the engine: bodies, keys and checksums, bytes.
+    pub stored_bytes: u64,
+}
+
+/// Something that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The engine's table.
+    pub table: Table,
+    /// The key in this table.
+    pub key: Vec<u8>,
+    /// What is wrong with what is there, or should be.
+    pub problem: Problem,
+}
+
+impl fmt::Display for Fault {
+    /// `record 17: it is missing`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = &self.key[..];
+        let shown = key.escape_ascii();
+        match (self.table, split_key(key), split_version_key(key)) {
+            (Table::Records, ..) if key.len() == NUMBER_BYTES => write!(f, "record {}", number_of(key))?,
+            (Table::Versions, _, Some((lineage, version))) => {
+                write!(
+                    f,
+                    "entry of version {version} of the key that began with record {lineage}"
+                )?;
+            }
+            (Table::Keys, Ok((namespace, key)), _) => {
+                write!(f, "key \"{}\" in namespace number {namespace}", key.escape_ascii())?;
+            }
+            (Table::Namespaces, ..) => write!(f, "namespace \"{shown}\"")?,
+            (table, ..) => write!(f, "entry \"{shown}\" of the table {}", table.name())?,
+        }
+        write!(f, ": {}", self.problem)
+    }
+}
+
+/// What is wrong with an entry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// What a reader would be told of it, too.
+    #[error("{0}")]
+    Damaged(Damage),
+    /// No key leads to it.
+    #[error("nothing leads to it: its key is gone, or leads to another record")]
+    Stray,
+    /// What it says is not what other entries say.
+    #[error("{field}: {expected} expected by other entries, found {found}")]
+    Disagrees {
+        /// What it says something of.
+        field: &'static str,
+        /// What follows from the others.
+        expected: u64,
+        /// What it says.
+        found: u64,
+    },
+    /// Its namespace is not there. Said of the first key only.
+    #[error("there is no such namespace")]
+    NoNamespace,
+    /// The namespace has the number of another one, and so its keys.
+    #[error("its number is that of another namespace, too")]
+    Repeated,
+    /// The format does not know such an entry.
+    #[error("the format has no such entry")]
+    Unknown,
+    /// The engine shows it after one that is larger: it would not be found by who looks for it.
+    #[error("the engine has it in the wrong place")]
+    OutOfOrder,
+    /// The engine can't read it, or what comes after it, in its own words.
+    #[error("the engine can't read on from here: {0}")]
+    Unreadable(String),
+}
+
+impl Store {
+    /// Looks at everything that is committed now, and reports all that is wrong. `progress` is told how many more bytes were
+    /// looked at, and may break it off.
+    ///
+    /// Every record is read twice. Others read and write meanwhile; what they write is not looked at.
+    ///
+    /// # Errors
+    /// Only what keeps it from looking on: [`Error::Engine`] if the disk fails.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use ibid_record::{Options, Store, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = Store::open(folder.path(), Options::default())?;
+    /// store.namespace("pages", Versions::Kept)?.insert(b"ibid", b"in the same place")?;
+    /// let found = store.verify(&mut |_bytes| ControlFlow::Continue(()))?;
+    /// assert!(found.is_clean());
+    /// assert_eq!((found.namespaces[0].keys, found.namespaces[0].body_bytes), (1, 17));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn verify(&self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Verification, Error> {
+        let snapshot = self.inner.engine.snapshot()?;
+        let mut verifier = Verifier {
+            read: &*snapshot,
+            next: Next {
+                record: u64::MAX,
+                namespace: u32::MAX,
+            },
+            spaces: BTreeMap::new(),
+            nowhere: None,
+            faults: Vec::new(),
+            faults_total: 0,
+            faulty: HashSet::new(),
+            progress,
+            stopped: false,
+        };
+        verifier.walk(Table::Meta, Verifier::meta)?;
+        verifier.walk(Table::Namespaces, Verifier::namespace)?;
+        verifier.walk(Table::Keys, Verifier::key)?;
+        verifier.walk(Table::Versions, Verifier::version)?;
+        verifier.walk(Table::Records, Verifier::record)?;
+        Ok(Verification {
+            namespaces: verifier.spaces.into_values().collect(),
+            faults: verifier.faults,
+            faults_total: verifier.faults_total,
+            stopped: verifier.stopped,
+        })
+    }
+
+    /// The namespace of this name, with the versions that it was made to keep, if there is one.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Engine`].
+    pub fn find_namespace(&self, name: &str) -> Result<Option<Namespace>, Error> {
+        // An empty name is no key of an engine.
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let snapshot = self.inner.engine.snapshot()?;
+        let mut versions = Versions::Kept;
+        let number = match lookup::namespace(&*snapshot, name, versions) {
+            Err(Error::NamespaceDiffers { found, .. }) => {
+                versions = found;
+                lookup::namespace(&*snapshot, name, versions)?
+            }
+            number => number?,
+        };
+        Ok(number.map(|number| Namespace::new(self.inner.clone(), name.into(), number, versions)))
+    }
+}
+
+/// How a record is to what leads to records.
+enum Standing {
+    /// Its key and version lead to it.
+    Led,
+    /// They lead elsewhere, or are not there.
+    Unled,
+}
+
+struct Verifier<'v> {
+    read: &'v dyn Read,
+    /// What numbers come next; as large as can be where that can't be read.
+    next: Next,
+    spaces: BTreeMap<u32, NamespaceCounts>,
+    /// The last of those that keys are in and that are not there.
+    nowhere: Option<u32>,
+    faults: Vec<Fault>,
+    faults_total: u64,
+    /// Of which entries faults are listed.
+    faulty: HashSet<(Table, Vec<u8>)>,
+    progress: &'v mut dyn FnMut(u64) -> ControlFlow<()>,
+    stopped: bool,
+}
+
+/// A version as its entries say.
+#[derive(Clone, Copy)]
+struct Named<'k> {
+    namespace: u32,
+    key: &'k [u8],
+    version: u32,
+    is_latest: bool,
+    said: VersionEntry,
+}
+
+impl Verifier<'_> {
+    fn advance(&mut self, bytes: u64) {
+        self.stopped = self.stopped || (self.progress)(bytes).is_break();
+    }
+
+    fn fault(&mut self, table: Table, key: &[u8], problem: Problem) {
+        // Two ways lead to most entries.
+        if self.faulty.contains(&(table, key.to_vec())) {
+            return;
+        }
+        self.faults_total += 1;
+        if self.faults.len() < FAULTS_MAX {
+            let key = key.to_vec();
+            self.faulty.insert((table, key.clone()));
+            self.faults.push(Fault { table, key, problem });
+        }
+    }
+
+    /// Makes a fault of an error that is one. What is left keeps us from looking on.
+    fn absorb(&mut self, looked: Result<(), Error>, table: Table, key: &[u8]) -> Result<(), Error> {
+        match looked {
+            Err(Error::Damaged { table, key, found }) => self.fault(table, &key, Problem::Damaged(found)),
+            Err(Error::Engine(EngineError::Damaged { found, .. })) => {
+                self.fault(table, key, Problem::Unreadable(found));
+            }
+            looked => return looked,
+        }
+        Ok(())
+    }
+
+    /// Shows `each` all entries of a table.
+    fn walk(&mut self, table: Table, each: impl Fn(&mut Self, &[u8], &[u8]) -> Result<(), Error>) -> Result<(), Error> {
+        let mut before: Option<Vec<u8>> = None;
+        let everything = (Bound::Unbounded, Bound::Unbounded);
+        let walked = self.walk_range(table, everything, |verifier, key, value| {
+            if before.as_deref().is_some_and(|before| before >= key) {
+                verifier.fault(table, key, Problem::OutOfOrder);
+            }
+            let last = before.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(key);
+            let looked = each(verifier, key, value);
+            verifier.absorb(looked, table, key)
+        });
+        self.absorb(walked, table, before.as_deref().unwrap_or_default())
+    }
+
+    /// The same for a part of one, without looking at their order.
+    fn walk_range(
+        &mut self,
+        table: Table,
+        range: KeyRange<'_>,
+        mut each: impl FnMut(&mut Self, &[u8], &[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if self.stopped {
+            return Ok(());
+        }
+        let read = self.read;
+        let mut failed = Ok(());
+        let mut visit = |key: &[u8], value: &[u8]| {
+            failed = each(self, key, value);
+            self.advance((key.len() + value.len()) as u64);
+            if self.stopped || failed.is_err() {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        };
+        let walked = read.range(table, range, Direction::Forward, &mut visit);
+        failed?;
+        Ok(walked?)
+    }
+
+    fn meta(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        match key {
+            FORMAT_KEY if value == FORMAT => {}
+            NEXT_KEY => self.next = Next::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?,
+            _ => self.fault(Table::Meta, key, Problem::Unknown),
+        }
+        Ok(())
+    }
+
+    /// Says that a number was given before its turn, if it was: it will be given again.
+    fn check_given(&mut self, field: &'static str, given: u64, next: u64) {
+        if given >= next {
+            let (expected, found) = (given.saturating_add(1), next);
+            let problem = Problem::Disagrees { field, expected, found };
+            self.fault(Table::Meta, NEXT_KEY, problem);
+        }
+    }
+
+    fn namespace(&mut self, name: &[u8], value: &[u8]) -> Result<(), Error> {
+        let entry =
+            NamespaceEntry::decode(name, value).map_err(|error| Error::damaged(Table::Namespaces, name, error))?;
+        self.check_given("next namespace", entry.number.into(), self.next.namespace.into());
+        let Ok(text) = std::str::from_utf8(name) else {
+            self.fault(Table::Namespaces, name, Problem::Unknown);
+            return Ok(());
+        };
+        let counts = NamespaceCounts {
+            name: text.to_owned(),
+            versions: if entry.versions_kept {
+                Versions::Kept
+            } else {
+                Versions::Latest
+            },
+            keys: 0,
+            keys_deleted: 0,
+            records: 0,
+            body_bytes: 0,
+            latest_body_bytes: 0,
+            stored_bytes: 0,
+        };
+        match self.spaces.entry(entry.number) {
+            Entry::Vacant(place) => {
+                place.insert(counts);
+            }
+            Entry::Occupied(_) => self.fault(Table::Namespaces, name, Problem::Repeated),
+        }
+        Ok(())
+    }
+
+    /// A key, its version entries, and its records.
+    fn key(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
+        let damaged = |error| Error::damaged(Table::Keys, stored_key, error);
+        let (namespace, key) = split_key(stored_key).map_err(damaged)?;
+        let entry = KeyEntry::decode(stored_key, value).map_err(damaged)?;
+        match self.spaces.get_mut(&namespace) {
+            Some(space) => {
+                space.keys += u64::from(!entry.deleted);
+                space.keys_deleted += u64::from(entry.deleted);
+                if space.versions == Versions::Latest && entry.versions > 1 {
+                    let field = "versions of a key where one is kept";
+                    let (expected, found) = (1, entry.versions.into());
+                    self.fault(Table::Keys, stored_key, Problem::Disagrees { field, expected, found });
+                }
+            }
+            None if self.nowhere == Some(namespace) => {}
+            None => {
+                self.nowhere = Some(namespace);
+                self.fault(Table::Keys, stored_key, Problem::NoNamespace);
+            }
+        }
+        let mut named = Named {
+            namespace,
+            key,
+            version: 1,
+            is_latest: entry.versions == 1,
+            said: VersionEntry {
+                deleted: false,
+                number: entry.lineage,
+            },
+        };
+        self.named(named)?;
+        let (from, to) = (version_key(entry.lineage, 2), version_key(entry.lineage, u32::MAX));
+        let range: KeyRange<'_> = (Bound::Included(&from), Bound::Included(&to));
+        self.walk_range(Table::Versions, range, |verifier, version_key_found, value| {
+            let looked = verifier.next_version(&entry, &mut named, version_key_found, value);
+            verifier.absorb(looked, Table::Versions, version_key_found)
+        })?;
+        if !self.stopped && named.version < entry.versions {
+            let missing = version_key(entry.lineage, named.version + 1);
+            self.fault(Table::Versions, &missing, Problem::Damaged(Damage::Missing));
+        }
+        Ok(())
+    }
+
+    /// One more of a key's version entries, which `named` goes on to.
+    fn next_version(
+        &mut self,
+        entry: &KeyEntry,
+        named: &mut Named<'_>,
+        found_key: &[u8],
+        value: &[u8],
+    ) -> Result<(), Error> {
+        let before = *named;
+        let (lineage, version) = split_version_key(found_key).unwrap_or((0, 0));
+        if lineage != entry.lineage || version <= before.version || version > entry.versions {
+            // The engine shows what was not asked for, or what is too much: both are judged when the table is gone through.
+            return Ok(());
+        }
+        if version > before.version + 1 {
+            let missing = version_key(lineage, before.version + 1);
+            self.fault(Table::Versions, &missing, Problem::Damaged(Damage::Missing));
+        }
+        (named.version, named.is_latest) = (version, version == entry.versions);
+        let said = VersionEntry::decode(lineage, version, value);
+        named.said = said.map_err(|error| Error::damaged(Table::Versions, found_key, error))?;
+        if named.said.number <= before.said.number {
+            let field = "record of a version";
+            let (expected, found) = (before.said.number.saturating_add(1), named.said.number);
+            self.fault(
+                Table::Versions,
+                found_key,
+                Problem::Disagrees { field, expected, found },
+            );
+        }
+        let latest = (entry.latest, entry.deleted);
+        if named.is_latest && (named.said.number, named.said.deleted) != latest {
+            let field = "record of the latest version";
+            let (expected, found) = (entry.latest, named.said.number);
+            self.fault(
+                Table::Versions,
+                found_key,
+                Problem::Disagrees { field, expected, found },
+            );
+        }
+        self.named(*named)
+    }
+
+    /// The record of a version, as a reader gets it.
+    fn named(&mut self, named: Named<'_>) -> Result<(), Error> {
+        let VersionEntry { deleted, number } = named.said;
+        self.check_given("next record", number, self.next.record);
+        let stored_key = number.to_be_bytes();
+        let body = match lookup::body(self.read, number, (named.namespace, named.key, named.version)) {
+            Ok(body) => body,
+            Err(error) => return self.absorb(Err(error), Table::Records, &stored_key),
+        };
+        if body.is_none() != deleted {
+            let (expected, found) = (deleted.into(), body.is_none().into());
+            let field = "whether its key was deleted with it, 1 if so";
+            self.fault(
+                Table::Records,
+                &stored_key,
+                Problem::Disagrees { field, expected, found },
+            );
+        }
+        let bytes = body.map_or(0, |body| body.len() as u64);
+        self.advance(bytes);
+        if let Some(space) = self.spaces.get_mut(&named.namespace) {
+            space.records += 1;
+            space.body_bytes += bytes;
+            space.latest_body_bytes += if named.is_latest { bytes } else { 0 };
+        }
+        Ok(())
+    }
+
+    /// A version entry, and the way back to its key: by the record of the first version, or if that is lost by its own.
+    fn version(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
+        let Some((lineage, version)) = split_version_key(stored_key) else {
+            self.fault(Table::Versions, stored_key, Problem::Unknown);
+            return Ok(());
+        };
+        let said = VersionEntry::decode(lineage, version, value);
+        let said = said.map_err(|error| Error::damaged(Table::Versions, stored_key, error))?;
+        for number in [lineage, said.number] {
+            let Some(owner) = self.owner(number)? else { continue };
+            if let Some(entry) = lookup::key_entry(self.read, &owner)?
+                && entry.lineage == lineage
+                && version <= entry.versions
+            {
+                return Ok(());
+            }
+        }
+        self.fault(Table::Versions, stored_key, Problem::Stray);
+        Ok(())
+    }
+
+    /// The key in the table `keys` of what a record is of. None if that can't be told, which is a fault of the record's own.
+    fn owner(&self, number: u64) -> Result<Option<Vec<u8>>, Error> {
+        let mut owner = None;
+        let mut found = |value: &[u8]| {
+            let record = record::Record::decode(number, value).ok();
+            owner = record.map(|record| key_of(record.namespace, record.key));
+        };
+        self.read.get(Table::Records, &number.to_be_bytes(), &mut found)?;
+        Ok(owner)
+    }
+
+    /// A record, and the way back to its key.
+    fn record(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
+        let number = number_of(stored_key);
+        let record = record::Record::decode(number, value);
+        let record = record.map_err(|error| Error::damaged(Table::Records, stored_key, error))?;
+        if stored_key.len() != NUMBER_BYTES {
+            self.fault(Table::Records, stored_key, Problem::Unknown);
+            return Ok(());
+        }
+        match record.body {
+            // What they say of their key was compared on the way from there.
+            Body::Deleted | Body::Whole(_) => {}
+        }
+        match self.standing(number, &record)? {
+            Standing::Led => {
+                if let Some(space) = self.spaces.get_mut(&record.namespace) {
+                    space.stored_bytes += value.len() as u64;
+                }
+            }
+            // Every record is some key's: what is removed from a key is removed at once.
+            Standing::Unled => self.fault(Table::Records, stored_key, Problem::Stray),
+        }
+        Ok(())
+    }
+
+    fn standing(&self, number: u64, record: &record::Record<'_>) -> Result<Standing, Error> {
+        let stored_key = key_of(record.namespace, record.key);
+        let Some(entry) = lookup::key_entry(self.read, &stored_key)? else {
+            return Ok(Standing::Unled);
+        };
+        if record.version > entry.versions {
+            return Ok(Standing::Unled);
+        }
+        let led = lookup::version_entry(self.read, &entry, record.version)?;
+        Ok(if led.number == number {
+            Standing::Led
+        } else {
+            Standing::Unled
+        })
+    }
+}
+
+/// The number in a key of the table `records`; 0, which no record has, for what is none.
+fn number_of(stored_key: &[u8]) -> u64 {
+    stored_key.try_into().map_or(0, u64::from_be_bytes)
+}
+
+/// What is in a key of the table `versions`.
+fn split_version_key(stored_key: &[u8]) -> Option<(u64, u32)> {
+    let (lineage, version) = stored_key.split_first_chunk()?;
+    let version = version.try_into().ok()?;
+    Some((u64::from_be_bytes(*lineage), u32::from_be_bytes(version)))
+}

@@ -1,0 +1,426 @@
+//! A verification names whatever is wrong in the tables, and counts what is right.
+
+mod common;
+
+use std::ops::{Bound, ControlFlow};
+use std::path::Path;
+
+use common::{entries, folder, set, with_engine};
+use ibid_format::record::{Body, KeyEntry, NamespaceEntry, Next, Record, VersionEntry, key_of, version_key};
+use ibid_record::engine::{Engine, Table};
+use ibid_record::{
+    Batch, Damage, Durability, FAULTS_MAX, Fault, NamespaceCounts, Options, Problem, Store, Verification, Versions,
+};
+
+const OPTIONS: Options = Options {
+    engine: ibid_record::EngineKind::Redb,
+    cache_bytes: 1 << 20,
+    durability: Durability::None,
+};
+
+/// Records: `a` 1, 2, 3 and `gone` 4, 5 in `pages`, `b` 7 in `settings`.
+fn fill(path: &Path) {
+    let store = Store::open(path, OPTIONS).unwrap();
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    let settings = store.namespace("settings", Versions::Latest).unwrap();
+    let mut batch = Batch::new();
+    batch
+        .put(&pages, b"a", b"one")
+        .put(&pages, b"a", b"three")
+        .put(&pages, b"a", b"seven");
+    batch.put(&pages, b"gone", b"away").delete(&pages, b"gone");
+    batch.put(&settings, b"b", b"green").put(&settings, b"b", b"blue");
+    store.commit(batch).unwrap();
+}
+
+fn verify(path: &Path) -> Verification {
+    let store = Store::open(path, OPTIONS).unwrap();
+    store.verify(&mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+/// A store with something wrong in it, put there by `spoil`.
+fn spoiled(spoil: impl FnOnce(&ibid_record::engine::Redb)) -> Verification {
+    let folder = folder();
+    fill(folder.path());
+    with_engine(folder.path(), |engine| {
+        spoil(engine);
+        engine.sync().unwrap();
+    });
+    verify(folder.path())
+}
+
+fn record_key(number: u64) -> Vec<u8> {
+    number.to_be_bytes().to_vec()
+}
+
+#[track_caller]
+fn assert_faults(found: &Verification, expected: &[(Table, Vec<u8>, Problem)]) {
+    let expected = expected
+        .iter()
+        .cloned()
+        .map(|(table, key, problem)| Fault { table, key, problem });
+    assert_eq!(found.faults, expected.collect::<Vec<_>>());
+    assert_eq!(found.faults_total, found.faults.len() as u64);
+    assert!(!found.is_clean());
+}
+
+#[test]
+fn what_is_sound_is_counted() {
+    let folder = folder();
+    fill(folder.path());
+    let found = verify(folder.path());
+    assert!(found.is_clean(), "{found:?}");
+    let stored = with_engine(folder.path(), |engine| entries(engine, Table::Records));
+    let bytes = |of: &[u64]| {
+        let of = stored
+            .iter()
+            .filter(|(key, _)| of.iter().any(|number| *key == record_key(*number)));
+        of.map(|(_, value)| value.len() as u64).sum::<u64>()
+    };
+    let pages = NamespaceCounts {
+        name: "pages".to_owned(),
+        versions: Versions::Kept,
+        keys: 1,
+        keys_deleted: 1,
+        records: 5,
+        body_bytes: 17,
+        latest_body_bytes: 5,
+        stored_bytes: bytes(&[1, 2, 3, 4, 5]),
+    };
+    let settings = NamespaceCounts {
+        name: "settings".to_owned(),
+        versions: Versions::Latest,
+        keys: 1,
+        keys_deleted: 0,
+        records: 1,
+        body_bytes: 4,
+        latest_body_bytes: 4,
+        stored_bytes: bytes(&[7]),
+    };
+    assert_eq!(found.namespaces, [pages, settings]);
+}
+
+#[test]
+fn a_namespace_is_found_with_what_it_keeps_or_not_at_all() {
+    let folder = folder();
+    fill(folder.path());
+    let store = Store::open(folder.path(), OPTIONS).unwrap();
+    for (name, versions) in [("pages", Versions::Kept), ("settings", Versions::Latest)] {
+        assert_eq!(store.find_namespace(name).unwrap().unwrap().keeps(), versions);
+    }
+    for name in ["", "absent", &"n".repeat(256)] {
+        assert!(store.find_namespace(name).unwrap().is_none());
+    }
+    assert_eq!(verify_open(&store).namespaces.len(), 2, "looking made none");
+}
+
+fn verify_open(store: &Store) -> Verification {
+    store.verify(&mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+#[test]
+fn every_byte_of_every_entry_is_compared() {
+    let folder = folder();
+    fill(folder.path());
+    // Without the table `meta`: what is wrong there keeps a store from being opened.
+    for table in [Table::Namespaces, Table::Keys, Table::Versions, Table::Records] {
+        for (key, value) in with_engine(folder.path(), |engine| entries(engine, table)) {
+            let bad = |position: usize| {
+                let mut bad = value.clone();
+                bad[position] ^= 1 << (position % 8);
+                bad
+            };
+            let cut = [vec![], value[..value.len() - 1].to_vec()];
+            for bad in (0..value.len()).map(bad).chain(cut) {
+                with_engine(folder.path(), |engine| {
+                    set(engine, table, &key, Some(&bad));
+                    engine.sync().unwrap();
+                });
+                let found = verify(folder.path());
+                let named = |fault: &&Fault| (fault.table, &fault.key) == (table, &key);
+                let fault = found.faults.iter().find(named);
+                assert!(fault.is_some(), "{table:?} {key:02x?} {bad:02x?}: {found:?}");
+                with_engine(folder.path(), |engine| {
+                    set(engine, table, &key, Some(&value));
+                    engine.sync().unwrap();
+                });
+            }
+        }
+    }
+    assert!(verify(folder.path()).is_clean(), "all was put back");
+}
+
+#[test]
+fn what_is_lost_is_missed_and_what_it_led_to_is_stray() {
+    let missing = Problem::Damaged(Damage::Missing);
+    for (table, key) in [
+        (Table::Records, record_key(1)),
+        (Table::Records, record_key(3)),
+        (Table::Records, record_key(5)),
+        (Table::Versions, version_key(1, 2).to_vec()),
+        (Table::Versions, version_key(1, 3).to_vec()),
+        (Table::Versions, version_key(4, 2).to_vec()),
+    ] {
+        let found = spoiled(|engine| set(engine, table, &key, None));
+        assert_faults(&found, &[(table, key, missing.clone())]);
+    }
+
+    let found = spoiled(|engine| set(engine, Table::Keys, &key_of(1, b"a"), None));
+    let stray = |table, key| (table, key, Problem::Stray);
+    assert_faults(
+        &found,
+        &[
+            stray(Table::Versions, version_key(1, 2).to_vec()),
+            stray(Table::Versions, version_key(1, 3).to_vec()),
+            stray(Table::Records, record_key(1)),
+            stray(Table::Records, record_key(2)),
+            stray(Table::Records, record_key(3)),
+        ],
+    );
+
+    let found = spoiled(|engine| set(engine, Table::Namespaces, b"pages", None));
+    assert_faults(&found, &[(Table::Keys, key_of(1, b"a"), Problem::NoNamespace)]);
+}
+
+#[test]
+fn entries_that_are_sound_and_contradict_each_other_are_named() {
+    let key = |entry: KeyEntry, key: &[u8]| entry.encode(key).unwrap();
+    let entry = KeyEntry {
+        deleted: false,
+        lineage: 1,
+        versions: 3,
+        latest: 3,
+    };
+    let disagrees = |field, expected, found| Problem::Disagrees { field, expected, found };
+
+    // A key that has lost its last version: entry and record are nobody's.
+    let (lost, shorter) = (
+        key_of(1, b"a"),
+        KeyEntry {
+            versions: 2,
+            latest: 2,
+            ..entry
+        },
+    );
+    let found = spoiled(|engine| set(engine, Table::Keys, &lost, Some(&key(shorter, &lost))));
+    let (version, record) = (version_key(1, 3).to_vec(), record_key(3));
+    assert_faults(
+        &found,
+        &[
+            (Table::Versions, version, Problem::Stray),
+            (Table::Records, record, Problem::Stray),
+        ],
+    );
+
+    // A second key that leads to the records of another.
+    let twin = key_of(1, b"twin");
+    let found = spoiled(|engine| set(engine, Table::Keys, &twin, Some(&key(entry, &twin))));
+    let misplaced = |number| (Table::Records, record_key(number), Problem::Damaged(Damage::Misplaced));
+    assert_faults(&found, &[misplaced(1), misplaced(2), misplaced(3)]);
+
+    // A version that leads to the record of the one before.
+    let repeat = VersionEntry {
+        deleted: false,
+        number: 2,
+    };
+    let at = version_key(1, 3);
+    let found = spoiled(|engine| set(engine, Table::Versions, &at, Some(&repeat.encode(1, 3).unwrap())));
+    assert_faults(
+        &found,
+        &[
+            (Table::Versions, at.to_vec(), disagrees("record of a version", 3, 2)),
+            misplaced(2),
+        ],
+    );
+
+    // A version that was deleted says one, and its record the other.
+    let deleted = VersionEntry {
+        deleted: true,
+        number: 2,
+    };
+    let at = version_key(1, 2);
+    let found = spoiled(|engine| set(engine, Table::Versions, &at, Some(&deleted.encode(1, 2).unwrap())));
+    let field = "whether its key was deleted with it, 1 if so";
+    assert_faults(&found, &[(Table::Records, record_key(2), disagrees(field, 1, 0))]);
+
+    // Versions where none are kept.
+    let found = spoiled(|engine| {
+        let entry = NamespaceEntry {
+            number: 1,
+            versions_kept: false,
+        };
+        set(
+            engine,
+            Table::Namespaces,
+            b"pages",
+            Some(&entry.encode("pages").unwrap()),
+        );
+    });
+    let field = "versions of a key where one is kept";
+    assert_faults(
+        &found,
+        &[
+            (Table::Keys, key_of(1, b"a"), disagrees(field, 1, 3)),
+            (Table::Keys, key_of(1, b"gone"), disagrees(field, 1, 2)),
+        ],
+    );
+
+    // A namespace with another one's number.
+    let found = spoiled(|engine| {
+        let entry = NamespaceEntry {
+            number: 2,
+            versions_kept: false,
+        };
+        set(engine, Table::Namespaces, b"twin", Some(&entry.encode("twin").unwrap()));
+    });
+    assert_faults(&found, &[(Table::Namespaces, b"twin".to_vec(), Problem::Repeated)]);
+
+    // Numbers that would be given again.
+    let found = spoiled(|engine| {
+        let next = Next {
+            record: 5,
+            namespace: 3,
+        };
+        set(engine, Table::Meta, b"next", Some(&next.encode()));
+    });
+    assert_faults(
+        &found,
+        &[(Table::Meta, b"next".to_vec(), disagrees("next record", 6, 5))],
+    );
+
+    // A record that says it is of a key which leads elsewhere.
+    let found = spoiled(|engine| {
+        let mut bytes = Vec::new();
+        let record = Record {
+            namespace: 1,
+            version: 2,
+            key: b"a",
+            body: Body::Whole(b"another two"),
+        };
+        record.encode(6, &mut bytes).unwrap();
+        set(engine, Table::Records, &record_key(6), Some(&bytes));
+    });
+    assert_faults(&found, &[(Table::Records, record_key(6), Problem::Stray)]);
+
+    // What the format has no place for.
+    let found = spoiled(|engine| {
+        set(engine, Table::Meta, b"colour", Some(b"green"));
+        set(engine, Table::Versions, b"odd", Some(b""));
+    });
+    let unknown = |table, key: &[u8]| (table, key.to_vec(), Problem::Unknown);
+    assert_faults(
+        &found,
+        &[unknown(Table::Meta, b"colour"), unknown(Table::Versions, b"odd")],
+    );
+}
+
+#[test]
+fn faults_are_counted_beyond_those_that_are_listed() {
+    let folder = folder();
+    let store = Store::open(folder.path(), OPTIONS).unwrap();
+    let pages = store.namespace("pages", Versions::Latest).unwrap();
+    let mut batch = Batch::new();
+    for number in 0..FAULTS_MAX + 100 {
+        batch.insert(&pages, format!("{number:05}").as_bytes(), b"");
+    }
+    store.commit(batch).unwrap();
+    drop((pages, store));
+    with_engine(folder.path(), |engine| {
+        for (key, _) in entries(engine, Table::Keys) {
+            set(engine, Table::Keys, &key, None);
+        }
+        engine.sync().unwrap();
+    });
+    let found = verify(folder.path());
+    assert_eq!(
+        (found.faults.len(), found.faults_total),
+        (FAULTS_MAX, FAULTS_MAX as u64 + 100)
+    );
+}
+
+#[test]
+fn it_can_be_broken_off() {
+    let folder = folder();
+    fill(folder.path());
+    let store = Store::open(folder.path(), OPTIONS).unwrap();
+    let mut calls = 0;
+    store
+        .verify(&mut |_| {
+            calls += 1;
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    for last in 1..=calls {
+        let mut left = last;
+        let found = store.verify(&mut |_| {
+            left -= 1;
+            if left == 0 {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+        let found = found.unwrap();
+        assert!(
+            found.stopped && !found.is_clean() && found.faults.is_empty(),
+            "{found:?}"
+        );
+        assert_eq!(left, 0, "it goes on after it was told to stop");
+    }
+}
+
+#[test]
+fn faults_say_where_they_are() {
+    let found = spoiled(|engine| {
+        set(engine, Table::Records, &record_key(5), None);
+        set(engine, Table::Versions, &version_key(1, 2), None);
+        set(engine, Table::Keys, &key_of(2, b"b"), Some(b"bad"));
+        set(engine, Table::Namespaces, b"n\xff", Some(b"bad!"));
+    });
+    let said: Vec<String> = found.faults.iter().map(Fault::to_string).collect();
+    for start in [
+        "namespace \"n\\xff\": ",
+        "entry of version 2 of the key that began with record 1: it is missing",
+        "record 5: it is missing",
+        "key \"b\" in namespace number 2: ",
+    ] {
+        assert!(said.iter().any(|said| said.starts_with(start)), "{start} in {said:#?}");
+    }
+}
+
+/// A changed byte in the engine's own structure may hide a key from every reader. Nothing may be lost without being missed here.
+#[test]
+fn what_a_changed_byte_hides_is_missed() {
+    let folder = folder();
+    fill(folder.path());
+    let look = || -> Result<_, ibid_record::Error> {
+        let store = Store::open(folder.path(), OPTIONS)?;
+        let mut seen = Vec::new();
+        for name in ["pages", "settings"] {
+            let Some(space) = store.find_namespace(name)? else {
+                return Ok(None);
+            };
+            seen.extend(space.scan((Bound::Unbounded, Bound::Unbounded), 100)?);
+            for key in [&b"a"[..], b"b", b"gone"] {
+                seen.extend(space.scan((Bound::Included(key), Bound::Included(key)), 1)?);
+                for version in space.versions(key)? {
+                    space.get_version(key, version.version)?;
+                }
+            }
+        }
+        Ok(Some((seen, store.verify(&mut |_| ControlFlow::Continue(()))?)))
+    };
+    let (sound, _) = look().unwrap().unwrap();
+    let file = folder.path().join("redb");
+    let bytes = std::fs::read(&file).unwrap();
+    for at in (0..bytes.len()).filter(|&at| bytes[at] != 0).step_by(41) {
+        let mut bad = bytes.clone();
+        bad[at] ^= 1 << (at % 8);
+        std::fs::write(&file, bad).unwrap();
+        if let Ok(Some((seen, found))) = look()
+            && seen != sound
+        {
+            assert!(!found.is_clean(), "byte {at} hides what nobody misses: {seen:?}");
+        }
+    }
+}
