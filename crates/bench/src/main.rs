@@ -7,8 +7,10 @@ mod chunk_sizes;
 mod corpus;
 mod files;
 mod measure;
+mod random;
 mod random_read;
 mod record;
+mod records;
 mod report;
 mod repositories;
 mod statistics;
@@ -50,6 +52,11 @@ enum Command {
     },
     /// Read single chunks at random, for several sizes of frames
     RandomRead(random_read::Options),
+    /// Store versions of records in this project's record store and in its rivals: size, CPU, memory, time to read one
+    Records(records::Options),
+    /// What `records` runs itself by
+    #[command(name = records::STAGE_COMMAND, hide = true)]
+    RecordsStage { order: PathBuf },
     /// Print the tables of earlier runs
     Table {
         /// What `--json` wrote
@@ -112,6 +119,8 @@ fn run(command: Command) -> Result<()> {
             common.run("chunk-sizes", chunk_sizes::tools(&ibid, &averages))
         }
         Command::RandomRead(options) => random_read::run(&options),
+        Command::Records(options) => records::run(&options),
+        Command::RecordsStage { order } => records::run_stage(&order),
         Command::Table { files } => {
             for file in files {
                 report::show(&report::markdown(&record::read(&file)?));

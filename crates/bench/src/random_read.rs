@@ -1,5 +1,6 @@
 //! What it costs to read one chunk, for several sizes of frames: the same steps that ibid takes, on packs in a folder.
 
+use crate::random::Random;
 use crate::record::{Outcome, RandomRead, Record};
 use crate::report;
 use crate::statistics::{median, percentile};
@@ -116,7 +117,7 @@ fn measure(data: &[u8], average: u32, options: &Options) -> Result<RandomRead> {
         decoder: Decoder::new(),
     };
     for _ in 0..options.reads {
-        let number = (random.next() % unique.len() as u64) as usize;
+        let number = random.below(unique.len());
         let (id, bytes) = unique[number];
         // The same chunk from every size, so that a busy moment hits all alike.
         for stored in &mut stored {
@@ -235,19 +236,6 @@ impl Reader<'_> {
             "a chunk does not have the bytes that its id says"
         );
         Ok(chunk)
-    }
-}
-
-/// SplitMix64: the same chunks in every run.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
     }
 }
 

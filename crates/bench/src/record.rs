@@ -2,6 +2,7 @@
 
 use crate::measure::Cost;
 use crate::random_read::FrameResult;
+use crate::records::Records;
 use crate::summary::Row;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,7 @@ pub(crate) struct Record {
 pub(crate) enum Outcome {
     Repositories(Repositories),
     RandomRead(RandomRead),
+    Records(Records),
 }
 
 /// Of backups and restores.

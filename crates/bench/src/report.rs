@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the only module that prints")]
 
 use crate::record::{Outcome, RandomRead, Record, Repositories, Sample, Step};
+use crate::records::{self, Records};
 use crate::statistics::median;
 use crate::summary::Row;
 use std::fmt::Write as _;
@@ -29,6 +30,28 @@ pub(crate) fn progress(sample: &Sample) {
     );
 }
 
+/// One subject has stored and read all records of a file.
+pub(crate) fn records_progress(row: &records::Row) {
+    eprintln!(
+        "{} {}: {:.1} MB on disk, {:.2} s, {:.2} s of CPU, {:.0} MiB",
+        row.file,
+        row.subject.name(),
+        row.disk_bytes as f64 / 1e6,
+        row.load.wall_s,
+        row.load.cpu_s,
+        row.load.rss_bytes as f64 / f64::from(1 << 20),
+    );
+}
+
+/// A subject can't be had here.
+pub(crate) fn skipped(skipped: &records::Skipped) {
+    eprintln!("{}", skipped_text(skipped));
+}
+
+fn skipped_text(skipped: &records::Skipped) -> String {
+    format!("SKIPPED {}: {}", skipped.subject.name(), skipped.why)
+}
+
 /// It went wrong.
 pub(crate) fn failure(error: &anyhow::Error) {
     eprintln!("ibid-bench: {error:#}");
@@ -54,6 +77,7 @@ pub(crate) fn markdown(record: &Record) -> String {
     match &record.outcome {
         Outcome::Repositories(found) => repositories(found, &mut out),
         Outcome::RandomRead(found) => random_read(found, &mut out),
+        Outcome::Records(found) => records(found, &mut out),
     }
     out
 }
@@ -174,6 +198,82 @@ fn random_read(found: &RandomRead, out: &mut String) {
         ]);
     }
     out.push_str(&table(&lines));
+}
+
+fn records(found: &Records, out: &mut String) {
+    if !found.versions.is_empty() {
+        let _ = writeln!(out, "{}.", found.versions.join(", "));
+    }
+    for skipped in &found.skipped {
+        let _ = writeln!(out, "{}", skipped_text(skipped));
+    }
+    let stored = if found.distinct {
+        "each a record of its own"
+    } else {
+        "as versions"
+    };
+    for file in &found.files {
+        let _ = writeln!(
+            out,
+            "\n{}: {} bodies under {} keys, {:.1} MB, {stored}; {} reads of the latest version of one.\n",
+            file.name,
+            file.records,
+            file.keys,
+            file.body_bytes as f64 / 1e6,
+            found.reads,
+        );
+        let rows = found.rows.iter().filter(|row| row.file == file.name);
+        out.push_str(&records_table(file, rows));
+    }
+}
+
+fn records_table<'a>(file: &records::FileInfo, rows: impl Iterator<Item = &'a records::Row>) -> String {
+    let header = [
+        "",
+        "on disk, MB",
+        "ratio",
+        "values, MB",
+        "ratio of these",
+        "index, MB",
+        "CPU, s",
+        "peak, MiB",
+        "records/s",
+        "MB/s",
+        "finish, s",
+        "read 50 %, µs",
+        "99 %",
+        "99.9 %",
+    ];
+    let mut lines = vec![header.map(str::to_owned).to_vec()];
+    let or_dash = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), number);
+    let bodies = file.body_bytes as f64;
+    for row in rows {
+        let stored = (row.disk_bytes > 0).then_some(row.disk_bytes as f64);
+        let values = row.value_bytes.map(|bytes| bytes as f64);
+        let index = row.index.map(|index| (index.entries * index.entry_bytes) as f64);
+        let inserted = (row.insert_s > 0.0).then_some(row.insert_s);
+        let mut line = vec![row.subject.name()];
+        line.extend(
+            [
+                stored.map(|bytes| bytes / 1e6),
+                stored.map(|bytes| bodies / bytes),
+                values.map(|bytes| bytes / 1e6),
+                values.map(|bytes| bodies / bytes),
+                index.map(|bytes| bytes / 1e6),
+                Some(row.load.cpu_s),
+                Some(row.load.rss_bytes as f64 / f64::from(1 << 20)),
+                inserted.map(|seconds| file.records as f64 / seconds),
+                inserted.map(|seconds| bodies / 1e6 / seconds),
+                inserted.map(|_| row.finish_s),
+                row.latency.map(|latency| latency.p50_us),
+                row.latency.map(|latency| latency.p99_us),
+                row.latency.map(|latency| latency.p999_us),
+            ]
+            .map(or_dash),
+        );
+        lines.push(line);
+    }
+    table(&lines)
 }
 
 /// `1 MiB`, `64 KiB`.

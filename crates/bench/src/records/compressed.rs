@@ -1,0 +1,39 @@
+//! Values compressed one by one: the length of what is inside, and a frame of zstd.
+
+use super::subject::LEVEL;
+use anyhow::{Context, Result};
+use ibid_format::wire::{self, Reader};
+use zstd::bulk::{Compressor, Decompressor};
+
+/// A value may become so long, so that a damaged length asks for no more.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// Both directions, with what they reuse.
+pub(crate) struct Codec {
+    compressor: Compressor<'static>,
+    decompressor: Decompressor<'static>,
+}
+
+impl Codec {
+    pub(crate) fn new() -> Result<Codec> {
+        Ok(Codec {
+            compressor: Compressor::new(LEVEL)?,
+            decompressor: Decompressor::new()?,
+        })
+    }
+
+    pub(crate) fn compress(&mut self, value: &[u8]) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        wire::put_varint(&mut out, value.len() as u64);
+        out.extend(self.compressor.compress(value)?);
+        Ok(out)
+    }
+
+    pub(crate) fn decompress(&mut self, stored: &[u8]) -> Result<Vec<u8>> {
+        let mut reader = Reader::new(stored);
+        let length = reader.varint_in("length", 0, BYTES_MAX)?;
+        self.decompressor
+            .decompress(reader.rest(), length as usize)
+            .context("decompressing a value")
+    }
+}

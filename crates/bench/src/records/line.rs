@@ -1,0 +1,196 @@
+//! Bytes one after the other, in blocks of 32 KiB; and stretches of that line.
+
+use super::compressed::Codec;
+use super::subject::CACHE_BYTES;
+use anyhow::{Context, Result};
+use ibid_format::wire::{self, Reader};
+use redb::{Database, ReadableDatabase, TableDefinition, WriteTransaction};
+use std::collections::{HashMap, VecDeque};
+
+/// 32 KiB, less what redb needs beside a value to store it in a page of as much.
+const BLOCK: usize = (32 << 10) - 64;
+/// Memory for blocks of a line that have been read.
+pub(crate) const KEPT_BYTES: usize = CACHE_BYTES / 4;
+
+/// Blocks by their numbers.
+pub(crate) type Blocks = TableDefinition<'static, u64, &'static [u8]>;
+
+/// Bytes of the line that follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    pub(crate) position: u64,
+    pub(crate) length: u64,
+}
+
+impl Stretch {
+    fn end(self) -> u64 {
+        self.position + self.length
+    }
+}
+
+/// Adds a stretch to a list, as part of the last one if it follows that.
+pub(crate) fn push(stretches: &mut Vec<Stretch>, next: Stretch) {
+    match stretches.last_mut() {
+        Some(last) if last.end() == next.position => last.length += next.length,
+        _ => stretches.push(next),
+    }
+}
+
+/// A list as bytes: for each stretch, how far from the end of the one before it begins, and its length.
+pub(crate) fn encode(stretches: &[Stretch]) -> Vec<u8> {
+    let (mut out, mut end) = (Vec::new(), 0);
+    for stretch in stretches {
+        wire::put_zigzag(&mut out, stretch.position.wrapping_sub(end) as i64);
+        wire::put_varint(&mut out, stretch.length);
+        end = stretch.end();
+    }
+    out
+}
+
+pub(crate) fn decode(recipe: &[u8]) -> Result<Vec<Stretch>> {
+    let (mut reader, mut stretches, mut end) = (Reader::new(recipe), Vec::new(), 0u64);
+    while reader.remaining() > 0 {
+        let position = end.checked_add_signed(reader.zigzag("distance")?);
+        let position = position.context("a stretch begins before the line")?;
+        let length = reader.varint("length")?;
+        end = position
+            .checked_add(length)
+            .context("a stretch ends beyond all numbers")?;
+        stretches.push(Stretch { position, length });
+    }
+    Ok(stretches)
+}
+
+/// The end of the line, where bytes are added.
+pub(crate) struct Appender {
+    blocks: Blocks,
+    codec: Option<Codec>,
+    /// The number of the first block that is not written, or was not full when it was.
+    first: u64,
+    /// The bytes from there on.
+    pending: Vec<u8>,
+}
+
+impl Appender {
+    /// Of an empty line, whose blocks are compressed by the codec if there is one.
+    pub(crate) fn new(blocks: Blocks, codec: Option<Codec>) -> Appender {
+        Appender {
+            blocks,
+            codec,
+            first: 0,
+            pending: Vec::new(),
+        }
+    }
+
+    /// Adds bytes to the line.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> Stretch {
+        let position = self.first * BLOCK as u64 + self.pending.len() as u64;
+        self.pending.extend_from_slice(bytes);
+        Stretch {
+            position,
+            length: bytes.len() as u64,
+        }
+    }
+
+    /// Writes what was added. The last block is written even if it is not full, and again when there is more of it.
+    pub(crate) fn write(&mut self, transaction: &WriteTransaction) -> Result<()> {
+        let mut table = transaction.open_table(self.blocks)?;
+        for (number, block) in (self.first..).zip(self.pending.chunks(BLOCK)) {
+            match &mut self.codec {
+                Some(codec) => table.insert(number, &*codec.compress(block)?)?,
+                None => table.insert(number, block)?,
+            };
+        }
+        let full = self.pending.len() / BLOCK;
+        self.first += full as u64;
+        self.pending.drain(..full * BLOCK);
+        Ok(())
+    }
+}
+
+/// Reads stretches, and keeps the blocks that it read last.
+pub(crate) struct Line {
+    blocks: Blocks,
+    codec: Option<Codec>,
+    kept: HashMap<u64, Vec<u8>>,
+    /// Of those that are kept, the oldest first.
+    order: VecDeque<u64>,
+}
+
+impl Line {
+    pub(crate) fn new(blocks: Blocks, codec: Option<Codec>) -> Line {
+        Line {
+            blocks,
+            codec,
+            kept: HashMap::new(),
+            order: VecDeque::new(),
+        }
+    }
+
+    /// The bytes of several stretches, one after the other.
+    pub(crate) fn read(&mut self, database: &Database, stretches: &[Stretch]) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        for stretch in stretches {
+            let mut position = stretch.position;
+            while position < stretch.end() {
+                let block = self.block(database, position / BLOCK as u64)?;
+                let from = (position % BLOCK as u64) as usize;
+                let length = (stretch.end() - position).min((BLOCK - from) as u64);
+                let bytes = block.get(from..from + length as usize);
+                out.extend_from_slice(bytes.context("a stretch ends beyond the line")?);
+                position += length;
+            }
+        }
+        Ok(out)
+    }
+
+    fn block(&mut self, database: &Database, number: u64) -> Result<&[u8]> {
+        if !self.kept.contains_key(&number) {
+            let table = database.begin_read()?.open_table(self.blocks)?;
+            let stored = table
+                .get(number)?
+                .with_context(|| format!("there is no block {number}"))?;
+            let block = match &mut self.codec {
+                Some(codec) => codec.decompress(stored.value())?,
+                None => stored.value().to_owned(),
+            };
+            if self.order.len() >= KEPT_BYTES / BLOCK
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.kept.remove(&oldest);
+            }
+            self.order.push_back(number);
+            self.kept.insert(number, block);
+        }
+        Ok(&self.kept[&number])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stretch(position: u64, length: u64) -> Stretch {
+        Stretch { position, length }
+    }
+
+    #[test]
+    fn stretches_that_follow_each_other_are_one() {
+        let mut list = Vec::new();
+        for next in [
+            stretch(500, 10),
+            stretch(510, 20),
+            stretch(0, 3),
+            stretch(3, 1),
+            stretch(500, 10),
+        ] {
+            push(&mut list, next);
+        }
+        assert_eq!(list, [stretch(500, 30), stretch(0, 4), stretch(500, 10)]);
+        let recipe = encode(&list);
+        assert_eq!(recipe.len(), 3 + 3 + 3);
+        assert_eq!(decode(&recipe).unwrap(), list);
+        assert!(decode(&recipe[..2]).is_err());
+        assert!(decode(&[1, 1]).is_err(), "one byte before the line");
+    }
+}
