@@ -8,6 +8,7 @@ mod init;
 mod json;
 mod locality;
 mod password;
+mod records;
 mod restore;
 mod select;
 mod tune;
@@ -21,6 +22,10 @@ pub(crate) use init::{InitArgs, InitSettings};
 pub(crate) use json::JsonTo;
 pub(crate) use locality::{DuplicateLocalityArgs, LocalityArgs};
 pub(crate) use password::{NewPasswordArgs, PasswordArgs};
+pub(crate) use records::{
+    DeleteArgs, DurabilityName, GetArgs, Key, LoadArgs, NamespaceArgs, PutArgs, RecordsCommand, RecordsStatsArgs,
+    ScanArgs, StoreArgs, VerifyArgs, VersionName, VersionsKept, VersionsOfArgs,
+};
 pub(crate) use restore::{OverwriteRule, RestoreArgs};
 pub(crate) use select::{Address, SelectArgs};
 pub(crate) use tune::{TuneCommand, TuneSeqcdcArgs};
@@ -36,6 +41,7 @@ Environment:
   IBID_PASSWORD_FILE     as --password-file
   IBID_PASSWORD_COMMAND  as --password-command
   IBID_MEMORY            as --memory
+  IBID_STORE             the store of `ibid records`, unless --store says otherwise
   IBID_NEW_PASSWORD, IBID_NEW_PASSWORD_FILE, IBID_NEW_PASSWORD_COMMAND
                          the same for the new password of `key add` and `key passwd`
 
@@ -46,10 +52,11 @@ Exit codes:
   0    done
   1    failed
   2    the command line makes no sense
-  3    done, but something could not be read or restored; each was named
-  4    `check` found faults
+  3    done, but something could not be read, loaded or restored; each was named
+  4    `check` or `records verify` found faults
   5    wrong password, or none
-  10   there is no repository
+  6    `records`: there is no such key, version or namespace
+  10   there is no repository, or no store of records
   130  interrupted
 
 Examples:
@@ -131,6 +138,9 @@ pub(crate) enum Command {
     /// List, add, remove and change passwords
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Keep records and their versions under keys, in a store of their own
+    #[command(subcommand)]
+    Records(RecordsCommand),
     /// Show where a file is cut into chunks
     Chunk(ChunkArgs),
     /// Measure on this machine, and on your data

@@ -1,5 +1,6 @@
 //! Values as people write them: sizes, shares, times.
 
+use super::VersionName;
 use ibid_chunk::locality::{Criterion, CriterionError, LIST_MOST};
 use ibid_format::slot::Argon2Cost;
 use ibid_format::tree::{Time, check_name};
@@ -73,6 +74,18 @@ pub(crate) fn chunk_sizes(text: &str) -> Result<ChunkSizes, String> {
 /// `ff+mt`.
 pub(crate) fn criterion(text: &str) -> Result<Criterion, CriterionError> {
     Criterion::from_name(text)
+}
+
+/// `3`, or `latest`.
+pub(crate) fn record_version(text: &str) -> Result<VersionName, String> {
+    match (text, text.parse()) {
+        ("latest", _) => Ok(VersionName::Latest),
+        (_, Ok(number @ 1..)) => Ok(VersionName::Number(number)),
+        _ => Err(format!(
+            "expected a version from 1 to {}, or latest, found {text:?}",
+            u32::MAX
+        )),
+    }
 }
 
 /// How many hints are kept of a chunk.

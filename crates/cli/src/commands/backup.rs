@@ -1,6 +1,7 @@
 //! `ibid backup`.
 
 use super::init;
+use super::input::PatientInput;
 use super::open::{Context, Opened};
 use super::watch::Watch;
 use crate::args::BackupArgs;
@@ -8,8 +9,6 @@ use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
 use ibid_repo::{BackupOptions, Excludes, Stream};
 use ibid_storage::SWEEP_AGE;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 
 pub(crate) fn run(context: &mut Context, args: BackupArgs) -> Result<Outcome> {
@@ -54,30 +53,13 @@ fn sweep(context: &Context, opened: &Opened) {
     }
 }
 
-/// Standard input, for those who look now and then whether to stop: it does not wait for longer than that.
-struct Input;
-
-impl Read for Input {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        const PATIENCE: Timespec = Timespec {
-            tv_sec: 0,
-            tv_nsec: 100_000_000,
-        };
-        let stdin = std::io::stdin();
-        if poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&PATIENCE))? == 0 {
-            return Err(std::io::ErrorKind::Interrupted.into());
-        }
-        Ok(rustix::io::read(&stdin, buffer)?)
-    }
-}
-
 fn options(args: BackupArgs, estimate: bool) -> BackupOptions {
     let exclude = args.exclude;
     BackupOptions {
         paths: args.paths,
         stream: args.stdin.map(|name| Stream {
             name: name.into_vec(),
-            reader: Box::new(Input),
+            reader: Box::new(PatientInput),
         }),
         excludes: Excludes {
             patterns: exclude.exclude,

@@ -1,13 +1,11 @@
 //! `ibid chunk`.
 
+use super::input;
 use super::open::Context;
 use crate::args::ChunkArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::ChunkPrinter;
 use ibid_chunk::{Chunker, Stream};
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
 
 /// What is read at once, unless a chunk can be larger.
 const BUFFER: usize = 1 << 20;
@@ -16,7 +14,7 @@ pub(crate) fn run(context: &mut Context, args: &ChunkArgs) -> Result<Outcome> {
     let settings = args.chunker.settings();
     let settings = settings.map_err(|error| Failure::Usage(error.to_string()))?;
     let chunker = Chunker::new(&settings).map_err(|error| Failure::Usage(error.to_string()))?;
-    let input = open(&args.file)?;
+    let input = input::open(&args.file)?;
     let mut printer = ChunkPrinter::begin(&mut context.out, &settings)?;
     let mut stream = Stream::with_buffer_size(&chunker, input, BUFFER);
     let mut offset = 0;
@@ -30,12 +28,4 @@ pub(crate) fn run(context: &mut Context, args: &ChunkArgs) -> Result<Outcome> {
     }
     printer.end()?;
     Ok(Outcome::Done)
-}
-
-fn open(path: &Path) -> Result<Box<dyn Read>> {
-    if path.as_os_str() == "-" {
-        return Ok(Box::new(std::io::stdin().lock()));
-    }
-    let file = File::open(path).map_err(|source| Failure::local("open", path, source))?;
-    Ok(Box::new(file))
 }

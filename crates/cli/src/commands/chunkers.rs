@@ -27,7 +27,7 @@ pub(crate) fn run(context: &mut Context, args: &ChunkersArgs) -> Result<Outcome>
     let is_complete = observed.is_complete;
     watch.finish();
     let comparison = comparison.map_err(|error| match error {
-        Error::Stopped => Failure::Interrupted("nothing was written"),
+        Error::Stopped => Failure::Interrupted("nothing was written".into()),
         error => error.into(),
     })?;
     if let Some(path) = &args.report {

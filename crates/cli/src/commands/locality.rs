@@ -28,7 +28,7 @@ pub(crate) fn run_duplicates(context: &mut Context, args: &DuplicateLocalityArgs
     let is_complete = observed.is_complete;
     watch.finish();
     let found = found.map_err(|error| match error {
-        Error::Stopped => Failure::Interrupted("nothing was written"),
+        Error::Stopped => Failure::Interrupted("nothing was written".into()),
         error => error.into(),
     })?;
     if let Some(path) = &args.report {
@@ -51,7 +51,7 @@ pub(crate) fn run(context: &mut Context, args: &LocalityArgs) -> Result<Outcome>
     let is_complete = observed.is_complete;
     watch.finish();
     let found = found.map_err(|error| match error {
-        Error::Stopped => Failure::Interrupted("nothing was written"),
+        Error::Stopped => Failure::Interrupted("nothing was written".into()),
         error => error.into(),
     })?;
     if let Some(path) = &args.report {

@@ -10,6 +10,7 @@ mod dump;
 mod find;
 mod generate;
 mod init;
+mod input;
 mod key;
 mod locality;
 mod ls;
@@ -17,6 +18,7 @@ mod observe;
 mod open;
 mod output;
 mod password;
+mod records;
 mod restore;
 mod snapshots;
 mod stats;
@@ -76,6 +78,7 @@ fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
         Command::Stats(args) => stats::run(context, &args),
         Command::Check(args) => check::run(context, &args),
         Command::Key(command) => key::run(context, &command),
+        Command::Records(command) => records::run(context, &command),
         Command::Chunk(args) => chunk::run(context, &args),
         Command::Bench(BenchCommand::Chunkers(args)) => chunkers::run(context, &args),
         Command::Bench(BenchCommand::DuplicateLocality(args)) => locality::run_duplicates(context, &args),

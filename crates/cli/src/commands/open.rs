@@ -28,19 +28,8 @@ pub(crate) struct Opened {
 impl Context {
     /// Where the repository is, or is to be.
     pub(crate) fn path(&self) -> Result<&Path> {
-        match &self.global.repo {
-            // As `scp` and `rsync` do it: a colon before any slash is another machine's, or another kind of place.
-            Some(path) if path.iter().next().is_some_and(|first| first.as_bytes().contains(&b':')) => {
-                Err(Failure::Usage(format!(
-                    "{0} looks like the address of another kind of place, and a repository is a folder; if it is one, write ./{0}",
-                    print::name(path)
-                )))
-            }
-            Some(path) if !path.as_os_str().is_empty() => Ok(path),
-            _ => Err(Failure::Usage(
-                "which repository? Give its folder: --repo PATH, or set IBID_REPO".into(),
-            )),
-        }
+        let which = "which repository? Give its folder: --repo PATH, or set IBID_REPO";
+        local_folder(self.global.repo.as_deref(), "a repository", which)
     }
 
     /// Opens a repository to read from.
@@ -101,6 +90,21 @@ impl Context {
             password,
             about,
         })
+    }
+}
+
+/// The folder that was given for `what`; `which` asks for it if none was.
+pub(crate) fn local_folder<'p>(given: Option<&'p Path>, what: &str, which: &str) -> Result<&'p Path> {
+    match given {
+        // As `scp` and `rsync` do it: a colon before any slash is another machine's, or another kind of place.
+        Some(path) if path.iter().next().is_some_and(|first| first.as_bytes().contains(&b':')) => {
+            Err(Failure::Usage(format!(
+                "{0} looks like the address of another kind of place, and {what} is a folder; if it is one, write ./{0}",
+                print::name(path)
+            )))
+        }
+        Some(path) if !path.as_os_str().is_empty() => Ok(path),
+        _ => Err(Failure::Usage(which.into())),
     }
 }
 

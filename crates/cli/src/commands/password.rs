@@ -70,7 +70,7 @@ pub(crate) fn ask(context: &Context, location: &str) -> Result<Password> {
     }
     match prompt(&print::question("password", context.path()?)) {
         Ok(password) => not_empty(password),
-        Err(error) if is_interrupted(&error) => Err(Failure::Interrupted("nothing was done")),
+        Err(error) if is_interrupted(&error) => Err(Failure::Interrupted("nothing was done".into())),
         Err(_) => Err(ibid_repo::Error::PasswordNeeded {
             location: location.to_owned(),
         }
@@ -112,7 +112,7 @@ pub(crate) fn ask_for_new(context: &Context, args: &NewPasswordArgs) -> Result<P
 fn twice(context: &Context, what: &str, instead: &str) -> Result<Password> {
     let path = context.path()?;
     let none = |error| match is_interrupted(&error) {
-        true => Failure::Interrupted("nothing was done"),
+        true => Failure::Interrupted("nothing was done".into()),
         false => Failure::Password(format!(
             "no password was given and nobody can be asked ({error}): use {instead}"
         )),

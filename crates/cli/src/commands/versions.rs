@@ -22,7 +22,7 @@ pub(crate) fn run(context: &mut Context, args: &VersionsArgs) -> Result<Outcome>
     let written = series.write_into(&args.folder, &mut Observed::new(&watch.monitor));
     watch.finish();
     let written = written.map_err(|error| match error {
-        Error::Stopped => Failure::Interrupted("the versions that were finished are left, and no other"),
+        Error::Stopped => Failure::Interrupted("the versions that were finished are left, and no other".into()),
         error => error.into(),
     })?;
     print::versions(&mut context.out, &written)?;

@@ -1,7 +1,7 @@
 //! Watching over an operation: progress, warnings, and the wish to stop.
 
 use crate::failure::{Failure, Result};
-use crate::print::{self, Progress, Verb};
+use crate::print::{self, Progress, Unit, Verb};
 use ibid_repo::{Error, Monitor, Warning};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 /// Files that could not be read or restored, and why. All are named on standard error; JSON names so many again.
-const PROBLEMS_MAX: usize = 10_000;
+pub(crate) const PROBLEMS_MAX: usize = 10_000;
 
 pub(crate) struct Watch {
     pub(crate) monitor: Arc<Monitor>,
@@ -42,7 +42,14 @@ impl Watch {
     /// With progress, unless it is to be quiet.
     pub(crate) fn start(verb: Verb, quiet: bool) -> Result<Watch> {
         let mut watch = Watch::silent(verb)?;
-        watch.progress = Some(Progress::start(&watch.monitor, quiet));
+        watch.progress = Some(Progress::start(&watch.monitor, Unit::Files, quiet));
+        Ok(watch)
+    }
+
+    /// The same where records are counted instead of files.
+    pub(crate) fn start_records(quiet: bool) -> Result<Watch> {
+        let mut watch = Watch::silent(Verb::Look)?;
+        watch.progress = Some(Progress::start(&watch.monitor, Unit::Records, quiet));
         Ok(watch)
     }
 

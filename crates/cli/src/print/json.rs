@@ -62,14 +62,23 @@ impl JsonPath {
     }
 }
 
-fn lossless(bytes: &[u8]) -> (String, Option<String>) {
+/// Bytes as text, and as hexadecimal digits if text can't hold them.
+pub(super) fn lossless(bytes: &[u8]) -> (String, Option<String>) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (text.to_owned(), None),
-        Err(_) => (
-            String::from_utf8_lossy(bytes).into_owned(),
-            Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
-        ),
+        Err(_) => (String::from_utf8_lossy(bytes).into_owned(), Some(hex(bytes))),
     }
+}
+
+/// Two digits a byte.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: [char; 16] = [
+        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
+    ];
+    let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+    let mut text = String::with_capacity(bytes.len() * 2);
+    text.extend(bytes.iter().flat_map(digits));
+    text
 }
 
 /// A file that could not be read, or not be restored whole.

@@ -19,6 +19,7 @@ mod measured;
 mod names;
 mod numbers;
 mod progress;
+mod records;
 mod restore;
 mod snapshots;
 mod stats;
@@ -40,14 +41,19 @@ pub(crate) use init::init;
 pub(crate) use key::{KeyDone, key_done, keys};
 pub(crate) use locality::{duplicate_locality, duplicate_locality_json};
 pub(crate) use measured::{breakdown, breakdown_json, cpu, cpu_json, hashes, hashes_json};
-pub(crate) use names::path as name;
-pub(crate) use progress::Progress;
+pub(crate) use names::{escape as shown, path as name};
+pub(crate) use numbers::{counted, size};
+pub(crate) use progress::{Progress, Unit};
+pub(crate) use records::{
+    BadLine, Loaded, ScanPrinter, StoreStats, records_delete, records_load, records_put, records_stats, records_verify,
+    records_versions,
+};
 pub(crate) use restore::{Asked, planned, restore};
 pub(crate) use snapshots::snapshots;
 pub(crate) use stats::stats;
 pub(crate) use talk::{
-    Verb, cheap_guesses, failure, fatal, kept_settings, passed_over, question, swept, unencrypted, untried_key, usage,
-    warning,
+    Verb, bad_line, cheap_guesses, failure, fatal, kept_settings, new_store, passed_over, question, swept, unencrypted,
+    untried_key, usage, warning,
 };
 pub(crate) use tree::LsPrinter;
 pub(crate) use tuning::{tuning, tuning_json};
@@ -94,7 +100,12 @@ impl Out {
         }
     }
 
-    /// Bytes as they are.
+    /// All of `bytes`, as they are.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        self.stdout.write_all(bytes).map_err(failed)
+    }
+
+    /// For who writes bytes as they are, piece by piece.
     pub(crate) fn raw(&mut self) -> &mut dyn Write {
         &mut self.stdout
     }

@@ -16,13 +16,20 @@ const LINE: Duration = Duration::from_secs(10);
 /// The rate shown is that of about the last so many seconds.
 const MEMORY_S: f64 = 8.0;
 
+/// What is counted beside bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Unit {
+    Files,
+    Records,
+}
+
 /// Shows what a [`Monitor`] counts until it is dropped.
 pub(crate) struct Progress {
     thread: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
 }
 
 impl Progress {
-    pub(crate) fn start(monitor: &Arc<Monitor>, quiet: bool) -> Progress {
+    pub(crate) fn start(monitor: &Arc<Monitor>, unit: Unit, quiet: bool) -> Progress {
         if quiet {
             return Progress { thread: None };
         }
@@ -30,9 +37,9 @@ impl Progress {
         let monitor = monitor.clone();
         let show = move || {
             if std::io::stderr().is_terminal() {
-                draw(&monitor.counters, &stopped);
+                draw(&monitor.counters, unit, &stopped);
             } else {
-                tell(&monitor.counters, &stopped);
+                tell(&monitor.counters, unit, &stopped);
             }
         };
         // The work does not need to be watched: where there is no thread for that, it goes on without.
@@ -62,7 +69,7 @@ fn goes_on(stopped: &mpsc::Receiver<()>, wait: Duration) -> bool {
     stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout)
 }
 
-fn draw(counters: &Counters, stopped: &mpsc::Receiver<()>) {
+fn draw(counters: &Counters, unit: Unit, stopped: &mpsc::Receiver<()>) {
     let style = |template| ProgressStyle::with_template(template).expect("a valid template");
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     bar.set_style(style("{spinner} {wide_msg}"));
@@ -79,17 +86,17 @@ fn draw(counters: &Counters, stopped: &mpsc::Receiver<()>) {
             }
         }
         bar.set_position(done);
-        bar.set_message(describe(counters, pace.update(counters)));
+        bar.set_message(describe(counters, unit, pace.update(counters)));
         bar.tick();
     }
     talk::set_bar(None);
     bar.finish_and_clear();
 }
 
-fn tell(counters: &Counters, stopped: &mpsc::Receiver<()>) {
+fn tell(counters: &Counters, unit: Unit, stopped: &mpsc::Receiver<()>) {
     let mut pace = Pace::new();
     while goes_on(stopped, LINE) {
-        talk::line(&describe(counters, pace.update(counters)));
+        talk::line(&describe(counters, unit, pace.update(counters)));
     }
 }
 
@@ -100,7 +107,7 @@ fn total(counters: &Counters) -> Option<u64> {
         .then(|| counters.bytes_total.load(Relaxed))
 }
 
-fn describe(counters: &Counters, pace: Rates) -> String {
+fn describe(counters: &Counters, unit: Unit, pace: Rates) -> String {
     let done = counters.bytes.load(Relaxed);
     let mut text = String::new();
     if counters.verifying.load(Relaxed) {
@@ -108,11 +115,19 @@ fn describe(counters: &Counters, pace: Rates) -> String {
     }
     text += &size(done);
     let rate = size(pace.read as u64);
+    let things = counters.files.load(Relaxed);
+    let noun = match unit {
+        Unit::Files => "files",
+        Unit::Records => "records",
+    };
     match total(counters) {
         // All is read; what was read may still have to be compressed and stored.
         Some(total) if total > 0 && done >= total => text += ", finishing",
         Some(total) => {
             text += &format!(" of {}, {rate}/s", size(total));
+            if matches!(unit, Unit::Records) {
+                text += &format!(", {} {noun}", count(things));
+            }
             if pace.done >= 1.0 {
                 text += &format!(
                     ", {} left",
@@ -121,10 +136,9 @@ fn describe(counters: &Counters, pace: Rates) -> String {
             }
         }
         None => {
-            let files = counters.files.load(Relaxed);
             text += &format!(", {rate}/s");
-            if files > 0 {
-                text += &format!(", {} files", count(files));
+            if things > 0 {
+                text += &format!(", {} {noun}", count(things));
             }
         }
     }
@@ -209,10 +223,10 @@ mod tests {
             done: rate / 3.0,
             read: rate,
         };
-        let without_total = describe(&counters, rates);
+        let without_total = describe(&counters, Unit::Files, rates);
         counters.bytes_total.store(1020 << 30, Relaxed);
         counters.totals_final.store(true, Relaxed);
-        let with_total = describe(&counters, rates);
+        let with_total = describe(&counters, Unit::Files, rates);
         for line in [without_total, with_total] {
             assert!(line.len() <= 80 - 23, "{line}");
         }

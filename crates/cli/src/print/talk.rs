@@ -2,6 +2,7 @@
 
 use super::names::{self, escape_text};
 use super::numbers::size;
+use super::records::BadLine;
 use crate::failure::{Failure, with_causes};
 use ibid_format::FileId;
 use ibid_repo::{Error, Warning};
@@ -112,6 +113,16 @@ pub(crate) fn fatal(failure: &Failure, json: bool) {
 /// Said of a file that a measurement goes on without.
 pub(crate) fn passed_over(path: &Path, error: &std::io::Error) {
     line(&format!("passed over: {}: {error}", names::path(path)));
+}
+
+/// Said of a line that is not loaded.
+pub(crate) fn bad_line(bad: &BadLine) {
+    line(&format!("line {}: {}", bad.line, bad.problem));
+}
+
+/// Said of a store that was made because there was none.
+pub(crate) fn new_store(path: &Path) {
+    line(&format!("note: made a new store of records in {}", names::path(path)));
 }
 
 /// Said of a key that is made all the same.

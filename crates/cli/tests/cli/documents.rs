@@ -1,14 +1,15 @@
-//! `docs/commands.md` does what it says.
+//! `docs/commands.md` and `docs/records.md` do what they say.
 
 use crate::support::{Home, ran};
 use std::process::Command;
 
 const DOCUMENT: &str = include_str!("../../../../docs/commands.md");
+const RECORDS: &str = include_str!("../../../../docs/records.md");
 
 /// Blocks marked `sh`, in order.
-fn blocks() -> Vec<String> {
+fn blocks(document: &str) -> Vec<String> {
     let mut blocks = Vec::new();
-    let mut lines = DOCUMENT.lines();
+    let mut lines = document.lines();
     while lines.by_ref().any(|line| line == "```sh") {
         blocks.push(
             lines
@@ -25,8 +26,35 @@ fn every_block_runs_as_written() {
     let home = Home::bare();
     home.write("letters/anna.txt", "dear Anna\n");
     home.write("letters/drafts/ben.txt", "dear Ben\n");
-    let blocks = blocks();
+    let blocks = blocks(DOCUMENT);
     assert!(blocks.len() >= 15, "{blocks:?}");
+    let printed = run_blocks(&home, &blocks);
+    assert!(
+        printed.contains("select 1;") && printed.contains("a line more"),
+        "{printed}"
+    );
+}
+
+#[test]
+fn the_guide_to_records_runs_as_written() {
+    let blocks = blocks(RECORDS);
+    assert!(blocks.len() >= 4, "{blocks:?}");
+    let printed = run_blocks(&Home::bare(), &blocks);
+    // What the guide says that is printed.
+    let mut lines = RECORDS.lines();
+    let mut shown = 0;
+    while lines.by_ref().any(|line| line == "```text") {
+        for line in lines.by_ref().take_while(|line| *line != "```") {
+            assert!(printed.contains(&format!("{line}\n")), "{line}\nin\n{printed}");
+            shown += 1;
+        }
+    }
+    assert!(shown > 5, "{shown}");
+}
+
+/// Runs all blocks in one home; returns what was printed.
+#[track_caller]
+fn run_blocks(home: &Home, blocks: &[String]) -> String {
     // One shell for all: what a block sets, the next ones use. The name of a block comes in front of what goes wrong in it.
     let mut script = String::from("set -eu\n");
     for (n, block) in blocks.iter().enumerate() {
@@ -43,11 +71,7 @@ fn every_block_runs_as_written() {
         .env("PATH", path);
     let ran = ran(shell.output().unwrap());
     assert_eq!(ran.code, 0, "{}\n{}", ran.err, ran.out);
-    assert!(
-        ran.out.contains("select 1;") && ran.out.contains("a line more"),
-        "{}",
-        ran.out
-    );
+    ran.out
 }
 
 #[test]
@@ -64,6 +88,14 @@ fn every_command_has_its_section() {
         "stats",
         "check",
         "key",
+        "records load",
+        "records put",
+        "records get",
+        "records delete",
+        "records scan",
+        "records versions",
+        "records stats",
+        "records verify",
         "chunk",
         "bench chunkers",
         "bench duplicate-locality",

@@ -256,6 +256,63 @@ fn commands_without_a_repository_print_what_is_documented() {
 }
 
 #[test]
+fn records_print_what_is_documented() {
+    let tables = Tables::read();
+    let home = Home::bare();
+    home.write(
+        "lines",
+        "{\"key\": \"a\", \"n\": 1}\nno JSON\n{\"key\": \"a\", \"n\": 2}\n",
+    );
+    let json = |arguments: &[&str]| {
+        let ran = run(home
+            .ibid([&["records"], arguments, &["--json"]].concat())
+            .env("IBID_STORE", home.path("store")));
+        assert!([0, 3, 4].contains(&ran.code), "{ran:?}");
+        ran.out
+    };
+    let loaded = tables.document("records load", &json(&["load", "lines"]));
+    assert_eq!(
+        (&loaded["records"], &loaded["bad_lines"], &loaded["problems"][0]["line"]),
+        (&2.into(), &1.into(), &2.into())
+    );
+    home.write("binary", b"\xff\0");
+    let stored = tables.document("records put", &json(&["put", "b", "binary"]));
+    assert_eq!((&stored["version"], &stored["bytes"]), (&1.into(), &2.into()));
+    let scanned = tables.stream("records scan", &json(&["scan"]));
+    assert_eq!(
+        (&scanned[1]["body"], &scanned[2]["body_bytes"], &scanned[3]["records"]),
+        (&"{\"key\": \"a\", \"n\": 2}".into(), &"ff00".into(), &2.into())
+    );
+    let keys = tables.stream("records scan", &json(&["scan", "--keys-only"]));
+    assert_eq!((&keys[1]["key"], &keys[1]["body"]), (&"a".into(), &Value::Null));
+    tables.document("records delete", &json(&["delete", "a"]));
+    let versions = tables.stream("records versions", &json(&["versions", "a"]));
+    assert_eq!(
+        (&versions[2]["deleted"], &versions[3]["deleted"]),
+        (&false.into(), &true.into())
+    );
+    let stats = tables.document("records stats", &json(&["stats"]));
+    assert_eq!(
+        (&stats["total"]["records"], &stats["namespaces"][0]["deleted_keys"]),
+        (&4.into(), &1.into())
+    );
+    assert_eq!(tables.document("records verify", &json(&["verify"]))["clean"], true);
+    let file = home.path("store/redb");
+    let mut bytes = std::fs::read(&file).unwrap();
+    for at in 0..bytes.len() - 8 {
+        if bytes[at..].starts_with(b"\"n\": 1") {
+            bytes[at + 6] = b'3';
+        }
+    }
+    std::fs::write(&file, bytes).unwrap();
+    let found = tables.document("records verify", &json(&["verify"]));
+    assert_eq!(
+        (&found["faults_total"], &found["faults"][0]["table"]),
+        (&1.into(), &"records".into())
+    );
+}
+
+#[test]
 fn what_fails_says_so_as_documented() {
     let tables = Tables::read();
     let home = Home::new();

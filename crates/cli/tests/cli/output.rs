@@ -4,7 +4,7 @@ use crate::support::Home;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-const COMMANDS: [&[&str]; 29] = [
+const COMMANDS: [&[&str]; 38] = [
     &["init"],
     &["backup"],
     &["snapshots"],
@@ -20,6 +20,15 @@ const COMMANDS: [&[&str]; 29] = [
     &["key", "add"],
     &["key", "remove"],
     &["key", "passwd"],
+    &["records"],
+    &["records", "load"],
+    &["records", "put"],
+    &["records", "get"],
+    &["records", "delete"],
+    &["records", "scan"],
+    &["records", "versions"],
+    &["records", "stats"],
+    &["records", "verify"],
     &["chunk"],
     &["bench"],
     &["bench", "chunkers"],
@@ -54,6 +63,7 @@ fn every_help_has_an_example() {
         "IBID_PASSWORD_FILE",
         "IBID_NEW_PASSWORD",
         "IBID_MEMORY",
+        "IBID_STORE",
     ] {
         assert!(home.ok(["--help"]).contains(variable), "{variable}");
     }

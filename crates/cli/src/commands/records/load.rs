@@ -1,0 +1,279 @@
+//! `ibid records load`.
+//!
+//! One thread reads lines and makes batches of them, another commits these one after the other. So what is in the store, whenever it
+//! ends, are the records of all lines up to one.
+
+use super::fields::Shape;
+use super::lines::{Line, Lines};
+use super::open_or_make;
+use crate::args::{DurabilityName, LoadArgs};
+use crate::commands::open::Context;
+use crate::commands::watch::{PROBLEMS_MAX, Watch};
+use crate::failure::{Failure, Outcome, Result};
+use crate::print::{self, BadLine, Loaded};
+use ibid_format::record::{BODY_BYTES_MAX, KEY_BYTES_MAX};
+use ibid_record::{Batch, Durability, Error, Namespace, Store};
+use ibid_repo::Monitor;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+/// Records in a batch, at most.
+const BATCH_RECORDS: usize = 4096;
+/// Bytes of keys and bodies in a batch, beyond its first record, and a sixteenth of the memory at most.
+const BATCH_BYTES: u64 = 8 << 20;
+/// How long a record waits for more before it is committed, and with `--durability batched` for what was committed to be synced.
+const DELAY: Duration = Duration::from_secs(1);
+
+pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
+    let watch = Watch::start_records(context.global.quiet)?;
+    let monitor = watch.monitor.clone();
+    // Before a store is made for what is not there.
+    let memory = context.global.memory;
+    let lines = Lines::open(&args.file, memory, &monitor);
+    if monitor.is_cancelled() {
+        return Err(Failure::Interrupted("nothing was stored".into()));
+    }
+    let mut lines = lines?;
+    let (store, namespace) = open_or_make(context, &args.place, args.versions)?;
+    let started = Instant::now();
+    let mut loader = Loader {
+        namespace: &namespace,
+        monitor: &monitor,
+        shape: if args.scanned {
+            Shape::Scanned
+        } else {
+            let (key, body) = (args.key.clone(), args.body.clone());
+            Shape::Fields { key, body }
+        },
+        strict: args.strict,
+        batch_bytes: BATCH_BYTES.min(memory / 16) as usize,
+        pending: Pending::default(),
+        bad: Vec::new(),
+        bad_total: 0,
+    };
+    let durability = match args.durability {
+        DurabilityName::Sync => Durability::Sync,
+        DurabilityName::Batched => Durability::Batched(DELAY),
+        DurabilityName::None => Durability::None,
+    };
+    let transferred = loader.transfer(&mut lines, &store, durability);
+    watch.finish();
+    let (ended, committed) = transferred?;
+    let stored = || match committed.records {
+        0 => "nothing was stored".to_owned(),
+        records => format!(
+            "{} stored, up to line {}",
+            print::counted(records, "record is", "records are"),
+            committed.line
+        ),
+    };
+    match ended {
+        Ended::AtTheEnd => {}
+        Ended::Stopped => return Err(Failure::Interrupted(stored().into())),
+        Ended::Unreadable(source) => {
+            let cause = Failure::local("read", &args.file, source);
+            return Err(Failure::Fatal(format!("{cause}; {}", stored())));
+        }
+        Ended::BadLine(BadLine { line, problem }) => {
+            return Err(Failure::Fatal(format!("line {line}: {problem}; {}", stored())));
+        }
+    }
+    let loaded = Loaded {
+        namespace: namespace.name(),
+        records: committed.records,
+        bytes: committed.bytes,
+        lines: lines.number,
+        bad: &loader.bad,
+        bad_total: loader.bad_total,
+        duration_ms: started.elapsed().as_millis() as u64,
+    };
+    print::records_load(&mut context.out, &loaded)?;
+    Ok(if loader.bad_total > 0 {
+        Outcome::Partial
+    } else {
+        Outcome::Done
+    })
+}
+
+/// Why no more lines were read.
+enum Ended {
+    AtTheEnd,
+    Stopped,
+    Unreadable(std::io::Error),
+    BadLine(BadLine),
+}
+
+/// What is to be committed next, and in the end all that was.
+#[derive(Default)]
+struct Pending {
+    batch: Batch,
+    /// When its first record came.
+    since: Option<Instant>,
+    /// Of keys and bodies.
+    bytes_held: usize,
+    committed: Committed,
+}
+
+impl Pending {
+    /// Whether it is time to commit it: it is large enough, or what came first has waited long enough.
+    fn is_due(&self, bytes_max: usize) -> bool {
+        let has_waited = self.since.is_some_and(|since| since.elapsed() >= DELAY);
+        has_waited || self.batch.len() >= BATCH_RECORDS || self.bytes_held >= bytes_max
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Committed {
+    records: u64,
+    /// Of bodies.
+    bytes: u64,
+    /// The last line that one of the records came from.
+    line: u64,
+}
+
+struct Loader<'l> {
+    namespace: &'l Namespace,
+    monitor: &'l Monitor,
+    shape: Shape,
+    strict: bool,
+    batch_bytes: usize,
+    pending: Pending,
+    /// Those named in JSON.
+    bad: Vec<BadLine>,
+    bad_total: u64,
+}
+
+impl Loader<'_> {
+    /// Loads all lines, as far as that goes.
+    fn transfer(&mut self, lines: &mut Lines, store: &Store, durability: Durability) -> Result<(Ended, Committed)> {
+        let monitor = self.monitor;
+        std::thread::scope(|scope| {
+            let (batches, received) = sync_channel(1);
+            let committer = std::thread::Builder::new();
+            let committer = committer.spawn_scoped(scope, move || commit(store, received, durability, monitor));
+            let committer = committer.map_err(|source| ibid_repo::Error::Threads { source })?;
+            let ended = self.load(lines, batches);
+            let committed = committer
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            Ok((ended, committed?))
+        })
+    }
+
+    /// Hands over all lines. Whatever ends it, what came before is handed over.
+    fn load(&mut self, lines: &mut Lines, batches: SyncSender<Pending>) -> Ended {
+        loop {
+            if self.monitor.is_cancelled() {
+                self.hand_over(&batches);
+                return Ended::Stopped;
+            }
+            if self.pending.is_due(self.batch_bytes) && !self.hand_over(&batches) {
+                // Why nobody takes it, the other thread says.
+                return Ended::Stopped;
+            }
+            let line = match lines.next() {
+                Ok(Some(line)) => line,
+                Ok(None) => {
+                    self.hand_over(&batches);
+                    return Ended::AtTheEnd;
+                }
+                Err(_) if self.monitor.is_cancelled() => continue,
+                Err(error) => {
+                    self.hand_over(&batches);
+                    return Ended::Unreadable(error);
+                }
+            };
+            let taken = match line {
+                Line::Whole(line) => self.take(line),
+                Line::Waiting => Ok(false),
+                Line::TooLong { bytes_max } => Err(format!(
+                    "expected at most {} in a line, found more; --memory allows eight times what it is given",
+                    print::size(bytes_max as u64)
+                )),
+            };
+            match taken {
+                Ok(true) => self.pending.committed.line = lines.number,
+                Ok(false) => {}
+                Err(problem) => {
+                    let bad = BadLine {
+                        line: lines.number,
+                        problem,
+                    };
+                    if self.strict {
+                        self.hand_over(&batches);
+                        return Ended::BadLine(bad);
+                    }
+                    self.name(bad);
+                }
+            }
+        }
+    }
+
+    fn name(&mut self, bad: BadLine) {
+        print::bad_line(&bad);
+        self.bad_total += 1;
+        if self.bad.len() < PROBLEMS_MAX {
+            self.bad.push(bad);
+        }
+    }
+
+    /// Takes the record of a line, if there is one: an empty line is none.
+    fn take(&mut self, line: &[u8]) -> Result<bool, String> {
+        if line.trim_ascii().is_empty() {
+            return Ok(false);
+        }
+        let (key, body) = self.shape.record(line)?;
+        // The store would refuse all of the batch.
+        within("the key", key.len(), KEY_BYTES_MAX)?;
+        within("the body", body.len(), BODY_BYTES_MAX)?;
+        let Pending {
+            batch,
+            since,
+            bytes_held,
+            committed,
+        } = &mut self.pending;
+        batch.put(self.namespace, &key, &body);
+        since.get_or_insert_with(Instant::now);
+        *bytes_held += key.len() + body.len();
+        committed.records += 1;
+        committed.bytes += body.len() as u64;
+        Ok(true)
+    }
+
+    /// Whether there is still somebody who takes it.
+    fn hand_over(&mut self, batches: &SyncSender<Pending>) -> bool {
+        batches.send(std::mem::take(&mut self.pending)).is_ok()
+    }
+}
+
+fn within(what: &str, found: usize, max: usize) -> Result<(), String> {
+    match found > max {
+        true => Err(format!("{what}: expected at most {max} bytes, found {found}")),
+        false => Ok(()),
+    }
+}
+
+/// Commits what comes, and syncs it all at the end.
+fn commit(
+    store: &Store,
+    batches: Receiver<Pending>,
+    durability: Durability,
+    monitor: &Monitor,
+) -> Result<Committed, Error> {
+    let mut all = Committed::default();
+    for Pending { batch, committed, .. } in batches {
+        if batch.is_empty() {
+            continue;
+        }
+        store.commit_with(batch, durability)?;
+        all = Committed {
+            records: all.records + committed.records,
+            bytes: all.bytes + committed.bytes,
+            line: committed.line,
+        };
+        monitor.counters.files.store(all.records, Relaxed);
+    }
+    store.sync()?;
+    Ok(all)
+}

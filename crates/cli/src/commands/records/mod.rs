@@ -1,0 +1,97 @@
+//! `ibid records`: a store, a namespace, and what is done with them.
+
+mod delete;
+mod fields;
+mod get;
+mod lines;
+mod load;
+mod put;
+mod scan;
+mod stats;
+mod verify;
+mod versions;
+
+use super::open::{Context, local_folder};
+use crate::args::{NamespaceArgs, RecordsCommand, StoreArgs, VersionsKept};
+use crate::failure::{Failure, Outcome, Result};
+use crate::print;
+use ibid_record::{Namespace, Options, Store, Versions};
+use std::path::Path;
+
+pub(crate) fn run(context: &mut Context, command: &RecordsCommand) -> Result<Outcome> {
+    match command {
+        RecordsCommand::Load(args) => load::run(context, args),
+        RecordsCommand::Put(args) => put::run(context, args),
+        RecordsCommand::Get(args) => get::run(context, args),
+        RecordsCommand::Delete(args) => delete::run(context, args),
+        RecordsCommand::Scan(args) => scan::run(context, args),
+        RecordsCommand::Versions(args) => versions::run(context, args),
+        RecordsCommand::Stats(args) => stats::run(context, args),
+        RecordsCommand::Verify(args) => verify::run(context, args),
+    }
+}
+
+fn place(args: &StoreArgs) -> Result<&Path> {
+    let which = "which store of records? Give its folder: --store DIR, or set IBID_STORE";
+    local_folder(args.store.as_deref(), "a store of records", which)
+}
+
+/// Whether there is anything that could be a store.
+fn is_there(path: &Path) -> Result<bool> {
+    match std::fs::read_dir(path) {
+        Ok(mut entries) => Ok(entries.next().is_some()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(Failure::local("open", path, source)),
+    }
+}
+
+fn options(context: &Context) -> Options {
+    Options {
+        // The rest is for what is read and written, which the engine has copies of while it commits.
+        cache_bytes: usize::try_from(context.global.memory / 4).unwrap_or(usize::MAX),
+        ..Options::default()
+    }
+}
+
+/// Opens a store that is there.
+fn open(context: &Context, args: &StoreArgs) -> Result<Store> {
+    let path = place(args)?;
+    if !is_there(path)? {
+        return Err(Failure::NoStore(format!(
+            "there is no store of records in {}; `ibid records load` and `ibid records put` make one",
+            print::name(path)
+        )));
+    }
+    Ok(Store::open(path, options(context))?)
+}
+
+/// Opens a store and a namespace of it that are there.
+fn open_namespace(context: &Context, args: &NamespaceArgs) -> Result<(Store, Namespace)> {
+    let store = open(context, &args.store)?;
+    let namespace = store.find_namespace(&args.namespace)?.ok_or_else(|| {
+        Failure::NotThere(format!(
+            "there is no namespace \"{}\" in the store; `ibid records stats` lists those that there are",
+            print::shown(args.namespace.as_bytes())
+        ))
+    })?;
+    Ok((store, namespace))
+}
+
+/// Opens a store and a namespace to write to, and makes what is not there.
+fn open_or_make(context: &Context, args: &NamespaceArgs, versions: Option<VersionsKept>) -> Result<(Store, Namespace)> {
+    let path = place(&args.store)?;
+    let is_new = !is_there(path)?;
+    let store = Store::open(path, options(context))?;
+    if is_new && !context.global.quiet {
+        print::new_store(path);
+    }
+    let asked = versions.map(|versions| match versions {
+        VersionsKept::Kept => Versions::Kept,
+        VersionsKept::Latest => Versions::Latest,
+    });
+    let namespace = match (asked, store.find_namespace(&args.namespace)?) {
+        (None, Some(namespace)) => namespace,
+        (asked, _) => store.namespace(&args.namespace, asked.unwrap_or(Versions::Kept))?,
+    };
+    Ok((store, namespace))
+}

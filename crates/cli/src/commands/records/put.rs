@@ -1,0 +1,39 @@
+//! `ibid records put`.
+
+use super::open_or_make;
+use crate::args::PutArgs;
+use crate::commands::input;
+use crate::commands::open::Context;
+use crate::failure::{Failure, Outcome, Result};
+use crate::print;
+use ibid_format::record::BODY_BYTES_MAX;
+use std::io::Read;
+use std::path::Path;
+
+pub(crate) fn run(context: &mut Context, args: &PutArgs) -> Result<Outcome> {
+    // Before a store is made for what can't be read.
+    let body = read(&args.file)?;
+    let (_store, namespace) = open_or_make(context, &args.place, args.versions)?;
+    let key = &args.key.0;
+    let number = namespace.put(key, &body)?;
+    // The store is open here and nowhere else, so the latest version is ours.
+    let version = namespace.versions(key)?.last().map_or(1, |latest| latest.version);
+    print::records_put(&mut context.out, key, version, number, body.len() as u64)?;
+    Ok(Outcome::Done)
+}
+
+/// All of a file, unless it is too much for a body.
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let mut body = Vec::new();
+    let mut bounded = input::open(path)?.take(BODY_BYTES_MAX as u64 + 1);
+    let read = bounded.read_to_end(&mut body);
+    read.map_err(|source| Failure::local("read", path, source))?;
+    if body.len() > BODY_BYTES_MAX {
+        return Err(Failure::Fatal(format!(
+            "{}: expected at most {}, which a record may have, found more; store it in parts",
+            print::name(path),
+            print::size(BODY_BYTES_MAX as u64)
+        )));
+    }
+    Ok(body)
+}

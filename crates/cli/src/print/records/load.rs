@@ -1,0 +1,77 @@
+//! What was loaded.
+
+use super::super::Out;
+use super::super::names::escape;
+use super::super::numbers::{count, counted, duration, rate, size};
+use ibid_repo::Result;
+use serde::Serialize;
+
+/// A line that could not be loaded.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct BadLine {
+    /// From 1.
+    pub(crate) line: u64,
+    pub(crate) problem: String,
+}
+
+/// What a load came to.
+#[derive(Debug)]
+pub(crate) struct Loaded<'l> {
+    pub(crate) namespace: &'l str,
+    pub(crate) records: u64,
+    /// Of bodies.
+    pub(crate) bytes: u64,
+    pub(crate) lines: u64,
+    /// Not all of them, if there are many.
+    pub(crate) bad: &'l [BadLine],
+    pub(crate) bad_total: u64,
+    pub(crate) duration_ms: u64,
+}
+
+#[derive(Serialize)]
+struct JsonLoad<'l> {
+    namespace: &'l str,
+    records: u64,
+    bytes: u64,
+    lines: u64,
+    bad_lines: u64,
+    duration_ms: u64,
+    problems: &'l [BadLine],
+}
+
+pub(crate) fn records_load(out: &mut Out, loaded: &Loaded<'_>) -> Result<()> {
+    if out.json {
+        let body = JsonLoad {
+            namespace: loaded.namespace,
+            records: loaded.records,
+            bytes: loaded.bytes,
+            lines: loaded.lines,
+            bad_lines: loaded.bad_total,
+            duration_ms: loaded.duration_ms,
+            problems: loaded.bad,
+        };
+        return out.document("records load", None, &body);
+    }
+    if out.quiet {
+        return Ok(());
+    }
+    out.line(format!(
+        "loaded {}, {}, into {}",
+        counted(loaded.records, "record", "records"),
+        size(loaded.bytes),
+        escape(loaded.namespace.as_bytes())
+    ))?;
+    out.line(format!(
+        "  time  {}, {}",
+        duration(loaded.duration_ms),
+        rate(loaded.bytes, loaded.duration_ms)
+    ))?;
+    if loaded.bad_total > 0 {
+        out.line(format!(
+            "  {} of {} could NOT be loaded (named above)",
+            count(loaded.bad_total),
+            counted(loaded.lines, "line", "lines")
+        ))?;
+    }
+    Ok(())
+}

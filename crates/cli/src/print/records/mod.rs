@@ -1,0 +1,141 @@
+//! Records: what was stored, what there is.
+
+mod load;
+mod scan;
+mod stats;
+mod verify;
+
+pub(crate) use load::{BadLine, Loaded, records_load};
+pub(crate) use scan::ScanPrinter;
+pub(crate) use stats::{StoreStats, records_stats};
+pub(crate) use verify::records_verify;
+
+use super::Out;
+use super::json::lossless;
+use super::names::escape;
+use super::numbers::{counted, size};
+use super::table::{Align, Table};
+use ibid_record::{Version, Versions};
+use ibid_repo::Result;
+use serde::Serialize;
+
+/// A key: as text, and as hexadecimal digits if text can't hold it.
+#[derive(Serialize)]
+struct JsonKey {
+    key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_bytes: Option<String>,
+}
+
+impl JsonKey {
+    fn new(key: &[u8]) -> JsonKey {
+        let (key, key_bytes) = lossless(key);
+        JsonKey { key, key_bytes }
+    }
+}
+
+/// `kept` or `latest`, as `--versions` takes it.
+fn versions_word(versions: Versions) -> &'static str {
+    match versions {
+        Versions::Kept => "kept",
+        Versions::Latest => "latest",
+    }
+}
+
+#[derive(Serialize)]
+struct JsonPut {
+    #[serde(flatten)]
+    key: JsonKey,
+    version: u32,
+    number: u64,
+    bytes: u64,
+}
+
+/// What was stored.
+pub(crate) fn records_put(out: &mut Out, key: &[u8], version: u32, number: u64, bytes: u64) -> Result<()> {
+    if out.json {
+        let key = JsonKey::new(key);
+        let body = JsonPut {
+            key,
+            version,
+            number,
+            bytes,
+        };
+        return out.document("records put", None, &body);
+    }
+    if out.quiet {
+        return Ok(());
+    }
+    out.line(format!(
+        "stored {} as version {version} of {}",
+        size(bytes),
+        escape(key)
+    ))
+}
+
+#[derive(Serialize)]
+struct JsonDelete {
+    #[serde(flatten)]
+    key: JsonKey,
+    removed_versions: u64,
+}
+
+/// That a key was deleted, and how many versions are gone with it.
+pub(crate) fn records_delete(out: &mut Out, key: &[u8], removed_versions: u64) -> Result<()> {
+    if out.json {
+        let key = JsonKey::new(key);
+        return out.document("records delete", None, &JsonDelete { key, removed_versions });
+    }
+    if out.quiet {
+        return Ok(());
+    }
+    let versions = match removed_versions {
+        0 => "its versions are kept".to_owned(),
+        gone => format!("{} gone", counted(gone, "version is", "versions are")),
+    };
+    out.line(format!("deleted {}; {versions}", escape(key)))
+}
+
+#[derive(Serialize)]
+struct JsonVersion {
+    version: u32,
+    number: u64,
+    deleted: bool,
+}
+
+#[derive(Serialize)]
+struct JsonVersionsEnd {
+    versions: u64,
+}
+
+/// The versions of a key, the oldest first.
+pub(crate) fn records_versions(out: &mut Out, key: &[u8], versions: &[Version]) -> Result<()> {
+    if out.json {
+        out.begin_with("records versions", None, &JsonKey::new(key))?;
+        for &Version {
+            version,
+            number,
+            deleted,
+        } in versions
+        {
+            let body = JsonVersion {
+                version,
+                number,
+                deleted,
+            };
+            out.item("version", body)?;
+        }
+        let versions = versions.len() as u64;
+        return out.item("end", JsonVersionsEnd { versions });
+    }
+    let mut table = Table::new(&[("version", Align::Right), ("record", Align::Right), ("", Align::Left)]);
+    for version in versions {
+        let note = if version.deleted { "deleted" } else { "" };
+        table.row(vec![
+            version.version.to_string(),
+            version.number.to_string(),
+            note.to_owned(),
+        ]);
+    }
+    table.lines().try_for_each(|line| out.line(line))
+}

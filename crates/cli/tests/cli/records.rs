@@ -1,0 +1,531 @@
+//! Records: a store of its own.
+
+use crate::support::{Home, noise, ran, run, run_with, signal};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::os::unix::ffi::OsStringExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The program with `records` in front, and a store in this home.
+fn records<S: AsRef<OsStr>>(home: &Home, arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = home.ibid(["records"]);
+    command.args(arguments).env("IBID_STORE", home.path("store"));
+    command
+}
+
+#[track_caller]
+fn ok<S: AsRef<OsStr>>(home: &Home, arguments: impl IntoIterator<Item = S>) -> String {
+    let ran = run(&mut records(home, arguments));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    ran.out
+}
+
+/// Runs what must end with this code; returns what was said.
+#[track_caller]
+fn fails<S: AsRef<OsStr>>(home: &Home, code: i32, arguments: impl IntoIterator<Item = S>) -> String {
+    let ran = run(&mut records(home, arguments));
+    assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{ran:?}");
+    assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
+    ran.err
+}
+
+/// What `scan` writes into a pipe.
+fn scanned(home: &Home, arguments: &[&str]) -> Vec<Value> {
+    let text = ok(home, [&["scan"], arguments].concat());
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn keys(records: &[Value]) -> Vec<&str> {
+    records.iter().map(|record| record["key"].as_str().unwrap()).collect()
+}
+
+const PAGES: &str = r#"{"page": "b", "n": 1, "text": "one\n"}
+{"page": "a", "n": 2, "text": "two"}
+
+{"page": "b", "n": 3, "text": {"three": [3.0,  null]}}
+"#;
+
+fn with_pages() -> Home {
+    let home = Home::bare();
+    home.write("pages.jsonl", PAGES);
+    let said = ok(&home, ["load", "pages.jsonl", "--key", "page", "--body", "text"]);
+    assert!(said.starts_with("loaded 3 records, 27 B, into records\n"), "{said}");
+    home
+}
+
+#[test]
+fn what_was_loaded_can_be_read_version_by_version() {
+    let home = with_pages();
+    let body = r#"{"three":[3.0,null]}"#;
+    for (address, body) in [("a", "two"), ("b", body), ("b@2", body), ("b@1", "one\n")] {
+        assert_eq!(ok(&home, ["get", address]), body, "{address}");
+    }
+    assert_eq!(
+        ok(&home, ["versions", "b"]),
+        "version  record\n      1       1\n      2       3\n"
+    );
+
+    assert_eq!(ok(&home, ["delete", "b"]), "deleted b; its versions are kept\n");
+    let said = fails(&home, 6, ["get", "b"]);
+    assert!(said.contains("was deleted with version 3"), "{said}");
+    assert_eq!(ok(&home, ["get", "b@1"]), "one\n");
+    assert!(ok(&home, ["versions", "b"]).ends_with("      3       4  deleted\n"));
+    fails(&home, 6, ["delete", "b"]);
+    let stored = run_with(&mut records(&home, ["put", "b"]), b"four");
+    assert_eq!(stored.out, "stored 4 B as version 4 of b\n");
+    assert_eq!(
+        ok(&home, ["delete", "b", "--purge"]),
+        "deleted b; 4 versions are gone\n"
+    );
+    fails(&home, 6, ["versions", "b"]);
+    assert!(fails(&home, 6, ["get", "b"]).contains("has no record"));
+    assert!(fails(&home, 6, ["get", "a@2"]).contains("the latest is 1"));
+    assert!(ok(&home, ["verify"]).contains("no faults"));
+}
+
+#[test]
+fn a_whole_line_is_a_record_and_several_fields_a_key() {
+    let home = Home::bare();
+    home.write("pages.jsonl", PAGES.replace('\n', "\r\n"));
+    ok(&home, ["load", "pages.jsonl", "--key", "page,n"]);
+    assert_eq!(keys(&scanned(&home, &[])), ["a/2", "b/1", "b/3"]);
+    assert_eq!(ok(&home, ["get", "a/2"]), r#"{"page": "a", "n": 2, "text": "two"}"#);
+}
+
+#[test]
+fn lines_that_cannot_be_loaded_are_named_and_the_others_loaded() {
+    let home = Home::bare();
+    let long = format!("{{\"key\": \"{}\"}}", "k".repeat(4097));
+    let lines = [
+        r#"{"key": "first"}"#,
+        "no JSON",
+        r#"{"other": "x"}"#,
+        &long,
+        "17",
+        r#"{"key": "last"}"#,
+        r#"{"key": "cut"#,
+    ];
+    home.write("lines", lines.join("\n"));
+    let loaded = run(&mut records(&home, ["load", "lines"]));
+    assert_eq!(loaded.code, 3, "{loaded:?}");
+    for said in [
+        "line 2: expected ident, at column 2\n",
+        "line 3: there is no field \"key\"\n",
+        "line 4: the key: expected at most 4096 bytes, found 4097\n",
+        "line 5: ",
+        "line 7: EOF",
+    ] {
+        assert!(loaded.err.contains(said), "{said} in {loaded:?}");
+    }
+    assert!(
+        loaded
+            .out
+            .ends_with("  5 of 7 lines could NOT be loaded (named above)\n"),
+        "{loaded:?}"
+    );
+    assert_eq!(keys(&scanned(&home, &["--in-order"])), ["first", "last"]);
+
+    let strict = ["load", "lines", "--strict", "--namespace", "strict"];
+    let said = fails(&home, 1, strict.iter().chain(&["--quiet"]));
+    assert!(
+        said.contains("line 2: ") && said.contains("1 record is stored, up to line 1"),
+        "{said}"
+    );
+    assert_eq!(keys(&scanned(&home, &["--namespace", "strict"])), ["first"]);
+}
+
+#[test]
+fn a_line_is_bounded_before_it_is_kept() {
+    let home = Home::bare();
+    let long = format!("{{\"key\": \"long\", \"x\": \"{}\"}}", "x".repeat(10_000));
+    home.write("lines", format!("{long}\n{{\"key\": \"short\"}}\n"));
+    let loaded = run(&mut records(&home, ["load", "lines", "--memory", "64KiB"]));
+    assert_eq!(loaded.code, 3, "{loaded:?}");
+    assert!(
+        loaded.err.contains("line 1: expected at most 8.0 KiB in a line"),
+        "{loaded:?}"
+    );
+    assert_eq!(keys(&scanned(&home, &[])), ["short"]);
+}
+
+#[test]
+fn standard_input_and_what_zstd_wrote_are_loaded_alike() {
+    let home = Home::bare();
+    let packed = zstd::stream::encode_all(PAGES.as_bytes(), 3).unwrap();
+    home.write("packed", &packed);
+    let load = |namespace: &str, file: &str| records(&home, ["load", file, "--key", "page", "--namespace", namespace]);
+    assert_eq!(run_with(&mut load("plain", "-"), PAGES.as_bytes()).code, 0);
+    assert_eq!(run_with(&mut load("stream", "-"), &packed).code, 0);
+    assert_eq!(run(&mut load("file", "packed")).code, 0);
+    let bodies = |namespace| -> Vec<Value> {
+        let records = scanned(&home, &["--namespace", namespace]);
+        records.into_iter().map(|record| record["body"].clone()).collect()
+    };
+    assert_eq!(bodies("stream"), bodies("plain"));
+    assert_eq!(bodies("file"), bodies("plain"));
+
+    home.write("cut", &packed[..packed.len() - 5]);
+    let cut = run(&mut load("cut", "cut"));
+    assert_eq!(cut.code, 1, "{cut:?}");
+    assert!(
+        cut.err.contains("cannot read \"cut\": incomplete frame; ") && cut.err.contains("stored"),
+        "{cut:?}"
+    );
+}
+
+#[test]
+fn any_bytes_are_a_key_and_are_shown_so_that_they_do_no_harm() {
+    let home = Home::bare();
+    let odd: [OsString; 7] = [
+        "".into(),
+        "a/b c@".into(),
+        "user@1".into(),
+        "@7".into(),
+        "two\nlines".into(),
+        "\x1b[31mred".into(),
+        OsString::from_vec(b"not \xff\xfe utf8".to_vec()),
+    ];
+    for key in &odd {
+        let stored = run_with(records(&home, ["put"]).arg(key), key.as_encoded_bytes());
+        assert_eq!(stored.code, 0, "{stored:?}");
+        assert!(
+            stored.out.lines().count() == 1 && !stored.out.contains('\x1b'),
+            "{stored:?}"
+        );
+    }
+    for key in &odd {
+        let got = run(records(&home, ["get", "--version", "latest"]).arg(key));
+        assert_eq!(got.raw, key.as_encoded_bytes(), "{got:?}");
+        let got = run(records(&home, ["get", "--version=1"]).arg(key));
+        assert_eq!(got.raw, key.as_encoded_bytes(), "{got:?}");
+    }
+    fails(&home, 6, ["get", "user@1"]);
+    assert!(fails(&home, 2, ["get", "user@0"]).contains("--version latest"));
+    assert!(fails(&home, 2, ["get", "user@4294967296"]).contains("expected a version from 1 to 4294967295"));
+    let listed = ok(&home, ["scan", "--keys-only"]);
+    assert_eq!(
+        listed.lines().collect::<Vec<_>>(),
+        [
+            "",
+            "\\x1b[31mred",
+            "@7",
+            "a/b c@",
+            "not \\xff\\xfe utf8",
+            "two\\nlines",
+            "user@1"
+        ]
+    );
+    for arguments in [&["get", "no\nkey\x1b"][..], &["versions", "no\nkey\x1b"]] {
+        assert!(!fails(&home, 6, arguments).contains('\x1b'));
+    }
+}
+
+#[test]
+fn what_scan_writes_load_reads_again() {
+    let home = with_pages();
+    let (body, key) = (
+        noise(70_000, 1),
+        OsString::from_vec(b"\xff\0".map(|byte| byte | 1).to_vec()),
+    );
+    run_with(records(&home, ["put"]).arg(&key), &body);
+    for order in ["--from=", "--in-order"] {
+        let copy = home.path(order);
+        let written = run(&mut records(&home, ["scan", order])).raw;
+        let mut load = records(&home, ["load", "-", "--scanned", "--store"]);
+        let loaded = run_with(load.arg(&copy), &written);
+        assert_eq!(
+            (loaded.code, loaded.out.starts_with("loaded 3 records")),
+            (0, true),
+            "{loaded:?}"
+        );
+        let bare = |store: &OsStr| -> Vec<Value> {
+            let text = ok(&home, [OsStr::new("scan"), OsStr::new("--store"), store]);
+            let record = |line| {
+                let mut record: Value = serde_json::from_str(line).unwrap();
+                // These are the store's own.
+                record["number"] = Value::Null;
+                record["version"] = Value::Null;
+                record
+            };
+            text.lines().map(record).collect()
+        };
+        assert_eq!(bare(copy.as_os_str()), bare(home.path("store").as_os_str()));
+        let got = run(records(&home, ["get", "--store"]).arg(&copy).arg(&key));
+        assert_eq!(got.raw, body);
+    }
+}
+
+#[test]
+fn a_scan_can_be_a_part() {
+    let home = Home::bare();
+    let names = ["b/1", "a/1", "c", "a/2", "a", "ab"];
+    let lines = names.map(|name| format!("{{\"key\": \"{name}\"}}\n")).concat();
+    run_with(&mut records(&home, ["load", "-"]), lines.as_bytes());
+    for (arguments, expected) in [
+        (&[][..], &["a", "a/1", "a/2", "ab", "b/1", "c"][..]),
+        (&["--prefix", "a/"], &["a/1", "a/2"]),
+        (&["--from", "a/2", "--to", "b/1"], &["a/2", "ab"]),
+        (&["--from", "b"], &["b/1", "c"]),
+        (&["--to", "a/1"], &["a"]),
+        (&["--from", "b", "--to", "a"], &[]),
+        (&["--limit", "2"], &["a", "a/1"]),
+        (&["--limit", "0"], &[]),
+        (&["--in-order", "--limit", "3"], &["b/1", "a/1", "c"]),
+        (&["--in-order", "--after", "4"], &["a", "ab"]),
+    ] {
+        assert_eq!(keys(&scanned(&home, arguments)), expected, "{arguments:?}");
+        let listed = ok(&home, [&["scan", "--keys-only"], arguments].concat());
+        assert_eq!(listed.lines().collect::<Vec<_>>(), expected, "{arguments:?}");
+    }
+    for arguments in [
+        &["--after", "3"][..],
+        &["--prefix", "a", "--from", "a"],
+        &["--in-order", "--to", "a"],
+    ] {
+        assert_eq!(
+            run(&mut records(&home, [&["scan"], arguments].concat())).code,
+            2,
+            "{arguments:?}"
+        );
+    }
+}
+
+#[test]
+fn who_only_looks_makes_nothing() {
+    let home = Home::bare();
+    let looks: [&[&str]; 6] = [
+        &["get", "a"],
+        &["delete", "a"],
+        &["scan"],
+        &["versions", "a"],
+        &["stats"],
+        &["verify"],
+    ];
+    let none = |code, said: &str| {
+        for look in looks {
+            let error = fails(&home, code, look);
+            assert!(error.contains(said), "{error}");
+        }
+    };
+    none(10, "there is no store of records in ");
+    std::fs::create_dir(home.path("store")).unwrap();
+    none(10, "there is no store of records in ");
+    assert_eq!(std::fs::read_dir(home.path("store")).unwrap().count(), 0);
+    home.write("store/letter.txt", "dear");
+    none(10, "letter.txt is in it");
+    std::fs::remove_dir_all(home.path("store")).unwrap();
+    home.write("store", "a file");
+    none(1, "Not a directory");
+
+    let home = with_pages();
+    for look in &looks[..4] {
+        let error = fails(&home, 6, [look, &["--namespace", "typo"][..]].concat());
+        assert!(error.contains("no namespace \"typo\""), "{error}");
+    }
+    assert!(!ok(&home, ["stats"]).contains("typo"));
+    for arguments in [&["load", "absent"][..], &["put", "key", "absent"], &["load", "files"]] {
+        fails(&home, 1, arguments.iter().chain(&["--store", "new"]));
+        assert!(!home.path("new").exists(), "made for nothing");
+    }
+    assert!(
+        home.fails(2, ["records", "stats"])
+            .contains("--store DIR, or set IBID_STORE")
+    );
+    let said = home.fails(2, ["records", "stats", "--store", "host:/store"]);
+    assert!(
+        said.contains("./host:/store") && said.contains("a store of records is a folder"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_namespace_keeps_what_it_was_made_to_keep() {
+    let home = Home::bare();
+    home.write("pages.jsonl", PAGES);
+    let load = ["load", "pages.jsonl", "--key", "page"];
+    ok(&home, load.iter().chain(&["--versions", "latest"]));
+    ok(&home, load);
+    assert_eq!(ok(&home, ["versions", "b"]).lines().count(), 2, "one version");
+    let said = fails(&home, 1, load.iter().chain(&["--versions", "kept"]));
+    assert!(
+        said.contains("not kept, not kept") || said.contains("was made with versions not kept"),
+        "{said}"
+    );
+    assert_eq!(ok(&home, ["delete", "b"]), "deleted b; 1 version is gone\n");
+    let stats = ok(&home, ["stats"]);
+    assert!(stats.contains("latest") && stats.contains("on disk: "), "{stats}");
+}
+
+#[test]
+fn damage_is_found_and_code_4() {
+    let home = Home::bare();
+    let body = "in the very same place as it was before";
+    for name in ["a", "b"] {
+        run_with(&mut records(&home, ["put", name]), format!("{name}: {body}").as_bytes());
+    }
+    let file = home.path("store/redb");
+    let sound = std::fs::read(&file).unwrap();
+    let mut bad = sound.clone();
+    let at: Vec<usize> = (0..bad.len())
+        .filter(|&at| bad[at..].starts_with(b"b: in the"))
+        .collect();
+    assert!(!at.is_empty());
+    at.iter().for_each(|&at| bad[at + 20] ^= 1);
+    std::fs::write(&file, bad).unwrap();
+    let found = run(&mut records(&home, ["verify"]));
+    assert_eq!(found.code, 4, "{found:?}");
+    assert!(
+        found.out.starts_with("fault: record 2: ") && found.out.ends_with("FOUND 1 fault\n"),
+        "{found:?}"
+    );
+    assert_eq!(run(&mut records(&home, ["stats"])).code, 3);
+    assert!(fails(&home, 1, ["get", "b"]).contains("the store is damaged"));
+    assert_eq!(ok(&home, ["get", "a"]), format!("a: {body}"));
+    // So much that it can't be opened.
+    std::fs::write(&file, &sound[..sound.len() / 2]).unwrap();
+    assert_eq!(run(&mut records(&home, ["verify"])).code, 4);
+}
+
+#[test]
+fn a_pipe_that_is_closed_early_is_no_failure() {
+    let home = Home::bare();
+    run_with(&mut records(&home, ["put", "large"]), &noise(4 << 20, 3));
+    for arguments in [&["scan"][..], &["scan", "--json"], &["get", "large"]] {
+        let mut command = records(&home, arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let ended = child.wait_with_output().unwrap();
+        assert_eq!(
+            (ended.status.code(), ended.stderr.as_slice()),
+            (Some(0), &b""[..]),
+            "{arguments:?}"
+        );
+    }
+}
+
+#[test]
+fn one_at_a_time_has_a_store_open() {
+    let home = with_pages();
+    let (mut child, stdin) = loading(&home, &[]);
+    let said = fails(&home, 1, ["get", "a"]);
+    assert!(said.contains("is open already"), "{said}");
+    drop(stdin);
+    child.wait().unwrap();
+    assert_eq!(ok(&home, ["get", "a"]), "two");
+}
+
+/// A load from a pipe that has made the store, and waits.
+fn loading(home: &Home, arguments: &[&str]) -> (Child, std::process::ChildStdin) {
+    let mut command = records(home, [&["load", "-", "--namespace", "piped"], arguments].concat());
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // It waits for the beginning of what it reads before it opens the store.
+    stdin.write_all(b"    \n").unwrap();
+    // To look into the store would keep it from opening it.
+    let open_files = format!("/proc/{}/fd", child.id());
+    wait_until("the store is open", || {
+        let files = std::fs::read_dir(&open_files).unwrap();
+        files
+            .flatten()
+            .any(|file| std::fs::read_link(file.path()).is_ok_and(|target| target.ends_with("store/redb")))
+    });
+    std::thread::sleep(Duration::from_millis(200));
+    (child, stdin)
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(30), "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn numbered_line(number: usize) -> String {
+    format!("{{\"key\": \"{number:06}\", \"body\": \"{}\"}}\n", "x".repeat(2000))
+}
+
+#[test]
+fn a_killed_load_leaves_the_lines_up_to_some_line() {
+    for durability in ["sync", "batched", "none"] {
+        let home = Home::bare();
+        let (mut child, mut stdin) = loading(&home, &["--body", "body", "--durability", durability]);
+        let writer = std::thread::spawn(move || {
+            // Until nobody reads any more.
+            for number in 0.. {
+                if stdin.write_all(numbered_line(number).as_bytes()).is_err() {
+                    return number;
+                }
+            }
+            unreachable!()
+        });
+        let file = home.path("store/redb");
+        wait_until("something is stored", || {
+            file.metadata().is_ok_and(|metadata| metadata.len() > 60 << 20)
+        });
+        signal(&child, Signal::KILL);
+        child.wait().unwrap();
+        let written = writer.join().unwrap();
+
+        assert!(ok(&home, ["verify"]).contains("no faults"));
+        let kept = scanned(&home, &["--namespace", "piped", "--in-order"]);
+        assert!(kept.len() < written, "{} of {written}", kept.len());
+        // What is synced each few megabytes has to be there by then.
+        assert!(durability != "sync" || kept.len() > 10_000, "{}", kept.len());
+        for (number, record) in kept.iter().enumerate() {
+            assert_eq!(record["key"], format!("{number:06}"), "{durability}");
+        }
+        // And it goes on from there.
+        let rest: String = (kept.len()..kept.len() + 10).map(numbered_line).collect();
+        let more = run_with(
+            &mut records(&home, ["load", "-", "--namespace", "piped", "--body", "body"]),
+            rest.as_bytes(),
+        );
+        assert_eq!(more.code, 0, "{more:?}");
+        assert_eq!(scanned(&home, &["--namespace", "piped"]).len(), kept.len() + 10);
+    }
+}
+
+#[test]
+fn what_came_is_stored_while_a_load_waits_for_more() {
+    let home = Home::bare();
+    let (mut child, mut stdin) = loading(&home, &["--body", "body"]);
+    let half = numbered_line(2);
+    let lines = [numbered_line(0), numbered_line(1), half[..100].to_owned()].concat();
+    stdin.write_all(lines.as_bytes()).unwrap();
+    // A second until it is committed, another until that is synced.
+    std::thread::sleep(Duration::from_millis(4000));
+    signal(&child, Signal::KILL);
+    child.wait().unwrap();
+    drop(stdin);
+    assert_eq!(keys(&scanned(&home, &["--namespace", "piped"])), ["000000", "000001"]);
+}
+
+#[test]
+fn an_interrupted_load_says_how_far_it_came() {
+    let home = Home::bare();
+    let (child, mut stdin) = loading(&home, &[]);
+    let lines: String = (0..10).map(numbered_line).collect();
+    stdin.write_all(lines.as_bytes()).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    signal(&child, Signal::INT);
+    let start = Instant::now();
+    let ended = ran(child.wait_with_output().unwrap());
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert_eq!(ended.code, 130, "{ended:?}");
+    assert!(
+        ended.err.contains("interrupted; 10 records are stored, up to line 11"),
+        "{ended:?}"
+    );
+    drop(stdin);
+    assert_eq!(scanned(&home, &["--namespace", "piped"]).len(), 10);
+}
