@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use ibid_format::record::{Body, KeyEntry, NamespaceEntry, Next, Record, VersionEntry, key_of, split_key};
+use ibid_format::record::{Body, KeyEntry, NamespaceEntry, Next, Record, VersionGroup, References, ChainEntry, Encoded, key_of, split_key};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u64, u32, Vec<u8>, Vec<u8>)| {
@@ -16,7 +16,10 @@ fuzz_target!(|input: (u64, u32, Vec<u8>, Vec<u8>)| {
     if let Ok(entry) = KeyEntry::decode(&key, &bytes) {
         assert_eq!(entry.encode(&key).expect("it was decoded"), bytes);
     }
-    let _ = VersionEntry::decode(number, version, &bytes);
+    let _ = VersionGroup::decode(number, version, &bytes);
+    let _ = References::decode(number, &bytes);
+    let _ = ChainEntry::decode(number, &bytes);
+    let _ = Encoded::decode(&bytes);
     let _ = NamespaceEntry::decode(&key, &bytes);
     let _ = Next::decode(&bytes);
 

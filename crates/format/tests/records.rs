@@ -1,8 +1,10 @@
 //! Records and the entries that lead to them: as `docs/format/records.md` says, and safe to read whatever the bytes.
 
+use ibid_delta::{Interval, Method};
 use ibid_format::Error;
 use ibid_format::record::{
-    BODY_BYTES_MAX, Body, KEY_BYTES_MAX, KeyEntry, NamespaceEntry, Next, Record, VersionEntry, key_of, split_key,
+    BODY_BYTES_MAX, Body, ChainEntry, Encoded, KEY_BYTES_MAX, KeyEntry, NUMBER_MAX, NamespaceEntry, Next, Record,
+    References, VersionEntry, VersionGroup, body_check, key_of, split_key,
 };
 use proptest::prelude::*;
 
@@ -53,6 +55,24 @@ fn records_are_as_documented() {
         body: Body::Deleted,
         ..PLACE
     };
+    let method = Method::Anchor {
+        interval: Interval::I16,
+    };
+    let mut delta = Vec::new();
+    let (base, body) = (b"in the very same place", b"in the same place");
+    ibid_delta::Encoder::new()
+        .encode(method, base, body, &mut delta)
+        .unwrap();
+    let delta = Record {
+        body: Body::Delta {
+            base: 9,
+            check: body_check(body),
+            delta: &delta,
+        },
+        ..PLACE
+    };
+    assert_example("delta", &encoded(7, &delta));
+    assert_eq!(Record::decode(7, &example("delta")), Ok(delta));
     assert_example("deleted", &encoded(8, &deleted));
     assert_eq!(Record::decode(8, &example("deleted")), Ok(deleted));
 }
@@ -71,10 +91,32 @@ fn entries_are_as_documented() {
     assert_example("key", &key.encode(&stored_key).unwrap());
     assert_eq!(KeyEntry::decode(&stored_key, &example("key")), Ok(key));
 
-    let (deleted, number) = (false, 7);
-    let version = VersionEntry { deleted, number };
-    assert_example("version", &version.encode(3, 2).unwrap());
-    assert_eq!(VersionEntry::decode(3, 2, &example("version")), Ok(version));
+    let mut versions = VersionGroup::new(3, 0);
+    for (deleted, number) in [(false, 7), (true, 8)] {
+        versions.push(VersionEntry { deleted, number });
+    }
+    assert_example("versions", &versions.encode().unwrap());
+    assert_eq!(VersionGroup::decode(3, 0, &example("versions")), Ok(versions));
+
+    let mut references = References::default();
+    references.set(7, 1, false);
+    references.set(8, 2, true);
+    assert_example("references", &references.encode(0).unwrap());
+    assert_eq!(References::decode(0, &example("references")), Ok(references));
+
+    let chain = ChainEntry {
+        namespace: 1,
+        position: 9,
+        distance: 16,
+        hops: vec![Some(7), Some(3)],
+        features: vec![0xfff0_0000, 0xff00_0000],
+    };
+    assert_example("chain", &chain.encode(8).unwrap());
+    assert_eq!(ChainEntry::decode(8, &example("chain")), Ok(chain));
+
+    let encoded = Encoded { next: 9 };
+    assert_example("encoded", &encoded.encode());
+    assert_eq!(Encoded::decode(&example("encoded")), Ok(encoded));
 
     let (number, versions_kept) = (1, true);
     let namespace = NamespaceEntry { number, versions_kept };
@@ -141,10 +183,84 @@ fn what_no_reader_would_accept_is_not_written() {
     assert!(!entry(false, 0, 1, 0) && !entry(false, 3, 0, 3));
 }
 
+#[test]
+fn entries_hold_to_their_limits() {
+    let mut group = VersionGroup::new(3, 0);
+    assert!(group.encode().is_err(), "no versions");
+    for number in 4..66 {
+        group.push(VersionEntry { deleted: false, number });
+        assert!(group.encode().is_ok());
+    }
+    assert_eq!((group.first(), group.get(63).map(|entry| entry.number)), (2, Some(65)));
+    group.push(VersionEntry {
+        deleted: false,
+        number: 66,
+    });
+    assert!(group.encode().is_err(), "version 64 is of the next group");
+    let mut unordered = VersionGroup::new(3, 1);
+    unordered.push(VersionEntry {
+        deleted: true,
+        number: 3,
+    });
+    assert!(unordered.encode().is_err());
+
+    let mut references = References::default();
+    references.set(5, 0, true);
+    assert!(references.is_empty() && !references.is_obsolete(5));
+    references.set(5, u32::MAX, false);
+    assert!(references.encode(0).is_err());
+
+    let chain = |hops: Vec<Option<u64>>, features: Vec<u32>| {
+        ChainEntry {
+            hops,
+            features,
+            ..ChainEntry::default()
+        }
+        .encode(8)
+        .is_ok()
+    };
+    assert!(chain(vec![Some(7), Some(1), None], vec![9, 8]));
+    assert!(!chain(vec![Some(8)], vec![]) && !chain(vec![Some(0)], vec![]) && !chain(vec![None; 17], vec![]));
+    assert!(!chain(vec![], vec![8, 8]) && !chain(vec![], (0..33).rev().collect()));
+
+    let delta = |base| {
+        let body = Body::Delta {
+            base,
+            check: [0; 4],
+            delta: b"",
+        };
+        Record { body, ..PLACE }.encode(7, &mut Vec::new()).is_ok()
+    };
+    assert!(delta(8) && delta(NUMBER_MAX) && !delta(7) && !delta(6) && !delta(NUMBER_MAX + 1));
+}
+
 proptest! {
     #[test]
+    fn any_versions_references_and_chains_are_read_as_they_were_written(
+        numbers in prop::collection::btree_set(2..1000u64, 1..62), deleted: u64,
+        counts in prop::collection::vec((0..64u64, 1..1000u32, any::<bool>()), 1..64),
+        hops in prop::collection::vec(prop::option::of(1..2000u64), 0..16), features in prop::collection::btree_set(any::<u32>(), 0..32),
+    ) {
+        let mut group = VersionGroup::new(1, 0);
+        for (place, &number) in numbers.iter().enumerate() {
+            group.push(VersionEntry { deleted: deleted >> place & 1 == 1, number });
+        }
+        prop_assert_eq!(VersionGroup::decode(1, 0, &group.encode().unwrap()), Ok(group));
+
+        let mut references = References::default();
+        for (number, count, obsolete) in counts {
+            references.set(number, count, obsolete);
+        }
+        prop_assert_eq!(References::decode(5, &references.encode(5).unwrap()), Ok(references));
+
+        let features = features.into_iter().rev().collect();
+        let chain = ChainEntry { namespace: 3, position: deleted, distance: 16, hops, features };
+        prop_assert_eq!(ChainEntry::decode(2000, &chain.encode(2000).unwrap()), Ok(chain));
+    }
+
+    #[test]
     fn any_record_is_read_as_it_was_written(
-        number in 1..=u64::MAX, namespace in 1..=u32::MAX, version in 1..=u32::MAX,
+        number in 1..=NUMBER_MAX, namespace in 1..=u32::MAX, version in 1..=u32::MAX,
         key in prop::collection::vec(any::<u8>(), 0..200), body in prop::option::of(prop::collection::vec(any::<u8>(), 0..2000)),
     ) {
         let body = body.as_deref().map_or(Body::Deleted, Body::Whole);
@@ -157,7 +273,10 @@ proptest! {
     fn any_bytes_are_read_or_refused(number: u64, key in prop::collection::vec(any::<u8>(), 0..20), bytes in prop::collection::vec(any::<u8>(), 0..60)) {
         let _ = Record::decode(number, &bytes);
         let _ = KeyEntry::decode(&key, &bytes);
-        let _ = VersionEntry::decode(number, number as u32, &bytes);
+        let _ = VersionGroup::decode(number, number as u32, &bytes);
+        let _ = References::decode(number, &bytes);
+        let _ = ChainEntry::decode(number, &bytes);
+        let _ = Encoded::decode(&bytes);
         let _ = NamespaceEntry::decode(&key, &bytes);
         let _ = Next::decode(&bytes);
         let _ = split_key(&key);

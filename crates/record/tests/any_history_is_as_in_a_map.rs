@@ -1,13 +1,18 @@
-//! Random histories give what they would give in a map in memory, also after the store was closed and opened again.
+//! Random histories give what they would give in a map in memory, also after the store was closed and opened again, and whatever was made a delta of what. Records are counted
+//! exactly by those that are decoded from them, and none is left that nobody needs.
 //!
 //! `IBID_RECORD_CASES=10000` tries more of them.
 
 mod common;
 
 use std::ops::Bound;
+use std::time::Duration;
 
-use common::{Kind, Model, Op, Refusal, assert_same, batch, folder, open_spaces};
-use ibid_record::{Durability, EngineKind, Options, Store};
+use common::{Kind, Model, Op, Refusal, assert_counted, assert_same, batch, folder, open_spaces};
+#[cfg(feature = "fjall")]
+use ibid_record::engine::Fjall;
+use ibid_record::engine::Redb;
+use ibid_record::{Durability, Encoding, EngineKind, Options, Retrieval, Store};
 use proptest::prelude::*;
 
 const KEYS: [&[u8]; 7] = [b"", b"\0", b"a", b"a\0", b"ab", b"b", b"\xff\xff"];
@@ -22,6 +27,8 @@ enum Action {
     },
     /// Keeps what is there now, to look at it again later.
     Keep,
+    /// Waits until all is encoded.
+    Encode,
     Reopen,
 }
 
@@ -33,10 +40,16 @@ fn op() -> impl Strategy<Value = Op> {
         2 => Just(Kind::Delete),
         1 => Just(Kind::Purge),
     ];
-    let body = (0..3_usize, any::<u8>(), 0..300_usize).prop_map(|(way, byte, length)| match way {
+    let body = (0..6_usize, any::<u8>(), 0..300_usize).prop_map(|(way, byte, length)| match way {
         0 => Vec::new(),
         1 => vec![byte; length],
-        _ => common::noise(length * 20, byte.into()),
+        2 => common::noise(length * 20, byte.into()),
+        // One of three, with an edit.
+        _ => {
+            let mut body = common::noise(3000, way as u32);
+            body[length * 10] ^= byte;
+            body
+        }
     });
     (0..2_usize, 0..KEYS.len(), kind, body).prop_map(|(space, key, kind, body)| Op {
         space,
@@ -59,16 +72,40 @@ fn action() -> impl Strategy<Value = Action> {
         12 => prop::collection::vec(op(), 1..4).prop_map(Action::Commit),
         2 => (bound(), bound(), 0..9_usize).prop_map(|(from, to, limit)| Action::Scan { from, to, limit }),
         1 => Just(Action::Keep),
+        3 => Just(Action::Encode),
         1 => Just(Action::Reopen),
     ]
 }
 
-fn run(engine: EngineKind, actions: &[Action]) {
+/// How records are encoded: as if they were many more.
+fn encoding() -> impl Strategy<Value = Encoding> {
+    let retrieval = prop_oneof![
+        Just(Retrieval::Hop { distance: 2 }),
+        Just(Retrieval::Hop { distance: 4 }),
+        Just(Retrieval::Chain),
+        Just(Retrieval::VersionJumping { distance: 3 }),
+    ];
+    let cache = prop_oneof![Just(0), Just(7000), Just(1 << 20)];
+    let write_back = prop_oneof![Just(60), Just(1 << 20)];
+    (retrieval, cache, write_back, any::<bool>()).prop_map(
+        |(retrieval, source_cache_bytes, write_back_bytes, lossy)| Encoding {
+            retrieval,
+            source_cache_bytes,
+            write_back_bytes,
+            lossy,
+            idle_after: Duration::ZERO,
+            ..Encoding::default()
+        },
+    )
+}
+
+fn run(engine: EngineKind, encoding: Encoding, actions: &[Action]) {
     let folder = folder();
     let options = Options {
         engine,
         cache_bytes: 1 << 20,
         durability: Durability::None,
+        encoding,
     };
     let mut store = Store::open(folder.path(), options).unwrap();
     let mut spaces = open_spaces(&store);
@@ -100,6 +137,7 @@ fn run(engine: EngineKind, actions: &[Action]) {
                 }
             }
             Action::Keep => kept.push((store.snapshot().unwrap(), spaces.clone(), model.clone())),
+            Action::Encode => store.finish_encoding().unwrap(),
             Action::Reopen => {
                 check_kept(&mut kept);
                 drop(spaces);
@@ -112,6 +150,13 @@ fn run(engine: EngineKind, actions: &[Action]) {
     }
     check_kept(&mut kept);
     assert_same(&store.snapshot().unwrap(), &spaces, &model);
+    drop((spaces, store));
+    match engine {
+        EngineKind::Redb => assert_counted(&Redb::open(&folder.path().join("redb"), 1 << 20).unwrap()),
+        #[cfg(feature = "fjall")]
+        EngineKind::Fjall => assert_counted(&Fjall::open(&folder.path().join("fjall"), 1 << 20).unwrap()),
+        engine => panic!("no engine {engine:?}"),
+    }
 }
 
 type Kept = (ibid_record::Snapshot, [ibid_record::Namespace; 2], Model);
@@ -152,11 +197,11 @@ fn cases(default: u32) -> ProptestConfig {
 
 #[test]
 fn with_redb() {
-    proptest!(cases(1000), |(actions in prop::collection::vec(action(), 1..25))| run(EngineKind::Redb, &actions));
+    proptest!(cases(1000), |(encoding in encoding(), actions in prop::collection::vec(action(), 1..25))| run(EngineKind::Redb, encoding, &actions));
 }
 
 #[cfg(feature = "fjall")]
 #[test]
 fn with_fjall() {
-    proptest!(cases(20), |(actions in prop::collection::vec(action(), 1..25))| run(EngineKind::Fjall, &actions));
+    proptest!(cases(20), |(encoding in encoding(), actions in prop::collection::vec(action(), 1..25))| run(EngineKind::Fjall, encoding, &actions));
 }

@@ -6,21 +6,26 @@ use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 
 use common::{entries, folder, set, with_engine};
-use ibid_format::record::{Body, KeyEntry, NamespaceEntry, Next, Record, VersionEntry, key_of, version_key};
+use ibid_format::record::{
+    Body, KeyEntry, NamespaceEntry, Next, Record, References, VersionEntry, VersionGroup, body_check, key_of,
+    version_group_key,
+};
 use ibid_record::engine::{Engine, Table};
 use ibid_record::{
     Batch, Damage, Durability, FAULTS_MAX, Fault, NamespaceCounts, Options, Problem, Store, Verification, Versions,
 };
 
-const OPTIONS: Options = Options {
-    engine: ibid_record::EngineKind::Redb,
-    cache_bytes: 1 << 20,
-    durability: Durability::None,
-};
+fn options() -> Options {
+    Options {
+        cache_bytes: 1 << 20,
+        durability: Durability::None,
+        ..Options::default()
+    }
+}
 
 /// Records: `a` 1, 2, 3 and `gone` 4, 5 in `pages`, `b` 7 in `settings`.
 fn fill(path: &Path) {
-    let store = Store::open(path, OPTIONS).unwrap();
+    let store = Store::open(path, options()).unwrap();
     let pages = store.namespace("pages", Versions::Kept).unwrap();
     let settings = store.namespace("settings", Versions::Latest).unwrap();
     let mut batch = Batch::new();
@@ -31,10 +36,11 @@ fn fill(path: &Path) {
     batch.put(&pages, b"gone", b"away").delete(&pages, b"gone");
     batch.put(&settings, b"b", b"green").put(&settings, b"b", b"blue");
     store.commit(batch).unwrap();
+    store.finish_encoding().unwrap();
 }
 
 fn verify(path: &Path) -> Verification {
-    let store = Store::open(path, OPTIONS).unwrap();
+    let store = Store::open(path, options()).unwrap();
     store.verify(&mut |_| ControlFlow::Continue(())).unwrap()
 }
 
@@ -104,7 +110,7 @@ fn what_is_sound_is_counted() {
 fn a_namespace_is_found_with_what_it_keeps_or_not_at_all() {
     let folder = folder();
     fill(folder.path());
-    let store = Store::open(folder.path(), OPTIONS).unwrap();
+    let store = Store::open(folder.path(), options()).unwrap();
     for (name, versions) in [("pages", Versions::Kept), ("settings", Versions::Latest)] {
         assert_eq!(store.find_namespace(name).unwrap().unwrap().keeps(), versions);
     }
@@ -157,12 +163,16 @@ fn what_is_lost_is_missed_and_what_it_led_to_is_stray() {
         (Table::Records, record_key(1)),
         (Table::Records, record_key(3)),
         (Table::Records, record_key(5)),
-        (Table::Versions, version_key(1, 2).to_vec()),
-        (Table::Versions, version_key(1, 3).to_vec()),
-        (Table::Versions, version_key(4, 2).to_vec()),
+        (Table::Versions, version_group_key(1, 0).to_vec()),
+        (Table::Versions, version_group_key(4, 0).to_vec()),
     ] {
         let found = spoiled(|engine| set(engine, table, &key, None));
-        assert_faults(&found, &[(table, key, missing.clone())]);
+        let lost = (table, key.clone(), missing.clone());
+        // A record of a body is the newest of a chain, of which nothing is left.
+        let of_chain = (Table::Chains, key.clone(), Problem::Stray);
+        let has_chain = table == Table::Records && key != record_key(5);
+        let expected = [lost, of_chain];
+        assert_faults(&found, &expected[..1 + usize::from(has_chain)]);
     }
 
     let found = spoiled(|engine| set(engine, Table::Keys, &key_of(1, b"a"), None));
@@ -170,8 +180,7 @@ fn what_is_lost_is_missed_and_what_it_led_to_is_stray() {
     assert_faults(
         &found,
         &[
-            stray(Table::Versions, version_key(1, 2).to_vec()),
-            stray(Table::Versions, version_key(1, 3).to_vec()),
+            stray(Table::Versions, version_group_key(1, 0).to_vec()),
             stray(Table::Records, record_key(1)),
             stray(Table::Records, record_key(2)),
             stray(Table::Records, record_key(3)),
@@ -203,11 +212,15 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
         },
     );
     let found = spoiled(|engine| set(engine, Table::Keys, &lost, Some(&key(shorter, &lost))));
-    let (version, record) = (version_key(1, 3).to_vec(), record_key(3));
+    let (versions, record) = (version_group_key(1, 0).to_vec(), record_key(3));
     assert_faults(
         &found,
         &[
-            (Table::Versions, version, Problem::Stray),
+            (
+                Table::Versions,
+                versions.clone(),
+                disagrees("versions of a group", 1, 2),
+            ),
             (Table::Records, record, Problem::Stray),
         ],
     );
@@ -218,28 +231,42 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
     let misplaced = |number| (Table::Records, record_key(number), Problem::Damaged(Damage::Misplaced));
     assert_faults(&found, &[misplaced(1), misplaced(2), misplaced(3)]);
 
-    // A version that leads to the record of the one before.
-    let repeat = VersionEntry {
-        deleted: false,
-        number: 2,
+    // Versions that lead to each other's records.
+    let group = |numbers: [(u64, bool); 2]| {
+        let mut group = VersionGroup::new(1, 0);
+        numbers
+            .into_iter()
+            .for_each(|(number, deleted)| group.push(VersionEntry { deleted, number }));
+        group.encode().unwrap()
     };
-    let at = version_key(1, 3);
-    let found = spoiled(|engine| set(engine, Table::Versions, &at, Some(&repeat.encode(1, 3).unwrap())));
+    let found = spoiled(|engine| {
+        set(
+            engine,
+            Table::Versions,
+            &versions,
+            Some(&group([(3, false), (5, false)])),
+        )
+    });
+    let field = "record of the latest version";
     assert_faults(
         &found,
         &[
-            (Table::Versions, at.to_vec(), disagrees("record of a version", 3, 2)),
-            misplaced(2),
+            misplaced(3),
+            (Table::Versions, versions.clone(), disagrees(field, 3, 5)),
+            misplaced(5),
+            (Table::Records, record_key(2), Problem::Stray),
         ],
     );
 
     // A version that was deleted says one, and its record the other.
-    let deleted = VersionEntry {
-        deleted: true,
-        number: 2,
-    };
-    let at = version_key(1, 2);
-    let found = spoiled(|engine| set(engine, Table::Versions, &at, Some(&deleted.encode(1, 2).unwrap())));
+    let found = spoiled(|engine| {
+        set(
+            engine,
+            Table::Versions,
+            &versions,
+            Some(&group([(2, true), (3, false)])),
+        )
+    });
     let field = "whether its key was deleted with it, 1 if so";
     assert_faults(&found, &[(Table::Records, record_key(2), disagrees(field, 1, 0))]);
 
@@ -302,6 +329,43 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
     });
     assert_faults(&found, &[(Table::Records, record_key(6), Problem::Stray)]);
 
+    // A record that is decoded from another, which does not know, and one that is kept for nobody.
+    let found = spoiled(|engine| {
+        let record = Record {
+            namespace: 1,
+            version: 1,
+            key: b"a",
+            body: Body::Whole(b"one"),
+        };
+        let method = ibid_delta::Method::Anchor {
+            interval: ibid_delta::Interval::I16,
+        };
+        let mut delta = Vec::new();
+        ibid_delta::Encoder::new()
+            .encode(method, b"blue", b"one", &mut delta)
+            .unwrap();
+        let body = Body::Delta {
+            base: 7,
+            check: body_check(b"one"),
+            delta: &delta,
+        };
+        let mut bytes = Vec::new();
+        Record { body, ..record }.encode(1, &mut bytes).unwrap();
+        set(engine, Table::Records, &record_key(1), Some(&bytes));
+    });
+    let references = record_key(0);
+    let field = "records decoded from one";
+    assert_faults(
+        &found,
+        &[(Table::References, references.clone(), disagrees(field, 1, 0))],
+    );
+    let found = spoiled(|engine| {
+        let mut counts = References::default();
+        counts.set(2, 1, true);
+        set(engine, Table::References, &references, Some(&counts.encode(0).unwrap()));
+    });
+    assert_faults(&found, &[(Table::References, references, disagrees(field, 0, 1))]);
+
     // What the format has no place for.
     let found = spoiled(|engine| {
         set(engine, Table::Meta, b"colour", Some(b"green"));
@@ -317,7 +381,7 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
 #[test]
 fn faults_are_counted_beyond_those_that_are_listed() {
     let folder = folder();
-    let store = Store::open(folder.path(), OPTIONS).unwrap();
+    let store = Store::open(folder.path(), options()).unwrap();
     let pages = store.namespace("pages", Versions::Latest).unwrap();
     let mut batch = Batch::new();
     for number in 0..FAULTS_MAX + 100 {
@@ -342,7 +406,7 @@ fn faults_are_counted_beyond_those_that_are_listed() {
 fn it_can_be_broken_off() {
     let folder = folder();
     fill(folder.path());
-    let store = Store::open(folder.path(), OPTIONS).unwrap();
+    let store = Store::open(folder.path(), options()).unwrap();
     let mut calls = 0;
     store
         .verify(&mut |_| {
@@ -373,14 +437,14 @@ fn it_can_be_broken_off() {
 fn faults_say_where_they_are() {
     let found = spoiled(|engine| {
         set(engine, Table::Records, &record_key(5), None);
-        set(engine, Table::Versions, &version_key(1, 2), None);
+        set(engine, Table::Versions, &version_group_key(1, 0), None);
         set(engine, Table::Keys, &key_of(2, b"b"), Some(b"bad"));
         set(engine, Table::Namespaces, b"n\xff", Some(b"bad!"));
     });
     let said: Vec<String> = found.faults.iter().map(Fault::to_string).collect();
     for start in [
         "namespace \"n\\xff\": ",
-        "entry of version 2 of the key that began with record 1: it is missing",
+        "entry of versions 2 and following of the key that began with record 1: it is missing",
         "record 5: it is missing",
         "key \"b\" in namespace number 2: ",
     ] {
@@ -394,7 +458,7 @@ fn what_a_changed_byte_hides_is_missed() {
     let folder = folder();
     fill(folder.path());
     let look = || -> Result<_, ibid_record::Error> {
-        let store = Store::open(folder.path(), OPTIONS)?;
+        let store = Store::open(folder.path(), options())?;
         let mut seen = Vec::new();
         for name in ["pages", "settings"] {
             let Some(space) = store.find_namespace(name)? else {

@@ -25,6 +25,7 @@ fn options(engine: &str) -> Options {
         },
         cache_bytes: 1 << 20,
         durability: Durability::Sync,
+        ..Options::default()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The small entries that lead to records. Each ends with four bytes of checksum over its table, its key and itself.
 
-use super::{KEY_BYTES_MAX, NAME_BYTES_MAX, NEXT_KEY};
+use super::{ENCODED_KEY, KEY_BYTES_MAX, NAME_BYTES_MAX, NEXT_KEY};
 use crate::Error;
 use crate::error::{equal, in_range};
 use crate::wire::{self, Reader};
@@ -11,11 +11,13 @@ const NAMESPACE_BYTES: usize = 4;
 
 /// What the checksum begins with, so that an entry of one table is none of another.
 #[derive(Clone, Copy)]
-enum Table {
+pub(super) enum Table {
     Keys = 1,
     Versions = 2,
     Namespaces = 3,
     Meta = 4,
+    References = 5,
+    Chains = 6,
 }
 
 /// The key in the table `keys`: the namespace's number, big-endian, so that its keys lie together and in order.
@@ -33,14 +35,6 @@ pub fn split_key(stored: &[u8]) -> Result<(u32, &[u8]), Error> {
     let namespace = reader.array::<NAMESPACE_BYTES>("namespace of a key")?;
     in_range("key", reader.remaining() as u64, 0, KEY_BYTES_MAX as u64)?;
     Ok((u32::from_be_bytes(namespace), reader.rest()))
-}
-
-/// The key in the table `versions`.
-pub fn version_key(lineage: u64, version: u32) -> [u8; 12] {
-    let mut key = [0; 12];
-    key[..8].copy_from_slice(&lineage.to_be_bytes());
-    key[8..].copy_from_slice(&version.to_be_bytes());
-    key
 }
 
 /// Where the records of a key are: an entry of the table `keys`.
@@ -111,50 +105,6 @@ impl KeyEntry {
     }
 }
 
-/// A version after the first: an entry of the table `versions`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct VersionEntry {
-    /// Whether this version says that the key was deleted.
-    pub deleted: bool,
-    /// Number of its record.
-    pub number: u64,
-}
-
-impl VersionEntry {
-    /// The entry as stored under [`version_key`].
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OutOfRange`] for a version below 2, or a record that is not after the first version's.
-    pub fn encode(&self, lineage: u64, version: u32) -> Result<Vec<u8>, Error> {
-        in_range("version", version.into(), 2, u32::MAX.into())?;
-        let first = lineage.saturating_add(1);
-        in_range("record of a version", self.number, first.max(2), u64::MAX)?;
-        let mut out = vec![u8::from(self.deleted)];
-        wire::put_varint(&mut out, self.number - lineage);
-        Ok(closed(Table::Versions, &version_key(lineage, version), out))
-    }
-
-    /// Reads the entry stored under [`version_key`].
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
-    pub fn decode(lineage: u64, version: u32, bytes: &[u8]) -> Result<Self, Error> {
-        let mut reader = opened(
-            "entry of a version",
-            Table::Versions,
-            &version_key(lineage, version),
-            bytes,
-        )?;
-        let deleted = flag(&mut reader, "state of a version")?;
-        let number = plus("record of a version", lineage, &mut reader)?;
-        reader.finish("entry of a version")?;
-        in_range("record of a version", number, lineage.saturating_add(1), u64::MAX)?;
-        Ok(VersionEntry { deleted, number })
-    }
-}
-
 /// What a namespace is: an entry of the table `namespaces`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NamespaceEntry {
@@ -202,6 +152,37 @@ pub struct Next {
     pub namespace: u32,
 }
 
+/// Up to where records were encoded: the entry `encoded` of the table `meta`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Encoded {
+    /// Number of the first record that was not looked at yet.
+    pub next: u64,
+}
+
+impl Encoded {
+    /// That of a store without the entry.
+    pub const FIRST: Encoded = Encoded { next: 1 };
+
+    /// The entry as stored under [`ENCODED_KEY`].
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        wire::put_varint(&mut out, self.next);
+        closed(Table::Meta, ENCODED_KEY, out)
+    }
+
+    /// Reads the entry stored under [`ENCODED_KEY`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let mut reader = opened("next record to encode", Table::Meta, ENCODED_KEY, bytes)?;
+        let next = reader.varint_in("next record to encode", 1, u64::MAX)?;
+        reader.finish("next record to encode")?;
+        Ok(Encoded { next })
+    }
+}
+
 impl Next {
     /// Those of a new store.
     pub const FIRST: Next = Next {
@@ -231,7 +212,7 @@ impl Next {
     }
 }
 
-fn flag(reader: &mut Reader<'_>, field: &'static str) -> Result<bool, Error> {
+pub(super) fn flag(reader: &mut Reader<'_>, field: &'static str) -> Result<bool, Error> {
     match reader.u8(field)? {
         0 => Ok(false),
         1 => Ok(true),
@@ -243,7 +224,7 @@ fn flag(reader: &mut Reader<'_>, field: &'static str) -> Result<bool, Error> {
 }
 
 /// `base` and what is written of the distance to it.
-fn plus(field: &'static str, base: u64, reader: &mut Reader<'_>) -> Result<u64, Error> {
+pub(super) fn plus(field: &'static str, base: u64, reader: &mut Reader<'_>) -> Result<u64, Error> {
     let distance = reader.varint(field)?;
     base.checked_add(distance).ok_or(Error::OutOfRange {
         field,
@@ -254,14 +235,14 @@ fn plus(field: &'static str, base: u64, reader: &mut Reader<'_>) -> Result<u64, 
 }
 
 /// `value` with its checksum.
-fn closed(table: Table, key: &[u8], mut value: Vec<u8>) -> Vec<u8> {
+pub(super) fn closed(table: Table, key: &[u8], mut value: Vec<u8>) -> Vec<u8> {
     let check = check(table, key, &value);
     value.extend_from_slice(&check);
     value
 }
 
 /// A reader of the value, whose checksum is right.
-fn opened<'a>(field: &'static str, table: Table, key: &[u8], bytes: &'a [u8]) -> Result<Reader<'a>, Error> {
+pub(super) fn opened<'a>(field: &'static str, table: Table, key: &[u8], bytes: &'a [u8]) -> Result<Reader<'a>, Error> {
     let (value, stated) = bytes.split_last_chunk::<CHECK_BYTES>().ok_or(Error::Truncated {
         field,
         expected: CHECK_BYTES as u64,

@@ -14,9 +14,15 @@
 //! # Ok::<(), ibid_format::Error>(())
 //! ```
 
+mod chain;
 mod entry;
+mod references;
+mod versions;
 
-pub use entry::{KeyEntry, NamespaceEntry, Next, VersionEntry, key_of, split_key, version_key};
+pub use chain::{ChainEntry, FEATURES_MAX, HOPS_MAX};
+pub use entry::{Encoded, KeyEntry, NamespaceEntry, Next, key_of, split_key};
+pub use references::{REFERENCES_PER_GROUP, References};
+pub use versions::{VERSIONS_PER_GROUP, VersionEntry, VersionGroup, version_group_key};
 
 use crate::Error;
 use crate::error::in_range;
@@ -26,6 +32,8 @@ use crate::wire::{self, Reader};
 pub const KEY_BYTES_MAX: usize = 4096;
 /// Longest body of a record, bytes: 256 MiB.
 pub const BODY_BYTES_MAX: usize = 1 << 28;
+/// Largest number of a record.
+pub const NUMBER_MAX: u64 = u64::MAX >> 1;
 /// Longest name of a namespace, bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 /// What the value under the key [`FORMAT_KEY`] of the table `meta` is: seven letters and the version.
@@ -34,16 +42,22 @@ pub const FORMAT: [u8; 8] = *b"ibidrec\x01";
 pub const FORMAT_KEY: &[u8] = b"format";
 /// Where [`Next`] lies in the table `meta`.
 pub const NEXT_KEY: &[u8] = b"next";
+/// Where [`Encoded`] lies in the table `meta`.
+pub const ENCODED_KEY: &[u8] = b"encoded";
 
 /// Length of a record's checksum, bytes.
 const CHECK_BYTES: usize = 8;
-/// Most bytes of a record beside key and body: tag, two varints of 32 bits, the key's length, and the checksum.
-const OVERHEAD_MAX: usize = 1 + 5 + 5 + 2 + CHECK_BYTES;
+/// Length of the checksum of a body that is stored as a delta, bytes.
+pub const BODY_CHECK_BYTES: usize = 4;
+/// Most bytes of a record beside key and body: tag, two varints of 32 bits, the key's length, the base and the body's checksum of
+/// a delta, and the checksum.
+const OVERHEAD_MAX: usize = 1 + 5 + 5 + 2 + wire::VARINT_BYTES_MAX + BODY_CHECK_BYTES + CHECK_BYTES;
 /// Longest encoded record, bytes.
 pub const RECORD_BYTES_MAX: usize = OVERHEAD_MAX + KEY_BYTES_MAX + BODY_BYTES_MAX;
 
 const TAG_DELETED: u8 = 0;
 const TAG_WHOLE: u8 = 1;
+const TAG_DELTA: u8 = 2;
 
 /// One version of what is stored under a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +79,22 @@ pub enum Body<'a> {
     Deleted,
     /// The bytes themselves, at most [`BODY_BYTES_MAX`].
     Whole(&'a [u8]),
+    /// What makes the bytes of those of another record.
+    Delta {
+        /// Number of the record that it is a delta of: larger than its own, so that following bases comes to an end.
+        base: u64,
+        /// [`body_check`] of the bytes.
+        check: [u8; BODY_CHECK_BYTES],
+        /// Of crate `ibid-delta`, at most [`BODY_BYTES_MAX`] bytes.
+        delta: &'a [u8],
+    },
+}
+
+/// The checksum that a delta has of the body it makes: the first bytes of its BLAKE3.
+pub fn body_check(body: &[u8]) -> [u8; BODY_CHECK_BYTES] {
+    let mut check = [0; BODY_CHECK_BYTES];
+    check.copy_from_slice(&blake3::hash(body).as_bytes()[..BODY_CHECK_BYTES]);
+    check
 }
 
 impl<'a> Record<'a> {
@@ -74,13 +104,17 @@ impl<'a> Record<'a> {
     ///
     /// [`Error::OutOfRange`] if a number is 0 or a length beyond its limit; nothing was appended then.
     pub fn encode(&self, number: u64, out: &mut Vec<u8>) -> Result<(), Error> {
-        in_range("record number", number, 1, u64::MAX)?;
+        in_range("record number", number, 1, NUMBER_MAX)?;
         in_range("record namespace", self.namespace.into(), 1, u32::MAX.into())?;
         in_range("record version", self.version.into(), 1, u32::MAX.into())?;
         in_range("record key", self.key.len() as u64, 0, KEY_BYTES_MAX as u64)?;
         let (tag, body) = match self.body {
             Body::Deleted => (TAG_DELETED, &[][..]),
             Body::Whole(body) => (TAG_WHOLE, body),
+            Body::Delta { base, delta, .. } => {
+                in_range("base of a record", base, number + 1, NUMBER_MAX)?;
+                (TAG_DELTA, delta)
+            }
         };
         in_range("record body", body.len() as u64, 0, BODY_BYTES_MAX as u64)?;
 
@@ -90,6 +124,10 @@ impl<'a> Record<'a> {
         wire::put_varint(out, self.namespace.into());
         wire::put_varint(out, self.version.into());
         wire::put_bytes(out, self.key);
+        if let Body::Delta { base, check, .. } = self.body {
+            wire::put_varint(out, base - number);
+            out.extend_from_slice(&check);
+        }
         out.extend_from_slice(body);
         let check = check(number, &out[start..]);
         out.extend_from_slice(&check);
@@ -127,10 +165,15 @@ impl<'a> Record<'a> {
                 reader.finish("record of a deletion")?;
                 Body::Deleted
             }
-            TAG_WHOLE => {
-                let body = reader.rest();
-                in_range("record body", body.len() as u64, 0, BODY_BYTES_MAX as u64)?;
-                Body::Whole(body)
+            TAG_WHOLE => Body::Whole(rest_of_record(&mut reader)?),
+            TAG_DELTA => {
+                let most = NUMBER_MAX.saturating_sub(number);
+                let distance = reader.varint_in("base of a record", 1, most)?;
+                Body::Delta {
+                    base: number + distance,
+                    check: reader.array("checksum of a body")?,
+                    delta: rest_of_record(&mut reader)?,
+                }
             }
             found => {
                 let (field, found) = ("record tag", found.into());
@@ -144,6 +187,12 @@ impl<'a> Record<'a> {
             body,
         })
     }
+}
+
+fn rest_of_record<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Error> {
+    let rest = reader.rest();
+    in_range("record body", rest.len() as u64, 0, BODY_BYTES_MAX as u64)?;
+    Ok(rest)
 }
 
 fn check(number: u64, encoded: &[u8]) -> [u8; CHECK_BYTES] {

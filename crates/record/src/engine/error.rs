@@ -80,6 +80,14 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// Of work that gives up, for a reason that its caller knows.
+    pub(crate) fn abandoned() -> Self {
+        EngineError::Stopped {
+            operation: "write",
+            path: PathBuf::new(),
+        }
+    }
+
     pub(crate) fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {
         EngineError::Io {
             operation,

@@ -28,20 +28,26 @@ pub enum Table {
     Namespaces,
     /// Namespace and key → where its records are.
     Keys,
-    /// First record of a key and version → record.
+    /// First record of a key and group of versions → their records.
     Versions,
     /// Number → record.
     Records,
+    /// Group of records → how many are decoded from each.
+    References,
+    /// Number of a record that no delta was made of yet → its place in a chain, and its sketch.
+    Chains,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Table; 5] = [
+    pub const ALL: [Table; 7] = [
         Table::Meta,
         Table::Namespaces,
         Table::Keys,
         Table::Versions,
         Table::Records,
+        Table::References,
+        Table::Chains,
     ];
 
     /// What it is called inside the engine. Part of the format.
@@ -52,6 +58,8 @@ impl Table {
             Table::Keys => "keys",
             Table::Versions => "versions",
             Table::Records => "records",
+            Table::References => "references",
+            Table::Chains => "chains",
         }
     }
 }

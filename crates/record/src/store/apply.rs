@@ -1,17 +1,25 @@
 //! What a batch does to the tables.
 //!
-//! First all of it is planned against what is there, which may refuse it; then it is written, which only the engine can
-//! refuse. So batches that share a transaction do not share their refusals.
+//! First all of it is planned against what is there, which may refuse it; then it is written. So batches that share a transaction
+//! do not share their refusals.
 
 use std::collections::HashMap;
-use std::ops::{Bound, ControlFlow};
 
-use ibid_format::record::{self, Body, KeyEntry, Next, Record, VersionEntry, key_of, version_key};
+use ibid_format::record::{self, Body, KeyEntry, Next, Record, VersionEntry, VersionGroup, key_of, version_group_key};
 
 use super::batch::{Change, Operation};
 use super::error::Error;
-use super::lookup;
-use crate::engine::{Direction, EngineError, Read, Table, Transaction};
+use super::{lookup, references};
+use crate::engine::{Read, Table, Transaction};
+
+/// Why a batch is not done.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Nothing was written.
+    Refused(Error),
+    /// A part was written: the transaction must not be committed.
+    Undone(Error),
+}
 
 /// What an operation makes of its key.
 struct Step {
@@ -21,32 +29,30 @@ struct Step {
     after: Option<KeyEntry>,
 }
 
-/// Does all of `operations`, or nothing if one is refused. Gives the number of the record that each wrote, if it wrote one.
+/// What was written of a batch.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// Number of the record.
+    pub(crate) number: u64,
+    /// The record that was the key's latest until then, if there is still a use for it.
+    pub(crate) prior: Option<u64>,
+}
+
+/// Does all of `operations`. Gives for each the record that it wrote, if it wrote one.
 pub(crate) fn batch(
     transaction: &mut dyn Transaction,
     next: &mut Next,
     operations: &[Operation],
-) -> Result<Result<Vec<Option<u64>>, Error>, EngineError> {
+) -> Result<Vec<Option<Written>>, Failure> {
     let mut numbers = *next;
-    let steps = match plan(transaction, &mut numbers, operations) {
-        Ok(steps) => steps,
-        Err(Error::Engine(error)) => return Err(error),
-        Err(refusal) => return Ok(Err(refusal)),
-    };
-    for step in steps.iter().filter(|step| step.after.is_none()) {
-        match records_of(transaction, step) {
-            Ok(_) => {}
-            Err(Error::Engine(error)) => return Err(error),
-            Err(refusal) => return Ok(Err(refusal)),
-        }
-    }
+    let steps = plan(transaction, &mut numbers, operations).map_err(Failure::Refused)?;
     let mut encoded = Vec::new();
     let mut written = Vec::with_capacity(steps.len());
     for (step, operation) in steps.iter().zip(operations) {
-        written.push(carry_out(transaction, step, operation, &mut encoded)?);
+        written.push(carry_out(transaction, step, operation, &mut encoded).map_err(Failure::Undone)?);
     }
     *next = numbers;
-    Ok(Ok(written))
+    Ok(written)
 }
 
 fn plan(read: &dyn Read, next: &mut Next, operations: &[Operation]) -> Result<Vec<Step>, Error> {
@@ -93,11 +99,11 @@ fn planned(operation: &Operation, before: Option<KeyEntry>, next: &mut Next) -> 
         _ => {}
     }
     let number = next.record;
-    let further = |after: u64| after.checked_add(1);
-    next.record = further(number).ok_or(Error::OutOfRange {
+    let further = Some(number + 1).filter(|_| number <= record::NUMBER_MAX);
+    next.record = further.ok_or(Error::OutOfRange {
         field: "record number",
         min: 1,
-        max: u64::MAX - 1,
+        max: record::NUMBER_MAX,
         found: number,
     })?;
     let first = KeyEntry {
@@ -123,52 +129,22 @@ fn planned(operation: &Operation, before: Option<KeyEntry>, next: &mut Next) -> 
     }))
 }
 
-/// Versions and numbers of the records that go with a key.
-fn records_of(read: &dyn Read, step: &Step) -> Result<Vec<(u32, u64)>, Error> {
-    let Some(before) = step.before else {
-        return Ok(Vec::new());
-    };
-    let mut records = vec![(1, before.lineage)];
-    let (from, to) = (version_key(before.lineage, 2), version_key(before.lineage, u32::MAX));
-    let mut damage = None;
-    let mut each = |key: &[u8], value: &[u8]| {
-        let version = key.last_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
-        match VersionEntry::decode(before.lineage, version, value) {
-            Ok(entry) => records.push((version, entry.number)),
-            Err(error) => {
-                damage = Some(Error::damaged(Table::Versions, key, error));
-                return ControlFlow::Break(());
-            }
-        }
-        ControlFlow::Continue(())
-    };
-    let range = (Bound::Included(&from[..]), Bound::Included(&to[..]));
-    read.range(Table::Versions, range, Direction::Forward, &mut each)?;
-    match damage {
-        Some(error) => Err(error),
-        None => Ok(records),
-    }
-}
-
 /// Writes one step.
 fn carry_out(
     transaction: &mut dyn Transaction,
     step: &Step,
     operation: &Operation,
     encoded: &mut Vec<u8>,
-) -> Result<Option<u64>, EngineError> {
+) -> Result<Option<Written>, Error> {
     if let Some(before) = step.before
         && (step.after.is_none() || !operation.target.versions_kept)
     {
-        let obsolete = match records_of(transaction, step) {
-            Ok(records) => records,
-            Err(Error::Engine(error)) => return Err(error),
-            // Not so: they were read when the batch was planned, and what it wrote since is sound.
-            Err(_) => Vec::new(),
-        };
-        for (version, number) in obsolete {
-            transaction.delete(Table::Versions, &version_key(before.lineage, version))?;
-            transaction.delete(Table::Records, &number.to_be_bytes())?;
+        // The oldest first: it is decoded from the newer ones, which then go, too.
+        for (_, version) in lookup::versions(transaction, &before)? {
+            references::release(transaction, version.number)?;
+        }
+        for group in 0..=VersionGroup::of(before.versions) {
+            transaction.delete(Table::Versions, &version_group_key(before.lineage, group))?;
         }
     }
     let Some(after) = step.after else {
@@ -187,11 +163,19 @@ fn carry_out(
     transaction.put(Table::Records, &after.latest.to_be_bytes(), encoded)?;
     if after.versions > 1 {
         let (deleted, number) = (after.deleted, after.latest);
-        let entry = VersionEntry { deleted, number };
-        let value = entry.encode(after.lineage, after.versions).expect(valid);
-        transaction.put(Table::Versions, &version_key(after.lineage, after.versions), &value)?;
+        let group = VersionGroup::of(after.versions);
+        let mut versions = lookup::version_group(transaction, after.lineage, group)?
+            .unwrap_or_else(|| VersionGroup::new(after.lineage, group));
+        versions.push(VersionEntry { deleted, number });
+        let key = version_group_key(after.lineage, group);
+        let value = versions.encode();
+        let value = value.map_err(|error| Error::damaged(Table::Versions, &key, error))?;
+        transaction.put(Table::Versions, &key, &value)?;
     }
     let entry = after.encode(&step.stored_key).expect(valid);
     transaction.put(Table::Keys, &step.stored_key, &entry)?;
-    Ok(Some(after.latest))
+    Ok(Some(Written {
+        number: after.latest,
+        prior: step.before.filter(|before| !before.deleted).map(|before| before.latest),
+    }))
 }

@@ -104,6 +104,12 @@ pub enum Damage {
     /// Other entries say that it is of another key or version.
     #[error("it is of another key or version than its place says")]
     Misplaced,
+    /// It is a delta that can't be decoded.
+    #[error("its delta can't be decoded: {0}")]
+    Delta(#[from] ibid_delta::Error),
+    /// It is a delta that makes another body than the one that was stored.
+    #[error("its delta makes another body than the one that was stored")]
+    OtherBody,
 }
 
 impl Error {

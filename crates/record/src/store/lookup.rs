@@ -1,10 +1,13 @@
 //! From a key to its record: reads that check what they find.
 
-use ibid_format::record::{Body, KeyEntry, NamespaceEntry, Record, VersionEntry, version_key};
+use std::ops::{Bound, ControlFlow};
+
+use ibid_format::record::{KeyEntry, NamespaceEntry, VersionEntry, VersionGroup, version_group_key};
 
 use super::Versions;
+use super::bodies::{self, Bodies, Owner};
 use super::error::{Damage, Error};
-use crate::engine::{Read, Table};
+use crate::engine::{Direction, Read, Table};
 
 /// The number of a namespace, if it is there; an error if it was made with other `versions`.
 pub(crate) fn namespace(read: &(impl Read + ?Sized), name: &str, versions: Versions) -> Result<Option<u32>, Error> {
@@ -24,6 +27,25 @@ pub(crate) fn namespace(read: &(impl Read + ?Sized), name: &str, versions: Versi
     }
     let name = name.to_owned();
     Err(Error::NamespaceDiffers { name, expected, found })
+}
+
+/// Whether the namespace of this number keeps versions.
+pub(crate) fn keeps_versions(read: &(impl Read + ?Sized), number: u32) -> Result<bool, Error> {
+    let mut found = None;
+    let mut each = |name: &[u8], value: &[u8]| match NamespaceEntry::decode(name, value) {
+        Ok(entry) if entry.number != number => ControlFlow::Continue(()),
+        Ok(entry) => {
+            found = Some(Ok(entry.versions_kept));
+            ControlFlow::Break(())
+        }
+        Err(error) => {
+            found = Some(Err(Error::damaged(Table::Namespaces, name, error)));
+            ControlFlow::Break(())
+        }
+    };
+    let everything = (Bound::Unbounded, Bound::Unbounded);
+    read.range(Table::Namespaces, everything, Direction::Forward, &mut each)?;
+    found.unwrap_or(Ok(false))
 }
 
 /// The entry of a key, which is one of the table `keys`.
@@ -50,37 +72,62 @@ pub(crate) fn version_entry(
         let (deleted, number) = (false, entry.lineage);
         return Ok(VersionEntry { deleted, number });
     }
-    let key = version_key(entry.lineage, version);
+    let group = VersionGroup::of(version);
+    let found = version_group(read, entry.lineage, group)?.and_then(|group| group.get(version));
+    let key = version_group_key(entry.lineage, group);
+    found.ok_or_else(|| Error::damaged(Table::Versions, &key, Damage::Missing))
+}
+
+/// A group of versions of a key.
+pub(crate) fn version_group(
+    read: &(impl Read + ?Sized),
+    lineage: u64,
+    group: u32,
+) -> Result<Option<VersionGroup>, Error> {
+    let key = version_group_key(lineage, group);
     let mut decoded = None;
-    let mut found = |value: &[u8]| decoded = Some(VersionEntry::decode(entry.lineage, version, value));
+    let mut found = |value: &[u8]| decoded = Some(VersionGroup::decode(lineage, group, value));
     read.get(Table::Versions, &key, &mut found)?;
-    match decoded {
-        Some(Ok(entry)) => Ok(entry),
-        Some(Err(error)) => Err(Error::damaged(Table::Versions, &key, error)),
-        None => Err(Error::damaged(Table::Versions, &key, Damage::Missing)),
+    decoded
+        .transpose()
+        .map_err(|error| Error::damaged(Table::Versions, &key, error))
+}
+
+/// Version and record of everything stored under a key, the first version first.
+pub(crate) fn versions(read: &(impl Read + ?Sized), entry: &KeyEntry) -> Result<Vec<(u32, VersionEntry)>, Error> {
+    let first = VersionEntry {
+        deleted: false,
+        number: entry.lineage,
+    };
+    let mut versions = vec![(1, first)];
+    if entry.versions > 1 {
+        for group in 0..=VersionGroup::of(entry.versions) {
+            let Some(group) = version_group(read, entry.lineage, group)? else {
+                break;
+            };
+            versions.extend((group.first()..).zip(group.entries().iter().copied()));
+        }
     }
+    let latest = VersionEntry {
+        deleted: entry.deleted,
+        number: entry.latest,
+    };
+    if versions.last() == Some(&(entry.versions, latest)) {
+        return Ok(versions);
+    }
+    let key = version_group_key(entry.lineage, VersionGroup::of(entry.versions));
+    Err(Error::damaged(Table::Versions, &key, Damage::Missing))
 }
 
 /// The body of a record, [`None`] if it says that its key was deleted.
 pub(crate) fn body(
     read: &(impl Read + ?Sized),
+    bodies: &Bodies,
     number: u64,
-    (namespace, key, version): (u32, &[u8], u32),
+    owner: Owner<'_>,
 ) -> Result<Option<Vec<u8>>, Error> {
-    let stored_key = number.to_be_bytes();
-    let mut body = Err(Damage::Missing);
-    let mut found = |value: &[u8]| {
-        body = match Record::decode(number, value) {
-            Err(error) => Err(Damage::Bytes(error)),
-            Ok(record) if (record.namespace, record.key, record.version) != (namespace, key, version) => {
-                Err(Damage::Misplaced)
-            }
-            Ok(record) => match record.body {
-                Body::Deleted => Ok(None),
-                Body::Whole(body) => Ok(Some(body.to_vec())),
-            },
-        }
-    };
-    read.get(Table::Records, &stored_key, &mut found)?;
-    body.map_err(|damage| Error::damaged(Table::Records, &stored_key, damage))
+    let stored = bodies::stored(read, number, Some(owner))?;
+    let stored = stored.ok_or_else(|| Error::damaged(Table::Records, &number.to_be_bytes(), Damage::Missing))?;
+    let (body, _) = bodies.decode(number, stored, |base| bodies::stored(read, base, None))?;
+    Ok(body)
 }

@@ -2,13 +2,16 @@
 
 mod apply;
 mod batch;
+pub(crate) mod bodies;
 mod error;
-mod lookup;
+pub(crate) mod lookup;
 mod namespace;
 mod place;
+mod references;
+pub(crate) mod rewrite;
 mod snapshot;
 mod verify;
-mod writer;
+pub(crate) mod writer;
 
 use std::fmt;
 use std::path::Path;
@@ -23,7 +26,9 @@ pub use namespace::Namespace;
 pub use snapshot::{Record, Snapshot, Version};
 pub use verify::{FAULTS_MAX, Fault, NamespaceCounts, Problem, Verification};
 
+use crate::encode::{Counters, Encoder, Encoding, EncodingReport, Feed};
 use crate::engine::Engine;
+use bodies::Bodies;
 use writer::{Outcome, Request, What, Writer};
 
 /// Requests that wait for the writer before callers wait for a place among them.
@@ -80,15 +85,18 @@ pub struct Options {
     pub cache_bytes: usize,
     /// Of changes for which nothing else is said.
     pub durability: Durability,
+    /// How records that resemble each other are made small.
+    pub encoding: Encoding,
 }
 
 impl Default for Options {
-    /// redb, 64 MiB, [`Durability::Sync`].
+    /// redb, 64 MiB, [`Durability::Sync`], and [`Encoding::default`].
     fn default() -> Self {
         Options {
             engine: EngineKind::Redb,
             cache_bytes: 64 << 20,
             durability: Durability::Sync,
+            encoding: Encoding::default(),
         }
     }
 }
@@ -123,30 +131,42 @@ impl Store {
     /// damaged, or the disk fails; [`Error::Damaged`].
     pub fn open(path: &Path, options: Options) -> Result<Self, Error> {
         let engine = place::open(path, options)?;
-        Store::with_engine(path, engine, options.durability)
+        Store::with_engine(path, engine, options)
     }
 
-    /// Opens the store that an engine of the caller's keeps, or makes it if the engine is empty. `path` is for messages.
+    /// Opens the store that an engine of the caller's keeps, or makes it if the engine is empty. `path` is for messages; what `options` say of an engine does not
+    /// matter.
     ///
     /// # Errors
     /// [`Error::NotAStore`] if something else is in the engine, [`Error::Damaged`], [`Error::Engine`].
-    pub fn with_engine(path: &Path, engine: Box<dyn Engine>, durability: Durability) -> Result<Self, Error> {
+    pub fn with_engine(path: &Path, engine: Box<dyn Engine>, options: Options) -> Result<Self, Error> {
         let engine: Arc<dyn Engine> = Arc::from(engine);
         let next = place::begin(path, &*engine)?;
         let (requests, queue) = sync_channel(QUEUE);
-        let writer = Writer::new(engine.clone(), queue, next);
-        let spawned = std::thread::Builder::new()
-            .name("ibid-record".to_owned())
-            .spawn(move || writer.run());
-        let spawned = spawned.map_err(|error| place::io("start the thread that writes", path, error))?;
-        Ok(Store {
-            inner: Arc::new(Inner {
-                engine,
-                durability,
-                requests: Some(requests),
-                writer: Some(spawned),
-            }),
-        })
+        let feed = options.encoding.on.then(|| Arc::new(Feed::default()));
+        let (bodies, counters) = (Arc::new(Bodies::default()), Arc::new(Counters::default()));
+        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+            spawned.map_err(|error| place::io("start a thread for", path, error))
+        };
+        let writer = Writer::new(engine.clone(), queue, feed.clone(), next);
+        let writer = spawn("ibid-record", Box::new(move || writer.run()))?;
+        let mut inner = Inner {
+            engine,
+            bodies,
+            counters,
+            durability: options.durability,
+            requests: Some(requests.clone()),
+            writer: Some(writer),
+            feed,
+            encoder: None,
+        };
+        if let Some(feed) = inner.feed.clone() {
+            let (engine, bodies) = (inner.engine.clone(), inner.bodies.clone());
+            let encoder = Encoder::new(options.encoding, engine, bodies, requests, feed, inner.counters.clone());
+            inner.encoder = Some(spawn("ibid-encode", Box::new(move || encoder.run()))?);
+        }
+        Ok(Store { inner: Arc::new(inner) })
     }
 
     /// The namespace of this name (1 to 255 bytes); made if there is none.
@@ -168,7 +188,7 @@ impl Store {
             .ask(What::Namespace(name.clone(), versions), Durability::Sync)?
         {
             Outcome::Namespace(number) => Ok(made(number)),
-            Outcome::Written(_) | Outcome::Synced => unreachable!("the outcome is of the kind that was asked for"),
+            Outcome::Written(_) | Outcome::Done => unreachable!("the outcome is of the kind that was asked for"),
         }
     }
 
@@ -198,6 +218,24 @@ impl Store {
         self.inner.ask(What::Sync, Durability::Sync).map(drop)
     }
 
+    /// Returns when everything that was committed before is encoded, as far as that pays. On disk it is with the next [`sync`](Self::sync), or within a second.
+    ///
+    /// # Errors
+    /// [`Error::Engine`], [`Error::WriterEnded`]; what is stored can be read all the same.
+    pub fn finish_encoding(&self) -> Result<(), Error> {
+        let Some(feed) = &self.inner.feed else {
+            return Ok(());
+        };
+        let (told, answer) = sync_channel(1);
+        feed.finish(told);
+        answer.recv().map_err(|_| Error::WriterEnded)?
+    }
+
+    /// What was encoded since the store was opened.
+    pub fn encoding(&self) -> EncodingReport {
+        self.inner.counters.report()
+    }
+
     /// What is committed now.
     ///
     /// # Errors
@@ -210,10 +248,15 @@ impl Store {
 /// What a store, its namespaces and its snapshots share.
 pub(crate) struct Inner {
     engine: Arc<dyn Engine>,
+    bodies: Arc<Bodies>,
+    counters: Arc<Counters>,
     durability: Durability,
     /// [`None`] only while it is dropped: that ends the writer.
     requests: Option<SyncSender<Request>>,
     writer: Option<JoinHandle<()>>,
+    /// [`None`] if nothing is encoded.
+    feed: Option<Arc<Feed>>,
+    encoder: Option<JoinHandle<()>>,
 }
 
 impl Inner {
@@ -225,8 +268,8 @@ impl Inner {
         // The writer gets no namespaces: as the last holder of a store it would have to wait for its own end.
         let operations = batch.operations.into_iter().map(|(_, operation)| operation).collect();
         match self.ask(What::Batch(operations), durability)? {
-            Outcome::Written(written) => Ok(written),
-            Outcome::Namespace(_) | Outcome::Synced => unreachable!("the outcome is of the kind that was asked for"),
+            Outcome::Written(written) => Ok(written.into_iter().map(|written| Some(written?.number)).collect()),
+            Outcome::Namespace(_) | Outcome::Done => unreachable!("the outcome is of the kind that was asked for"),
         }
     }
 
@@ -238,6 +281,9 @@ impl Inner {
             outcome,
         };
         let requests = self.requests.as_ref().ok_or(Error::WriterEnded)?;
+        if let Some(feed) = &self.feed {
+            feed.writer_has(1);
+        }
         requests.send(request).map_err(|_| Error::WriterEnded)?;
         answer.recv().map_err(|_| Error::WriterEnded)?
     }
@@ -245,6 +291,13 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        // The encoder first: it asks the writer to write what it has found out.
+        if let Some(feed) = &self.feed {
+            feed.end();
+        }
+        if let Some(encoder) = self.encoder.take() {
+            let _ = encoder.join();
+        }
         self.requests = None;
         if let Some(writer) = self.writer.take() {
             // A writer that panicked has told its callers by ending.

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use ibid_format::record::{self, Body, KeyEntry, VersionEntry, key_of, version_key};
+use ibid_format::record::{self, KeyEntry, VersionEntry, key_of};
 
+use super::bodies::{self, Stored};
 use super::error::{Damage, Error};
 use super::{Inner, lookup};
 use crate::Namespace;
@@ -91,47 +92,13 @@ impl Snapshot {
         let Some(entry) = self.entry(namespace, key)? else {
             return Ok(Vec::new());
         };
-        let mut versions = vec![Version {
-            version: 1,
-            number: entry.lineage,
-            deleted: false,
-        }];
-        let (from, to) = (
-            version_key(entry.lineage, 2),
-            version_key(entry.lineage, entry.versions),
-        );
-        let mut damage = None;
-        let mut each = |key: &[u8], value: &[u8]| {
-            let version = versions.len() as u32 + 1;
-            if key != version_key(entry.lineage, version) {
-                damage = Some(Damage::Missing);
-                return ControlFlow::Break(());
-            }
-            match VersionEntry::decode(entry.lineage, version, value) {
-                Ok(VersionEntry { deleted, number }) => versions.push(Version {
-                    version,
-                    number,
-                    deleted,
-                }),
-                Err(error) => damage = Some(error.into()),
-            }
-            if damage.is_none() {
-                ControlFlow::Continue(())
-            } else {
-                ControlFlow::Break(())
-            }
+        let versions = lookup::versions(&*self.engine, &entry)?;
+        let version = |(version, entry): (u32, VersionEntry)| Version {
+            version,
+            number: entry.number,
+            deleted: entry.deleted,
         };
-        let range = (Bound::Included(&from[..]), Bound::Included(&to[..]));
-        self.engine
-            .range(Table::Versions, range, Direction::Forward, &mut each)?;
-        let complete = versions.len() == entry.versions as usize;
-        match damage.or((!complete).then_some(Damage::Missing)) {
-            None => Ok(versions),
-            Some(damage) => {
-                let key = version_key(entry.lineage, versions.len() as u32 + 1);
-                Err(Error::damaged(Table::Versions, &key, damage))
-            }
-        }
+        Ok(versions.into_iter().map(version).collect())
     }
 
     /// The body of one version, from 1; [`None`] if there is no such version, or the key was deleted with it.
@@ -143,7 +110,8 @@ impl Snapshot {
             return Ok(None);
         }
         let found = lookup::version_entry(&*self.engine, &entry, version)?;
-        let body = lookup::body(&*self.engine, found.number, (namespace.number(), key, version))?;
+        let owner = (namespace.number(), key, version);
+        let body = lookup::body(&*self.engine, &self.store.bodies, found.number, owner)?;
         if body.is_none() != found.deleted {
             return Err(Error::damaged(
                 Table::Records,
@@ -223,7 +191,7 @@ impl Snapshot {
     /// The body of a key that has one.
     fn live(&self, namespace: &Namespace, key: &[u8], entry: &KeyEntry) -> Result<Vec<u8>, Error> {
         let owner = (namespace.number(), key, entry.versions);
-        lookup::body(&*self.engine, entry.latest, owner)?
+        lookup::body(&*self.engine, &self.store.bodies, entry.latest, owner)?
             .ok_or_else(|| Error::damaged(Table::Records, &entry.latest.to_be_bytes(), Damage::Misplaced))
     }
 }
@@ -309,7 +277,7 @@ struct InOrder<'s> {
     namespace: &'s Namespace,
     /// The last record that was looked at.
     after: u64,
-    page: VecDeque<Record>,
+    page: VecDeque<(Record, Stored)>,
     ended: bool,
 }
 
@@ -325,11 +293,17 @@ impl InOrder<'_> {
 
     fn next_or_error(&mut self) -> Result<Option<Record>, Error> {
         loop {
-            while let Some(record) = self.page.pop_front() {
+            while let Some((mut record, stored)) = self.page.pop_front() {
+                let engine = &*self.snapshot.engine;
                 let stored_key = key_of(self.namespace.number(), &record.key);
-                let entry = lookup::key_entry(&*self.snapshot.engine, &stored_key)?;
+                let entry = lookup::key_entry(engine, &stored_key)?;
                 if entry.is_some_and(|entry| (entry.latest, entry.versions) == (record.number, record.version)) {
-                    return Ok(Some(record));
+                    let bodies = &self.snapshot.store.bodies;
+                    let fetch = |base| bodies::stored(engine, base, None);
+                    if let (Some(body), _) = bodies.decode(record.number, stored, fetch)? {
+                        record.body = body;
+                        return Ok(Some(record));
+                    }
                 }
             }
             if self.ended {
@@ -351,15 +325,15 @@ impl InOrder<'_> {
                 Err(error) => damage = Some(Error::damaged(Table::Records, key, error)),
                 Ok(record) => {
                     bytes += value.len();
-                    if let Body::Whole(body) = record.body
-                        && record.namespace == namespace
-                    {
-                        page.push_back(Record {
+                    let stored = Stored::of(record.body);
+                    if stored != Stored::Deleted && record.namespace == namespace {
+                        let record = Record {
                             key: record.key.to_vec(),
                             version: record.version,
                             number,
-                            body: body.to_vec(),
-                        });
+                            body: Vec::new(),
+                        };
+                        page.push_back((record, stored));
                     }
                 }
             }

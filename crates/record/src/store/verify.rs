@@ -4,8 +4,8 @@
 //! records. Back again: each version entry, and each record, is one that its key leads to. The second way finds what the first
 //! can't: a byte that changed in the engine's own structure may hide a key, and what it led to is then led to by nobody.
 //!
-//! Every entry is looked at where the engine has it; beside it, one body and at most [`FAULTS_MAX`] faults are in memory, and what
-//! namespaces there are.
+//! Every entry is looked at where the engine has it; beside it, the bodies on the way to one and at most [`FAULTS_MAX`] faults are in memory, what
+//! namespaces there are, and a number for each chain of deltas.
 
 use std::collections::HashSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -13,12 +13,13 @@ use std::fmt;
 use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{
-    self, Body, FORMAT, FORMAT_KEY, KeyEntry, NEXT_KEY, NamespaceEntry, Next, VersionEntry, key_of, split_key,
-    version_key,
+    self, Body, ChainEntry, ENCODED_KEY, Encoded, FORMAT, FORMAT_KEY, KeyEntry, NEXT_KEY, NamespaceEntry, Next,
+    References, VERSIONS_PER_GROUP, VersionEntry, VersionGroup, key_of, split_key, version_group_key,
 };
 
+use super::bodies::Bodies;
 use super::error::{Damage, Error};
-use super::{Namespace, Store, Versions, lookup};
+use super::{Namespace, Store, Versions, lookup, references};
 use crate::engine::{Direction, EngineError, KeyRange, Read, Table};
 
 /// Faults that a verification lists; beyond, it only counts them.
@@ -83,12 +84,19 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = &self.key[..];
         let shown = key.escape_ascii();
-        match (self.table, split_key(key), split_version_key(key)) {
+        match (self.table, split_key(key), split_group_key(key)) {
             (Table::Records, ..) if key.len() == NUMBER_BYTES => write!(f, "record {}", number_of(key))?,
-            (Table::Versions, _, Some((lineage, version))) => {
+            (Table::References, ..) if key.len() == NUMBER_BYTES => {
+                write!(f, "references to group {} of records", number_of(key))?;
+            }
+            (Table::Chains, ..) if key.len() == NUMBER_BYTES => {
+                write!(f, "entry of record {}, the newest of a chain", number_of(key))?;
+            }
+            (Table::Versions, _, Some((lineage, group))) => {
+                let first = VersionGroup::new(lineage, group).first();
                 write!(
                     f,
-                    "entry of version {version} of the key that began with record {lineage}"
+                    "entry of versions {first} and following of the key that began with record {lineage}"
                 )?;
             }
             (Table::Keys, Ok((namespace, key)), _) => {
@@ -162,6 +170,8 @@ impl Store {
         let snapshot = self.inner.engine.snapshot()?;
         let mut verifier = Verifier {
             read: &*snapshot,
+            bodies: &self.inner.bodies,
+            needed: BTreeMap::new(),
             next: Next {
                 record: u64::MAX,
                 namespace: u32::MAX,
@@ -179,6 +189,8 @@ impl Store {
         verifier.walk(Table::Keys, Verifier::key)?;
         verifier.walk(Table::Versions, Verifier::version)?;
         verifier.walk(Table::Records, Verifier::record)?;
+        verifier.walk(Table::References, Verifier::references)?;
+        verifier.walk(Table::Chains, Verifier::chain)?;
         Ok(Verification {
             namespaces: verifier.spaces.into_values().collect(),
             faults: verifier.faults,
@@ -219,6 +231,9 @@ enum Standing {
 
 struct Verifier<'v> {
     read: &'v dyn Read,
+    bodies: &'v Bodies,
+    /// How many records that were gone through are decoded from those that are still to come.
+    needed: BTreeMap<u64, u32>,
     /// What numbers come next; as large as can be where that can't be read.
     next: Next,
     spaces: BTreeMap<u32, NamespaceCounts>,
@@ -317,6 +332,9 @@ impl Verifier<'_> {
     fn meta(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         match key {
             FORMAT_KEY if value == FORMAT => {}
+            ENCODED_KEY => {
+                Encoded::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?;
+            }
             NEXT_KEY => self.next = Next::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?,
             _ => self.fault(Table::Meta, key, Problem::Unknown),
         }
@@ -395,60 +413,50 @@ impl Verifier<'_> {
             },
         };
         self.named(named)?;
-        let (from, to) = (version_key(entry.lineage, 2), version_key(entry.lineage, u32::MAX));
-        let range: KeyRange<'_> = (Bound::Included(&from), Bound::Included(&to));
-        self.walk_range(Table::Versions, range, |verifier, version_key_found, value| {
-            let looked = verifier.next_version(&entry, &mut named, version_key_found, value);
-            verifier.absorb(looked, Table::Versions, version_key_found)
-        })?;
-        if !self.stopped && named.version < entry.versions {
-            let missing = version_key(entry.lineage, named.version + 1);
-            self.fault(Table::Versions, &missing, Problem::Damaged(Damage::Missing));
+        if entry.versions > 1 {
+            for group in 0..=VersionGroup::of(entry.versions) {
+                if self.stopped {
+                    break;
+                }
+                let looked = self.group(&entry, &mut named, group);
+                self.absorb(looked, Table::Versions, &version_group_key(entry.lineage, group))?;
+            }
         }
         Ok(())
     }
 
-    /// One more of a key's version entries, which `named` goes on to.
-    fn next_version(
-        &mut self,
-        entry: &KeyEntry,
-        named: &mut Named<'_>,
-        found_key: &[u8],
-        value: &[u8],
-    ) -> Result<(), Error> {
-        let before = *named;
-        let (lineage, version) = split_version_key(found_key).unwrap_or((0, 0));
-        if lineage != entry.lineage || version <= before.version || version > entry.versions {
-            // The engine shows what was not asked for, or what is too much: both are judged when the table is gone through.
-            return Ok(());
+    /// A group of a key's versions, which `named` goes on to.
+    fn group(&mut self, entry: &KeyEntry, named: &mut Named<'_>, group: u32) -> Result<(), Error> {
+        let found_key = version_group_key(entry.lineage, group);
+        let versions = lookup::version_group(self.read, entry.lineage, group)?;
+        let versions = versions.ok_or_else(|| Error::damaged(Table::Versions, &found_key, Damage::Missing))?;
+        self.advance(found_key.len() as u64);
+        let disagrees = |field, expected, found| Problem::Disagrees { field, expected, found };
+        let last = entry
+            .versions
+            .min(group.saturating_mul(VERSIONS_PER_GROUP) + (VERSIONS_PER_GROUP - 1));
+        let (expected, found) = (last + 1 - versions.first(), versions.entries().len());
+        if u64::from(expected) != found as u64 {
+            let problem = disagrees("versions of a group", expected.into(), found as u64);
+            self.fault(Table::Versions, &found_key, problem);
         }
-        if version > before.version + 1 {
-            let missing = version_key(lineage, before.version + 1);
-            self.fault(Table::Versions, &missing, Problem::Damaged(Damage::Missing));
+        for (version, &said) in (versions.first()..=last).zip(versions.entries()) {
+            if self.stopped {
+                break;
+            }
+            if version == versions.first() && said.number <= named.said.number {
+                let problem = disagrees("record of a version", named.said.number + 1, said.number);
+                self.fault(Table::Versions, &found_key, problem);
+            }
+            (named.version, named.is_latest, named.said) = (version, version == entry.versions, said);
+            if named.is_latest && (said.number, said.deleted) != (entry.latest, entry.deleted) {
+                let problem = disagrees("record of the latest version", entry.latest, said.number);
+                self.fault(Table::Versions, &found_key, problem);
+            }
+            let looked = self.named(*named);
+            self.absorb(looked, Table::Records, &said.number.to_be_bytes())?;
         }
-        (named.version, named.is_latest) = (version, version == entry.versions);
-        let said = VersionEntry::decode(lineage, version, value);
-        named.said = said.map_err(|error| Error::damaged(Table::Versions, found_key, error))?;
-        if named.said.number <= before.said.number {
-            let field = "record of a version";
-            let (expected, found) = (before.said.number.saturating_add(1), named.said.number);
-            self.fault(
-                Table::Versions,
-                found_key,
-                Problem::Disagrees { field, expected, found },
-            );
-        }
-        let latest = (entry.latest, entry.deleted);
-        if named.is_latest && (named.said.number, named.said.deleted) != latest {
-            let field = "record of the latest version";
-            let (expected, found) = (entry.latest, named.said.number);
-            self.fault(
-                Table::Versions,
-                found_key,
-                Problem::Disagrees { field, expected, found },
-            );
-        }
-        self.named(*named)
+        Ok(())
     }
 
     /// The record of a version, as a reader gets it.
@@ -456,7 +464,12 @@ impl Verifier<'_> {
         let VersionEntry { deleted, number } = named.said;
         self.check_given("next record", number, self.next.record);
         let stored_key = number.to_be_bytes();
-        let body = match lookup::body(self.read, number, (named.namespace, named.key, named.version)) {
+        let body = match lookup::body(
+            self.read,
+            self.bodies,
+            number,
+            (named.namespace, named.key, named.version),
+        ) {
             Ok(body) => body,
             Err(error) => return self.absorb(Err(error), Table::Records, &stored_key),
         };
@@ -479,19 +492,20 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// A version entry, and the way back to its key: by the record of the first version, or if that is lost by its own.
+    /// A group of versions, and the way back to its key: by the record of the first version, or if that is lost by one of its own.
     fn version(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
-        let Some((lineage, version)) = split_version_key(stored_key) else {
+        let Some((lineage, group)) = split_group_key(stored_key) else {
             self.fault(Table::Versions, stored_key, Problem::Unknown);
             return Ok(());
         };
-        let said = VersionEntry::decode(lineage, version, value);
-        let said = said.map_err(|error| Error::damaged(Table::Versions, stored_key, error))?;
-        for number in [lineage, said.number] {
+        let versions = VersionGroup::decode(lineage, group, value);
+        let versions = versions.map_err(|error| Error::damaged(Table::Versions, stored_key, error))?;
+        let own = versions.entries().iter().map(|version| version.number);
+        for number in std::iter::once(lineage).chain(own) {
             let Some(owner) = self.owner(number)? else { continue };
             if let Some(entry) = lookup::key_entry(self.read, &owner)?
                 && entry.lineage == lineage
-                && version <= entry.versions
+                && versions.first() <= entry.versions
             {
                 return Ok(());
             }
@@ -520,18 +534,73 @@ impl Verifier<'_> {
             self.fault(Table::Records, stored_key, Problem::Unknown);
             return Ok(());
         }
-        match record.body {
-            // What they say of their key was compared on the way from there.
-            Body::Deleted | Body::Whole(_) => {}
-        }
-        match self.standing(number, &record)? {
-            Standing::Led => {
-                if let Some(space) = self.spaces.get_mut(&record.namespace) {
-                    space.stored_bytes += value.len() as u64;
-                }
+        if let Body::Delta { base, .. } = record.body {
+            let needed = self.needed.entry(base).or_default();
+            *needed = needed.saturating_add(1);
+            if !self.read.get(Table::Records, &base.to_be_bytes(), &mut |_| {})? {
+                self.fault(Table::Records, &base.to_be_bytes(), Problem::Damaged(Damage::Missing));
             }
-            // Every record is some key's: what is removed from a key is removed at once.
-            Standing::Unled => self.fault(Table::Records, stored_key, Problem::Stray),
+        }
+        // All that are decoded from it have smaller numbers.
+        let needed = self.needed.remove(&number).unwrap_or_default();
+        let standing = self.standing(number, &record)?;
+        if let Some(space) = self.spaces.get_mut(&record.namespace) {
+            space.stored_bytes += value.len() as u64;
+        }
+        let (group, group_key) = References::group_of(number);
+        let references = match references::group(self.read, number) {
+            Ok(references) => references,
+            Err(error) => return self.absorb(Err(error), Table::References, &group_key),
+        };
+        let disagrees = |field, expected, found| Problem::Disagrees { field, expected, found };
+        if references.count(number) != needed {
+            let problem = disagrees(
+                "records decoded from one",
+                needed.into(),
+                references.count(number).into(),
+            );
+            self.fault(Table::References, &group.to_be_bytes(), problem);
+        }
+        match (standing, needed) {
+            // Removed from its key, and kept for those that are decoded from it.
+            (Standing::Unled, 1..) if references.is_obsolete(number) => {}
+            (Standing::Unled, _) => self.fault(Table::Records, stored_key, Problem::Stray),
+            (Standing::Led, _) if references.is_obsolete(number) => {
+                let problem = disagrees("whether no key leads to a record, 1 if so", 0, 1);
+                self.fault(Table::References, &group.to_be_bytes(), problem);
+            }
+            (Standing::Led, _) => {}
+        }
+        Ok(())
+    }
+
+    /// A group of references: of records that are there.
+    fn references(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
+        if stored_key.len() != NUMBER_BYTES {
+            self.fault(Table::References, stored_key, Problem::Unknown);
+            return Ok(());
+        }
+        let group = number_of(stored_key);
+        let references = References::decode(group, value);
+        let references = references.map_err(|error| Error::damaged(Table::References, stored_key, error))?;
+        for (number, ..) in references.iter(group) {
+            if !self.read.get(Table::Records, &number.to_be_bytes(), &mut |_| {})? {
+                self.fault(Table::Records, &number.to_be_bytes(), Problem::Damaged(Damage::Missing));
+            }
+        }
+        Ok(())
+    }
+
+    /// The newest record of a chain: one that is there.
+    fn chain(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
+        if stored_key.len() != NUMBER_BYTES {
+            self.fault(Table::Chains, stored_key, Problem::Unknown);
+            return Ok(());
+        }
+        let decoded = ChainEntry::decode(number_of(stored_key), value);
+        decoded.map_err(|error| Error::damaged(Table::Chains, stored_key, error))?;
+        if !self.read.get(Table::Records, stored_key, &mut |_| {})? {
+            self.fault(Table::Chains, stored_key, Problem::Stray);
         }
         Ok(())
     }
@@ -559,8 +628,8 @@ fn number_of(stored_key: &[u8]) -> u64 {
 }
 
 /// What is in a key of the table `versions`.
-fn split_version_key(stored_key: &[u8]) -> Option<(u64, u32)> {
-    let (lineage, version) = stored_key.split_first_chunk()?;
-    let version = version.try_into().ok()?;
-    Some((u64::from_be_bytes(*lineage), u32::from_be_bytes(version)))
+fn split_group_key(stored_key: &[u8]) -> Option<(u64, u32)> {
+    let (lineage, group) = stored_key.split_first_chunk()?;
+    let group = u32::from_be_bytes(group.try_into().ok()?);
+    (group <= VersionGroup::of(u32::MAX)).then_some((u64::from_be_bytes(*lineage), group))
 }

@@ -9,10 +9,12 @@ use std::time::Instant;
 
 use ibid_format::record::{NAME_BYTES_MAX, NEXT_KEY, NamespaceEntry, Next};
 
-use super::apply;
-use super::batch::Operation;
+use super::apply::{self, Failure, Written};
+use super::batch::{Change, Operation};
 use super::error::Error;
+use super::rewrite::{self, Encoded};
 use super::{Durability, Versions, lookup};
+use crate::encode::{Feed, New};
 use crate::engine::{Commit, Engine, EngineError, Table, Transaction};
 
 /// Most requests in one commit.
@@ -29,19 +31,22 @@ pub(crate) struct Request {
 pub(crate) enum What {
     Batch(Vec<Operation>),
     Namespace(Arc<str>, Versions),
+    Encoded(Encoded),
     /// Nothing: for the sake of the sync.
     Sync,
 }
 
 pub(crate) enum Outcome {
-    Written(Vec<Option<u64>>),
+    Written(Vec<Option<Written>>),
     Namespace(u32),
-    Synced,
+    Done,
 }
 
 pub(crate) struct Writer {
     engine: Arc<dyn Engine>,
     requests: Receiver<Request>,
+    /// What was committed goes there, to be encoded.
+    feed: Option<Arc<Feed>>,
     next: Next,
     /// Whether something was committed that was not synced.
     unsynced: bool,
@@ -50,10 +55,16 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(engine: Arc<dyn Engine>, requests: Receiver<Request>, next: Next) -> Self {
+    pub(crate) fn new(
+        engine: Arc<dyn Engine>,
+        requests: Receiver<Request>,
+        feed: Option<Arc<Feed>>,
+        next: Next,
+    ) -> Self {
         Writer {
             engine,
             requests,
+            feed,
             next,
             unsynced: false,
             sync_at: None,
@@ -72,7 +83,12 @@ impl Writer {
             let done = match request {
                 Ok(request) => {
                     let group = self.gather(request);
-                    self.commit(group)
+                    let requests = group.len() as isize;
+                    let committed = self.commit(group);
+                    if let Some(feed) = &self.feed {
+                        feed.writer_has(-requests);
+                    }
+                    committed
                 }
                 Err(RecvTimeoutError::Timeout) => self.sync(),
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -104,33 +120,61 @@ impl Writer {
         let overdue = self.sync_at.is_some_and(|at| at <= Instant::now());
         let synced = overdue || group.iter().any(|request| request.durability == Durability::Sync);
         let commit = if synced { Commit::Synced } else { Commit::Unsynced };
-        let mut next = self.next;
-        let mut outcomes = Vec::with_capacity(group.len());
-        let committed = self.engine.write(commit, &mut |transaction| {
-            for request in &group {
-                outcomes.push(carry_out(transaction, &mut next, &request.what)?);
+        let mut group: Vec<(Request, Option<Error>)> = group.into_iter().map(|request| (request, None)).collect();
+        let (next, outcomes) = loop {
+            let mut next = self.next;
+            let mut outcomes = Vec::with_capacity(group.len());
+            let mut undone = None;
+            let committed = self.engine.write(commit, &mut |transaction| {
+                for (place, (request, failed)) in group.iter().enumerate() {
+                    let outcome = match failed {
+                        Some(error) => Err(Failure::Refused(error.clone())),
+                        None => carry_out(transaction, &mut next, &request.what),
+                    };
+                    outcomes.push(match outcome {
+                        Ok(outcome) => Ok(outcome),
+                        Err(Failure::Refused(Error::Engine(error)) | Failure::Undone(Error::Engine(error))) => {
+                            return Err(error);
+                        }
+                        Err(Failure::Refused(refusal)) => Err(refusal),
+                        Err(Failure::Undone(error)) => {
+                            undone = Some((place, error));
+                            return Err(EngineError::abandoned());
+                        }
+                    });
+                }
+                if next == self.next {
+                    Ok(())
+                } else {
+                    transaction.put(Table::Meta, NEXT_KEY, &next.encode())
+                }
+            });
+            match (committed, undone) {
+                (Ok(()), _) => break (next, outcomes),
+                // All of the transaction is gone; the others are done without that one.
+                (Err(_), Some((place, error))) => group[place].1 = Some(error),
+                (Err(error), None) => {
+                    for (request, _) in group {
+                        let _ = request.outcome.send(Err(error.clone().into()));
+                    }
+                    return Err(error);
+                }
             }
-            if next == self.next {
-                Ok(())
-            } else {
-                transaction.put(Table::Meta, NEXT_KEY, &next.encode())
-            }
-        });
-        if let Err(error) = committed {
-            for request in group {
-                let _ = request.outcome.send(Err(error.clone().into()));
-            }
-            return Err(error);
-        }
+        };
         self.next = next;
         self.unsynced = !synced;
-        let latest = |request: &Request| match request.durability {
+        let latest = |(request, _): &(Request, _)| match request.durability {
             Durability::Batched(delay) => Instant::now().checked_add(delay),
             Durability::Sync | Durability::None => None,
         };
         let asked = group.iter().filter_map(latest);
         self.sync_at = if synced { None } else { asked.chain(self.sync_at).min() };
-        for (request, outcome) in group.into_iter().zip(outcomes) {
+        for ((request, _), outcome) in group.into_iter().zip(outcomes) {
+            if let (Some(feed), What::Batch(operations), Ok(Outcome::Written(written))) =
+                (&self.feed, request.what, &outcome)
+            {
+                feed.push(operations.into_iter().zip(written).filter_map(new));
+            }
             // Who does not wait any more is not told.
             let _ = request.outcome.send(outcome);
         }
@@ -151,23 +195,35 @@ impl Request {
                 let length = |operation: &Operation| operation.change.body().map_or(0, <[u8]>::len);
                 operations.iter().map(length).sum()
             }
-            What::Namespace(..) | What::Sync => 0,
+            What::Namespace(..) | What::Encoded(_) | What::Sync => 0,
         }
     }
 }
 
-fn carry_out(
-    transaction: &mut dyn Transaction,
-    next: &mut Next,
-    what: &What,
-) -> Result<Result<Outcome, Error>, EngineError> {
+/// What the encoder is told of an operation: nothing of one that wrote no body.
+fn new((operation, written): (Operation, &Option<Written>)) -> Option<New> {
+    let written = written.as_ref()?;
+    let (Change::Insert(body) | Change::Update(body) | Change::Put(body)) = operation.change else {
+        return None;
+    };
+    Some(New {
+        number: written.number,
+        namespace: operation.target.number,
+        versions_kept: operation.target.versions_kept,
+        prior: written.prior,
+        body: Some(body),
+    })
+}
+
+fn carry_out(transaction: &mut dyn Transaction, next: &mut Next, what: &What) -> Result<Outcome, Failure> {
     match what {
-        What::Batch(operations) => {
-            let written = apply::batch(transaction, next, operations)?;
-            Ok(written.map(Outcome::Written))
-        }
+        What::Batch(operations) => apply::batch(transaction, next, operations).map(Outcome::Written),
         What::Namespace(name, versions) => namespace(transaction, next, name, *versions),
-        What::Sync => Ok(Ok(Outcome::Synced)),
+        What::Encoded(encoded) => {
+            let written = rewrite::carry_out(transaction, encoded);
+            written.map(|()| Outcome::Done).map_err(Failure::Undone)
+        }
+        What::Sync => Ok(Outcome::Done),
     }
 }
 
@@ -177,28 +233,25 @@ fn namespace(
     next: &mut Next,
     name: &str,
     versions: Versions,
-) -> Result<Result<Outcome, Error>, EngineError> {
+) -> Result<Outcome, Failure> {
+    let out_of_range = |field, min, max, found| Failure::Refused(Error::OutOfRange { field, min, max, found });
     if !(1..=NAME_BYTES_MAX).contains(&name.len()) {
-        let (field, min) = ("name of a namespace", 1);
         let (max, found) = (NAME_BYTES_MAX as u64, name.len() as u64);
-        return Ok(Err(Error::OutOfRange { field, min, max, found }));
+        return Err(out_of_range("name of a namespace", 1, max, found));
     }
-    match lookup::namespace(transaction, name, versions) {
-        Ok(Some(number)) => return Ok(Ok(Outcome::Namespace(number))),
-        Ok(None) => {}
-        Err(Error::Engine(error)) => return Err(error),
-        Err(refusal) => return Ok(Err(refusal)),
+    if let Some(number) = lookup::namespace(transaction, name, versions).map_err(Failure::Refused)? {
+        return Ok(Outcome::Namespace(number));
     }
     let number = next.namespace;
-    let Some(further) = number.checked_add(1) else {
-        let (field, min, found) = ("number of a namespace", 1, u64::from(number));
-        let max = found - 1;
-        return Ok(Err(Error::OutOfRange { field, min, max, found }));
-    };
+    let further = number.checked_add(1).ok_or_else(|| {
+        let found = u64::from(number);
+        out_of_range("number of a namespace", 1, found - 1, found)
+    })?;
     let versions_kept = versions == Versions::Kept;
     let entry = NamespaceEntry { number, versions_kept };
     let value = entry.encode(name).expect("name and number are within their limits");
-    transaction.put(Table::Namespaces, name.as_bytes(), &value)?;
+    let put = transaction.put(Table::Namespaces, name.as_bytes(), &value);
+    put.map_err(|error| Failure::Undone(error.into()))?;
     next.namespace = further;
-    Ok(Ok(Outcome::Namespace(number)))
+    Ok(Outcome::Namespace(number))
 }

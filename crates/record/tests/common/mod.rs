@@ -2,10 +2,11 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 
+use ibid_format::record::{self, Body, KeyEntry, References, VersionGroup};
 use ibid_record::engine::{Commit, Direction, Engine, Redb, Table, Transaction};
 use ibid_record::{Batch, Error, Namespace, Snapshot, Store, Versions};
 
@@ -181,8 +182,8 @@ pub(crate) fn with_engine<T>(path: &Path, work: impl FnOnce(&Redb) -> T) -> T {
     work(&Redb::open(&path.join("redb"), 1 << 20).unwrap())
 }
 
-/// All that is in a table.
-pub(crate) fn entries(engine: &Redb, table: Table) -> Vec<(Vec<u8>, Vec<u8>)> {
+/// All pairs of a table.
+pub(crate) fn entries(engine: &dyn Engine, table: Table) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut pairs = Vec::new();
     let mut each = |key: &[u8], value: &[u8]| {
         pairs.push((key.to_vec(), value.to_vec()));
@@ -203,4 +204,52 @@ pub(crate) fn set(engine: &Redb, table: Table, key: &[u8], value: Option<&[u8]>)
         None => transaction.delete(table, key),
     };
     engine.write(Commit::Unsynced, &mut work).unwrap();
+}
+
+fn number(key: &[u8]) -> u64 {
+    u64::from_be_bytes(key[..8].try_into().unwrap())
+}
+
+/// References are counted exactly: every base is there, with as many as are decoded from it; what no key leads to is there for the sake of others only.
+pub(crate) fn assert_counted(engine: &dyn Engine) {
+    let mut led_to = BTreeSet::new();
+    for (key, value) in entries(engine, Table::Keys) {
+        let entry = KeyEntry::decode(&key, &value).unwrap();
+        led_to.extend([entry.lineage, entry.latest]);
+    }
+    for (key, value) in entries(engine, Table::Versions) {
+        let group = u32::from_be_bytes(key[8..].try_into().unwrap());
+        let group = VersionGroup::decode(number(&key), group, &value).unwrap();
+        led_to.extend(group.entries().iter().map(|entry| entry.number));
+    }
+    let mut there = BTreeSet::new();
+    let mut expected: BTreeMap<u64, u32> = BTreeMap::new();
+    for (key, value) in entries(engine, Table::Records) {
+        there.insert(number(&key));
+        if let Body::Delta { base, .. } = record::Record::decode(number(&key), &value).unwrap().body {
+            *expected.entry(base).or_default() += 1;
+        }
+    }
+    let mut counted = BTreeMap::new();
+    for (key, value) in entries(engine, Table::References) {
+        for (record, count, obsolete) in References::decode(number(&key), &value).unwrap().iter(number(&key)) {
+            assert!(there.contains(&record), "record {record} is needed, and gone");
+            assert_eq!(obsolete, !led_to.contains(&record), "record {record}");
+            counted.insert(record, count);
+        }
+    }
+    assert_eq!(counted, expected);
+    for record in &there {
+        assert!(
+            led_to.contains(record) || counted.contains_key(record),
+            "record {record} is of no use"
+        );
+    }
+    for (key, _) in entries(engine, Table::Chains) {
+        assert!(
+            there.contains(&number(&key)),
+            "a chain of record {}, which is gone",
+            number(&key)
+        );
+    }
 }

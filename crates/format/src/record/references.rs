@@ -1,0 +1,120 @@
+//! How many records are decoded from a record.
+
+use super::entry::{Table, closed, opened};
+use crate::Error;
+use crate::error::in_range;
+use crate::wire;
+
+/// Records whose counts share an entry of the table `references`: those whose numbers, divided by it, are the same.
+pub const REFERENCES_PER_GROUP: u64 = 64;
+
+/// Most records that are decoded from one.
+const COUNT_MAX: u32 = u32::MAX >> 1;
+
+/// The counts of a group: an entry of the table `references`. A group without any has none.
+///
+/// ```
+/// use ibid_format::record::References;
+///
+/// let mut references = References::default();
+/// references.set(130, 2, true);
+/// let bytes = references.encode(2)?;
+/// let references = References::decode(2, &bytes)?;
+/// assert_eq!((references.count(130), references.is_obsolete(130)), (2, true));
+/// assert_eq!(references.count(131), 0);
+/// # Ok::<(), ibid_format::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct References {
+    counts: [u32; REFERENCES_PER_GROUP as usize],
+    obsolete: u64,
+}
+
+impl Default for References {
+    fn default() -> Self {
+        References {
+            counts: [0; REFERENCES_PER_GROUP as usize],
+            obsolete: 0,
+        }
+    }
+}
+
+impl References {
+    /// The group of a record, and the key of the group's entry.
+    pub fn group_of(number: u64) -> (u64, [u8; 8]) {
+        let group = number / REFERENCES_PER_GROUP;
+        (group, group.to_be_bytes())
+    }
+
+    fn place(number: u64) -> usize {
+        (number % REFERENCES_PER_GROUP) as usize
+    }
+
+    /// Records that are decoded from record `number`, which is of this group.
+    pub fn count(&self, number: u64) -> u32 {
+        self.counts[Self::place(number)]
+    }
+
+    /// Whether no key leads to the record any more, so that it goes with the last that is decoded from it.
+    pub fn is_obsolete(&self, number: u64) -> bool {
+        self.obsolete >> Self::place(number) & 1 == 1
+    }
+
+    /// Sets both. A record from which none is decoded is not kept as obsolete.
+    pub fn set(&mut self, number: u64, count: u32, obsolete: bool) {
+        let place = Self::place(number);
+        self.counts[place] = count;
+        self.obsolete &= !(1 << place);
+        self.obsolete |= u64::from(obsolete && count > 0) << place;
+    }
+
+    /// Whether there is nothing to be stored.
+    pub fn is_empty(&self) -> bool {
+        self.counts.iter().all(|&count| count == 0)
+    }
+
+    /// Numbers, counts and whether they are obsolete, of the records of `group` from which others are decoded.
+    pub fn iter(&self, group: u64) -> impl Iterator<Item = (u64, u32, bool)> + '_ {
+        let numbers = (0..REFERENCES_PER_GROUP).map(move |place| group * REFERENCES_PER_GROUP + place);
+        numbers
+            .map(|number| (number, self.count(number), self.is_obsolete(number)))
+            .filter(|&(_, count, _)| count > 0)
+    }
+
+    /// The entry of the group.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] for more than 2^31 − 1 records decoded from one.
+    pub fn encode(&self, group: u64) -> Result<Vec<u8>, Error> {
+        let mut there = 0_u64;
+        for (place, &count) in self.counts.iter().enumerate() {
+            there |= u64::from(count > 0) << place;
+        }
+        let mut out = there.to_le_bytes().to_vec();
+        for (place, &count) in self.counts.iter().enumerate().filter(|&(_, &count)| count > 0) {
+            in_range("records decoded from one", count.into(), 1, COUNT_MAX.into())?;
+            wire::put_varint(&mut out, u64::from(count) << 1 | (self.obsolete >> place & 1));
+        }
+        Ok(closed(Table::References, &group.to_be_bytes(), out))
+    }
+
+    /// Reads the entry of the group.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    pub fn decode(group: u64, bytes: &[u8]) -> Result<Self, Error> {
+        let mut reader = opened("references", Table::References, &group.to_be_bytes(), bytes)?;
+        let there = u64::from_le_bytes(reader.array("references")?);
+        in_range("references", there, 1, u64::MAX)?;
+        let mut references = References::default();
+        for place in (0..REFERENCES_PER_GROUP).filter(|place| there >> place & 1 == 1) {
+            let most = u64::from(COUNT_MAX) << 1 | 1;
+            let value = reader.varint_in("records decoded from one", 2, most)?;
+            references.set(place, (value >> 1) as u32, value & 1 == 1);
+        }
+        reader.finish("references")?;
+        Ok(references)
+    }
+}

@@ -1,0 +1,135 @@
+//! What was encoded and is not written yet: the lossy write-back cache (paper 004, section 3.3.2).
+//!
+//! A record that was to be rewritten as a delta and is not stays whole, so any of them may be dropped. Those that save most are written first, those that save least are
+//! dropped first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ibid_format::record::ChainEntry;
+
+use crate::store::rewrite::{Encoded, Rewrite};
+
+#[derive(Debug)]
+pub(crate) struct Pending {
+    room: usize,
+    bytes: usize,
+    /// By record, with what each saves.
+    rewrites: BTreeMap<u64, (u64, Rewrite)>,
+    order: BTreeSet<(u64, u64)>,
+    chains: BTreeMap<u64, Option<ChainEntry>>,
+    pub(crate) dropped: u64,
+}
+
+impl Pending {
+    /// With room for so many bytes of deltas.
+    pub(crate) fn new(room: usize) -> Self {
+        Pending {
+            room,
+            bytes: 0,
+            rewrites: BTreeMap::new(),
+            order: BTreeSet::new(),
+            chains: BTreeMap::new(),
+            dropped: 0,
+        }
+    }
+
+    /// Adds a rewrite that saves so many bytes, in place of another of the same record. Drops those that save least if there is no room.
+    pub(crate) fn rewrite(&mut self, saves: u64, rewrite: Rewrite) {
+        self.forget(rewrite.number);
+        self.bytes += rewrite.delta.len();
+        self.order.insert((saves, rewrite.number));
+        self.rewrites.insert(rewrite.number, (saves, rewrite));
+        while self.bytes > self.room {
+            let Some(&(_, least)) = self.order.first() else { break };
+            self.forget(least);
+            self.dropped += 1;
+        }
+    }
+
+    fn forget(&mut self, number: u64) {
+        if let Some((saves, rewrite)) = self.rewrites.remove(&number) {
+            self.order.remove(&(saves, number));
+            self.bytes -= rewrite.delta.len();
+        }
+    }
+
+    /// The rewrite of a record.
+    pub(crate) fn get(&self, number: u64) -> Option<&Rewrite> {
+        self.rewrites.get(&number).map(|(_, rewrite)| rewrite)
+    }
+
+    /// What becomes of the entry of a record in the table `chains`, if anything does: the entry, or that it goes.
+    pub(crate) fn chain(&self, number: u64) -> Option<Option<&ChainEntry>> {
+        self.chains.get(&number).map(Option::as_ref)
+    }
+
+    /// Sets or removes the entry of a record in the table `chains`.
+    pub(crate) fn set_chain(&mut self, number: u64, entry: Option<ChainEntry>) {
+        self.chains.insert(number, entry);
+    }
+
+    /// The entries that the table `chains` will have.
+    pub(crate) fn chains(&self) -> impl Iterator<Item = (u64, &ChainEntry)> {
+        let chains = self.chains.iter();
+        chains.filter_map(|(&number, entry)| Some((number, entry.as_ref()?)))
+    }
+
+    /// Whether rewrites take more than half of the room.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.bytes > self.room / 2
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rewrites.is_empty() && self.chains.is_empty()
+    }
+
+    /// Takes out everything, as it is to be written; records up to `next` were encoded then.
+    pub(crate) fn take(&mut self, next: u64) -> Encoded {
+        let mut rewrites = std::mem::take(&mut self.rewrites);
+        let order = std::mem::take(&mut self.order);
+        let by_value = order.iter().rev();
+        let chosen = by_value.filter_map(|(_, number)| rewrites.remove(number));
+        let rewrites = chosen.map(|(_, rewrite)| rewrite).collect();
+        self.bytes = 0;
+        Encoded {
+            rewrites,
+            chains: std::mem::take(&mut self.chains).into_iter().collect(),
+            next,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewrite(number: u64, length: usize) -> Rewrite {
+        Rewrite {
+            number,
+            base: number + 1,
+            check: [0; 4],
+            delta: vec![0; length],
+        }
+    }
+
+    #[test]
+    fn what_saves_least_is_dropped_first_and_what_saves_most_written_first() {
+        let mut pending = Pending::new(100);
+        pending.rewrite(500, rewrite(1, 40));
+        pending.rewrite(20, rewrite(2, 40));
+        pending.rewrite(900, rewrite(3, 40));
+        assert!(pending.get(2).is_none() && pending.dropped == 1);
+        pending.rewrite(600, rewrite(1, 10));
+        assert!(!pending.is_half_full());
+        let numbers: Vec<u64> = pending.take(9).rewrites.iter().map(|rewrite| rewrite.number).collect();
+        assert_eq!(numbers, [3, 1]);
+        assert!(pending.is_empty() && pending.bytes == 0);
+    }
+
+    #[test]
+    fn what_has_no_room_at_all_is_dropped() {
+        let mut pending = Pending::new(100);
+        pending.rewrite(u64::MAX, rewrite(1, 101));
+        assert!(pending.is_empty() && pending.bytes == 0);
+    }
+}
