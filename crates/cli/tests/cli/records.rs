@@ -112,7 +112,7 @@ fn lines_that_cannot_be_loaded_are_named_and_the_others_loaded() {
     let loaded = run(&mut records(&home, ["load", "lines"]));
     assert_eq!(loaded.code, 3, "{loaded:?}");
     for said in [
-        "line 2: expected ident, at column 2\n",
+        "line 2: expected a JSON object, which begins with {, found \"no JSON\"\n",
         "line 3: there is no field \"key\"\n",
         "line 4: the key: expected at most 4096 bytes, found 4097\n",
         "line 5: ",

@@ -1,22 +1,27 @@
 //! `ibid records delete`.
 
-use super::open_namespace;
-use crate::args::DeleteArgs;
+use super::{not_there, open_namespace};
+use crate::args::{DeleteArgs, VersionName};
 use crate::commands::open::Context;
 use crate::failure::{Outcome, Result};
 use crate::print;
+use ibid_record::Error;
 
 pub(crate) fn run(context: &mut Context, args: &DeleteArgs) -> Result<Outcome> {
     let (_store, namespace) = open_namespace(context, &args.place)?;
     let key = &args.key.0;
-    let gone = if args.purge {
-        let versions = namespace.versions(key)?.len() as u64;
-        namespace.purge(key)?;
-        versions
+    let before = namespace.versions(key)?.len();
+    let deleted = if args.purge {
+        namespace.purge(key)
     } else {
-        namespace.delete(key)?;
-        u64::from(namespace.versions(key)?.is_empty())
+        namespace.delete(key)
     };
-    print::records_delete(&mut context.out, key, gone)?;
+    match deleted {
+        Ok(()) => {}
+        Err(Error::NoSuchKey { .. }) => return Err(not_there(&namespace, key, VersionName::Latest)?),
+        Err(error) => return Err(error.into()),
+    }
+    let gone = before.saturating_sub(namespace.versions(key)?.len());
+    print::records_delete(&mut context.out, key, gone as u64)?;
     Ok(Outcome::Done)
 }

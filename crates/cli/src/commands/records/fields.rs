@@ -7,6 +7,9 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
 
+/// Bytes that are shown of a line that is no JSON object.
+const SHOWN: usize = 24;
+
 /// Which fields of a line make a record.
 pub(super) enum Shape {
     /// The text of some fields, joined, and that of one, or else the line.
@@ -55,6 +58,12 @@ impl Shape {
 
 /// The values of the fields with these names.
 fn values<'l>(line: &'l [u8], names: &[&str]) -> Result<Vec<Option<&'l RawValue>>, String> {
+    let start = line.trim_ascii_start();
+    if !start.starts_with(b"{") {
+        // The library would show all of it.
+        let shown = String::from_utf8_lossy(&start[..start.len().min(SHOWN)]);
+        return Err(format!("expected a JSON object, which begins with {{, found {shown:?}"));
+    }
     let mut deserializer = serde_json::Deserializer::from_slice(line);
     let values = deserializer
         .deserialize_map(Values(names))
@@ -266,15 +275,19 @@ mod tests {
         let deep = "[".repeat(1_000_000);
         let nested = format!(r#"{{"k": "1", "x": {deep}"#);
         for (line, said) in [
-            ("", "EOF"),
-            ("17", "expected a JSON object, at column 2"),
-            ("[]", "expected a JSON object"),
+            ("17", "expected a JSON object, which begins with {, found \"17\""),
+            (" []", "found \"[]\""),
+            (
+                &format!("\"{}\"", "x".repeat(1000)),
+                "found \"\\\"xxxxxxxxxxxxxxxxxxxxxxx\"",
+            ),
+            ("{]", "key must be a string, at column 2"),
             (r#"{"k": "1""#, "EOF"),
             (r#"{"k": "1"} {}"#, "trailing characters, at column 12"),
             (r#"{"k": "1", "k": "2"}"#, "field \"k\" is there twice"),
             (r#"{"k": "\ud800"}"#, "field \"k\": unexpected end of hex escape"),
             (nested.as_str(), "EOF"),
-            (deep.as_str(), "expected a JSON object"),
+            (deep.as_str(), "found \"[[[[["),
         ] {
             let error = record(line, &["k"], None).unwrap_err();
             assert!(error.contains(said) && !error.contains("line"), "{error}");

@@ -174,11 +174,12 @@ impl Loader<'_> {
             }
             let line = match lines.next() {
                 Ok(Some(line)) => line,
+                // Who sends what we read may have been asked to stop with us.
+                Ok(None) | Err(_) if self.monitor.is_cancelled() => continue,
                 Ok(None) => {
                     self.hand_over(&batches);
                     return Ended::AtTheEnd;
                 }
-                Err(_) if self.monitor.is_cancelled() => continue,
                 Err(error) => {
                     self.hand_over(&batches);
                     return Ended::Unreadable(error);
@@ -188,7 +189,7 @@ impl Loader<'_> {
                 Line::Whole(line) => self.take(line),
                 Line::Waiting => Ok(false),
                 Line::TooLong { bytes_max } => Err(format!(
-                    "expected at most {} in a line, found more; --memory allows eight times what it is given",
+                    "expected at most {} in a line, found more: it may have an eighth of --memory",
                     print::size(bytes_max as u64)
                 )),
             };

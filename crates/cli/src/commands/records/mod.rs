@@ -12,7 +12,7 @@ mod verify;
 mod versions;
 
 use super::open::{Context, local_folder};
-use crate::args::{NamespaceArgs, RecordsCommand, StoreArgs, VersionsKept};
+use crate::args::{NamespaceArgs, RecordsCommand, StoreArgs, VersionName, VersionsKept};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print;
 use ibid_record::{Namespace, Options, Store, Versions};
@@ -94,4 +94,29 @@ fn open_or_make(context: &Context, args: &NamespaceArgs, versions: Option<Versio
         (asked, _) => store.namespace(&args.namespace, asked.unwrap_or(Versions::Kept))?,
     };
     Ok((store, namespace))
+}
+
+/// Says of a record that is not there what there is instead.
+fn not_there(namespace: &Namespace, key: &[u8], asked: VersionName) -> Result<Failure> {
+    let versions = namespace.versions(key)?;
+    let (name, shown) = (print::shown(namespace.name().as_bytes()), print::shown(key));
+    let asked = match asked {
+        VersionName::Latest => versions.last().map_or(1, |latest| latest.version),
+        VersionName::Number(version) => version,
+    };
+    let is_deletion = versions
+        .iter()
+        .any(|version| version.version == asked && version.deleted);
+    Ok(Failure::NotThere(match versions.last() {
+        None => format!(
+            "namespace \"{name}\" has no record under \"{shown}\"; `ibid records scan --keys-only` lists what keys there are"
+        ),
+        Some(_) if is_deletion => {
+            format!("\"{shown}\" was deleted with version {asked}; `ibid records versions` lists those before it")
+        }
+        Some(latest) => format!(
+            "\"{shown}\" has no version {asked}: the latest is {}; `ibid records versions` lists them",
+            latest.version
+        ),
+    }))
 }
