@@ -154,10 +154,13 @@ impl Loader<'_> {
             let committer = committer.spawn_scoped(scope, move || commit(store, received, durability, monitor));
             let committer = committer.map_err(|source| ibid_repo::Error::Threads { source })?;
             let ended = self.load(lines, batches);
-            let committed = committer
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            Ok((ended, committed?))
+            let committed = committer.join();
+            let committed = committed.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            if matches!(ended, Ended::AtTheEnd) {
+                // What is like other records becomes small in the background, which ends with us.
+                store.finish_encoding()?;
+            }
+            Ok((ended, committed))
         })
     }
 

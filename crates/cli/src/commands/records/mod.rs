@@ -15,7 +15,7 @@ use super::open::{Context, local_folder};
 use crate::args::{NamespaceArgs, RecordsCommand, StoreArgs, VersionName, VersionsKept};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print;
-use ibid_record::{Namespace, Options, Store, Versions};
+use ibid_record::{Encoding, Namespace, Options, Store, Versions};
 use std::path::Path;
 
 pub(crate) fn run(context: &mut Context, command: &RecordsCommand) -> Result<Outcome> {
@@ -45,12 +45,35 @@ fn is_there(path: &Path) -> Result<bool> {
     }
 }
 
+/// For who only looks: without the thread that makes records small, which writes.
 fn options(context: &Context) -> Options {
     Options {
         // The rest is for what is read and written, which the engine has copies of while it commits.
-        cache_bytes: usize::try_from(context.global.memory / 4).unwrap_or(usize::MAX),
+        cache_bytes: part(context, 4),
+        encoding: Encoding {
+            on: false,
+            ..Encoding::default()
+        },
         ..Options::default()
     }
+}
+
+fn options_to_store(context: &Context) -> Options {
+    let usual = Encoding::default();
+    Options {
+        encoding: Encoding {
+            source_cache_bytes: usual.source_cache_bytes.min(part(context, 8)),
+            write_back_bytes: usual.write_back_bytes.min(part(context, 16)),
+            index_bytes_max: usual.index_bytes_max.min(part(context, 8)),
+            ..usual
+        },
+        ..options(context)
+    }
+}
+
+/// A part of the memory that the work may take.
+fn part(context: &Context, of: u64) -> usize {
+    usize::try_from(context.global.memory / of).unwrap_or(usize::MAX)
 }
 
 /// Opens a store that is there.
@@ -81,7 +104,7 @@ fn open_namespace(context: &Context, args: &NamespaceArgs) -> Result<(Store, Nam
 fn open_or_make(context: &Context, args: &NamespaceArgs, versions: Option<VersionsKept>) -> Result<(Store, Namespace)> {
     let path = place(&args.store)?;
     let is_new = !is_there(path)?;
-    let store = Store::open(path, options(context))?;
+    let store = Store::open(path, options_to_store(context))?;
     if is_new && !context.global.quiet {
         print::new_store(path);
     }

@@ -13,11 +13,13 @@ use std::path::Path;
 pub(crate) fn run(context: &mut Context, args: &PutArgs) -> Result<Outcome> {
     // Before a store is made for what can't be read.
     let body = read(&args.file)?;
-    let (_store, namespace) = open_or_make(context, &args.place, args.versions)?;
+    let (store, namespace) = open_or_make(context, &args.place, args.versions)?;
     let key = &args.key.0;
     let number = namespace.put(key, &body)?;
     // The store is open here and nowhere else, so the latest version is ours.
     let version = namespace.versions(key)?.last().map_or(1, |latest| latest.version);
+    // What the record replaced may become small by what it has in common with it.
+    store.finish_encoding()?;
     print::records_put(&mut context.out, key, version, number, body.len() as u64)?;
     Ok(Outcome::Done)
 }
