@@ -16,9 +16,12 @@ use crate::args::{NamespaceArgs, RecordsCommand, StoreArgs, VersionName, Version
 use crate::failure::{Failure, Outcome, Result};
 use crate::print;
 use ibid_record::{Encoding, Namespace, Options, Store, Versions};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 pub(crate) fn run(context: &mut Context, command: &RecordsCommand) -> Result<Outcome> {
+    silence_the_engine();
     match command {
         RecordsCommand::Load(args) => load::run(context, args),
         RecordsCommand::Put(args) => put::run(context, args),
@@ -29,6 +32,20 @@ pub(crate) fn run(context: &mut Context, command: &RecordsCommand) -> Result<Out
         RecordsCommand::Stats(args) => stats::run(context, args),
         RecordsCommand::Verify(args) => verify::run(context, args),
     }
+}
+
+/// redb panics over pages that are damaged. The store makes errors of that, which say what happened; what Rust prints before is not for
+/// users.
+fn silence_the_engine() {
+    let otherwise = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        // A folder of its sources.
+        let is_of_engine = |part: &OsStr| part == "redb" || part.as_bytes().starts_with(b"redb-");
+        let place = panic.location().map(|location| Path::new(location.file()));
+        if !place.is_some_and(|place| place.iter().any(is_of_engine)) {
+            otherwise(panic);
+        }
+    }));
 }
 
 fn place(args: &StoreArgs) -> Result<&Path> {
