@@ -250,7 +250,7 @@ fn records_table<'a>(file: &records::FileInfo, rows: impl Iterator<Item = &'a re
     for row in rows {
         let stored = (row.disk_bytes > 0).then_some(row.disk_bytes as f64);
         let values = row.value_bytes.map(|bytes| bytes as f64);
-        let index = row.index.map(|index| (index.entries * index.entry_bytes) as f64);
+        let index = row.index.map(|index| index.bytes as f64);
         let inserted = (row.insert_s > 0.0).then_some(row.insert_s);
         let mut line = vec![row.subject.name()];
         line.extend(

@@ -1,4 +1,4 @@
-//! Block compression, and the paper's rival: records as stretches of a [`line`](super::line) of blocks.
+//! Block compression, and the paper's rival: records as stretches of a line of blocks.
 //!
 //! Without chunks a record is one stretch, which is what an engine does that compresses its blocks. With chunks it is
 //! traditional deduplication: each chunk is looked for by its SHA-1 in an index of all chunks, in memory, and added to the line
@@ -166,7 +166,8 @@ impl Load for Writer {
     fn finish(self: Box<Self>) -> Result<Finished> {
         let index = self.chunks.as_ref().map(|chunks| Index {
             entries: chunks.index.len() as u64,
-            entry_bytes: (size_of::<Name>() + size_of::<Place>()) as u64,
+            // Without the free places of the hash table.
+            bytes: (chunks.index.len() * (size_of::<Name>() + size_of::<Place>())) as u64,
         });
         let finished = compacted(self.database, &self.folder)?;
         Ok(Finished { index, ..finished })

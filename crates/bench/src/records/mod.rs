@@ -133,22 +133,24 @@ fn available(options: &Options, found: &mut Records) -> Vec<Kind> {
     if kinds.is_empty() {
         kinds.extend(Kind::value_variants());
     }
-    kinds.retain(|&kind| match kind.subject().map(|subject| subject.version()) {
-        None | Some(Ok(None)) => true,
-        Some(Ok(Some(version))) => {
-            found.versions.push(version);
-            true
-        }
-        Some(Err(error)) => {
-            let skipped = Skipped {
-                subject: kind,
-                why: format!("{error:#}"),
-            };
-            report::skipped(&skipped);
-            found.skipped.push(skipped);
-            false
-        }
-    });
+    kinds.retain(
+        |&kind| match kind.subject(options.distinct).map(|subject| subject.version()) {
+            None | Some(Ok(None)) => true,
+            Some(Ok(Some(version))) => {
+                found.versions.push(version);
+                true
+            }
+            Some(Err(error)) => {
+                let skipped = Skipped {
+                    subject: kind,
+                    why: format!("{error:#}"),
+                };
+                report::skipped(&skipped);
+                found.skipped.push(skipped);
+                false
+            }
+        },
+    );
     kinds
 }
 

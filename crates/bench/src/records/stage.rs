@@ -80,7 +80,7 @@ pub(crate) struct Latency {
 
 impl Order {
     fn load(&self) -> Result<Loaded> {
-        let subject = self.subject.subject();
+        let subject = self.subject.subject(self.distinct);
         let mut store = subject.map(|subject| subject.create(&self.folder)).transpose()?;
         let mut input = Input::open(&self.file, self.distinct)?;
         let (mut records, mut body_bytes, mut insert_s) = (0, 0, 0.0);
@@ -113,7 +113,7 @@ impl Order {
     }
 
     fn read(&self) -> Result<ReadBack> {
-        let subject = self.subject.subject().context("nothing is stored by it")?;
+        let subject = self.subject.subject(self.distinct).context("nothing is stored by it")?;
         let mut store = subject.open(&self.folder)?;
         let keys = self.keys()?;
         let latency = if self.subject.has_keys() {
@@ -176,5 +176,64 @@ impl Order {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Has one record with two versions, `one` and `two`, and other bytes where it is told to.
+    struct Wrong {
+        version: Option<u32>,
+        latest: bool,
+    }
+
+    impl Read for Wrong {
+        fn latest(&mut self, _: &[u8]) -> Result<Option<Vec<u8>>> {
+            Ok(Some(if self.latest { b"one".to_vec() } else { b"two".to_vec() }))
+        }
+
+        fn version(&mut self, _: &[u8], version: u32) -> Result<Option<Vec<u8>>> {
+            let body = if version == 1 { b"one".to_vec() } else { b"two".to_vec() };
+            Ok((self.version != Some(version)).then_some(body))
+        }
+
+        fn value_bytes(&mut self) -> Result<Option<u64>> {
+            Ok(None)
+        }
+    }
+
+    #[test]
+    fn a_record_that_comes_back_with_other_bytes_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.jsonl");
+        let lines = ["one", "two"].map(|body| format!("{{\"key\":\"a\",\"rev\":1,\"body\":\"{body}\"}}\n"));
+        std::fs::write(&file, lines.concat()).unwrap();
+        let order = Order {
+            stage: Stage::Read,
+            subject: Kind::Plain,
+            file,
+            distinct: false,
+            reads: 1,
+            folder: folder.path().to_owned(),
+            answer: folder.path().join("answer"),
+        };
+        let keys = order.keys().unwrap();
+        let compare = |version, latest| order.compare(&mut Wrong { version, latest }, &keys);
+        compare(None, false).unwrap();
+        let said = |result: Result<()>| result.unwrap_err().to_string();
+        assert_eq!(
+            said(compare(Some(1), false)),
+            "a 1, read by its version, is not what was stored"
+        );
+        assert_eq!(
+            said(compare(Some(2), false)),
+            "a 2, read by its version, is not what was stored"
+        );
+        assert_eq!(
+            said(compare(None, true)),
+            "a 2, read as the latest, is not what was stored"
+        );
     }
 }

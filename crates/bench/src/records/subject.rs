@@ -23,7 +23,7 @@ pub(crate) trait Subject {
     fn create(&self, folder: &Path) -> Result<Box<dyn Load>>;
     /// Opens what was finished there.
     fn open(&self, folder: &Path) -> Result<Box<dyn Read>>;
-    /// What it is made of, as far as it can tell.
+    /// What it is made of, if it can tell; an error says why it can't be had here.
     fn version(&self) -> Result<Option<String>> {
         Ok(None)
     }
@@ -59,8 +59,7 @@ pub(crate) struct Finished {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Index {
     pub(crate) entries: u64,
-    /// Of each entry, without the free places of a hash table.
-    pub(crate) entry_bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// The names of subjects.
@@ -69,7 +68,9 @@ pub(crate) struct Index {
 pub(crate) enum Kind {
     /// The file is read, and nothing stored: what all others pay as well
     Nothing,
-    /// `ibid_record::Store` as it is by default, without deduplication
+    /// `ibid_record::Store` as it is by default: older records become deltas of newer ones (dDedup)
+    Ddedup,
+    /// The same store without that
     Plain,
     /// The same engine, each body compressed by zstd
     RedbZstd,
@@ -100,13 +101,17 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What it stands for; none for [`Kind::Nothing`].
-    pub(crate) fn subject(self) -> Option<Box<dyn Subject>> {
+    /// What it stands for; none for [`Kind::Nothing`]. If `distinct`, every version is a record of its own.
+    pub(crate) fn subject(self, distinct: bool) -> Option<Box<dyn Subject>> {
         let blocks =
             |chunking, compressed| -> Option<Box<dyn Subject>> { Some(Box::new(InBlocks { chunking, compressed })) };
         match self {
             Kind::Nothing => None,
-            Kind::Plain => Some(Box::new(Store)),
+            Kind::Ddedup => Some(Box::new(Store { deltas: true, distinct })),
+            Kind::Plain => Some(Box::new(Store {
+                deltas: false,
+                distinct,
+            })),
             Kind::RedbZstd => Some(Box::new(Table)),
             Kind::SqliteZstd => Some(Box::new(Sqlite)),
             Kind::PostgresLz4 => Some(Box::new(Postgres)),

@@ -15,7 +15,9 @@ const USER: &str = "postgres";
 /// Its administrator, and a database that every cluster has.
 const ADMINISTRATOR: &str = "bench";
 const DATABASE: &str = "postgres";
-/// For starting, which after a crash takes longer than ever here.
+/// Part of the socket's name.
+const PORT: &str = "5432";
+/// Far more than it takes to start.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
 /// Where Debian has the programs, by version.
 const DEBIAN: &str = "/usr/lib/postgresql";
@@ -90,15 +92,10 @@ impl Programs {
     pub(crate) fn start(&self, folder: &Path) -> Result<Server> {
         let folder = folder.canonicalize()?;
         let mut command = self.command("postgres", &folder, "server.log")?;
-        command.args([
-            "-D",
-            "data",
-            "-c",
-            "listen_addresses=",
-            "-c",
-            "default_toast_compression=lz4",
-        ]);
-        command.arg("-k").arg(&folder);
+        command.args(["-D", "data", "-p", PORT, "-k"]).arg(&folder);
+        for setting in ["listen_addresses=", "default_toast_compression=lz4"] {
+            command.args(["-c", setting]);
+        }
         let child = command.spawn().context("starting postgres")?;
         Ok(Server { child, folder })
     }
@@ -128,7 +125,7 @@ pub(crate) struct Server {
 impl Server {
     /// Connects once it is ready.
     pub(crate) fn connect(&mut self) -> Result<Client> {
-        let socket = self.folder.join(".s.PGSQL.5432");
+        let socket = self.folder.join(format!(".s.PGSQL.{PORT}"));
         let start = Instant::now();
         loop {
             let error = match Client::connect(&socket, ADMINISTRATOR, DATABASE) {
@@ -168,7 +165,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Whoever drops it without stopping it has an error to tell already.
+        // One that was only read from has nothing to lose, and whoever has written has an error to tell already.
         let _ = self.end();
     }
 }
