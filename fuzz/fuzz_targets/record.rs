@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use ibid_format::record::{Body, KeyEntry, NamespaceEntry, Next, Record, VersionGroup, References, ChainEntry, Encoded, key_of, split_key};
+use ibid_format::record::{FrameDecoder, Places, frames_of_block, records_of_frame, Body, KeyEntry, NamespaceEntry, Next, Record, VersionGroup, References, ChainEntry, Encoded, key_of, split_key};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u64, u32, Vec<u8>, Vec<u8>)| {
@@ -20,6 +20,14 @@ fuzz_target!(|input: (u64, u32, Vec<u8>, Vec<u8>)| {
     let _ = References::decode(number, &bytes);
     let _ = ChainEntry::decode(number, &bytes);
     let _ = Encoded::decode(&bytes);
+    let _ = Places::decode(number, &bytes);
+    if let Ok(frames) = frames_of_block(number, &bytes) {
+        for frame in &frames {
+            let _ = FrameDecoder::default().decode(frame, &mut Vec::new());
+        }
+    }
+    let _ = records_of_frame(&bytes);
+    let _ = Record::decode_packed(number, &bytes);
     let _ = NamespaceEntry::decode(&key, &bytes);
     let _ = Next::decode(&bytes);
 

@@ -3,8 +3,9 @@
 use ibid_delta::{Interval, Method};
 use ibid_format::Error;
 use ibid_format::record::{
-    BODY_BYTES_MAX, Body, ChainEntry, Encoded, KEY_BYTES_MAX, KeyEntry, NUMBER_MAX, NamespaceEntry, Next, Record,
-    References, VersionEntry, VersionGroup, body_check, key_of, split_key,
+    BODY_BYTES_MAX, BlockBuilder, Body, ChainEntry, Encoded, FrameBuilder, FrameDecoder, KEY_BYTES_MAX, KeyEntry,
+    NUMBER_MAX, NamespaceEntry, Next, Place, Places, Record, References, VersionEntry, VersionGroup, body_check,
+    frame_of_block, frames_of_block, key_of, records_of_frame, split_key,
 };
 use proptest::prelude::*;
 
@@ -114,6 +115,13 @@ fn entries_are_as_documented() {
     assert_example("chain", &chain.encode(8).unwrap());
     assert_eq!(ChainEntry::decode(8, &example("chain")), Ok(chain));
 
+    let mut places = Places::default();
+    for (number, block, frame) in [(1, 1, 0), (2, 1, 0), (4, 2, 3)] {
+        places.set(number, Some(Place { block, frame }));
+    }
+    assert_example("places", &places.encode(0).unwrap());
+    assert_eq!(Places::decode(0, &example("places")), Ok(places));
+
     let encoded = Encoded { next: 9 };
     assert_example("encoded", &encoded.encode());
     assert_eq!(Encoded::decode(&example("encoded")), Ok(encoded));
@@ -127,6 +135,45 @@ fn entries_are_as_documented() {
     let next = Next { record, namespace };
     assert_example("next", &next.encode());
     assert_eq!(Next::decode(&example("next")), Ok(next));
+}
+
+#[test]
+fn blocks_are_as_documented() {
+    let mut frame = FrameBuilder::new(9);
+    let mut packed = Vec::new();
+    PLACE.encode_packed(7, &mut packed).unwrap();
+    frame.push(7, &packed);
+    let deleted = Record {
+        version: 3,
+        body: Body::Deleted,
+        ..PLACE
+    };
+    let mut last = Vec::new();
+    deleted.encode_packed(8, &mut last).unwrap();
+    frame.push(8, &last);
+    let mut block = BlockBuilder::default();
+    assert_eq!(block.push(&frame.finish().unwrap()), 0);
+    assert_example("block", &block.finish(1).unwrap());
+
+    let bytes = example("block");
+    let mut raw = Vec::new();
+    FrameDecoder::default()
+        .decode(&frame_of_block(1, &bytes, 0).unwrap(), &mut raw)
+        .unwrap();
+    let records = records_of_frame(&raw).unwrap();
+    assert_eq!(records.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [7, 8]);
+    assert_eq!(Record::decode_packed(7, records[0].1), Ok(PLACE));
+    assert_eq!(Record::decode_packed(8, records[1].1), Ok(deleted));
+    assert!(frame_of_block(1, &bytes, 1).is_err() && frame_of_block(2, &bytes, 0).is_err());
+    for bit in 0..bytes.len() * 8 {
+        let mut bad = bytes.clone();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        assert!(frame_of_block(1, &bad, 0).is_err(), "bit {bit}");
+        assert!(frames_of_block(1, &bad).is_err(), "bit {bit}");
+    }
+    for length in 0..bytes.len() {
+        assert!(frame_of_block(1, &bytes[..length], 0).is_err(), "cut to {length}");
+    }
 }
 
 #[test]
@@ -259,6 +306,42 @@ proptest! {
     }
 
     #[test]
+    fn any_records_are_read_from_frames_as_they_were_put_there(
+        frames in prop::collection::vec(prop::collection::btree_map(1..1u64 << 40, prop::collection::vec(any::<u8>(), 1..300), 1..20), 1..5),
+        level in 1..12, block in 1..1u64 << 40,
+    ) {
+        let mut builder = BlockBuilder::default();
+        let mut frame = FrameBuilder::new(level);
+        let mut bytes = 0;
+        for records in &frames {
+            for (&number, record) in records.iter().rev() {
+                frame.push(number, record);
+            }
+            let packed = frame.finish().unwrap();
+            bytes += packed.stored_bytes_max();
+            builder.push(&packed);
+        }
+        prop_assert!(builder.stored_bytes_max() <= bytes + 16);
+        let bytes = builder.finish(block).unwrap();
+        let (mut decoder, mut raw) = (FrameDecoder::default(), Vec::new());
+        for (number, records) in frames.iter().enumerate() {
+            decoder.decode(&frame_of_block(block, &bytes, number as u8).unwrap(), &mut raw).unwrap();
+            let found = records_of_frame(&raw).unwrap();
+            prop_assert!(found.into_iter().eq(records.iter().rev().map(|(&number, record)| (number, &record[..]))));
+        }
+        prop_assert_eq!(frames_of_block(block, &bytes).unwrap().len(), frames.len());
+    }
+
+    #[test]
+    fn any_places_are_read_as_they_were_written(records in prop::collection::btree_map(0..256u64, (1..1u64 << 55, any::<u8>()), 1..256)) {
+        let mut places = Places::default();
+        for (number, (block, frame)) in records {
+            places.set(number, Some(Place { block, frame }));
+        }
+        prop_assert_eq!(Places::decode(3, &places.encode(3).unwrap()), Ok(places));
+    }
+
+    #[test]
     fn any_record_is_read_as_it_was_written(
         number in 1..=NUMBER_MAX, namespace in 1..=u32::MAX, version in 1..=u32::MAX,
         key in prop::collection::vec(any::<u8>(), 0..200), body in prop::option::of(prop::collection::vec(any::<u8>(), 0..2000)),
@@ -277,6 +360,10 @@ proptest! {
         let _ = References::decode(number, &bytes);
         let _ = ChainEntry::decode(number, &bytes);
         let _ = Encoded::decode(&bytes);
+        let _ = Places::decode(number, &bytes);
+        let _ = frames_of_block(number, &bytes);
+        let _ = records_of_frame(&bytes);
+        let _ = Record::decode_packed(number, &bytes);
         let _ = NamespaceEntry::decode(&key, &bytes);
         let _ = Next::decode(&bytes);
         let _ = split_key(&key);

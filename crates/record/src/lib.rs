@@ -26,11 +26,12 @@
 pub mod conformance;
 mod encode;
 pub mod engine;
+mod recent;
 mod store;
 
 pub use encode::{Encoding, EncodingReport, Governor, Retrieval};
 pub use ibid_delta::Interval;
 pub use store::{
-    Batch, Damage, Durability, EngineKind, Error, FAULTS_MAX, Fault, Namespace, NamespaceCounts, Options, Problem,
-    Record, Snapshot, Store, Verification, Version, Versions,
+    Batch, Compaction, Damage, Durability, EngineKind, Error, FAULTS_MAX, Fault, Namespace, NamespaceCounts, Options,
+    Problem, Record, Snapshot, Store, Verification, Version, Versions,
 };

@@ -5,7 +5,7 @@
 
 mod common;
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::time::Duration;
 
 use common::{Kind, Model, Op, Refusal, assert_counted, assert_same, batch, folder, open_spaces};
@@ -29,6 +29,8 @@ enum Action {
     Keep,
     /// Waits until all is encoded.
     Encode,
+    /// Puts all into blocks.
+    Compact,
     Reopen,
 }
 
@@ -73,6 +75,7 @@ fn action() -> impl Strategy<Value = Action> {
         2 => (bound(), bound(), 0..9_usize).prop_map(|(from, to, limit)| Action::Scan { from, to, limit }),
         1 => Just(Action::Keep),
         3 => Just(Action::Encode),
+        2 => Just(Action::Compact),
         1 => Just(Action::Reopen),
     ]
 }
@@ -104,6 +107,7 @@ fn run(engine: EngineKind, encoding: Encoding, actions: &[Action]) {
     let options = Options {
         engine,
         cache_bytes: 1 << 20,
+        frame_cache_bytes: 10_000,
         durability: Durability::None,
         encoding,
     };
@@ -138,6 +142,7 @@ fn run(engine: EngineKind, encoding: Encoding, actions: &[Action]) {
             }
             Action::Keep => kept.push((store.snapshot().unwrap(), spaces.clone(), model.clone())),
             Action::Encode => store.finish_encoding().unwrap(),
+            Action::Compact => drop(store.compact(&mut |_| ControlFlow::Continue(())).unwrap()),
             Action::Reopen => {
                 check_kept(&mut kept);
                 drop(spaces);
@@ -150,6 +155,8 @@ fn run(engine: EngineKind, encoding: Encoding, actions: &[Action]) {
     }
     check_kept(&mut kept);
     assert_same(&store.snapshot().unwrap(), &spaces, &model);
+    let found = store.verify(&mut |_| ControlFlow::Continue(())).unwrap();
+    assert!(found.is_clean(), "{found:?}");
     drop((spaces, store));
     match engine {
         EngineKind::Redb => assert_counted(&Redb::open(&folder.path().join("redb"), 1 << 20).unwrap()),

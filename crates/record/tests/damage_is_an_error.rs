@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -19,12 +19,14 @@ fn options() -> Options {
 }
 
 /// Tables that readers look into. What is in the others is of use to writers only.
-const READ: [Table; 5] = [
+const READ: [Table; 7] = [
     Table::Meta,
     Table::Namespaces,
     Table::Keys,
     Table::Versions,
     Table::Records,
+    Table::Places,
+    Table::Blocks,
 ];
 
 /// Everything that a reader can get.
@@ -73,6 +75,17 @@ fn fill(path: &Path) -> Seen {
     look(path).unwrap()
 }
 
+/// The same, with all records in a block.
+fn fill_compacted(path: &Path) -> Seen {
+    let sound = fill(path);
+    let store = Store::open(path, options()).unwrap();
+    store.compact(&mut |_| ControlFlow::Continue(())).unwrap();
+    drop(store);
+    assert_eq!(with_engine(path, |engine| entries(engine, Table::Records)), []);
+    assert_eq!(look(path).unwrap(), sound);
+    sound
+}
+
 /// Puts `bad` in the place of an entry, looks, and puts the entry back.
 #[track_caller]
 fn assert_noticed(path: &Path, table: Table, (key, value): &(Vec<u8>, Vec<u8>), bad: Option<&[u8]>) {
@@ -94,6 +107,15 @@ fn assert_noticed(path: &Path, table: Table, (key, value): &(Vec<u8>, Vec<u8>), 
 
 #[test]
 fn every_byte_of_every_entry_is_checked() {
+    every_byte_is_checked(fill);
+}
+
+#[test]
+fn every_byte_of_what_is_compressed_together_is_checked() {
+    every_byte_is_checked(fill_compacted);
+}
+
+fn every_byte_is_checked(fill: impl FnOnce(&Path) -> Seen) {
     let folder = folder();
     let sound = fill(folder.path());
     for table in READ {
@@ -203,13 +225,17 @@ fn entries_that_change_places_are_noticed() {
 
 #[test]
 fn a_record_that_is_lost_is_missed() {
-    let folder = folder();
-    fill(folder.path());
-    for table in [Table::Records, Table::Versions] {
-        for entry in with_engine(folder.path(), |engine| entries(engine, table)) {
-            assert_noticed(folder.path(), table, &entry, None);
+    for fill in [fill, fill_compacted] {
+        let folder = folder();
+        fill(folder.path());
+        for table in [Table::Records, Table::Versions, Table::Places, Table::Blocks] {
+            for entry in with_engine(folder.path(), |engine| entries(engine, table)) {
+                assert_noticed(folder.path(), table, &entry, None);
+            }
         }
     }
+    let folder = folder();
+    fill(folder.path());
     with_engine(folder.path(), |engine| {
         set(engine, Table::Records, &1_u64.to_be_bytes(), None)
     });

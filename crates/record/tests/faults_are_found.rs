@@ -76,13 +76,6 @@ fn what_is_sound_is_counted() {
     fill(folder.path());
     let found = verify(folder.path());
     assert!(found.is_clean(), "{found:?}");
-    let stored = with_engine(folder.path(), |engine| entries(engine, Table::Records));
-    let bytes = |of: &[u64]| {
-        let of = stored
-            .iter()
-            .filter(|(key, _)| of.iter().any(|number| *key == record_key(*number)));
-        of.map(|(_, value)| value.len() as u64).sum::<u64>()
-    };
     let pages = NamespaceCounts {
         name: "pages".to_owned(),
         versions: Versions::Kept,
@@ -91,7 +84,7 @@ fn what_is_sound_is_counted() {
         records: 5,
         body_bytes: 17,
         latest_body_bytes: 5,
-        stored_bytes: bytes(&[1, 2, 3, 4, 5]),
+        stored_bytes: 17,
     };
     let settings = NamespaceCounts {
         name: "settings".to_owned(),
@@ -101,7 +94,7 @@ fn what_is_sound_is_counted() {
         records: 1,
         body_bytes: 4,
         latest_body_bytes: 4,
-        stored_bytes: bytes(&[7]),
+        stored_bytes: 4,
     };
     assert_eq!(found.namespaces, [pages, settings]);
 }

@@ -195,7 +195,7 @@ fn read_blobs(reader: &mut Reader<'_>, ends: &mut Vec<u32>) -> Result<usize, Err
 
 /// Refuses what can't give `total` bytes before memory for them is taken: it must be one zstd frame that says it gives so many,
 /// and has enough blocks for that.
-fn check_packed(packed: &[u8], total: u64) -> Result<(), Error> {
+pub(crate) fn check_packed(packed: &[u8], total: u64) -> Result<(), Error> {
     let field = "frame body";
     let most = (packed.len() as u64 / ZSTD_BLOCK_PACKED_MIN + 1) * ZSTD_BLOCK;
     in_range(field, total, 1, most)?;
@@ -213,7 +213,7 @@ fn check_packed(packed: &[u8], total: u64) -> Result<(), Error> {
     }
 }
 
-fn failed(code: usize) -> Error {
+pub(crate) fn failed(code: usize) -> Error {
     Error::Zstd {
         field: "decompressing a frame",
         reason: zstd_safe::get_error_name(code),

@@ -52,6 +52,7 @@ mod encode;
 mod piece;
 
 pub use decode::{Decoder, Frame};
+pub(crate) use decode::{check_packed, failed as decompressing_failed};
 pub use encode::{Builder, Compression, Encoder};
 pub use piece::{PIECES_MAX, PREFIX_BYTES_MAX, Piece, pieces};
 

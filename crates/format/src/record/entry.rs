@@ -18,6 +18,8 @@ pub(super) enum Table {
     Meta = 4,
     References = 5,
     Chains = 6,
+    Places = 7,
+    Blocks = 8,
 }
 
 /// The key in the table `keys`: the namespace's number, big-endian, so that its keys lie together and in order.
@@ -267,4 +269,17 @@ fn check(table: Table, key: &[u8], value: &[u8]) -> [u8; CHECK_BYTES] {
     let mut check = [0; CHECK_BYTES];
     check.copy_from_slice(&hasher.finalize().as_bytes()[..CHECK_BYTES]);
     check
+}
+
+/// A reader of what follows the checksum of a head of so many bytes, which is right.
+pub(super) fn opened_prefix<'a>(
+    field: &'static str,
+    table: Table,
+    key: &[u8],
+    bytes: &'a [u8],
+    head: usize,
+) -> Result<Reader<'a>, Error> {
+    let end = bytes.len().min(head + CHECK_BYTES);
+    opened(field, table, key, &bytes[..end])?;
+    Ok(Reader::new(&bytes[end..]))
 }

@@ -14,13 +14,20 @@
 //! # Ok::<(), ibid_format::Error>(())
 //! ```
 
+mod block;
 mod chain;
 mod entry;
+mod places;
 mod references;
 mod versions;
 
+pub use block::{
+    BlockBuilder, FRAMES_MAX, FrameBuilder, FrameDecoder, PackedFrame, frame_of_block, frames_of_block,
+    records_of_frame,
+};
 pub use chain::{ChainEntry, FEATURES_MAX, HOPS_MAX};
 pub use entry::{Encoded, KeyEntry, NamespaceEntry, Next, key_of, split_key};
+pub use places::{PLACES_PER_GROUP, Place, Places};
 pub use references::{REFERENCES_PER_GROUP, References};
 pub use versions::{VERSIONS_PER_GROUP, VersionEntry, VersionGroup, version_group_key};
 
@@ -104,6 +111,19 @@ impl<'a> Record<'a> {
     ///
     /// [`Error::OutOfRange`] if a number is 0 or a length beyond its limit; nothing was appended then.
     pub fn encode(&self, number: u64, out: &mut Vec<u8>) -> Result<(), Error> {
+        let start = out.len();
+        self.encode_packed(number, out)?;
+        let check = check(number, &out[start..]);
+        out.extend_from_slice(&check);
+        Ok(())
+    }
+
+    /// Appends the record as it is stored in a frame, whose checksum is for all that is in it.
+    ///
+    /// # Errors
+    ///
+    /// As [`encode`](Self::encode).
+    pub fn encode_packed(&self, number: u64, out: &mut Vec<u8>) -> Result<(), Error> {
         in_range("record number", number, 1, NUMBER_MAX)?;
         in_range("record namespace", self.namespace.into(), 1, u32::MAX.into())?;
         in_range("record version", self.version.into(), 1, u32::MAX.into())?;
@@ -119,7 +139,6 @@ impl<'a> Record<'a> {
         in_range("record body", body.len() as u64, 0, BODY_BYTES_MAX as u64)?;
 
         out.reserve(OVERHEAD_MAX + self.key.len() + body.len());
-        let start = out.len();
         out.push(tag);
         wire::put_varint(out, self.namespace.into());
         wire::put_varint(out, self.version.into());
@@ -129,8 +148,6 @@ impl<'a> Record<'a> {
             out.extend_from_slice(&check);
         }
         out.extend_from_slice(body);
-        let check = check(number, &out[start..]);
-        out.extend_from_slice(&check);
         Ok(())
     }
 
@@ -155,7 +172,16 @@ impl<'a> Record<'a> {
             let field = "record";
             return Err(Error::Check { field, expected, found });
         }
-        let mut reader = Reader::new(encoded);
+        Record::decode_packed(number, encoded)
+    }
+
+    /// Reads what [`encode_packed`](Self::encode_packed) wrote under the same `number`. Allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it. A byte that changed may go unnoticed: a frame has a checksum.
+    pub fn decode_packed(number: u64, bytes: &'a [u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes);
         let tag = reader.u8("record tag")?;
         let namespace = reader.varint_in("record namespace", 1, u32::MAX.into())? as u32;
         let version = reader.varint_in("record version", 1, u32::MAX.into())? as u32;

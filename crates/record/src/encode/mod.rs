@@ -8,7 +8,6 @@
 //!
 //! Nothing here is needed to read a record back. A crash, a full cache, a lost entry leave records whole that might have been deltas.
 
-mod cache;
 mod chain;
 mod feed;
 mod governor;
@@ -28,12 +27,12 @@ use ibid_delta::{
 use ibid_format::record::{self, ChainEntry, ENCODED_KEY, Encoded as Watermark, Record, body_check, key_of};
 
 use crate::engine::{Direction, Engine, Snapshot, Table};
-use crate::store::bodies::{self, Bodies, Stored};
+use crate::recent::Recent;
+use crate::store::bodies::{Bodies, Stored};
 use crate::store::lookup;
 use crate::store::rewrite::Rewrite;
 use crate::store::writer::{Request, What};
 use crate::store::{Durability, Error};
-use cache::SourceCache;
 pub use chain::Retrieval;
 use feed::Next;
 pub(crate) use feed::{Feed, New};
@@ -192,7 +191,8 @@ pub(crate) struct Encoder {
     written: u64,
     spaces: HashMap<u32, Space>,
     index: FeatureIndex,
-    cache: SourceCache,
+    /// Bodies of the newest records of chains, which the next ones will be compared with (paper 004, section 3.3.1).
+    cache: Recent<u64, Arc<Vec<u8>>>,
     pending: Pending,
     sketcher: Sketcher,
     codec: Codec,
@@ -221,7 +221,7 @@ impl Encoder {
             written: Watermark::FIRST.next,
             spaces: HashMap::new(),
             index: FeatureIndex::new(),
-            cache: SourceCache::new(options.source_cache_bytes),
+            cache: Recent::new(options.source_cache_bytes),
             pending: Pending::new(options.write_back_bytes),
             sketcher: Sketcher::new().with_features(FEATURES),
             codec: Codec::new(),
@@ -399,7 +399,7 @@ impl Encoder {
         let snapshot = self.engine.snapshot()?;
         let body = match new.body.take() {
             Some(body) => body,
-            None => match bodies::stored(&*snapshot, new.number, None)? {
+            None => match self.bodies.stored(&*snapshot, new.number, None)? {
                 Some(Stored::Whole(body)) => body,
                 Some(Stored::Deleted | Stored::Delta { .. }) | None => return Ok(()),
             },
@@ -451,7 +451,7 @@ impl Encoder {
         self.insert(&*snapshot, new.number, &entry, &sketch)?;
         self.pending.set_chain(new.number, Some(entry));
         let length = body.len();
-        self.cache.insert(new.number, Arc::new(body));
+        self.cache.insert(new.number, Arc::new(body), length);
         let space = self.spaces.entry(new.namespace).or_default();
         if space.judgement.count(self.options.governor, length, saved) {
             space.off = true;
@@ -475,8 +475,7 @@ impl Encoder {
 
     /// The body of a record that is stored whole, and is not waiting to become a delta.
     fn whole(&mut self, read: &dyn Snapshot, number: u64) -> Result<Option<Arc<Vec<u8>>>, Error> {
-        let there =
-            self.pending.get(number).is_none() && read.get(Table::Records, &number.to_be_bytes(), &mut |_| {})?;
+        let there = self.pending.get(number).is_none() && self.bodies.is_there(read, number)?;
         if !there {
             self.cache.remove(number);
             return Ok(None);
@@ -486,7 +485,7 @@ impl Encoder {
             return Ok(Some(body));
         }
         count(&self.counters.cache_misses, 1);
-        match bodies::stored(read, number, None)? {
+        match self.bodies.stored(read, number, None)? {
             Some(Stored::Whole(body)) => Ok(Some(Arc::new(body))),
             Some(Stored::Deleted | Stored::Delta { .. }) | None => Ok(None),
         }
@@ -545,7 +544,7 @@ impl Encoder {
                 break;
             }
             let number = number_of(candidate.place, new.number);
-            if Some(number) == new.prior || new.versions_kept && is_latest(read, number)? {
+            if Some(number) == new.prior || new.versions_kept && self.bodies.is_latest(read, number)? {
                 continue;
             }
             let Some(older) = self.whole(read, number)? else {
@@ -598,7 +597,7 @@ impl Encoder {
             }
             match self.pending.get(number) {
                 Some(rewrite) => Ok(Some(rewrite.stored())),
-                None => bodies::stored(read, number, None),
+                None => self.bodies.stored(read, number, None),
             }
         };
         let Some(stored) = fetch(number)? else {
@@ -713,21 +712,6 @@ fn each_chain(read: &dyn Snapshot, mut each: impl FnMut(u64, ChainEntry)) -> Res
     let everything = (Bound::Unbounded, Bound::Unbounded);
     read.range(Table::Chains, everything, Direction::Forward, &mut decoded)?;
     Ok(())
-}
-
-/// Whether the record's key leads to it as its latest version.
-fn is_latest(read: &dyn Snapshot, number: u64) -> Result<bool, Error> {
-    let mut stored_key = None;
-    let mut found = |value: &[u8]| {
-        let record = Record::decode(number, value);
-        stored_key = record.ok().map(|record| key_of(record.namespace, record.key));
-    };
-    read.get(Table::Records, &number.to_be_bytes(), &mut found)?;
-    let Some(stored_key) = stored_key else {
-        return Ok(false);
-    };
-    let entry = lookup::key_entry(read, &stored_key)?;
-    Ok(entry.is_some_and(|entry| entry.latest == number && !entry.deleted))
 }
 
 /// Whether the namespace of a record keeps versions, and the record of the version before it.

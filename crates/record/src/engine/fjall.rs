@@ -103,6 +103,15 @@ impl Engine for Fjall {
         let synced = self.keyspace.persist(PersistMode::SyncAll);
         synced.map_err(|error| self.failed("sync", error))
     }
+
+    fn compact(&self) -> Result<(), EngineError> {
+        self.sync()?;
+        for table in &self.tables {
+            let compacted = table.inner().major_compact();
+            compacted.map_err(|error| self.failed("compact", error))?;
+        }
+        Ok(())
+    }
 }
 
 struct FjallSnapshot {

@@ -34,19 +34,25 @@ pub enum Table {
     Records,
     /// Group of records → how many are decoded from each.
     References,
+    /// Group of records → in which blocks they are.
+    Places,
+    /// Number → records that are compressed together.
+    Blocks,
     /// Number of a record that no delta was made of yet → its place in a chain, and its sketch.
     Chains,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Table; 7] = [
+    pub const ALL: [Table; 9] = [
         Table::Meta,
         Table::Namespaces,
         Table::Keys,
         Table::Versions,
         Table::Records,
         Table::References,
+        Table::Places,
+        Table::Blocks,
         Table::Chains,
     ];
 
@@ -59,6 +65,8 @@ impl Table {
             Table::Versions => "versions",
             Table::Records => "records",
             Table::References => "references",
+            Table::Places => "places",
+            Table::Blocks => "blocks",
             Table::Chains => "chains",
         }
     }
@@ -136,6 +144,9 @@ pub trait Engine: Send + Sync {
 
     /// Makes every earlier commit survive a crash.
     fn sync(&self) -> Result<(), EngineError>;
+
+    /// Gives room on the disk back that is not needed any more, as far as that goes while snapshots are open. Others may have to wait meanwhile. Syncs.
+    fn compact(&self) -> Result<(), EngineError>;
 }
 
 /// Whether nothing can be in a range. B-trees of several libraries panic if asked.

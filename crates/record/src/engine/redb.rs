@@ -3,11 +3,11 @@
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 use redb::{
-    Database, Durability, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, StorageError,
-    TableDefinition,
+    CompactionError, Database, Durability, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable,
+    StorageError, TableDefinition,
 };
 
 use super::{
@@ -33,8 +33,8 @@ fn definition(table: Table) -> Definition {
 /// Commits with [`Commit::Synced`] cost one sync of the file. What was not synced is kept in memory and lost if the process
 /// ends without [`sync`](Engine::sync). After a crash, opening reads through the file's tables once to find what is free.
 pub struct Redb {
-    /// [`None`] only while it is dropped.
-    database: Option<Database>,
+    /// [`None`] only while it is dropped. Written to by who compacts it.
+    database: RwLock<Option<Database>>,
     path: PathBuf,
 }
 
@@ -51,7 +51,7 @@ impl Redb {
             builder.create(path).map_err(|error| failed("open", path, error.into()))
         })?;
         let engine = Redb {
-            database: Some(database),
+            database: RwLock::new(Some(database)),
             path: path.to_owned(),
         };
         // Snapshots of a new file find all tables. Of an old one nothing is changed.
@@ -61,13 +61,16 @@ impl Redb {
         Ok(engine)
     }
 
-    fn database(&self) -> &Database {
-        self.database.as_ref().expect("it is there until it is dropped")
+    fn with_database<T>(&self, work: impl FnOnce(&Database) -> T) -> T {
+        // A panic under the lock is caught at the seam, and says that the file is damaged.
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        work(database.as_ref().expect("it is there until it is dropped"))
     }
 
     fn has_all_tables(&self) -> Result<bool, EngineError> {
         let failed = |error: redb::Error| self.failed("open", error);
-        let transaction = self.database().begin_read().map_err(|error| failed(error.into()))?;
+        let transaction = self.with_database(Database::begin_read);
+        let transaction = transaction.map_err(|error| failed(error.into()))?;
         for table in Table::ALL {
             match transaction.open_table(definition(table)) {
                 Ok(_) => {}
@@ -85,7 +88,7 @@ impl Redb {
 
 impl Drop for Redb {
     fn drop(&mut self) {
-        let database = self.database.take();
+        let database = self.database.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         // redb tidies its file up when it closes it. Nobody is to be told that it could not: what was synced is there.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
     }
@@ -93,7 +96,7 @@ impl Drop for Redb {
 
 impl Engine for Redb {
     fn snapshot(&self) -> Result<Box<dyn Snapshot>, EngineError> {
-        let transaction = self.database().begin_read();
+        let transaction = self.with_database(Database::begin_read);
         let transaction = transaction.map_err(|error| self.failed("read", error.into()))?;
         Ok(Box::new(RedbSnapshot {
             transaction,
@@ -104,7 +107,8 @@ impl Engine for Redb {
 
     fn write(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError> {
         let failed = |error: redb::Error| self.failed("write to", error);
-        let mut transaction = self.database().begin_write().map_err(|error| failed(error.into()))?;
+        let transaction = self.with_database(Database::begin_write);
+        let mut transaction = transaction.map_err(|error| failed(error.into()))?;
         let durability = match commit {
             Commit::Synced => Durability::Immediate,
             Commit::Unsynced => Durability::None,
@@ -138,6 +142,17 @@ impl Engine for Redb {
 
     fn sync(&self) -> Result<(), EngineError> {
         self.write(Commit::Synced, &mut |_| Ok(()))
+    }
+
+    fn compact(&self) -> Result<(), EngineError> {
+        self.sync()?;
+        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        let database = database.as_mut().expect("it is there until it is dropped");
+        match database.compact() {
+            // With snapshots open nothing can be moved.
+            Ok(_) | Err(CompactionError::TransactionInProgress) => Ok(()),
+            Err(error) => Err(self.failed("compact", error.into())),
+        }
     }
 }
 

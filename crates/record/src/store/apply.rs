@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use ibid_format::record::{self, Body, KeyEntry, Next, Record, VersionEntry, VersionGroup, key_of, version_group_key};
 
 use super::batch::{Change, Operation};
+use super::bodies::Bodies;
 use super::error::Error;
 use super::{lookup, references};
 use crate::engine::{Read, Table, Transaction};
@@ -41,6 +42,7 @@ pub(crate) struct Written {
 /// Does all of `operations`. Gives for each the record that it wrote, if it wrote one.
 pub(crate) fn batch(
     transaction: &mut dyn Transaction,
+    bodies: &Bodies,
     next: &mut Next,
     operations: &[Operation],
 ) -> Result<Vec<Option<Written>>, Failure> {
@@ -49,7 +51,7 @@ pub(crate) fn batch(
     let mut encoded = Vec::new();
     let mut written = Vec::with_capacity(steps.len());
     for (step, operation) in steps.iter().zip(operations) {
-        written.push(carry_out(transaction, step, operation, &mut encoded).map_err(Failure::Undone)?);
+        written.push(carry_out(transaction, bodies, step, operation, &mut encoded).map_err(Failure::Undone)?);
     }
     *next = numbers;
     Ok(written)
@@ -132,6 +134,7 @@ fn planned(operation: &Operation, before: Option<KeyEntry>, next: &mut Next) -> 
 /// Writes one step.
 fn carry_out(
     transaction: &mut dyn Transaction,
+    bodies: &Bodies,
     step: &Step,
     operation: &Operation,
     encoded: &mut Vec<u8>,
@@ -141,7 +144,7 @@ fn carry_out(
     {
         // The oldest first: it is decoded from the newer ones, which then go, too.
         for (_, version) in lookup::versions(transaction, &before)? {
-            references::release(transaction, version.number)?;
+            references::release(transaction, bodies, version.number)?;
         }
         for group in 0..=VersionGroup::of(before.versions) {
             transaction.delete(Table::Versions, &version_group_key(before.lineage, group))?;

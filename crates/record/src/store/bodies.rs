@@ -1,12 +1,15 @@
 //! From a record to its body: along the records that it is a delta of, one after the other.
 
+use std::ops::{Bound, ControlFlow};
 use std::sync::{Mutex, PoisonError};
 
 use ibid_delta::Decoder;
-use ibid_format::record::{self, BODY_BYTES_MAX, BODY_CHECK_BYTES, body_check};
+use ibid_format::record::{self, BODY_BYTES_MAX, BODY_CHECK_BYTES, Record, body_check, key_of};
 
 use super::error::{Damage, Error};
-use crate::engine::{Read, Table};
+use super::frames::{self, Frames};
+use super::lookup;
+use crate::engine::{Direction, Read, Table};
 
 /// Whose a record is: namespace, key and version.
 pub(crate) type Owner<'a> = (u32, &'a [u8], u32);
@@ -24,6 +27,14 @@ pub(crate) enum Stored {
 }
 
 impl Stored {
+    /// How many bytes are in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Stored::Deleted => 0,
+            Stored::Whole(bytes) | Stored::Delta { delta: bytes, .. } => bytes.len(),
+        }
+    }
+
     pub(crate) fn of(body: record::Body<'_>) -> Self {
         match body {
             record::Body::Deleted => Stored::Deleted,
@@ -37,35 +48,113 @@ impl Stored {
     }
 }
 
-/// Reads a record; whoever it is of, unless an owner is named. [`None`] if there is none.
-pub(crate) fn stored(
-    read: &(impl Read + ?Sized),
-    number: u64,
-    owner: Option<Owner<'_>>,
-) -> Result<Option<Stored>, Error> {
-    let key = number.to_be_bytes();
-    let mut stored = Ok(None);
-    let mut found = |value: &[u8]| {
-        stored = match record::Record::decode(number, value) {
-            Err(error) => Err(Damage::Bytes(error)),
-            Ok(record) if owner.is_some_and(|owner| owner != (record.namespace, record.key, record.version)) => {
-                Err(Damage::Misplaced)
-            }
-            Ok(record) => Ok(Some(Stored::of(record.body))),
-        }
-    };
-    read.get(Table::Records, &key, &mut found)?;
-    stored.map_err(|damage| Error::damaged(Table::Records, &key, damage))
-}
-
-/// Makes bodies of deltas.
-#[derive(Debug, Default)]
+/// Finds records wherever they lie, and makes bodies of deltas.
 pub(crate) struct Bodies {
+    frames: Frames,
     /// One for each reader at work at most.
     decoders: Mutex<Vec<Decoder>>,
 }
 
 impl Bodies {
+    /// Keeps frames of so many bytes.
+    pub(crate) fn new(frame_bytes: usize) -> Self {
+        Bodies {
+            frames: Frames::new(frame_bytes),
+            decoders: Mutex::default(),
+        }
+    }
+
+    /// Shows a record to `found`, and says whether there is one.
+    pub(crate) fn record(
+        &self,
+        read: &(impl Read + ?Sized),
+        number: u64,
+        found: &mut dyn FnMut(Record<'_>),
+    ) -> Result<bool, Error> {
+        let key = number.to_be_bytes();
+        let mut decoded = Ok(());
+        let mut single = |value: &[u8]| decoded = Record::decode(number, value).map(&mut *found);
+        if read.get(Table::Records, &key, &mut single)? {
+            let decoded = decoded.map_err(|error| Error::damaged(Table::Records, &key, error));
+            return decoded.map(|()| true);
+        }
+        let Some(frame) = self.frames.of(read, number)? else {
+            return Ok(false);
+        };
+        let record = frame.record(number);
+        let record = record.ok_or_else(|| Error::damaged(Table::Records, &key, Damage::Missing))?;
+        let decoded = Record::decode_packed(number, record).map(found);
+        decoded.map_err(|error| Error::damaged(Table::Records, &key, error))?;
+        Ok(true)
+    }
+
+    /// Whether there is a record.
+    pub(crate) fn is_there(&self, read: &(impl Read + ?Sized), number: u64) -> Result<bool, Error> {
+        let single = read.get(Table::Records, &number.to_be_bytes(), &mut |_| {})?;
+        Ok(single || frames::places(read, number)?.get(number).is_some())
+    }
+
+    /// Numbers of the records after `after`, ascending, `limit` at most.
+    pub(crate) fn numbers(&self, read: &(impl Read + ?Sized), after: u64, limit: usize) -> Result<Vec<u64>, Error> {
+        let mut numbers = Vec::new();
+        let mut damage = None;
+        let mut single = |key: &[u8], _: &[u8]| {
+            match key.try_into() {
+                Ok(key) => numbers.push(u64::from_be_bytes(key)),
+                Err(_) => damage = Some(Error::damaged(Table::Records, key, Damage::Misplaced)),
+            }
+            if damage.is_some() || numbers.len() == limit {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
+        let from = after.to_be_bytes();
+        let range = (Bound::Excluded(&from[..]), Bound::Unbounded);
+        read.range(Table::Records, range, Direction::Forward, &mut single)?;
+        if let Some(error) = damage {
+            return Err(error);
+        }
+        frames::placed(read, after, limit, &mut numbers)?;
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers.truncate(limit);
+        Ok(numbers)
+    }
+
+    /// Whether the record's key leads to it as its latest version.
+    pub(crate) fn is_latest(&self, read: &(impl Read + ?Sized), number: u64) -> Result<bool, Error> {
+        let mut stored_key = None;
+        let mut found = |record: Record<'_>| stored_key = Some(key_of(record.namespace, record.key));
+        self.record(read, number, &mut found)?;
+        let Some(stored_key) = stored_key else {
+            return Ok(false);
+        };
+        let entry = lookup::key_entry(read, &stored_key)?;
+        Ok(entry.is_some_and(|entry| entry.latest == number && !entry.deleted))
+    }
+
+    /// Reads a record; whoever it is of, unless an owner is named. [`None`] if there is none.
+    pub(crate) fn stored(
+        &self,
+        read: &(impl Read + ?Sized),
+        number: u64,
+        owner: Option<Owner<'_>>,
+    ) -> Result<Option<Stored>, Error> {
+        let mut stored = None;
+        let mut found = |record: Record<'_>| {
+            let other = owner.is_some_and(|owner| owner != (record.namespace, record.key, record.version));
+            stored = Some(if other {
+                Err(Damage::Misplaced)
+            } else {
+                Ok(Stored::of(record.body))
+            });
+        };
+        self.record(read, number, &mut found)?;
+        let damaged = |damage| Error::damaged(Table::Records, &number.to_be_bytes(), damage);
+        stored.transpose().map_err(damaged)
+    }
+
     /// The body of a record of which `stored` was read, and of how many other records it took; [`None`] if it says that its key was deleted. Gets those that it is a
     /// delta of, directly or not, from `fetch`.
     pub(crate) fn decode(

@@ -5,7 +5,7 @@ use std::ops::{Bound, ControlFlow};
 use ibid_format::record::{KeyEntry, NamespaceEntry, VersionEntry, VersionGroup, version_group_key};
 
 use super::Versions;
-use super::bodies::{self, Bodies, Owner};
+use super::bodies::{Bodies, Owner};
 use super::error::{Damage, Error};
 use crate::engine::{Direction, Read, Table};
 
@@ -126,8 +126,8 @@ pub(crate) fn body(
     number: u64,
     owner: Owner<'_>,
 ) -> Result<Option<Vec<u8>>, Error> {
-    let stored = bodies::stored(read, number, Some(owner))?;
+    let stored = bodies.stored(read, number, Some(owner))?;
     let stored = stored.ok_or_else(|| Error::damaged(Table::Records, &number.to_be_bytes(), Damage::Missing))?;
-    let (body, _) = bodies.decode(number, stored, |base| bodies::stored(read, base, None))?;
+    let (body, _) = bodies.decode(number, stored, |base| bodies.stored(read, base, None))?;
     Ok(body)
 }

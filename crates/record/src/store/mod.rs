@@ -3,9 +3,12 @@
 mod apply;
 mod batch;
 pub(crate) mod bodies;
+mod compact;
 mod error;
+mod frames;
 pub(crate) mod lookup;
 mod namespace;
+mod pack;
 mod place;
 mod references;
 pub(crate) mod rewrite;
@@ -21,6 +24,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub use batch::Batch;
+pub use compact::Compaction;
 pub use error::{Damage, Error};
 pub use namespace::Namespace;
 pub use snapshot::{Record, Snapshot, Version};
@@ -29,6 +33,7 @@ pub use verify::{FAULTS_MAX, Fault, NamespaceCounts, Problem, Verification};
 use crate::encode::{Counters, Encoder, Encoding, EncodingReport, Feed};
 use crate::engine::Engine;
 use bodies::Bodies;
+use compact::Blocks;
 use writer::{Outcome, Request, What, Writer};
 
 /// Requests that wait for the writer before callers wait for a place among them.
@@ -83,6 +88,8 @@ pub struct Options {
     pub engine: EngineKind,
     /// Memory for pages of the engine, bytes.
     pub cache_bytes: usize,
+    /// Memory for records that were compressed together, bytes.
+    pub frame_cache_bytes: usize,
     /// Of changes for which nothing else is said.
     pub durability: Durability,
     /// How records that resemble each other are made small.
@@ -90,11 +97,12 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// redb, 64 MiB, [`Durability::Sync`], and [`Encoding::default`].
+    /// redb, 64 and 16 MiB, [`Durability::Sync`], and [`Encoding::default`].
     fn default() -> Self {
         Options {
             engine: EngineKind::Redb,
             cache_bytes: 64 << 20,
+            frame_cache_bytes: 16 << 20,
             durability: Durability::Sync,
             encoding: Encoding::default(),
         }
@@ -144,17 +152,21 @@ impl Store {
         let next = place::begin(path, &*engine)?;
         let (requests, queue) = sync_channel(QUEUE);
         let feed = options.encoding.on.then(|| Arc::new(Feed::default()));
-        let (bodies, counters) = (Arc::new(Bodies::default()), Arc::new(Counters::default()));
+        let (bodies, counters) = (
+            Arc::new(Bodies::new(options.frame_cache_bytes)),
+            Arc::new(Counters::default()),
+        );
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
             spawned.map_err(|error| place::io("start a thread for", path, error))
         };
-        let writer = Writer::new(engine.clone(), queue, feed.clone(), next);
+        let writer = Writer::new(engine.clone(), bodies.clone(), queue, feed.clone(), next);
         let writer = spawn("ibid-record", Box::new(move || writer.run()))?;
         let mut inner = Inner {
             engine,
             bodies,
             counters,
+            blocks: Blocks::default(),
             durability: options.durability,
             requests: Some(requests.clone()),
             writer: Some(writer),
@@ -250,6 +262,7 @@ pub(crate) struct Inner {
     engine: Arc<dyn Engine>,
     bodies: Arc<Bodies>,
     counters: Arc<Counters>,
+    blocks: Blocks,
     durability: Durability,
     /// [`None`] only while it is dropped: that ends the writer.
     requests: Option<SyncSender<Request>>,

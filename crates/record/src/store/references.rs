@@ -4,7 +4,9 @@
 
 use ibid_format::record::{Body, Record, References};
 
+use super::bodies::Bodies;
 use super::error::Error;
+use super::frames;
 use crate::engine::{Read, Table, Transaction};
 
 /// The counts of the group of a record.
@@ -39,7 +41,7 @@ pub(crate) fn add(transaction: &mut dyn Transaction, base: u64) -> Result<(), Er
 }
 
 /// Counts one less, and removes `base` if it was kept for that one alone.
-pub(crate) fn subtract(transaction: &mut dyn Transaction, base: u64) -> Result<(), Error> {
+pub(crate) fn subtract(transaction: &mut dyn Transaction, bodies: &Bodies, base: u64) -> Result<(), Error> {
     let mut base = Some(base);
     while let Some(number) = base.take() {
         let references = group(transaction, number)?;
@@ -48,36 +50,35 @@ pub(crate) fn subtract(transaction: &mut dyn Transaction, base: u64) -> Result<(
             (count.saturating_sub(1), obsolete)
         })?;
         if last && references.is_obsolete(number) {
-            base = remove(transaction, number)?;
+            base = remove(transaction, bodies, number)?;
         }
     }
     Ok(())
 }
 
 /// Says that no key leads to a record any more: it goes, unless others are decoded from it.
-pub(crate) fn release(transaction: &mut dyn Transaction, number: u64) -> Result<(), Error> {
+pub(crate) fn release(transaction: &mut dyn Transaction, bodies: &Bodies, number: u64) -> Result<(), Error> {
     if group(transaction, number)?.count(number) > 0 {
         return set(transaction, number, |count, _| (count, true));
     }
-    match remove(transaction, number)? {
-        Some(base) => subtract(transaction, base),
+    match remove(transaction, bodies, number)? {
+        Some(base) => subtract(transaction, bodies, base),
         None => Ok(()),
     }
 }
 
 /// Removes a record, and gives the one that it was decoded from.
-fn remove(transaction: &mut dyn Transaction, number: u64) -> Result<Option<u64>, Error> {
-    let key = number.to_be_bytes();
-    let mut base = Ok(None);
-    let mut found = |value: &[u8]| {
-        base = Record::decode(number, value).map(|record| match record.body {
-            Body::Delta { base, .. } => Some(base),
-            Body::Deleted | Body::Whole(_) => None,
-        });
+fn remove(transaction: &mut dyn Transaction, bodies: &Bodies, number: u64) -> Result<Option<u64>, Error> {
+    let mut base = None;
+    let mut found = |record: Record<'_>| {
+        if let Body::Delta { base: found, .. } = record.body {
+            base = Some(found);
+        }
     };
-    transaction.get(Table::Records, &key, &mut found)?;
-    let base = base.map_err(|error| Error::damaged(Table::Records, &key, error))?;
+    bodies.record(transaction, number, &mut found)?;
+    let key = number.to_be_bytes();
     transaction.delete(Table::Records, &key)?;
     transaction.delete(Table::Chains, &key)?;
+    frames::take_out(transaction, number)?;
     Ok(base)
 }

@@ -2,9 +2,9 @@
 
 use ibid_format::record::{self, BODY_CHECK_BYTES, ChainEntry, ENCODED_KEY, Record};
 
-use super::bodies::Stored;
+use super::bodies::{Bodies, Stored};
 use super::error::{Damage, Error};
-use super::references;
+use super::{frames, references};
 use crate::engine::{Table, Transaction};
 
 /// A record, as a delta of another.
@@ -39,30 +39,34 @@ pub(crate) struct Encoded {
 }
 
 /// Writes it. What was deleted since is left alone: a record's body never changes, so that it is there is all that has to be known.
-pub(crate) fn carry_out(transaction: &mut dyn Transaction, encoded: &Encoded) -> Result<(), Error> {
+pub(crate) fn carry_out(transaction: &mut dyn Transaction, bodies: &Bodies, encoded: &Encoded) -> Result<(), Error> {
     let mut bytes = Vec::new();
     for rewrite in &encoded.rewrites {
         bytes.clear();
-        if !transaction.get(Table::Records, &rewrite.base.to_be_bytes(), &mut |_| {})? {
+        if !bodies.is_there(transaction, rewrite.base)? {
             continue;
         }
+        let mut before = None;
+        let mut found = |record: Record<'_>| before = Some(delta_of(record, rewrite, &mut bytes));
+        bodies.record(transaction, rewrite.number, &mut found)?;
         let key = rewrite.number.to_be_bytes();
-        let mut before = Ok(None);
-        let mut found = |value: &[u8]| before = delta_of(value, rewrite, &mut bytes).map(Some);
-        transaction.get(Table::Records, &key, &mut found)?;
-        let Some(base_before) = before.map_err(|damage| Error::damaged(Table::Records, &key, damage))? else {
+        let Some(base_before) = before
+            .transpose()
+            .map_err(|damage| Error::damaged(Table::Records, &key, damage))?
+        else {
             continue;
         };
         transaction.put(Table::Records, &key, &bytes)?;
+        frames::take_out(transaction, rewrite.number)?;
         references::add(transaction, rewrite.base)?;
         if let Some(base) = base_before {
-            references::subtract(transaction, base)?;
+            references::subtract(transaction, bodies, base)?;
         }
     }
     for (number, entry) in &encoded.chains {
         let key = number.to_be_bytes();
         match entry {
-            Some(entry) if transaction.get(Table::Records, &key, &mut |_| {})? => {
+            Some(entry) if bodies.is_there(transaction, *number)? => {
                 let value = entry.encode(*number);
                 let value = value.map_err(|error| Error::damaged(Table::Chains, &key, error))?;
                 transaction.put(Table::Chains, &key, &value)?;
@@ -76,8 +80,7 @@ pub(crate) fn carry_out(transaction: &mut dyn Transaction, encoded: &Encoded) ->
 }
 
 /// Puts the record into `bytes` as it is to be stored, given how it is, and gives the base that it has.
-fn delta_of(value: &[u8], rewrite: &Rewrite, bytes: &mut Vec<u8>) -> Result<Option<u64>, Damage> {
-    let record = Record::decode(rewrite.number, value)?;
+fn delta_of(record: Record<'_>, rewrite: &Rewrite, bytes: &mut Vec<u8>) -> Result<Option<u64>, Damage> {
     let base = match record.body {
         record::Body::Whole(_) => None,
         record::Body::Delta { base, .. } => Some(base),

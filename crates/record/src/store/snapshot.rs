@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ibid_format::record::{self, KeyEntry, VersionEntry, key_of};
 
-use super::bodies::{self, Stored};
+use super::bodies::Stored;
 use super::error::{Damage, Error};
 use super::{Inner, lookup};
 use crate::Namespace;
@@ -299,7 +299,7 @@ impl InOrder<'_> {
                 let entry = lookup::key_entry(engine, &stored_key)?;
                 if entry.is_some_and(|entry| (entry.latest, entry.versions) == (record.number, record.version)) {
                     let bodies = &self.snapshot.store.bodies;
-                    let fetch = |base| bodies::stored(engine, base, None);
+                    let fetch = |base| bodies.stored(engine, base, None);
                     if let (Some(body), _) = bodies.decode(record.number, stored, fetch)? {
                         record.body = body;
                         return Ok(Some(record));
@@ -315,46 +315,37 @@ impl InOrder<'_> {
 
     fn read_page(&mut self) -> Result<(), Error> {
         self.snapshot.check_owner(self.namespace)?;
-        let namespace = self.namespace.number();
-        let (mut last, mut damage, mut bytes) = (None, None, 0);
-        let page = &mut self.page;
-        let mut each = |key: &[u8], value: &[u8]| {
-            let number = key.try_into().map_or(0, u64::from_be_bytes);
-            last = Some(number);
-            match record::Record::decode(number, value) {
-                Err(error) => damage = Some(Error::damaged(Table::Records, key, error)),
-                Ok(record) => {
-                    bytes += value.len();
-                    let stored = Stored::of(record.body);
-                    if stored != Stored::Deleted && record.namespace == namespace {
-                        let record = Record {
-                            key: record.key.to_vec(),
-                            version: record.version,
-                            number,
-                            body: Vec::new(),
-                        };
-                        page.push_back((record, stored));
-                    }
+        let (engine, bodies) = (&*self.snapshot.engine, &self.snapshot.store.bodies);
+        let numbers = bodies.numbers(engine, self.after, PAGE)?;
+        self.ended = numbers.len() < PAGE;
+        let mut bytes = 0;
+        for number in numbers {
+            let mut found = |record: record::Record<'_>| {
+                if record.namespace != self.namespace.number() {
+                    return;
                 }
+                let (key, version) = (record.key.to_vec(), record.version);
+                let stored = Stored::of(record.body);
+                bytes += stored.bytes();
+                if stored != Stored::Deleted {
+                    let body = Vec::new();
+                    self.page.push_back((
+                        Record {
+                            key,
+                            version,
+                            number,
+                            body,
+                        },
+                        stored,
+                    ));
+                }
+            };
+            bodies.record(engine, number, &mut found)?;
+            self.after = number;
+            if bytes > PAGE_BYTES {
+                self.ended = false;
+                break;
             }
-            let full = damage.is_some() || page.len() == PAGE || bytes > PAGE_BYTES;
-            if full {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        };
-        let from = self.after.to_be_bytes();
-        let range = (Bound::Excluded(&from[..]), Bound::Unbounded);
-        self.snapshot
-            .engine
-            .range(Table::Records, range, Direction::Forward, &mut each)?;
-        if let Some(error) = damage {
-            return Err(error);
-        }
-        match last {
-            Some(last) => self.after = last,
-            None => self.ended = true,
         }
         Ok(())
     }

@@ -13,8 +13,9 @@ use std::fmt;
 use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{
-    self, Body, ChainEntry, ENCODED_KEY, Encoded, FORMAT, FORMAT_KEY, KeyEntry, NEXT_KEY, NamespaceEntry, Next,
-    References, VERSIONS_PER_GROUP, VersionEntry, VersionGroup, key_of, split_key, version_group_key,
+    self, Body, ChainEntry, ENCODED_KEY, Encoded, FORMAT, FORMAT_KEY, FrameDecoder, KeyEntry, NEXT_KEY, NamespaceEntry,
+    Next, Places, References, VERSIONS_PER_GROUP, VersionEntry, VersionGroup, frames_of_block, key_of,
+    records_of_frame, split_key, version_group_key,
 };
 
 use super::bodies::Bodies;
@@ -24,6 +25,8 @@ use crate::engine::{Direction, EngineError, KeyRange, Read, Table};
 
 /// Faults that a verification lists; beyond, it only counts them.
 pub const FAULTS_MAX: usize = 1000;
+/// Records whose numbers are read at once.
+const RECORDS_AT_ONCE: usize = 1024;
 /// Length of a key of the table `records`.
 const NUMBER_BYTES: usize = 8;
 
@@ -64,7 +67,7 @@ pub struct NamespaceCounts {
     pub body_bytes: u64,
     /// Bodies of the latest version of each key, bytes.
     pub latest_body_bytes: u64,
-    /// What is kept of the records, as they are handed to the engine: bodies, keys and checksums, bytes.
+    /// What is kept of these bodies, bytes: themselves, or deltas; before they are compressed together.
     pub stored_bytes: u64,
 }
 
@@ -89,6 +92,10 @@ impl fmt::Display for Fault {
             (Table::References, ..) if key.len() == NUMBER_BYTES => {
                 write!(f, "references to group {} of records", number_of(key))?;
             }
+            (Table::Places, ..) if key.len() == NUMBER_BYTES => {
+                write!(f, "places of group {} of records", number_of(key))?;
+            }
+            (Table::Blocks, ..) if key.len() == NUMBER_BYTES => write!(f, "block {}", number_of(key))?,
             (Table::Chains, ..) if key.len() == NUMBER_BYTES => {
                 write!(f, "entry of record {}, the newest of a chain", number_of(key))?;
             }
@@ -188,7 +195,10 @@ impl Store {
         verifier.walk(Table::Namespaces, Verifier::namespace)?;
         verifier.walk(Table::Keys, Verifier::key)?;
         verifier.walk(Table::Versions, Verifier::version)?;
-        verifier.walk(Table::Records, Verifier::record)?;
+        verifier.walk(Table::Records, Verifier::single)?;
+        verifier.walk(Table::Blocks, Verifier::block)?;
+        verifier.walk(Table::Places, Verifier::places)?;
+        verifier.records()?;
         verifier.walk(Table::References, Verifier::references)?;
         verifier.walk(Table::Chains, Verifier::chain)?;
         Ok(Verification {
@@ -517,35 +527,115 @@ impl Verifier<'_> {
     /// The key in the table `keys` of what a record is of. None if that can't be told, which is a fault of the record's own.
     fn owner(&self, number: u64) -> Result<Option<Vec<u8>>, Error> {
         let mut owner = None;
-        let mut found = |value: &[u8]| {
-            let record = record::Record::decode(number, value).ok();
-            owner = record.map(|record| key_of(record.namespace, record.key));
-        };
-        self.read.get(Table::Records, &number.to_be_bytes(), &mut found)?;
-        Ok(owner)
+        let mut found = |record: record::Record<'_>| owner = Some(key_of(record.namespace, record.key));
+        match self.bodies.record(self.read, number, &mut found) {
+            Ok(_) | Err(Error::Damaged { .. }) => Ok(owner),
+            Err(error) => Err(error),
+        }
     }
 
-    /// A record, and the way back to its key.
-    fn record(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
-        let number = number_of(stored_key);
-        let record = record::Record::decode(number, value);
-        let record = record.map_err(|error| Error::damaged(Table::Records, stored_key, error))?;
+    /// A record by itself: its bytes.
+    fn single(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
         if stored_key.len() != NUMBER_BYTES {
             self.fault(Table::Records, stored_key, Problem::Unknown);
             return Ok(());
         }
-        if let Body::Delta { base, .. } = record.body {
+        let record = record::Record::decode(number_of(stored_key), value);
+        record
+            .map(drop)
+            .map_err(|error| Error::damaged(Table::Records, stored_key, error))
+    }
+
+    /// A block: its frames, and their records.
+    fn block(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
+        if stored_key.len() != NUMBER_BYTES {
+            self.fault(Table::Blocks, stored_key, Problem::Unknown);
+            return Ok(());
+        }
+        let damaged = |error| Error::damaged(Table::Blocks, stored_key, error);
+        let frames = frames_of_block(number_of(stored_key), value).map_err(damaged)?;
+        let (mut decoder, mut raw) = (FrameDecoder::default(), Vec::new());
+        for frame in &frames {
+            decoder.decode(frame, &mut raw).map_err(damaged)?;
+            for (number, record) in records_of_frame(&raw).map_err(damaged)? {
+                record::Record::decode_packed(number, record).map_err(damaged)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A group of places: of records that do not lie by themselves.
+    fn places(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
+        if stored_key.len() != NUMBER_BYTES {
+            self.fault(Table::Places, stored_key, Problem::Unknown);
+            return Ok(());
+        }
+        let group = number_of(stored_key);
+        let places = Places::decode(group, value);
+        let places = places.map_err(|error| Error::damaged(Table::Places, stored_key, error))?;
+        for (number, _) in places.iter(group) {
+            if self.read.get(Table::Records, &number.to_be_bytes(), &mut |_| {})? {
+                let field = "records that lie by themselves and in a frame";
+                let (expected, found) = (0, number);
+                self.fault(Table::Places, stored_key, Problem::Disagrees { field, expected, found });
+            }
+        }
+        Ok(())
+    }
+
+    /// All records, ascending, wherever they lie.
+    fn records(&mut self) -> Result<(), Error> {
+        let mut after = 0;
+        while !self.stopped {
+            let numbers = match self.bodies.numbers(self.read, after, RECORDS_AT_ONCE) {
+                Ok(numbers) => numbers,
+                Err(error) => return self.absorb(Err(error), Table::Records, b""),
+            };
+            let Some(&last) = numbers.last() else { break };
+            for number in numbers {
+                let looked = self.record(number);
+                self.absorb(looked, Table::Records, &number.to_be_bytes())?;
+                if self.stopped {
+                    break;
+                }
+            }
+            after = last;
+        }
+        Ok(())
+    }
+
+    /// A record, and the way back to its key.
+    fn record(&mut self, number: u64) -> Result<(), Error> {
+        let stored_key = &number.to_be_bytes()[..];
+        let mut head = None;
+        let mut found = |record: record::Record<'_>| {
+            let base = match record.body {
+                Body::Delta { base, .. } => Some(base),
+                Body::Deleted | Body::Whole(_) => None,
+            };
+            let length = match record.body {
+                Body::Delta { delta: bytes, .. } | Body::Whole(bytes) => bytes.len(),
+                Body::Deleted => 0,
+            };
+            head = Some((record.namespace, record.version, record.key.to_vec(), base, length));
+        };
+        self.bodies.record(self.read, number, &mut found)?;
+        let Some((namespace, version, key, base, length)) = head else {
+            return Ok(());
+        };
+        self.advance(length as u64);
+        if let Some(base) = base {
             let needed = self.needed.entry(base).or_default();
             *needed = needed.saturating_add(1);
-            if !self.read.get(Table::Records, &base.to_be_bytes(), &mut |_| {})? {
+            if !self.bodies.is_there(self.read, base)? {
                 self.fault(Table::Records, &base.to_be_bytes(), Problem::Damaged(Damage::Missing));
             }
         }
         // All that are decoded from it have smaller numbers.
         let needed = self.needed.remove(&number).unwrap_or_default();
-        let standing = self.standing(number, &record)?;
-        if let Some(space) = self.spaces.get_mut(&record.namespace) {
-            space.stored_bytes += value.len() as u64;
+        let standing = self.standing(number, namespace, version, &key)?;
+        if let Some(space) = self.spaces.get_mut(&namespace) {
+            space.stored_bytes += length as u64;
         }
         let (group, group_key) = References::group_of(number);
         let references = match references::group(self.read, number) {
@@ -584,7 +674,7 @@ impl Verifier<'_> {
         let references = References::decode(group, value);
         let references = references.map_err(|error| Error::damaged(Table::References, stored_key, error))?;
         for (number, ..) in references.iter(group) {
-            if !self.read.get(Table::Records, &number.to_be_bytes(), &mut |_| {})? {
+            if !self.bodies.is_there(self.read, number)? {
                 self.fault(Table::Records, &number.to_be_bytes(), Problem::Damaged(Damage::Missing));
             }
         }
@@ -599,21 +689,21 @@ impl Verifier<'_> {
         }
         let decoded = ChainEntry::decode(number_of(stored_key), value);
         decoded.map_err(|error| Error::damaged(Table::Chains, stored_key, error))?;
-        if !self.read.get(Table::Records, stored_key, &mut |_| {})? {
+        if !self.bodies.is_there(self.read, number_of(stored_key))? {
             self.fault(Table::Chains, stored_key, Problem::Stray);
         }
         Ok(())
     }
 
-    fn standing(&self, number: u64, record: &record::Record<'_>) -> Result<Standing, Error> {
-        let stored_key = key_of(record.namespace, record.key);
+    fn standing(&self, number: u64, namespace: u32, version: u32, key: &[u8]) -> Result<Standing, Error> {
+        let stored_key = key_of(namespace, key);
         let Some(entry) = lookup::key_entry(self.read, &stored_key)? else {
             return Ok(Standing::Unled);
         };
-        if record.version > entry.versions {
+        if version > entry.versions {
             return Ok(Standing::Unled);
         }
-        let led = lookup::version_entry(self.read, &entry, record.version)?;
+        let led = lookup::version_entry(self.read, &entry, version)?;
         Ok(if led.number == number {
             Standing::Led
         } else {

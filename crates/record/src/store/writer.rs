@@ -11,7 +11,9 @@ use ibid_format::record::{NAME_BYTES_MAX, NEXT_KEY, NamespaceEntry, Next};
 
 use super::apply::{self, Failure, Written};
 use super::batch::{Change, Operation};
+use super::bodies::Bodies;
 use super::error::Error;
+use super::pack::{self, Pack};
 use super::rewrite::{self, Encoded};
 use super::{Durability, Versions, lookup};
 use crate::encode::{Feed, New};
@@ -32,6 +34,9 @@ pub(crate) enum What {
     Batch(Vec<Operation>),
     Namespace(Arc<str>, Versions),
     Encoded(Encoded),
+    Pack(Pack),
+    /// Blocks that are of no use any more.
+    Free(Vec<u64>),
     /// Nothing: for the sake of the sync.
     Sync,
 }
@@ -44,6 +49,7 @@ pub(crate) enum Outcome {
 
 pub(crate) struct Writer {
     engine: Arc<dyn Engine>,
+    bodies: Arc<Bodies>,
     requests: Receiver<Request>,
     /// What was committed goes there, to be encoded.
     feed: Option<Arc<Feed>>,
@@ -57,12 +63,14 @@ pub(crate) struct Writer {
 impl Writer {
     pub(crate) fn new(
         engine: Arc<dyn Engine>,
+        bodies: Arc<Bodies>,
         requests: Receiver<Request>,
         feed: Option<Arc<Feed>>,
         next: Next,
     ) -> Self {
         Writer {
             engine,
+            bodies,
             requests,
             feed,
             next,
@@ -129,7 +137,7 @@ impl Writer {
                 for (place, (request, failed)) in group.iter().enumerate() {
                     let outcome = match failed {
                         Some(error) => Err(Failure::Refused(error.clone())),
-                        None => carry_out(transaction, &mut next, &request.what),
+                        None => carry_out(transaction, &self.bodies, &mut next, &request.what),
                     };
                     outcomes.push(match outcome {
                         Ok(outcome) => Ok(outcome),
@@ -195,7 +203,8 @@ impl Request {
                 let length = |operation: &Operation| operation.change.body().map_or(0, <[u8]>::len);
                 operations.iter().map(length).sum()
             }
-            What::Namespace(..) | What::Encoded(_) | What::Sync => 0,
+            What::Pack(pack) => pack.bytes.len(),
+            What::Namespace(..) | What::Encoded(_) | What::Free(_) | What::Sync => 0,
         }
     }
 }
@@ -215,13 +224,26 @@ fn new((operation, written): (Operation, &Option<Written>)) -> Option<New> {
     })
 }
 
-fn carry_out(transaction: &mut dyn Transaction, next: &mut Next, what: &What) -> Result<Outcome, Failure> {
+fn carry_out(
+    transaction: &mut dyn Transaction,
+    bodies: &Bodies,
+    next: &mut Next,
+    what: &What,
+) -> Result<Outcome, Failure> {
     match what {
-        What::Batch(operations) => apply::batch(transaction, next, operations).map(Outcome::Written),
+        What::Batch(operations) => apply::batch(transaction, bodies, next, operations).map(Outcome::Written),
         What::Namespace(name, versions) => namespace(transaction, next, name, *versions),
         What::Encoded(encoded) => {
-            let written = rewrite::carry_out(transaction, encoded);
+            let written = rewrite::carry_out(transaction, bodies, encoded);
             written.map(|()| Outcome::Done).map_err(Failure::Undone)
+        }
+        What::Pack(pack) => {
+            let packed = pack::carry_out(transaction, pack);
+            packed.map(|()| Outcome::Done).map_err(Failure::Undone)
+        }
+        What::Free(blocks) => {
+            let freed = pack::free(transaction, blocks);
+            freed.map(|()| Outcome::Done).map_err(Failure::Undone)
         }
         What::Sync => Ok(Outcome::Done),
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 
-use ibid_format::record::{self, Body, KeyEntry, References, VersionGroup};
+use ibid_format::record::{self, Body, FrameDecoder, KeyEntry, Places, References, VersionGroup};
 use ibid_record::engine::{Commit, Direction, Engine, Redb, Table, Transaction};
 use ibid_record::{Batch, Error, Namespace, Snapshot, Store, Versions};
 
@@ -224,10 +224,27 @@ pub(crate) fn assert_counted(engine: &dyn Engine) {
     }
     let mut there = BTreeSet::new();
     let mut expected: BTreeMap<u64, u32> = BTreeMap::new();
-    for (key, value) in entries(engine, Table::Records) {
-        there.insert(number(&key));
-        if let Body::Delta { base, .. } = record::Record::decode(number(&key), &value).unwrap().body {
+    let mut record = |number: u64, record: record::Record<'_>| {
+        assert!(there.insert(number), "record {number} lies in two places");
+        if let Body::Delta { base, .. } = record.body {
             *expected.entry(base).or_default() += 1;
+        }
+    };
+    for (key, value) in entries(engine, Table::Records) {
+        record(number(&key), record::Record::decode(number(&key), &value).unwrap());
+    }
+    let blocks: BTreeMap<Vec<u8>, Vec<u8>> = entries(engine, Table::Blocks).into_iter().collect();
+    for (key, value) in entries(engine, Table::Places) {
+        for (packed, place) in Places::decode(number(&key), &value).unwrap().iter(number(&key)) {
+            let block = &blocks[&place.block.to_be_bytes()[..]];
+            let mut frame = Vec::new();
+            let found = record::frame_of_block(place.block, block, place.frame).unwrap();
+            FrameDecoder::default().decode(&found, &mut frame).unwrap();
+            let mut records = record::records_of_frame(&frame).unwrap().into_iter();
+            let (_, bytes) = records
+                .find(|(number, _)| *number == packed)
+                .expect("it is where it should be");
+            record(packed, record::Record::decode_packed(packed, bytes).unwrap());
         }
     }
     let mut counted = BTreeMap::new();

@@ -1,0 +1,333 @@
+//! Blocks: records that are compressed together, in frames.
+//!
+//! A delta of some 200 bytes takes as much again in a table of an engine. In frames, deltas of one chain are compressed together, and share a checksum; a record that is read
+//! often has a frame of its own. A block holds as many frames as make good use of an engine's pages.
+
+use std::io::Cursor;
+
+use zstd::zstd_safe::{self, CCtx, CParameter, DCtx, compress_bound};
+
+use super::entry::{Table, closed, opened_prefix};
+use super::{NUMBER_MAX, RECORD_BYTES_MAX};
+use crate::Error;
+use crate::error::{equal, in_range};
+use crate::frame::{check_packed, decompressing_failed};
+use crate::wire::{self, Reader};
+
+/// Most frames of a block.
+pub const FRAMES_MAX: usize = 256;
+/// Most records of a frame.
+const RECORDS_MAX: u64 = 1 << 16;
+/// Longest frame before compression, bytes: so that any record has room in one.
+const FRAME_BYTES_MAX: u64 = RECORD_BYTES_MAX as u64 + (1 << 20);
+/// Length of a frame's checksum, bytes.
+const CHECK_BYTES: usize = 8;
+
+const STORED: u8 = 0;
+const ZSTD: u8 = 1;
+
+/// Gathers the records of a frame.
+///
+/// ```
+/// use ibid_format::record::{BlockBuilder, FrameBuilder, FrameDecoder, frame_of_block, records_of_frame};
+///
+/// let mut frame = FrameBuilder::new(3);
+/// frame.push(7, b"as encode_packed wrote it");
+/// let mut block = BlockBuilder::default();
+/// block.push(&frame.finish()?);
+/// let bytes = block.finish(1)?;
+///
+/// let mut decoder = FrameDecoder::default();
+/// let mut frame = Vec::new();
+/// decoder.decode(&frame_of_block(1, &bytes, 0)?, &mut frame)?;
+/// assert_eq!(records_of_frame(&frame)?, [(7, &b"as encode_packed wrote it"[..])]);
+/// # Ok::<(), ibid_format::Error>(())
+/// ```
+pub struct FrameBuilder {
+    context: CCtx<'static>,
+    /// Numbers and lengths.
+    records: Vec<(u64, usize)>,
+    bytes: Vec<u8>,
+    raw: Vec<u8>,
+}
+
+impl FrameBuilder {
+    /// One that compresses by zstd at this level.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory for a zstd context.
+    pub fn new(level: i32) -> Self {
+        let mut context = CCtx::create();
+        // Levels beyond those that zstd has are brought into its range.
+        let _ = context.set_parameter(CParameter::CompressionLevel(level));
+        FrameBuilder {
+            context,
+            records: Vec::new(),
+            bytes: Vec::new(),
+            raw: Vec::new(),
+        }
+    }
+
+    /// Adds a record, as [`Record::encode_packed`](super::Record::encode_packed) writes it.
+    pub fn push(&mut self, number: u64, record: &[u8]) {
+        self.records.push((number, record.len()));
+        self.bytes.extend_from_slice(record);
+    }
+
+    /// Bytes of records.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Records.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// The frame, compressed if that saves a 32nd. The next record begins another.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] for no records, too many, or more bytes than the largest record has; [`Error::Zstd`].
+    pub fn finish(&mut self) -> Result<PackedFrame<Vec<u8>>, Error> {
+        let (records, bytes) = (std::mem::take(&mut self.records), std::mem::take(&mut self.bytes));
+        in_range("records of a frame", records.len() as u64, 1, RECORDS_MAX)?;
+        let raw = &mut self.raw;
+        raw.clear();
+        wire::put_varint(raw, records.len() as u64);
+        let mut before = 0;
+        for &(number, length) in &records {
+            in_range("record number", number, 1, NUMBER_MAX)?;
+            wire::put_zigzag(raw, number as i64 - before);
+            wire::put_varint(raw, length as u64);
+            before = number as i64;
+        }
+        raw.extend_from_slice(&bytes);
+        in_range("frame of records", raw.len() as u64, 1, FRAME_BYTES_MAX)?;
+        let mut packed = Vec::with_capacity(compress_bound(raw.len()));
+        let mut end = Cursor::new(&mut packed);
+        let length = self.context.compress2(&mut end, raw).map_err(|code| Error::Zstd {
+            field: "compressing a frame",
+            reason: zstd_safe::get_error_name(code),
+        })?;
+        let codec = if length < raw.len() - raw.len() / 32 {
+            ZSTD
+        } else {
+            STORED
+        };
+        if codec == STORED {
+            packed.clear();
+            packed.extend_from_slice(raw);
+        }
+        Ok(PackedFrame {
+            codec,
+            length: raw.len(),
+            packed,
+        })
+    }
+}
+
+/// A frame as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PackedFrame<B> {
+    codec: u8,
+    /// Before compression, bytes.
+    length: usize,
+    packed: B,
+}
+
+impl<B: AsRef<[u8]>> PackedFrame<B> {
+    /// Most bytes that it takes in a block.
+    pub fn stored_bytes_max(&self) -> usize {
+        1 + 2 * wire::VARINT_BYTES_MAX + CHECK_BYTES + self.packed.as_ref().len()
+    }
+
+    /// Bytes before compression.
+    pub fn bytes(&self) -> usize {
+        self.length
+    }
+}
+
+/// Gathers the frames of a block.
+#[derive(Debug, Default)]
+pub struct BlockBuilder {
+    heads: Vec<u8>,
+    frames: usize,
+    packed: Vec<u8>,
+}
+
+impl BlockBuilder {
+    /// Adds a frame, and gives its number. At most [`FRAMES_MAX`] are taken.
+    pub fn push(&mut self, frame: &PackedFrame<Vec<u8>>) -> usize {
+        self.heads.push(frame.codec);
+        wire::put_varint(&mut self.heads, frame.length as u64);
+        wire::put_varint(&mut self.heads, frame.packed.len() as u64);
+        self.heads.extend_from_slice(&check(&frame.packed));
+        self.packed.extend_from_slice(&frame.packed);
+        self.frames += 1;
+        self.frames - 1
+    }
+
+    /// Frames so far.
+    pub fn frames(&self) -> usize {
+        self.frames
+    }
+
+    /// Most bytes that the block takes.
+    pub fn stored_bytes_max(&self) -> usize {
+        2 + self.heads.len() + CHECK_BYTES + self.packed.len()
+    }
+
+    /// The block as stored under `number`, big-endian. The next frame begins another.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] for no frames or too many.
+    pub fn finish(&mut self, number: u64) -> Result<Vec<u8>, Error> {
+        let block = std::mem::take(self);
+        in_range("frames of a block", block.frames as u64, 1, FRAMES_MAX as u64)?;
+        let mut out = Vec::with_capacity(block.stored_bytes_max());
+        wire::put_varint(&mut out, block.frames as u64);
+        out.extend_from_slice(&block.heads);
+        let mut out = closed(Table::Blocks, &number.to_be_bytes(), out);
+        out.extend_from_slice(&block.packed);
+        Ok(out)
+    }
+}
+
+fn check(packed: &[u8]) -> [u8; CHECK_BYTES] {
+    let mut check = [0; CHECK_BYTES];
+    check.copy_from_slice(&blake3::hash(packed).as_bytes()[..CHECK_BYTES]);
+    check
+}
+
+/// A frame, and the checksum that its head states.
+type Stated<'b> = (PackedFrame<&'b [u8]>, [u8; CHECK_BYTES]);
+
+/// Heads of the frames of a block, and their bytes; the checksums of the frames are not looked at.
+fn heads(number: u64, block: &[u8]) -> Result<Vec<Stated<'_>>, Error> {
+    let mut reader = Reader::new(block);
+    let frames = reader.varint_in("frames of a block", 1, FRAMES_MAX as u64)?;
+    let mut heads = Vec::with_capacity(frames as usize);
+    for _ in 0..frames {
+        let codec = reader.u8("codec of a frame")?;
+        in_range("codec of a frame", codec.into(), 0, ZSTD.into())?;
+        let length = reader.varint_in("frame of records", 1, FRAME_BYTES_MAX)?;
+        let packed = reader.varint_in("packed frame", 1, FRAME_BYTES_MAX)?;
+        heads.push((
+            codec,
+            length as usize,
+            packed as usize,
+            reader.array("checksum of a frame")?,
+        ));
+    }
+    let head = reader.position();
+    let mut reader = opened_prefix("block", Table::Blocks, &number.to_be_bytes(), block, head)?;
+    let mut found = Vec::with_capacity(heads.len());
+    for (codec, length, packed, check) in heads {
+        let packed = reader.take("packed frame", packed)?;
+        if codec == STORED {
+            equal("stored frame", length as u64, packed.len() as u64)?;
+        }
+        found.push((PackedFrame { codec, length, packed }, check));
+    }
+    reader.finish("block")?;
+    Ok(found)
+}
+
+fn checked((frame, stated): Stated<'_>) -> Result<PackedFrame<&[u8]>, Error> {
+    let computed = check(frame.packed);
+    if computed != stated {
+        let (expected, found) = (u64::from_be_bytes(computed), u64::from_be_bytes(stated));
+        let field = "frame of records";
+        return Err(Error::Check { field, expected, found });
+    }
+    Ok(frame)
+}
+
+/// One frame of the block stored under `number`.
+///
+/// # Errors
+///
+/// [`Error::Check`] if a byte of the heads or of the frame is not as written; else what is wrong with them.
+pub fn frame_of_block(number: u64, block: &[u8], frame: u8) -> Result<PackedFrame<&[u8]>, Error> {
+    let mut heads = heads(number, block)?;
+    in_range("frame of a block", frame.into(), 0, heads.len() as u64 - 1)?;
+    checked(heads.swap_remove(frame.into()))
+}
+
+/// All frames of the block stored under `number`.
+///
+/// # Errors
+///
+/// As [`frame_of_block`].
+pub fn frames_of_block(number: u64, block: &[u8]) -> Result<Vec<PackedFrame<&[u8]>>, Error> {
+    heads(number, block)?.into_iter().map(checked).collect()
+}
+
+/// Decompresses frames. Owns a zstd context: keep it.
+pub struct FrameDecoder {
+    context: DCtx<'static>,
+}
+
+impl Default for FrameDecoder {
+    fn default() -> Self {
+        FrameDecoder {
+            context: DCtx::create(),
+        }
+    }
+}
+
+impl FrameDecoder {
+    /// Puts the frame into `out`, in place of what is there.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it; memory is taken only for what it can give.
+    pub fn decode(&mut self, frame: &PackedFrame<&[u8]>, out: &mut Vec<u8>) -> Result<(), Error> {
+        out.clear();
+        if frame.codec == STORED {
+            out.extend_from_slice(frame.packed);
+            return Ok(());
+        }
+        check_packed(frame.packed, frame.length as u64)?;
+        out.reserve_exact(frame.length);
+        let produced = self
+            .context
+            .decompress(out, frame.packed)
+            .map_err(decompressing_failed)?;
+        equal("frame of records", frame.length as u64, produced as u64)
+    }
+}
+
+/// Numbers and bytes of the records of a frame that was decompressed, in the order in which they lie.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn records_of_frame(frame: &[u8]) -> Result<Vec<(u64, &[u8])>, Error> {
+    let mut reader = Reader::new(frame);
+    let count = reader.count("records of a frame", RECORDS_MAX, 2)?;
+    let mut records = Vec::with_capacity(count);
+    let mut number = 0_i64;
+    for _ in 0..count {
+        number = number.wrapping_add(reader.zigzag("record number")?);
+        in_range("record number", number as u64, 1, NUMBER_MAX)?;
+        records.push((
+            number as u64,
+            reader.varint_in("length of a record", 1, RECORD_BYTES_MAX as u64)? as usize,
+        ));
+    }
+    let mut found = Vec::with_capacity(count);
+    for (number, length) in records {
+        found.push((number, reader.take("record", length)?));
+    }
+    reader.finish("frame of records")?;
+    Ok(found)
+}

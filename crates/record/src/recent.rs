@@ -1,0 +1,98 @@
+//! What was used last, as far as there is room.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+
+/// Values with a size, of which the least recently used go where there is no room.
+#[derive(Debug)]
+pub(crate) struct Recent<K, V> {
+    room: usize,
+    bytes: usize,
+    values: HashMap<K, Entry<V>>,
+    /// By when they were used last.
+    order: BTreeMap<u64, K>,
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Entry<V> {
+    used: u64,
+    bytes: usize,
+    value: V,
+}
+
+impl<K: Copy + Eq + Hash, V: Clone> Recent<K, V> {
+    /// With room for so many bytes.
+    pub(crate) fn new(room: usize) -> Self {
+        Recent {
+            room,
+            bytes: 0,
+            values: HashMap::new(),
+            order: BTreeMap::new(),
+            clock: 0,
+        }
+    }
+
+    pub(crate) fn contains(&self, key: K) -> bool {
+        self.values.contains_key(&key)
+    }
+
+    pub(crate) fn get(&mut self, key: K) -> Option<V> {
+        let entry = self.values.get_mut(&key)?;
+        self.order.remove(&entry.used);
+        self.clock += 1;
+        entry.used = self.clock;
+        self.order.insert(self.clock, key);
+        Some(entry.value.clone())
+    }
+
+    pub(crate) fn insert(&mut self, key: K, value: V, bytes: usize) {
+        self.remove(key);
+        if bytes > self.room {
+            return;
+        }
+        self.bytes += bytes;
+        self.clock += 1;
+        let used = self.clock;
+        self.order.insert(used, key);
+        self.values.insert(key, Entry { used, bytes, value });
+        while self.bytes > self.room {
+            let Some((_, &oldest)) = self.order.first_key_value() else {
+                break;
+            };
+            self.remove(oldest);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: K) {
+        if let Some(entry) = self.values.remove(&key) {
+            self.order.remove(&entry.used);
+            self.bytes -= entry.bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_recently_used_goes_first() {
+        let mut recent = Recent::new(100);
+        recent.insert(1, 'a', 40);
+        recent.insert(2, 'b', 40);
+        assert_eq!(recent.get(1), Some('a'));
+        recent.insert(3, 'c', 40);
+        assert!(recent.contains(1) && !recent.contains(2) && recent.contains(3));
+        recent.insert(4, 'd', 101);
+        assert!(
+            !recent.contains(4) && recent.contains(1),
+            "what has no room at all pushes nothing out"
+        );
+        recent.insert(1, 'e', 60);
+        assert!(recent.get(1) == Some('e') && recent.contains(3));
+        recent.remove(1);
+        recent.remove(3);
+        assert_eq!((recent.bytes, recent.order.len()), (0, 0));
+    }
+}
