@@ -34,6 +34,8 @@ pub(crate) enum RecordsCommand {
     Scan(ScanArgs),
     /// List the versions of a key
     Versions(VersionsOfArgs),
+    /// Compress what is stored, and give room on the disk back
+    Compact(CompactArgs),
     /// Show how much there is
     Stats(RecordsStatsArgs),
     /// Check that everything is there and right
@@ -120,6 +122,9 @@ pub(crate) struct LoadArgs {
     /// When what was loaded is on disk, whatever happens. At the end it is, in any case
     #[arg(long, value_name = "WHEN", value_enum, default_value = "batched")]
     pub(crate) durability: DurabilityName,
+    /// In the end, do what `ibid records compact` does
+    #[arg(long)]
+    pub(crate) compact: bool,
     #[command(flatten)]
     pub(crate) place: NamespaceArgs,
 }
@@ -270,6 +275,20 @@ pub(crate) struct VersionsOfArgs {
     pub(crate) key: Key,
     #[command(flatten)]
     pub(crate) place: NamespaceArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What is stored lies by itself at first, so that storing is fast. Compacting makes older records what differs from newer ones, as far \
+as that was not done yet, compresses them together, and the latest ones with few others, and gives back what the file has free. What \
+was compressed before is left as it is, but for blocks that are half empty or of little use any more. Whatever ends it, all records are there.
+
+Examples:
+  ibid records compact
+  ibid records load more.jsonl --compact     after loading")]
+pub(crate) struct CompactArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
 }
 
 #[derive(Debug, Args)]

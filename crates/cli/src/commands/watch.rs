@@ -6,6 +6,7 @@ use ibid_repo::{Error, Monitor, Warning};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 /// Files that could not be read or restored, and why. All are named on standard error; JSON names so many again.
@@ -51,6 +52,16 @@ impl Watch {
         let mut watch = Watch::silent(Verb::Look)?;
         watch.progress = Some(Progress::start(&watch.monitor, Unit::Records, quiet));
         Ok(watch)
+    }
+
+    /// Shows progress anew: other work begins, which counts records.
+    pub(crate) fn go_on_records(&mut self, quiet: bool) {
+        self.progress = None;
+        for counter in [&self.monitor.counters.bytes, &self.monitor.counters.files] {
+            counter.store(0, Relaxed);
+        }
+        self.monitor.counters.totals_final.store(false, Relaxed);
+        self.progress = Some(Progress::start(&self.monitor, Unit::Records, quiet));
     }
 
     /// Takes progress off the screen; returns the files that could not be read or restored.

@@ -94,6 +94,7 @@ fn every_command_has_its_section() {
         "records delete",
         "records scan",
         "records versions",
+        "records compact",
         "records stats",
         "records verify",
         "chunk",

@@ -291,10 +291,17 @@ fn records_print_what_is_documented() {
         (&versions[2]["deleted"], &versions[3]["deleted"]),
         (&false.into(), &true.into())
     );
+    let compacted = tables.document("records compact", &json(&["compact"]));
+    assert_eq!(compacted["records"], 4);
+    let loaded = tables.document(
+        "records load",
+        &json(&["load", "lines", "--namespace", "other", "--compact"]),
+    );
+    assert_eq!(loaded["compacted"]["records"], 6);
     let stats = tables.document("records stats", &json(&["stats"]));
     assert_eq!(
         (&stats["total"]["records"], &stats["namespaces"][0]["deleted_keys"]),
-        (&4.into(), &1.into())
+        (&6.into(), &1.into())
     );
     assert_eq!(tables.document("records verify", &json(&["verify"]))["clean"], true);
     // Like nothing else, so that it is stored as it is.

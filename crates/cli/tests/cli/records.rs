@@ -530,3 +530,107 @@ fn an_interrupted_load_says_how_far_it_came() {
     drop(stdin);
     assert_eq!(scanned(&home, &["--namespace", "piped"]).len(), 10);
 }
+
+/// Versions of pages, each with a line more than the one before; bodies by key, the first version first.
+fn growing_pages(pages: usize, versions: usize) -> Vec<(String, Vec<String>)> {
+    let line = |page: usize, version: usize| format!("{:x?} of {page}\n", noise(20, (page * 1000 + version) as u64));
+    let page = |page: usize| {
+        let mut body = String::new();
+        let grown = |version| {
+            body += &line(page, version);
+            body.clone()
+        };
+        (format!("page {page}"), (0..versions).map(grown).collect())
+    };
+    (0..pages).map(page).collect()
+}
+
+fn json_lines(pages: &[(String, Vec<String>)]) -> String {
+    let versions = pages
+        .iter()
+        .flat_map(|(key, bodies)| bodies.iter().map(move |body| (key, body)));
+    let line = |(key, body)| format!("{}\n", serde_json::json!({"key": key, "body": body}));
+    versions.map(line).collect()
+}
+
+#[track_caller]
+fn all_are_there(home: &Home, pages: &[(String, Vec<String>)]) {
+    for (key, bodies) in pages {
+        for (version, body) in (1..).zip(bodies) {
+            assert_eq!(ok(home, ["get", &format!("{key}@{version}")]), *body, "{key}@{version}");
+        }
+    }
+    assert!(ok(home, ["verify"]).contains("no faults"));
+}
+
+#[test]
+fn what_was_compacted_is_smaller_and_the_same() {
+    let home = Home::bare();
+    let pages = growing_pages(4, 25);
+    home.write("lines", json_lines(&pages));
+    let said = ok(&home, ["load", "lines", "--body", "body"]);
+    assert!(said.contains("`ibid records compact`"), "{said}");
+    let before = home.path("store/redb").metadata().unwrap().len();
+    let said = ok(&home, ["compact"]);
+    assert!(said.starts_with("compressed 100 records\n"), "{said}");
+    assert!(home.path("store/redb").metadata().unwrap().len() < before, "{said}");
+    all_are_there(&home, &pages);
+    // A block that is half empty takes others in.
+    let all = ["load", "lines", "--body", "body", "--namespace", "again", "--compact"];
+    let said = ok(&home, all);
+    assert!(said.contains("\nand compressed 200 records\n"), "{said}");
+    assert_eq!(scanned(&home, &["--namespace", "again"]).len(), 4);
+    all_are_there(&home, &pages);
+
+    let nowhere = home.path("nowhere");
+    let said = fails(&home, 10, ["compact", "--store", nowhere.to_str().unwrap()]);
+    assert!(said.contains("there is no store") && !nowhere.exists(), "{said}");
+}
+
+/// A store with what takes long to compress, and how to compact it.
+fn with_much_to_compress() -> (Home, impl Fn() -> Child) {
+    let home = Home::bare();
+    let hex = |number: usize| format!("{:x?}", noise(3000, number as u64));
+    let line = |number: usize| {
+        format!(
+            "{}\n",
+            serde_json::json!({"key": number.to_string(), "body": hex(number)})
+        )
+    };
+    home.write("lines", (0..4000).map(line).collect::<String>());
+    ok(&home, ["load", "lines", "--body", "body"]);
+    let mut command = records(&home, ["compact", "--quiet"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let command = std::cell::RefCell::new(command);
+    (home, move || command.borrow_mut().spawn().unwrap())
+}
+
+#[test]
+fn a_killed_compaction_loses_nothing() {
+    let (home, compact) = with_much_to_compress();
+    let before = ok(&home, ["scan"]);
+    let mut killed = 0;
+    for after_ms in [30, 100, 200, 300, 500, 800] {
+        let mut child = compact();
+        std::thread::sleep(Duration::from_millis(after_ms));
+        signal(&child, Signal::KILL);
+        killed += u32::from(!child.wait().unwrap().success());
+        assert!(ok(&home, ["verify"]).contains("no faults"), "{after_ms} ms");
+    }
+    assert!(killed > 0, "it was faster than anybody who kills it");
+    assert!(compact().wait().unwrap().success());
+    assert!(before == ok(&home, ["scan"]));
+    assert!(ok(&home, ["verify"]).contains("no faults"));
+}
+
+#[test]
+fn an_interrupted_compaction_says_what_it_did() {
+    let (home, compact) = with_much_to_compress();
+    let child = compact();
+    std::thread::sleep(Duration::from_millis(150));
+    signal(&child, Signal::INT);
+    let ended = ran(child.wait_with_output().unwrap());
+    assert_eq!((ended.code, ended.out.as_str()), (130, ""), "{ended:?}");
+    assert!(ended.err.contains("compressed until then"), "{ended:?}");
+    assert!(ok(&home, ["verify"]).contains("no faults"));
+}

@@ -3,9 +3,10 @@
 //! One thread reads lines and makes batches of them, another commits these one after the other. So what is in the store, whenever it
 //! ends, are the records of all lines up to one.
 
+use super::compact::{self, left_by};
 use super::fields::Shape;
 use super::lines::{Line, Lines};
-use super::open_or_make;
+use super::{open_or_make, place, size_on_disk};
 use crate::args::{DurabilityName, LoadArgs};
 use crate::commands::open::Context;
 use crate::commands::watch::{PROBLEMS_MAX, Watch};
@@ -26,7 +27,7 @@ const BATCH_BYTES: u64 = 8 << 20;
 const DELAY: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
-    let watch = Watch::start_records(context.global.quiet)?;
+    let mut watch = Watch::start_records(context.global.quiet)?;
     let monitor = watch.monitor.clone();
     // Before a store is made for what is not there.
     let memory = context.global.memory;
@@ -58,7 +59,7 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
         DurabilityName::None => Durability::None,
     };
     let transferred = loader.transfer(&mut lines, &store, durability);
-    watch.finish();
+    let duration_ms = started.elapsed().as_millis() as u64;
     let (ended, committed) = transferred?;
     let stored = || match committed.records {
         0 => "nothing was stored".to_owned(),
@@ -79,21 +80,35 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
             return Err(Failure::Fatal(format!("line {line}: {problem}; {}", stored())));
         }
     }
+    let Loader { bad, bad_total, .. } = loader;
+    let name = namespace.name().to_owned();
+    drop(namespace);
+    let compacted = if args.compact {
+        let path = place(&args.place.store)?;
+        watch.go_on_records(context.global.quiet);
+        let work = compact::Work::begin(size_on_disk(path)?);
+        let compacted = work.carry_out(store, path, &watch)?;
+        if monitor.is_cancelled() {
+            let left = format!("{}; {}", stored(), left_by(&compacted));
+            return Err(Failure::Interrupted(left.into()));
+        }
+        Some(compacted)
+    } else {
+        None
+    };
+    watch.finish();
     let loaded = Loaded {
-        namespace: namespace.name(),
+        namespace: &name,
         records: committed.records,
         bytes: committed.bytes,
         lines: lines.number,
-        bad: &loader.bad,
-        bad_total: loader.bad_total,
-        duration_ms: started.elapsed().as_millis() as u64,
+        bad: &bad,
+        bad_total,
+        duration_ms,
+        compacted,
     };
     print::records_load(&mut context.out, &loaded)?;
-    Ok(if loader.bad_total > 0 {
-        Outcome::Partial
-    } else {
-        Outcome::Done
-    })
+    Ok(if bad_total > 0 { Outcome::Partial } else { Outcome::Done })
 }
 
 /// Why no more lines were read.

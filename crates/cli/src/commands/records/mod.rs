@@ -1,5 +1,6 @@
 //! `ibid records`: a store, a namespace, and what is done with them.
 
+mod compact;
 mod delete;
 mod fields;
 mod get;
@@ -24,6 +25,7 @@ pub(crate) fn run(context: &mut Context, command: &RecordsCommand) -> Result<Out
     silence_the_engine();
     match command {
         RecordsCommand::Load(args) => load::run(context, args),
+        RecordsCommand::Compact(args) => compact::run(context, args),
         RecordsCommand::Put(args) => put::run(context, args),
         RecordsCommand::Get(args) => get::run(context, args),
         RecordsCommand::Delete(args) => delete::run(context, args),
@@ -62,6 +64,29 @@ fn is_there(path: &Path) -> Result<bool> {
     }
 }
 
+fn none_there(path: &Path) -> Failure {
+    Failure::NoStore(format!(
+        "there is no store of records in {}; `ibid records load` and `ibid records put` make one",
+        print::name(path)
+    ))
+}
+
+/// Bytes of all files in a folder.
+fn size_on_disk(folder: &Path) -> Result<u64> {
+    let failed = |source| Failure::local("look into", folder, source);
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let metadata = entry.metadata().map_err(failed)?;
+        bytes += if metadata.is_dir() {
+            size_on_disk(&entry.path())?
+        } else {
+            metadata.len()
+        };
+    }
+    Ok(bytes)
+}
+
 /// For who only looks: without the thread that makes records small, which writes.
 fn options(context: &Context) -> Options {
     Options {
@@ -97,10 +122,7 @@ fn part(context: &Context, of: u64) -> usize {
 fn open(context: &Context, args: &StoreArgs) -> Result<Store> {
     let path = place(args)?;
     if !is_there(path)? {
-        return Err(Failure::NoStore(format!(
-            "there is no store of records in {}; `ibid records load` and `ibid records put` make one",
-            print::name(path)
-        )));
+        return Err(none_there(path));
     }
     Ok(Store::open(path, options(context))?)
 }

@@ -3,6 +3,7 @@
 use super::super::Out;
 use super::super::names::escape;
 use super::super::numbers::{count, counted, duration, rate, size};
+use super::compact::{self, Compacted};
 use ibid_repo::Result;
 use serde::Serialize;
 
@@ -25,7 +26,10 @@ pub(crate) struct Loaded<'l> {
     /// Not all of them, if there are many.
     pub(crate) bad: &'l [BadLine],
     pub(crate) bad_total: u64,
+    /// Without compacting.
     pub(crate) duration_ms: u64,
+    /// If that was asked for.
+    pub(crate) compacted: Option<Compacted>,
 }
 
 #[derive(Serialize)]
@@ -36,6 +40,8 @@ struct JsonLoad<'l> {
     lines: u64,
     bad_lines: u64,
     duration_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compacted: Option<Compacted>,
     problems: &'l [BadLine],
 }
 
@@ -48,6 +54,7 @@ pub(crate) fn records_load(out: &mut Out, loaded: &Loaded<'_>) -> Result<()> {
             lines: loaded.lines,
             bad_lines: loaded.bad_total,
             duration_ms: loaded.duration_ms,
+            compacted: loaded.compacted,
             problems: loaded.bad,
         };
         return out.document("records load", None, &body);
@@ -66,6 +73,14 @@ pub(crate) fn records_load(out: &mut Out, loaded: &Loaded<'_>) -> Result<()> {
         duration(loaded.duration_ms),
         rate(loaded.bytes, loaded.duration_ms)
     ))?;
+    match &loaded.compacted {
+        Some(compacted) => {
+            let records = counted(compacted.records, "record", "records");
+            out.line(format!("and compressed {records}"))?;
+            compact::lines(compacted).try_for_each(|line| out.line(line))?;
+        }
+        None => out.line("  `ibid records compact` compresses what is stored, and gives room on the disk back")?,
+    }
     if loaded.bad_total > 0 {
         out.line(format!(
             "  {} of {} could NOT be loaded (named above)",

@@ -1,10 +1,12 @@
 //! Records: what was stored, what there is.
 
+mod compact;
 mod load;
 mod scan;
 mod stats;
 mod verify;
 
+pub(crate) use compact::{Compacted, records_compact};
 pub(crate) use load::{BadLine, Loaded, records_load};
 pub(crate) use scan::ScanPrinter;
 pub(crate) use stats::{StoreStats, records_stats};

@@ -1,0 +1,80 @@
+//! `ibid records compact`.
+
+use super::{is_there, none_there, options_to_store, place, size_on_disk};
+use crate::args::CompactArgs;
+use crate::commands::open::Context;
+use crate::commands::watch::Watch;
+use crate::failure::{Failure, Outcome, Result};
+use crate::print::{self, Compacted};
+use ibid_record::{Compaction, Error, Store};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+pub(crate) fn run(context: &mut Context, args: &CompactArgs) -> Result<Outcome> {
+    let path = place(&args.store)?;
+    if !is_there(path)? {
+        return Err(none_there(path));
+    }
+    let before = size_on_disk(path)?;
+    let watch = Watch::start_records(context.global.quiet)?;
+    let store = Store::open(path, options_to_store(context))?;
+    let compacted = Work::begin(before).carry_out(store, path, &watch);
+    let stopped = watch.monitor.is_cancelled();
+    watch.finish();
+    let compacted = compacted?;
+    if stopped {
+        return Err(Failure::Interrupted(left_by(&compacted).into()));
+    }
+    print::records_compact(&mut context.out, &compacted)?;
+    Ok(Outcome::Done)
+}
+
+/// What a compaction did that was broken off.
+pub(super) fn left_by(compacted: &Compacted) -> String {
+    let records = compacted.records;
+    let packed = print::counted(records, "record was compressed", "records were compressed");
+    format!("{packed} until then; the next `ibid records compact` goes on from there")
+}
+
+/// A compaction that goes on.
+pub(super) struct Work {
+    started: Instant,
+    file_bytes_before: u64,
+}
+
+impl Work {
+    /// Of a store whose files have so many bytes.
+    pub(super) fn begin(file_bytes_before: u64) -> Work {
+        Work {
+            started: Instant::now(),
+            file_bytes_before,
+        }
+    }
+
+    /// Compacts a store, and closes it: only then its files are as they stay.
+    pub(super) fn carry_out(self, store: Store, path: &Path, watch: &Watch) -> Result<Compacted> {
+        let done = compact(&store, watch)?;
+        drop(store);
+        Ok(Compacted {
+            records: done.records,
+            bytes_before: done.bytes_before,
+            bytes_after: done.bytes_after,
+            file_bytes_before: self.file_bytes_before,
+            file_bytes_after: size_on_disk(path)?,
+            duration_ms: self.started.elapsed().as_millis() as u64,
+        })
+    }
+}
+
+fn compact(store: &Store, watch: &Watch) -> std::result::Result<Compaction, Error> {
+    let monitor = &watch.monitor;
+    store.compact(&mut |bytes| {
+        monitor.counters.bytes.fetch_add(bytes, Relaxed);
+        match monitor.is_cancelled() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    })
+}

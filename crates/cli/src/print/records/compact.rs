@@ -1,0 +1,55 @@
+//! What a compaction came to.
+
+use super::super::Out;
+use super::super::numbers::{counted, duration, ratio, size};
+use super::super::table::{Align, Table};
+use ibid_repo::Result;
+use serde::Serialize;
+
+/// What a compaction did to a store.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Compacted {
+    /// Records that were compressed.
+    pub(crate) records: u64,
+    /// What they took before and after, without what the engine keeps beside them.
+    pub(crate) bytes_before: u64,
+    pub(crate) bytes_after: u64,
+    /// Of all files of the store.
+    pub(crate) file_bytes_before: u64,
+    pub(crate) file_bytes_after: u64,
+    pub(crate) duration_ms: u64,
+}
+
+pub(crate) fn records_compact(out: &mut Out, compacted: &Compacted) -> Result<()> {
+    if out.json {
+        return out.document("records compact", None, compacted);
+    }
+    if out.quiet {
+        return Ok(());
+    }
+    out.line(format!(
+        "compressed {}",
+        counted(compacted.records, "record", "records")
+    ))?;
+    lines(compacted).try_for_each(|line| out.line(line))
+}
+
+/// What it changed, and how long it took, below a line that says of what.
+pub(super) fn lines(compacted: &Compacted) -> impl Iterator<Item = String> + use<> {
+    let mut table = Table::bare(&[Align::Left, Align::Right, Align::Left, Align::Right, Align::Right]);
+    let mut row = |of: &str, before: u64, after: u64| {
+        let times = ratio(before, after).map_or_else(String::new, |ratio| format!("{ratio:.2} times"));
+        table.row(vec![
+            format!("  {of}"),
+            size(before),
+            "→".to_owned(),
+            size(after),
+            times,
+        ]);
+    };
+    row("records", compacted.bytes_before, compacted.bytes_after);
+    row("on disk", compacted.file_bytes_before, compacted.file_bytes_after);
+    let lines: Vec<String> = table.lines().collect();
+    let time = format!("  time     {}", duration(compacted.duration_ms));
+    lines.into_iter().chain(std::iter::once(time))
+}
