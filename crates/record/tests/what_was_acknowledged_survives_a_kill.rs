@@ -4,6 +4,7 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Write};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -39,10 +40,12 @@ fn step(number: u32, model: &Model) -> Vec<Op> {
     };
     let chosen = number.wrapping_mul(2_654_435_761) >> 16;
     let key = |keys| format!("key {}", chosen % keys).into_bytes();
+    // Like those before, so that they become deltas meanwhile.
+    let alike = |length: u32| [&noise(length as usize, chosen % 3)[..], &number.to_be_bytes()].concat();
     let mut ops = vec![
         op(1, PROGRESS, Kind::Put, number.to_be_bytes().to_vec()),
-        op(0, &key(11), Kind::Put, noise((chosen % 3000) as usize, number)),
-        op(1, &key(7), Kind::Put, noise((chosen % 501) as usize, number)),
+        op(0, &key(11), Kind::Put, alike(chosen % 3000)),
+        op(1, &key(7), Kind::Put, alike(chosen % 501)),
     ];
     let removed = key(5);
     if chosen.is_multiple_of(3) && model.live(0).iter().any(|(key, _)| *key == removed) {
@@ -92,6 +95,9 @@ fn child_process() {
         model = model.after(&ops).unwrap();
         let durability = durability(number);
         store.commit_with(batch(&spaces, &ops), durability).unwrap();
+        if number % 16 == 15 {
+            store.compact(&mut |_| ControlFlow::Continue(())).unwrap();
+        }
         let synced = durability == Durability::Sync;
         if writeln!(std::io::stdout(), "acknowledged {number} {synced}").is_err() {
             return;
@@ -136,6 +142,7 @@ fn killed_again_and_again(engine: &str) {
             "batch {synced} was acknowledged as synced; {done} are there"
         );
         assert_same(&store.snapshot().unwrap(), &open_spaces(&store), &model_after(done));
+        assert!(store.verify(&mut |_| ControlFlow::Continue(())).unwrap().is_clean());
     }
 }
 

@@ -17,7 +17,7 @@ pub use error::EngineError;
 
 #[cfg(feature = "fjall")]
 pub use self::fjall::Fjall;
-pub use self::redb::Redb;
+pub use self::redb::{Redb, StorageBackend};
 
 /// The tables of a store. `docs/format/records.md` says what is in them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -5,9 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
+pub use redb::StorageBackend;
 use redb::{
-    CompactionError, Database, Durability, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable,
-    StorageError, TableDefinition,
+    Builder, CompactionError, Database, DatabaseError, Durability, ReadOnlyTable, ReadTransaction, ReadableDatabase,
+    ReadableTable, StorageError, TableDefinition,
 };
 
 use super::{
@@ -45,10 +46,26 @@ impl Redb {
     /// [`EngineError::InUse`] if it is open elsewhere, [`EngineError::Damaged`] or [`EngineError::Version`] if it is not as
     /// redb writes it, [`EngineError::Io`].
     pub fn open(path: &Path, cache_bytes: usize) -> Result<Self, EngineError> {
+        Redb::opened(path, cache_bytes, |builder| builder.create(path))
+    }
+
+    /// The same on storage of the caller's: of a test that pulls the plug, say. `path` is for messages.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_on(storage: impl StorageBackend, path: &Path, cache_bytes: usize) -> Result<Self, EngineError> {
+        Redb::opened(path, cache_bytes, |builder| builder.create_with_backend(storage))
+    }
+
+    fn opened(
+        path: &Path,
+        cache_bytes: usize,
+        open: impl FnOnce(&Builder) -> Result<Database, DatabaseError>,
+    ) -> Result<Self, EngineError> {
         let database = unless_it_panics(path, || {
             let mut builder = Database::builder();
             builder.set_cache_size(cache_bytes.max(CACHE_BYTES_MIN));
-            builder.create(path).map_err(|error| failed("open", path, error.into()))
+            open(&builder).map_err(|error| failed("open", path, error.into()))
         })?;
         let engine = Redb {
             database: RwLock::new(Some(database)),

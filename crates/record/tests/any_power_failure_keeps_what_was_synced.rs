@@ -1,0 +1,260 @@
+//! Random histories, and the plug is pulled again and again: of what was not synced any part is written, some of it torn. What was told to be on disk is there after opening
+//! again, what came later up to some batch, and the tables agree with each other.
+//!
+//! `IBID_RECORD_CRASHES=10000` tries more of them.
+
+mod common;
+
+use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{Kind, Model, Op, assert_counted, assert_same, batch, noise, open_spaces};
+use ibid_record::engine::{Engine, Redb, StorageBackend};
+use ibid_record::{Durability, Encoding, Options, Retrieval, Store};
+
+/// Numbers that look random, from a seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// A disk that forgets what was not synced when its plug is pulled, or a part of it.
+#[derive(Debug, Clone, Default)]
+struct Disk(Arc<Mutex<Content>>);
+
+#[derive(Debug, Default)]
+struct Content {
+    now: Vec<u8>,
+    synced: Vec<u8>,
+    /// Where and what was written since, or how long it was made.
+    unsynced: Vec<(u64, Option<Vec<u8>>)>,
+}
+
+/// Bytes that are written whole or not at all.
+const SECTOR: usize = 512;
+
+impl Disk {
+    /// What is found when the power is back.
+    fn after_power_failure(&self, random: &mut Random) -> Disk {
+        let content = self.0.lock().unwrap();
+        let mut image = content.synced.clone();
+        // All, some, or none of it.
+        let part = random.below(4);
+        let mut length = image.len();
+        for (at, written) in &content.unsynced {
+            let kept = random.below(3) < part;
+            let at = *at as usize;
+            match written {
+                None => {
+                    length = at;
+                    if kept {
+                        image.resize(at, 0);
+                    }
+                }
+                Some(bytes) if kept => {
+                    let torn = random.below(8) == 0;
+                    let part = random.below(bytes.len() as u64 + 1) as usize / SECTOR * SECTOR;
+                    let kept = if torn { part } else { bytes.len() };
+                    if image.len() < at + kept {
+                        // There is nothing beyond the end of a file: it was made longer before.
+                        image.resize(length, 0);
+                    }
+                    image[at..at + kept].copy_from_slice(&bytes[..kept]);
+                }
+                Some(_) => {}
+            }
+        }
+        let (now, synced) = (image.clone(), image);
+        Disk(Arc::new(Mutex::new(Content {
+            now,
+            synced,
+            unsynced: Vec::new(),
+        })))
+    }
+}
+
+impl StorageBackend for Disk {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.lock().unwrap().now.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let content = self.0.lock().unwrap();
+        let from = offset as usize;
+        let found = content
+            .now
+            .get(from..from + out.len())
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
+        out.copy_from_slice(found);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut content = self.0.lock().unwrap();
+        content.now.resize(len as usize, 0);
+        content.unsynced.push((len, None));
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut content = self.0.lock().unwrap();
+        for (at, written) in std::mem::take(&mut content.unsynced) {
+            let at = at as usize;
+            match written {
+                None => content.synced.resize(at, 0),
+                Some(bytes) => content.synced[at..at + bytes.len()].copy_from_slice(&bytes),
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut content = self.0.lock().unwrap();
+        let at = offset as usize;
+        content
+            .now
+            .get_mut(at..at + data.len())
+            .ok_or(io::ErrorKind::UnexpectedEof)?
+            .copy_from_slice(data);
+        content.unsynced.push((offset, Some(data.to_vec())));
+        Ok(())
+    }
+}
+
+/// Which batch a state of the store comes from.
+const COUNT: &[u8] = b"count";
+const KEYS: [&[u8]; 5] = [b"a", b"b", b"c", b"dd", b"dde"];
+
+fn options(random: &mut Random) -> Options {
+    let retrieval = match random.below(3) {
+        0 => Retrieval::Chain,
+        1 => Retrieval::Hop { distance: 2 },
+        _ => Retrieval::Hop { distance: 4 },
+    };
+    Options {
+        cache_bytes: 1 << 20,
+        frame_cache_bytes: 10_000,
+        durability: Durability::None,
+        encoding: Encoding {
+            retrieval,
+            source_cache_bytes: [0, 7000, 1 << 20][random.below(3) as usize],
+            write_back_bytes: [60, 1 << 20][random.below(2) as usize],
+            lossy: random.below(2) == 0,
+            idle_after: Duration::ZERO,
+            ..Encoding::default()
+        },
+        ..Options::default()
+    }
+}
+
+fn ops(random: &mut Random, count: u32, model: &Model) -> Vec<Op> {
+    let mut ops = vec![Op {
+        space: 1,
+        key: COUNT.to_vec(),
+        kind: Kind::Put,
+        body: count.to_be_bytes().to_vec(),
+    }];
+    for _ in 0..1 + random.below(3) {
+        let (space, key) = (random.below(2) as usize, KEYS[random.below(5) as usize].to_vec());
+        let live = model
+            .after(&ops)
+            .unwrap()
+            .live(space)
+            .iter()
+            .any(|(live, _)| *live == key);
+        let kind = match random.below(8) {
+            0 if live => Kind::Delete,
+            1 if live => Kind::Purge,
+            _ => Kind::Put,
+        };
+        let mut body = noise(2000, random.below(2) as u32);
+        let at = random.below(2000) as usize;
+        body[at] ^= 1 + random.below(255) as u8;
+        body.truncate(2000 - random.below(50) as usize);
+        ops.push(Op { space, key, kind, body });
+    }
+    ops
+}
+
+fn open(disk: &Disk, options: Options) -> Store {
+    let engine = Redb::open_on(disk.clone(), Path::new("disk"), options.cache_bytes).unwrap();
+    Store::with_engine(Path::new("disk"), Box::new(engine), options).unwrap()
+}
+
+fn history(seed: u64) {
+    let mut random = Random(seed);
+    let mut disk = Disk::default();
+    let mut model = Model::default();
+    let mut count = 0;
+    for _ in 0..4 {
+        let options = options(&mut random);
+        let store = open(&disk, options);
+        let spaces = open_spaces(&store);
+        // What may be found after a failure: what was synced last, and what came since.
+        let mut possible = vec![(count, model.clone())];
+        for _ in 0..random.below(12) {
+            match random.below(12) {
+                0 => store.finish_encoding().unwrap(),
+                1 => drop(store.compact(&mut |_| ControlFlow::Continue(())).unwrap()),
+                2 => {
+                    store.sync().unwrap();
+                    possible.drain(..possible.len() - 1);
+                }
+                choice => {
+                    count += 1;
+                    let ops = ops(&mut random, count, &model);
+                    let durability = if choice < 6 { Durability::Sync } else { Durability::None };
+                    let written = store.commit_with(batch(&spaces, &ops), durability).unwrap();
+                    model = model.after(&ops).unwrap().numbered(&ops, &written);
+                    possible.push((count, model.clone()));
+                    if durability == Durability::Sync {
+                        possible.drain(..possible.len() - 1);
+                    }
+                }
+            }
+        }
+        if random.below(4) == 0 {
+            drop((spaces, store));
+            possible.drain(..possible.len() - 1);
+            disk = disk.after_power_failure(&mut random);
+        } else {
+            // While the encoder is at work.
+            let failed = disk.after_power_failure(&mut random);
+            drop((spaces, store));
+            disk = failed;
+        }
+        let store = open(&disk, options);
+        let spaces = open_spaces(&store);
+        let found = spaces[1]
+            .get(COUNT)
+            .unwrap()
+            .map_or(0, |bytes| u32::from_be_bytes(bytes.try_into().unwrap()));
+        let state = possible.into_iter().find(|(count, _)| *count == found);
+        (count, model) = state.unwrap_or_else(|| panic!("batch {found} is none of those that may be the last"));
+        assert_same(&store.snapshot().unwrap(), &spaces, &model);
+        let found = store.verify(&mut |_| ControlFlow::Continue(())).unwrap();
+        assert!(found.is_clean(), "{found:?}");
+    }
+    let engine = Redb::open_on(disk, Path::new("disk"), 1 << 20).unwrap();
+    assert_counted(&engine as &dyn Engine);
+}
+
+#[test]
+fn of_the_disk() {
+    let asked = std::env::var("IBID_RECORD_CRASHES").ok();
+    let cases: u64 = asked.map_or(150, |cases| cases.parse().expect("a number of histories"));
+    for seed in 0..cases {
+        let outcome = std::panic::catch_unwind(|| history(seed));
+        assert!(outcome.is_ok(), "seed {seed}");
+    }
+}
