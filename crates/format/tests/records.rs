@@ -3,9 +3,9 @@
 use ibid_delta::{Interval, Method};
 use ibid_format::Error;
 use ibid_format::record::{
-    BODY_BYTES_MAX, BlockBuilder, Body, ChainEntry, Encoded, FrameBuilder, FrameDecoder, KEY_BYTES_MAX, KeyEntry,
-    NUMBER_MAX, NamespaceEntry, Next, Place, Places, Record, References, VersionEntry, VersionGroup, body_check,
-    frame_of_block, frames_of_block, key_of, records_of_frame, split_key,
+    BODY_BYTES_MAX, BlockBuilder, Body, ChainEntry, Encoded, FrameBuilder, FrameDecoder, GivenUp, KEY_BYTES_MAX,
+    KeyEntry, NUMBER_MAX, NamespaceEntry, Next, Place, Places, Record, References, VersionEntry, VersionGroup,
+    body_check, frame_of_block, frames_of_block, key_of, records_of_frame, split_key,
 };
 use proptest::prelude::*;
 
@@ -121,6 +121,12 @@ fn entries_are_as_documented() {
     }
     assert_example("places", &places.encode(0).unwrap());
     assert_eq!(Places::decode(0, &example("places")), Ok(places));
+
+    let given_up = GivenUp { since: 9 };
+    assert_example("given-up", &given_up.encode(1));
+    assert_eq!(GivenUp::decode(1, &example("given-up")), Ok(given_up));
+    assert_eq!(GivenUp::namespace_of(&GivenUp::key(1)), Some(1));
+    assert_eq!(GivenUp::namespace_of(b"encoded"), None);
 
     let encoded = Encoded { next: 9 };
     assert_example("encoded", &encoded.encode());
@@ -360,6 +366,7 @@ proptest! {
         let _ = References::decode(number, &bytes);
         let _ = ChainEntry::decode(number, &bytes);
         let _ = Encoded::decode(&bytes);
+        let _ = GivenUp::decode(number as u32, &bytes);
         let _ = Places::decode(number, &bytes);
         let _ = frames_of_block(number, &bytes);
         let _ = records_of_frame(&bytes);

@@ -1,6 +1,6 @@
 //! The small entries that lead to records. Each ends with four bytes of checksum over its table, its key and itself.
 
-use super::{ENCODED_KEY, KEY_BYTES_MAX, NAME_BYTES_MAX, NEXT_KEY};
+use super::{ENCODED_KEY, GIVEN_UP_PREFIX, KEY_BYTES_MAX, NAME_BYTES_MAX, NEXT_KEY};
 use crate::Error;
 use crate::error::{equal, in_range};
 use crate::wire::{self, Reader};
@@ -142,6 +142,45 @@ impl NamespaceEntry {
         let versions_kept = flag(&mut reader, "flags of a namespace")?;
         reader.finish("entry of a namespace")?;
         Ok(NamespaceEntry { number, versions_kept })
+    }
+}
+
+/// That records of a namespace are not encoded any more: an entry of the table `meta`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GivenUp {
+    /// Number of the first record that was not compared with others for this.
+    pub since: u64,
+}
+
+impl GivenUp {
+    /// Where it lies in the table `meta`: [`GIVEN_UP_PREFIX`] and the namespace's number, big-endian.
+    pub fn key(namespace: u32) -> Vec<u8> {
+        [GIVEN_UP_PREFIX, &namespace.to_be_bytes()].concat()
+    }
+
+    /// The namespace of a key of the table `meta`, if it is one of these.
+    pub fn namespace_of(key: &[u8]) -> Option<u32> {
+        let number = key.strip_prefix(GIVEN_UP_PREFIX)?;
+        Some(u32::from_be_bytes(number.try_into().ok()?))
+    }
+
+    /// The entry as stored under [`key`](Self::key).
+    pub fn encode(&self, namespace: u32) -> Vec<u8> {
+        let mut out = Vec::new();
+        wire::put_varint(&mut out, self.since);
+        closed(Table::Meta, &Self::key(namespace), out)
+    }
+
+    /// Reads the entry stored under [`key`](Self::key).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    pub fn decode(namespace: u32, bytes: &[u8]) -> Result<Self, Error> {
+        let mut reader = opened("namespace given up", Table::Meta, &Self::key(namespace), bytes)?;
+        let since = reader.varint_in("namespace given up", 1, u64::MAX)?;
+        reader.finish("namespace given up")?;
+        Ok(GivenUp { since })
     }
 }
 

@@ -26,7 +26,7 @@ pub use block::{
     records_of_frame,
 };
 pub use chain::{ChainEntry, FEATURES_MAX, HOPS_MAX};
-pub use entry::{Encoded, KeyEntry, NamespaceEntry, Next, key_of, split_key};
+pub use entry::{Encoded, GivenUp, KeyEntry, NamespaceEntry, Next, key_of, split_key};
 pub use places::{PLACES_PER_GROUP, Place, Places};
 pub use references::{REFERENCES_PER_GROUP, References};
 pub use versions::{VERSIONS_PER_GROUP, VersionEntry, VersionGroup, version_group_key};
@@ -51,6 +51,8 @@ pub const FORMAT_KEY: &[u8] = b"format";
 pub const NEXT_KEY: &[u8] = b"next";
 /// Where [`Encoded`] lies in the table `meta`.
 pub const ENCODED_KEY: &[u8] = b"encoded";
+/// What the keys of [`GivenUp`] in the table `meta` begin with.
+pub const GIVEN_UP_PREFIX: &[u8] = b"given up/";
 
 /// Length of a record's checksum, bytes.
 const CHECK_BYTES: usize = 8;

@@ -3,7 +3,7 @@
 /// Records after which the size below which none is encoded is set anew.
 const SIZES: usize = 1000;
 
-/// Switches encoding off where it does not pay.
+/// Gives encoding up where it does not pay, for good: a store that is opened without a governor begins again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Governor {
     /// Records after which a namespace is judged; 0 for never.

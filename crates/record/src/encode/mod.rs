@@ -24,7 +24,9 @@ use ibid_delta::{
     BYTES_PER_ENTRY, Candidate, Encoder as Codec, FeatureIndex, Interval, Method, Scored, Scoring, Sketch, Sketcher,
     Standing,
 };
-use ibid_format::record::{self, ChainEntry, ENCODED_KEY, Encoded as Watermark, Record, body_check, key_of};
+use ibid_format::record::{
+    self, ChainEntry, ENCODED_KEY, Encoded as Watermark, GIVEN_UP_PREFIX, GivenUp, Record, body_check, key_of,
+};
 
 use crate::engine::{Direction, Engine, Snapshot, Table};
 use crate::recent::Recent;
@@ -125,6 +127,8 @@ pub struct EncodingReport {
     pub cache_misses: u64,
     /// Records that could not be compared, because what they were to be compared with is damaged.
     pub damaged: u64,
+    /// Namespaces of which nothing more is encoded, because it did not pay.
+    pub given_up: u64,
     /// Entries in feature indexes.
     pub index_entries: u64,
     /// Memory of feature indexes, bytes.
@@ -141,6 +145,7 @@ pub(crate) struct Counters {
     cache_hits: AtomicU64,
     cache_misses: AtomicU64,
     damaged: AtomicU64,
+    given_up: AtomicU64,
     index_entries: AtomicU64,
     index_bytes: AtomicU64,
 }
@@ -157,6 +162,7 @@ impl Counters {
             cache_hits: of(&self.cache_hits),
             cache_misses: of(&self.cache_misses),
             damaged: of(&self.damaged),
+            given_up: of(&self.given_up),
             index_entries: of(&self.index_entries),
             index_bytes: of(&self.index_bytes),
         }
@@ -292,9 +298,16 @@ impl Encoder {
         })?;
         let watermark = watermark.map_err(|error| Error::damaged(Table::Meta, ENCODED_KEY, error))?;
         (self.next, self.written) = (watermark.next, watermark.next);
+        if self.options.governor.records > 0 {
+            for namespace in given_up(&*snapshot)? {
+                self.spaces.entry(namespace).or_default().off = true;
+                count(&self.counters.given_up, 1);
+            }
+        }
         // How much room the indexes need; then they are filled.
         let mut heads: HashMap<u32, usize> = HashMap::new();
         each_chain(&*snapshot, |_, entry| *heads.entry(entry.namespace).or_default() += 1)?;
+        heads.retain(|namespace, _| !self.spaces.get(namespace).is_some_and(|space| space.off));
         for (&namespace, &heads) in &heads {
             self.make_index(namespace, 2 * heads * FEATURES);
         }
@@ -457,6 +470,8 @@ impl Encoder {
             space.off = true;
             space.index_room = 0;
             self.index.drop_partition(new.namespace.into());
+            self.pending.give_up(new.namespace);
+            count(&self.counters.given_up, 1);
         }
         self.count_index();
         Ok(())
@@ -712,6 +727,22 @@ fn each_chain(read: &dyn Snapshot, mut each: impl FnMut(u64, ChainEntry)) -> Res
     let everything = (Bound::Unbounded, Bound::Unbounded);
     read.range(Table::Chains, everything, Direction::Forward, &mut decoded)?;
     Ok(())
+}
+
+/// Namespaces of which nothing is encoded any more.
+fn given_up(read: &dyn Snapshot) -> Result<Vec<u32>, Error> {
+    let mut found = Vec::new();
+    let mut each = |key: &[u8], _: &[u8]| match GivenUp::namespace_of(key) {
+        Some(namespace) => {
+            found.push(namespace);
+            ControlFlow::Continue(())
+        }
+        None if key.starts_with(GIVEN_UP_PREFIX) => ControlFlow::Continue(()),
+        None => ControlFlow::Break(()),
+    };
+    let range = (Bound::Included(GIVEN_UP_PREFIX), Bound::Unbounded);
+    read.range(Table::Meta, range, Direction::Forward, &mut each)?;
+    Ok(found)
 }
 
 /// Whether the namespace of a record keeps versions, and the record of the version before it.

@@ -17,6 +17,7 @@ pub(crate) struct Pending {
     rewrites: BTreeMap<u64, (u64, Rewrite)>,
     order: BTreeSet<(u64, u64)>,
     chains: BTreeMap<u64, Option<ChainEntry>>,
+    given_up: Vec<u32>,
     pub(crate) dropped: u64,
 }
 
@@ -29,6 +30,7 @@ impl Pending {
             rewrites: BTreeMap::new(),
             order: BTreeSet::new(),
             chains: BTreeMap::new(),
+            given_up: Vec::new(),
             dropped: 0,
         }
     }
@@ -68,6 +70,11 @@ impl Pending {
         self.chains.insert(number, entry);
     }
 
+    /// Says that records of a namespace are not encoded any more.
+    pub(crate) fn give_up(&mut self, namespace: u32) {
+        self.given_up.push(namespace);
+    }
+
     /// The entries that the table `chains` will have.
     pub(crate) fn chains(&self) -> impl Iterator<Item = (u64, &ChainEntry)> {
         let chains = self.chains.iter();
@@ -80,7 +87,7 @@ impl Pending {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.rewrites.is_empty() && self.chains.is_empty()
+        self.rewrites.is_empty() && self.chains.is_empty() && self.given_up.is_empty()
     }
 
     /// Takes out everything, as it is to be written; records up to `next` were encoded then.
@@ -95,6 +102,7 @@ impl Pending {
             rewrites,
             chains: std::mem::take(&mut self.chains).into_iter().collect(),
             next,
+            given_up: std::mem::take(&mut self.given_up),
         }
     }
 }

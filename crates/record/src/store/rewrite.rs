@@ -1,6 +1,6 @@
 //! Records become deltas of newer ones: what the encoder found out is written.
 
-use ibid_format::record::{self, BODY_CHECK_BYTES, ChainEntry, ENCODED_KEY, Record};
+use ibid_format::record::{self, BODY_CHECK_BYTES, ChainEntry, ENCODED_KEY, GivenUp, Record};
 
 use super::bodies::{Bodies, Stored};
 use super::error::{Damage, Error};
@@ -36,6 +36,8 @@ pub(crate) struct Encoded {
     pub(crate) chains: Vec<(u64, Option<ChainEntry>)>,
     /// The first record that was not looked at.
     pub(crate) next: u64,
+    /// Namespaces that encoding was given up for.
+    pub(crate) given_up: Vec<u32>,
 }
 
 /// Writes it. What was deleted since is left alone: a record's body never changes, so that it is there is all that has to be known.
@@ -73,6 +75,10 @@ pub(crate) fn carry_out(transaction: &mut dyn Transaction, bodies: &Bodies, enco
             }
             Some(_) | None => transaction.delete(Table::Chains, &key)?,
         }
+    }
+    for &namespace in &encoded.given_up {
+        let entry = GivenUp { since: encoded.next };
+        transaction.put(Table::Meta, &GivenUp::key(namespace), &entry.encode(namespace))?;
     }
     let next = record::Encoded { next: encoded.next };
     transaction.put(Table::Meta, ENCODED_KEY, &next.encode())?;

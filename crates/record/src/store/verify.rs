@@ -13,8 +13,8 @@ use std::fmt;
 use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{
-    self, Body, ChainEntry, ENCODED_KEY, Encoded, FORMAT, FORMAT_KEY, FrameDecoder, KeyEntry, NEXT_KEY, NamespaceEntry,
-    Next, Places, References, VERSIONS_PER_GROUP, VersionEntry, VersionGroup, frames_of_block, key_of,
+    self, Body, ChainEntry, ENCODED_KEY, Encoded, FORMAT, FORMAT_KEY, FrameDecoder, GivenUp, KeyEntry, NEXT_KEY,
+    NamespaceEntry, Next, Places, References, VERSIONS_PER_GROUP, VersionEntry, VersionGroup, frames_of_block, key_of,
     records_of_frame, split_key, version_group_key,
 };
 
@@ -346,7 +346,13 @@ impl Verifier<'_> {
                 Encoded::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?;
             }
             NEXT_KEY => self.next = Next::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?,
-            _ => self.fault(Table::Meta, key, Problem::Unknown),
+            _ => match GivenUp::namespace_of(key) {
+                Some(namespace) => {
+                    let given_up = GivenUp::decode(namespace, value);
+                    given_up.map_err(|error| Error::damaged(Table::Meta, key, error))?;
+                }
+                None => self.fault(Table::Meta, key, Problem::Unknown),
+            },
         }
         Ok(())
     }

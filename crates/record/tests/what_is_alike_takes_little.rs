@@ -1,0 +1,197 @@
+//! Records that are like others become deltas, and those that are not are left alone.
+
+mod common;
+
+use std::ops::ControlFlow;
+
+use common::{folder, noise};
+use ibid_record::{Batch, Durability, Encoding, Governor, Options, Retrieval, Store, Versions};
+
+fn options() -> Options {
+    Options {
+        durability: Durability::None,
+        ..Options::default()
+    }
+}
+
+/// A text of 4000 bytes, edited so many times.
+fn edited(seed: u32, edits: u32) -> Vec<u8> {
+    let mut body = noise(4000, seed);
+    for edit in 0..edits {
+        body[(edit as usize * 997) % 4000] ^= 1 + edit as u8 % 255;
+    }
+    body
+}
+
+#[test]
+fn versions_become_deltas_of_those_after_them() {
+    let folder = folder();
+    let store = Store::open(folder.path(), options()).unwrap();
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    for version in 0..100 {
+        pages.put(b"a", &edited(1, version)).unwrap();
+    }
+    store.finish_encoding().unwrap();
+    let report = store.encoding();
+    assert_eq!((report.records, report.deltas, report.damaged), (100, 99, 0));
+    assert!(report.saved_bytes > 98 * 3900, "{report:?}");
+    let found = store.verify(&mut |_| ControlFlow::Continue(())).unwrap();
+    assert!(
+        found.is_clean() && found.namespaces[0].stored_bytes < 4000 + 99 * 100,
+        "{found:?}"
+    );
+}
+
+#[test]
+fn records_of_other_keys_are_found_by_what_they_are_like() {
+    let folder = folder();
+    let store = Store::open(folder.path(), options()).unwrap();
+    let drafts = store.namespace("drafts", Versions::Latest).unwrap();
+    for round in 0..10 {
+        for text in 0..20 {
+            drafts
+                .insert(format!("{text}/{round}").as_bytes(), &edited(text, round))
+                .unwrap();
+        }
+    }
+    store.finish_encoding().unwrap();
+    assert_eq!(store.encoding().deltas, 180, "each but the last of its text");
+}
+
+#[test]
+fn what_was_not_encoded_in_time_is_encoded_after_opening() {
+    let folder = folder();
+    let mut off = options();
+    off.encoding.on = false;
+    let store = Store::open(folder.path(), off).unwrap();
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    for version in 0..200 {
+        pages.put(b"a", &edited(1, version)).unwrap();
+    }
+    drop((pages, store));
+    let store = Store::open(folder.path(), options()).unwrap();
+    store.finish_encoding().unwrap();
+    assert_eq!(store.encoding().deltas, 199);
+    drop(store);
+    let store = Store::open(folder.path(), options()).unwrap();
+    store.finish_encoding().unwrap();
+    assert_eq!(store.encoding().records, 0, "nothing is done twice");
+}
+
+#[test]
+fn latest_versions_stay_whole_where_versions_are_kept() {
+    let folder = folder();
+    let store = Store::open(folder.path(), options()).unwrap();
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    for key in 0..50_u32 {
+        pages.insert(&key.to_be_bytes(), &edited(1, key)).unwrap();
+    }
+    store.finish_encoding().unwrap();
+    assert_eq!(store.encoding().deltas, 0);
+    pages.delete(&7_u32.to_be_bytes()).unwrap();
+    pages.insert(b"more", &edited(1, 7)).unwrap();
+    store.finish_encoding().unwrap();
+    assert_eq!(store.encoding().deltas, 1, "the one that was deleted");
+}
+
+#[test]
+fn the_oldest_version_is_as_near_as_promised() {
+    let folder = folder();
+    let store = Store::open(folder.path(), options()).unwrap();
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    for version in 0..958 {
+        pages.put(b"a", &edited(1, version)).unwrap();
+    }
+    store.compact(&mut |_| ControlFlow::Continue(())).unwrap();
+    for version in [1, 2, 15, 16, 17, 500, 957, 958] {
+        let body = pages.get_version(b"a", version).unwrap().unwrap();
+        assert_eq!(body, edited(1, version - 1));
+    }
+    assert_eq!(store.encoding().deltas, 957);
+    assert!(store.encoding().hops > 957 / 8 + 957 / 16 - 4);
+}
+
+#[test]
+fn a_namespace_that_does_not_gain_is_given_up_for_good() {
+    let folder = folder();
+    let mut options = options();
+    options.encoding.governor = Governor {
+        records: 50,
+        ratio_percent_min: 110,
+    };
+    let store = Store::open(folder.path(), options).unwrap();
+    let (gains, loses) = (
+        store.namespace("gains", Versions::Kept).unwrap(),
+        store.namespace("loses", Versions::Kept).unwrap(),
+    );
+    for version in 0..100 {
+        gains.put(b"a", &edited(1, version)).unwrap();
+        loses.put(b"a", &noise(4000, version)).unwrap();
+    }
+    store.finish_encoding().unwrap();
+    let report = store.encoding();
+    assert_eq!((report.records, report.given_up), (150, 1));
+    drop((gains, loses, store));
+
+    let store = Store::open(folder.path(), options).unwrap();
+    let loses = store.namespace("loses", Versions::Kept).unwrap();
+    loses.put(b"a", &noise(4000, 99)).unwrap();
+    store.finish_encoding().unwrap();
+    assert_eq!((store.encoding().records, store.encoding().given_up), (0, 1));
+    assert!(store.verify(&mut |_| ControlFlow::Continue(())).unwrap().is_clean());
+    drop((loses, store));
+
+    options.encoding.governor.records = 0;
+    let store = Store::open(folder.path(), options).unwrap();
+    let loses = store.namespace("loses", Versions::Kept).unwrap();
+    loses.put(b"a", &noise(4000, 99)).unwrap();
+    store.finish_encoding().unwrap();
+    assert_eq!((store.encoding().deltas, store.encoding().given_up), (1, 0));
+}
+
+#[test]
+fn small_records_are_passed_over_if_asked_to() {
+    let deltas = |percent| {
+        let folder = folder();
+        let mut options = options();
+        options.encoding.size_filter_percent = percent;
+        let store = Store::open(folder.path(), options).unwrap();
+        let drafts = store.namespace("drafts", Versions::Latest).unwrap();
+        let mut batch = Batch::new();
+        for number in 0..1000_u32 {
+            batch.insert(&drafts, &number.to_be_bytes(), &edited(number, 0)[..number as usize]);
+        }
+        batch.insert(&drafts, b"short", &edited(300, 0)[..300]);
+        batch.insert(&drafts, b"long", &edited(800, 0)[..800]);
+        store.commit(batch).unwrap();
+        store.finish_encoding().unwrap();
+        store.encoding().deltas
+    };
+    assert_eq!(deltas(40) + 1, deltas(0), "the twin of the short one stays whole");
+}
+
+#[test]
+fn nothing_is_lost_where_nothing_may_wait() {
+    let folder = folder();
+    let mut options = options();
+    let encoding = &mut options.encoding;
+    *encoding = Encoding {
+        retrieval: Retrieval::Chain,
+        source_cache_bytes: 0,
+        write_back_bytes: 0,
+        ..Encoding::default()
+    };
+    let store = Store::open(folder.path(), options).unwrap();
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    for version in 0..20 {
+        pages.put(b"a", &edited(1, version)).unwrap();
+    }
+    store.finish_encoding().unwrap();
+    assert_eq!((store.encoding().dropped, store.encoding().cache_hits), (19, 0));
+    for version in 0..20 {
+        assert_eq!(
+            pages.get_version(b"a", version + 1).unwrap().unwrap(),
+            edited(1, version)
+        );
+    }
+}
