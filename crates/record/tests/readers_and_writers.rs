@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -135,4 +135,75 @@ fn what_is_batched_returns_before_it_is_synced_and_is_there_after_closing() {
     let store = store(&folder);
     let space = store.namespace("space", Versions::Latest).unwrap();
     assert_eq!(space.scan((Bound::Unbounded, Bound::Unbounded), 10).unwrap().len(), 2);
+}
+
+#[test]
+fn what_is_encoded_and_compacted_under_readers_and_writers_is_read_as_it_was_written() {
+    const KEYS: u32 = 6;
+    const ROUNDS: u32 = 120;
+    let body = |key: u32, version: u32| {
+        let mut body = common::noise(3000, key % 2);
+        let at = (version as usize * 131) % 2900;
+        body[at..at + 8].copy_from_slice(&(u64::from(key) << 32 | u64::from(version)).to_be_bytes());
+        body
+    };
+    let folder = folder();
+    let store = store(&folder);
+    let (kept, latest) = (
+        store.namespace("kept", Versions::Kept).unwrap(),
+        store.namespace("latest", Versions::Latest).unwrap(),
+    );
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..2)
+            .map(|writer| {
+                let (kept, latest) = (&kept, &latest);
+                scope.spawn(move || {
+                    for version in 1..=ROUNDS {
+                        for key in (0..KEYS).filter(|key| key % 2 == writer) {
+                            kept.put(&key.to_be_bytes(), &body(key, version)).unwrap();
+                            latest.put(&key.to_be_bytes(), &body(key, version)).unwrap();
+                            if (version + key) % 17 == 0 {
+                                latest.delete(&key.to_be_bytes()).unwrap();
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        for reader in 0..2_u32 {
+            let (store, kept, latest, ended) = (&store, &kept, &latest, &ended);
+            scope.spawn(move || {
+                let mut looked = reader;
+                while !ended.load(Ordering::Relaxed) {
+                    looked = looked.wrapping_mul(7).wrapping_add(1);
+                    let key = looked % KEYS;
+                    let snapshot = store.snapshot().unwrap();
+                    let versions = snapshot.versions(kept, &key.to_be_bytes()).unwrap();
+                    for version in &versions {
+                        let found = snapshot.get_version(kept, &key.to_be_bytes(), version.version).unwrap();
+                        assert!(found.is_some_and(|found| found == body(key, version.version)));
+                    }
+                    if let Some(found) = snapshot.get(latest, &key.to_be_bytes()).unwrap() {
+                        assert!((1..=ROUNDS).any(|version| found == body(key, version)));
+                    }
+                }
+            });
+        }
+        let (store, ended) = (&store, &ended);
+        scope.spawn(move || {
+            while !ended.load(Ordering::Relaxed) {
+                store.compact(&mut |_| ControlFlow::Continue(())).unwrap();
+                let found = store.verify(&mut |_| ControlFlow::Continue(())).unwrap();
+                assert!(found.is_clean(), "{found:?}");
+            }
+        });
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        ended.store(true, Ordering::Relaxed);
+    });
+    assert!(
+        store.encoding().deltas > u64::from(KEYS * ROUNDS / 2),
+        "{:?}",
+        store.encoding()
+    );
 }

@@ -195,3 +195,33 @@ fn nothing_is_lost_where_nothing_may_wait() {
         );
     }
 }
+
+#[test]
+fn what_the_caller_says_is_alike_is_compared() {
+    let folder = folder();
+    let store = Store::open(folder.path(), options()).unwrap();
+    let (drafts, pages) = (
+        store.namespace("drafts", Versions::Latest).unwrap(),
+        store.namespace("pages", Versions::Kept).unwrap(),
+    );
+    // Too short for a sketch.
+    let short = |edits| edited(1, edits)[..60].to_vec();
+    for space in [&drafts, &pages] {
+        let mut batch = Batch::new();
+        batch
+            .insert(space, b"1", &short(0))
+            .insert(space, b"2", &short(1))
+            .like(b"1");
+        batch
+            .insert(space, b"3", &short(2))
+            .like(b"3")
+            .insert(space, b"4", &short(3))
+            .like(b"none");
+        store.commit(batch).unwrap();
+    }
+    store.finish_encoding().unwrap();
+    assert_eq!(store.encoding().deltas, 1, "in `pages` it is a latest version");
+    for space in [&drafts, &pages] {
+        assert_eq!(space.get(b"1").unwrap().unwrap(), short(0));
+    }
+}

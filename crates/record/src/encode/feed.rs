@@ -6,6 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::store::Error;
+use crate::store::apply::Prior;
 
 /// Bodies that wait, bytes. More are read from the store when it is their turn.
 const BYTES_MAX: usize = 32 << 20;
@@ -19,8 +20,8 @@ pub(crate) struct New {
     pub(crate) namespace: u32,
     /// Whether the namespace keeps versions.
     pub(crate) versions_kept: bool,
-    /// What the key's latest record was until then.
-    pub(crate) prior: Option<u64>,
+    /// An older record that it is like, as far as is known: the key's latest until then.
+    pub(crate) prior: Option<Prior>,
     pub(crate) body: Option<Vec<u8>>,
 }
 

@@ -30,6 +30,7 @@ use ibid_format::record::{
 
 use crate::engine::{Direction, Engine, Snapshot, Table};
 use crate::recent::Recent;
+use crate::store::apply::Prior;
 use crate::store::bodies::{Bodies, Stored};
 use crate::store::lookup;
 use crate::store::rewrite::Rewrite;
@@ -426,10 +427,11 @@ impl Encoder {
         };
         let source = (new.number, &body[..]);
         let mut found = None;
-        if let Some(prior) = new.prior
-            && let Some(older) = self.whole(&*snapshot, prior)?
+        if let Some(Prior { number, is_replaced }) = new.prior
+            && (is_replaced || !new.versions_kept || !self.bodies.is_latest(&*snapshot, number)?)
+            && let Some(older) = self.whole(&*snapshot, number)?
         {
-            found = self.delta(source, prior, &older, older.len() - older.len() / 4)?;
+            found = self.delta(source, number, &older, older.len() - older.len() / 4)?;
         }
         if found.is_none() && compared {
             found = self.similar(&*snapshot, &new, source, &sketch)?;
@@ -559,7 +561,9 @@ impl Encoder {
                 break;
             }
             let number = number_of(candidate.place, new.number);
-            if Some(number) == new.prior || new.versions_kept && self.bodies.is_latest(read, number)? {
+            if new.prior.is_some_and(|prior| prior.number == number)
+                || new.versions_kept && self.bodies.is_latest(read, number)?
+            {
                 continue;
             }
             let Some(older) = self.whole(read, number)? else {
@@ -746,7 +750,7 @@ fn given_up(read: &dyn Snapshot) -> Result<Vec<u32>, Error> {
 }
 
 /// Whether the namespace of a record keeps versions, and the record of the version before it.
-fn prior(read: &dyn Snapshot, namespace: u32, key: &[u8], version: u32) -> Result<(bool, Option<u64>), Error> {
+fn prior(read: &dyn Snapshot, namespace: u32, key: &[u8], version: u32) -> Result<(bool, Option<Prior>), Error> {
     if version == 1 {
         return Ok((lookup::keeps_versions(read, namespace)?, None));
     }
@@ -754,7 +758,8 @@ fn prior(read: &dyn Snapshot, namespace: u32, key: &[u8], version: u32) -> Resul
         return Ok((true, None));
     };
     let before = lookup::version_entry(read, &entry, version - 1)?;
-    Ok((true, (!before.deleted).then_some(before.number)))
+    let (number, is_replaced) = (before.number, true);
+    Ok((true, (!before.deleted).then_some(Prior { number, is_replaced })))
 }
 
 #[cfg(test)]

@@ -35,8 +35,16 @@ struct Step {
 pub(crate) struct Written {
     /// Number of the record.
     pub(crate) number: u64,
-    /// The record that was the key's latest until then, if there is still a use for it.
-    pub(crate) prior: Option<u64>,
+    /// The record that was the key's latest until then, or else the latest of the key that it is like, as the caller says.
+    pub(crate) prior: Option<Prior>,
+}
+
+/// An older record that a new one is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Prior {
+    pub(crate) number: u64,
+    /// Whether no key leads to it as its latest any more.
+    pub(crate) is_replaced: bool,
 }
 
 /// Does all of `operations`. Gives for each the record that it wrote, if it wrote one.
@@ -177,8 +185,23 @@ fn carry_out(
     }
     let entry = after.encode(&step.stored_key).expect(valid);
     transaction.put(Table::Keys, &step.stored_key, &entry)?;
+    let prior = |entry: Option<KeyEntry>, is_replaced| {
+        let number = entry.filter(|entry| !entry.deleted)?.latest;
+        Some(Prior { number, is_replaced })
+    };
+    let mut older = prior(step.before, true);
+    if older.is_none()
+        && let Some(like) = operation
+            .like
+            .as_ref()
+            .filter(|like| like.len() <= record::KEY_BYTES_MAX)
+    {
+        let stored_key = key_of(operation.target.number, like);
+        let entry = lookup::key_entry(transaction, &stored_key)?;
+        older = prior(entry, false).filter(|prior| prior.number != after.latest);
+    }
     Ok(Some(Written {
         number: after.latest,
-        prior: step.before.filter(|before| !before.deleted).map(|before| before.latest),
+        prior: older,
     }))
 }

@@ -1,6 +1,6 @@
 //! The store: opening it, and handing work to its writer.
 
-mod apply;
+pub(crate) mod apply;
 mod batch;
 pub(crate) mod bodies;
 mod compact;
