@@ -10,13 +10,16 @@ use common::folder;
 use ibid_record::engine::Direction;
 use ibid_record::{Batch, Durability, Error, Namespace, Options, Snapshot, Store, Versions};
 
-fn store(folder: &tempfile::TempDir) -> Store {
-    let options = Options {
+fn options() -> Options {
+    Options {
         cache_bytes: 1 << 20,
         durability: Durability::None,
         ..Options::default()
-    };
-    Store::open(folder.path(), options).unwrap()
+    }
+}
+
+fn store(folder: &tempfile::TempDir) -> Store {
+    Store::open(folder.path(), options()).unwrap()
 }
 
 /// The sum of what is on all accounts, found by scanning or one by one.
@@ -148,7 +151,10 @@ fn what_is_encoded_and_compacted_under_readers_and_writers_is_read_as_it_was_wri
         body
     };
     let folder = folder();
-    let store = store(&folder);
+    let mut options = options();
+    // Every delta is written at once.
+    (options.encoding.lossy, options.encoding.write_back_bytes) = (false, 0);
+    let store = Store::open(folder.path(), options).unwrap();
     let (kept, latest) = (
         store.namespace("kept", Versions::Kept).unwrap(),
         store.namespace("latest", Versions::Latest).unwrap(),

@@ -229,7 +229,7 @@ impl Encoder {
             spaces: HashMap::new(),
             index: FeatureIndex::new(),
             cache: Recent::new(options.source_cache_bytes),
-            pending: Pending::new(options.write_back_bytes),
+            pending: Pending::new(options.write_back_bytes, options.lossy),
             sketcher: Sketcher::new().with_features(FEATURES),
             codec: Codec::new(),
             scoring: Scoring {

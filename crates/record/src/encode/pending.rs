@@ -12,6 +12,7 @@ use crate::store::rewrite::{Encoded, Rewrite};
 #[derive(Debug)]
 pub(crate) struct Pending {
     room: usize,
+    lossy: bool,
     bytes: usize,
     /// By record, with what each saves.
     rewrites: BTreeMap<u64, (u64, Rewrite)>,
@@ -22,10 +23,11 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// With room for so many bytes of deltas.
-    pub(crate) fn new(room: usize) -> Self {
+    /// With room for so many bytes of deltas. If it is not lossy, who fills it must see to it that they are written when it is half full.
+    pub(crate) fn new(room: usize, lossy: bool) -> Self {
         Pending {
             room,
+            lossy,
             bytes: 0,
             rewrites: BTreeMap::new(),
             order: BTreeSet::new(),
@@ -41,7 +43,7 @@ impl Pending {
         self.bytes += rewrite.delta.len();
         self.order.insert((saves, rewrite.number));
         self.rewrites.insert(rewrite.number, (saves, rewrite));
-        while self.bytes > self.room {
+        while self.lossy && self.bytes > self.room {
             let Some(&(_, least)) = self.order.first() else { break };
             self.forget(least);
             self.dropped += 1;
@@ -122,7 +124,7 @@ mod tests {
 
     #[test]
     fn what_saves_least_is_dropped_first_and_what_saves_most_written_first() {
-        let mut pending = Pending::new(100);
+        let mut pending = Pending::new(100, true);
         pending.rewrite(500, rewrite(1, 40));
         pending.rewrite(20, rewrite(2, 40));
         pending.rewrite(900, rewrite(3, 40));
@@ -136,7 +138,7 @@ mod tests {
 
     #[test]
     fn what_has_no_room_at_all_is_dropped() {
-        let mut pending = Pending::new(100);
+        let mut pending = Pending::new(100, true);
         pending.rewrite(u64::MAX, rewrite(1, 101));
         assert!(pending.is_empty() && pending.bytes == 0);
     }
