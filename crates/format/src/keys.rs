@@ -73,6 +73,7 @@ struct Inner {
     index: [u8; 32],
     snapshot: [u8; 32],
     sketches: [u8; 32],
+    records: [u8; 32],
 }
 
 #[derive(Clone, Copy)]
@@ -91,6 +92,8 @@ impl Drop for Inner {
             &mut self.pack,
             &mut self.index,
             &mut self.snapshot,
+            &mut self.sketches,
+            &mut self.records,
         ] {
             key.zeroize();
         }
@@ -129,6 +132,7 @@ impl Keys {
             index: derive("ibid v1 seal index"),
             snapshot: derive("ibid v1 seal snapshot"),
             sketches: derive("ibid v1 seal sketches"),
+            records: derive("ibid v1 seal records"),
         }))
     }
 
@@ -230,6 +234,7 @@ impl Keys {
             FileKind::Index => &self.0.index,
             FileKind::Snapshot => &self.0.snapshot,
             FileKind::Sketches => &self.0.sketches,
+            FileKind::Records => &self.0.records,
         }
     }
 }

@@ -24,6 +24,8 @@ pub enum FileKind {
     Snapshot,
     /// `sketches/<id>`
     Sketches,
+    /// Tables of a store of records.
+    Records,
 }
 
 impl FileKind {
@@ -36,6 +38,7 @@ impl FileKind {
             FileKind::Index => *b"idx",
             FileKind::Snapshot => *b"snp",
             FileKind::Sketches => *b"skt",
+            FileKind::Records => *b"rec",
         };
         [b'i', b'b', b'i', b'd', a, b, c, VERSION]
     }
@@ -76,6 +79,7 @@ impl fmt::Display for FileKind {
             FileKind::Index => "an index",
             FileKind::Snapshot => "a snapshot",
             FileKind::Sketches => "sketches",
+            FileKind::Records => "records",
         })
     }
 }

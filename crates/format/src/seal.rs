@@ -43,6 +43,8 @@ pub enum SealKind {
     Snapshot = 7,
     /// Sketches.
     Sketches = 8,
+    /// A value in a table of a store of records.
+    Value = 9,
 }
 
 impl SealKind {
@@ -55,6 +57,7 @@ impl SealKind {
             SealKind::Index => FileKind::Index,
             SealKind::Snapshot => FileKind::Snapshot,
             SealKind::Sketches => FileKind::Sketches,
+            SealKind::Value => FileKind::Records,
         }
     }
 }
@@ -70,6 +73,7 @@ impl fmt::Display for SealKind {
             SealKind::Index => "the index block",
             SealKind::Snapshot => "the snapshot",
             SealKind::Sketches => "the sketches",
+            SealKind::Value => "the value",
         })
     }
 }

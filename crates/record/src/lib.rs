@@ -31,6 +31,7 @@ mod store;
 
 pub use encode::{Encoding, EncodingReport, Governor, Retrieval};
 pub use ibid_delta::Interval;
+pub use ibid_format::slot::Argon2Cost;
 pub use store::{
     Batch, Compaction, Damage, Durability, EngineKind, Error, FAULTS_MAX, Fault, Namespace, NamespaceCounts, Options,
     Problem, Record, Snapshot, Store, Verification, Version, Versions,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use ibid_record::conformance;
-use ibid_record::engine::{Engine, EngineError, Redb};
+use ibid_record::engine::{Engine, EngineError, Redb, Sealed};
 
 /// Which engine the child process opens, and where.
 const CHILD: &str = "IBID_RECORD_CONFORMANCE_CHILD";
@@ -51,6 +51,17 @@ fn child_process() {
 #[test]
 fn redb_keeps_its_promises() {
     conformance::run(tempfile::tempdir().unwrap().path(), redb);
+}
+
+/// With the same key whenever it is opened.
+#[test]
+fn sealed_values_keep_its_promises() {
+    let keys = ibid_format::Keys::encrypted(ibid_format::FileId::ZERO, &ibid_format::MasterKey::from_bytes([7; 32]));
+    let open = |path: &Path| -> Opened {
+        let engine = Redb::open(path, 1 << 20)?;
+        Ok(Box::new(Sealed::new(engine, keys.clone(), path)))
+    };
+    conformance::run(tempfile::tempdir().unwrap().path(), open);
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod chain;
 mod entry;
 mod places;
 mod references;
+mod sealed;
 mod versions;
 
 pub use block::{
@@ -29,6 +30,7 @@ pub use chain::{ChainEntry, FEATURES_MAX, HOPS_MAX};
 pub use entry::{Encoded, GivenUp, KeyEntry, NamespaceEntry, Next, key_of, split_key};
 pub use places::{PLACES_PER_GROUP, Place, Places};
 pub use references::{REFERENCES_PER_GROUP, References};
+pub use sealed::{open_value, seal_value};
 pub use versions::{VERSIONS_PER_GROUP, VersionEntry, VersionGroup, version_group_key};
 
 use crate::Error;

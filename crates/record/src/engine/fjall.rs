@@ -15,8 +15,8 @@ use super::{
 };
 
 const ENGINE: &str = "fjall";
-/// Longest value, bytes: what [`Transaction::put`] promises to take; fjall would take ten times as much.
-const VALUE_BYTES_MAX: usize = 300 << 20;
+/// Longest value, bytes: what [`Transaction::put`] promises to take, sealed; fjall would take ten times as much.
+const VALUE_BYTES_MAX: usize = (300 << 20) + ibid_format::SEAL_OVERHEAD;
 /// Longest key, bytes. A longer one would make fjall panic.
 const KEY_BYTES_MAX: usize = u16::MAX as usize;
 

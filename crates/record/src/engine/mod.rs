@@ -10,6 +10,7 @@ mod error;
 #[cfg(feature = "fjall")]
 mod fjall;
 mod redb;
+mod sealed;
 
 use std::ops::{Bound, ControlFlow};
 
@@ -18,6 +19,7 @@ pub use error::EngineError;
 #[cfg(feature = "fjall")]
 pub use self::fjall::Fjall;
 pub use self::redb::{Redb, StorageBackend};
+pub use self::sealed::Sealed;
 
 /// The tables of a store. `docs/format/records.md` says what is in them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,6 +57,21 @@ impl Table {
         Table::Blocks,
         Table::Chains,
     ];
+
+    /// The number that stands for it in seals. Part of the format.
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Table::Keys => 1,
+            Table::Versions => 2,
+            Table::Namespaces => 3,
+            Table::Meta => 4,
+            Table::References => 5,
+            Table::Chains => 6,
+            Table::Places => 7,
+            Table::Blocks => 8,
+            Table::Records => 9,
+        }
+    }
 
     /// What it is called inside the engine. Part of the format.
     pub fn name(self) -> &'static str {
@@ -166,4 +183,22 @@ pub(crate) fn check_length(field: &'static str, bytes: &[u8], expected: usize) -
         return Err(EngineError::TooLarge { field, expected, found });
     }
     Ok(())
+}
+
+impl<E: Engine + ?Sized> Engine for Box<E> {
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>, EngineError> {
+        (**self).snapshot()
+    }
+
+    fn write(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError> {
+        (**self).write(commit, work)
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        (**self).sync()
+    }
+
+    fn compact(&self) -> Result<(), EngineError> {
+        (**self).compact()
+    }
 }

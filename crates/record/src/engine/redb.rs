@@ -18,8 +18,8 @@ use super::{
 const ENGINE: &str = "redb";
 /// Fewest bytes of cache that redb is given.
 const CACHE_BYTES_MIN: usize = 1 << 20;
-/// Longest value, bytes: what [`Transaction::put`] promises to take; redb would take ten times as much.
-const VALUE_BYTES_MAX: usize = 300 << 20;
+/// Longest value, bytes: what [`Transaction::put`] promises to take, sealed; redb would take ten times as much.
+const VALUE_BYTES_MAX: usize = (300 << 20) + ibid_format::SEAL_OVERHEAD;
 /// Longest key, bytes.
 const KEY_BYTES_MAX: usize = 64 << 10;
 

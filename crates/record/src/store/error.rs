@@ -83,6 +83,26 @@ pub enum Error {
         /// The engine that keeps it.
         found: &'static str,
     },
+    /// The store is encrypted, and was opened without a password.
+    #[error("{path} is encrypted: open it with its password", path = path.display())]
+    Encrypted {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The store is not encrypted, and was opened with a password.
+    #[error("{path} is not encrypted, or has lost its file `key`: open it without a password, or bring the file back", path = path.display())]
+    NotEncrypted {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The password is another one, or the file `key` is damaged, or its cost is beyond what is allowed.
+    #[error("cannot open {path}: {source}", path = path.display())]
+    Key {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: ibid_format::Error,
+    },
     /// The store's thread for writing has ended, after a failure that others were told of.
     #[error("the store does not write any more, because an earlier write failed: open it again")]
     WriterEnded,

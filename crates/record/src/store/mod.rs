@@ -30,6 +30,8 @@ pub use namespace::Namespace;
 pub use snapshot::{Record, Snapshot, Version};
 pub use verify::{FAULTS_MAX, Fault, NamespaceCounts, Problem, Verification};
 
+use ibid_format::slot::Argon2Cost;
+
 use crate::encode::{Counters, Encoder, Encoding, EncodingReport, Feed};
 use crate::engine::Engine;
 use bodies::Bodies;
@@ -138,7 +140,31 @@ impl Store {
     /// [`Error::NotAStore`] if something else is there, [`Error::OtherEngine`]; [`Error::Engine`] if it is open already or
     /// damaged, or the disk fails; [`Error::Damaged`].
     pub fn open(path: &Path, options: Options) -> Result<Self, Error> {
-        let engine = place::open(path, options)?;
+        let engine = place::open(path, options, None)?;
+        Store::with_engine(path, engine, options)
+    }
+
+    /// Opens the encrypted store in a folder with its password, or makes it. What is stored is sealed as in an encrypted repository, under a key in the file `key` that the
+    /// password opens; [`Sealed`](crate::engine::Sealed) says what can be seen all the same. Without the password, or without that file, nothing can be read again.
+    ///
+    /// `cost` is what guessing the password of a new store is to cost, and opening it: some 30 ms by default.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`Error::Key`] for a wrong password, [`Error::NotEncrypted`].
+    ///
+    /// ```
+    /// use ibid_record::{Argon2Cost, Error, Options, Store, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let (path, options, cost) = (folder.path().join("wiki"), Options::default(), Argon2Cost::default());
+    /// let store = Store::open_encrypted(&path, options, b"correct horse battery staple", cost)?;
+    /// store.namespace("pages", Versions::Kept)?.insert(b"ibid", b"in the same place")?;
+    /// drop(store);
+    /// assert!(matches!(Store::open_encrypted(&path, options, b"wrong", cost), Err(Error::Key { .. })));
+    /// assert!(matches!(Store::open(&path, options), Err(Error::Encrypted { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open_encrypted(path: &Path, options: Options, password: &[u8], cost: Argon2Cost) -> Result<Self, Error> {
+        let engine = place::open(path, options, Some((password, cost)))?;
         Store::with_engine(path, engine, options)
     }
 

@@ -1,25 +1,35 @@
 //! The folder of a store: what is in it, and whether it is a store.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
+use std::time::SystemTime;
 
 use ibid_format::record::{FORMAT, FORMAT_KEY, NEXT_KEY, Next};
+use ibid_format::slot::{self, Argon2Cost, Note, Slot};
+use ibid_format::{FileId, Keys, MasterKey};
 
 use super::error::{Damage, Error};
 use super::{EngineKind, Options};
-use crate::engine::{Commit, Direction, Engine, EngineError, Read, Redb, Table};
+use crate::engine::{Commit, Direction, Engine, EngineError, Read, Redb, Sealed, Table};
 
 /// What each engine keeps its bytes in, in the folder.
 const ENGINES: [&str; 2] = ["redb", "fjall"];
+/// The file that a password opens, and that has the key of everything else.
+const KEY: &str = "key";
+/// What it is called until all of it is written.
+const KEY_NEW: &str = "key.new";
 
 pub(crate) fn io(operation: &'static str, path: &Path, source: io::Error) -> Error {
     EngineError::io(operation, path, source).into()
 }
 
+/// What opens an encrypted store: a password, and what guessing it is to cost if the store is new.
+pub(crate) type Password<'p> = (&'p [u8], Argon2Cost);
+
 /// Opens the engine in a folder, which is made if it is not there.
-pub(crate) fn open(path: &Path, options: Options) -> Result<Box<dyn Engine>, Error> {
+pub(crate) fn open(path: &Path, options: Options, password: Option<Password<'_>>) -> Result<Box<dyn Engine>, Error> {
     let expected = match options.engine {
         EngineKind::Redb => "redb",
         #[cfg(feature = "fjall")]
@@ -27,7 +37,7 @@ pub(crate) fn open(path: &Path, options: Options) -> Result<Box<dyn Engine>, Err
     };
     let failed = |source| io("open", path, source);
     fs::create_dir_all(path).map_err(failed)?;
-    let mut new = true;
+    let (mut new, mut encrypted) = (true, false);
     for entry in fs::read_dir(path).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
         match ENGINES.into_iter().find(|engine| name == *engine) {
@@ -36,6 +46,8 @@ pub(crate) fn open(path: &Path, options: Options) -> Result<Box<dyn Engine>, Err
                 let path = path.to_owned();
                 return Err(Error::OtherEngine { path, expected, found });
             }
+            None if name == KEY => encrypted = true,
+            None if name == KEY_NEW => {}
             None => {
                 let found = format!("{} is in it", name.display());
                 let path = path.to_owned();
@@ -43,6 +55,13 @@ pub(crate) fn open(path: &Path, options: Options) -> Result<Box<dyn Engine>, Err
             }
         }
     }
+    let keys = match password {
+        None if encrypted => return Err(Error::Encrypted { path: path.to_owned() }),
+        None => None,
+        Some((password, _)) if encrypted => Some(unlock(path, password)?),
+        Some((password, cost)) if new => Some(lock(path, password, cost)?),
+        Some(_) => return Err(Error::NotEncrypted { path: path.to_owned() }),
+    };
     let place = path.join(expected);
     let engine: Box<dyn Engine> = match options.engine {
         EngineKind::Redb => Box::new(Redb::open(&place, options.cache_bytes)?),
@@ -56,7 +75,48 @@ pub(crate) fn open(path: &Path, options: Options) -> Result<Box<dyn Engine>, Err
             synced.map_err(failed)?;
         }
     }
-    Ok(engine)
+    Ok(match keys {
+        Some(keys) => Box::new(Sealed::new(engine, keys, &place)),
+        None => engine,
+    })
+}
+
+/// Makes keys for a new store, and the file that the password opens.
+fn lock(path: &Path, password: &[u8], cost: Argon2Cost) -> Result<Keys, Error> {
+    let keys = Keys::encrypted(FileId::random(), &MasterKey::random());
+    let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let note = Note {
+        created: created.map_or(0, |created| created.as_secs() as i64),
+        label: String::new(),
+        host: String::new(),
+        user: String::new(),
+    };
+    let slot = slot::create(FileId::ZERO, &keys, password, cost, &note);
+    let slot = slot.map_err(|source| {
+        let path = path.to_owned();
+        Error::Key { path, source }
+    })?;
+    let written = (|| {
+        let mut file = File::create(path.join(KEY_NEW))?;
+        file.write_all(&slot)?;
+        file.sync_all()?;
+        fs::rename(path.join(KEY_NEW), path.join(KEY))?;
+        File::open(path)?.sync_all()
+    })();
+    written.map_err(|source| io("write the file `key` in", path, source))?;
+    Ok(keys)
+}
+
+fn unlock(path: &Path, password: &[u8]) -> Result<Keys, Error> {
+    let file = path.join(KEY);
+    let mut bytes = Vec::new();
+    let read = File::open(&file).and_then(|file| file.take(slot::LIMIT + 1).read_to_end(&mut bytes));
+    read.map_err(|source| io("read", &file, source))?;
+    let unlocked = Slot::parse(FileId::ZERO, &bytes).and_then(|slot| {
+        let master = slot.unlock(password, slot::MEMORY_KIB_ALLOWED)?;
+        Ok(Keys::encrypted(slot.repository(), &master))
+    });
+    unlocked.map_err(|source| Error::Key { path: file, source })
 }
 
 /// Reads what numbers come next; begins a new store if the engine is empty.
