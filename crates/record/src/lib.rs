@@ -33,6 +33,7 @@ pub use encode::{Encoding, EncodingReport, Governor, Retrieval};
 pub use ibid_delta::Interval;
 pub use ibid_format::slot::Argon2Cost;
 pub use store::{
-    Batch, Compaction, Damage, Durability, EngineKind, Error, FAULTS_MAX, Fault, Namespace, NamespaceCounts, Options,
-    Problem, Record, Snapshot, Store, Verification, Version, Versions,
+    Amount, Batch, Bucket, Compaction, Damage, Durability, EngineKind, Error, FAULTS_MAX, Fault, Namespace,
+    NamespaceCounts, NamespaceStatistics, Options, Problem, Record, Retrievals, Snapshot, Statistics, Store,
+    Verification, Version, Versions,
 };

@@ -293,7 +293,9 @@ pub(crate) struct CompactArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Every record is read for it. Faults that it comes across are counted; `ibid records verify` names them.
+What is under the keys, what is stored of it (whole, as what differs from other records, or only because others are read with its \
+help), how many others must be read for a record, and how many records are like others. Every record is read for it, and none is \
+decoded. Faults that it comes across are counted; `ibid records verify` names them.
 
 Examples:
   ibid records stats

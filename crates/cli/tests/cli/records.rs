@@ -582,6 +582,20 @@ fn what_was_compacted_is_smaller_and_the_same() {
     assert_eq!(scanned(&home, &["--namespace", "again"]).len(), 4);
     all_are_there(&home, &pages);
 
+    let stats: Value = serde_json::from_str(&ok(&home, ["stats", "--json"])).unwrap();
+    let space = &stats["namespaces"][0];
+    assert_eq!(
+        (&space["whole"]["count"], &space["deltas"]["count"]),
+        (&4.into(), &96.into())
+    );
+    assert_eq!((&space["chains"], &space["chain_longest"]), (&4.into(), &25.into()));
+    assert_eq!(
+        (&space["packed"]["count"], &space["latest_retrievals"]["max"]),
+        (&100.into(), &0.into())
+    );
+    let shown = ok(&home, ["stats"]);
+    assert!(shown.contains("others that are read for one record\n"), "{shown}");
+
     let nowhere = home.path("nowhere");
     let said = fails(&home, 10, ["compact", "--store", nowhere.to_str().unwrap()]);
     assert!(said.contains("there is no store") && !nowhere.exists(), "{said}");

@@ -1,13 +1,13 @@
 //! From a record to its body: along the records that it is a delta of, one after the other.
 
 use std::ops::{Bound, ControlFlow};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ibid_delta::Decoder;
-use ibid_format::record::{self, BODY_BYTES_MAX, BODY_CHECK_BYTES, Record, body_check, key_of};
+use ibid_format::record::{self, BODY_BYTES_MAX, BODY_CHECK_BYTES, Place, Record, body_check, key_of};
 
 use super::error::{Damage, Error};
-use super::frames::{self, Frames};
+use super::frames::{self, Frame, Frames};
 use super::lookup;
 use crate::engine::{Direction, Read, Table};
 
@@ -86,6 +86,11 @@ impl Bodies {
         let decoded = Record::decode_packed(number, record).map(found);
         decoded.map_err(|error| Error::damaged(Table::Records, &key, error))?;
         Ok(true)
+    }
+
+    /// The frame at a place, for who looks at all records of it.
+    pub(crate) fn frame(&self, read: &(impl Read + ?Sized), place: Place) -> Result<Arc<Frame>, Error> {
+        self.frames.at(read, place)
     }
 
     /// Whether there is a record.

@@ -64,7 +64,8 @@ impl Frames {
         }
     }
 
-    fn at(&self, read: &(impl Read + ?Sized), place: Place) -> Result<Arc<Frame>, Error> {
+    /// The frame at a place.
+    pub(crate) fn at(&self, read: &(impl Read + ?Sized), place: Place) -> Result<Arc<Frame>, Error> {
         if let Some(frame) = self.recent.lock().unwrap_or_else(PoisonError::into_inner).get(place) {
             return Ok(frame);
         }

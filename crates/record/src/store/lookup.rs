@@ -1,5 +1,6 @@
 //! From a key to its record: reads that check what they find.
 
+use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{KeyEntry, NamespaceEntry, VersionEntry, VersionGroup, version_group_key};
@@ -9,24 +10,57 @@ use super::bodies::{Bodies, Owner};
 use super::error::{Damage, Error};
 use crate::engine::{Direction, Read, Table};
 
-/// The number of a namespace, if it is there; an error if it was made with other `versions`.
-pub(crate) fn namespace(read: &(impl Read + ?Sized), name: &str, versions: Versions) -> Result<Option<u32>, Error> {
-    let mut entry = None;
-    let mut found = |value: &[u8]| entry = Some(NamespaceEntry::decode(name.as_bytes(), value));
-    read.get(Table::Namespaces, name.as_bytes(), &mut found)?;
-    let Some(entry) = entry else { return Ok(None) };
-    let entry = entry.map_err(|error| Error::damaged(Table::Namespaces, name.as_bytes(), error))?;
-    let found = if entry.versions_kept {
+/// Number and name of a namespace, and what it keeps, given its entry.
+pub(crate) fn namespace_of(name: &[u8], value: &[u8]) -> Result<(u32, String, Versions), Error> {
+    let entry = NamespaceEntry::decode(name, value);
+    let entry = entry.map_err(|error| Error::damaged(Table::Namespaces, name, error))?;
+    let versions = if entry.versions_kept {
         Versions::Kept
     } else {
         Versions::Latest
     };
+    // Whoever stored it had text.
+    Ok((entry.number, String::from_utf8_lossy(name).into_owned(), versions))
+}
+
+/// Number of the namespace of a name, and what it keeps, if it is there.
+pub(crate) fn find_namespace(read: &(impl Read + ?Sized), name: &str) -> Result<Option<(u32, Versions)>, Error> {
+    let mut entry = None;
+    let mut found = |value: &[u8]| entry = Some(namespace_of(name.as_bytes(), value));
+    read.get(Table::Namespaces, name.as_bytes(), &mut found)?;
+    let entry = entry.transpose()?;
+    Ok(entry.map(|(number, _, versions)| (number, versions)))
+}
+
+/// All namespaces, by their numbers.
+pub(crate) fn namespaces(read: &(impl Read + ?Sized)) -> Result<BTreeMap<u32, (String, Versions)>, Error> {
+    let mut all = BTreeMap::new();
+    let mut failed = Ok(());
+    let mut each = |name: &[u8], value: &[u8]| match namespace_of(name, value) {
+        Ok((number, name, versions)) => {
+            all.insert(number, (name, versions));
+            ControlFlow::Continue(())
+        }
+        Err(error) => {
+            failed = Err(error);
+            ControlFlow::Break(())
+        }
+    };
+    let everything = (Bound::Unbounded, Bound::Unbounded);
+    read.range(Table::Namespaces, everything, Direction::Forward, &mut each)?;
+    failed.map(|()| all)
+}
+
+/// The number of a namespace, if it is there; an error if it was made with other `versions`.
+pub(crate) fn namespace(read: &(impl Read + ?Sized), name: &str, versions: Versions) -> Result<Option<u32>, Error> {
     let expected = versions;
-    if expected == found {
-        return Ok(Some(entry.number));
+    match find_namespace(read, name)? {
+        Some((_, found)) if found != expected => {
+            let name = name.to_owned();
+            Err(Error::NamespaceDiffers { name, expected, found })
+        }
+        found => Ok(found.map(|(number, _)| number)),
     }
-    let name = name.to_owned();
-    Err(Error::NamespaceDiffers { name, expected, found })
 }
 
 /// Whether the namespace of this number keeps versions.

@@ -13,6 +13,7 @@ mod place;
 mod references;
 pub(crate) mod rewrite;
 mod snapshot;
+mod statistics;
 mod verify;
 pub(crate) mod writer;
 
@@ -28,6 +29,7 @@ pub use compact::Compaction;
 pub use error::{Damage, Error};
 pub use namespace::Namespace;
 pub use snapshot::{Record, Snapshot, Version};
+pub use statistics::{Amount, Bucket, NamespaceStatistics, Retrievals, Statistics};
 pub use verify::{FAULTS_MAX, Fault, NamespaceCounts, Problem, Verification};
 
 use ibid_format::slot::Argon2Cost;
@@ -228,6 +230,39 @@ impl Store {
             Outcome::Namespace(number) => Ok(made(number)),
             Outcome::Written(_) | Outcome::Done => unreachable!("the outcome is of the kind that was asked for"),
         }
+    }
+
+    /// The namespace of this name, with the versions that it was made to keep, if there is one.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Engine`].
+    pub fn find_namespace(&self, name: &str) -> Result<Option<Namespace>, Error> {
+        // An empty name is no key of an engine.
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let found = lookup::find_namespace(&*self.inner.engine.snapshot()?, name)?;
+        Ok(found.map(|(number, versions)| Namespace::new(self.inner.clone(), name.into(), number, versions)))
+    }
+
+    /// Names of all namespaces, and what they keep, in the order in which they were made.
+    ///
+    /// ```
+    /// # use ibid_record::{Options, Store, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = Store::open(folder.path(), Options::default())?;
+    /// store.namespace("pages", Versions::Kept)?;
+    /// store.namespace("log", Versions::Latest)?;
+    /// let expected = [("pages".to_owned(), Versions::Kept), ("log".to_owned(), Versions::Latest)];
+    /// assert_eq!(store.namespaces()?, expected);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Engine`].
+    pub fn namespaces(&self) -> Result<Vec<(String, Versions)>, Error> {
+        let all = lookup::namespaces(&*self.inner.engine.snapshot()?)?;
+        Ok(all.into_values().collect())
     }
 
     /// Does everything in a batch, or nothing, and returns when it has the durability of the store's options. Gives for each

@@ -20,7 +20,7 @@ use ibid_format::record::{
 
 use super::bodies::Bodies;
 use super::error::{Damage, Error};
-use super::{Namespace, Store, Versions, lookup, references};
+use super::{Store, Versions, lookup, references};
 use crate::engine::{Direction, EngineError, KeyRange, Read, Table};
 
 /// Faults that a verification lists; beyond, it only counts them.
@@ -207,27 +207,6 @@ impl Store {
             faults_total: verifier.faults_total,
             stopped: verifier.stopped,
         })
-    }
-
-    /// The namespace of this name, with the versions that it was made to keep, if there is one.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`], [`Error::Engine`].
-    pub fn find_namespace(&self, name: &str) -> Result<Option<Namespace>, Error> {
-        // An empty name is no key of an engine.
-        if name.is_empty() {
-            return Ok(None);
-        }
-        let snapshot = self.inner.engine.snapshot()?;
-        let mut versions = Versions::Kept;
-        let number = match lookup::namespace(&*snapshot, name, versions) {
-            Err(Error::NamespaceDiffers { found, .. }) => {
-                versions = found;
-                lookup::namespace(&*snapshot, name, versions)?
-            }
-            number => number?,
-        };
-        Ok(number.map(|number| Namespace::new(self.inner.clone(), name.into(), number, versions)))
     }
 }
 

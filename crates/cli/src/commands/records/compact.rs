@@ -1,15 +1,13 @@
 //! `ibid records compact`.
 
-use super::{is_there, none_there, options_to_store, place, size_on_disk};
+use super::{is_there, none_there, options_to_store, place, size_on_disk, stepping};
 use crate::args::CompactArgs;
 use crate::commands::open::Context;
 use crate::commands::watch::Watch;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Compacted};
-use ibid_record::{Compaction, Error, Store};
-use std::ops::ControlFlow;
+use ibid_record::Store;
 use std::path::Path;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 pub(crate) fn run(context: &mut Context, args: &CompactArgs) -> Result<Outcome> {
@@ -55,7 +53,7 @@ impl Work {
 
     /// Compacts a store, and closes it: only then its files are as they stay.
     pub(super) fn carry_out(self, store: Store, path: &Path, watch: &Watch) -> Result<Compacted> {
-        let done = compact(&store, watch)?;
+        let done = store.compact(&mut stepping(&watch.monitor))?;
         drop(store);
         Ok(Compacted {
             records: done.records,
@@ -66,15 +64,4 @@ impl Work {
             duration_ms: self.started.elapsed().as_millis() as u64,
         })
     }
-}
-
-fn compact(store: &Store, watch: &Watch) -> std::result::Result<Compaction, Error> {
-    let monitor = &watch.monitor;
-    store.compact(&mut |bytes| {
-        monitor.counters.bytes.fetch_add(bytes, Relaxed);
-        match monitor.is_cancelled() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    })
 }

@@ -17,9 +17,12 @@ use crate::args::{NamespaceArgs, RecordsCommand, StoreArgs, VersionName, Version
 use crate::failure::{Failure, Outcome, Result};
 use crate::print;
 use ibid_record::{Encoding, Namespace, Options, Store, Versions};
+use ibid_repo::Monitor;
 use std::ffi::OsStr;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 
 pub(crate) fn run(context: &mut Context, command: &RecordsCommand) -> Result<Outcome> {
     silence_the_engine();
@@ -61,6 +64,17 @@ fn is_there(path: &Path) -> Result<bool> {
         Ok(mut entries) => Ok(entries.next().is_some()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
         Err(source) => Err(Failure::local("open", path, source)),
+    }
+}
+
+/// Tells a monitor of bytes, and the work whether it is to stop.
+fn stepping(monitor: &Monitor) -> impl FnMut(u64) -> ControlFlow<()> + '_ {
+    move |bytes| {
+        monitor.counters.bytes.fetch_add(bytes, Relaxed);
+        match monitor.is_cancelled() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     }
 }
 

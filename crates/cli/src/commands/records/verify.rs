@@ -1,45 +1,30 @@
 //! `ibid records verify`.
 
-use super::open;
+use super::{open, stepping};
 use crate::args::VerifyArgs;
 use crate::commands::open::Context;
 use crate::commands::watch::Watch;
 use crate::failure::{Failure, Outcome, Result, with_causes};
 use crate::print;
+use ibid_record::Error;
 use ibid_record::engine::EngineError;
-use ibid_record::{Error, Store, Verification};
-use std::ops::ControlFlow;
-use std::sync::atomic::Ordering::Relaxed;
 
 pub(crate) fn run(context: &mut Context, args: &VerifyArgs) -> Result<Outcome> {
     let store = open(context, &args.store).map_err(damage_is_a_fault)?;
-    let found = look(context, &store)?;
-    print::records_verify(&mut context.out, &found)?;
-    Ok(if found.is_clean() {
-        Outcome::Done
-    } else {
-        Outcome::Faults
-    })
-}
-
-/// Goes through all of a store, with progress.
-pub(super) fn look(context: &Context, store: &Store) -> Result<Verification> {
     let watch = Watch::start_records(context.global.quiet)?;
-    let monitor = watch.monitor.clone();
-    let found = store.verify(&mut |bytes| {
-        monitor.counters.bytes.fetch_add(bytes, Relaxed);
-        match monitor.is_cancelled() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    });
+    let found = store.verify(&mut stepping(&watch.monitor));
     watch.finish();
     let found = found?;
     if found.stopped {
         let faults = print::counted(found.faults_total, "fault was", "faults were");
         return Err(Failure::Interrupted(format!("{faults} found so far").into()));
     }
-    Ok(found)
+    print::records_verify(&mut context.out, &found)?;
+    Ok(if found.is_clean() {
+        Outcome::Done
+    } else {
+        Outcome::Faults
+    })
 }
 
 /// A store that is so damaged that it can't be opened is what `verify` is there to find.

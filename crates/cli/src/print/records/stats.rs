@@ -5,18 +5,16 @@ use super::super::names::escape;
 use super::super::numbers::{count, counted, size};
 use super::super::table::{Align, Table};
 use super::versions_word;
-use ibid_record::NamespaceCounts;
+use ibid_record::{Amount, Bucket, NamespaceCounts, NamespaceStatistics, Retrievals, Statistics};
 use ibid_repo::Result;
 use serde::Serialize;
 
 /// What a store holds, and what it takes.
 #[derive(Debug)]
-pub(crate) struct StoreStats<'s> {
-    pub(crate) namespaces: &'s [NamespaceCounts],
+pub(crate) struct StoreStats {
+    pub(crate) found: Statistics,
     /// Of all files of the store.
     pub(crate) file_bytes: u64,
-    /// Entries that are damaged, and not counted.
-    pub(crate) faults: u64,
 }
 
 /// What is counted of a namespace, or of all.
@@ -39,6 +37,17 @@ impl Counts {
             bytes: counts.body_bytes,
             latest_bytes: counts.latest_body_bytes,
             stored_bytes: counts.stored_bytes,
+        }
+    }
+
+    fn of_statistics(found: &NamespaceStatistics) -> Counts {
+        Counts {
+            keys: found.keys,
+            deleted_keys: found.keys_deleted,
+            records: found.records.count,
+            bytes: found.records.bytes,
+            latest_bytes: found.latest.bytes,
+            stored_bytes: found.stored_bytes(),
         }
     }
 
@@ -92,25 +101,141 @@ impl JsonNamespace<'_> {
 }
 
 #[derive(Serialize)]
+struct JsonAmount {
+    count: u64,
+    bytes: u64,
+}
+
+impl From<Amount> for JsonAmount {
+    fn from(amount: Amount) -> JsonAmount {
+        let Amount { count, bytes } = amount;
+        JsonAmount { count, bytes }
+    }
+}
+
+#[derive(Serialize)]
+struct JsonBucket {
+    from: u64,
+    to: u64,
+    records: u64,
+}
+
+#[derive(Serialize)]
+struct JsonRetrievals {
+    mean: Option<f64>,
+    max: u64,
+    histogram: Vec<JsonBucket>,
+}
+
+impl From<&Retrievals> for JsonRetrievals {
+    fn from(retrievals: &Retrievals) -> JsonRetrievals {
+        let bucket = |Bucket { from, to, records }| JsonBucket { from, to, records };
+        JsonRetrievals {
+            mean: retrievals.mean(),
+            max: retrievals.max(),
+            histogram: retrievals.buckets().map(bucket).collect(),
+        }
+    }
+}
+
+/// All that is known of a namespace.
+#[derive(Serialize)]
+struct JsonNamespaceStats<'n> {
+    #[serde(flatten)]
+    counted: JsonNamespace<'n>,
+    deletions: u64,
+    whole: JsonAmount,
+    deltas: JsonAmount,
+    obsolete: JsonAmount,
+    packed: JsonAmount,
+    unencoded: u64,
+    retrievals: JsonRetrievals,
+    latest_retrievals: JsonRetrievals,
+    chains: u64,
+    chain_longest: u64,
+    index_entries: u64,
+    index_bytes_min: u64,
+}
+
+impl<'n> JsonNamespaceStats<'n> {
+    fn new(found: &'n NamespaceStatistics) -> JsonNamespaceStats<'n> {
+        JsonNamespaceStats {
+            counted: JsonNamespace {
+                namespace: &found.name,
+                versions: versions_word(found.versions),
+                counts: Counts::of_statistics(found),
+            },
+            deletions: found.deletions,
+            whole: found.whole.into(),
+            deltas: found.deltas.into(),
+            obsolete: found.obsolete.into(),
+            packed: found.packed.into(),
+            unencoded: found.unencoded,
+            retrievals: (&found.retrievals).into(),
+            latest_retrievals: (&found.latest_retrievals).into(),
+            chains: found.chains,
+            chain_longest: found.chain_longest,
+            index_entries: found.features,
+            index_bytes_min: found.index_bytes_min(),
+        }
+    }
+}
+
+#[derive(Serialize)]
 struct JsonStats<'s> {
-    namespaces: Vec<JsonNamespace<'s>>,
+    namespaces: Vec<JsonNamespaceStats<'s>>,
     total: Counts,
+    blocks: JsonAmount,
     file_bytes: u64,
     faults: u64,
 }
 
-pub(crate) fn records_stats(out: &mut Out, stats: &StoreStats<'_>) -> Result<()> {
-    let all = stats.namespaces.iter().map(Counts::of);
+pub(crate) fn records_stats(out: &mut Out, stats: &StoreStats) -> Result<()> {
+    let StoreStats { found, file_bytes } = stats;
+    let all = found.namespaces.iter().map(Counts::of_statistics);
     let total = all.fold(Counts::default(), Counts::plus);
     if out.json {
         let body = JsonStats {
-            namespaces: json_namespaces(stats.namespaces),
+            namespaces: found.namespaces.iter().map(JsonNamespaceStats::new).collect(),
             total,
-            file_bytes: stats.file_bytes,
-            faults: stats.faults,
+            blocks: found.blocks.into(),
+            file_bytes: *file_bytes,
+            faults: found.damaged,
         };
         return out.document("records stats", None, &body);
     }
+    let spaces = &found.namespaces[..];
+    print_table(out, "", counts_table(spaces, total))?;
+    print_table(out, "\nas they are stored", stored_table(spaces))?;
+    print_table(out, "\nothers that are read for one record", retrievals_table(spaces))?;
+    print_table(
+        out,
+        "\nchains of like records, and the index of their newest",
+        chains_table(spaces),
+    )?;
+    let blocks = counted(found.blocks.count, "block", "blocks");
+    out.line(format!(
+        "\n{blocks} of records that were compressed together, {}",
+        size(found.blocks.bytes)
+    ))?;
+    out.line(format!("on disk: {}", size(*file_bytes)))?;
+    if found.damaged > 0 {
+        out.line(format!(
+            "FOUND {}, which are not counted: `ibid records verify` names them",
+            counted(found.damaged, "damaged entry", "damaged entries")
+        ))?;
+    }
+    Ok(())
+}
+
+fn print_table(out: &mut Out, title: &str, table: Table) -> Result<()> {
+    if !title.is_empty() {
+        out.line(title)?;
+    }
+    table.lines().try_for_each(|line| out.line(line))
+}
+
+fn counts_table(spaces: &[NamespaceStatistics], total: Counts) -> Table {
     let mut table = Table::new(&[
         ("namespace", Align::Left),
         ("versions", Align::Left),
@@ -121,18 +246,90 @@ pub(crate) fn records_stats(out: &mut Out, stats: &StoreStats<'_>) -> Result<()>
         ("latest", Align::Right),
         ("stored", Align::Right),
     ]);
-    for namespace in stats.namespaces {
-        let name = escape(namespace.name.as_bytes());
-        table.row(Counts::of(namespace).row(name, versions_word(namespace.versions)));
+    for space in spaces {
+        let counts = Counts::of_statistics(space);
+        table.row(counts.row(escape(space.name.as_bytes()), versions_word(space.versions)));
     }
     table.row(total.row("in all".to_owned(), ""));
-    table.lines().try_for_each(|line| out.line(line))?;
-    out.line(format!("on disk: {}", size(stats.file_bytes)))?;
-    if stats.faults > 0 {
-        out.line(format!(
-            "FOUND {}, which are not counted: `ibid records verify` names them",
-            counted(stats.faults, "damaged entry", "damaged entries")
-        ))?;
+    table
+}
+
+fn stored_table(spaces: &[NamespaceStatistics]) -> Table {
+    let mut table = Table::new(&[
+        ("namespace", Align::Left),
+        ("whole", Align::Right),
+        ("", Align::Right),
+        ("deltas", Align::Right),
+        ("", Align::Right),
+        ("obsolete", Align::Right),
+        ("", Align::Right),
+        ("in blocks", Align::Right),
+        ("", Align::Right),
+        ("not compared yet", Align::Right),
+    ]);
+    for space in spaces {
+        let mut row = vec![escape(space.name.as_bytes())];
+        for amount in [space.whole, space.deltas, space.obsolete, space.packed] {
+            row.extend([count(amount.count), size(amount.bytes)]);
+        }
+        row.push(count(space.unencoded));
+        table.row(row);
     }
-    Ok(())
+    table
+}
+
+/// A column for each bar of the longest histogram.
+fn retrievals_table(spaces: &[NamespaceStatistics]) -> Table {
+    let bars = |space: &NamespaceStatistics| space.retrievals.buckets().collect::<Vec<Bucket>>();
+    let longest = spaces.iter().map(bars).max_by_key(Vec::len).unwrap_or_default();
+    let titles: Vec<String> = longest.iter().map(bar_title).collect();
+    let mut header = vec![
+        ("namespace", Align::Left),
+        ("", Align::Left),
+        ("mean", Align::Right),
+        ("most", Align::Right),
+    ];
+    header.extend(titles.iter().map(|title| (&title[..], Align::Right)));
+    let mut table = Table::new(&header);
+    for space in spaces {
+        let name = escape(space.name.as_bytes());
+        for (name, which, retrievals) in [
+            (name, "all", &space.retrievals),
+            (String::new(), "latest", &space.latest_retrievals),
+        ] {
+            let mean = retrievals.mean().map_or("–".to_owned(), |mean| format!("{mean:.1}"));
+            let mut row = vec![name, which.to_owned(), mean, count(retrievals.max())];
+            row.extend(retrievals.buckets().map(|bucket| count(bucket.records)));
+            row.resize(header.len(), String::new());
+            table.row(row);
+        }
+    }
+    table
+}
+
+fn bar_title(bucket: &Bucket) -> String {
+    match (bucket.from, bucket.to) {
+        (from, to) if from == to => from.to_string(),
+        (from, to) => format!("{from}–{to}"),
+    }
+}
+
+fn chains_table(spaces: &[NamespaceStatistics]) -> Table {
+    let mut table = Table::new(&[
+        ("namespace", Align::Left),
+        ("chains", Align::Right),
+        ("longest", Align::Right),
+        ("index entries", Align::Right),
+        ("memory, at least", Align::Right),
+    ]);
+    for space in spaces {
+        table.row(vec![
+            escape(space.name.as_bytes()),
+            count(space.chains),
+            count(space.chain_longest),
+            count(space.features),
+            size(space.index_bytes_min()),
+        ]);
+    }
+    table
 }
