@@ -82,6 +82,10 @@ impl Failure {
             Failure::NoStore(_) | Failure::Records(ibid_record::Error::NotAStore { .. }) => 10,
             Failure::Usage(_) | Failure::Repo(Error::BadPattern { .. }) => 2,
             Failure::Password(_) => 5,
+            Failure::Records(ibid_record::Error::Key {
+                source: ibid_format::Error::WrongPassword,
+                ..
+            }) => 5,
             Failure::Repo(Error::WrongPassword { .. } | Error::PasswordNeeded { .. }) => 5,
             Failure::Repo(Error::NoRepository { .. } | Error::NotARepository { .. }) => 10,
             Failure::Repo(Error::Interrupted) | Failure::Interrupted(_) => 130,

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
-A store is a folder of its own, and no repository: it is not encrypted, and one program at a time has it open. It keeps \
-records, which are bytes, under keys, in namespaces. A namespace keeps every version of what was under a key, or the latest \
+A store is a folder of its own, and no repository; one program at a time has it open. It is encrypted if it was made with \
+--encrypted: keys can be seen then, and nothing of the bodies. It keeps records, which are bytes, under keys, in namespaces. A namespace keeps every version of what was under a key, or the latest \
 only; that is settled when it is made. `load` and `put` make store and namespace, if they are not there.
 
 Examples:
@@ -60,6 +60,17 @@ pub(crate) struct NamespaceArgs {
     /// The namespace in the store
     #[arg(long, value_name = "NAME", default_value = "records", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) namespace: String,
+}
+
+/// How store and namespace are made, if they are not there.
+#[derive(Debug, Args)]
+pub(crate) struct NewRecordsArgs {
+    /// What the namespace keeps [default: what it was made to keep; kept, if it is new]
+    #[arg(long, value_name = "WHICH", value_enum)]
+    pub(crate) versions: Option<VersionsKept>,
+    /// Encrypt the store, if it is new, with a password: IBID_PASSWORD, --password-file, --password-command, or typed in
+    #[arg(long)]
+    pub(crate) encrypted: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -113,9 +124,8 @@ pub(crate) struct LoadArgs {
     /// Read what `ibid records scan` wrote into a pipe
     #[arg(long, conflicts_with_all = ["key", "body"])]
     pub(crate) scanned: bool,
-    /// What the namespace keeps [default: what it was made to keep; kept, if it is new]
-    #[arg(long, value_name = "WHICH", value_enum)]
-    pub(crate) versions: Option<VersionsKept>,
+    #[command(flatten)]
+    pub(crate) new: NewRecordsArgs,
     /// Stop at the first line that can't be loaded
     #[arg(long)]
     pub(crate) strict: bool,
@@ -144,9 +154,8 @@ pub(crate) struct PutArgs {
     /// What to store: a file, or - for standard input
     #[arg(value_name = "FILE", default_value = "-")]
     pub(crate) file: PathBuf,
-    /// What the namespace keeps [default: what it was made to keep; kept, if it is new]
-    #[arg(long, value_name = "WHICH", value_enum)]
-    pub(crate) versions: Option<VersionsKept>,
+    #[command(flatten)]
+    pub(crate) new: NewRecordsArgs,
     #[command(flatten)]
     pub(crate) place: NamespaceArgs,
 }

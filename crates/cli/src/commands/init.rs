@@ -78,7 +78,7 @@ fn make(context: &Context, settings: &InitSettings) -> Result<Opened> {
         true => None,
         false => {
             options.cost = super::key::cost(settings.argon2);
-            Some(password::ask_for_init(context)?)
+            Some(password::ask_for_new_place(context, context.path()?)?)
         }
     };
     let storage = Arc::new(Local::create(path)?);

@@ -64,7 +64,11 @@ impl Context {
         }
         // A password that was given must not be ignored: who has one expects encryption. --unencrypted says otherwise.
         let password = match probe.encrypted {
-            true => Some(password::ask(self, &storage.location())?),
+            true => {
+                let location = storage.location();
+                let needed = || ibid_repo::Error::PasswordNeeded { location }.into();
+                Some(password::ask(self, self.path()?, needed)?)
+            }
             false if self.global.unencrypted => None,
             false => password::given(&self.global.password)?,
         };

@@ -63,27 +63,24 @@ pub(crate) fn given(args: &PasswordArgs) -> Result<Option<Password>> {
     sources(args).read()
 }
 
-/// The repository's password, from whoever sits there if it was not given.
-pub(crate) fn ask(context: &Context, location: &str) -> Result<Password> {
+/// The password of what is at `path`, from whoever sits there if it was not given; the failure that is `needed` if nobody does.
+pub(crate) fn ask(context: &Context, path: &Path, needed: impl FnOnce() -> Failure) -> Result<Password> {
     if let Some(password) = given(&context.global.password)? {
         return not_empty(password);
     }
-    match prompt(&print::question("password", context.path()?)) {
+    match prompt(&print::question("password", path)) {
         Ok(password) => not_empty(password),
         Err(error) if is_interrupted(&error) => Err(Failure::Interrupted("nothing was done".into())),
-        Err(_) => Err(ibid_repo::Error::PasswordNeeded {
-            location: location.to_owned(),
-        }
-        .into()),
+        Err(_) => Err(needed()),
     }
 }
 
-/// A password for a new repository: typed twice, since a slip would lock it for good.
-pub(crate) fn ask_for_init(context: &Context) -> Result<Password> {
+/// A password for what is new at `path`: typed twice, since a slip would lock it for good.
+pub(crate) fn ask_for_new_place(context: &Context, path: &Path) -> Result<Password> {
     match given(&context.global.password)? {
         Some(password) => not_empty(password),
         None => twice(
-            context,
+            path,
             "new password",
             "IBID_PASSWORD, --password-file or --password-command",
         ),
@@ -102,15 +99,14 @@ pub(crate) fn ask_for_new(context: &Context, args: &NewPasswordArgs) -> Result<P
     match sources.read()? {
         Some(password) => not_empty(password),
         None => twice(
-            context,
+            context.path()?,
             "another password",
             "IBID_NEW_PASSWORD, --new-password-file or --new-password-command",
         ),
     }
 }
 
-fn twice(context: &Context, what: &str, instead: &str) -> Result<Password> {
-    let path = context.path()?;
+fn twice(path: &Path, what: &str, instead: &str) -> Result<Password> {
     let none = |error| match is_interrupted(&error) {
         true => Failure::Interrupted("nothing was done".into()),
         false => Failure::Password(format!(

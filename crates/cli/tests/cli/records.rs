@@ -648,3 +648,48 @@ fn an_interrupted_compaction_says_what_it_did() {
     assert!(ended.err.contains("compressed until then"), "{ended:?}");
     assert!(ok(&home, ["verify"]).contains("no faults"));
 }
+
+#[test]
+fn an_encrypted_store_wants_its_password_and_shows_nothing() {
+    let home = Home::bare();
+    home.write("password", "correct horse battery staple\n");
+    home.write("letter", "what nobody else may read");
+    let with = |password: &str, arguments: &[&str]| {
+        let mut command = records(&home, arguments);
+        run(command.env("IBID_PASSWORD", password))
+    };
+    let password = "correct horse battery staple";
+    let put = with(password, &["put", "a", "letter", "--encrypted"]);
+    assert_eq!(put.code, 0, "{put:?}");
+    ok(&home, ["put", "a", "letter", "--password-file", "password"]);
+    let got = with(password, &["get", "a@1"]);
+    assert_eq!(got.out, "what nobody else may read");
+    assert_eq!(with(password, &["compact"]).code, 0);
+    assert_eq!(with(password, &["verify"]).code, 0);
+    let stored = std::fs::read(home.path("store/redb")).unwrap();
+    assert!(!stored.windows(6).any(|bytes| bytes == b"nobody"));
+
+    assert_eq!(with("another", &["get", "a"]).code, 5);
+    let unasked = run(records(&home, ["get", "a"]).env_remove("IBID_PASSWORD"));
+    assert!(
+        unasked.code == 5 && unasked.err.contains("IBID_PASSWORD"),
+        "{unasked:?}"
+    );
+
+    // Who gives a password expects encryption.
+    let plain = |arguments: &[&str]| {
+        let mut command = records(&home, arguments);
+        run(command.env("IBID_STORE", home.path("plain")))
+    };
+    assert_eq!(plain(&["put", "a", "letter"]).code, 0);
+    for arguments in [
+        &["get", "a", "--password-file", "password"][..],
+        &["put", "a", "letter", "--encrypted"],
+    ] {
+        let refused = plain(arguments);
+        assert!(
+            refused.code == 1 && refused.err.contains("not encrypted"),
+            "{refused:?}"
+        );
+    }
+}

@@ -170,6 +170,14 @@ impl Store {
         Store::with_engine(path, engine, options)
     }
 
+    /// Whether there is an encrypted store in a folder.
+    ///
+    /// # Errors
+    /// [`Error::Engine`] if that can't be found out.
+    pub fn is_encrypted(path: &Path) -> Result<bool, Error> {
+        place::is_encrypted(path)
+    }
+
     /// Opens the store that an engine of the caller's keeps, or makes it if the engine is empty. `path` is for messages; what `options` say of an engine does not
     /// matter.
     ///

@@ -81,6 +81,12 @@ pub(crate) fn open(path: &Path, options: Options, password: Option<Password<'_>>
     })
 }
 
+/// Whether there is the file that a password opens.
+pub(crate) fn is_encrypted(path: &Path) -> Result<bool, Error> {
+    let there = path.join(KEY).try_exists();
+    there.map_err(|source| io("look into", path, source))
+}
+
 /// Makes keys for a new store, and the file that the password opens.
 fn lock(path: &Path, password: &[u8], cost: Argon2Cost) -> Result<Keys, Error> {
     let keys = Keys::encrypted(FileId::random(), &MasterKey::random());

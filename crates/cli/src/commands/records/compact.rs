@@ -1,6 +1,6 @@
 //! `ibid records compact`.
 
-use super::{is_there, none_there, options_to_store, place, size_on_disk, stepping};
+use super::{is_there, none_there, open_at, options_to_store, place, size_on_disk, stepping};
 use crate::args::CompactArgs;
 use crate::commands::open::Context;
 use crate::commands::watch::Watch;
@@ -17,7 +17,7 @@ pub(crate) fn run(context: &mut Context, args: &CompactArgs) -> Result<Outcome> 
     }
     let before = size_on_disk(path)?;
     let watch = Watch::start_records(context.global.quiet)?;
-    let store = Store::open(path, options_to_store(context))?;
+    let store = open_at(context, path, options_to_store(context), false)?;
     let compacted = Work::begin(before).carry_out(store, path, &watch);
     let stopped = watch.monitor.is_cancelled();
     watch.finish();

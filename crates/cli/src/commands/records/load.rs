@@ -36,7 +36,7 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
         return Err(Failure::Interrupted("nothing was stored".into()));
     }
     let mut lines = lines?;
-    let (store, namespace) = open_or_make(context, &args.place, args.versions)?;
+    let (store, namespace) = open_or_make(context, &args.place, &args.new)?;
     let started = Instant::now();
     let mut loader = Loader {
         namespace: &namespace,

@@ -13,10 +13,11 @@ mod verify;
 mod versions;
 
 use super::open::{Context, local_folder};
-use crate::args::{NamespaceArgs, RecordsCommand, StoreArgs, VersionName, VersionsKept};
+use super::password;
+use crate::args::{NamespaceArgs, NewRecordsArgs, RecordsCommand, StoreArgs, VersionName, VersionsKept};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print;
-use ibid_record::{Encoding, Namespace, Options, Store, Versions};
+use ibid_record::{Argon2Cost, Encoding, Error, Namespace, Options, Store, Versions};
 use ibid_repo::Monitor;
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
@@ -138,7 +139,30 @@ fn open(context: &Context, args: &StoreArgs) -> Result<Store> {
     if !is_there(path)? {
         return Err(none_there(path));
     }
-    Ok(Store::open(path, options(context))?)
+    open_at(context, path, options(context), false)
+}
+
+/// Opens a store, with its password if it is encrypted; makes one that is, if that was said and there is none.
+fn open_at(context: &Context, path: &Path, options: Options, encrypted: bool) -> Result<Store> {
+    let given = &context.global.password;
+    let password = if Store::is_encrypted(path)? {
+        let needed = || {
+            Failure::Password(format!(
+                "the store in {} is encrypted and no password was given; set IBID_PASSWORD, or use --password-file or --password-command",
+                print::name(path)
+            ))
+        };
+        password::ask(context, path, needed)?
+    } else if encrypted && !is_there(path)? {
+        password::ask_for_new_place(context, path)?
+    } else if encrypted || given.password_file.is_some() || given.password_command.is_some() {
+        // Who says so expects encryption. (Variables may be meant for a repository.)
+        let path = path.to_owned();
+        return Err(Error::NotEncrypted { path }.into());
+    } else {
+        return Ok(Store::open(path, options)?);
+    };
+    Ok(Store::open_encrypted(path, options, &password, Argon2Cost::default())?)
 }
 
 /// Opens a store and a namespace of it that are there.
@@ -154,14 +178,14 @@ fn open_namespace(context: &Context, args: &NamespaceArgs) -> Result<(Store, Nam
 }
 
 /// Opens a store and a namespace to write to, and makes what is not there.
-fn open_or_make(context: &Context, args: &NamespaceArgs, versions: Option<VersionsKept>) -> Result<(Store, Namespace)> {
+fn open_or_make(context: &Context, args: &NamespaceArgs, new: &NewRecordsArgs) -> Result<(Store, Namespace)> {
     let path = place(&args.store)?;
     let is_new = !is_there(path)?;
-    let store = Store::open(path, options_to_store(context))?;
+    let store = open_at(context, path, options_to_store(context), new.encrypted)?;
     if is_new && !context.global.quiet {
         print::new_store(path);
     }
-    let asked = versions.map(|versions| match versions {
+    let asked = new.versions.map(|versions| match versions {
         VersionsKept::Kept => Versions::Kept,
         VersionsKept::Latest => Versions::Latest,
     });

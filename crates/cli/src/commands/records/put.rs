@@ -13,7 +13,7 @@ use std::path::Path;
 pub(crate) fn run(context: &mut Context, args: &PutArgs) -> Result<Outcome> {
     // Before a store is made for what can't be read.
     let body = read(&args.file)?;
-    let (store, namespace) = open_or_make(context, &args.place, args.versions)?;
+    let (store, namespace) = open_or_make(context, &args.place, &args.new)?;
     let key = &args.key.0;
     let number = namespace.put(key, &body)?;
     // The store is open here and nowhere else, so the latest version is ours.
