@@ -6,10 +6,12 @@ use std::path::Path;
 use std::process::Command;
 
 /// All, as the tables list them.
-const SUBJECTS: [&str; 12] = [
+const SUBJECTS: [&str; 14] = [
     "nothing",
     "ddedup",
+    "ddedup-hot",
     "plain",
+    "plain-hot",
     "redb-zstd",
     "sqlite-zstd",
     "postgres-lz4",
@@ -92,6 +94,8 @@ fn every_subject_brings_back_every_record() {
         let bytes = |subject: &str| row(subject).expect(subject)["value_bytes"].as_u64().expect("bytes");
         assert!(bytes("trad-64") < bytes("trad-4k"), "small chunks find more: {shown}");
         assert!(bytes("trad-64-blocks") < bytes("trad-64") && bytes("blocks") < bytes("redb-zstd"));
+        assert!(bytes("ddedup") < bytes("ddedup-hot") && bytes("plain") < bytes("plain-hot"));
+        assert!(bytes("ddedup-hot") < bytes("plain-hot"), "{shown}");
         assert!(bytes("stream") < bytes("trad-64-blocks"), "{shown}");
         let index = &row("trad-64").expect("a row")["index"];
         assert_eq!(

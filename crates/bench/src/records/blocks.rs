@@ -197,7 +197,7 @@ impl Read for Reader {
     }
 
     /// What the blocks take, and what leads there.
-    fn value_bytes(&mut self) -> Result<Option<u64>> {
+    fn value_bytes(self: Box<Self>) -> Result<Option<u64>> {
         let blocks = value_bytes(&self.database, BODIES)? + value_bytes(&self.database, RECIPES)?;
         Ok(Some(blocks + value_bytes(&self.database, RECORDS)?))
     }

@@ -89,7 +89,7 @@ impl Read for Opened {
         self.body(VERSION, (key, version))
     }
 
-    fn value_bytes(&mut self) -> Result<Option<u64>> {
+    fn value_bytes(self: Box<Self>) -> Result<Option<u64>> {
         let bytes: i64 = self.connection.query_row(VALUE_BYTES, [], |row| row.get(0))?;
         Ok(Some(bytes.try_into()?))
     }

@@ -199,7 +199,7 @@ mod tests {
             Ok((self.version != Some(version)).then_some(body))
         }
 
-        fn value_bytes(&mut self) -> Result<Option<u64>> {
+        fn value_bytes(self: Box<Self>) -> Result<Option<u64>> {
             Ok(None)
         }
     }

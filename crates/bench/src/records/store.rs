@@ -1,15 +1,21 @@
-//! The record store of this project, as it is by default, or without deduplication.
+//! The record store of this project, as it is by default, or without deduplication; compacted or as it was filled.
 
 use super::input::Entry;
 use super::subject::{CACHE_BYTES, Finished, Index, Load, Read, Subject};
-use super::table;
 use anyhow::Result;
+use ibid_record::engine::{Direction, Engine, Redb, Table};
 use ibid_record::{Batch, Namespace, Options, Versions};
+use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
+
+/// What the engine calls its file.
+const FILE: &str = "redb";
 
 pub(crate) struct Store {
     /// Whether older records become deltas of newer ones.
     pub(crate) deltas: bool,
+    /// Whether it is compacted in the end.
+    pub(crate) compacted: bool,
     /// Whether every version is a record of its own. Where versions are kept the latest of a key is never made a delta, and
     /// then all would be latest ones.
     pub(crate) distinct: bool,
@@ -18,6 +24,7 @@ pub(crate) struct Store {
 /// What both halves hold.
 struct Opened {
     folder: PathBuf,
+    compacted: bool,
     store: ibid_record::Store,
     records: Namespace,
 }
@@ -27,7 +34,10 @@ impl Opened {
     fn new(folder: &Path, subject: &Store) -> Result<Box<Opened>> {
         let folder = folder.join("store");
         let mut options = Options::default();
+        options.cache_bytes = CACHE_BYTES - options.frame_cache_bytes;
         options.encoding.on = subject.deltas;
+        // It is filled as fast as it goes: what it has no time for shall show as time, not as bytes.
+        options.encoding.lossy = false;
         let store = ibid_record::Store::open(&folder, options)?;
         let versions = if subject.distinct {
             Versions::Latest
@@ -35,7 +45,12 @@ impl Opened {
             Versions::Kept
         };
         let records = store.namespace("records", versions)?;
-        Ok(Box::new(Opened { folder, store, records }))
+        Ok(Box::new(Opened {
+            folder,
+            compacted: subject.compacted,
+            store,
+            records,
+        }))
     }
 }
 
@@ -59,20 +74,22 @@ impl Load for Opened {
         Ok(())
     }
 
-    /// The store has no call that gives back what its file holds free. The other subjects on redb give theirs back, so that of the
-    /// store, the file `redb` in its folder, is compacted behind its back.
     fn finish(self: Box<Self>) -> Result<Finished> {
-        let Opened { folder, store, records } = *self;
-        store.finish_encoding()?;
-        let report = store.encoding();
-        // The store closes with the last of the two.
-        drop((store, records));
-        let finished = table::compacted(table::database(&folder, CACHE_BYTES)?, &folder)?;
-        let index = (report.index_bytes > 0).then_some(Index {
-            entries: report.index_entries,
-            bytes: report.index_bytes,
-        });
-        Ok(Finished { index, ..finished })
+        if self.compacted {
+            self.store.compact(&mut |_| ControlFlow::Continue(()))?;
+        } else {
+            self.store.finish_encoding()?;
+            self.store.sync()?;
+        }
+        let report = self.store.encoding();
+        Ok(Finished {
+            // Before it is closed, as of the others on this engine.
+            disk_bytes: Some(self.folder.join(FILE).metadata()?.len()),
+            index: (report.index_bytes > 0).then_some(Index {
+                entries: report.index_entries,
+                bytes: report.index_bytes,
+            }),
+        })
     }
 }
 
@@ -88,7 +105,23 @@ impl Read for Opened {
         })
     }
 
-    fn value_bytes(&mut self) -> Result<Option<u64>> {
-        Ok(None)
+    fn value_bytes(self: Box<Self>) -> Result<Option<u64>> {
+        let Opened {
+            folder, store, records, ..
+        } = *self;
+        // The store closes with the last of the two; its engine is opened by one at a time.
+        drop((store, records));
+        let engine = Redb::open(&folder.join(FILE), CACHE_BYTES)?;
+        let snapshot = engine.snapshot()?;
+        let mut bytes = 0;
+        for table in Table::ALL {
+            let mut each = |_: &[u8], value: &[u8]| {
+                bytes += value.len() as u64;
+                ControlFlow::Continue(())
+            };
+            let everything = (Bound::Unbounded, Bound::Unbounded);
+            snapshot.range(table, everything, Direction::Forward, &mut each)?;
+        }
+        Ok(Some(bytes))
     }
 }

@@ -71,7 +71,7 @@ impl Read for Reader {
         Ok(Some(body))
     }
 
-    fn value_bytes(&mut self) -> Result<Option<u64>> {
+    fn value_bytes(self: Box<Self>) -> Result<Option<u64>> {
         Ok(Some(self.file_bytes))
     }
 }

@@ -44,7 +44,8 @@ pub(crate) trait Read {
     /// One version. All are asked for once, in the order in which they were stored; a stream knows no other.
     fn version(&mut self, key: &[u8], version: u32) -> Result<Option<Vec<u8>>>;
     /// Bytes that were given to the engine as values: what is stored without what the engine adds. None if it can't be seen.
-    fn value_bytes(&mut self) -> Result<Option<u64>>;
+    /// Closes the store.
+    fn value_bytes(self: Box<Self>) -> Result<Option<u64>>;
 }
 
 /// What is known when a store is full.
@@ -68,10 +69,14 @@ pub(crate) struct Index {
 pub(crate) enum Kind {
     /// The file is read, and nothing stored: what all others pay as well
     Nothing,
-    /// `ibid_record::Store` as it is by default: older records become deltas of newer ones (dDedup)
+    /// `ibid_record::Store` as it is by default: older records become deltas of newer ones (dDedup), and all is compacted
     Ddedup,
-    /// The same store without that
+    /// The same, not compacted
+    DdedupHot,
+    /// The same store without deltas
     Plain,
+    /// The same, not compacted
+    PlainHot,
     /// The same engine, each body compressed by zstd
     RedbZstd,
     /// SQLite, each body compressed by zstd
@@ -105,13 +110,19 @@ impl Kind {
     pub(crate) fn subject(self, distinct: bool) -> Option<Box<dyn Subject>> {
         let blocks =
             |chunking, compressed| -> Option<Box<dyn Subject>> { Some(Box::new(InBlocks { chunking, compressed })) };
+        let store = |deltas, compacted| -> Option<Box<dyn Subject>> {
+            Some(Box::new(Store {
+                deltas,
+                compacted,
+                distinct,
+            }))
+        };
         match self {
             Kind::Nothing => None,
-            Kind::Ddedup => Some(Box::new(Store { deltas: true, distinct })),
-            Kind::Plain => Some(Box::new(Store {
-                deltas: false,
-                distinct,
-            })),
+            Kind::Ddedup => store(true, true),
+            Kind::DdedupHot => store(true, false),
+            Kind::Plain => store(false, true),
+            Kind::PlainHot => store(false, false),
             Kind::RedbZstd => Some(Box::new(Table)),
             Kind::SqliteZstd => Some(Box::new(Sqlite)),
             Kind::PostgresLz4 => Some(Box::new(Postgres)),

@@ -119,7 +119,7 @@ impl Read for Opened {
         stored.map(|stored| self.codec.decompress(&stored)).transpose()
     }
 
-    fn value_bytes(&mut self) -> Result<Option<u64>> {
+    fn value_bytes(self: Box<Self>) -> Result<Option<u64>> {
         value_bytes(&self.database, BODIES).map(Some)
     }
 }

@@ -100,7 +100,7 @@ impl Read for Opened {
         self.body("version", &[key, &version.to_be_bytes()])
     }
 
-    fn value_bytes(&mut self) -> Result<Option<u64>> {
+    fn value_bytes(mut self: Box<Self>) -> Result<Option<u64>> {
         number(self.client.run(VALUE_BYTES)?).map(Some)
     }
 }
