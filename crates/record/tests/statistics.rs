@@ -7,7 +7,9 @@ use std::path::Path;
 
 use common::{entries, folder, with_engine};
 use ibid_record::engine::Table;
-use ibid_record::{Amount, Durability, Encoding, NamespaceStatistics, Options, Retrieval, Statistics, Store, Versions};
+use ibid_record::{
+    Amount, Durability, Encoding, Governor, NamespaceStatistics, Options, Retrieval, Statistics, Store, Versions,
+};
 
 fn open(path: &Path, retrieval: Retrieval) -> Store {
     let encoding = Encoding {
@@ -167,4 +169,24 @@ fn what_is_damaged_is_counted_and_no_more() {
     // Itself, and the one that is decoded from it.
     assert_eq!(found.damaged, 2);
     assert_eq!(found.namespaces[0].records.count, 2);
+}
+
+#[test]
+fn what_does_not_pay_is_given_up_and_said_to_be() {
+    let folder = folder();
+    let mut options = Options::default();
+    options.encoding.governor = Governor {
+        records: 10,
+        ..Governor::default()
+    };
+    let store = Store::open(folder.path(), options).unwrap();
+    let log = store.namespace("noise", Versions::Latest).unwrap();
+    for number in 0..10 {
+        log.put(&[number], &common::noise(500, number.into())).unwrap();
+    }
+    store.finish_encoding().unwrap();
+    put_versions(&store, "pages", Versions::Kept, 1, 2);
+    let found = statistics(&store);
+    let given_up: Vec<bool> = found.namespaces.iter().map(|space| space.given_up).collect();
+    assert_eq!((given_up, found.encoding.given_up), (vec![true, false], 1));
 }

@@ -11,8 +11,8 @@ use std::ops::{Bound, ControlFlow};
 
 use ibid_delta::BYTES_PER_ENTRY;
 use ibid_format::record::{
-    Body, ChainEntry, ENCODED_KEY, Encoded, KeyEntry, PLACES_PER_GROUP, Place, Places, Record, References, key_of,
-    split_key,
+    Body, ChainEntry, ENCODED_KEY, Encoded, GivenUp, KeyEntry, PLACES_PER_GROUP, Place, Places, Record, References,
+    key_of, split_key,
 };
 
 use super::bodies::Bodies;
@@ -72,6 +72,8 @@ pub struct NamespaceStatistics {
     pub retrievals: Retrievals,
     /// The same for the latest versions.
     pub latest_retrievals: Retrievals,
+    /// Whether encoding was given up, because it did not pay: see [`Governor`](crate::Governor).
+    pub given_up: bool,
     /// Chains of two or more records that are decoded from one another.
     pub chains: u64,
     /// Records of the longest of them, with those that are gone.
@@ -97,6 +99,7 @@ impl NamespaceStatistics {
             unencoded: 0,
             retrievals: Retrievals::default(),
             latest_retrievals: Retrievals::default(),
+            given_up: false,
             chains: 0,
             chain_longest: 0,
             features: 0,
@@ -223,8 +226,8 @@ impl Store {
             found: Statistics::default(),
             progress,
         };
-        counter.watermark()?;
         counter.walk(Table::Namespaces, Counter::namespace)?;
+        counter.walk(Table::Meta, Counter::meta)?;
         counter.walk(Table::Keys, Counter::key)?;
         counter.walk(Table::Blocks, Counter::block)?;
         counter.walk(Table::Chains, Counter::chain)?;
@@ -282,17 +285,6 @@ impl Counter<'_> {
         }
     }
 
-    fn watermark(&mut self) -> Result<(), Error> {
-        let mut watermark = Ok(Encoded::FIRST);
-        let mut found = |value: &[u8]| watermark = Encoded::decode(value);
-        self.read.get(Table::Meta, ENCODED_KEY, &mut found)?;
-        let watermark = watermark.map_err(|error| Error::damaged(Table::Meta, ENCODED_KEY, error));
-        if let Some(watermark) = self.absorb(watermark)? {
-            self.unencoded_from = watermark.next;
-        }
-        Ok(())
-    }
-
     /// Shows `each` all entries of a table.
     fn walk(&mut self, table: Table, each: impl Fn(&mut Self, &[u8], &[u8]) -> Result<(), Error>) -> Result<(), Error> {
         self.walk_range(table, (Bound::Unbounded, Bound::Unbounded), each)
@@ -326,6 +318,18 @@ impl Counter<'_> {
         let (number, name, versions) = lookup::namespace_of(name, value)?;
         let space = NamespaceStatistics::new(name, versions);
         self.spaces.entry(number).or_insert(space);
+        Ok(())
+    }
+
+    /// How far the encoder has come, and what it has given up.
+    fn meta(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        if key == ENCODED_KEY {
+            let watermark = Encoded::decode(value);
+            let watermark = watermark.map_err(|error| Error::damaged(Table::Meta, key, error))?;
+            self.unencoded_from = watermark.next;
+        } else if let Some(space) = GivenUp::namespace_of(key).and_then(|number| self.spaces.get_mut(&number)) {
+            space.given_up = true;
+        }
         Ok(())
     }
 

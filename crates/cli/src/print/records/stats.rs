@@ -151,6 +151,7 @@ struct JsonNamespaceStats<'n> {
     unencoded: u64,
     retrievals: JsonRetrievals,
     latest_retrievals: JsonRetrievals,
+    given_up: bool,
     chains: u64,
     chain_longest: u64,
     index_entries: u64,
@@ -173,6 +174,7 @@ impl<'n> JsonNamespaceStats<'n> {
             unencoded: found.unencoded,
             retrievals: (&found.retrievals).into(),
             latest_retrievals: (&found.latest_retrievals).into(),
+            given_up: found.given_up,
             chains: found.chains,
             chain_longest: found.chain_longest,
             index_entries: found.features,
@@ -321,6 +323,7 @@ fn chains_table(spaces: &[NamespaceStatistics]) -> Table {
         ("longest", Align::Right),
         ("index entries", Align::Right),
         ("memory, at least", Align::Right),
+        ("", Align::Left),
     ]);
     for space in spaces {
         table.row(vec![
@@ -329,6 +332,11 @@ fn chains_table(spaces: &[NamespaceStatistics]) -> Table {
             count(space.chain_longest),
             count(space.features),
             size(space.index_bytes_min()),
+            if space.given_up {
+                "given up: it did not pay".to_owned()
+            } else {
+                String::new()
+            },
         ]);
     }
     table
