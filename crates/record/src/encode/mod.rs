@@ -80,8 +80,8 @@ pub struct Encoding {
     pub idle_requests_max: usize,
     /// When encoding is given up.
     pub governor: Governor,
-    /// Records smaller than this part of those before them, percent, are not compared with others of other keys. The paper's is 40; here looking for similar records
-    /// takes a tenth of the time that storing takes, and leaving small ones out costs more than it gains.
+    /// Records smaller than this part of those before them, percent, are not compared with others of other keys. The paper's is 40; with revisions of wiki pages and JSON
+    /// documents that come without their keys, 40 saves a seventh of the time and stores 2.3 and 1.5 times as much.
     pub size_filter_percent: u8,
     /// Most memory for the feature index of a namespace, bytes.
     pub index_bytes_max: usize,
