@@ -324,6 +324,7 @@ impl Encoder {
     fn catch_up(&mut self, before: Option<u64>) -> Result<(), Error> {
         while before.is_none_or(|before| self.next < before) {
             let snapshot = self.engine.snapshot()?;
+            let from = self.next;
             let mut page = Vec::new();
             let mut damaged = 0;
             let mut each = |key: &[u8], value: &[u8]| {
@@ -334,7 +335,8 @@ impl Encoder {
                         namespace,
                         key,
                         version,
-                    }) => {
+                    }) if number >= from => {
+                        // A damaged engine may show what comes before: going back to it would never end.
                         page.push((number, namespace, key.to_vec(), version));
                     }
                     Ok(_) => {}
@@ -346,7 +348,7 @@ impl Encoder {
                     ControlFlow::Break(())
                 }
             };
-            let from = self.next.to_be_bytes();
+            let from = from.to_be_bytes();
             let to = before.map(u64::to_be_bytes);
             let to = to.as_ref().map_or(Bound::Unbounded, |to| Bound::Excluded(&to[..]));
             snapshot.range(
