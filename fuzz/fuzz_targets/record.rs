@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use ibid_format::record::{FrameDecoder, Places, frames_of_block, records_of_frame, Body, KeyEntry, NamespaceEntry, Next, Record, VersionGroup, References, ChainEntry, Encoded, key_of, split_key};
+use ibid_format::record::{FrameDecoder, Places, frames_of_block, records_of_frame, Body, KeyEntry, NamespaceEntry, Next, Record, VersionGroup, References, ChainEntry, Encoded, LogEntry, LogState, Request, Answer, key_of, open_log_entry, split_key, unpack_contents, unpack_pairs};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u64, u32, Vec<u8>, Vec<u8>)| {
@@ -30,6 +30,17 @@ fuzz_target!(|input: (u64, u32, Vec<u8>, Vec<u8>)| {
     let _ = Record::decode_packed(number, &bytes);
     let _ = NamespaceEntry::decode(&key, &bytes);
     let _ = Next::decode(&bytes);
+    let _ = LogState::decode(&bytes);
+    let _ = open_log_entry(number, &bytes);
+    let _ = Request::decode(&bytes);
+    let _ = Answer::decode(&bytes);
+    let _ = unpack_contents(&bytes, version.into(), &mut Vec::new());
+    let _ = unpack_pairs(&bytes, version.into(), &mut Vec::new());
+    if let Ok(entry) = LogEntry::decode(&bytes) {
+        let mut again = Vec::new();
+        entry.encode(&mut again).expect("what was decoded can be encoded");
+        assert_eq!(again, bytes);
+    }
 
     // Checksums keep noise out, so the bytes behind them are reached from the other side.
     let record = Record { namespace: version, version: number as u32, key: &key, body: Body::Whole(&bytes) };

@@ -3,9 +3,10 @@
 use ibid_delta::{Interval, Method};
 use ibid_format::Error;
 use ibid_format::record::{
-    BODY_BYTES_MAX, BlockBuilder, Body, ChainEntry, Encoded, FrameBuilder, FrameDecoder, GivenUp, KEY_BYTES_MAX,
-    KeyEntry, NUMBER_MAX, NamespaceEntry, Next, Place, Places, Record, References, VersionEntry, VersionGroup,
-    body_check, frame_of_block, frames_of_block, key_of, records_of_frame, split_key,
+    BODY_BYTES_MAX, BlockBuilder, Body, ChainEntry, Encoded, Epoch, FrameBuilder, FrameDecoder, GivenUp, KEY_BYTES_MAX,
+    KeyEntry, LogChange, LogEntry, LogOperation, LogState, NUMBER_MAX, NamespaceEntry, Next, Place, Places, Record,
+    References, Role, VersionEntry, VersionGroup, body_check, frame_of_block, frames_of_block, key_of, open_log_entry,
+    records_of_frame, split_key,
 };
 use proptest::prelude::*;
 
@@ -374,5 +375,67 @@ proptest! {
         let _ = NamespaceEntry::decode(&key, &bytes);
         let _ = Next::decode(&bytes);
         let _ = split_key(&key);
+    }
+}
+
+#[test]
+fn the_log_is_as_documented() {
+    let operation = |change| LogOperation {
+        namespace: 1,
+        change,
+        key: b"page".to_vec(),
+    };
+    let batch = LogEntry::Batch {
+        record: 7,
+        operations: vec![operation(LogChange::Body { prior: 3 }), operation(LogChange::Deletion)],
+    };
+    let rewrites = LogEntry::Rewrites {
+        interval: 16,
+        rewrites: vec![(7, 9)],
+    };
+    let mut digest = [1; 8];
+    for (name, position, entry) in [("log batch", 2, &batch), ("log rewrites", 3, &rewrites)] {
+        let (sealed, after) = entry.seal(position, digest).unwrap();
+        assert_example(name, &sealed);
+        let (bytes, found) = open_log_entry(position, &sealed).unwrap();
+        assert_eq!((LogEntry::decode(bytes).unwrap(), found), (entry.clone(), after));
+        assert!(open_log_entry(position + 1, &sealed).is_err());
+        for place in 0..sealed.len() {
+            let mut changed = sealed.clone();
+            changed[place] ^= 4;
+            assert!(open_log_entry(position, &changed).is_err());
+        }
+        digest = after;
+    }
+    let mut log = LogState::new(Role::Primary, [11; 16], 7);
+    log.epoch = Epoch { number: 1, id: 12 };
+    (log.first, log.next, log.before, log.digest) = (2, 4, [1; 8], digest);
+    assert_example("log", &log.encode());
+    assert_eq!(LogState::decode(&example("log")), Ok(log.clone()));
+    for role in [
+        Role::Replica,
+        Role::Fenced { by: 300 },
+        Role::Incomplete {
+            transfer: 5,
+            table: 2,
+            key: b"page".to_vec(),
+        },
+    ] {
+        let log = LogState { role, ..log.clone() };
+        assert_eq!(LogState::decode(&log.encode()), Ok(log));
+    }
+    for entry in [
+        LogEntry::Namespace {
+            versions_kept: true,
+            name: "pages".to_owned(),
+        },
+        LogEntry::Truncated { first: 300 },
+        LogEntry::Promoted {
+            epoch: Epoch { number: 2, id: 7 },
+        },
+    ] {
+        let mut bytes = Vec::new();
+        entry.encode(&mut bytes).unwrap();
+        assert_eq!(LogEntry::decode(&bytes), Ok(entry));
     }
 }

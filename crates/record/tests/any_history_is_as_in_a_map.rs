@@ -32,6 +32,8 @@ enum Action {
     /// Puts all into blocks.
     Compact,
     Reopen,
+    /// Forgets a part of the log, if there is one, in percent.
+    Truncate(u64),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -77,6 +79,7 @@ fn action() -> impl Strategy<Value = Action> {
         3 => Just(Action::Encode),
         2 => Just(Action::Compact),
         1 => Just(Action::Reopen),
+        2 => (0..=100_u64).prop_map(Action::Truncate),
     ]
 }
 
@@ -102,7 +105,7 @@ fn encoding() -> impl Strategy<Value = Encoding> {
     )
 }
 
-fn run(engine: EngineKind, encoding: Encoding, actions: &[Action]) {
+fn run(engine: EngineKind, encoding: Encoding, oplog: bool, actions: &[Action]) {
     let folder = folder();
     let options = Options {
         engine,
@@ -110,6 +113,7 @@ fn run(engine: EngineKind, encoding: Encoding, actions: &[Action]) {
         frame_cache_bytes: 10_000,
         durability: Durability::None,
         encoding,
+        oplog,
     };
     let mut store = Store::open(folder.path(), options).unwrap();
     let mut spaces = open_spaces(&store);
@@ -143,6 +147,12 @@ fn run(engine: EngineKind, encoding: Encoding, actions: &[Action]) {
             Action::Keep => kept.push((store.snapshot().unwrap(), spaces.clone(), model.clone())),
             Action::Encode => store.finish_encoding().unwrap(),
             Action::Compact => drop(store.compact(&mut |_| ControlFlow::Continue(())).unwrap()),
+            Action::Truncate(percent) => {
+                if let Some(log) = store.log().unwrap() {
+                    let first = log.first + (log.next - log.first) * percent / 100;
+                    store.truncate_log(first).unwrap();
+                }
+            }
             Action::Reopen => {
                 check_kept(&mut kept);
                 drop(spaces);
@@ -204,11 +214,11 @@ fn cases(default: u32) -> ProptestConfig {
 
 #[test]
 fn with_redb() {
-    proptest!(cases(1000), |(encoding in encoding(), actions in prop::collection::vec(action(), 1..25))| run(EngineKind::Redb, encoding, &actions));
+    proptest!(cases(1000), |(encoding in encoding(), oplog in any::<bool>(), actions in prop::collection::vec(action(), 1..25))| run(EngineKind::Redb, encoding, oplog, &actions));
 }
 
 #[cfg(feature = "fjall")]
 #[test]
 fn with_fjall() {
-    proptest!(cases(20), |(encoding in encoding(), actions in prop::collection::vec(action(), 1..25))| run(EngineKind::Fjall, encoding, &actions));
+    proptest!(cases(20), |(encoding in encoding(), oplog in any::<bool>(), actions in prop::collection::vec(action(), 1..25))| run(EngineKind::Fjall, encoding, oplog, &actions));
 }

@@ -20,6 +20,7 @@ pub(super) enum Table {
     Chains = 6,
     Places = 7,
     Blocks = 8,
+    Oplog = 10,
 }
 
 /// The key in the table `keys`: the namespace's number, big-endian, so that its keys lie together and in order.

@@ -17,6 +17,8 @@
 mod block;
 mod chain;
 mod entry;
+mod message;
+mod oplog;
 mod places;
 mod references;
 mod sealed;
@@ -28,6 +30,14 @@ pub use block::{
 };
 pub use chain::{ChainEntry, FEATURES_MAX, HOPS_MAX};
 pub use entry::{Encoded, GivenUp, KeyEntry, NamespaceEntry, Next, key_of, split_key};
+pub use message::{
+    Answer, Chunk, Contents, MESSAGE_BYTES_MAX, Made, PARTS_MAX, Pair, Refused, Request, Sent, Wanted, pack_contents,
+    pack_pairs, unpack_contents, unpack_pairs,
+};
+pub use oplog::{
+    DIGEST_BYTES, Digest, Epoch, LOG_ENTRY_BYTES_MAX, LogChange, LogEntry, LogOperation, LogState, Role,
+    STORE_ID_BYTES, log_digest, open_log_entry,
+};
 pub use places::{PLACES_PER_GROUP, Place, Places};
 pub use references::{REFERENCES_PER_GROUP, References};
 pub use sealed::{open_value, seal_value};
@@ -51,6 +61,8 @@ pub const FORMAT: [u8; 8] = *b"ibidrec\x01";
 pub const FORMAT_KEY: &[u8] = b"format";
 /// Where [`Next`] lies in the table `meta`.
 pub const NEXT_KEY: &[u8] = b"next";
+/// Where [`LogState`] lies in the table `meta`.
+pub const LOG_KEY: &[u8] = b"log";
 /// Where [`Encoded`] lies in the table `meta`.
 pub const ENCODED_KEY: &[u8] = b"encoded";
 /// What the keys of [`GivenUp`] in the table `meta` begin with.
@@ -106,6 +118,13 @@ pub fn body_check(body: &[u8]) -> [u8; BODY_CHECK_BYTES] {
     let mut check = [0; BODY_CHECK_BYTES];
     check.copy_from_slice(&blake3::hash(body).as_bytes()[..BODY_CHECK_BYTES]);
     check
+}
+
+/// The first bytes of BLAKE3 over a body.
+pub fn body_digest(body: &[u8]) -> Digest {
+    let mut digest = Digest::default();
+    digest.copy_from_slice(&blake3::hash(body).as_bytes()[..DIGEST_BYTES]);
+    digest
 }
 
 impl<'a> Record<'a> {

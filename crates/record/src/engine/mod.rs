@@ -42,11 +42,13 @@ pub enum Table {
     Blocks,
     /// Number of a record that no delta was made of yet → its place in a chain, and its sketch.
     Chains,
+    /// Position → what was done.
+    Oplog,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Table; 9] = [
+    pub const ALL: [Table; 10] = [
         Table::Meta,
         Table::Namespaces,
         Table::Keys,
@@ -56,6 +58,7 @@ impl Table {
         Table::Places,
         Table::Blocks,
         Table::Chains,
+        Table::Oplog,
     ];
 
     /// The number that stands for it in seals. Part of the format.
@@ -70,6 +73,7 @@ impl Table {
             Table::Places => 7,
             Table::Blocks => 8,
             Table::Records => 9,
+            Table::Oplog => 10,
         }
     }
 
@@ -85,6 +89,7 @@ impl Table {
             Table::Places => "places",
             Table::Blocks => "blocks",
             Table::Chains => "chains",
+            Table::Oplog => "oplog",
         }
     }
 }

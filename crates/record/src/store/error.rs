@@ -103,6 +103,45 @@ pub enum Error {
         /// Why.
         source: ibid_format::Error,
     },
+    /// A change of a replica.
+    #[error("the store is a replica of another: write to that one, or promote this one")]
+    IsReplica,
+    /// A change of a store that was the primary until another was promoted.
+    #[error("another store was promoted, to epoch {by}: write to that one, and make this one its replica")]
+    Fenced {
+        /// The other's epoch.
+        by: u64,
+    },
+    /// The store is to take over all that another has, and has a part of it.
+    #[error("the store has only a part of what its primary has: replicate until it has all")]
+    Incomplete,
+    /// The store has no log, or had records before it had one.
+    #[error("the store has no log to replicate by: open it with one, or begin a replica in an empty folder")]
+    NoLog,
+    /// A replica can't do what its primary did.
+    #[error(
+        "at position {position} of the log the replica differs from its primary ({what}): begin it anew in an empty folder"
+    )]
+    Diverged {
+        /// Where in the log.
+        position: u64,
+        /// What differs.
+        what: &'static str,
+    },
+    /// A message of another store is not what was sent, or not of this program.
+    #[error("a message can't be read: {0}; is there an ibid of the same version at the other end?")]
+    Message(#[from] ibid_format::Error),
+    /// The other store gives nothing.
+    #[error("the other store refuses to be followed: {}", refusal(*.0))]
+    Refused(ibid_format::record::Refused),
+    /// The other store is of an earlier epoch than this one.
+    #[error("the other store is of epoch {found}, and this one has followed one of epoch {expected}: follow that one")]
+    StalePrimary {
+        /// The epoch of this store.
+        expected: u64,
+        /// The epoch of the other.
+        found: u64,
+    },
     /// The store's thread for writing has ended, after a failure that others were told of.
     #[error("the store does not write any more, because an earlier write failed: open it again")]
     WriterEnded,
@@ -139,6 +178,21 @@ impl Error {
             key: key.to_vec(),
             found: found.into(),
         }
+    }
+}
+
+fn refusal(refused: ibid_format::record::Refused) -> &'static str {
+    use ibid_format::record::Refused;
+    match refused {
+        Refused::Ahead => {
+            "this one has more of the log; was the other restored from a copy? Promote this one, or begin it anew"
+        }
+        Refused::OtherStore => "this one is a copy of another store: begin in an empty folder",
+        Refused::OtherEpoch => {
+            "this one has followed another primary of the same epoch: follow that one, or begin anew in an empty folder"
+        }
+        Refused::Fenced => "it is not the primary any more: follow the one that was promoted",
+        Refused::Incomplete => "it has only a part itself: wait until it has all",
     }
 }
 

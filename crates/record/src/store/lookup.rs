@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use ibid_format::record::{KeyEntry, NamespaceEntry, VersionEntry, VersionGroup, version_group_key};
+use ibid_format::record::{KeyEntry, NEXT_KEY, NamespaceEntry, Next, VersionEntry, VersionGroup, version_group_key};
 
 use super::Versions;
 use super::bodies::{Bodies, Owner};
@@ -61,6 +61,15 @@ pub(crate) fn namespace(read: &(impl Read + ?Sized), name: &str, versions: Versi
         }
         found => Ok(found.map(|(number, _)| number)),
     }
+}
+
+/// What numbers come next.
+pub(crate) fn next(read: &(impl Read + ?Sized)) -> Result<Next, Error> {
+    let mut next = Err(Damage::Missing);
+    read.get(Table::Meta, NEXT_KEY, &mut |value| {
+        next = Next::decode(value).map_err(Damage::Bytes)
+    })?;
+    next.map_err(|damage| Error::damaged(Table::Meta, NEXT_KEY, damage))
 }
 
 /// Whether the namespace of this number keeps versions.

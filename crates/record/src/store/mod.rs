@@ -1,13 +1,14 @@
 //! The store: opening it, and handing work to its writer.
 
 pub(crate) mod apply;
-mod batch;
+pub(crate) mod batch;
 pub(crate) mod bodies;
 mod compact;
 mod error;
 mod frames;
 pub(crate) mod lookup;
 mod namespace;
+pub(crate) mod oplog;
 mod pack;
 mod place;
 mod references;
@@ -28,6 +29,7 @@ pub use batch::Batch;
 pub use compact::Compaction;
 pub use error::{Damage, Error};
 pub use namespace::Namespace;
+pub use oplog::Log;
 pub use snapshot::{Record, Snapshot, Version};
 pub use statistics::{Amount, Bucket, NamespaceStatistics, Retrievals, Statistics};
 pub use verify::{FAULTS_MAX, Fault, NamespaceCounts, Problem, Verification};
@@ -35,9 +37,10 @@ pub use verify::{FAULTS_MAX, Fault, NamespaceCounts, Problem, Verification};
 use ibid_format::slot::Argon2Cost;
 
 use crate::encode::{Counters, Encoder, Encoding, EncodingReport, Feed};
-use crate::engine::Engine;
+use crate::engine::{Engine, Snapshot as Snapshotted};
 use bodies::Bodies;
 use compact::Blocks;
+use oplog::Wholeness;
 use writer::{Outcome, Request, What, Writer};
 
 /// Requests that wait for the writer before callers wait for a place among them.
@@ -98,6 +101,8 @@ pub struct Options {
     pub durability: Durability,
     /// How records that resemble each other are made small.
     pub encoding: Encoding,
+    /// Whether the store begins a log, by which others can have the same. A store that has one keeps it whatever this says.
+    pub oplog: bool,
 }
 
 impl Default for Options {
@@ -109,6 +114,7 @@ impl Default for Options {
             frame_cache_bytes: 16 << 20,
             durability: Durability::Sync,
             encoding: Encoding::default(),
+            oplog: false,
         }
     }
 }
@@ -132,7 +138,7 @@ impl Default for Options {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Store {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 impl Store {
@@ -186,8 +192,12 @@ impl Store {
     pub fn with_engine(path: &Path, engine: Box<dyn Engine>, options: Options) -> Result<Self, Error> {
         let engine: Arc<dyn Engine> = Arc::from(engine);
         let next = place::begin(path, &*engine)?;
+        let log = oplog::begin(&*engine, next, options.oplog)?;
+        let wholeness = Arc::new(Wholeness::of(log.as_ref()));
+        // A replica does what its primary's encoder found out.
+        let encodes = options.encoding.on && oplog::check_primary(log.as_ref()).is_ok();
         let (requests, queue) = sync_channel(QUEUE);
-        let feed = options.encoding.on.then(|| Arc::new(Feed::default()));
+        let feed = encodes.then(|| Arc::new(Feed::default()));
         let (bodies, counters) = (
             Arc::new(Bodies::new(options.frame_cache_bytes)),
             Arc::new(Counters::default()),
@@ -196,13 +206,22 @@ impl Store {
             let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
             spawned.map_err(|error| place::io("start a thread for", path, error))
         };
-        let writer = Writer::new(engine.clone(), bodies.clone(), queue, feed.clone(), next);
+        let writer = Writer::new(
+            engine.clone(),
+            bodies.clone(),
+            queue,
+            feed.clone(),
+            next,
+            (log, wholeness.clone()),
+            options.encoding.interval,
+        );
         let writer = spawn("ibid-record", Box::new(move || writer.run()))?;
         let mut inner = Inner {
             engine,
             bodies,
             counters,
             blocks: Blocks::default(),
+            wholeness,
             durability: options.durability,
             requests: Some(requests.clone()),
             writer: Some(writer),
@@ -226,7 +245,7 @@ impl Store {
         let made = |number| Namespace::new(self.inner.clone(), name.clone(), number, versions);
         // An empty name is no key of an engine; the writer refuses it.
         if !name.is_empty()
-            && let Some(number) = lookup::namespace(&*self.inner.engine.snapshot()?, &name, versions)?
+            && let Some(number) = lookup::namespace(&*self.inner.whole_snapshot()?, &name, versions)?
         {
             return Ok(made(number));
         }
@@ -249,7 +268,7 @@ impl Store {
         if name.is_empty() {
             return Ok(None);
         }
-        let found = lookup::find_namespace(&*self.inner.engine.snapshot()?, name)?;
+        let found = lookup::find_namespace(&*self.inner.whole_snapshot()?, name)?;
         Ok(found.map(|(number, versions)| Namespace::new(self.inner.clone(), name.into(), number, versions)))
     }
 
@@ -328,10 +347,11 @@ impl Store {
 
 /// What a store, its namespaces and its snapshots share.
 pub(crate) struct Inner {
-    engine: Arc<dyn Engine>,
-    bodies: Arc<Bodies>,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) bodies: Arc<Bodies>,
     counters: Arc<Counters>,
     blocks: Blocks,
+    wholeness: Arc<Wholeness>,
     durability: Durability,
     /// [`None`] only while it is dropped: that ends the writer.
     requests: Option<SyncSender<Request>>,
@@ -342,6 +362,17 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
+    /// What is committed now, unless it is only a part of what another store has.
+    fn whole_snapshot(&self) -> Result<Box<dyn Snapshotted>, Error> {
+        let before = self.wholeness.now()?;
+        let snapshot = self.engine.snapshot()?;
+        if self.wholeness.now()? == before {
+            Ok(snapshot)
+        } else {
+            Err(Error::Incomplete)
+        }
+    }
+
     fn commit(self: &Arc<Self>, batch: Batch, durability: Durability) -> Result<Vec<Option<u64>>, Error> {
         if let Some((foreign, _)) = batch.operations.iter().find(|(namespace, _)| !namespace.is_of(self)) {
             let name = foreign.name().to_owned();
@@ -355,7 +386,7 @@ impl Inner {
         }
     }
 
-    fn ask(&self, what: What, durability: Durability) -> Result<Outcome, Error> {
+    pub(crate) fn ask(&self, what: What, durability: Durability) -> Result<Outcome, Error> {
         let (outcome, answer) = sync_channel(1);
         let request = Request {
             what,

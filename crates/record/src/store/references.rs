@@ -6,7 +6,7 @@ use ibid_format::record::{Body, Record, References};
 
 use super::bodies::Bodies;
 use super::error::Error;
-use super::frames;
+use super::{frames, oplog};
 use crate::engine::{Read, Table, Transaction};
 
 /// The counts of the group of a record.
@@ -56,8 +56,11 @@ pub(crate) fn subtract(transaction: &mut dyn Transaction, bodies: &Bodies, base:
     Ok(())
 }
 
-/// Says that no key leads to a record any more: it goes, unless others are decoded from it.
+/// Says that no key leads to a record any more: it goes, unless others are decoded from it, or the log names it. That counts as one more, until the log does not.
 pub(crate) fn release(transaction: &mut dyn Transaction, bodies: &Bodies, number: u64) -> Result<(), Error> {
+    if number >= oplog::held_from(transaction)? {
+        return set(transaction, number, |count, _| (count.saturating_add(1), true));
+    }
     if group(transaction, number)?.count(number) > 0 {
         return set(transaction, number, |count, _| (count, true));
     }

@@ -40,10 +40,45 @@ pub(crate) struct Encoded {
     pub(crate) given_up: Vec<u32>,
 }
 
-/// Writes it. What was deleted since is left alone: a record's body never changes, so that it is there is all that has to be known.
-pub(crate) fn carry_out(transaction: &mut dyn Transaction, bodies: &Bodies, encoded: &Encoded) -> Result<(), Error> {
+/// Writes it, and gives what became a delta of what.
+pub(crate) fn carry_out(
+    transaction: &mut dyn Transaction,
+    bodies: &Bodies,
+    encoded: &Encoded,
+) -> Result<Vec<(u64, u64)>, Error> {
+    let written = carry_out_rewrites(transaction, bodies, &encoded.rewrites)?;
+    for (number, entry) in &encoded.chains {
+        let key = number.to_be_bytes();
+        match entry {
+            Some(entry) if bodies.is_there(transaction, *number)? => {
+                let value = entry.encode(*number);
+                let value = value.map_err(|error| Error::damaged(Table::Chains, &key, error))?;
+                transaction.put(Table::Chains, &key, &value)?;
+            }
+            Some(_) | None => transaction.delete(Table::Chains, &key)?,
+        }
+    }
+    for &namespace in &encoded.given_up {
+        let entry = GivenUp { since: encoded.next };
+        transaction.put(Table::Meta, &GivenUp::key(namespace), &entry.encode(namespace))?;
+    }
+    let next = record::Encoded { next: encoded.next };
+    transaction.put(Table::Meta, ENCODED_KEY, &next.encode())?;
+    Ok(written)
+}
+
+/// Writes rewrites, ascending by record, so that a replica can do the same in the same order. What was deleted since is left alone: a record's body never changes, so that
+/// it is there is all that has to be known.
+pub(crate) fn carry_out_rewrites(
+    transaction: &mut dyn Transaction,
+    bodies: &Bodies,
+    rewrites: &[Rewrite],
+) -> Result<Vec<(u64, u64)>, Error> {
+    let mut ascending: Vec<&Rewrite> = rewrites.iter().collect();
+    ascending.sort_unstable_by_key(|rewrite| rewrite.number);
+    let mut written = Vec::with_capacity(rewrites.len());
     let mut bytes = Vec::new();
-    for rewrite in &encoded.rewrites {
+    for rewrite in ascending {
         bytes.clear();
         if !bodies.is_there(transaction, rewrite.base)? {
             continue;
@@ -64,25 +99,9 @@ pub(crate) fn carry_out(transaction: &mut dyn Transaction, bodies: &Bodies, enco
         if let Some(base) = base_before {
             references::subtract(transaction, bodies, base)?;
         }
+        written.push((rewrite.number, rewrite.base));
     }
-    for (number, entry) in &encoded.chains {
-        let key = number.to_be_bytes();
-        match entry {
-            Some(entry) if bodies.is_there(transaction, *number)? => {
-                let value = entry.encode(*number);
-                let value = value.map_err(|error| Error::damaged(Table::Chains, &key, error))?;
-                transaction.put(Table::Chains, &key, &value)?;
-            }
-            Some(_) | None => transaction.delete(Table::Chains, &key)?,
-        }
-    }
-    for &namespace in &encoded.given_up {
-        let entry = GivenUp { since: encoded.next };
-        transaction.put(Table::Meta, &GivenUp::key(namespace), &entry.encode(namespace))?;
-    }
-    let next = record::Encoded { next: encoded.next };
-    transaction.put(Table::Meta, ENCODED_KEY, &next.encode())?;
-    Ok(())
+    Ok(written)
 }
 
 /// Puts the record into `bytes` as it is to be stored, given how it is, and gives the base that it has.

@@ -65,7 +65,7 @@ pub struct Snapshot {
 impl Snapshot {
     pub(crate) fn new(store: &Arc<Inner>) -> Result<Self, Error> {
         Ok(Snapshot {
-            engine: store.engine.snapshot()?,
+            engine: store.whole_snapshot()?,
             store: store.clone(),
         })
     }

@@ -13,9 +13,9 @@ use std::fmt;
 use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{
-    self, Body, ChainEntry, ENCODED_KEY, Encoded, FORMAT, FORMAT_KEY, FrameDecoder, GivenUp, KeyEntry, NEXT_KEY,
-    NamespaceEntry, Next, Places, References, VERSIONS_PER_GROUP, VersionEntry, VersionGroup, frames_of_block, key_of,
-    records_of_frame, split_key, version_group_key,
+    self, Body, ChainEntry, Digest, ENCODED_KEY, Encoded, FORMAT, FORMAT_KEY, FrameDecoder, GivenUp, KeyEntry, LOG_KEY,
+    LogEntry, LogState, NEXT_KEY, NamespaceEntry, Next, Places, References, VERSIONS_PER_GROUP, VersionEntry,
+    VersionGroup, frames_of_block, key_of, log_digest, open_log_entry, records_of_frame, split_key, version_group_key,
 };
 
 use super::bodies::Bodies;
@@ -174,7 +174,7 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn verify(&self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Verification, Error> {
-        let snapshot = self.inner.engine.snapshot()?;
+        let snapshot = self.inner.whole_snapshot()?;
         let mut verifier = Verifier {
             read: &*snapshot,
             bodies: &self.inner.bodies,
@@ -183,6 +183,8 @@ impl Store {
                 record: u64::MAX,
                 namespace: u32::MAX,
             },
+            log: None,
+            position: (0, Digest::default()),
             spaces: BTreeMap::new(),
             nowhere: None,
             faults: Vec::new(),
@@ -201,6 +203,8 @@ impl Store {
         verifier.records()?;
         verifier.walk(Table::References, Verifier::references)?;
         verifier.walk(Table::Chains, Verifier::chain)?;
+        verifier.walk(Table::Oplog, Verifier::oplog)?;
+        verifier.end_of_log();
         Ok(Verification {
             namespaces: verifier.spaces.into_values().collect(),
             faults: verifier.faults,
@@ -225,6 +229,9 @@ struct Verifier<'v> {
     needed: BTreeMap<u64, u32>,
     /// What numbers come next; as large as can be where that can't be read.
     next: Next,
+    log: Option<LogState>,
+    /// Position and digest of the last entry of the log that was seen.
+    position: (u64, Digest),
     spaces: BTreeMap<u32, NamespaceCounts>,
     /// The last of those that keys are in and that are not there.
     nowhere: Option<u32>,
@@ -323,6 +330,11 @@ impl Verifier<'_> {
             FORMAT_KEY if value == FORMAT => {}
             ENCODED_KEY => {
                 Encoded::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?;
+            }
+            LOG_KEY => {
+                let log = LogState::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?;
+                self.position = (log.first - 1, log.before);
+                self.log = Some(log);
             }
             NEXT_KEY => self.next = Next::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?,
             _ => match GivenUp::namespace_of(key) {
@@ -628,6 +640,8 @@ impl Verifier<'_> {
             Err(error) => return self.absorb(Err(error), Table::References, &group_key),
         };
         let disagrees = |field, expected, found| Problem::Disagrees { field, expected, found };
+        let held = self.log.as_ref().is_some_and(|log| number >= log.record) && references.is_obsolete(number);
+        let needed = needed.saturating_add(held.into());
         if references.count(number) != needed {
             let problem = disagrees(
                 "records decoded from one",
@@ -678,6 +692,38 @@ impl Verifier<'_> {
             self.fault(Table::Chains, stored_key, Problem::Stray);
         }
         Ok(())
+    }
+
+    /// An entry of the log: at its place, and after the one that was before it.
+    fn oplog(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
+        let position = number_of(stored_key);
+        let (last, digest) = self.position;
+        if stored_key.len() != NUMBER_BYTES || self.log.is_none() || position != last + 1 {
+            self.fault(Table::Oplog, stored_key, Problem::Stray);
+            return Ok(());
+        }
+        let damaged = |error| Error::damaged(Table::Oplog, stored_key, error);
+        self.position.0 = position;
+        let (entry, stated) = open_log_entry(position, value).map_err(damaged)?;
+        self.position.1 = stated;
+        let computed = log_digest(digest, entry);
+        if computed != stated {
+            let field = "digest of a log entry";
+            let (expected, found) = (u64::from_be_bytes(computed), u64::from_be_bytes(stated));
+            self.fault(Table::Oplog, stored_key, Problem::Disagrees { field, expected, found });
+        }
+        LogEntry::decode(entry).map(drop).map_err(damaged)
+    }
+
+    /// Whether the log ends where it should.
+    fn end_of_log(&mut self) {
+        if let Some(log) = &self.log
+            && !self.stopped
+            && (log.next, log.digest) != (self.position.0 + 1, self.position.1)
+        {
+            let (field, expected, found) = ("next position", self.position.0 + 1, log.next);
+            self.fault(Table::Meta, LOG_KEY, Problem::Disagrees { field, expected, found });
+        }
     }
 
     fn standing(&self, number: u64, namespace: u32, version: u32, key: &[u8]) -> Result<Standing, Error> {

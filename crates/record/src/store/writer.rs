@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Instant;
 
-use ibid_format::record::{NAME_BYTES_MAX, NEXT_KEY, NamespaceEntry, Next};
+use ibid_delta::Interval;
+use ibid_format::record::{LogState, NAME_BYTES_MAX, NEXT_KEY, NamespaceEntry, Next};
 
 use super::apply::{self, Failure, Written};
 use super::batch::{Change, Operation};
 use super::bodies::Bodies;
 use super::error::Error;
+use super::oplog::{self, Task, Wholeness};
 use super::pack::{self, Pack};
 use super::rewrite::{self, Encoded};
 use super::{Durability, Versions, lookup};
@@ -37,6 +39,8 @@ pub(crate) enum What {
     Pack(Pack),
     /// Blocks that are of no use any more.
     Free(Vec<u64>),
+    /// As one of several stores that have the same.
+    Log(Task),
     /// Nothing: for the sake of the sync.
     Sync,
 }
@@ -54,6 +58,10 @@ pub(crate) struct Writer {
     /// What was committed goes there, to be encoded.
     feed: Option<Arc<Feed>>,
     next: Next,
+    log: Option<LogState>,
+    wholeness: Arc<Wholeness>,
+    /// How records are encoded, which replicas are told.
+    interval: Interval,
     /// Whether something was committed that was not synced.
     unsynced: bool,
     /// When it has to be.
@@ -67,6 +75,8 @@ impl Writer {
         requests: Receiver<Request>,
         feed: Option<Arc<Feed>>,
         next: Next,
+        (log, wholeness): (Option<LogState>, Arc<Wholeness>),
+        interval: Interval,
     ) -> Self {
         Writer {
             engine,
@@ -74,6 +84,9 @@ impl Writer {
             requests,
             feed,
             next,
+            log,
+            wholeness,
+            interval,
             unsynced: false,
             sync_at: None,
         }
@@ -129,15 +142,28 @@ impl Writer {
         let synced = overdue || group.iter().any(|request| request.durability == Durability::Sync);
         let commit = if synced { Commit::Synced } else { Commit::Unsynced };
         let mut group: Vec<(Request, Option<Error>)> = group.into_iter().map(|request| (request, None)).collect();
-        let (next, outcomes) = loop {
+        let clears = |(request, _): &(Request, _)| matches!(request.what, What::Log(Task::Clear { .. }));
+        if group.iter().any(clears) {
+            // Before anybody can see it.
+            self.wholeness.set(true);
+        }
+        let (next, log, outcomes) = loop {
             let mut next = self.next;
+            let mut log = self.log.clone();
             let mut outcomes = Vec::with_capacity(group.len());
             let mut undone = None;
             let committed = self.engine.write(commit, &mut |transaction| {
                 for (place, (request, failed)) in group.iter().enumerate() {
                     let outcome = match failed {
                         Some(error) => Err(Failure::Refused(error.clone())),
-                        None => carry_out(transaction, &self.bodies, &mut next, &request.what),
+                        None => carry_out(
+                            transaction,
+                            &self.bodies,
+                            &mut next,
+                            &mut log,
+                            self.interval,
+                            &request.what,
+                        ),
                     };
                     outcomes.push(match outcome {
                         Ok(outcome) => Ok(outcome),
@@ -151,6 +177,11 @@ impl Writer {
                         }
                     });
                 }
+                if log != self.log
+                    && let Some(log) = &log
+                {
+                    oplog::put_state(transaction, log)?;
+                }
                 if next == self.next {
                     Ok(())
                 } else {
@@ -158,7 +189,7 @@ impl Writer {
                 }
             });
             match (committed, undone) {
-                (Ok(()), _) => break (next, outcomes),
+                (Ok(()), _) => break (next, log, outcomes),
                 // All of the transaction is gone; the others are done without that one.
                 (Err(_), Some((place, error))) => group[place].1 = Some(error),
                 (Err(error), None) => {
@@ -170,6 +201,8 @@ impl Writer {
             }
         };
         self.next = next;
+        self.log = log;
+        self.wholeness.set(oplog::is_incomplete(self.log.as_ref()));
         self.unsynced = !synced;
         let latest = |(request, _): &(Request, _)| match request.durability {
             Durability::Batched(delay) => Instant::now().checked_add(delay),
@@ -204,7 +237,8 @@ impl Request {
                 operations.iter().map(length).sum()
             }
             What::Pack(pack) => pack.bytes.len(),
-            What::Namespace(..) | What::Encoded(_) | What::Free(_) | What::Sync => 0,
+            What::Log(Task::Apply(arrived)) => arrived.bytes(),
+            What::Namespace(..) | What::Encoded(_) | What::Free(_) | What::Log(_) | What::Sync => 0,
         }
     }
 }
@@ -228,14 +262,47 @@ fn carry_out(
     transaction: &mut dyn Transaction,
     bodies: &Bodies,
     next: &mut Next,
+    log: &mut Option<LogState>,
+    interval: Interval,
     what: &What,
 ) -> Result<Outcome, Failure> {
     match what {
-        What::Batch(operations) => apply::batch(transaction, bodies, next, operations).map(Outcome::Written),
-        What::Namespace(name, versions) => namespace(transaction, next, name, *versions),
+        What::Batch(operations) => {
+            oplog::check_primary(log.as_ref()).map_err(Failure::Refused)?;
+            oplog::check_size(log.as_ref(), operations).map_err(Failure::Refused)?;
+            let record = next.record;
+            let written = apply::batch(transaction, bodies, next, operations)?;
+            if let Some(log) = log {
+                let logged = oplog::log_batch(transaction, log, record, operations, &written);
+                logged.map_err(Failure::Undone)?;
+            }
+            Ok(Outcome::Written(written))
+        }
+        What::Namespace(name, versions) => {
+            let before = *next;
+            let outcome = namespace(transaction, next, name, *versions)?;
+            if before != *next {
+                // One that is there is found on a replica, too.
+                oplog::check_primary(log.as_ref()).map_err(Failure::Undone)?;
+                if let Some(log) = log {
+                    let logged = oplog::log_namespace(transaction, log, name, *versions);
+                    logged.map_err(Failure::Undone)?;
+                }
+            }
+            Ok(outcome)
+        }
         What::Encoded(encoded) => {
-            let written = rewrite::carry_out(transaction, bodies, encoded);
-            written.map(|()| Outcome::Done).map_err(Failure::Undone)
+            oplog::check_primary(log.as_ref()).map_err(Failure::Refused)?;
+            let written = rewrite::carry_out(transaction, bodies, encoded).map_err(Failure::Undone)?;
+            if let Some(log) = log {
+                let logged = oplog::log_rewrites(transaction, log, interval, &written);
+                logged.map_err(Failure::Undone)?;
+            }
+            Ok(Outcome::Done)
+        }
+        What::Log(task) => {
+            let done = oplog::carry_out(transaction, bodies, next, log, task);
+            done.map(|()| Outcome::Done)
         }
         What::Pack(pack) => {
             let packed = pack::carry_out(transaction, pack);
@@ -250,7 +317,7 @@ fn carry_out(
 }
 
 /// Finds a namespace, or makes it.
-fn namespace(
+pub(super) fn namespace(
     transaction: &mut dyn Transaction,
     next: &mut Next,
     name: &str,

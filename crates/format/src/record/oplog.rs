@@ -1,0 +1,440 @@
+//! The log of a store: what was done to it, in order, so that another one can do the same.
+//!
+//! An entry names records and does not hold them: their bodies are in the store, once. Doing the same in the same order gives the same numbers, so little has to be said.
+
+use super::entry::{Table, closed, flag, opened};
+use super::{KEY_BYTES_MAX, LOG_KEY, NAME_BYTES_MAX, NUMBER_MAX};
+use crate::Error;
+use crate::error::{equal, in_range};
+use crate::wire::{self, Reader};
+
+/// Length of a digest, bytes.
+pub const DIGEST_BYTES: usize = 8;
+/// Longest entry, bytes.
+pub const LOG_ENTRY_BYTES_MAX: usize = 1 << 26;
+/// Length of what names a store, bytes.
+pub const STORE_ID_BYTES: usize = 16;
+
+const BATCH: u8 = 1;
+const NAMESPACE: u8 = 2;
+const REWRITES: u8 = 3;
+const TRUNCATED: u8 = 4;
+const PROMOTED: u8 = 5;
+
+const WRITES_BODY: u8 = 0;
+const WRITES_DELETION: u8 = 1;
+const REMOVES: u8 = 2;
+const PURGES: u8 = 3;
+
+/// First bytes of BLAKE3 over an entry and the digest of the one before it: two logs whose entries have the same digest say the same up to there.
+pub type Digest = [u8; DIGEST_BYTES];
+
+/// From a promotion to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Epoch {
+    /// One more than that of the epoch before. 0 before a replica knows.
+    pub number: u64,
+    /// Drawn at random: two replicas that were promoted to the same number are not of the same epoch.
+    pub id: u64,
+}
+
+impl Epoch {
+    pub(super) fn put(self, out: &mut Vec<u8>) {
+        wire::put_varint(out, self.number);
+        wire::put_u64(out, self.id);
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Error> {
+        let number = reader.varint("epoch")?;
+        let id = reader.u64("what names an epoch")?;
+        Ok(Epoch { number, id })
+    }
+}
+
+/// What an operation did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogChange {
+    /// Wrote a record with a body. `prior` is an older record that it is like, 0 if there is none: the key's latest until then, or what the caller said.
+    Body {
+        /// Its number, less than that of the record.
+        prior: u64,
+    },
+    /// Wrote a record that says that the key was deleted.
+    Deletion,
+    /// Removed a key of which no versions are kept.
+    Removal,
+    /// Removed a key with all its versions.
+    Purge,
+}
+
+impl LogChange {
+    /// Whether it wrote a record, which took a number.
+    pub fn writes(self) -> bool {
+        matches!(self, LogChange::Body { .. } | LogChange::Deletion)
+    }
+}
+
+/// An operation of a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogOperation {
+    /// Number of the namespace.
+    pub namespace: u32,
+    /// What it did.
+    pub change: LogChange,
+    /// The key.
+    pub key: Vec<u8>,
+}
+
+/// What was done at one position.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogEntry {
+    /// A batch; the records that it wrote have the numbers from `record` on, one after the other.
+    Batch {
+        /// The first number, whether it was given or not.
+        record: u64,
+        /// At least one.
+        operations: Vec<LogOperation>,
+    },
+    /// A namespace was made, with the next number.
+    Namespace {
+        /// Whether it keeps versions.
+        versions_kept: bool,
+        /// Its name.
+        name: String,
+    },
+    /// Records became deltas of newer ones.
+    Rewrites {
+        /// The first of the positions, on average, between two at which a record is searched for copies.
+        interval: u8,
+        /// Record and base, in the order in which they were written: ascending by record.
+        rewrites: Vec<(u64, u64)>,
+    },
+    /// Entries before this position were removed.
+    Truncated {
+        /// The first that was kept.
+        first: u64,
+    },
+    /// A replica became the primary.
+    Promoted {
+        /// The epoch that began.
+        epoch: Epoch,
+    },
+}
+
+impl LogEntry {
+    /// What the entry says, without digest and checksum.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] for what no decoder would accept; then nothing that was appended is of use.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Error> {
+        let start = out.len();
+        match self {
+            LogEntry::Batch { record, operations } => {
+                in_range("operations of a log entry", operations.len() as u64, 1, u64::MAX)?;
+                in_range("record number", *record, 1, NUMBER_MAX)?;
+                out.push(BATCH);
+                wire::put_varint(out, *record);
+                put_operations(out, *record, operations)?;
+            }
+            LogEntry::Namespace { versions_kept, name } => {
+                in_range("name of a namespace", name.len() as u64, 1, NAME_BYTES_MAX as u64)?;
+                out.extend_from_slice(&[NAMESPACE, u8::from(*versions_kept)]);
+                wire::put_bytes(out, name.as_bytes());
+            }
+            LogEntry::Rewrites { interval, rewrites } => {
+                in_range("rewrites of a log entry", rewrites.len() as u64, 1, u64::MAX)?;
+                out.extend_from_slice(&[REWRITES, *interval]);
+                let mut before = 0;
+                for &(number, base) in rewrites {
+                    in_range("record number", number, before + 1, NUMBER_MAX)?;
+                    in_range("base of a record", base, number + 1, NUMBER_MAX)?;
+                    wire::put_varint(out, number - before);
+                    wire::put_varint(out, base - number);
+                    before = number;
+                }
+            }
+            LogEntry::Truncated { first } => {
+                out.push(TRUNCATED);
+                wire::put_varint(out, *first);
+            }
+            LogEntry::Promoted { epoch } => {
+                out.push(PROMOTED);
+                epoch.put(out);
+            }
+        }
+        in_range("log entry", (out.len() - start) as u64, 1, LOG_ENTRY_BYTES_MAX as u64)?;
+        Ok(())
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        in_range("log entry", bytes.len() as u64, 1, LOG_ENTRY_BYTES_MAX as u64)?;
+        let mut reader = Reader::new(bytes);
+        let entry = match reader.u8("kind of a log entry")? {
+            BATCH => {
+                let record = reader.varint_in("record number", 1, NUMBER_MAX)?;
+                let operations = operations(record, &mut reader)?;
+                LogEntry::Batch { record, operations }
+            }
+            NAMESPACE => {
+                let versions_kept = flag(&mut reader, "flags of a namespace")?;
+                let name = reader.text("name of a namespace", NAME_BYTES_MAX)?;
+                in_range("name of a namespace", name.len() as u64, 1, NAME_BYTES_MAX as u64)?;
+                let name = name.to_owned();
+                LogEntry::Namespace { versions_kept, name }
+            }
+            REWRITES => {
+                let interval = reader.u8("interval of rewrites")?;
+                let mut rewrites = Vec::new();
+                let mut before = 0;
+                while rewrites.is_empty() || reader.remaining() > 0 {
+                    let number = before + reader.varint_in("record number", 1, NUMBER_MAX - before)?;
+                    let distance = reader.varint_in("base of a record", 1, NUMBER_MAX.saturating_sub(number))?;
+                    rewrites.push((number, number + distance));
+                    before = number;
+                }
+                LogEntry::Rewrites { interval, rewrites }
+            }
+            TRUNCATED => {
+                let first = reader.varint("first position")?;
+                LogEntry::Truncated { first }
+            }
+            PROMOTED => {
+                let epoch = Epoch::read(&mut reader)?;
+                LogEntry::Promoted { epoch }
+            }
+            found => {
+                let (field, found) = ("kind of a log entry", found.into());
+                return Err(Error::Unknown { field, found });
+            }
+        };
+        reader.finish("log entry")?;
+        Ok(entry)
+    }
+
+    /// The entry as stored at a position, and its digest, given that of the one before.
+    ///
+    /// # Errors
+    ///
+    /// As [`encode`](Self::encode).
+    pub fn seal(&self, position: u64, before: Digest) -> Result<(Vec<u8>, Digest), Error> {
+        let mut out = Vec::new();
+        self.encode(&mut out)?;
+        let digest = log_digest(before, &out);
+        out.extend_from_slice(&digest);
+        Ok((closed(Table::Oplog, &position.to_be_bytes(), out), digest))
+    }
+}
+
+/// What an entry stored at a position says, which [`LogEntry::decode`] reads, and its digest.
+///
+/// # Errors
+///
+/// [`Error::Check`] if a byte is not as written, or the position another.
+pub fn open_log_entry(position: u64, bytes: &[u8]) -> Result<(&[u8], Digest), Error> {
+    let mut reader = opened("log entry", Table::Oplog, &position.to_be_bytes(), bytes)?;
+    let length = reader.remaining().saturating_sub(DIGEST_BYTES);
+    let entry = reader.take("log entry", length)?;
+    Ok((entry, reader.array("digest of a log entry")?))
+}
+
+/// The digest of an entry, given that of the one before.
+pub fn log_digest(before: Digest, entry: &[u8]) -> Digest {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&before).update(entry);
+    let mut digest = Digest::default();
+    digest.copy_from_slice(&hasher.finalize().as_bytes()[..DIGEST_BYTES]);
+    digest
+}
+
+fn put_operations(out: &mut Vec<u8>, record: u64, operations: &[LogOperation]) -> Result<(), Error> {
+    let mut number = record;
+    for operation in operations {
+        in_range("record namespace", operation.namespace.into(), 1, u32::MAX.into())?;
+        in_range("record key", operation.key.len() as u64, 0, KEY_BYTES_MAX as u64)?;
+        wire::put_varint(out, operation.namespace.into());
+        match operation.change {
+            LogChange::Body { prior } => {
+                in_range("record before", prior, 0, number - 1)?;
+                out.push(WRITES_BODY);
+                wire::put_varint(out, if prior == 0 { 0 } else { number - prior });
+            }
+            LogChange::Deletion => out.push(WRITES_DELETION),
+            LogChange::Removal => out.push(REMOVES),
+            LogChange::Purge => out.push(PURGES),
+        }
+        wire::put_bytes(out, &operation.key);
+        number += u64::from(operation.change.writes());
+    }
+    in_range("record number", number - 1, 0, NUMBER_MAX)?;
+    Ok(())
+}
+
+fn operations(record: u64, reader: &mut Reader<'_>) -> Result<Vec<LogOperation>, Error> {
+    let mut operations = Vec::new();
+    let mut number = record;
+    while operations.is_empty() || reader.remaining() > 0 {
+        let namespace = reader.varint_in("record namespace", 1, u32::MAX.into())? as u32;
+        let change = match reader.u8("kind of an operation")? {
+            WRITES_BODY => {
+                let distance = reader.varint_in("record before", 0, number - 1)?;
+                let prior = if distance == 0 { 0 } else { number - distance };
+                LogChange::Body { prior }
+            }
+            WRITES_DELETION => LogChange::Deletion,
+            REMOVES => LogChange::Removal,
+            PURGES => LogChange::Purge,
+            found => {
+                let (field, found) = ("kind of an operation", found.into());
+                return Err(Error::Unknown { field, found });
+            }
+        };
+        let key = reader.bytes("record key", KEY_BYTES_MAX)?.to_vec();
+        operations.push(LogOperation { namespace, change, key });
+        if change.writes() {
+            in_range("record number", number, 1, NUMBER_MAX)?;
+            number += 1;
+        }
+    }
+    Ok(operations)
+}
+
+/// What a store with a log is to others that have the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Role {
+    /// It is written to.
+    Primary,
+    /// It does what a primary did.
+    Replica,
+    /// It was a primary, and heard of one of this later epoch.
+    Fenced {
+        /// The later epoch.
+        by: u64,
+    },
+    /// It takes over all that another one has, and has no more than a part of it.
+    Incomplete {
+        /// What names what it takes over; 0 before it is known.
+        transfer: u64,
+        /// The last that it has: a table, 0 before the first, and a key of it.
+        table: u8,
+        /// The key.
+        key: Vec<u8>,
+    },
+}
+
+/// What is known of the log: the entry `log` of the table `meta`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogState {
+    /// What the store is.
+    pub role: Role,
+    /// What names the store and those that have the same; zeros before a replica knows.
+    pub store: [u8; STORE_ID_BYTES],
+    /// The epoch, which rises when a replica is promoted.
+    pub epoch: Epoch,
+    /// Position of the first entry that is kept.
+    pub first: u64,
+    /// Position of the next entry.
+    pub next: u64,
+    /// Records from this number on are named by entries that are kept, or will be by the next.
+    pub record: u64,
+    /// Digest of the entry before the first.
+    pub before: Digest,
+    /// Digest of the last entry.
+    pub digest: Digest,
+}
+
+impl LogState {
+    /// That of a log that begins, where `record` is the next record.
+    pub fn new(role: Role, store: [u8; STORE_ID_BYTES], record: u64) -> Self {
+        LogState {
+            role,
+            store,
+            epoch: Epoch::default(),
+            first: 1,
+            next: 1,
+            record,
+            before: Digest::default(),
+            digest: Digest::default(),
+        }
+    }
+
+    /// The entry as stored under [`LOG_KEY`].
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match &self.role {
+            Role::Primary => out.push(0),
+            Role::Replica => out.push(1),
+            Role::Fenced { by } => {
+                out.push(2);
+                wire::put_varint(&mut out, *by);
+            }
+            Role::Incomplete { transfer, table, key } => {
+                out.push(3);
+                wire::put_u64(&mut out, *transfer);
+                out.push(*table);
+                wire::put_bytes(&mut out, key);
+            }
+        }
+        out.extend_from_slice(&self.store);
+        self.epoch.put(&mut out);
+        for number in [self.first, self.next - self.first, self.record] {
+            wire::put_varint(&mut out, number);
+        }
+        out.extend_from_slice(&self.before);
+        out.extend_from_slice(&self.digest);
+        closed(Table::Meta, LOG_KEY, out)
+    }
+
+    /// Reads the entry stored under [`LOG_KEY`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let mut reader = opened("log", Table::Meta, LOG_KEY, bytes)?;
+        let role = match reader.u8("role of a store")? {
+            0 => Role::Primary,
+            1 => Role::Replica,
+            2 => Role::Fenced {
+                by: reader.varint("epoch")?,
+            },
+            3 => Role::Incomplete {
+                transfer: reader.u64("what names a transfer")?,
+                table: reader.u8("table")?,
+                key: reader.bytes("key of a table", KEY_BYTES_MAX + 4)?.to_vec(),
+            },
+            found => {
+                let (field, found) = ("role of a store", found.into());
+                return Err(Error::Unknown { field, found });
+            }
+        };
+        let store = reader.array("what names a store")?;
+        let epoch = Epoch::read(&mut reader)?;
+        let first = reader.varint_in("first position", 1, NUMBER_MAX)?;
+        let next = first + reader.varint_in("next position", 0, NUMBER_MAX - first)?;
+        let state = LogState {
+            role,
+            store,
+            epoch,
+            first,
+            next,
+            record: reader.varint_in("first record of a log", 1, NUMBER_MAX + 1)?,
+            before: reader.array("digest of a log entry")?,
+            digest: reader.array("digest of a log entry")?,
+        };
+        reader.finish("log")?;
+        if state.first == state.next {
+            equal(
+                "digest of a log entry",
+                u64::from_le_bytes(state.before),
+                u64::from_le_bytes(state.digest),
+            )?;
+        }
+        Ok(state)
+    }
+}

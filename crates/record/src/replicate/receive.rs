@@ -1,0 +1,385 @@
+//! The one that asks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ibid_delta::Decoder;
+use ibid_format::record::{
+    Answer, BODY_BYTES_MAX, Chunk, Epoch, LogChange, LogEntry, LogOperation, LogState, Made, Refused, Request, Role,
+    Sent, Wanted, log_digest, unpack_contents, unpack_pairs,
+};
+
+use super::send::Bodily;
+use crate::engine::{Snapshot, Table};
+use crate::store::batch::{Change, Operation, Target};
+use crate::store::oplog::{self, Arrived, Step, Taken, Task};
+use crate::store::writer::What;
+use crate::store::{Damage, Durability, Error, Inner, Store, lookup};
+
+/// How soon what arrived is on disk. A crash before that takes position and records back together.
+const DURABILITY: Durability = Durability::Batched(Duration::from_secs(1));
+
+/// What an answer brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Progress {
+    /// Entries: the replica is at `position`, the one that answered was at `head`.
+    Entries {
+        /// The next that the replica lacks.
+        position: u64,
+        /// The next that the other will write.
+        head: u64,
+    },
+    /// A part of all that there is, more of which is to come.
+    Part,
+    /// The last part of that.
+    Whole,
+    /// Nothing: it does not fit where the replica is, or it has to ask otherwise.
+    Nothing,
+}
+
+impl Progress {
+    /// Whether the replica has all that the other had when it answered.
+    pub fn is_current(&self) -> bool {
+        matches!(self, Progress::Entries { position, head } if position >= head)
+    }
+}
+
+/// Asks for what a replica lacks.
+pub struct Receiver {
+    store: Arc<Inner>,
+    /// A base is missing here, or damaged: bodies are to come as they are.
+    whole: bool,
+    /// It is to ask for all that there is.
+    takes_all: bool,
+    decoder: Decoder,
+}
+
+impl Receiver {
+    /// One that asks for a store.
+    ///
+    /// # Errors
+    /// [`Error::NoLog`] if the store was not made a replica.
+    pub fn new(store: &Store) -> Result<Self, Error> {
+        let receiver = Receiver {
+            store: store.inner.clone(),
+            whole: false,
+            takes_all: false,
+            decoder: Decoder::new(),
+        };
+        receiver.state()?;
+        Ok(receiver)
+    }
+
+    fn state(&self) -> Result<LogState, Error> {
+        oplog::state(&*self.store.engine.snapshot()?)?.ok_or(Error::NoLog)
+    }
+
+    /// What to ask next.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Engine`].
+    pub fn ask(&self) -> Result<Vec<u8>, Error> {
+        let state = self.state()?;
+        let wanted = match state.role {
+            Role::Incomplete { transfer, table, key } => Wanted::Transfer { transfer, table, key },
+            _ if self.takes_all => Wanted::Transfer {
+                transfer: 0,
+                table: 0,
+                key: Vec::new(),
+            },
+            _ => Wanted::Entries {
+                next: state.next,
+                digest: state.digest,
+                whole: self.whole,
+            },
+        };
+        let (store, epoch) = (state.store, state.epoch);
+        Ok(Request { store, epoch, wanted }.encode())
+    }
+
+    /// Does what an answer says.
+    ///
+    /// # Errors
+    /// [`Error::Message`] for what is no answer; [`Error::Refused`], [`Error::StalePrimary`], [`Error::Diverged`]: nothing was done, and asking again will not help.
+    /// [`Error::IsReplica`] never; [`Error::Damaged`], [`Error::Engine`], [`Error::WriterEnded`].
+    pub fn take(&mut self, answer: &[u8]) -> Result<Progress, Error> {
+        let state = self.state()?;
+        match Answer::decode(answer)? {
+            Answer::Refused(refused) => Err(Error::Refused(refused)),
+            Answer::TakeAll { store, epoch, asked } => {
+                check(&state, store, epoch)?;
+                if asked == state.next && state.role == Role::Replica {
+                    self.takes_all = true;
+                }
+                Ok(Progress::Nothing)
+            }
+            Answer::Entries(sent) => {
+                check(&state, sent.store, sent.epoch)?;
+                self.entries(&state, &sent)
+            }
+            Answer::Chunk(chunk) => {
+                check(&state, chunk.store, chunk.epoch)?;
+                self.chunk(&state, &chunk)
+            }
+        }
+    }
+
+    fn entries(&mut self, state: &LogState, sent: &Sent) -> Result<Progress, Error> {
+        if state.role != Role::Replica || sent.from != state.next {
+            return Ok(Progress::Nothing);
+        }
+        let (mut position, head) = (state.next, sent.head);
+        if sent.packed.is_empty() {
+            if sent.digest != state.digest {
+                return Ok(Progress::Nothing);
+            }
+            return Ok(Progress::Entries { position, head });
+        }
+        let mut raw = Vec::new();
+        let contents = unpack_contents(&sent.packed, sent.length, &mut raw)?;
+        let digest = contents
+            .entries
+            .iter()
+            .fold(state.digest, |digest, entry| log_digest(digest, entry));
+        if digest != sent.digest {
+            // They come after other entries than those that are here.
+            return Err(Error::Refused(Refused::OtherEpoch));
+        }
+        let decoded = contents.entries.iter().map(|entry| LogEntry::decode(entry));
+        let entries = decoded.collect::<Result<Vec<_>, _>>()?;
+        let bodies = match self.bodies(&entries, &contents.bodies) {
+            Err(Error::Damaged { .. }) if !self.whole => {
+                // What is missing here is there.
+                self.whole = true;
+                return Ok(Progress::Nothing);
+            }
+            bodies => bodies?,
+        };
+        let mut made = Bodily::default();
+        bodies.iter().for_each(|body| made.add(body));
+        if made.finish() != sent.made {
+            if !self.whole {
+                self.whole = true;
+                return Ok(Progress::Nothing);
+            }
+            return Err(diverged(position, "bodies are others than those that were sent"));
+        }
+        position += entries.len() as u64;
+        let steps = self.steps(entries, bodies)?;
+        let (store, from) = (sent.store, sent.from);
+        let arrived = Arrived {
+            store,
+            from,
+            steps,
+            digest,
+        };
+        self.store.ask(What::Log(Task::Apply(arrived)), DURABILITY)?;
+        self.whole = false;
+        Ok(Progress::Entries { position, head })
+    }
+
+    /// The bodies of the records that entries name.
+    fn bodies(&mut self, entries: &[LogEntry], sent: &[Made<'_>]) -> Result<Vec<Vec<u8>>, Error> {
+        let snapshot = self.store.engine.snapshot()?;
+        let mut sent = sent.iter();
+        let mut places = HashMap::new();
+        let mut bodies: Vec<Vec<u8>> = Vec::new();
+        for (number, _) in entries.iter().flat_map(written) {
+            let made = sent.next().ok_or_else(|| missing("bodies of a message"))?;
+            let body = if made.base == 0 {
+                made.bytes.to_vec()
+            } else {
+                let stored;
+                let base: &[u8] = match places.get(&made.base) {
+                    Some(&place) => {
+                        let base: &Vec<u8> = &bodies[place];
+                        base
+                    }
+                    None => {
+                        stored = oplog::body(&*snapshot, &self.store.bodies, made.base)?;
+                        &stored
+                    }
+                };
+                let mut body = Vec::new();
+                let decoded = self.decoder.decode(base, made.bytes, BODY_BYTES_MAX, &mut body);
+                decoded.map_err(|error| Error::damaged(Table::Records, &made.base.to_be_bytes(), error))?;
+                body
+            };
+            places.insert(number, bodies.len());
+            bodies.push(body);
+        }
+        match sent.next() {
+            None => Ok(bodies),
+            Some(_) => Err(missing("entries of a message")),
+        }
+    }
+
+    /// What is to be done for each entry.
+    fn steps(&self, entries: Vec<LogEntry>, bodies: Vec<Vec<u8>>) -> Result<Vec<Step>, Error> {
+        let snapshot = self.store.engine.snapshot()?;
+        let mut spaces = Spaces::new(&*snapshot)?;
+        let mut bodies = bodies.into_iter();
+        let mut steps = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let mut operations = Vec::new();
+            match &entry {
+                LogEntry::Batch { operations: said, .. } => {
+                    for said in said {
+                        operations.push(spaces.operation(said, &mut bodies)?);
+                    }
+                }
+                LogEntry::Namespace { versions_kept, .. } => spaces.made(*versions_kept),
+                LogEntry::Rewrites { .. } | LogEntry::Truncated { .. } | LogEntry::Promoted { .. } => {}
+            }
+            steps.push(Step { entry, operations });
+        }
+        Ok(steps)
+    }
+
+    fn chunk(&mut self, state: &LogState, chunk: &Chunk) -> Result<Progress, Error> {
+        let begins = chunk.table == 0 && chunk.key.is_empty();
+        let clear = || {
+            let (transfer, epoch) = (chunk.transfer, chunk.epoch);
+            self.store
+                .ask(What::Log(Task::Clear { transfer, epoch }), Durability::Sync)
+        };
+        match &state.role {
+            Role::Replica if begins && self.takes_all => drop(clear()?),
+            Role::Incomplete { transfer, .. } if *transfer != chunk.transfer && begins => drop(clear()?),
+            Role::Incomplete { transfer, table, key }
+                if (*transfer, *table, key) == (chunk.transfer, chunk.table, &chunk.key) => {}
+            _ => return Ok(Progress::Nothing),
+        }
+        self.takes_all = false;
+        let mut raw = Vec::new();
+        let pairs = unpack_pairs(&chunk.packed, chunk.length, &mut raw)?;
+        let pairs = pairs
+            .into_iter()
+            .map(|(table, key, value)| (table, key.to_vec(), value.to_vec()));
+        let log = if chunk.log.is_empty() {
+            None
+        } else {
+            let log = LogState::decode(&chunk.log)?;
+            // Whole means whole: what is not on disk yet must not be taken for it.
+            (log.store == chunk.store)
+                .then_some(log)
+                .ok_or(Error::Refused(Refused::OtherStore))?
+                .into()
+        };
+        let done = log.is_some();
+        let taken = Taken {
+            transfer: chunk.transfer,
+            after: (chunk.table, chunk.key.clone()),
+            pairs: pairs.collect(),
+            log,
+        };
+        let durability = if done { Durability::Sync } else { DURABILITY };
+        self.store.ask(What::Log(Task::Take(taken)), durability)?;
+        Ok(if done { Progress::Whole } else { Progress::Part })
+    }
+}
+
+/// Refuses what comes from another store, or an earlier epoch, or another one of the same number.
+fn check(state: &LogState, store: [u8; 16], epoch: Epoch) -> Result<(), Error> {
+    if state.store == [0; 16] {
+        return Ok(());
+    }
+    if store != state.store {
+        return Err(Error::Refused(Refused::OtherStore));
+    }
+    let (expected, found) = (state.epoch.number, epoch.number);
+    if found < expected {
+        return Err(Error::StalePrimary { expected, found });
+    }
+    if found == expected && epoch.id != state.epoch.id {
+        return Err(Error::Refused(Refused::OtherEpoch));
+    }
+    Ok(())
+}
+
+fn diverged(position: u64, what: &'static str) -> Error {
+    Error::Diverged { position, what }
+}
+
+fn missing(field: &'static str) -> Error {
+    let (expected, found) = (1, 0);
+    Error::Message(ibid_format::Error::Mismatch { field, expected, found })
+}
+
+/// Numbers of the records with bodies that an entry names.
+fn written(entry: &LogEntry) -> impl Iterator<Item = (u64, &LogOperation)> {
+    let (mut number, operations) = match entry {
+        LogEntry::Batch { record, operations } => (*record, &operations[..]),
+        _ => (0, &[][..]),
+    };
+    operations.iter().filter_map(move |operation| {
+        let written = number;
+        number += u64::from(operation.change.writes());
+        matches!(operation.change, LogChange::Body { .. }).then_some((written, operation))
+    })
+}
+
+/// Which namespaces keep versions, those that are about to be made among them.
+struct Spaces<'s> {
+    read: &'s dyn Snapshot,
+    next: u32,
+    kept: HashMap<u32, bool>,
+}
+
+impl<'s> Spaces<'s> {
+    fn new(read: &'s dyn Snapshot) -> Result<Self, Error> {
+        let next = lookup::next(read)?.namespace;
+        let kept = HashMap::new();
+        Ok(Spaces { read, next, kept })
+    }
+
+    fn made(&mut self, versions_kept: bool) {
+        self.kept.insert(self.next, versions_kept);
+        self.next = self.next.saturating_add(1);
+    }
+
+    fn operation(
+        &mut self,
+        said: &LogOperation,
+        bodies: &mut impl Iterator<Item = Vec<u8>>,
+    ) -> Result<Operation, Error> {
+        let number = said.namespace;
+        let versions_kept = match self.kept.get(&number) {
+            Some(&kept) => kept,
+            None if number < self.next => {
+                let kept = lookup::keeps_versions(self.read, number)?;
+                self.kept.insert(number, kept);
+                kept
+            }
+            None => {
+                return Err(Error::damaged(
+                    Table::Namespaces,
+                    &number.to_be_bytes(),
+                    Damage::Missing,
+                ));
+            }
+        };
+        let change = match said.change {
+            LogChange::Body { .. } => Change::Put(bodies.next().ok_or_else(|| missing("bodies of a message"))?),
+            LogChange::Deletion | LogChange::Removal => Change::Delete,
+            LogChange::Purge => Change::Purge,
+        };
+        let name = format!("number {number}").into();
+        let target = Target {
+            name,
+            number,
+            versions_kept,
+        };
+        let key = said.key.clone();
+        // What it is like is for the encoder, which is the primary's.
+        let like = None;
+        Ok(Operation {
+            target,
+            key,
+            change,
+            like,
+        })
+    }
+}

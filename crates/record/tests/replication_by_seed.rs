@@ -1,0 +1,591 @@
+//! Random histories, on a primary that crashes and replicas that do, over a network that loses, repeats and reorders: in the end all have the same, which is what was
+//! acknowledged and not lost with an unsynced commit, or with a primary whose replica was promoted before it had all.
+//!
+//! `IBID_REPLICATION_SEEDS=1000` tries more of them, `IBID_REPLICATION_SEED=7` one.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use common::{Kind, Model, Op, assert_counted, assert_same, batch, entries, folder, open_spaces, with_engine};
+use ibid_record::engine::Table;
+use ibid_record::replicate::{Progress, Receiver, Sender};
+use ibid_record::{Durability, Encoding, Error, Options, Refused, Retrieval, Role, Store, Versions};
+
+const KEYS: [&[u8]; 6] = [b"", b"a", b"ab", b"b", b"c", b"\xff\xff"];
+/// Tables that are the same byte for byte where nothing is compressed.
+const SAME: [Table; 6] = [
+    Table::Namespaces,
+    Table::Keys,
+    Table::Versions,
+    Table::References,
+    Table::Oplog,
+    Table::Records,
+];
+
+/// Numbers that follow from a seed.
+struct Seeded(u64);
+
+impl Seeded {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    fn one_in(&mut self, of: u64) -> bool {
+        self.below(of) == 0
+    }
+
+    fn op(&mut self) -> Op {
+        let kind = match self.below(11) {
+            0..=1 => Kind::Insert,
+            2..=3 => Kind::Update,
+            4..=7 => Kind::Put,
+            8..=9 => Kind::Delete,
+            _ => Kind::Purge,
+        };
+        let body = match self.below(5) {
+            0 => Vec::new(),
+            1 => common::noise(self.below(5000) as usize, self.next() as u32),
+            way => {
+                let mut body = common::noise(3000, way as u32);
+                let place = self.below(3000) as usize;
+                body[place] ^= self.next() as u8;
+                body
+            }
+        };
+        Op {
+            space: self.below(2) as usize,
+            key: KEYS[self.below(KEYS.len() as u64) as usize].to_vec(),
+            kind,
+            body,
+        }
+    }
+}
+
+struct Node {
+    folders: Vec<tempfile::TempDir>,
+    options: Options,
+    store: Option<Store>,
+}
+
+impl Node {
+    fn new(options: Options) -> Self {
+        let mut node = Node {
+            folders: vec![folder()],
+            options,
+            store: None,
+        };
+        node.open();
+        node
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folders.last().unwrap().path().join("store")
+    }
+
+    fn open(&mut self) {
+        self.store = Some(Store::open(&self.path(), self.options).unwrap());
+    }
+
+    fn store(&self) -> &Store {
+        self.store.as_ref().unwrap()
+    }
+
+    fn role(&self) -> Role {
+        self.store().log().unwrap().unwrap().role
+    }
+
+    fn position(&self) -> u64 {
+        self.store().log().unwrap().unwrap().next
+    }
+
+    /// Closes and opens, or opens what a crash would have left.
+    fn restart(&mut self, crash: bool) {
+        if crash {
+            let left = folder();
+            std::fs::create_dir(left.path().join("store")).unwrap();
+            std::fs::copy(self.path().join("redb"), left.path().join("store").join("redb")).unwrap();
+            self.folders.push(left);
+        }
+        self.store = None;
+        if self.folders.len() > 1 {
+            self.folders.remove(0);
+        }
+        self.open();
+    }
+}
+
+/// What is under way.
+struct Message {
+    from: usize,
+    to: usize,
+    is_request: bool,
+    bytes: Vec<u8>,
+}
+
+struct World {
+    random: Seeded,
+    nodes: Vec<Node>,
+    primary: usize,
+    receivers: Vec<Option<Receiver>>,
+    /// By the one that answers and the one that asks.
+    senders: BTreeMap<(usize, usize), Sender>,
+    under_way: Vec<Message>,
+    /// What the primary had when its log came to a position.
+    models: BTreeMap<u64, Model>,
+    compacts: bool,
+    message_bytes: usize,
+    takeovers: usize,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = Seeded(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let options = Options {
+            cache_bytes: 1 << 20,
+            frame_cache_bytes: 10_000,
+            durability: Durability::None,
+            encoding: Encoding {
+                on: !random.one_in(5),
+                retrieval: Retrieval::Hop { distance: 2 },
+                idle_after: Duration::ZERO,
+                ..Encoding::default()
+            },
+            ..Options::default()
+        };
+        let primary = Node::new(Options { oplog: true, ..options });
+        let mut nodes = vec![primary];
+        for _ in 0..1 + random.below(3) {
+            nodes.push(Node::new(options));
+        }
+        let world = World {
+            receivers: nodes.iter().map(|_| None).collect(),
+            senders: BTreeMap::new(),
+            under_way: Vec::new(),
+            models: BTreeMap::from([(0, Model::default())]),
+            compacts: random.one_in(4),
+            message_bytes: if random.one_in(2) { 1 << 20 } else { 4000 },
+            takeovers: 0,
+            primary: 0,
+            nodes,
+            random,
+        };
+        for replica in 1..world.nodes.len() {
+            world.nodes[replica].store().follow().unwrap();
+        }
+        world
+    }
+
+    /// Forgets what is in the memory of a node.
+    fn forget(&mut self, node: usize) {
+        self.receivers[node] = None;
+        self.senders.retain(|&(from, _), _| from != node);
+    }
+
+    fn model(&self) -> Model {
+        self.models.last_key_value().unwrap().1.clone()
+    }
+
+    /// After a position nothing is known any more.
+    fn roll_back(&mut self, position: u64) {
+        self.models.retain(|&at, _| at <= position);
+    }
+
+    fn commit(&mut self) {
+        let ops: Vec<Op> = (0..1 + self.random.below(4)).map(|_| self.random.op()).collect();
+        let store = self.nodes[self.primary].store();
+        let spaces = open_spaces(store);
+        let model = self.model();
+        // So that nothing else comes to the log at the same time.
+        store.finish_encoding().unwrap();
+        let before = self.nodes[self.primary].position();
+        let written = store.commit(batch(&spaces, &ops));
+        match (model.after(&ops), written) {
+            (Ok(after), Ok(written)) => {
+                let model = after.numbered(&ops, &written);
+                self.models.insert(before + 1, model);
+            }
+            (Err(expected), Err(error)) => assert_eq!(common::Refusal::of(&error), expected),
+            (expected, found) => panic!("{:?} expected, found {found:?}", expected.map(drop)),
+        }
+    }
+
+    fn ask(&mut self, replica: usize) {
+        if matches!(self.nodes[replica].role(), Role::Primary | Role::Fenced { .. }) {
+            return;
+        }
+        let (from, to) = (replica, self.primary);
+        let bytes = self.receiver(replica).ask().unwrap();
+        self.under_way.push(Message {
+            from,
+            to,
+            is_request: true,
+            bytes,
+        });
+    }
+
+    fn receiver(&mut self, replica: usize) -> &mut Receiver {
+        let store = self.nodes[replica].store.as_ref().unwrap();
+        self.receivers[replica].get_or_insert_with(|| Receiver::new(store).unwrap())
+    }
+
+    fn deliver(&mut self) {
+        if self.under_way.is_empty() {
+            return;
+        }
+        let place = self.random.below(self.under_way.len() as u64) as usize;
+        if self.random.one_in(10) {
+            self.under_way.swap_remove(place);
+            return;
+        }
+        let again = self.random.one_in(10);
+        let message = self.under_way.swap_remove(place);
+        self.arrive(&message);
+        if again {
+            self.under_way.push(message);
+        }
+    }
+
+    fn arrive(&mut self, message: &Message) {
+        if message.is_request {
+            let store = self.nodes[message.to].store.as_ref().unwrap();
+            let bytes = self.message_bytes;
+            let sender = self
+                .senders
+                .entry((message.to, message.from))
+                .or_insert_with(|| Sender::new(store).unwrap().with_message_bytes(bytes));
+            let answer = sender.answer(&message.bytes).unwrap();
+            self.under_way.push(Message {
+                from: message.to,
+                to: message.from,
+                is_request: false,
+                bytes: answer,
+            });
+            return;
+        }
+        if matches!(self.nodes[message.to].role(), Role::Primary | Role::Fenced { .. }) {
+            return;
+        }
+        let before = self.nodes[message.to].role();
+        match self.receiver(message.to).take(&message.bytes) {
+            Ok(Progress::Whole) => self.takeovers += 1,
+            Ok(_) => {}
+            // Late news, or from one that is not the primary any more. Nothing may have been done for it.
+            Err(
+                Error::StalePrimary { .. } | Error::Refused(Refused::Fenced | Refused::OtherEpoch | Refused::Ahead),
+            ) => {
+                assert_eq!(self.nodes[message.to].role(), before);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// A replica takes over; what the primary alone has is lost, and it does not know yet.
+    fn promote(&mut self) {
+        let replica = self.random.below(self.nodes.len() as u64) as usize;
+        let node = &self.nodes[replica];
+        // One that has not heard of the last promotion would make another epoch of the same number; `two_promotions_…` is about that.
+        let epoch = |node: &Node| node.store().log().unwrap().unwrap().epoch;
+        if node.role() != Role::Replica || epoch(node) != epoch(&self.nodes[self.primary]) {
+            return;
+        }
+        let position = node.position();
+        match node.store().promote() {
+            Ok(()) => {}
+            Err(Error::Incomplete) => return,
+            Err(error) => panic!("{error}"),
+        }
+        let old = std::mem::replace(&mut self.primary, replica);
+        // What the old one may still write, before it knows.
+        if self.random.one_in(2) {
+            let spaces = open_spaces(self.nodes[old].store());
+            let ops: Vec<Op> = (0..3).map(|_| self.random.op()).collect();
+            let _ = self.nodes[old].store().commit(batch(&spaces, &ops));
+        }
+        self.roll_back(position);
+        self.restart(replica, false); // encodes from now on
+    }
+
+    fn restart(&mut self, node: usize, crash: bool) {
+        if crash {
+            let _ = self.nodes[node].store().finish_encoding();
+        }
+        self.forget(node);
+        self.nodes[node].restart(crash);
+        if node == self.primary {
+            let position = self.nodes[node].position();
+            self.roll_back(position);
+        }
+    }
+
+    fn step(&mut self) {
+        let node = self.random.below(self.nodes.len() as u64) as usize;
+        match self.random.below(40) {
+            0..=11 => self.commit(),
+            12..=19 => self.ask(node),
+            20..=33 => self.deliver(),
+            34 => self.nodes[self.primary].store().finish_encoding().unwrap(),
+            35 => {
+                let crash = self.random.one_in(2);
+                self.restart(node, crash);
+            }
+            36 => {
+                let log = self.nodes[self.primary].store().log().unwrap().unwrap();
+                let first = log.first + self.random.below(log.next - log.first + 1);
+                self.nodes[self.primary].store().truncate_log(first).unwrap();
+                let model = self.model();
+                let position = self.nodes[self.primary].position();
+                self.models.insert(position, model);
+            }
+            37 if self.compacts && self.nodes[node].role() != (Role::Fenced { by: 0 }) => {
+                // One that was fenced or demoted meanwhile can't encode what is left.
+                let _ = self.nodes[node].store().compact(&mut |_| ControlFlow::Continue(()));
+            }
+            38 if self.random.one_in(3) => self.promote(),
+            39 => {
+                let old = self.nodes[node].role();
+                if node != self.primary && matches!(old, Role::Primary | Role::Fenced { .. }) {
+                    self.nodes[node].store().follow().unwrap();
+                    self.restart(node, false);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The network becomes good, and all follow.
+    fn settle(&mut self) {
+        self.under_way.clear();
+        let _ = self.nodes[self.primary].store().finish_encoding();
+        for replica in 0..self.nodes.len() {
+            if replica == self.primary {
+                continue;
+            }
+            self.nodes[replica].store().follow().unwrap();
+            for round in 0.. {
+                assert!(round < 10_000, "it never catches up");
+                let request = self.receiver(replica).ask().unwrap();
+                let (primary, bytes) = (self.nodes[self.primary].store.as_ref().unwrap(), self.message_bytes);
+                let sender = self
+                    .senders
+                    .entry((self.primary, replica))
+                    .or_insert_with(|| Sender::new(primary).unwrap().with_message_bytes(bytes));
+                let answer = sender.answer(&request).unwrap();
+                match self.receiver(replica).take(&answer) {
+                    Ok(progress) if progress.is_current() => break,
+                    Ok(Progress::Whole) => self.takeovers += 1,
+                    Ok(_) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+    }
+}
+
+fn run(seed: u64) -> usize {
+    let mut world = World::new(seed);
+    let steps = 20 + world.random.below(200);
+    for _ in 0..steps {
+        world.step();
+    }
+    world.settle();
+    let model = world.model();
+    for node in &world.nodes {
+        let spaces = ["kept", "latest"].map(|name| node.store().find_namespace(name).unwrap());
+        if let [Some(kept), Some(latest)] = spaces {
+            assert_same(&node.store().snapshot().unwrap(), &[kept, latest], &model);
+        } else {
+            assert_eq!(model, Model::default());
+        }
+        let found = node.store().verify(&mut |_| ControlFlow::Continue(())).unwrap();
+        assert!(found.is_clean(), "{found:?}");
+    }
+    let paths: Vec<PathBuf> = world.nodes.iter().map(Node::path).collect();
+    let (compacts, primary, takeovers) = (world.compacts, world.primary, world.takeovers);
+    world.receivers.clear();
+    world.senders.clear();
+    world.nodes.iter_mut().for_each(|node| node.store = None);
+    let tables = |path: &PathBuf| {
+        with_engine(path, |engine| {
+            assert_counted(engine);
+            SAME.map(|table| {
+                if compacts && table == Table::Records {
+                    Vec::new()
+                } else {
+                    entries(engine, table)
+                }
+            })
+        })
+    };
+    let expected = tables(&paths[primary]);
+    for path in &paths {
+        for ((table, expected), found) in SAME.iter().zip(&expected).zip(tables(path)) {
+            assert!(*expected == found, "table {} of {path:?} differs", table.name());
+        }
+    }
+    takeovers
+}
+
+#[test]
+fn all_have_the_same_in_the_end() {
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .map(|text| text.parse::<u64>().expect("a number"))
+    };
+    if let Some(seed) = number("IBID_REPLICATION_SEED") {
+        run(seed);
+        return;
+    }
+    let mut takeovers = 0;
+    for seed in 1..=number("IBID_REPLICATION_SEEDS").unwrap_or(100) {
+        let ran = std::panic::catch_unwind(|| run(seed));
+        takeovers += ran.unwrap_or_else(|_| panic!("IBID_REPLICATION_SEED={seed} fails"));
+    }
+    assert!(takeovers > 0, "none was so far behind that it took all");
+}
+
+/// A primary with a page, and so many replicas that have it.
+fn followed(replicas: usize) -> Vec<Node> {
+    let options = Options {
+        durability: Durability::None,
+        ..Options::default()
+    };
+    let primary = Node::new(Options { oplog: true, ..options });
+    let pages = primary.store().namespace("kept", Versions::Kept).unwrap();
+    pages.insert(b"ibid", b"in the same place").unwrap();
+    let mut nodes = vec![primary];
+    for _ in 0..replicas {
+        let replica = Node::new(options);
+        replica.store().follow().unwrap();
+        catch_up(&nodes[0], &replica).unwrap();
+        nodes.push(replica);
+    }
+    nodes
+}
+
+fn catch_up(primary: &Node, replica: &Node) -> Result<(), Error> {
+    let (mut sender, mut receiver) = (Sender::new(primary.store())?, Receiver::new(replica.store())?);
+    for _ in 0..100 {
+        if receiver.take(&sender.answer(&receiver.ask()?)?)?.is_current() {
+            return Ok(());
+        }
+    }
+    panic!("it never catches up");
+}
+
+#[test]
+fn two_promotions_to_the_same_epoch_are_not_both_followed() {
+    let nodes = followed(3);
+    for promoted in [1, 2] {
+        nodes[promoted].store().promote().unwrap();
+    }
+    catch_up(&nodes[1], &nodes[3]).unwrap();
+    let refused = catch_up(&nodes[2], &nodes[3]);
+    assert!(
+        matches!(refused, Err(Error::Refused(Refused::OtherEpoch))),
+        "{refused:?}"
+    );
+    // Nor does one follow the other without being begun anew.
+    nodes[2].store().follow().unwrap();
+    let refused = catch_up(&nodes[1], &nodes[2]);
+    assert!(
+        matches!(refused, Err(Error::Refused(Refused::OtherEpoch))),
+        "{refused:?}"
+    );
+    catch_up(&nodes[1], &nodes[3]).unwrap();
+}
+
+#[test]
+fn a_primary_that_hears_of_a_later_epoch_writes_no_more() {
+    let nodes = followed(2);
+    let pages = nodes[0].store().namespace("kept", Versions::Kept).unwrap();
+    nodes[1].store().promote().unwrap();
+    pages.insert(b"idem", b"the same").unwrap(); // it does not know yet
+    catch_up(&nodes[1], &nodes[2]).unwrap();
+    let refused = catch_up(&nodes[0], &nodes[2]);
+    assert!(matches!(refused, Err(Error::Refused(Refused::Fenced))), "{refused:?}");
+    assert!(matches!(pages.insert(b"op. cit.", b""), Err(Error::Fenced { by: 2 })));
+    assert_eq!(pages.get(b"idem").unwrap().as_deref(), Some(&b"the same"[..]));
+    // What it alone has goes when it is made a replica.
+    drop(pages);
+    nodes[0].store().follow().unwrap();
+    catch_up(&nodes[1], &nodes[0]).unwrap();
+    let pages = nodes[0].store().find_namespace("kept").unwrap().unwrap();
+    assert_eq!(pages.get(b"idem").unwrap(), None);
+    assert!(matches!(pages.insert(b"idem", b""), Err(Error::IsReplica)));
+}
+
+#[test]
+fn a_replica_that_has_only_a_part_refuses_to_be_read_and_knows_after_a_crash() {
+    let mut nodes = followed(1);
+    nodes[0].store().truncate_log(u64::MAX).unwrap();
+    let mut late = Node::new(nodes[1].options);
+    late.store().follow().unwrap();
+    let mut sender = Sender::new(nodes[0].store()).unwrap().with_message_bytes(1);
+    let mut receiver = Receiver::new(late.store()).unwrap();
+    while receiver
+        .take(&sender.answer(&receiver.ask().unwrap()).unwrap())
+        .unwrap()
+        != Progress::Part
+    {}
+    assert!(matches!(late.store().snapshot().map(drop), Err(Error::Incomplete)));
+    late.store().sync().unwrap();
+    drop(receiver);
+    late.restart(true);
+    assert!(matches!(
+        late.store().find_namespace("kept").map(drop),
+        Err(Error::Incomplete)
+    ));
+    assert!(matches!(late.store().promote(), Err(Error::Incomplete)));
+    // It goes on where it was, with the same sender.
+    let mut receiver = Receiver::new(late.store()).unwrap();
+    let mut parts = 0;
+    while !receiver
+        .take(&sender.answer(&receiver.ask().unwrap()).unwrap())
+        .unwrap()
+        .is_current()
+    {
+        parts += 1;
+        assert!(parts < 100, "it never catches up");
+    }
+    assert!((2..12).contains(&parts), "{parts} more parts");
+    let pages = late.store().find_namespace("kept").unwrap().unwrap();
+    assert_eq!(pages.get(b"ibid").unwrap().as_deref(), Some(&b"in the same place"[..]));
+    drop((pages, receiver, sender));
+    nodes.clear();
+}
+
+#[test]
+fn what_is_no_message_is_an_error() {
+    let nodes = followed(1);
+    let mut sender = Sender::new(nodes[0].store()).unwrap();
+    let mut receiver = Receiver::new(nodes[1].store()).unwrap();
+    let pages = nodes[0].store().namespace("kept", Versions::Kept).unwrap();
+    pages.insert(b"idem", b"the same").unwrap();
+    let request = receiver.ask().unwrap();
+    let answer = sender.answer(&request).unwrap();
+    for place in 0..request.len() {
+        let mut changed = request.clone();
+        changed[place] ^= 1;
+        assert!(matches!(sender.answer(&changed), Err(Error::Message(_))));
+        assert!(matches!(sender.answer(&request[..place]), Err(Error::Message(_))));
+    }
+    for place in 0..answer.len() {
+        let mut changed = answer.clone();
+        changed[place] ^= 1;
+        assert!(matches!(receiver.take(&changed), Err(Error::Message(_))));
+        assert!(matches!(receiver.take(&answer[..place]), Err(Error::Message(_))));
+    }
+    assert!(receiver.take(&answer).unwrap().is_current());
+}
