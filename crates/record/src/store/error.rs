@@ -131,6 +131,14 @@ pub enum Error {
     /// A message of another store is not what was sent, or not of this program.
     #[error("a message can't be read: {0}; is there an ibid of the same version at the other end?")]
     Message(#[from] ibid_format::Error),
+    /// The connection to another store failed.
+    #[error("cannot {operation}: {found}; is the other store served, and can it be reached?")]
+    Network {
+        /// What was attempted.
+        operation: &'static str,
+        /// What the operating system says.
+        found: String,
+    },
     /// The other store gives nothing.
     #[error("the other store refuses to be followed: {}", refusal(*.0))]
     Refused(ibid_format::record::Refused),

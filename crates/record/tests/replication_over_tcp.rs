@@ -1,0 +1,124 @@
+//! Replicas follow over the loopback interface, also after they were killed, and whoever else connects does no harm.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use common::folder;
+use ibid_record::replicate::net;
+use ibid_record::{Options, Role, Store, Versions};
+
+const RECORDS: u32 = 2000;
+
+/// Where the process that follows finds what it is to do: an address and a folder.
+const FOLLOW: &str = "IBID_TEST_FOLLOW";
+
+fn primary(folder: &Path) -> Store {
+    let store = Store::open(
+        &folder.join("primary"),
+        Options {
+            oplog: true,
+            ..Options::default()
+        },
+    );
+    store.unwrap()
+}
+
+/// The other process, which this very test is.
+fn child(address: SocketAddr, folder: &Path) -> Child {
+    let program = std::env::current_exe().unwrap();
+    Command::new(program)
+        .args(["follows_in_another_process", "--exact", "--ignored"])
+        .env(FOLLOW, format!("{address} {}", folder.display()))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+#[ignore = "it is a part of the other test"]
+fn follows_in_another_process() {
+    let Ok(told) = std::env::var(FOLLOW) else { return };
+    let (address, folder) = told.split_once(' ').unwrap();
+    let store = Store::open(Path::new(folder), Options::default()).unwrap();
+    store.follow().unwrap();
+    let never = AtomicBool::new(false);
+    net::follow(&store, address.parse().unwrap(), &never, &mut |_| {}).unwrap();
+}
+
+#[test]
+fn a_replica_that_is_killed_goes_on_and_can_be_promoted() {
+    let folder = folder();
+    let store = primary(folder.path());
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    let replica = folder.path().join("replica");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let serving = scope.spawn(|| net::serve(&store, &listener, &stop));
+        // Whatever goes wrong, the server ends.
+        struct Stops<'s>(&'s AtomicBool);
+        impl Drop for Stops<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let stops = Stops(&stop);
+        for round in 0..4 {
+            let mut child = child(address, &replica);
+            for number in 0..RECORDS / 4 {
+                let body = common::noise(2000, round * 7 + number % 3);
+                pages.put(format!("page {}", number % 50).as_bytes(), &body).unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(100 * u64::from(round)));
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        // A peer that talks nonsense, and one that announces much and says nothing.
+        for nonsense in [
+            &b"\x10\0\0\0GET / HTTP/1.1\r\n"[..],
+            b"\xff\xff\xff\xff",
+            b"\x08\0\0\0abc",
+        ] {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(nonsense).unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer); // the connection may be reset
+            assert!(answer.is_empty());
+        }
+        let copy = Store::open(&replica, Options::default()).unwrap();
+        copy.follow().unwrap();
+        let (head, done) = (store.log().unwrap().unwrap().next, AtomicBool::new(false));
+        let begun = Instant::now();
+        let mut seen = |_| {
+            let position = copy.log().unwrap().unwrap().next;
+            assert!(begun.elapsed() < Duration::from_secs(60), "it never catches up");
+            done.store(position >= head, Ordering::Relaxed);
+        };
+        net::follow(&copy, address, &done, &mut seen).unwrap();
+        let copied = copy.find_namespace("pages").unwrap().unwrap();
+        for number in 0..50 {
+            let key = format!("page {number}");
+            let versions = pages.versions(key.as_bytes()).unwrap();
+            assert_eq!(copied.versions(key.as_bytes()).unwrap(), versions);
+            for version in versions {
+                let of = |pages: &ibid_record::Namespace| pages.get_version(key.as_bytes(), version.version).unwrap();
+                assert_eq!(of(&copied), of(&pages));
+            }
+        }
+        drop(stops);
+        serving.join().unwrap().unwrap();
+        copy.promote().unwrap();
+        assert_eq!(copy.log().unwrap().unwrap().role, Role::Primary);
+        copied.put(b"page 0", b"by the new one").unwrap();
+    });
+}
