@@ -33,6 +33,9 @@ pub enum Error {
         /// What it was.
         found: String,
     },
+    /// A store of records.
+    #[error(transparent)]
+    Records(#[from] ibid_record::Error),
     /// The observer asked to stop.
     #[error("stopped, as asked")]
     Stopped,

@@ -12,6 +12,7 @@
 //! | Where does SeqCDC's speed come from? | [`breakdown()`] |
 //! | Which parameters of SeqCDC give this average, and which of them suit this data? | [`tune()`] |
 //! | What do hints about boundaries gain? | [`locality()`], [`locality_html()`] |
+//! | What do deltas between records save, and what do they cost? | [`records()`] |
 //! | How even are rolling hashes, and how fast? | [`hashes()`] |
 //! | What do instructions cost on this CPU? | [`cpu()`] |
 //! | What does data look like that changes a little from version to version? | [`Series`] |
@@ -43,6 +44,7 @@ mod locality;
 mod machine;
 mod observer;
 mod random;
+mod records;
 mod report;
 mod sample;
 mod sizes;
@@ -66,6 +68,7 @@ pub use locality::{
 pub use machine::Machine;
 pub use observer::{Nobody, Observer};
 pub use random::Random;
+pub use records::{Latencies, Records, RecordsFigure, RecordsPlan, RecordsRun, Trace, TraceRun, records};
 pub use report::{duplicate_locality_html, html, locality_html};
 pub use sample::sample;
 pub use sizes::Sizes;

@@ -3,9 +3,10 @@
 use super::json::{JsonFile, file_ending_in};
 use super::value;
 use super::{DuplicateLocalityArgs, LocalityArgs};
-use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
+use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use ibid_chunk::{Backend, Settings, SettingsError};
+use ibid_measure::Trace;
 use std::path::PathBuf;
 
 /// Stands for every chunker that there is.
@@ -25,12 +26,53 @@ pub(crate) enum BenchCommand {
     DuplicateLocality(DuplicateLocalityArgs),
     /// What is gained by cutting where the next chunk ended last time
     Locality(LocalityArgs),
+    /// What deltas between records save on your own, and what they cost
+    Records(RecordsBenchArgs),
     /// Where SeqCDC's speed comes from: minimum size, skips, vectors
     Breakdown(BreakdownArgs),
     /// How evenly rolling hashes are spread, and how fast they roll
     Hashes(HashesArgs),
     /// What instructions cost on this CPU, and which vector instructions are used
     Cpu(CpuArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each line is a JSON object, of which --key and --body take a record, as `ibid records load` does. The records are stored again and \
+again, each time in another way: without deltas and with; with less memory for the newest records; with hops and version jumping at \
+several distances; searched more and less densely. Then half of them are stored, and a mixture of reads and writes is timed. Where a \
+key comes again, it is another version; where none does, records are compared with whatever they are like.
+
+Examples:
+  ibid bench records revisions.jsonl.zst --key page --body text
+  ibid bench records audit.jsonl --key table,id --sample 1GB --trace 99:1 --json audit-bench.json")]
+pub(crate) struct RecordsBenchArgs {
+    /// JSON Lines files, plain or compressed by zstd
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// The field with the key; of several, their texts joined by slashes
+    #[arg(long, value_name = "FIELD", value_delimiter = ',', default_value = "key", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) key: Vec<String>,
+    /// The field with the body [default: the whole line]
+    #[arg(long, value_name = "FIELD", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) body: Option<String>,
+    /// How many bytes of records are taken, which are held in memory
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = value::size_in_memory)]
+    pub(crate) sample: usize,
+    /// Mixtures of reads and writes
+    #[arg(
+        long = "trace",
+        value_name = "READS:WRITES",
+        value_delimiter = ',',
+        value_parser = value::trace,
+        default_value = "99.9:0.1,1:1"
+    )]
+    pub(crate) traces: Vec<Trace>,
+    /// Where stores lie meanwhile [default: the folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) work: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) json: JsonFile,
 }
 
 /// How speeds are measured.

@@ -15,7 +15,7 @@ mod tune;
 mod value;
 
 pub(crate) use backup::BackupArgs;
-pub(crate) use bench::{BenchCommand, BreakdownArgs, ChunkersArgs, CpuArgs, HashesArgs};
+pub(crate) use bench::{BenchCommand, BreakdownArgs, ChunkersArgs, CpuArgs, HashesArgs, RecordsBenchArgs};
 pub(crate) use chunk::ChunkArgs;
 pub(crate) use generate::{GenerateCommand, VersionsArgs};
 pub(crate) use init::{InitArgs, InitSettings};

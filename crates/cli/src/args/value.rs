@@ -4,7 +4,7 @@ use super::VersionName;
 use ibid_chunk::locality::{Criterion, CriterionError, LIST_MOST};
 use ibid_format::slot::Argon2Cost;
 use ibid_format::tree::{Time, check_name};
-use ibid_measure::ChunkSizes;
+use ibid_measure::{ChunkSizes, Trace};
 use ibid_repo::{Compression, Hints, Similarity};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -25,6 +25,29 @@ const UNITS: [(&str, u64); 14] = [
     ("tib", 1 << 40),
     ("tb", 1_000_000_000_000),
 ];
+
+/// `99.9:0.1`, `1:1`: so many reads for so many writes, in thousandths at the finest.
+pub(crate) fn trace(text: &str) -> Result<Trace, String> {
+    let expected = || format!("expected reads and writes such as 99.9:0.1 or 1:1, found {text:?}");
+    let thousandths = |number: &str| match number.trim().parse::<f64>() {
+        Ok(number) if (0.0..=1e6).contains(&number) => Ok((number * 1000.0).round() as u64),
+        _ => Err(expected()),
+    };
+    let (reads, writes) = text.split_once(':').ok_or_else(expected)?;
+    let (reads, writes) = (thousandths(reads)?, thousandths(writes)?);
+    let divisor = greatest_common_divisor(reads, writes);
+    if divisor == 0 {
+        return Err(expected());
+    }
+    Ok(Trace {
+        reads: reads / divisor,
+        writes: writes / divisor,
+    })
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
 
 /// `64KiB`, `1.5GiB`, `1MB`, `4096`.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
@@ -206,6 +229,17 @@ pub(crate) fn time(text: &str) -> Result<Time, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mixtures_are_brought_to_their_least_numbers() {
+        let mixture = |reads, writes| Ok(Trace { reads, writes });
+        assert_eq!(trace("99.9:0.1"), mixture(999, 1));
+        assert_eq!(trace("2:2"), mixture(1, 1));
+        assert_eq!(trace("0:7"), mixture(0, 1));
+        for text in ["", "1", ":", "1:-1", "0:0", "1:nan", "1:inf", "1:2:3", "0.0001:0"] {
+            assert!(trace(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn sizes_have_binary_and_decimal_units() {

@@ -83,6 +83,7 @@ fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
         Command::Bench(BenchCommand::Chunkers(args)) => chunkers::run(context, &args),
         Command::Bench(BenchCommand::DuplicateLocality(args)) => locality::run_duplicates(context, &args),
         Command::Bench(BenchCommand::Locality(args)) => locality::run(context, &args),
+        Command::Bench(BenchCommand::Records(args)) => records::run_bench(context, &args),
         Command::Bench(BenchCommand::Breakdown(args)) => bench::run_breakdown(context, &args),
         Command::Bench(BenchCommand::Hashes(args)) => bench::run_hashes(context, &args),
         Command::Bench(BenchCommand::Cpu(args)) => bench::run_cpu(context, &args),

@@ -45,8 +45,8 @@ pub(crate) use names::{escape as shown, path as name};
 pub(crate) use numbers::{counted, size};
 pub(crate) use progress::{Progress, Unit};
 pub(crate) use records::{
-    BadLine, Compacted, Loaded, ScanPrinter, StoreStats, records_compact, records_delete, records_load, records_put,
-    records_stats, records_verify, records_versions,
+    BadLine, Compacted, Loaded, ScanPrinter, StoreStats, records_bench, records_bench_json, records_compact,
+    records_delete, records_load, records_put, records_stats, records_verify, records_versions,
 };
 pub(crate) use restore::{Asked, planned, restore};
 pub(crate) use snapshots::snapshots;

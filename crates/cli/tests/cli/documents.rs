@@ -101,6 +101,7 @@ fn every_command_has_its_section() {
         "bench chunkers",
         "bench duplicate-locality",
         "bench locality",
+        "bench records",
         "bench breakdown",
         "bench hashes",
         "bench cpu",

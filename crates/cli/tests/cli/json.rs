@@ -303,6 +303,22 @@ fn records_print_what_is_documented() {
         (&stats["total"]["records"], &stats["namespaces"][0]["deleted_keys"]),
         (&6.into(), &1.into())
     );
+    let measure = [
+        "bench", "records", "pages", "--key", "key", "--trace", "1:1", "--json", "--work", ".",
+    ];
+    let pages = |n: u32| {
+        format!(
+            "{{\"key\": \"a\", \"n\": {n}, \"text\": {:?}}}\n",
+            "in the same place ".repeat(30)
+        )
+    };
+    home.write("pages", (0..40).map(pages).collect::<String>());
+    let measured = tables.document("bench records", &home.ok(measure));
+    assert_eq!(
+        (&measured["records"], &measured["traces"][1]["deltas"]),
+        (&40.into(), &true.into())
+    );
+    assert!(measured["runs"][1]["ratio"].as_f64() > Some(4.0), "{measured}");
     assert_eq!(tables.document("records verify", &json(&["verify"]))["clean"], true);
     // Like nothing else, so that it is stored as it is.
     let body = noise(300, 1);

@@ -638,6 +638,32 @@ fn a_killed_compaction_loses_nothing() {
 }
 
 #[test]
+fn a_benchmark_stops_when_asked_and_leaves_nothing() {
+    let home = Home::bare();
+    home.write("lines", json_lines(&growing_pages(50, 60)));
+    let mut command = home.ibid("bench records lines --body body --work . --json x.json".split(' '));
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("it has begun", || {
+        let names = std::fs::read_dir(home.path("")).unwrap().flatten();
+        names
+            .into_iter()
+            .any(|entry| entry.file_name().to_string_lossy().starts_with("ibid-bench-"))
+    });
+    signal(&child, Signal::INT);
+    let ended = ran(child.wait_with_output().unwrap());
+    assert_eq!((ended.code, ended.out.as_str()), (130, ""), "{ended:?}");
+    let names = std::fs::read_dir(home.path("")).unwrap().flatten();
+    let names: Vec<OsString> = names.map(|entry| entry.file_name()).collect();
+    assert!(names.iter().all(|name| name == "lines" || name == "files"), "{names:?}");
+
+    let refused = |code, arguments: &str| home.fails(code, arguments.split(' '));
+    assert!(refused(2, "bench records lines --trace 1").contains("99.9:0.1"));
+    assert!(refused(2, "bench records lines --trace 0:0").contains("99.9:0.1"));
+    assert!(refused(1, "bench records lines --key other").contains("line 1: there is no field"));
+    assert!(refused(1, "bench records nowhere").contains("cannot open"));
+}
+
+#[test]
 fn an_interrupted_compaction_says_what_it_did() {
     let (home, compact) = with_much_to_compress();
     let child = compact();

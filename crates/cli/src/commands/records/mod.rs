@@ -1,5 +1,6 @@
 //! `ibid records`: a store, a namespace, and what is done with them.
 
+mod bench;
 mod compact;
 mod delete;
 mod fields;
@@ -11,6 +12,8 @@ mod scan;
 mod stats;
 mod verify;
 mod versions;
+
+pub(crate) use bench::run as run_bench;
 
 use super::open::{Context, local_folder};
 use super::password;

@@ -1,11 +1,13 @@
 //! Records: what was stored, what there is.
 
+mod bench;
 mod compact;
 mod load;
 mod scan;
 mod stats;
 mod verify;
 
+pub(crate) use bench::{records_bench, records_bench_json};
 pub(crate) use compact::{Compacted, records_compact};
 pub(crate) use load::{BadLine, Loaded, records_load};
 pub(crate) use scan::ScanPrinter;

@@ -1,0 +1,299 @@
+//! What deltas between records save, and what they cost.
+
+use super::super::Out;
+use super::super::chunkers::document_text;
+use super::super::numbers::{count, counted, percent, size};
+use super::super::table::{Align, Table};
+use ibid_measure::{Latencies, Records, RecordsFigure, RecordsRun, TraceRun};
+use ibid_record::{Encoding, Retrieval};
+use ibid_repo::Result;
+use serde::Serialize;
+
+const COMMAND: &str = "bench records";
+
+#[derive(Serialize)]
+struct JsonRun {
+    figure: &'static str,
+    deltas: bool,
+    retrieval: &'static str,
+    distance: u32,
+    interval: u32,
+    source_cache_bytes: u64,
+    reward: u8,
+    seconds: f64,
+    stored_bytes: u64,
+    ratio: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    block_bytes: Option<u64>,
+    retrievals_mean: f64,
+    retrievals_max: u64,
+    cache_hits: u64,
+    cache_misses: u64,
+    index_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct JsonLatencies {
+    count: u64,
+    p50_us: Option<f64>,
+    p90_us: Option<f64>,
+    p99_us: Option<f64>,
+    p999_us: Option<f64>,
+    max_us: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct JsonTrace {
+    reads_of: u64,
+    writes_of: u64,
+    deltas: bool,
+    operations_per_s: f64,
+    reads: JsonLatencies,
+    writes: JsonLatencies,
+}
+
+#[derive(Serialize)]
+struct JsonRecords {
+    records: u64,
+    bytes: u64,
+    runs: Vec<JsonRun>,
+    traces: Vec<JsonTrace>,
+}
+
+fn figure(figure: RecordsFigure) -> &'static str {
+    match figure {
+        RecordsFigure::Ratio => "ratio",
+        RecordsFigure::SourceCache => "source_cache",
+        RecordsFigure::Retrieval => "retrieval",
+        RecordsFigure::Interval => "interval",
+    }
+}
+
+fn retrieval(retrieval: Retrieval) -> (&'static str, u32) {
+    match retrieval {
+        Retrieval::Chain => ("chain", 0),
+        Retrieval::Hop { distance } => ("hop", distance),
+        Retrieval::VersionJumping { distance } => ("jump", distance),
+    }
+}
+
+fn ratio(found: &Records, stored: u64) -> f64 {
+    found.bytes as f64 / stored.max(1) as f64
+}
+
+fn json_run(found: &Records, run: &RecordsRun) -> JsonRun {
+    let Encoding {
+        on,
+        interval,
+        source_cache_bytes,
+        reward,
+        ..
+    } = run.encoding;
+    let (retrieval, distance) = retrieval(run.encoding.retrieval);
+    JsonRun {
+        figure: figure(run.figure),
+        deltas: on,
+        retrieval,
+        distance,
+        interval: interval.positions(),
+        source_cache_bytes: source_cache_bytes as u64,
+        reward,
+        seconds: run.seconds,
+        stored_bytes: run.stored_bytes,
+        ratio: ratio(found, run.stored_bytes),
+        block_bytes: run.block_bytes,
+        retrievals_mean: run.retrievals_mean,
+        retrievals_max: run.retrievals_max,
+        cache_hits: run.cache_hits,
+        cache_misses: run.cache_misses,
+        index_bytes: run.index_bytes,
+    }
+}
+
+fn json_latencies(latencies: &Latencies) -> JsonLatencies {
+    let at = |percent| latencies.percentile_us(percent);
+    JsonLatencies {
+        count: latencies.count() as u64,
+        p50_us: at(50.0),
+        p90_us: at(90.0),
+        p99_us: at(99.0),
+        p999_us: at(99.9),
+        max_us: at(100.0),
+    }
+}
+
+fn json_trace(run: &TraceRun) -> JsonTrace {
+    JsonTrace {
+        reads_of: run.trace.reads,
+        writes_of: run.trace.writes,
+        deltas: run.deltas,
+        operations_per_s: run.operations_per_s,
+        reads: json_latencies(&run.reads),
+        writes: json_latencies(&run.writes),
+    }
+}
+
+fn document(found: &Records) -> JsonRecords {
+    JsonRecords {
+        records: found.records,
+        bytes: found.bytes,
+        runs: found.runs.iter().map(|run| json_run(found, run)).collect(),
+        traces: found.traces.iter().map(json_trace).collect(),
+    }
+}
+
+/// The document for a file.
+pub(crate) fn records_bench_json(found: &Records) -> Result<String> {
+    document_text(COMMAND, &document(found))
+}
+
+/// Figures 9 to 12 of paper 004 as tables, or JSON.
+pub(crate) fn records_bench(out: &mut Out, found: &Records) -> Result<()> {
+    if out.json {
+        return out.document(COMMAND, None, &document(found));
+    }
+    let records = counted(found.records, "record", "records");
+    out.line(format!("{records}, {}", size(found.bytes)))?;
+    let tables = [
+        ("what deltas and blocks save", ratios(found)),
+        (
+            "memory for the newest records, and the reward for those in it",
+            caches(found),
+        ),
+        ("how many others are read for one record", retrievals(found)),
+        ("how densely records are searched", intervals(found)),
+        ("reads and writes mixed, µs", traces(found)),
+    ];
+    for (title, table) in tables {
+        out.line(format!("\n{title}"))?;
+        table.lines().try_for_each(|line| out.line(line))?;
+    }
+    Ok(())
+}
+
+fn of(found: &Records, figure: RecordsFigure) -> impl Iterator<Item = &RecordsRun> {
+    found.runs.iter().filter(move |run| run.figure == figure)
+}
+
+fn times(ratio: f64) -> String {
+    format!("{ratio:.2}")
+}
+
+/// A second.
+fn speed(found: &Records, run: &RecordsRun) -> String {
+    format!("{}/s", size((found.bytes as f64 / run.seconds.max(1e-9)) as u64))
+}
+
+fn ratios(found: &Records) -> Table {
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        ("stored", Align::Right),
+        ("ratio", Align::Right),
+        ("in blocks", Align::Right),
+        ("ratio", Align::Right),
+        ("index", Align::Right),
+        ("speed", Align::Right),
+    ]);
+    for run in of(found, RecordsFigure::Ratio) {
+        let blocks = run.block_bytes.unwrap_or_default();
+        let name = if run.encoding.on { "deltas" } else { "whole" };
+        table.row(vec![
+            name.to_owned(),
+            size(run.stored_bytes),
+            times(ratio(found, run.stored_bytes)),
+            size(blocks),
+            times(ratio(found, blocks)),
+            size(run.index_bytes),
+            speed(found, run),
+        ]);
+    }
+    table
+}
+
+fn caches(found: &Records) -> Table {
+    let mut table = Table::new(&[
+        ("memory", Align::Right),
+        ("reward", Align::Right),
+        ("ratio", Align::Right),
+        ("read from the store", Align::Right),
+    ]);
+    for run in of(found, RecordsFigure::SourceCache) {
+        table.row(vec![
+            size(run.encoding.source_cache_bytes as u64),
+            run.encoding.reward.to_string(),
+            times(ratio(found, run.stored_bytes)),
+            percent(run.cache_misses, run.cache_hits + run.cache_misses),
+        ]);
+    }
+    table
+}
+
+fn retrievals(found: &Records) -> Table {
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        ("distance", Align::Right),
+        ("ratio", Align::Right),
+        ("mean", Align::Right),
+        ("most", Align::Right),
+    ]);
+    for run in of(found, RecordsFigure::Retrieval) {
+        let (name, distance) = retrieval(run.encoding.retrieval);
+        table.row(vec![
+            name.to_owned(),
+            if distance == 0 {
+                String::new()
+            } else {
+                distance.to_string()
+            },
+            times(ratio(found, run.stored_bytes)),
+            format!("{:.1}", run.retrievals_mean),
+            count(run.retrievals_max),
+        ]);
+    }
+    table
+}
+
+fn intervals(found: &Records) -> Table {
+    let mut table = Table::new(&[
+        ("one position in", Align::Right),
+        ("ratio", Align::Right),
+        ("speed", Align::Right),
+    ]);
+    for run in of(found, RecordsFigure::Interval) {
+        table.row(vec![
+            run.encoding.interval.positions().to_string(),
+            times(ratio(found, run.stored_bytes)),
+            speed(found, run),
+        ]);
+    }
+    table
+}
+
+fn traces(found: &Records) -> Table {
+    let mut table = Table::new(&[
+        ("reads:writes", Align::Right),
+        ("", Align::Left),
+        ("a second", Align::Right),
+        ("reads 50 %", Align::Right),
+        ("99 %", Align::Right),
+        ("99.9 %", Align::Right),
+        ("writes 50 %", Align::Right),
+        ("99 %", Align::Right),
+        ("99.9 %", Align::Right),
+    ]);
+    for run in &found.traces {
+        let name = if run.deltas { "deltas" } else { "whole" };
+        let mut row = vec![
+            format!("{}:{}", run.trace.reads, run.trace.writes),
+            name.to_owned(),
+            count(run.operations_per_s as u64),
+        ];
+        for latencies in [&run.reads, &run.writes] {
+            let at = |percent| latencies.percentile_us(percent);
+            let shown = |percent| at(percent).map_or("–".to_owned(), |us| format!("{us:.1}"));
+            row.extend([50.0, 99.0, 99.9].map(shown));
+        }
+        table.row(row);
+    }
+    table
+}
