@@ -26,7 +26,7 @@ fuzz_target!(|input: (u64, u32, Vec<u8>, Vec<u8>)| {
             let _ = FrameDecoder::default().decode(frame, &mut Vec::new());
         }
     }
-    let _ = records_of_frame(&bytes);
+    let _ = records_of_frame(&bytes, version as usize);
     let _ = Record::decode_packed(number, &bytes);
     let _ = NamespaceEntry::decode(&key, &bytes);
     let _ = Next::decode(&bytes);

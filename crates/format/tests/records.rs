@@ -6,7 +6,7 @@ use ibid_format::record::{
     BODY_BYTES_MAX, BlockBuilder, Body, ChainEntry, Encoded, Epoch, FrameBuilder, FrameDecoder, GivenUp, KEY_BYTES_MAX,
     KeyEntry, LogChange, LogEntry, LogOperation, LogState, NUMBER_MAX, NamespaceEntry, Next, Place, Places, Record,
     References, Role, VersionEntry, VersionGroup, body_check, frame_of_block, frames_of_block, key_of, open_log_entry,
-    records_of_frame, split_key,
+    records_of_block, records_of_frame, split_key,
 };
 use proptest::prelude::*;
 
@@ -164,10 +164,13 @@ fn blocks_are_as_documented() {
 
     let bytes = example("block");
     let mut raw = Vec::new();
-    FrameDecoder::default()
-        .decode(&frame_of_block(1, &bytes, 0).unwrap(), &mut raw)
-        .unwrap();
-    let records = records_of_frame(&raw).unwrap();
+    let packed = frame_of_block(1, &bytes, 0).unwrap();
+    assert_eq!(records_of_block(1, &bytes), Ok(2));
+    FrameDecoder::default().decode(&packed, &mut raw).unwrap();
+    let records = records_of_frame(&raw, packed.records()).unwrap();
+    assert!(
+        records_of_frame(&raw, 1).is_err() && records_of_frame(&raw, 3).is_err() && records_of_frame(&raw, 0).is_err()
+    );
     assert_eq!(records.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [7, 8]);
     assert_eq!(Record::decode_packed(7, records[0].1), Ok(PLACE));
     assert_eq!(Record::decode_packed(8, records[1].1), Ok(deleted));
@@ -332,11 +335,14 @@ proptest! {
         let bytes = builder.finish(block).unwrap();
         let (mut decoder, mut raw) = (FrameDecoder::default(), Vec::new());
         for (number, records) in frames.iter().enumerate() {
-            decoder.decode(&frame_of_block(block, &bytes, number as u8).unwrap(), &mut raw).unwrap();
-            let found = records_of_frame(&raw).unwrap();
+            let packed = frame_of_block(block, &bytes, number as u8).unwrap();
+            decoder.decode(&packed, &mut raw).unwrap();
+            let found = records_of_frame(&raw, packed.records()).unwrap();
             prop_assert!(found.into_iter().eq(records.iter().rev().map(|(&number, record)| (number, &record[..]))));
         }
         prop_assert_eq!(frames_of_block(block, &bytes).unwrap().len(), frames.len());
+        let records: usize = frames.iter().map(|records| records.len()).sum();
+        prop_assert_eq!(records_of_block(block, &bytes), Ok(records as u64));
     }
 
     #[test]
@@ -370,7 +376,7 @@ proptest! {
         let _ = GivenUp::decode(number as u32, &bytes);
         let _ = Places::decode(number, &bytes);
         let _ = frames_of_block(number, &bytes);
-        let _ = records_of_frame(&bytes);
+        let _ = records_of_frame(&bytes, number as usize);
         let _ = Record::decode_packed(number, &bytes);
         let _ = NamespaceEntry::decode(&key, &bytes);
         let _ = Next::decode(&bytes);

@@ -225,3 +225,39 @@ fn what_the_caller_says_is_alike_is_compared() {
         assert_eq!(space.get(b"1").unwrap().unwrap(), short(0));
     }
 }
+
+#[test]
+fn a_block_is_written_anew_only_if_that_brings_something() {
+    let folder = folder();
+    let store = Store::open(folder.path(), options()).unwrap();
+    let drafts = store.namespace("drafts", Versions::Latest).unwrap();
+    let compact = || store.compact(&mut |_| ControlFlow::Continue(())).unwrap();
+    let put = |keys: std::ops::Range<u32>| {
+        let mut batch = Batch::new();
+        for key in keys {
+            // Too different to be deltas, and too little to be compressed.
+            batch.put(&drafts, &key.to_be_bytes(), &noise(3000, key.wrapping_mul(0x85eb_ca6b)));
+        }
+        store.commit(batch).unwrap();
+    };
+    put(0..8);
+    assert_eq!(compact().records, 8);
+    assert_eq!(
+        compact(),
+        ibid_record::Compaction::default(),
+        "it is short, and would be as short again"
+    );
+    put(8..12);
+    let done = compact();
+    assert_eq!((done.records, done.blocks_freed), (12, 1), "the short one is filled up");
+    for key in 0..6_u32 {
+        drafts.delete(&key.to_be_bytes()).unwrap();
+    }
+    let done = compact();
+    assert_eq!((done.records, done.blocks_freed), (6, 1), "half of it is of no use");
+    for key in 6..12_u32 {
+        drafts.delete(&key.to_be_bytes()).unwrap();
+    }
+    let done = compact();
+    assert_eq!((done.records, done.blocks_freed), (0, 1), "none of it is");
+}

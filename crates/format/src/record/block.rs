@@ -39,8 +39,9 @@ const ZSTD: u8 = 1;
 ///
 /// let mut decoder = FrameDecoder::default();
 /// let mut frame = Vec::new();
-/// decoder.decode(&frame_of_block(1, &bytes, 0)?, &mut frame)?;
-/// assert_eq!(records_of_frame(&frame)?, [(7, &b"as encode_packed wrote it"[..])]);
+/// let packed = frame_of_block(1, &bytes, 0)?;
+/// decoder.decode(&packed, &mut frame)?;
+/// assert_eq!(records_of_frame(&frame, packed.records())?, [(7, &b"as encode_packed wrote it"[..])]);
 /// # Ok::<(), ibid_format::Error>(())
 /// ```
 pub struct FrameBuilder {
@@ -100,7 +101,6 @@ impl FrameBuilder {
         in_range("records of a frame", records.len() as u64, 1, RECORDS_MAX)?;
         let raw = &mut self.raw;
         raw.clear();
-        wire::put_varint(raw, records.len() as u64);
         let mut before = 0;
         for &(number, length) in &records {
             in_range("record number", number, 1, NUMBER_MAX)?;
@@ -127,6 +127,7 @@ impl FrameBuilder {
         }
         Ok(PackedFrame {
             codec,
+            records: records.len(),
             length: raw.len(),
             packed,
         })
@@ -137,6 +138,7 @@ impl FrameBuilder {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackedFrame<B> {
     codec: u8,
+    records: usize,
     /// Before compression, bytes.
     length: usize,
     packed: B,
@@ -145,7 +147,12 @@ pub struct PackedFrame<B> {
 impl<B: AsRef<[u8]>> PackedFrame<B> {
     /// Most bytes that it takes in a block.
     pub fn stored_bytes_max(&self) -> usize {
-        1 + 2 * wire::VARINT_BYTES_MAX + CHECK_BYTES + self.packed.as_ref().len()
+        1 + 3 * wire::VARINT_BYTES_MAX + CHECK_BYTES + self.packed.as_ref().len()
+    }
+
+    /// Records in it.
+    pub fn records(&self) -> usize {
+        self.records
     }
 
     /// Bytes before compression.
@@ -166,6 +173,7 @@ impl BlockBuilder {
     /// Adds a frame, and gives its number. At most [`FRAMES_MAX`] are taken.
     pub fn push(&mut self, frame: &PackedFrame<Vec<u8>>) -> usize {
         self.heads.push(frame.codec);
+        wire::put_varint(&mut self.heads, frame.records as u64);
         wire::put_varint(&mut self.heads, frame.length as u64);
         wire::put_varint(&mut self.heads, frame.packed.len() as u64);
         self.heads.extend_from_slice(&check(&frame.packed));
@@ -218,10 +226,12 @@ fn heads(number: u64, block: &[u8]) -> Result<Vec<Stated<'_>>, Error> {
     for _ in 0..frames {
         let codec = reader.u8("codec of a frame")?;
         in_range("codec of a frame", codec.into(), 0, ZSTD.into())?;
+        let records = reader.varint_in("records of a frame", 1, RECORDS_MAX)?;
         let length = reader.varint_in("frame of records", 1, FRAME_BYTES_MAX)?;
         let packed = reader.varint_in("packed frame", 1, FRAME_BYTES_MAX)?;
         heads.push((
             codec,
+            records as usize,
             length as usize,
             packed as usize,
             reader.array("checksum of a frame")?,
@@ -230,12 +240,18 @@ fn heads(number: u64, block: &[u8]) -> Result<Vec<Stated<'_>>, Error> {
     let head = reader.position();
     let mut reader = opened_prefix("block", Table::Blocks, &number.to_be_bytes(), block, head)?;
     let mut found = Vec::with_capacity(heads.len());
-    for (codec, length, packed, check) in heads {
+    for (codec, records, length, packed, check) in heads {
         let packed = reader.take("packed frame", packed)?;
         if codec == STORED {
             equal("stored frame", length as u64, packed.len() as u64)?;
         }
-        found.push((PackedFrame { codec, length, packed }, check));
+        let frame = PackedFrame {
+            codec,
+            records,
+            length,
+            packed,
+        };
+        found.push((frame, check));
     }
     reader.finish("block")?;
     Ok(found)
@@ -269,6 +285,16 @@ pub fn frame_of_block(number: u64, block: &[u8], frame: u8) -> Result<PackedFram
 /// As [`frame_of_block`].
 pub fn frames_of_block(number: u64, block: &[u8]) -> Result<Vec<PackedFrame<&[u8]>>, Error> {
     heads(number, block)?.into_iter().map(checked).collect()
+}
+
+/// How many records are in the block stored under `number`, of use or not. Looks at its head only.
+///
+/// # Errors
+///
+/// [`Error::Check`] if a byte of the head is not as written; else what is wrong with it.
+pub fn records_of_block(number: u64, block: &[u8]) -> Result<u64, Error> {
+    let heads = heads(number, block)?;
+    Ok(heads.iter().map(|(frame, _)| frame.records as u64).sum())
 }
 
 /// Decompresses frames. Owns a zstd context: keep it.
@@ -306,14 +332,15 @@ impl FrameDecoder {
     }
 }
 
-/// Numbers and bytes of the records of a frame that was decompressed, in the order in which they lie.
+/// Numbers and bytes of the records of a frame that was decompressed and has so many, in the order in which they lie.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
-pub fn records_of_frame(frame: &[u8]) -> Result<Vec<(u64, &[u8])>, Error> {
+/// What is wrong with it; memory is taken only for what it can have.
+pub fn records_of_frame(frame: &[u8], count: usize) -> Result<Vec<(u64, &[u8])>, Error> {
+    // Each has a number and a length.
+    in_range("records of a frame", count as u64, 1, frame.len() as u64 / 2)?;
     let mut reader = Reader::new(frame);
-    let count = reader.count("records of a frame", RECORDS_MAX, 2)?;
     let mut records = Vec::with_capacity(count);
     let mut number = 0_i64;
     for _ in 0..count {

@@ -26,7 +26,7 @@ mod versions;
 
 pub use block::{
     BlockBuilder, FRAMES_MAX, FrameBuilder, FrameDecoder, PackedFrame, frame_of_block, frames_of_block,
-    records_of_frame,
+    records_of_block, records_of_frame,
 };
 pub use chain::{ChainEntry, FEATURES_MAX, HOPS_MAX};
 pub use entry::{Encoded, GivenUp, KeyEntry, NamespaceEntry, Next, key_of, split_key};

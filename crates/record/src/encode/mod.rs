@@ -477,7 +477,6 @@ impl Encoder {
             self.pending.give_up(new.namespace);
             count(&self.counters.given_up, 1);
         }
-        self.count_index();
         Ok(())
     }
 
@@ -683,6 +682,7 @@ impl Encoder {
 
     /// Has everything written that waits for it.
     fn write(&mut self) -> Result<(), Error> {
+        self.count_index();
         self.counters.dropped.store(self.pending.dropped, Ordering::Relaxed);
         if self.pending.is_empty() && self.next == self.written {
             return Ok(());

@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ibid_format::record::{
     BlockBuilder, Body, ChainEntry, FRAMES_MAX, FrameBuilder, FrameDecoder, PackedFrame, Place, Record,
-    frames_of_block, records_of_frame,
+    frames_of_block, records_of_block, records_of_frame,
 };
 
 use super::bodies::Bodies;
 use super::error::Error;
+use super::frames;
 use super::pack::{self, Origin, Pack};
 use super::writer::What;
 use super::{Durability, Inner, Store};
@@ -271,32 +272,58 @@ impl<'p> Packer<'p> {
         }
     }
 
-    /// Puts the records of blocks that are not worth keeping into the window, and gives the blocks.
+    /// Puts the records of blocks that are not worth keeping into the window, and gives the blocks. Of the others only their heads are looked at.
     fn read_worn_blocks(&mut self) -> Result<Vec<u64>, Error> {
         let live = pack::live(self.read)?;
-        let mut worn = Vec::new();
+        let (mut unused, mut worn, mut short) = (Vec::new(), Vec::new(), Vec::new());
+        let mut failed = Ok(());
         let mut each = |key: &[u8], block: &[u8]| {
             let number = key.try_into().map_or(0, u64::from_be_bytes);
-            worn.push((number, block.len()));
-            ControlFlow::Continue(())
+            let live = live.get(&number).copied().unwrap_or(0);
+            match records_of_block(number, block) {
+                Ok(_) if live == 0 => unused.push(number),
+                Ok(records) if live * 100 < records * USE_PERCENT_MIN => worn.push(number),
+                Ok(_) if block.len() < BLOCK_BYTES / 2 => short.push(number),
+                Ok(_) => {}
+                Err(error) => failed = Err(Error::damaged(Table::Blocks, key, error)),
+            }
+            if failed.is_ok() {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         };
         let everything = (Bound::Unbounded, Bound::Unbounded);
         self.read
             .range(Table::Blocks, everything, Direction::Forward, &mut each)?;
-        let mut freed = Vec::new();
-        for (number, length) in worn {
-            let live = live.get(&number).copied().unwrap_or(0);
-            if live == 0 || self.is_worn(number, length, live)? {
-                freed.push(number);
-            }
+        failed?;
+        // One that is short alone would be as short again.
+        if short.len() > 1 || !worn.is_empty() || self.has_single_records()? {
+            worn.append(&mut short);
         }
-        Ok(freed)
+        for &block in &worn {
+            self.read_block(block)?;
+        }
+        unused.append(&mut worn);
+        Ok(unused)
     }
 
-    /// Whether a block is to be written anew; its records are in the window then.
-    fn is_worn(&mut self, block: u64, length: usize, live: u64) -> Result<bool, Error> {
+    /// Whether any record lies by itself.
+    fn has_single_records(&self) -> Result<bool, Error> {
+        let mut found = false;
+        let mut each = |_: &[u8], _: &[u8]| {
+            found = true;
+            ControlFlow::Break(())
+        };
+        let everything = (Bound::Unbounded, Bound::Unbounded);
+        self.read
+            .range(Table::Records, everything, Direction::Forward, &mut each)?;
+        Ok(found)
+    }
+
+    /// Puts the records of a block into the window, as far as they are of use.
+    fn read_block(&mut self, block: u64) -> Result<(), Error> {
         let mut records = Vec::new();
-        let mut total = 0;
         let mut decoder = FrameDecoder::default();
         let mut read = Ok(());
         let mut found = |bytes: &[u8]| {
@@ -304,8 +331,7 @@ impl<'p> Packer<'p> {
                 for (frame, packed) in frames.iter().enumerate() {
                     let mut raw = Vec::new();
                     decoder.decode(packed, &mut raw)?;
-                    for (number, record) in records_of_frame(&raw)? {
-                        total += 1;
+                    for (number, record) in records_of_frame(&raw, packed.records())? {
                         records.push((number, frame as u8, record.to_vec()));
                     }
                 }
@@ -315,13 +341,10 @@ impl<'p> Packer<'p> {
         let key = block.to_be_bytes();
         self.read.get(Table::Blocks, &key, &mut found)?;
         read.map_err(|error| Error::damaged(Table::Blocks, &key, error))?;
-        if live * 100 >= total * USE_PERCENT_MIN && length >= BLOCK_BYTES / 2 {
-            return Ok(false);
-        }
         for (number, frame, record) in records {
             let place = Place { block, frame };
             let single = self.read.get(Table::Records, &number.to_be_bytes(), &mut |_| {})?;
-            if single || super::frames::places(self.read, number)?.get(number) != Some(place) {
+            if single || frames::places(self.read, number)?.get(number) != Some(place) {
                 continue;
             }
             let record = Record::decode_packed(number, &record);
@@ -331,7 +354,7 @@ impl<'p> Packer<'p> {
                 self.pack_window()?;
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     fn push(&mut self, number: u64, record: &Record<'_>, origin: Origin) -> Result<(), Error> {

@@ -21,13 +21,13 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    fn new(bytes: Vec<u8>) -> Result<Self, ibid_format::Error> {
+    fn new(bytes: Vec<u8>, records: usize) -> Result<Self, ibid_format::Error> {
         let start = bytes.as_ptr() as usize;
         let place = |(number, record): (u64, &[u8])| {
             let from = record.as_ptr() as usize - start;
             (number, from..from + record.len())
         };
-        let mut records: Vec<_> = records_of_frame(&bytes)?.into_iter().map(place).collect();
+        let mut records: Vec<_> = records_of_frame(&bytes, records)?.into_iter().map(place).collect();
         records.sort_unstable_by_key(|(number, _)| *number);
         Ok(Frame { bytes, records })
     }
@@ -76,11 +76,11 @@ impl Frames {
         let mut decoded = Err(Damage::Missing);
         let mut found = |block: &[u8]| {
             let frame = frame_of_block(place.block, block, place.frame);
-            let frame = frame.and_then(|frame| decoder.decode(&frame, &mut bytes));
+            let frame = frame.and_then(|frame| decoder.decode(&frame, &mut bytes).map(|()| frame.records()));
             decoded = frame.map_err(Damage::Bytes);
         };
         read.get(Table::Blocks, &key, &mut found)?;
-        let frame = decoded.and_then(|()| Ok(Frame::new(bytes)?));
+        let frame = decoded.and_then(|records| Ok(Frame::new(bytes, records)?));
         let frame = Arc::new(frame.map_err(|damage| Error::damaged(Table::Blocks, &key, damage))?);
         self.decoders
             .lock()

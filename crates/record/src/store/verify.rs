@@ -157,7 +157,7 @@ impl Store {
     /// Looks at everything that is committed now, and reports all that is wrong. `progress` is told how many more bytes were
     /// looked at, and may break it off.
     ///
-    /// Every record is read twice. Others read and write meanwhile; what they write is not looked at.
+    /// Every record is read three times: where it lies, from its key, and in the order of numbers. Others read and write meanwhile; what they write is not looked at.
     ///
     /// # Errors
     /// Only what keeps it from looking on: [`Error::Engine`] if the disk fails.
@@ -554,7 +554,7 @@ impl Verifier<'_> {
         let (mut decoder, mut raw) = (FrameDecoder::default(), Vec::new());
         for frame in &frames {
             decoder.decode(frame, &mut raw).map_err(damaged)?;
-            for (number, record) in records_of_frame(&raw).map_err(damaged)? {
+            for (number, record) in records_of_frame(&raw, frame.records()).map_err(damaged)? {
                 record::Record::decode_packed(number, record).map_err(damaged)?;
             }
         }

@@ -240,7 +240,7 @@ pub(crate) fn assert_counted(engine: &dyn Engine) {
             let mut frame = Vec::new();
             let found = record::frame_of_block(place.block, block, place.frame).unwrap();
             FrameDecoder::default().decode(&found, &mut frame).unwrap();
-            let mut records = record::records_of_frame(&frame).unwrap().into_iter();
+            let mut records = record::records_of_frame(&frame, found.records()).unwrap().into_iter();
             let (_, bytes) = records
                 .find(|(number, _)| *number == packed)
                 .expect("it is where it should be");
