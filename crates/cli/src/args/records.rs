@@ -4,6 +4,7 @@ use super::value;
 use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
@@ -40,6 +41,12 @@ pub(crate) enum RecordsCommand {
     Stats(RecordsStatsArgs),
     /// Check that everything is there and right
     Verify(VerifyArgs),
+    /// Let other stores follow this one
+    Serve(ServeArgs),
+    /// Make a store the same as another one, and keep it so
+    Replicate(ReplicateArgs),
+    /// Make a replica the store that others follow
+    Promote(PromoteArgs),
 }
 
 /// Which store.
@@ -333,4 +340,57 @@ pub(crate) struct Key(pub(crate) Vec<u8>);
 
 fn key() -> impl TypedValueParser<Value = Key> {
     OsStringValueParser::new().map(|text: OsString| Key(text.into_vec()))
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Answers until Ctrl-C. From the first time on the store keeps a log of what is done to it, which takes some ten bytes and the key of each record. One program at a time has a \
+store open, so nothing else is written to it meanwhile: a program that writes while others follow links the library (docs/replication.md).
+
+Messages are neither encrypted nor signed: whoever can connect gets everything. Let it listen where only those can who may, or through a tunnel.
+
+Examples:
+  ibid records serve --listen 127.0.0.1:7117
+  ssh -N -R 7117:127.0.0.1:7117 other.example.org")]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Where to wait for those who follow; port 0 takes one that is free, and says which
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: SocketAddr,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Goes on from where it was, after it was killed too, and tries again when the connection fails. A replica is read as any store, and nothing else is written to it, until `promote`.
+
+A store that others followed, as the old one does after another was promoted, loses what it has and the new one has not. So that has to be said, with --discard. One that \
+has records and was never followed is refused.
+
+Examples:
+  ibid records replicate --from 127.0.0.1:7117 --store ~/replica
+  ibid records replicate --from 127.0.0.1:7117 --store ~/replica --once && ibid records stats --store ~/replica")]
+pub(crate) struct ReplicateArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// The one to follow
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) from: SocketAddr,
+    /// End as soon as everything is here
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Give up what this store has and the other one has not
+    #[arg(long)]
+    pub(crate) discard: bool,
+    /// Encrypt the store, if it is new, with a password: IBID_PASSWORD, --password-file, --password-command, or typed in
+    #[arg(long)]
+    pub(crate) encrypted: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Stop the old one first: what it acknowledges afterwards is lost, and it only learns of this when somebody asks it who knows. What it had and no replica has is lost, too.")]
+pub(crate) struct PromoteArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
 }

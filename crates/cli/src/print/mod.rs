@@ -46,14 +46,15 @@ pub(crate) use numbers::{counted, size};
 pub(crate) use progress::{Progress, Unit};
 pub(crate) use records::{
     BadLine, Compacted, Loaded, ScanPrinter, StoreStats, records_bench, records_bench_json, records_compact,
-    records_delete, records_load, records_put, records_stats, records_verify, records_versions,
+    records_delete, records_followed, records_load, records_promoted, records_put, records_stats, records_verify,
+    records_versions,
 };
 pub(crate) use restore::{Asked, planned, restore};
 pub(crate) use snapshots::snapshots;
 pub(crate) use stats::stats;
 pub(crate) use talk::{
-    Verb, bad_line, cheap_guesses, failure, fatal, kept_settings, new_store, passed_over, question, swept, unencrypted,
-    untried_key, usage, warning,
+    Verb, bad_line, cheap_guesses, failure, fatal, kept_settings, new_store, passed_over, question, records_serving,
+    swept, unencrypted, untried_key, usage, warning,
 };
 pub(crate) use tree::LsPrinter;
 pub(crate) use tuning::{tuning, tuning_json};

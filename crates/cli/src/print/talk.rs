@@ -9,6 +9,7 @@ use ibid_repo::{Error, Warning};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -123,6 +124,11 @@ pub(crate) fn bad_line(bad: &BadLine) {
 /// Said of a store that was made because there was none.
 pub(crate) fn new_store(path: &Path) {
     line(&format!("note: made a new store of records in {}", names::path(path)));
+}
+
+/// Where others can follow a store.
+pub(crate) fn records_serving(address: SocketAddr) {
+    line(&format!("listening at {address}; Ctrl-C ends it"));
 }
 
 /// Said of a key that is made all the same.

@@ -4,7 +4,7 @@ use crate::support::{Home, noise, ran, run, run_with, signal};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -718,4 +718,113 @@ fn an_encrypted_store_wants_its_password_and_shows_nothing() {
             "{refused:?}"
         );
     }
+}
+
+/// A primary that answers, in a process of its own, and where it does.
+struct Serving {
+    child: Child,
+    address: String,
+}
+
+impl Serving {
+    fn start(home: &Home, store: &str) -> Serving {
+        let mut command = home.ibid(["records", "serve", "--listen", "127.0.0.1:0"]);
+        let mut child = command
+            .env("IBID_STORE", home.path(store))
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stderr.as_mut().unwrap())
+            .read_line(&mut said)
+            .unwrap();
+        let address = said
+            .split("listening at ")
+            .nth(1)
+            .and_then(|rest| rest.split(';').next());
+        let address = address.unwrap_or_else(|| panic!("{said}")).to_owned();
+        Serving { child, address }
+    }
+
+    /// Asks it to end; what it ends with.
+    fn end(mut self) -> Option<i32> {
+        signal(&self.child, Signal::TERM);
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Serving {
+    /// A test that fails leaves nothing behind that others would wait for.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_replica_has_the_same_and_takes_over() {
+    let home = with_pages();
+    let lines: String = (0..2000)
+        .map(|line| {
+            format!(
+                "{{\"page\": \"p{}\", \"text\": \"{}\"}}\n",
+                line % 50,
+                "same words ".repeat(line % 9)
+            )
+        })
+        .collect();
+    home.write("more.jsonl", lines);
+    ok(&home, ["load", "more.jsonl", "--key", "page", "--body", "text"]);
+    let scan = |store: &str| {
+        let mut command = records(&home, ["scan"]);
+        run(command.env("IBID_STORE", home.path(store))).out
+    };
+    let replica = |arguments: &[&str]| {
+        let mut command = records(&home, arguments);
+        command.env("IBID_STORE", home.path("replica"));
+        command
+    };
+    let primary = Serving::start(&home, "store");
+    let address = primary.address.clone();
+
+    // Killed in its middle, it goes on.
+    let mut killed = replica(&["replicate", "--from", &address])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(30));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let followed = run(&mut replica(&["replicate", "--from", &address, "--once"]));
+    assert!(followed.code == 0 && followed.out.contains("has all"), "{followed:?}");
+    let refused = run(replica(&["put", "Ibid"]).stdin(Stdio::null()));
+    assert!(refused.code == 1 && refused.err.contains("promote"), "{refused:?}");
+    assert_eq!(run(&mut replica(&["verify"])).code, 0);
+
+    // One that has records of its own is not made a replica by mistake.
+    let own = |arguments: &[&str]| {
+        run(records(&home, arguments)
+            .env("IBID_STORE", home.path("own"))
+            .stdin(Stdio::null()))
+    };
+    assert_eq!(own(&["put", "mine"]).code, 0);
+    let refused = own(&["replicate", "--from", &address, "--once", "--discard"]);
+    assert!(refused.code == 1 && refused.err.contains("empty folder"), "{refused:?}");
+    assert_eq!(own(&["get", "mine"]).code, 0);
+
+    assert_eq!(primary.end(), Some(0));
+    assert_eq!(scan("replica"), scan("store"));
+
+    // The replica takes over; the old one learns of it, and becomes a replica in turn.
+    let promoted = run(&mut replica(&["promote"]));
+    assert!(promoted.code == 0 && promoted.out.contains("epoch"), "{promoted:?}");
+    assert_eq!(run(replica(&["put", "later"]).stdin(Stdio::null())).code, 0);
+    let primary = Serving::start(&home, "replica");
+    let address = primary.address.clone();
+    let said = fails(&home, 1, ["replicate", "--from", &address, "--once"]);
+    assert!(said.contains("--discard"), "{said}");
+    ok(&home, ["replicate", "--from", &address, "--once", "--discard"]);
+    assert_eq!(primary.end(), Some(0));
+    assert_eq!(scan("store"), scan("replica"));
+    assert!(scan("store").contains("\"later\""));
 }

@@ -8,6 +8,7 @@ mod get;
 mod lines;
 mod load;
 mod put;
+mod replicate;
 mod scan;
 mod stats;
 mod verify;
@@ -44,6 +45,9 @@ pub(crate) fn run(context: &mut Context, command: &RecordsCommand) -> Result<Out
         RecordsCommand::Versions(args) => versions::run(context, args),
         RecordsCommand::Stats(args) => stats::run(context, args),
         RecordsCommand::Verify(args) => verify::run(context, args),
+        RecordsCommand::Serve(args) => replicate::serve(context, args),
+        RecordsCommand::Replicate(args) => replicate::follow(context, args),
+        RecordsCommand::Promote(args) => replicate::promote(context, args),
     }
 }
 

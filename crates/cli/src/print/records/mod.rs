@@ -101,6 +101,59 @@ pub(crate) fn records_delete(out: &mut Out, key: &[u8], removed_versions: u64) -
 }
 
 #[derive(Serialize)]
+struct JsonLog {
+    position: u64,
+    epoch: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    complete: Option<bool>,
+}
+
+/// How far a replica came, and whether that is all.
+pub(crate) fn records_followed(out: &mut Out, position: u64, epoch: u64, complete: bool) -> Result<()> {
+    if out.json {
+        let complete = Some(complete);
+        return out.document(
+            "records replicate",
+            None,
+            &JsonLog {
+                position,
+                epoch,
+                complete,
+            },
+        );
+    }
+    if out.quiet {
+        return Ok(());
+    }
+    let what = if complete {
+        "has all that the other had"
+    } else {
+        "has not everything yet"
+    };
+    out.line(format!("at position {position} of epoch {epoch}: {what}"))
+}
+
+/// That a replica is the primary now.
+pub(crate) fn records_promoted(out: &mut Out, position: u64, epoch: u64) -> Result<()> {
+    if out.json {
+        let complete = None;
+        return out.document(
+            "records promote",
+            None,
+            &JsonLog {
+                position,
+                epoch,
+                complete,
+            },
+        );
+    }
+    if out.quiet {
+        return Ok(());
+    }
+    out.line(format!("the primary from position {position} on, in epoch {epoch}"))
+}
+
+#[derive(Serialize)]
 struct JsonVersion {
     version: u32,
     number: u64,
