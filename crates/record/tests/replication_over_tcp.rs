@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::folder;
-use ibid_record::replicate::net;
+use ibid_record::replicate::{self, net};
 use ibid_record::{Options, Role, Store, Versions};
 
 const RECORDS: u32 = 2000;
@@ -49,7 +49,8 @@ fn follows_in_another_process() {
     let store = Store::open(Path::new(folder), Options::default()).unwrap();
     store.follow().unwrap();
     let never = AtomicBool::new(false);
-    net::follow(&store, address.parse().unwrap(), &never, &mut |_| {}).unwrap();
+    let mut log = net::Connection::to(address.parse().unwrap());
+    replicate::follow(&store, &mut log, &never, &mut |_| {}).unwrap();
 }
 
 #[test]
@@ -99,12 +100,12 @@ fn a_replica_that_is_killed_goes_on_and_can_be_promoted() {
         copy.follow().unwrap();
         let (head, done) = (store.log().unwrap().unwrap().next, AtomicBool::new(false));
         let begun = Instant::now();
-        let mut seen = |_| {
+        let mut seen = |_: Result<_, &ibid_record::Error>| {
             let position = copy.log().unwrap().unwrap().next;
             assert!(begun.elapsed() < Duration::from_secs(60), "it never catches up");
             done.store(position >= head, Ordering::Relaxed);
         };
-        net::follow(&copy, address, &done, &mut seen).unwrap();
+        replicate::follow(&copy, &mut net::Connection::to(address), &done, &mut seen).unwrap();
         let copied = copy.find_namespace("pages").unwrap().unwrap();
         for number in 0..50 {
             let key = format!("page {number}");

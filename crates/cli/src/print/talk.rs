@@ -131,6 +131,11 @@ pub(crate) fn records_serving(address: SocketAddr) {
     line(&format!("listening at {address}; Ctrl-C ends it"));
 }
 
+/// Said of a log that could not be asked, and is asked again.
+pub(crate) fn records_retrying(why: &str) {
+    line(&format!("{why} Trying again; Ctrl-C ends it"));
+}
+
 /// Said of a key that is made all the same.
 pub(crate) fn cheap_guesses() {
     line(

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use ibid_format::record::MESSAGE_BYTES_MAX;
 
-use super::{Progress, Receiver, Sender};
+use super::Sender;
+use super::follow::{LOOK_EVERY, Oplog};
 use crate::store::{Error, Store};
 
 /// Longest request, bytes: a key, and little else.
@@ -20,12 +21,6 @@ const CONNECTIONS_MAX: usize = 64;
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// How long a connection may take to come about.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// How often is looked whether to stop.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How often a replica that has everything asks again.
-const ASK_EVERY: Duration = Duration::from_millis(200);
-/// How long it waits after the connection failed.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Answers all who connect, each in a thread, until `stop` is set.
 ///
@@ -69,49 +64,45 @@ fn answer_all(store: &Store, mut stream: TcpStream, stop: &AtomicBool) -> Result
     Ok(())
 }
 
-/// Has a replica follow the store at an address, until `stop` is set. `progress` is told what each answer brought. A connection that fails is made again.
-///
-/// # Errors
-/// What asking again will not help: [`Error::Refused`], [`Error::StalePrimary`], [`Error::Diverged`]; [`Error::Damaged`], [`Error::Engine`], [`Error::WriterEnded`],
-/// [`Error::NoLog`] of the replica itself.
-pub fn follow(
-    store: &Store,
+/// A connection to a store that is served, made when something is asked, and again after it failed.
+#[derive(Debug)]
+pub struct Connection {
     address: SocketAddr,
-    stop: &AtomicBool,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<(), Error> {
-    let mut receiver = Receiver::new(store)?;
-    while !stop.load(Ordering::Relaxed) {
-        match ask_all(&mut receiver, address, stop, progress) {
-            // A message that was damaged, or of another program, which may be replaced.
-            Err(Error::Network { .. } | Error::Message(_)) => wait(RETRY_AFTER, stop),
-            ended => return ended,
-        }
-    }
-    Ok(())
+    stream: Option<TcpStream>,
 }
 
-fn ask_all(
-    receiver: &mut Receiver,
-    address: SocketAddr,
-    stop: &AtomicBool,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<(), Error> {
-    let stream = TcpStream::connect_timeout(&address, CONNECT_MAX);
-    let mut stream = stream.map_err(|error| network("connect", &error))?;
-    prepare(&stream)?;
-    while !stop.load(Ordering::Relaxed) {
-        send(&mut stream, &receiver.ask()?, stop)?;
-        let Some(answer) = receive(&mut stream, MESSAGE_BYTES_MAX, stop)? else {
-            return Err(ended("receive"));
+impl Connection {
+    /// One to an address, where nothing is asked yet.
+    pub fn to(address: SocketAddr) -> Self {
+        let stream = None;
+        Connection { address, stream }
+    }
+}
+
+impl Oplog for Connection {
+    fn answer(&mut self, request: &[u8], stop: &AtomicBool) -> Result<Option<Vec<u8>>, Error> {
+        // It is not used again if anything fails: the answer may come late.
+        let mut stream = match self.stream.take() {
+            Some(stream) => stream,
+            None => connect(self.address)?,
         };
-        let done = receiver.take(&answer)?;
-        progress(done);
-        if done.is_current() {
-            wait(ASK_EVERY, stop);
+        send(&mut stream, request, stop)?;
+        match receive(&mut stream, MESSAGE_BYTES_MAX, stop)? {
+            Some(answer) => {
+                self.stream = Some(stream);
+                Ok(Some(answer))
+            }
+            None if stop.load(Ordering::Relaxed) => Ok(None),
+            None => Err(ended("receive")),
         }
     }
-    Ok(())
+}
+
+fn connect(address: SocketAddr) -> Result<TcpStream, Error> {
+    let stream = TcpStream::connect_timeout(&address, CONNECT_MAX);
+    let stream = stream.map_err(|error| network("connect", &error))?;
+    prepare(&stream)?;
+    Ok(stream)
 }
 
 fn prepare(stream: &TcpStream) -> Result<(), Error> {
@@ -184,13 +175,6 @@ fn send(stream: &mut impl Write, message: &[u8], stop: &AtomicBool) -> Result<()
         }
     }
     Ok(())
-}
-
-fn wait(time: Duration, stop: &AtomicBool) {
-    let begun = Instant::now();
-    while begun.elapsed() < time && !stop.load(Ordering::Relaxed) {
-        std::thread::sleep(LOOK_EVERY.min(time));
-    }
 }
 
 fn is_late(error: &io::Error) -> bool {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use ibid_delta::{Encoder as Codec, Interval, Method};
 use ibid_format::record::{
@@ -10,6 +11,7 @@ use ibid_format::record::{
     Sent, Wanted, open_log_entry, pack_contents, pack_pairs,
 };
 
+use super::Oplog;
 use crate::engine::{Direction, Snapshot, Table};
 use crate::recent::Recent;
 use crate::store::bodies::Bodies;
@@ -348,6 +350,13 @@ impl Sender {
             packed,
             length,
         }))
+    }
+}
+
+/// The embedded log: it answers at once.
+impl Oplog for Sender {
+    fn answer(&mut self, request: &[u8], _stop: &AtomicBool) -> Result<Option<Vec<u8>>, Error> {
+        Sender::answer(self, request).map(Some)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::commands::open::Context;
 use crate::commands::watch::Watch;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
-use ibid_record::replicate::{Progress, net};
+use ibid_record::replicate::{self, Progress, net};
 use ibid_record::{Options, Role};
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -49,14 +49,27 @@ pub(crate) fn follow(context: &mut Context, args: &ReplicateArgs) -> Result<Outc
         Some(_) | None => store.follow()?,
     }
     let mut reached = false;
+    let mut log = net::Connection::to(args.from);
     until_cancelled(&watch, |stop| {
-        let mut told = |progress: Progress| {
-            reached = progress.is_current();
-            if reached && args.once {
-                stop.store(true, Relaxed);
+        let mut failed = None;
+        let mut told = |progress: Result<Progress, &ibid_record::Error>| match progress {
+            Ok(progress) => {
+                reached = progress.is_current();
+                failed = None;
+                if reached && args.once {
+                    stop.store(true, Relaxed);
+                }
+            }
+            Err(error) => {
+                // Once, however often it is tried.
+                let why = error.to_string();
+                if failed.as_ref() != Some(&why) {
+                    print::records_retrying(&why);
+                    failed = Some(why);
+                }
             }
         };
-        Ok(net::follow(&store, args.from, stop, &mut told)?)
+        Ok(replicate::follow(&store, &mut log, stop, &mut told)?)
     })?;
     let log = store.log()?.ok_or(ibid_record::Error::NoLog)?;
     print::records_followed(&mut context.out, log.next, log.epoch, reached)?;

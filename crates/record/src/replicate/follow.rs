@@ -1,0 +1,70 @@
+//! Where a replica asks, and how it goes on asking.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::{Progress, Receiver};
+use crate::store::{Error, Store};
+
+/// How often is looked whether to stop.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often a replica that has everything asks again.
+const ASK_EVERY: Duration = Duration::from_millis(200);
+/// How long it waits after nobody could be asked.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The log of a primary, wherever it is: in this process ([`Sender`](super::Sender)), at the other end of a connection
+/// ([`net::Connection`](super::net::Connection)).
+///
+/// It is asked again after an error, so one whose connection failed makes another then.
+pub trait Oplog {
+    /// Answers a request of a [`Receiver`]. [`None`] if `stop` was set before there was an answer.
+    ///
+    /// # Errors
+    /// [`Error::Network`] and [`Error::Message`], after which asking again may help; others, after which it will not.
+    fn answer(&mut self, request: &[u8], stop: &AtomicBool) -> Result<Option<Vec<u8>>, Error>;
+}
+
+/// Has a replica follow a log until `stop` is set. `told` hears what each answer brought, and why there was none; after that the log is asked again, a second later.
+///
+/// # Errors
+/// What asking again will not help: [`Error::Refused`], [`Error::StalePrimary`], [`Error::Diverged`]; [`Error::Damaged`], [`Error::Engine`], [`Error::WriterEnded`],
+/// [`Error::NoLog`] of the replica itself.
+pub fn follow(
+    store: &Store,
+    log: &mut dyn Oplog,
+    stop: &AtomicBool,
+    told: &mut dyn FnMut(Result<Progress, &Error>),
+) -> Result<(), Error> {
+    let mut receiver = Receiver::new(store)?;
+    let mut got_nothing = false;
+    while !stop.load(Ordering::Relaxed) {
+        let answer = log.answer(&receiver.ask()?, stop);
+        let done = match answer.and_then(|answer| answer.map(|answer| receiver.take(&answer)).transpose()) {
+            Ok(Some(done)) => done,
+            Ok(None) => continue,
+            // A message that was damaged, or of another program, which may be replaced.
+            Err(error @ (Error::Network { .. } | Error::Message(_))) => {
+                told(Err(&error));
+                wait(RETRY_AFTER, stop);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        told(Ok(done));
+        // Once it may have to ask otherwise; twice, and it asks in vain.
+        let again = done == Progress::Nothing && std::mem::replace(&mut got_nothing, true);
+        got_nothing &= done == Progress::Nothing;
+        if done.is_current() || again {
+            wait(ASK_EVERY, stop);
+        }
+    }
+    Ok(())
+}
+
+fn wait(time: Duration, stop: &AtomicBool) {
+    let begun = Instant::now();
+    while begun.elapsed() < time && !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(LOOK_EVERY.min(time));
+    }
+}
