@@ -58,7 +58,7 @@ impl Feed {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands over what was committed, ascending. Waits for nothing.
+    /// Hands over what was committed, ascending. Waits for nothing. The encoder sees it when it looks next, or is [woken](Self::wake).
     pub(crate) fn push(&self, new: impl IntoIterator<Item = New>) {
         let mut state = self.state();
         for mut record in new {
@@ -75,6 +75,10 @@ impl Feed {
             }
             state.records.push_back(record);
         }
+    }
+
+    /// Wakes the encoder if it has nothing to do.
+    pub(crate) fn wake(&self) {
         self.came.notify_one();
     }
 

@@ -52,6 +52,11 @@ const PART_MAX: usize = 8;
 const TRIALS: usize = 3;
 /// How soon what was encoded is on disk, if nothing else is.
 const SYNC_WITHIN: Duration = Duration::from_secs(1);
+/// By how much the encoder's thread gives way to others, and the most that there is.
+#[cfg(target_os = "linux")]
+const NICE: i32 = 10;
+#[cfg(target_os = "linux")]
+const NICE_MAX: i32 = 19;
 /// Records that are read ahead at once.
 const PAGE: usize = 64;
 /// Entries of a feature index that has just been made.
@@ -243,6 +248,7 @@ impl Encoder {
 
     /// Works until the store closes, or the engine fails.
     pub(crate) fn run(mut self) {
+        give_way();
         let failure = match self.work() {
             Ok(()) => return,
             Err(failure) => failure,
@@ -702,6 +708,18 @@ impl Encoder {
         }
         self.written = self.next;
         Ok(())
+    }
+}
+
+/// Has the threads of those who read and write go first, where priorities are those of threads. Who is not allowed to wait gains nothing, and loses nothing.
+fn give_way() {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{getpriority_process, setpriority_process};
+        let thread = Some(rustix::thread::gettid());
+        if let Ok(priority) = getpriority_process(thread) {
+            let _ = setpriority_process(thread, (priority + NICE).min(NICE_MAX));
+        }
     }
 }
 

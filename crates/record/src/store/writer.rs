@@ -219,6 +219,10 @@ impl Writer {
             // Who does not wait any more is not told.
             let _ = request.outcome.send(outcome);
         }
+        if let Some(feed) = &self.feed {
+            // After those who wait for the commit, so that they do not find the encoder on their processor.
+            feed.wake();
+        }
         Ok(())
     }
 
