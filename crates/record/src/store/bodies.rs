@@ -10,6 +10,7 @@ use super::error::{Damage, Error};
 use super::frames::{self, Frame, Frames};
 use super::lookup;
 use crate::engine::{Direction, Read, Table};
+use crate::recent::Recent;
 
 /// Whose a record is: namespace, key and version.
 pub(crate) type Owner<'a> = (u32, &'a [u8], u32);
@@ -48,18 +49,35 @@ impl Stored {
     }
 }
 
+/// The body of a record, if it is the owner's.
+fn of_owner(record: Record<'_>, owner: Option<Owner<'_>>) -> Result<Stored, Damage> {
+    match owner {
+        Some(owner) if owner != (record.namespace, record.key, record.version) => Err(Damage::Misplaced),
+        Some(_) | None => Ok(Stored::of(record.body)),
+    }
+}
+
+/// A store's contents from one state to the next that has nothing to do with it: the even numbers of [`Wholeness`](super::oplog::Wholeness).
+pub(crate) type History = u64;
+
+type Latest = Recent<(History, u64), Arc<[u8]>>;
+
 /// Finds records wherever they lie, and makes bodies of deltas.
 pub(crate) struct Bodies {
     frames: Frames,
+    /// Latest versions that are whole and were read from frames, as they are there. A record that is whole never changes, so one that is kept is right for every snapshot of
+    /// its history; and hot ones stay when frames, most of whose records nobody asked for, would have no room.
+    latest: Mutex<Latest>,
     /// One for each reader at work at most.
     decoders: Mutex<Vec<Decoder>>,
 }
 
 impl Bodies {
-    /// Keeps frames of so many bytes.
-    pub(crate) fn new(frame_bytes: usize) -> Self {
+    /// Keeps frames and records from frames, of so many bytes in all.
+    pub(crate) fn new(bytes: usize) -> Self {
         Bodies {
-            frames: Frames::new(frame_bytes),
+            frames: Frames::new(bytes / 8),
+            latest: Mutex::new(Recent::new(bytes - bytes / 8)),
             decoders: Mutex::default(),
         }
     }
@@ -71,9 +89,19 @@ impl Bodies {
         number: u64,
         found: &mut dyn FnMut(Record<'_>),
     ) -> Result<bool, Error> {
+        self.find(read, number, &mut |record, _| found(record))
+    }
+
+    /// The same, with the record's bytes if it lies in a frame.
+    fn find(
+        &self,
+        read: &(impl Read + ?Sized),
+        number: u64,
+        found: &mut dyn FnMut(Record<'_>, Option<&[u8]>),
+    ) -> Result<bool, Error> {
         let key = number.to_be_bytes();
         let mut decoded = Ok(());
-        let mut single = |value: &[u8]| decoded = Record::decode(number, value).map(&mut *found);
+        let mut single = |value: &[u8]| decoded = Record::decode(number, value).map(|record| found(record, None));
         if read.get(Table::Records, &key, &mut single)? {
             let decoded = decoded.map_err(|error| Error::damaged(Table::Records, &key, error));
             return decoded.map(|()| true);
@@ -83,7 +111,7 @@ impl Bodies {
         };
         let record = frame.record(number);
         let record = record.ok_or_else(|| Error::damaged(Table::Records, &key, Damage::Missing))?;
-        let decoded = Record::decode_packed(number, record).map(found);
+        let decoded = Record::decode_packed(number, record).map(|decoded| found(decoded, Some(record)));
         decoded.map_err(|error| Error::damaged(Table::Records, &key, error))?;
         Ok(true)
     }
@@ -147,16 +175,34 @@ impl Bodies {
         owner: Option<Owner<'_>>,
     ) -> Result<Option<Stored>, Error> {
         let mut stored = None;
-        let mut found = |record: Record<'_>| {
-            let other = owner.is_some_and(|owner| owner != (record.namespace, record.key, record.version));
-            stored = Some(if other {
-                Err(Damage::Misplaced)
-            } else {
-                Ok(Stored::of(record.body))
-            });
-        };
-        self.record(read, number, &mut found)?;
+        self.record(read, number, &mut |record| stored = Some(of_owner(record, owner)))?;
         let damaged = |damage| Error::damaged(Table::Records, &number.to_be_bytes(), damage);
+        stored.transpose().map_err(damaged)
+    }
+
+    /// Reads what a key leads to as its latest version, and keeps it.
+    pub(crate) fn latest(
+        &self,
+        read: &(impl Read + ?Sized),
+        history: History,
+        number: u64,
+        owner: Owner<'_>,
+    ) -> Result<Option<Stored>, Error> {
+        let damaged = |damage| Error::damaged(Table::Records, &number.to_be_bytes(), damage);
+        let kept = || self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = kept().get((history, number));
+        if let Some(record) = known {
+            let record = Record::decode_packed(number, &record).map_err(|error| damaged(error.into()))?;
+            return of_owner(record, Some(owner)).map(Some).map_err(damaged);
+        }
+        let mut stored = None;
+        let mut found = |record: Record<'_>, packed: Option<&[u8]>| {
+            if let (record::Body::Whole(_), Some(packed)) = (record.body, packed) {
+                kept().insert((history, number), packed.into(), packed.len());
+            }
+            stored = Some(of_owner(record, Some(owner)));
+        };
+        self.find(read, number, &mut found)?;
         stored.transpose().map_err(damaged)
     }
 

@@ -6,7 +6,7 @@ use std::ops::{Bound, ControlFlow};
 use ibid_format::record::{KeyEntry, NEXT_KEY, NamespaceEntry, Next, VersionEntry, VersionGroup, version_group_key};
 
 use super::Versions;
-use super::bodies::{Bodies, Owner};
+use super::bodies::{Bodies, Owner, Stored};
 use super::error::{Damage, Error};
 use crate::engine::{Direction, Read, Table};
 
@@ -170,6 +170,16 @@ pub(crate) fn body(
     owner: Owner<'_>,
 ) -> Result<Option<Vec<u8>>, Error> {
     let stored = bodies.stored(read, number, Some(owner))?;
+    decoded(read, bodies, number, stored)
+}
+
+/// The body of a record that was read.
+pub(crate) fn decoded(
+    read: &(impl Read + ?Sized),
+    bodies: &Bodies,
+    number: u64,
+    stored: Option<Stored>,
+) -> Result<Option<Vec<u8>>, Error> {
     let stored = stored.ok_or_else(|| Error::damaged(Table::Records, &number.to_be_bytes(), Damage::Missing))?;
     let (body, _) = bodies.decode(number, stored, |base| bodies.stored(read, base, None))?;
     Ok(body)

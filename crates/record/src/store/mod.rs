@@ -38,7 +38,7 @@ use ibid_format::slot::Argon2Cost;
 
 use crate::encode::{Counters, Encoder, Encoding, EncodingReport, Feed};
 use crate::engine::{Engine, Snapshot as Snapshotted};
-use bodies::Bodies;
+use bodies::{Bodies, History};
 use compact::Blocks;
 use oplog::Wholeness;
 use writer::{Outcome, Request, What, Writer};
@@ -95,7 +95,7 @@ pub struct Options {
     pub engine: EngineKind,
     /// Memory for pages of the engine, bytes.
     pub cache_bytes: usize,
-    /// Memory for records that were compressed together, bytes.
+    /// Memory for what was decompressed, bytes: most of it for latest versions, the rest for frames of others.
     pub frame_cache_bytes: usize,
     /// Of changes for which nothing else is said.
     pub durability: Durability,
@@ -245,7 +245,7 @@ impl Store {
         let made = |number| Namespace::new(self.inner.clone(), name.clone(), number, versions);
         // An empty name is no key of an engine; the writer refuses it.
         if !name.is_empty()
-            && let Some(number) = lookup::namespace(&*self.inner.whole_snapshot()?, &name, versions)?
+            && let Some(number) = lookup::namespace(&*self.inner.whole_snapshot()?.0, &name, versions)?
         {
             return Ok(made(number));
         }
@@ -268,7 +268,7 @@ impl Store {
         if name.is_empty() {
             return Ok(None);
         }
-        let found = lookup::find_namespace(&*self.inner.whole_snapshot()?, name)?;
+        let found = lookup::find_namespace(&*self.inner.whole_snapshot()?.0, name)?;
         Ok(found.map(|(number, versions)| Namespace::new(self.inner.clone(), name.into(), number, versions)))
     }
 
@@ -363,11 +363,11 @@ pub(crate) struct Inner {
 
 impl Inner {
     /// What is committed now, unless it is only a part of what another store has.
-    fn whole_snapshot(&self) -> Result<Box<dyn Snapshotted>, Error> {
-        let before = self.wholeness.now()?;
+    fn whole_snapshot(&self) -> Result<(Box<dyn Snapshotted>, History), Error> {
+        let history = self.wholeness.now()?;
         let snapshot = self.engine.snapshot()?;
-        if self.wholeness.now()? == before {
-            Ok(snapshot)
+        if self.wholeness.now()? == history {
+            Ok((snapshot, history))
         } else {
             Err(Error::Incomplete)
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ibid_format::record::{self, KeyEntry, VersionEntry, key_of};
 
-use super::bodies::Stored;
+use super::bodies::{History, Stored};
 use super::error::{Damage, Error};
 use super::{Inner, lookup};
 use crate::Namespace;
@@ -59,13 +59,16 @@ pub struct Version {
 pub struct Snapshot {
     // Before the store, so that it is gone when the engine closes.
     engine: Box<dyn engine::Snapshot>,
+    history: History,
     store: Arc<Inner>,
 }
 
 impl Snapshot {
     pub(crate) fn new(store: &Arc<Inner>) -> Result<Self, Error> {
+        let (engine, history) = store.whole_snapshot()?;
         Ok(Snapshot {
-            engine: store.whole_snapshot()?,
+            engine,
+            history,
             store: store.clone(),
         })
     }
@@ -79,7 +82,10 @@ impl Snapshot {
         let Some(entry) = self.entry(namespace, key)?.filter(|entry| !entry.deleted) else {
             return Ok(None);
         };
-        self.live(namespace, key, &entry).map(Some)
+        let owner = (namespace.number(), key, entry.versions);
+        let (read, bodies, number) = (&*self.engine, &self.store.bodies, entry.latest);
+        let stored = bodies.latest(read, self.history, number, owner)?;
+        live(number, lookup::decoded(read, bodies, number, stored)?).map(Some)
     }
 
     /// The bodies under several keys, in the order of `keys`.
@@ -187,13 +193,11 @@ impl Snapshot {
         let name = namespace.name().to_owned();
         Err(Error::ForeignNamespace { name })
     }
+}
 
-    /// The body of a key that has one.
-    fn live(&self, namespace: &Namespace, key: &[u8], entry: &KeyEntry) -> Result<Vec<u8>, Error> {
-        let owner = (namespace.number(), key, entry.versions);
-        lookup::body(&*self.engine, &self.store.bodies, entry.latest, owner)?
-            .ok_or_else(|| Error::damaged(Table::Records, &entry.latest.to_be_bytes(), Damage::Misplaced))
-    }
+/// The body of a record that a key leads to as its latest version, which has one.
+fn live(number: u64, body: Option<Vec<u8>>) -> Result<Vec<u8>, Error> {
+    body.ok_or_else(|| Error::damaged(Table::Records, &number.to_be_bytes(), Damage::Misplaced))
 }
 
 struct Scan<'s> {
@@ -223,8 +227,11 @@ impl Scan<'_> {
         };
         let damaged = |error| Error::damaged(Table::Keys, &stored_key, Damage::Bytes(error));
         let (_, key) = record::split_key(&stored_key).map_err(damaged)?;
+        let owner = (self.namespace.number(), key, entry.versions);
+        let (read, bodies) = (&*self.snapshot.engine, &self.snapshot.store.bodies);
         Ok(Some(Record {
-            body: self.snapshot.live(self.namespace, key, &entry)?,
+            // Not kept: whoever reads everything reads it once.
+            body: live(entry.latest, lookup::body(read, bodies, entry.latest, owner)?)?,
             key: key.to_vec(),
             version: entry.versions,
             number: entry.latest,

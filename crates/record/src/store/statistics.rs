@@ -216,7 +216,7 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn statistics(&self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Statistics, Error> {
-        let snapshot = self.inner.whole_snapshot()?;
+        let (snapshot, _) = self.inner.whole_snapshot()?;
         let mut counter = Counter {
             read: &*snapshot,
             bodies: &self.inner.bodies,

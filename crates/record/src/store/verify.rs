@@ -174,7 +174,7 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn verify(&self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Verification, Error> {
-        let snapshot = self.inner.whole_snapshot()?;
+        let (snapshot, _) = self.inner.whole_snapshot()?;
         let mut verifier = Verifier {
             read: &*snapshot,
             bodies: &self.inner.bodies,
