@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use ibid_format::record::{FrameDecoder, Places, frames_of_block, records_of_frame, Body, KeyEntry, NamespaceEntry, Next, Record, VersionGroup, References, ChainEntry, Encoded, LogEntry, LogState, Request, Answer, key_of, open_log_entry, split_key, unpack_contents, unpack_pairs};
+use ibid_format::record::{FrameDecoder, Places, frames_of_block, records_of_frame, Body, KeyEntry, NamespaceEntry, Next, Record, VersionGroup, References, ChainEntry, Encoded, LogEntry, LogState, Request, Answer, Published, Pull, Pulled, key_of, open_log_entry, split_key, unpack_contents, unpack_pairs};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u64, u32, Vec<u8>, Vec<u8>)| {
@@ -34,6 +34,9 @@ fuzz_target!(|input: (u64, u32, Vec<u8>, Vec<u8>)| {
     let _ = open_log_entry(number, &bytes);
     let _ = Request::decode(&bytes);
     let _ = Answer::decode(&bytes);
+    let _ = Published::decode(&bytes);
+    let _ = Pull::decode(&bytes);
+    let _ = Pulled::decode(&bytes);
     let _ = unpack_contents(&bytes, version.into(), &mut Vec::new());
     let _ = unpack_pairs(&bytes, version.into(), &mut Vec::new());
     if let Ok(entry) = LogEntry::decode(&bytes) {

@@ -162,7 +162,7 @@ pub struct Contents<'a> {
 /// An entry of a table: its number, the key and the value.
 pub type Pair<'a> = (u8, &'a [u8], &'a [u8]);
 
-fn open<'a>(field: &'static str, bytes: &'a [u8]) -> Result<Reader<'a>, Error> {
+pub(super) fn open<'a>(field: &'static str, bytes: &'a [u8]) -> Result<Reader<'a>, Error> {
     let shortest = MAGIC.len() + 1 + CHECK_BYTES;
     in_range(field, bytes.len() as u64, shortest as u64, MESSAGE_BYTES_MAX as u64)?;
     let (message, stated) = bytes.split_at(bytes.len() - CHECK_BYTES);
@@ -182,13 +182,13 @@ fn open<'a>(field: &'static str, bytes: &'a [u8]) -> Result<Reader<'a>, Error> {
     Ok(reader)
 }
 
-fn close(mut out: Vec<u8>) -> Vec<u8> {
+pub(super) fn close(mut out: Vec<u8>) -> Vec<u8> {
     let hash = blake3::hash(&out);
     out.extend_from_slice(&hash.as_bytes()[..CHECK_BYTES]);
     out
 }
 
-fn begin(kind: u8, store: &[u8; STORE_ID_BYTES], epoch: Epoch) -> Vec<u8> {
+pub(super) fn begin(kind: u8, store: &[u8; STORE_ID_BYTES], epoch: Epoch) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.push(kind);
     out.extend_from_slice(store);

@@ -19,6 +19,7 @@ mod chain;
 mod entry;
 mod message;
 mod oplog;
+mod part;
 mod places;
 mod references;
 mod sealed;
@@ -38,6 +39,7 @@ pub use oplog::{
     DIGEST_BYTES, Digest, Epoch, LOG_ENTRY_BYTES_MAX, LogChange, LogEntry, LogOperation, LogState, Role,
     STORE_ID_BYTES, log_digest, open_log_entry,
 };
+pub use part::{Gathering, MESSAGE_PARTS_MAX, Part, Published, Pull, Pulled, REQUEST_BYTES_MAX, Span, split};
 pub use places::{PLACES_PER_GROUP, Place, Places};
 pub use references::{REFERENCES_PER_GROUP, References};
 pub use sealed::{open_value, seal_value};

@@ -1,0 +1,412 @@
+//! Messages in parts, for what carries only short ones. `docs/replication.md` describes every byte.
+//!
+//! ```
+//! use ibid_format::record::{Gathering, split};
+//!
+//! let mut gathering = Gathering::default();
+//! let parts: Vec<_> = split(b"in the same place", 10).collect();
+//! assert_eq!(gathering.add(&parts[0])?, None);
+//! assert_eq!(gathering.add(&parts[1])?.as_deref(), Some(&b"in the same place"[..]));
+//! # Ok::<(), ibid_format::Error>(())
+//! ```
+
+use super::message::{MESSAGE_BYTES_MAX, begin, close, open};
+use super::oplog::{Digest, Epoch, STORE_ID_BYTES};
+use super::{KEY_BYTES_MAX, NUMBER_MAX};
+use crate::Error;
+use crate::error::{equal, in_range};
+use crate::wire::{self, Reader};
+
+/// Most parts of a message.
+pub const MESSAGE_PARTS_MAX: u64 = 1 << 16;
+/// Longest request, bytes: a key, and little else.
+pub const REQUEST_BYTES_MAX: usize = KEY_BYTES_MAX + 256;
+
+const REQUEST_PART: u8 = 3;
+const ANSWER_PUBLISHED: u8 = 20;
+const ANSWER_PART: u8 = 21;
+
+/// A part of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// Which part, from 0.
+    pub number: u64,
+    /// How many there are.
+    pub count: u64,
+    /// Bytes of the message.
+    pub length: u64,
+    /// The part's.
+    pub bytes: Vec<u8>,
+}
+
+/// Which entries an answer has, and whose they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// What names the store.
+    pub store: [u8; STORE_ID_BYTES],
+    /// The epoch of who answers.
+    pub epoch: Epoch,
+    /// Position of the first entry.
+    pub from: u64,
+    /// Position after the last one.
+    pub next: u64,
+    /// Digest of the entry before the first.
+    pub before: Digest,
+    /// Digest of the last one.
+    pub digest: Digest,
+}
+
+/// A part of an answer with entries that is published for whoever lacks them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Published {
+    /// What the answer has.
+    pub span: Span,
+    /// What of the answer this is.
+    pub part: Part,
+}
+
+/// A request for one part of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pull {
+    /// What names the store.
+    pub store: [u8; STORE_ID_BYTES],
+    /// Only the primary of this epoch is to answer.
+    pub epoch: Epoch,
+    /// What names the one that asks.
+    pub asker: u64,
+    /// How many requests it made before.
+    pub number: u64,
+    /// The part that it wants, from 0.
+    pub part: u64,
+    /// The request.
+    pub request: Vec<u8>,
+}
+
+/// A part of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pulled {
+    /// What names the store.
+    pub store: [u8; STORE_ID_BYTES],
+    /// The epoch of who answers.
+    pub epoch: Epoch,
+    /// What names the one that asked.
+    pub asker: u64,
+    /// The number of its request.
+    pub number: u64,
+    /// What of the answer it has.
+    pub part: Part,
+}
+
+impl Part {
+    fn put(&self, out: &mut Vec<u8>) {
+        wire::put_varint(out, self.number);
+        wire::put_varint(out, self.count);
+        wire::put_varint(out, self.length);
+        wire::put_bytes(out, &self.bytes);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Error> {
+        let number = reader.varint("part of a message")?;
+        let count = reader.varint_in("parts of a message", 1, MESSAGE_PARTS_MAX)?;
+        in_range("part of a message", number, 0, count - 1)?;
+        let length = reader.varint_in("length of a message", 1, MESSAGE_BYTES_MAX as u64)?;
+        let bytes = reader.bytes("part of a message", length as usize)?.to_vec();
+        Ok(Part {
+            number,
+            count,
+            length,
+            bytes,
+        })
+    }
+
+    /// Whether none comes after it.
+    pub fn is_last(&self) -> bool {
+        self.number + 1 == self.count
+    }
+}
+
+/// The parts of a message, each of at most `most` bytes; none of an empty one.
+pub fn split(message: &[u8], most: usize) -> impl Iterator<Item = Part> {
+    let pieces = message.chunks(most.max(1));
+    let (count, length) = (pieces.len() as u64, message.len() as u64);
+    pieces.zip(0..).map(move |(bytes, number)| Part {
+        number,
+        count,
+        length,
+        bytes: bytes.to_vec(),
+    })
+}
+
+/// Parts of a message that came, one after the other.
+#[derive(Debug, Default)]
+pub struct Gathering {
+    came: u64,
+    count: u64,
+    length: u64,
+    bytes: Vec<u8>,
+}
+
+impl Gathering {
+    /// The number of the part that is next.
+    pub fn wanted(&self) -> u64 {
+        self.came
+    }
+
+    /// Adds the next part; gives the message if it was the last one, and begins anew. Memory is taken for what came, not for what was announced.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Mismatch`] if it is another part, or one of another message.
+    pub fn add(&mut self, part: &Part) -> Result<Option<Vec<u8>>, Error> {
+        equal("part of a message", self.came, part.number)?;
+        if self.came == 0 {
+            (self.count, self.length) = (part.count, part.length);
+        }
+        equal("parts of a message", self.count, part.count)?;
+        equal("length of a message", self.length, part.length)?;
+        let came = (self.bytes.len() + part.bytes.len()) as u64;
+        let enough = if part.is_last() { self.length } else { 0 };
+        in_range("bytes of a message", came, enough, self.length)?;
+        self.bytes.extend_from_slice(&part.bytes);
+        self.came += 1;
+        Ok(part.is_last().then(|| std::mem::take(self).bytes))
+    }
+}
+
+impl Published {
+    /// The message.
+    pub fn encode(&self) -> Vec<u8> {
+        let span = &self.span;
+        let mut out = begin(ANSWER_PUBLISHED, &span.store, span.epoch);
+        wire::put_varint(&mut out, span.from);
+        wire::put_varint(&mut out, span.next);
+        out.extend_from_slice(&span.before);
+        out.extend_from_slice(&span.digest);
+        self.part.put(&mut out);
+        close(out)
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let (mut reader, store, epoch) = opened("published answer", ANSWER_PUBLISHED, bytes)?;
+        let from = reader.varint_in("position", 1, NUMBER_MAX)?;
+        let span = Span {
+            store,
+            epoch,
+            from,
+            next: reader.varint_in("position", from, NUMBER_MAX)?,
+            before: reader.array("digest of a log entry")?,
+            digest: reader.array("digest of a log entry")?,
+        };
+        let part = Part::read(&mut reader)?;
+        reader.finish("published answer")?;
+        Ok(Published { span, part })
+    }
+}
+
+impl Pull {
+    /// The message.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = begin(REQUEST_PART, &self.store, self.epoch);
+        wire::put_u64(&mut out, self.asker);
+        wire::put_varint(&mut out, self.number);
+        wire::put_varint(&mut out, self.part);
+        wire::put_bytes(&mut out, &self.request);
+        close(out)
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let (mut reader, store, epoch) = opened("request for a part", REQUEST_PART, bytes)?;
+        let pull = Pull {
+            store,
+            epoch,
+            asker: reader.u64("what names the one that asks")?,
+            number: reader.varint_in("number of a request", 0, NUMBER_MAX)?,
+            part: reader.varint_in("part of a message", 0, MESSAGE_PARTS_MAX)?,
+            request: reader.bytes("request", REQUEST_BYTES_MAX)?.to_vec(),
+        };
+        reader.finish("request for a part")?;
+        Ok(pull)
+    }
+}
+
+impl Pulled {
+    /// The message.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = begin(ANSWER_PART, &self.store, self.epoch);
+        wire::put_u64(&mut out, self.asker);
+        wire::put_varint(&mut out, self.number);
+        self.part.put(&mut out);
+        close(out)
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let (mut reader, store, epoch) = opened("part of an answer", ANSWER_PART, bytes)?;
+        let pulled = Pulled {
+            store,
+            epoch,
+            asker: reader.u64("what names the one that asks")?,
+            number: reader.varint_in("number of a request", 0, NUMBER_MAX)?,
+            part: Part::read(&mut reader)?,
+        };
+        reader.finish("part of an answer")?;
+        Ok(pulled)
+    }
+}
+
+/// What comes after the kind, the store and the epoch.
+fn opened<'a>(
+    field: &'static str,
+    kind: u8,
+    bytes: &'a [u8],
+) -> Result<(Reader<'a>, [u8; STORE_ID_BYTES], Epoch), Error> {
+    let mut reader = open(field, bytes)?;
+    equal(field, kind.into(), reader.u8(field)?.into())?;
+    let store = reader.array("what names a store")?;
+    let epoch = Epoch::read(&mut reader)?;
+    Ok((reader, store, epoch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(number: u64, count: u64, length: u64, bytes: &[u8]) -> Part {
+        let bytes = bytes.to_vec();
+        Part {
+            number,
+            count,
+            length,
+            bytes,
+        }
+    }
+
+    const EPOCH: Epoch = Epoch { number: 3, id: 4 };
+
+    #[test]
+    fn what_was_written_is_read_and_a_changed_byte_is_an_error() {
+        let part = part(1, 2, 9, b"same");
+        let span = Span {
+            store: [7; 16],
+            epoch: EPOCH,
+            from: 5,
+            next: 8,
+            before: [1; 8],
+            digest: [2; 8],
+        };
+        let published = Published {
+            span,
+            part: part.clone(),
+        };
+        let pull = Pull {
+            store: [7; 16],
+            epoch: EPOCH,
+            asker: 11,
+            number: 12,
+            part: 1,
+            request: b"request".to_vec(),
+        };
+        let pulled = Pulled {
+            store: [7; 16],
+            epoch: EPOCH,
+            asker: 11,
+            number: 12,
+            part,
+        };
+        assert_eq!(Published::decode(&published.encode()).unwrap(), published);
+        assert_eq!(Pull::decode(&pull.encode()).unwrap(), pull);
+        assert_eq!(Pulled::decode(&pulled.encode()).unwrap(), pulled);
+        // One is not taken for another.
+        assert!(Pulled::decode(&published.encode()).is_err());
+        let bytes = published.encode();
+        for place in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[place] ^= 1;
+            assert!(Published::decode(&changed).is_err(), "byte {place}");
+            assert!(Published::decode(&bytes[..place]).is_err(), "{place} bytes");
+        }
+        let backwards = Published {
+            span: Span { next: 4, ..span },
+            ..published
+        };
+        assert!(Published::decode(&backwards.encode()).is_err());
+    }
+
+    #[test]
+    fn parts_make_the_message_again_whatever_their_length() {
+        let message: Vec<u8> = (0..100).collect();
+        for most in [1, 2, 33, 50, 99, 100, 101, 1000] {
+            let parts: Vec<Part> = split(&message, most).collect();
+            assert_eq!(parts.len(), 100_usize.div_ceil(most));
+            let mut gathering = Gathering::default();
+            let (last, before) = parts.split_last().unwrap();
+            for part in before {
+                assert_eq!(gathering.add(part).unwrap(), None);
+            }
+            assert_eq!(gathering.add(last).unwrap(), Some(message.clone()));
+            assert_eq!(gathering.wanted(), 0);
+        }
+    }
+
+    #[test]
+    fn parts_that_do_not_fit_are_refused() {
+        let begun = || {
+            let mut gathering = Gathering::default();
+            assert_eq!(gathering.add(&part(0, 3, 6, b"ab")).unwrap(), None);
+            gathering
+        };
+        for wrong in [
+            part(0, 3, 6, b"cd"),
+            part(2, 3, 6, b"cdef"),
+            part(1, 4, 6, b"cd"),
+            part(1, 3, 7, b"cd"),
+            part(1, 3, 6, b"cdefg"),
+        ] {
+            assert!(begun().add(&wrong).is_err(), "{wrong:?}");
+        }
+        // The last one ends it, whether there are enough bytes or not.
+        let mut gathering = begun();
+        assert_eq!(gathering.add(&part(1, 3, 6, b"cd")).unwrap(), None);
+        assert!(gathering.add(&part(2, 3, 6, b"e")).is_err());
+        assert!(Gathering::default().add(&part(1, 2, 6, b"ab")).is_err());
+    }
+
+    #[test]
+    fn what_is_announced_has_limits() {
+        let announced = |part: Part| {
+            let pulled = Pulled {
+                store: [7; 16],
+                epoch: EPOCH,
+                asker: 0,
+                number: 0,
+                part,
+            };
+            Pulled::decode(&pulled.encode())
+        };
+        assert!(announced(part(0, 1, 4, b"same")).is_ok());
+        for wrong in [
+            part(0, 0, 4, b"same"),
+            part(1, 1, 4, b"same"),
+            part(0, MESSAGE_PARTS_MAX + 1, 4, b"same"),
+            part(0, 1, 0, b""),
+            part(0, 1, MESSAGE_BYTES_MAX as u64 + 1, b"same"),
+            part(0, 1, 3, b"same"),
+        ] {
+            assert!(announced(wrong.clone()).is_err(), "{wrong:?}");
+        }
+    }
+}
