@@ -567,6 +567,74 @@ fn a_replica_that_has_only_a_part_refuses_to_be_read_and_knows_after_a_crash() {
 }
 
 #[test]
+fn a_replica_in_the_middle_of_an_answer_takes_the_rest_of_it() {
+    let nodes = followed(2);
+    let pages = nodes[0].store().namespace("kept", Versions::Kept).unwrap();
+    // What another was sent: it is at the same place, and takes it later.
+    let asked_early = Receiver::new(nodes[2].store()).unwrap().ask().unwrap();
+    for number in 0..4 {
+        pages.put(b"idem", format!("the same, {number}").as_bytes()).unwrap();
+        if number == 1 {
+            catch_up(&nodes[0], &nodes[1]).unwrap();
+        }
+    }
+    pages.delete(b"ibid").unwrap();
+    nodes[0].store().finish_encoding().unwrap();
+    let answer = Sender::new(nodes[0].store()).unwrap().answer(&asked_early).unwrap();
+    let (head, before) = (nodes[0].position(), nodes[1].position());
+    assert!(nodes[2].position() < before && before < head);
+    let mut receiver = Receiver::new(nodes[1].store()).unwrap();
+    let took = receiver.take(&answer).unwrap();
+    assert!(
+        matches!(took, Progress::Entries { position, .. } if position == head),
+        "{took:?}"
+    );
+    assert_eq!(receiver.take(&answer).unwrap(), Progress::Nothing);
+    assert!(matches!(
+        Receiver::new(nodes[2].store()).unwrap().take(&answer).unwrap(),
+        Progress::Entries { position, .. } if position == head
+    ));
+    for replica in &nodes[1..] {
+        let copy = replica.store().find_namespace("kept").unwrap().unwrap();
+        for key in [&b"idem"[..], b"ibid"] {
+            let versions = pages.versions(key).unwrap();
+            assert_eq!(copy.versions(key).unwrap(), versions);
+            for version in versions {
+                let of = |pages: &ibid_record::Namespace| pages.get_version(key, version.version).unwrap();
+                assert_eq!(of(&copy), of(&pages));
+            }
+        }
+        let found = replica.store().verify(&mut |_| ControlFlow::Continue(())).unwrap();
+        assert!(found.is_clean(), "{found:?}");
+    }
+}
+
+#[test]
+fn an_answer_to_another_with_other_entries_changes_nothing() {
+    let nodes = followed(2);
+    let asked_early = Receiver::new(nodes[2].store()).unwrap().ask().unwrap();
+    let put = |node: &Node, body: &[u8]| {
+        let pages = node.store().namespace("kept", Versions::Kept).unwrap();
+        pages.put(b"idem", body).unwrap();
+    };
+    put(&nodes[0], b"by the old one, which nobody else has");
+    nodes[1].store().promote().unwrap();
+    put(&nodes[1], b"by the new one");
+    put(&nodes[1], b"by the new one, again");
+    nodes[0].store().follow().unwrap();
+    let answer = Sender::new(nodes[1].store()).unwrap().answer(&asked_early).unwrap();
+    let before = nodes[0].store().log().unwrap();
+    assert_eq!(
+        Receiver::new(nodes[0].store()).unwrap().take(&answer).unwrap(),
+        Progress::Nothing
+    );
+    assert_eq!(nodes[0].store().log().unwrap(), before);
+    // Asked by itself, it is told to take all.
+    catch_up(&nodes[1], &nodes[0]).unwrap();
+    assert_eq!(nodes[0].position(), nodes[1].position());
+}
+
+#[test]
 fn what_is_no_message_is_an_error() {
     let nodes = followed(1);
     let mut sender = Sender::new(nodes[0].store()).unwrap();

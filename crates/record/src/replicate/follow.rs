@@ -11,17 +11,17 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How often a replica that has everything asks again.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 /// How long it waits after nobody could be asked.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The log of a primary, wherever it is: in this process ([`Sender`](super::Sender)), at the other end of a connection
-/// ([`net::Connection`](super::net::Connection)).
+/// ([`net::Connection`](super::net::Connection)), or published for whoever wants it ([`nats::Published`](super::nats::Published)).
 ///
 /// It is asked again after an error, so one whose connection failed makes another then.
 pub trait Oplog {
     /// Answers a request of a [`Receiver`]. [`None`] if `stop` was set before there was an answer.
     ///
     /// # Errors
-    /// [`Error::Network`] and [`Error::Message`], after which asking again may help; others, after which it will not.
+    /// [`Error::Network`], [`Error::Nats`] and [`Error::Message`], after which asking again may help; others, after which it will not.
     fn answer(&mut self, request: &[u8], stop: &AtomicBool) -> Result<Option<Vec<u8>>, Error>;
 }
 
@@ -43,8 +43,7 @@ pub fn follow(
         let done = match answer.and_then(|answer| answer.map(|answer| receiver.take(&answer)).transpose()) {
             Ok(Some(done)) => done,
             Ok(None) => continue,
-            // A message that was damaged, or of another program, which may be replaced.
-            Err(error @ (Error::Network { .. } | Error::Message(_))) => {
+            Err(error) if error.may_pass() => {
                 told(Err(&error));
                 wait(RETRY_AFTER, stop);
                 continue;
@@ -62,7 +61,7 @@ pub fn follow(
     Ok(())
 }
 
-fn wait(time: Duration, stop: &AtomicBool) {
+pub(super) fn wait(time: Duration, stop: &AtomicBool) {
     let begun = Instant::now();
     while begun.elapsed() < time && !stop.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK_EVERY.min(time));

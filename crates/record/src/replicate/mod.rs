@@ -22,6 +22,7 @@
 //! ```
 
 mod follow;
+pub mod nats;
 pub mod net;
 mod receive;
 mod send;

@@ -105,7 +105,7 @@ fn connect(address: SocketAddr) -> Result<TcpStream, Error> {
     Ok(stream)
 }
 
-fn prepare(stream: &TcpStream) -> Result<(), Error> {
+pub(super) fn prepare(stream: &TcpStream) -> Result<(), Error> {
     let prepared = stream
         .set_nonblocking(false)
         .and_then(|()| stream.set_nodelay(true))
@@ -177,7 +177,7 @@ fn send(stream: &mut impl Write, message: &[u8], stop: &AtomicBool) -> Result<()
     Ok(())
 }
 
-fn is_late(error: &io::Error) -> bool {
+pub(super) fn is_late(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }

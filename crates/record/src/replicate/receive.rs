@@ -127,29 +127,37 @@ impl Receiver {
     }
 
     fn entries(&mut self, state: &LogState, sent: &Sent) -> Result<Progress, Error> {
-        if state.role != Role::Replica || sent.from != state.next {
+        if state.role != Role::Replica || sent.from > state.next {
             return Ok(Progress::Nothing);
         }
         let (mut position, head) = (state.next, sent.head);
         if sent.packed.is_empty() {
-            if sent.digest != state.digest {
+            if sent.from < state.next || sent.digest != state.digest {
                 return Ok(Progress::Nothing);
             }
             return Ok(Progress::Entries { position, head });
         }
         let mut raw = Vec::new();
         let contents = unpack_contents(&sent.packed, sent.length, &mut raw)?;
-        let digest = contents
-            .entries
+        // Those that are here already: who reads what others were sent may find its position in the middle.
+        let known = (state.next - sent.from) as usize;
+        if known >= contents.entries.len() {
+            return Ok(Progress::Nothing); // it comes late
+        }
+        // A digest is over the one before: if the last is right, those that are here are the same, too.
+        let digest = contents.entries[known..]
             .iter()
             .fold(state.digest, |digest, entry| log_digest(digest, entry));
         if digest != sent.digest {
+            if known > 0 {
+                return Ok(Progress::Nothing); // it comes late, and from one that had others
+            }
             // They come after other entries than those that are here.
             return Err(Error::Refused(Refused::OtherEpoch));
         }
         let decoded = contents.entries.iter().map(|entry| LogEntry::decode(entry));
-        let entries = decoded.collect::<Result<Vec<_>, _>>()?;
-        let bodies = match self.bodies(&entries, &contents.bodies) {
+        let mut entries = decoded.collect::<Result<Vec<_>, _>>()?;
+        let mut bodies = match self.bodies(&entries, &contents.bodies) {
             Err(Error::Damaged { .. }) if !self.whole => {
                 // What is missing here is there.
                 self.whole = true;
@@ -166,9 +174,11 @@ impl Receiver {
             }
             return Err(diverged(position, "bodies are others than those that were sent"));
         }
+        bodies.drain(..entries[..known].iter().flat_map(written).count());
+        entries.drain(..known);
         position += entries.len() as u64;
         let steps = self.steps(entries, bodies)?;
-        let (store, from) = (sent.store, sent.from);
+        let (store, from) = (sent.store, state.next);
         let arrived = Arrived {
             store,
             from,

@@ -64,6 +64,8 @@ pub struct Sender {
     codec: Codec,
     transfer: Option<Transfer>,
     message_bytes: usize,
+    /// After the last entry of the last answer with entries.
+    position: u64,
     traffic: Traffic,
 }
 
@@ -98,6 +100,7 @@ impl Sender {
             codec: Codec::new(),
             transfer: None,
             message_bytes: MESSAGE_BYTES,
+            position: 0,
             traffic: Traffic::default(),
         })
     }
@@ -113,6 +116,11 @@ impl Sender {
         self.traffic
     }
 
+    /// The position after the last entry of the last answer that had entries, or could have had.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
     /// Answers a request.
     ///
     /// # Errors
@@ -125,7 +133,7 @@ impl Sender {
         Ok(answer)
     }
 
-    fn answer_to(&mut self, request: &Request) -> Result<Answer, Error> {
+    pub(super) fn answer_to(&mut self, request: &Request) -> Result<Answer, Error> {
         let snapshot = self.store.engine.snapshot()?;
         let state = oplog::state(&*snapshot)?.ok_or(Error::NoLog)?;
         if let Some(refused) = self.refuses(&state, request)? {
@@ -222,6 +230,7 @@ impl Sender {
             packed: Vec::new(),
             length: 0,
         };
+        self.position = from;
         if from == state.next {
             return Ok(Answer::Entries(sent));
         }
@@ -264,6 +273,7 @@ impl Sender {
                 break;
             }
         }
+        self.position = from + gathered.entries.len() as u64;
         sent.made = hasher.finish();
         let contents = Contents {
             entries: gathered.entries.iter().map(Vec::as_slice).collect(),

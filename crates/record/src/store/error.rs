@@ -139,6 +139,14 @@ pub enum Error {
         /// What the operating system says.
         found: String,
     },
+    /// Servers of NATS, or one who publishes through them, can't be reached, or answer otherwise than they should.
+    #[error("cannot {operation}: {found}")]
+    Nats {
+        /// What was attempted.
+        operation: &'static str,
+        /// What the server or the operating system says.
+        found: String,
+    },
     /// The other store gives nothing.
     #[error("the other store refuses to be followed: {}", refusal(*.0))]
     Refused(ibid_format::record::Refused),
@@ -150,6 +158,17 @@ pub enum Error {
         /// The epoch of the other.
         found: u64,
     },
+    /// What was published under a name is not what this store has.
+    #[error(
+        "what was published up to position {position} is not in this store: it was promoted before it had all of it, or is an older copy of itself. Let a replica in an empty folder take what was published, promote that one and let it publish; or publish this store under another name"
+    )]
+    StreamDiffers {
+        /// Where what was published ends.
+        position: u64,
+    },
+    /// What was published under a name is the log of another store.
+    #[error("another store publishes under this name: take another name")]
+    OtherStream,
     /// The store's thread for writing has ended, after a failure that others were told of.
     #[error("the store does not write any more, because an earlier write failed: open it again")]
     WriterEnded,
@@ -180,6 +199,11 @@ pub enum Damage {
 }
 
 impl Error {
+    /// Whether asking another store again may help: a connection that failed, a server that is away, a message that was damaged, or of another program, which may be replaced.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self, Error::Network { .. } | Error::Nats { .. } | Error::Message(_))
+    }
+
     pub(crate) fn damaged(table: Table, key: &[u8], found: impl Into<Damage>) -> Self {
         Error::Damaged {
             table,

@@ -1,0 +1,115 @@
+//! Who answers what the stream has not: the primary, part for part.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ibid_format::record::{Part, Pull, Pulled, Role, split};
+
+use super::Stopped;
+use super::address::Address;
+use super::stream::Link;
+use crate::replicate::Sender;
+use crate::replicate::follow::{RETRY_AFTER, wait};
+use crate::store::{Error, Store, oplog};
+
+/// Those who ask at the same time. One more, and who was silent for longest begins anew.
+const ASKERS_MAX: usize = 16;
+/// How long what was found out for one that asks is kept.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// How often is looked who was silent.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// One that asks, and what it is being answered.
+struct Asker {
+    sender: Sender,
+    number: u64,
+    parts: Vec<Part>,
+    heard: Instant,
+}
+
+/// Answers all who ask until `stop` is set. What fails is tried again: whoever got no answer asks again, too.
+pub(super) fn answer_all(store: &Store, address: &Address, stop: &AtomicBool) {
+    let (mut askers, mut turn) = (HashMap::new(), 0);
+    while !stop.load(Ordering::Relaxed) {
+        if answer_over_one(store, address, turn, &mut askers, stop).is_err() {
+            turn += 1;
+            wait(RETRY_AFTER, stop);
+        }
+    }
+}
+
+fn answer_over_one(
+    store: &Store,
+    address: &Address,
+    turn: usize,
+    askers: &mut HashMap<u64, Asker>,
+    stop: &AtomicBool,
+) -> Result<(), Stopped> {
+    let mut link = Link::connect(address, turn, stop)?;
+    link.wire.subscribe(&address.ask_subject(), stop)?;
+    while !stop.load(Ordering::Relaxed) {
+        let request = link.wire.next(Instant::now() + LOOK_EVERY, stop)?;
+        askers.retain(|_, asker| asker.heard.elapsed() < SILENCE_MAX);
+        let Some(request) = request else { continue };
+        // Whatever is wrong with one request, the others are answered.
+        if let Ok(Some(part)) = answer(store, &request.payload, askers, link.part_bytes())
+            && !request.reply.is_empty()
+        {
+            link.wire.publish(&request.reply, "", "", &part, stop)?;
+        }
+    }
+    Ok(())
+}
+
+/// The part that a request wants; [`None`] if it is not for this store, or for another epoch of it.
+fn answer(
+    store: &Store,
+    request: &[u8],
+    askers: &mut HashMap<u64, Asker>,
+    part_bytes: usize,
+) -> Result<Option<Vec<u8>>, Error> {
+    let pull = Pull::decode(request)?;
+    let state = oplog::state(&*store.inner.engine.snapshot()?)?.ok_or(Error::NoLog)?;
+    if (pull.store, pull.epoch) != (state.store, state.epoch) || state.role != Role::Primary {
+        return Ok(None);
+    }
+    if askers.len() >= ASKERS_MAX
+        && !askers.contains_key(&pull.asker)
+        && let Some(silent) = askers.iter().min_by_key(|(_, asker)| asker.heard).map(|(&id, _)| id)
+    {
+        askers.remove(&silent);
+    }
+    let asker = match askers.entry(pull.asker) {
+        std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+        std::collections::hash_map::Entry::Vacant(entry) => entry.insert(Asker {
+            sender: Sender::new(store)?,
+            number: pull.number,
+            parts: Vec::new(),
+            heard: Instant::now(),
+        }),
+    };
+    if asker.number != pull.number || asker.parts.is_empty() {
+        let answer = asker.sender.answer(&pull.request)?;
+        asker.parts = split(&answer, part_bytes).collect();
+        asker.number = pull.number;
+    }
+    asker.heard = Instant::now();
+    let Some(part) = asker.parts.get(pull.part as usize).cloned() else {
+        return Ok(None);
+    };
+    if part.is_last() {
+        // It will hardly be asked for again; if it is, it is found out anew.
+        asker.parts = Vec::new();
+    }
+    let (store, epoch) = (state.store, state.epoch);
+    let (asker, number) = (pull.asker, pull.number);
+    let pulled = Pulled {
+        store,
+        epoch,
+        asker,
+        number,
+        part,
+    };
+    Ok(Some(pulled.encode()))
+}

@@ -1,0 +1,206 @@
+//! What is asked of JetStream: each call one request, and one answer.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::Stopped;
+use super::address::Address;
+use super::wire::{Wire, refused, unreadable};
+use crate::store::Error;
+
+/// How long a server may take to answer. A cluster that lost the server that leads a stream takes some seconds to choose another, and says nothing meanwhile.
+const WITHIN: Duration = Duration::from_secs(3);
+/// What JetStream calls that there is no such stream.
+const NO_STREAM: u64 = 10059;
+/// That it is not what was expected after which something was to be appended.
+const WRONG_LAST: u64 = 10071;
+/// Status of an answer: there is nothing.
+const NOT_FOUND: u16 = 404;
+/// Status of an answer: nobody has subscribed to the subject.
+const NO_RESPONDERS: u16 = 503;
+/// Bytes that a server has to let pass at once: the longest answer has no more parts then than it may have.
+const PAYLOAD_BYTES_MIN: usize = 16 << 10;
+/// Room for headers and for what we put before a part, bytes.
+const PART_OVERHEAD: usize = 1 << 10;
+
+/// What a stream has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extent {
+    pub(super) messages: u64,
+    /// Sequence number of the first message.
+    pub(super) first: u64,
+    /// Of the last one that there ever was; 0 if there was none.
+    pub(super) last: u64,
+}
+
+/// How a stream is to be made.
+pub(super) struct Making {
+    pub(super) replicas: u8,
+    pub(super) bytes_max: Option<u64>,
+}
+
+/// A connection to one of the servers, and the stream that is asked for.
+pub(super) struct Link {
+    pub(super) wire: Wire,
+    pub(super) address: Address,
+}
+
+impl Link {
+    /// Connects to the server whose turn it is.
+    pub(super) fn connect(address: &Address, turn: usize, stop: &AtomicBool) -> Result<Self, Error> {
+        let server = &address.servers[turn % address.servers.len()];
+        let wire = Wire::connect(server, stop)?;
+        if wire.payload_bytes_max < PAYLOAD_BYTES_MIN {
+            let why = format!(
+                "its max_payload is {} bytes, and {PAYLOAD_BYTES_MIN} are needed",
+                wire.payload_bytes_max
+            );
+            return Err(refused("use the NATS server", &why));
+        }
+        let address = address.clone();
+        Ok(Link { wire, address })
+    }
+
+    /// Most bytes of a part.
+    pub(super) fn part_bytes(&self) -> usize {
+        self.wire.payload_bytes_max - PART_OVERHEAD
+    }
+
+    /// What the stream has, by the server that leads it; [`None`] if there is no such stream.
+    pub(super) fn extent(&mut self, stop: &AtomicBool) -> Result<Option<Extent>, Stopped> {
+        let subject = format!("$JS.API.STREAM.INFO.{}", self.address.stream());
+        let said = self.api(&subject, b"", stop)?;
+        match failure(&said) {
+            None => {}
+            Some((NO_STREAM, _)) => return Ok(None),
+            Some((_, why)) => return Err(refused("ask JetStream for the stream", &why).into()),
+        }
+        let number = |name: &str| said["state"][name].as_u64();
+        let subject = self.address.subject();
+        if said["config"]["subjects"] != json!([subject]) || said["config"]["allow_direct"] != json!(true) {
+            let why = format!(
+                "the stream {} is none of ibid's: it has to have the subject {subject} alone, and allow_direct",
+                self.address.stream()
+            );
+            return Err(refused("use the stream", &why).into());
+        }
+        match (number("messages"), number("first_seq"), number("last_seq")) {
+            (Some(messages), Some(first), Some(last)) => Ok(Some(Extent { messages, first, last })),
+            _ => Err(refused("ask JetStream for the stream", "the answer says nothing of its state").into()),
+        }
+    }
+
+    /// Makes the stream. Without a number of replicas there are three in a cluster.
+    pub(super) fn make(&mut self, making: &Making, stop: &AtomicBool) -> Result<(), Stopped> {
+        let stream = self.address.stream();
+        let mut config = json!({
+            "name": stream,
+            "description": "the log of a store of records of ibid",
+            "subjects": [self.address.subject()],
+            "retention": "limits",
+            "discard": "old",
+            "storage": "file",
+            "num_replicas": making.replicas,
+            "allow_direct": true,
+            "max_consumers": -1,
+            "max_msgs": -1,
+            "max_bytes": -1,
+            "max_age": 0,
+        });
+        if let Some(bytes_max) = making.bytes_max {
+            config["max_bytes"] = json!(bytes_max);
+        }
+        let subject = format!("$JS.API.STREAM.CREATE.{stream}");
+        let said = self.api(&subject, config.to_string().as_bytes(), stop)?;
+        match failure(&said) {
+            None => Ok(()),
+            Some((_, why)) => {
+                let why = format!("{why} (it is to be kept by {} servers)", making.replicas);
+                Err(refused("make the stream", &why).into())
+            }
+        }
+    }
+
+    /// The first message with this sequence number or a later one, and its own; [`None`] if the server that is asked, one of those that keep the stream, has none.
+    pub(super) fn get(&mut self, sequence: u64, stop: &AtomicBool) -> Result<Option<(u64, Vec<u8>)>, Stopped> {
+        let subject = format!("$JS.API.DIRECT.GET.{}", self.address.stream());
+        let wanted = json!({ "seq": sequence, "next_by_subj": self.address.subject() }).to_string();
+        let said = self
+            .wire
+            .request(&subject, "", wanted.as_bytes(), WITHIN, stop)?
+            .ok_or(Stopped::Stop)?;
+        match said.status {
+            0 => {}
+            NOT_FOUND => return Ok(None),
+            NO_RESPONDERS => return Err(refused("read the stream", "no server that keeps it can be asked").into()),
+            status => return Err(refused("read the stream", &format!("it answers {status}")).into()),
+        }
+        let found = said.header("Nats-Sequence").and_then(|found| found.parse().ok());
+        match found {
+            Some(found) if found >= sequence => Ok(Some((found, said.payload))),
+            _ => Err(refused("read the stream", "the answer says no place in it").into()),
+        }
+    }
+
+    /// Appends a message, if the last one has this sequence number. Gives its own, [`None`] if the last one is another. Returns when as many servers as it takes have it.
+    pub(super) fn append(&mut self, last: u64, message: &[u8], stop: &AtomicBool) -> Result<Option<u64>, Stopped> {
+        let headers = format!(
+            "Nats-Expected-Stream: {}\r\nNats-Expected-Last-Sequence: {last}\r\n",
+            self.address.stream()
+        );
+        let subject = self.address.subject();
+        let said = self
+            .wire
+            .request(&subject, &headers, message, WITHIN, stop)?
+            .ok_or(Stopped::Stop)?;
+        if said.status == NO_RESPONDERS {
+            return Err(refused("append to the stream", "no server leads it").into());
+        }
+        let said: Value = serde_json::from_slice(&said.payload).map_err(|error| unreadable(&error))?;
+        match failure(&said) {
+            None => {}
+            Some((WRONG_LAST, _)) => return Ok(None),
+            Some((_, why)) => return Err(refused("append to the stream", &why).into()),
+        }
+        let sequence = said["seq"].as_u64();
+        match sequence {
+            Some(sequence) if sequence > last => Ok(Some(sequence)),
+            _ => Err(refused("append to the stream", "the answer says no place in it").into()),
+        }
+    }
+
+    /// Asks whoever listens to a subject; [`None`] if nobody does.
+    pub(super) fn ask(
+        &mut self,
+        subject: &str,
+        request: &[u8],
+        within: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Option<Vec<u8>>, Stopped> {
+        let said = self
+            .wire
+            .request(subject, "", request, within, stop)?
+            .ok_or(Stopped::Stop)?;
+        Ok((said.status != NO_RESPONDERS).then_some(said.payload))
+    }
+
+    fn api(&mut self, subject: &str, payload: &[u8], stop: &AtomicBool) -> Result<Value, Stopped> {
+        let said = self
+            .wire
+            .request(subject, "", payload, WITHIN, stop)?
+            .ok_or(Stopped::Stop)?;
+        if said.status == NO_RESPONDERS {
+            return Err(refused("ask JetStream", "the server has none: start it with JetStream").into());
+        }
+        Ok(serde_json::from_slice(&said.payload).map_err(|error| unreadable(&error))?)
+    }
+}
+
+/// What JetStream says went wrong: its number, and its words.
+fn failure(said: &Value) -> Option<(u64, String)> {
+    let error = said.get("error")?;
+    let words = error["description"].as_str().unwrap_or("JetStream refuses").to_owned();
+    Some((error["err_code"].as_u64().unwrap_or_default(), words))
+}

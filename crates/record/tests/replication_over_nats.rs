@@ -1,0 +1,670 @@
+//! Replicas follow through NATS JetStream, whichever server or process is killed: with the real server, on the loopback interface.
+//!
+//! Needs `nats-server`, or another program that is it: `cargo test -p ibid-record --test replication_over_nats -- --ignored` takes the one that `IBID_NATS_SERVER` names. Without
+//! `--ignored`, cargo lists these tests as ignored; with it, a server that is missing is a failure.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
+
+use common::{entries, folder, with_engine};
+use ibid_record::engine::Table;
+use ibid_record::replicate::nats::{self, Address, Published, Publishing};
+use ibid_record::replicate::{self, Oplog, Progress, Receiver, Sender};
+use ibid_record::{Durability, Error, Namespace, Options, Refused, Role, Store, Versions};
+
+/// Tables that are the same byte for byte where nothing is compressed.
+const SAME: [Table; 6] = [
+    Table::Namespaces,
+    Table::Keys,
+    Table::Versions,
+    Table::References,
+    Table::Oplog,
+    Table::Records,
+];
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Where the process that publishes finds what it is to do: an address and a folder.
+const PUBLISH: &str = "IBID_TEST_PUBLISH";
+
+/// A process that ends with the test, however that ends.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Servers of one cluster, or one alone.
+struct Servers {
+    folder: tempfile::TempDir,
+    ports: Vec<[u16; 3]>,
+    running: Vec<Option<Process>>,
+}
+
+impl Servers {
+    fn start(count: usize) -> Self {
+        let mut servers = Servers {
+            folder: folder(),
+            ports: free_ports(count),
+            running: (0..count).map(|_| None).collect(),
+        };
+        (0..count).for_each(|server| servers.run(server));
+        servers
+    }
+
+    fn run(&mut self, server: usize) {
+        let program = std::env::var_os("IBID_NATS_SERVER").unwrap_or_else(|| "nats-server".into());
+        let [port, monitor, route] = self.ports[server];
+        let place = self.folder.path().join(format!("{server}"));
+        let mut command = Command::new(&program);
+        let text = |number: u16| number.to_string();
+        command.args([
+            "--addr",
+            "127.0.0.1",
+            "--port",
+            &text(port),
+            "--http_port",
+            &text(monitor),
+        ]);
+        command
+            .args(["--name", &format!("n{server}"), "--jetstream", "--store_dir"])
+            .arg(&place);
+        command.arg("--log").arg(place.with_extension("log"));
+        if self.ports.len() > 1 {
+            let routes: Vec<String> = self
+                .ports
+                .iter()
+                .map(|[_, _, route]| format!("nats://127.0.0.1:{route}"))
+                .collect();
+            command.args([
+                "--cluster_name",
+                "ibid",
+                "--cluster",
+                &format!("nats://127.0.0.1:{route}"),
+            ]);
+            command.args(["--routes", &routes.join(",")]);
+        }
+        let started = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let child = started.unwrap_or_else(|error| {
+            panic!("cannot start {program:?}: {error}; install nats-server, or name it by IBID_NATS_SERVER")
+        });
+        self.running[server] = Some(Process(child));
+    }
+
+    /// As `kill -9` does it.
+    fn kill(&mut self, server: usize) {
+        self.running[server] = None;
+    }
+
+    fn address(&self, name: &str) -> Address {
+        let places: Vec<String> = self
+            .ports
+            .iter()
+            .map(|[port, _, _]| format!("127.0.0.1:{port}"))
+            .collect();
+        format!("nats://{}/{name}", places.join(",")).parse().unwrap()
+    }
+
+    /// Which server leads the stream, as any of them says.
+    fn leader(&self) -> usize {
+        let begun = Instant::now();
+        loop {
+            for (server, [_, monitor, _]) in self.ports.iter().enumerate() {
+                if self.running[server].is_none() {
+                    continue;
+                }
+                let said = http(*monitor, "/jsz?streams=true");
+                let leader = &said["account_details"][0]["stream_detail"][0]["cluster"]["leader"];
+                if let Some(leader) = leader.as_str() {
+                    return leader[1..].parse().unwrap();
+                }
+            }
+            assert!(begun.elapsed() < PATIENCE, "no server leads the stream");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// Ports that nobody has now, three for each server.
+fn free_ports(servers: usize) -> Vec<[u16; 3]> {
+    let taken: Vec<[TcpListener; 3]> = (0..servers)
+        .map(|_| [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap()))
+        .collect();
+    let ports = taken
+        .iter()
+        .map(|taken| [0, 1, 2].map(|place: usize| taken[place].local_addr().unwrap().port()));
+    ports.collect()
+}
+
+/// What a server says of itself; nothing if it does not answer.
+fn http(port: u16, path: &str) -> serde_json::Value {
+    let asked = || {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok::<_, std::io::Error>(answer)
+    };
+    let answer = asked().unwrap_or_default();
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    serde_json::from_str(body).unwrap_or_default()
+}
+
+fn options() -> Options {
+    Options {
+        durability: Durability::Batched(Duration::from_millis(50)),
+        ..Options::default()
+    }
+}
+
+fn primary(folder: &Path) -> Store {
+    let oplog = true;
+    Store::open(folder, Options { oplog, ..options() }).unwrap()
+}
+
+fn replica(folder: &Path) -> Store {
+    let store = Store::open(folder, options()).unwrap();
+    store.follow().unwrap();
+    store
+}
+
+fn position(store: &Store) -> u64 {
+    store.log().unwrap().unwrap().next
+}
+
+/// Writes so many records, from a number on; some are like others, some replace others.
+fn write(pages: &Namespace, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        let mut body = common::noise(2000, number % 5);
+        body.extend_from_slice(&number.to_le_bytes());
+        pages.put(format!("page {}", number % 50).as_bytes(), &body).unwrap();
+    }
+}
+
+/// Bytes that no compression makes fewer.
+fn random(length: usize, mut seed: u64) -> Vec<u8> {
+    let bytes = std::iter::repeat_with(|| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 56) as u8
+    });
+    bytes.take(length).collect()
+}
+
+/// Sets a flag when it is dropped: whatever goes wrong, those who wait for it end.
+struct Stops<'s>(Vec<&'s AtomicBool>);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|stop| stop.store(true, Relaxed));
+    }
+}
+
+/// Waits until something is so.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}: waited in vain");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Follows what is published until the store has as much as another.
+fn catch_up(store: &Store, address: &Address, head: u64) -> Result<(), Error> {
+    let (stop, begun) = (AtomicBool::new(false), Instant::now());
+    let mut log = Published::at(address.clone())?;
+    replicate::follow(store, &mut log, &stop, &mut |_| {
+        let is_late = begun.elapsed() > PATIENCE;
+        if is_late || (position(store) >= head && store.snapshot().is_ok()) {
+            stop.store(true, Relaxed);
+        }
+    })?;
+    assert!(position(store) >= head, "it never catches up");
+    Ok(())
+}
+
+/// Publishes until everything is acknowledged.
+fn publish_all(store: &Store, address: &Address, publishing: Publishing) -> Result<(), Error> {
+    // So that nothing else comes to the log at the same time. A replica has nothing to encode.
+    let encoded = store.finish_encoding();
+    assert!(matches!(encoded, Ok(()) | Err(Error::IsReplica)), "{encoded:?}");
+    let (stop, begun) = (AtomicBool::new(false), Instant::now());
+    let mut failed = None;
+    nats::publish(store, address, publishing, &stop, &mut |told| match told {
+        Ok(progress) if progress.is_current() => stop.store(true, Relaxed),
+        Ok(_) => {}
+        Err(error) => {
+            failed = Some(error.clone());
+            stop.store(begun.elapsed() > PATIENCE, Relaxed);
+        }
+    })?;
+    assert!(begun.elapsed() < PATIENCE, "it never publishes: {failed:?}");
+    Ok(())
+}
+
+/// That stores, which are closed, have the same.
+fn assert_same_tables(one: &Path, other: &Path) {
+    let tables = |path: &Path| with_engine(path, |engine| SAME.map(|table| entries(engine, table)));
+    for ((table, one), other) in SAME.iter().zip(tables(one)).zip(tables(other)) {
+        assert!(one == other, "table {} differs", table.name());
+    }
+}
+
+/// Asks and takes once; what came of it.
+fn step(receiver: &mut Receiver, log: &mut dyn Oplog) -> Result<Progress, Error> {
+    let never = AtomicBool::new(false);
+    let answer = log.answer(&receiver.ask()?, &never)?;
+    receiver.take(&answer.expect("nobody stops it"))
+}
+
+#[test]
+#[ignore = "needs a server: cargo test -p ibid-record --test replication_over_nats -- --ignored"]
+fn replicas_have_the_same_though_servers_are_killed() {
+    let mut servers = Servers::start(3);
+    let address = servers.address("pages");
+    let places = folder();
+    let place = |name: &str| places.path().join(name);
+    let store = primary(&place("primary"));
+    let copies = ["one", "two"].map(|name| replica(&place(name)));
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    let (stop, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let stops = Stops(vec![&stop]);
+        let publishing = scope.spawn(|| {
+            nats::publish(&store, &address, Publishing::default(), &stop, &mut |told| {
+                if let Ok(Progress::Entries { position, .. }) = told {
+                    acknowledged.store(position, Relaxed);
+                }
+            })
+        });
+        let following: [ScopedJoinHandle<'_, _>; 2] = [&copies[0], &copies[1]].map(|copy| {
+            let (address, stop) = (&address, &stop);
+            scope.spawn(move || {
+                let mut log = Published::at(address.clone()).unwrap();
+                replicate::follow(copy, &mut log, stop, &mut |_| {})
+            })
+        });
+        write(&pages, 0..200);
+        until("nothing is published", || acknowledged.load(Relaxed) > 100);
+        assert_eq!(replicas_of_the_stream(&servers), 3);
+        // The one that leads the stream: the others choose another, and nothing that was acknowledged is lost.
+        let leader = servers.leader();
+        servers.kill(leader);
+        write(&pages, 200..400);
+        let head = position(&store);
+        until("nothing is published without the leader", || {
+            acknowledged.load(Relaxed) >= head
+        });
+        // It comes back, and one that does not lead goes: nothing has to be chosen.
+        servers.run(leader);
+        let other = (0..3)
+            .find(|&server| server != leader && server != servers.leader())
+            .unwrap();
+        until("the server does not come back", || is_current(&servers, other));
+        servers.kill(other);
+        write(&pages, 400..600);
+        store.finish_encoding().unwrap();
+        let head = position(&store);
+        until("nothing is published without a server", || {
+            acknowledged.load(Relaxed) >= head
+        });
+        for copy in &copies {
+            until("a replica never catches up", || position(copy) >= head);
+        }
+        drop(stops);
+        publishing.join().unwrap().unwrap();
+        for following in following {
+            following.join().unwrap().unwrap();
+        }
+    });
+    drop((pages, store, copies));
+    for copy in ["one", "two"] {
+        assert_same_tables(&place("primary"), &place(copy));
+    }
+}
+
+/// How many servers are to keep the stream.
+fn replicas_of_the_stream(servers: &Servers) -> usize {
+    let said = http(servers.ports[servers.leader()][1], "/jsz?streams=true&config=true");
+    let config = &said["account_details"][0]["stream_detail"][0]["config"];
+    config["num_replicas"].as_u64().unwrap() as usize
+}
+
+/// Whether all servers but one have all of the stream, as the one that leads it says.
+fn is_current(servers: &Servers, without: usize) -> bool {
+    let leader = servers.leader();
+    let said = http(servers.ports[leader][1], "/jsz?streams=true");
+    let cluster = &said["account_details"][0]["stream_detail"][0]["cluster"];
+    let others = cluster["replicas"].as_array();
+    cluster["leader"] == format!("n{leader}")
+        && others.is_some_and(|others| {
+            let counts = |other: &&serde_json::Value| other["name"] != format!("n{without}");
+            others.iter().filter(counts).all(|other| other["current"] == true)
+        })
+}
+
+/// The other process, which this very test is: it writes, publishes, and is killed.
+struct Publisher(#[allow(dead_code, reason = "it is killed when it is dropped")] Process);
+
+impl Publisher {
+    fn start(address: &Address, folder: &Path, records: u32) -> Self {
+        let program = std::env::current_exe().unwrap();
+        let child = Command::new(program)
+            .args(["publishes_in_another_process", "--exact", "--ignored"])
+            .env(PUBLISH, format!("{address} {records} {}", folder.display()))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Publisher(Process(child.unwrap()))
+    }
+}
+
+#[test]
+#[ignore = "it is a part of another test"]
+fn publishes_in_another_process() {
+    let Ok(told) = std::env::var(PUBLISH) else { return };
+    let words: Vec<&str> = told.splitn(3, ' ').collect();
+    let (address, records) = (words[0].parse().unwrap(), words[1].parse().unwrap());
+    let store = primary(Path::new(words[2]));
+    let never = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| nats::publish(&store, &address, Publishing::default(), &never, &mut |_| {}).unwrap());
+        let pages = store.namespace("pages", Versions::Kept).unwrap();
+        write(&pages, 0..records);
+    });
+}
+
+#[test]
+#[ignore = "needs a server: cargo test -p ibid-record --test replication_over_nats -- --ignored"]
+fn a_publisher_that_is_killed_goes_on_and_so_does_a_server_that_is_alone() {
+    let mut servers = Servers::start(1);
+    let address = servers.address("pages");
+    let places = folder();
+    let (place, other): (PathBuf, PathBuf) = (places.path().join("primary"), places.path().join("replica"));
+    let copy = replica(&other);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let stops = Stops(vec![&stop]);
+        let following = scope.spawn(|| {
+            let mut log = Published::at(address.clone()).unwrap();
+            replicate::follow(&copy, &mut log, &stop, &mut |_| {})
+        });
+        for round in 0..4 {
+            let before = position(&copy);
+            let publisher = Publisher::start(&address, &place, 100_000);
+            until("nothing comes after a start", || {
+                position(&copy) > before + 20 * (round + 1)
+            });
+            if round == 2 {
+                servers.kill(0);
+                servers.run(0);
+                let before = position(&copy);
+                until("nothing comes after the server's restart", || {
+                    position(&copy) > before + 20
+                });
+            }
+            drop(publisher);
+        }
+        let store = primary(&place);
+        publish_all(&store, &address, Publishing::default()).unwrap();
+        let head = position(&store);
+        until("the replica never catches up", || position(&copy) >= head);
+        drop(stops);
+        following.join().unwrap().unwrap();
+    });
+    drop(copy);
+    assert_same_tables(&place, &other);
+}
+
+#[test]
+#[ignore = "needs a server: cargo test -p ibid-record --test replication_over_nats -- --ignored"]
+fn of_two_primaries_one_publishes_and_the_other_learns_of_it() {
+    let servers = Servers::start(1);
+    let address = servers.address("pages");
+    let places = folder();
+    let place = |name: &str| places.path().join(name);
+    let old = primary(&place("old"));
+    let pages = old.namespace("pages", Versions::Kept).unwrap();
+    write(&pages, 0..20);
+    publish_all(&old, &address, Publishing::default()).unwrap();
+    let [new, late, same] = ["new", "late", "same"].map(|name| replica(&place(name)));
+    catch_up(&late, &address, position(&old)).unwrap();
+    write(&pages, 20..40);
+    publish_all(&old, &address, Publishing::default()).unwrap();
+    for copy in [&new, &same] {
+        catch_up(copy, &address, position(&old)).unwrap();
+        assert_eq!(position(copy), position(&old));
+    }
+    // A replica is not what others follow, and another store has another name.
+    let refused = publish_all(&new, &address, Publishing::default());
+    assert!(matches!(refused, Err(Error::IsReplica)), "{refused:?}");
+    let other = primary(&place("other"));
+    let refused = publish_all(&other, &address, Publishing::default());
+    assert!(matches!(refused, Err(Error::OtherStream)), "{refused:?}");
+
+    // Promoted too early, it must not publish over what it lacks.
+    late.promote().unwrap();
+    let refused = publish_all(&late, &address, Publishing::default());
+    assert!(
+        matches!(refused, Err(Error::StreamDiffers { position: at }) if at == position(&old)),
+        "{refused:?}"
+    );
+
+    // The old one goes on writing, and does not know yet.
+    new.promote().unwrap();
+    new.namespace("pages", Versions::Kept)
+        .unwrap()
+        .put(b"page 1", b"by the new one")
+        .unwrap();
+    publish_all(&new, &address, Publishing::default()).unwrap();
+    pages.put(b"page 1", b"by the old one, which nobody else has").unwrap();
+    let refused = publish_all(&old, &address, Publishing::default());
+    assert!(matches!(refused, Err(Error::Fenced { by: 2 })), "{refused:?}");
+    assert!(matches!(pages.put(b"page 1", b""), Err(Error::Fenced { by: 2 })));
+    // One of the same epoch neither publishes nor is followed.
+    same.promote().unwrap();
+    let refused = publish_all(&same, &address, Publishing::default());
+    assert!(matches!(refused, Err(Error::StreamDiffers { .. })), "{refused:?}");
+    same.follow().unwrap();
+    let refused = catch_up(&same, &address, u64::MAX);
+    assert!(
+        matches!(refused, Err(Error::Refused(Refused::OtherEpoch))),
+        "{refused:?}"
+    );
+
+    // The old one becomes a replica, and takes all of the new one's, which has to be there for that.
+    drop(pages);
+    old.follow().unwrap();
+    let mut log = Published::at(address.clone()).unwrap();
+    let mut receiver = Receiver::new(&old).unwrap();
+    assert_eq!(step(&mut receiver, &mut log).unwrap(), Progress::Nothing);
+    let alone = step(&mut receiver, &mut log).unwrap_err();
+    assert!(
+        matches!(&alone, Error::Nats { found, .. } if found.contains("no store publishes")),
+        "{alone:?}"
+    );
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let stops = Stops(vec![&stop]);
+        let publishing = scope.spawn(|| nats::publish(&new, &address, Publishing::default(), &stop, &mut |_| {}));
+        catch_up(&old, &address, position(&new)).unwrap();
+        drop(stops);
+        publishing.join().unwrap().unwrap();
+    });
+    assert_eq!(old.log().unwrap().unwrap().role, Role::Replica);
+    assert_eq!(old.log().unwrap().unwrap().epoch, 2);
+    drop((log, receiver, old, new));
+    assert_same_tables(&place("old"), &place("new"));
+}
+
+#[test]
+#[ignore = "needs a server: cargo test -p ibid-record --test replication_over_nats -- --ignored"]
+fn of_two_who_publish_at_once_one_does() {
+    let servers = Servers::start(1);
+    for round in 0..4 {
+        let address = servers.address(&format!("round-{round}"));
+        let places = folder();
+        let place = |name: &str| places.path().join(name);
+        let old = primary(&place("old"));
+        let pages = old.namespace("pages", Versions::Kept).unwrap();
+        write(&pages, 0..5);
+        publish_all(&old, &address, Publishing::default()).unwrap();
+        let new = replica(&place("new"));
+        catch_up(&new, &address, position(&old)).unwrap();
+        // Both have something that the other has not, at the same position.
+        new.promote().unwrap();
+        pages.put(b"page 0", b"by the old one").unwrap();
+        let stop = AtomicBool::new(false);
+        let ended = std::thread::scope(|scope| {
+            let stops = Stops(vec![&stop]);
+            let publishing = [&old, &new].map(|store| {
+                let (address, stop) = (&address, &stop);
+                scope.spawn(move || nats::publish(store, address, Publishing::default(), stop, &mut |_| {}))
+            });
+            until("neither learns of the other", || {
+                publishing.iter().any(ScopedJoinHandle::is_finished)
+            });
+            drop(stops);
+            publishing.map(|publishing| publishing.join().unwrap())
+        });
+        let wins = match ended {
+            [Err(Error::Fenced { by: 2 }), Ok(())] => &new,
+            [Ok(()), Err(Error::StreamDiffers { .. })] => &old,
+            other => panic!("{other:?}"),
+        };
+        publish_all(wins, &address, Publishing::default()).unwrap();
+        let copy = replica(&place("copy"));
+        catch_up(&copy, &address, position(wins)).unwrap();
+        assert_eq!(position(&copy), position(wins));
+        assert_eq!(copy.log().unwrap().unwrap().epoch, wins.log().unwrap().unwrap().epoch);
+    }
+}
+
+#[test]
+#[ignore = "needs a server: cargo test -p ibid-record --test replication_over_nats -- --ignored"]
+fn one_that_is_behind_the_stream_takes_from_the_primary_what_is_gone_there() {
+    let servers = Servers::start(1);
+    let places = folder();
+    let place = |name: &str| places.path().join(name);
+    let store = primary(&place("primary"));
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    // Longer than a message of NATS, and not to be compressed.
+    pages.put(b"long", &random(3_000_000, 7)).unwrap();
+    write(&pages, 0..50);
+    // One that keeps everything, and one that keeps hardly anything.
+    let (all, few) = (servers.address("all"), servers.address("few"));
+    let bytes_max = Publishing::default().with_bytes_max(2 << 20);
+    publish_all(&store, &all, Publishing::default()).unwrap();
+    publish_all(&store, &few, bytes_max).unwrap();
+    // So much that the long one is gone from the stream.
+    pages.put(b"other", &random(1_500_000, 8)).unwrap();
+    write(&pages, 50..60);
+    publish_all(&store, &all, Publishing::default()).unwrap();
+    publish_all(&store, &few, bytes_max).unwrap();
+
+    // Without the primary: all of it is in the one stream, and not in the other.
+    let [alone, asks, takes] = ["alone", "asks", "takes"].map(|name| replica(&place(name)));
+    catch_up(&alone, &all, position(&store)).unwrap();
+    let mut log = Published::at(few.clone()).unwrap();
+    let missing = step(&mut Receiver::new(&asks).unwrap(), &mut log).unwrap_err();
+    assert!(
+        matches!(&missing, Error::Nats { found, .. } if found.contains("no store publishes")),
+        "{missing:?}"
+    );
+
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let stops = Stops(vec![&stop]);
+        let publishing = scope.spawn(|| nats::publish(&store, &few, bytes_max, &stop, &mut |_| {}));
+        // Its log has them still: entries. And then it has not: all that there is, though it takes several parts.
+        catch_up(&asks, &few, position(&store)).unwrap();
+        store.truncate_log(u64::MAX).unwrap();
+        write(&pages, 60..70);
+        store.finish_encoding().unwrap();
+        catch_up(&takes, &few, position(&store)).unwrap();
+        catch_up(&asks, &few, position(&store)).unwrap();
+        drop(stops);
+        publishing.join().unwrap().unwrap();
+    });
+    publish_all(&store, &all, Publishing::default()).unwrap();
+    catch_up(&alone, &all, position(&store)).unwrap();
+    drop((pages, store, alone, asks, takes, log));
+    for copy in ["alone", "asks", "takes"] {
+        assert_same_tables(&place("primary"), &place(copy));
+    }
+}
+
+#[test]
+#[ignore = "needs a server: cargo test -p ibid-record --test replication_over_nats -- --ignored"]
+fn one_in_the_middle_of_what_was_published_goes_on_there_and_nonsense_is_an_error() {
+    let servers = Servers::start(1);
+    let address = servers.address("pages");
+    let places = folder();
+    let place = |name: &str| places.path().join(name);
+    let store = primary(&place("primary"));
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    write(&pages, 0..30);
+    store.finish_encoding().unwrap();
+    let copy = replica(&place("replica"));
+    let mut receiver = Receiver::new(&copy).unwrap();
+    let mut sender = Sender::new(&store).unwrap().with_message_bytes(1);
+    for _ in 0..10 {
+        step(&mut receiver, &mut sender).unwrap();
+    }
+    let middle = position(&copy);
+    assert!(middle > 5 && middle < position(&store));
+    // Nothing is there: neither a stream, nor a message in it.
+    let mut log = Published::at(address.clone()).unwrap();
+    let nothing = step(&mut receiver, &mut log).unwrap_err();
+    assert!(
+        matches!(&nothing, Error::Nats { found, .. } if found.contains("no stream")),
+        "{nothing:?}"
+    );
+    // In one message, in which the replica's position is.
+    publish_all(&store, &address, Publishing::default()).unwrap();
+    let went_on = step(&mut receiver, &mut log).unwrap();
+    assert!(
+        matches!(went_on, Progress::Entries { position, .. } if position > middle),
+        "{went_on:?}"
+    );
+    catch_up(&copy, &address, position(&store)).unwrap();
+
+    // Somebody else who may publish there says something that is none of ours.
+    let mut stream = TcpStream::connect(("127.0.0.1", servers.ports[0][0])).unwrap();
+    stream
+        .write_all(b"CONNECT {\"verbose\":true}\r\nPUB ibid.pages.log 5\r\nhello\r\nPING\r\n")
+        .unwrap();
+    let mut said = Vec::new();
+    while !said.windows(4).any(|said| said == b"PONG") {
+        let mut more = [0; 1000];
+        let read = stream.read(&mut more).unwrap();
+        said.extend_from_slice(&more[..read]);
+    }
+    until("it is not told of nonsense", || {
+        matches!(step(&mut receiver, &mut log), Err(Error::Message(_)))
+    });
+    let (stop, mut told_of_it) = (AtomicBool::new(false), false);
+    nats::publish(&store, &address, Publishing::default(), &stop, &mut |told| {
+        told_of_it = matches!(told, Err(Error::Message(_)));
+        stop.store(true, Relaxed);
+    })
+    .unwrap();
+    assert!(told_of_it);
+    drop((pages, store, copy, receiver, sender, log));
+    assert_same_tables(&place("primary"), &place("replica"));
+}
