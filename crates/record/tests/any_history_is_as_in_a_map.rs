@@ -114,6 +114,7 @@ fn run(engine: EngineKind, encoding: Encoding, oplog: bool, actions: &[Action]) 
         durability: Durability::None,
         encoding,
         oplog,
+        ..Options::default()
     };
     let mut store = Store::open(folder.path(), options).unwrap();
     let mut spaces = open_spaces(&store);

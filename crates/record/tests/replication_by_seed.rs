@@ -635,6 +635,60 @@ fn an_answer_to_another_with_other_entries_changes_nothing() {
 }
 
 #[test]
+fn a_log_that_is_bounded_keeps_its_newest_entries() {
+    let options = Options {
+        durability: Durability::None,
+        log_entries_max: Some(100),
+        ..Options::default()
+    };
+    let mut primary = Node::new(Options { oplog: true, ..options });
+    let [near, far] = [(); 2].map(|()| Node::new(options));
+    for replica in [&near, &far] {
+        replica.store().follow().unwrap();
+    }
+    catch_up(&primary, &far).unwrap();
+    let log = |node: &Node| node.store().log().unwrap().unwrap();
+    let pages = primary.store().namespace("latest", Versions::Latest).unwrap();
+    for number in 0..1000_u32 {
+        pages.put(&(number % 10).to_le_bytes(), &number.to_le_bytes()).unwrap();
+        assert!(log(&primary).next - log(&primary).first <= 140, "after {number}");
+        if number % 50 == 0 {
+            catch_up(&primary, &near).unwrap();
+        }
+    }
+    // What was replaced goes with the entries that name it.
+    primary.store().finish_encoding().unwrap();
+    let statistics = primary.store().statistics(&mut |_| ControlFlow::Continue(())).unwrap();
+    assert!(statistics.namespaces[0].obsolete.count < 150, "{statistics:?}");
+    assert!(log(&primary).first > 800 && log(&primary).next - log(&primary).first >= 100);
+    // One that kept up has the same, and one that did not takes all.
+    for replica in [&near, &far] {
+        catch_up(&primary, replica).unwrap();
+        assert_eq!(log(replica).next, log(&primary).next);
+        assert_eq!(log(replica).first, log(&primary).first);
+        let copy = replica.store().find_namespace("latest").unwrap().unwrap();
+        for key in 0..10_u32 {
+            assert_eq!(
+                copy.get(&key.to_le_bytes()).unwrap(),
+                pages.get(&key.to_le_bytes()).unwrap()
+            );
+        }
+        let found = replica.store().verify(&mut |_| ControlFlow::Continue(())).unwrap();
+        assert!(found.is_clean(), "{found:?}");
+    }
+    // One that is told a smaller number when it is opened comes to it at once.
+    drop(pages);
+    primary.options.log_entries_max = Some(10);
+    primary.restart(false);
+    primary.store().sync().unwrap();
+    assert!(
+        (10..=13).contains(&(log(&primary).next - log(&primary).first)),
+        "{:?}",
+        log(&primary)
+    );
+}
+
+#[test]
 fn what_is_no_message_is_an_error() {
     let nodes = followed(1);
     let mut sender = Sender::new(nodes[0].store()).unwrap();

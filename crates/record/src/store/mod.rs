@@ -103,10 +103,13 @@ pub struct Options {
     pub encoding: Encoding,
     /// Whether the store begins a log, by which others can have the same. A store that has one keeps it whatever this says.
     pub oplog: bool,
+    /// Entries of the log that a primary keeps; the oldest are removed as others come, [as by hand](Store::truncate_log). All of them with [`None`]: only who knows how far behind a
+    /// replica may be can say how many are enough.
+    pub log_entries_max: Option<u64>,
 }
 
 impl Default for Options {
-    /// redb, 64 and 16 MiB, [`Durability::Sync`], and [`Encoding::default`].
+    /// redb, 64 and 16 MiB, [`Durability::Sync`], [`Encoding::default`], and no log.
     fn default() -> Self {
         Options {
             engine: EngineKind::Redb,
@@ -115,6 +118,7 @@ impl Default for Options {
             durability: Durability::Sync,
             encoding: Encoding::default(),
             oplog: false,
+            log_entries_max: None,
         }
     }
 }
@@ -213,7 +217,7 @@ impl Store {
             feed.clone(),
             next,
             (log, wholeness.clone()),
-            options.encoding.interval,
+            options,
         );
         let writer = spawn("ibid-record", Box::new(move || writer.run()))?;
         let mut inner = Inner {

@@ -220,6 +220,14 @@ fn append(transaction: &mut dyn Transaction, state: &mut LogState, entry: &LogEn
     Ok(())
 }
 
+/// The first entry to be kept of a primary's log that has more than `most` and a quarter: so that not each commit removes one, and says so in the log.
+pub(crate) fn too_long(log: Option<&LogState>, most: u64) -> Option<u64> {
+    let log = log.filter(|log| log.role == Role::Primary)?;
+    let kept = log.next - log.first;
+    let first = (log.next - most.min(kept)).min(log.first + TRUNCATED_AT_ONCE);
+    (kept > most.saturating_add((most / 4).max(1))).then_some(first)
+}
+
 /// Refuses changes of a store that is not the primary.
 pub(crate) fn check_primary(log: Option<&LogState>) -> Result<(), Error> {
     match log.map(|log| &log.role) {

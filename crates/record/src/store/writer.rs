@@ -4,7 +4,7 @@
 //! with one sync; a caller waits for the commit that its own request is in, and for no other.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Instant;
 
 use ibid_delta::Interval;
@@ -17,7 +17,7 @@ use super::error::Error;
 use super::oplog::{self, Task, Wholeness};
 use super::pack::{self, Pack};
 use super::rewrite::{self, Encoded};
-use super::{Durability, Versions, lookup};
+use super::{Durability, Options, Versions, lookup};
 use crate::encode::{Feed, New};
 use crate::engine::{Commit, Engine, EngineError, Table, Transaction};
 
@@ -62,6 +62,8 @@ pub(crate) struct Writer {
     wholeness: Arc<Wholeness>,
     /// How records are encoded, which replicas are told.
     interval: Interval,
+    /// Entries of the log from which on the oldest are removed.
+    log_entries_max: Option<u64>,
     /// Whether something was committed that was not synced.
     unsynced: bool,
     /// When it has to be.
@@ -76,7 +78,7 @@ impl Writer {
         feed: Option<Arc<Feed>>,
         next: Next,
         (log, wholeness): (Option<LogState>, Arc<Wholeness>),
-        interval: Interval,
+        options: Options,
     ) -> Self {
         Writer {
             engine,
@@ -86,7 +88,8 @@ impl Writer {
             next,
             log,
             wholeness,
-            interval,
+            interval: options.encoding.interval,
+            log_entries_max: options.log_entries_max,
             unsynced: false,
             sync_at: None,
         }
@@ -97,6 +100,9 @@ impl Writer {
     /// After a failure the engine's state is uncertain; the requests still waiting are dropped, which tells their callers.
     pub(crate) fn run(mut self) {
         loop {
+            if self.truncate().is_err() {
+                return;
+            }
             let request = match self.sync_at {
                 None => self.requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(at) => self.requests.recv_timeout(at.saturating_duration_since(Instant::now())),
@@ -122,6 +128,28 @@ impl Writer {
             // Nobody is left to be told; `Store::sync` is for who wants to know.
             let _ = self.sync();
         }
+    }
+
+    /// Removes the oldest entries of the log if there are too many.
+    fn truncate(&mut self) -> Result<(), EngineError> {
+        while let Some(first) = self
+            .log_entries_max
+            .and_then(|most| oplog::too_long(self.log.as_ref(), most))
+        {
+            let (outcome, done) = sync_channel(1);
+            let request = Request {
+                what: What::Log(Task::Truncate { first }),
+                // A crash takes the removal back, and nothing else.
+                durability: Durability::None,
+                outcome,
+            };
+            self.commit(vec![request])?;
+            if !matches!(done.try_recv(), Ok(Ok(_))) {
+                // One of them is damaged: `Store::verify` says which. They stay.
+                self.log_entries_max = None;
+            }
+        }
+        Ok(())
     }
 
     fn gather(&self, first: Request) -> Vec<Request> {
