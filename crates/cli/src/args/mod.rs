@@ -23,9 +23,9 @@ pub(crate) use json::JsonTo;
 pub(crate) use locality::{DuplicateLocalityArgs, LocalityArgs};
 pub(crate) use password::{NewPasswordArgs, PasswordArgs};
 pub(crate) use records::{
-    CompactArgs, DeleteArgs, DurabilityName, GetArgs, Key, LoadArgs, NamespaceArgs, NewRecordsArgs, PromoteArgs,
-    PutArgs, RecordsCommand, RecordsStatsArgs, ReplicateArgs, ScanArgs, ServeArgs, StoreArgs, VerifyArgs, VersionName,
-    VersionsKept, VersionsOfArgs,
+    CompactArgs, DeleteArgs, DurabilityName, Followed, GetArgs, Key, LoadArgs, NamespaceArgs, NewRecordsArgs,
+    PromoteArgs, PutArgs, RecordsCommand, RecordsStatsArgs, ReplicateArgs, ScanArgs, ServeArgs, StoreArgs, VerifyArgs,
+    VersionName, VersionsKept, VersionsOfArgs,
 };
 pub(crate) use restore::{OverwriteRule, RestoreArgs};
 pub(crate) use select::{Address, SelectArgs};

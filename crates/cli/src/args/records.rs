@@ -3,10 +3,12 @@
 use super::value;
 use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
+use ibid_record::replicate::nats;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
@@ -344,38 +346,83 @@ fn key() -> impl TypedValueParser<Value = Key> {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Answers until Ctrl-C. From the first time on the store keeps a log of what is done to it, which takes some ten bytes and the key of each record. One program at a time has a \
-store open, so nothing else is written to it meanwhile: a program that writes while others follow links the library (docs/replication.md).
+Answers until Ctrl-C, or publishes, or both. From the first time on the store keeps a log of what is done to it, which takes some ten bytes and the key of each record. One program at a \
+time has a store open, so nothing else is written to it meanwhile: a program that writes while others follow links the library (docs/replication.md).
 
-Messages are neither encrypted nor signed: whoever can connect gets everything. Let it listen where only those can who may, or through a tunnel.
+--publish appends the log to a stream of NATS JetStream, which is made if it is not there, and from which any number of replicas read, also while this program does not run. It goes on \
+after what is in the stream. What the servers have acknowledged outlives as many of them as are fewer than half of those that keep the stream. One that another was promoted over is told by the \
+stream, and writes no more.
+
+Messages are neither encrypted nor signed: whoever can connect gets everything. Let it listen where only those can who may, or through a tunnel; and so with the servers of NATS.
 
 Examples:
   ibid records serve --listen 127.0.0.1:7117
-  ssh -N -R 7117:127.0.0.1:7117 other.example.org")]
+  ssh -N -R 7117:127.0.0.1:7117 other.example.org
+  ibid records serve --publish nats://127.0.0.1:4222/wiki
+  ibid records serve --publish nats://10.0.0.1,10.0.0.2,10.0.0.3/wiki --stream-max 10GiB")]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     /// Where to wait for those who follow; port 0 takes one that is free, and says which
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub(crate) listen: SocketAddr,
+    #[arg(long, value_name = "ADDRESS:PORT", required_unless_present = "publish")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Where to publish, and under which name: servers of one cluster, with commas between them
+    #[arg(long, value_name = "nats://HOST:PORT/NAME")]
+    pub(crate) publish: Option<nats::Address>,
+    /// Entries of the log that are kept; the oldest go, and a replica that lacks them takes all that there is [default: all]
+    #[arg(long, value_name = "N")]
+    pub(crate) log_entries: Option<u64>,
+    /// If the stream is made: how many servers keep it [default: 3 of a cluster, else 1]
+    #[arg(long, value_name = "N", requires = "publish", value_parser = clap::value_parser!(u8).range(1..=5))]
+    pub(crate) stream_replicas: Option<u8>,
+    /// If the stream is made: bytes from which on its oldest messages go [default: none go]
+    #[arg(long, value_name = "SIZE", requires = "publish", value_parser = value::size)]
+    pub(crate) stream_max: Option<u64>,
+}
+
+/// The log that is followed.
+#[derive(Clone, Debug)]
+pub(crate) enum Followed {
+    /// Of a store that is served there.
+    Served(SocketAddr),
+    /// That is published there.
+    Published(nats::Address),
+}
+
+impl FromStr for Followed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains("://") {
+            let address = text.parse().map_err(|error: nats::AddressError| error.to_string())?;
+            return Ok(Followed::Published(address));
+        }
+        let address = text.parse();
+        address
+            .map(Followed::Served)
+            .map_err(|_| "it is neither ADDRESS:PORT nor nats://HOST:PORT/NAME".to_owned())
+    }
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Goes on from where it was, after it was killed too, and tries again when the connection fails. A replica is read as any store, and nothing else is written to it, until `promote`.
+Goes on from where it was, after it was killed too, and tries again when the connection fails, which it says. A replica is read as any store, and nothing else is written to it, until `promote`.
+
+Of what is published it reads what comes after its position. What is not in the stream (any more), it asks of the one that publishes, which has to run for that.
 
 A store that others followed, as the old one does after another was promoted, loses what it has and the new one has not. So that has to be said, with --discard. One that \
 has records and was never followed is refused.
 
 Examples:
   ibid records replicate --from 127.0.0.1:7117 --store ~/replica
-  ibid records replicate --from 127.0.0.1:7117 --store ~/replica --once && ibid records stats --store ~/replica")]
+  ibid records replicate --from 127.0.0.1:7117 --store ~/replica --once && ibid records stats --store ~/replica
+  ibid records replicate --from nats://127.0.0.1:4222/wiki --store ~/replica --once")]
 pub(crate) struct ReplicateArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// The one to follow
+    /// The one to follow, or where it publishes: nats://HOST:PORT/NAME
     #[arg(long, value_name = "ADDRESS:PORT")]
-    pub(crate) from: SocketAddr,
+    pub(crate) from: Followed,
     /// End as soon as everything is here
     #[arg(long)]
     pub(crate) once: bool,
@@ -389,7 +436,15 @@ pub(crate) struct ReplicateArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Stop the old one first: what it acknowledges afterwards is lost, and it only learns of this when somebody asks it who knows. What it had and no replica has is lost, too.")]
+Stop the old one first: what it acknowledges afterwards is lost, and it only learns of this when somebody asks it who knows, or when it publishes after the new one did. What it had and no \
+replica has is lost, too.
+
+A replica that is to publish where the old one did must have all that was published, or it is refused there: `ibid records replicate --once` first, and promote then.
+
+Examples:
+  ibid records replicate --from nats://127.0.0.1:4222/wiki --store ~/replica --once
+  ibid records promote --store ~/replica
+  ibid records serve --publish nats://127.0.0.1:4222/wiki --store ~/replica")]
 pub(crate) struct PromoteArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,

@@ -5,6 +5,7 @@ use super::numbers::size;
 use super::records::BadLine;
 use crate::failure::{Failure, with_causes};
 use ibid_format::FileId;
+use ibid_record::replicate::nats::Address;
 use ibid_repo::{Error, Warning};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -131,9 +132,14 @@ pub(crate) fn records_serving(address: SocketAddr) {
     line(&format!("listening at {address}; Ctrl-C ends it"));
 }
 
+/// Said once all is published that there was.
+pub(crate) fn records_published(at: &Address) {
+    line(&format!("published at {at}; Ctrl-C ends it"));
+}
+
 /// Said of a log that could not be asked, and is asked again.
 pub(crate) fn records_retrying(why: &str) {
-    line(&format!("{why} Trying again; Ctrl-C ends it"));
+    line(&format!("{why} (trying again; Ctrl-C ends it)"));
 }
 
 /// Said of a key that is made all the same.

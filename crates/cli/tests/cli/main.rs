@@ -7,6 +7,7 @@ mod json;
 mod locality;
 mod output;
 mod passwords;
+mod publishing;
 mod records;
 mod restoring;
 mod selecting;

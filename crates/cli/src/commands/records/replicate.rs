@@ -1,14 +1,15 @@
 //! `ibid records serve`, `replicate`, `promote`.
 
 use super::{is_there, none_there, open, open_at, options_to_store, place};
-use crate::args::{PromoteArgs, ReplicateArgs, ServeArgs};
+use crate::args::{Followed, PromoteArgs, ReplicateArgs, ServeArgs};
 use crate::commands::open::Context;
 use crate::commands::watch::Watch;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
-use ibid_record::replicate::{self, Progress, net};
-use ibid_record::{Options, Role};
-use std::net::TcpListener;
+use ibid_record::replicate::nats::{self, Publishing};
+use ibid_record::replicate::{self, Oplog, Progress, net};
+use ibid_record::{Options, Role, Store};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -23,15 +24,82 @@ pub(crate) fn serve(context: &mut Context, args: &ServeArgs) -> Result<Outcome> 
     let watch = Watch::silent(Verb::Look)?;
     let options = Options {
         oplog: true,
+        log_entries_max: args.log_entries,
         ..options_to_store(context)
     };
     let store = open_at(context, path, options, false)?;
-    let listener = TcpListener::bind(args.listen);
-    let failed = |error: std::io::Error| Failure::Fatal(format!("cannot listen at {}: {error}", args.listen));
-    let listener = listener.map_err(failed)?;
-    print::records_serving(listener.local_addr().map_err(failed)?);
-    until_cancelled(&watch, |stop| Ok(net::serve(&store, &listener, stop)?))?;
+    let listener = args.listen.map(listen).transpose()?;
+    if let Some((_, address)) = &listener {
+        print::records_serving(*address);
+    }
+    until_cancelled(&watch, |stop| {
+        std::thread::scope(|scope| {
+            let serving = listener
+                .as_ref()
+                .map(|(listener, _)| scope.spawn(|| net::serve(&store, listener, stop)));
+            let published = args.publish.as_ref().map_or(Ok(()), |at| {
+                let published = publish(&store, at, args, stop);
+                // One that can't go on publishing has to be looked after, so it does not go on with the rest.
+                stop.store(true, Relaxed);
+                published
+            });
+            let served = serving.map_or(Ok(()), |serving| {
+                serving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            Ok(published.and(served)?)
+        })
+    })?;
     Ok(Outcome::Done)
+}
+
+fn listen(at: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
+    let failed = |error: std::io::Error| Failure::Fatal(format!("cannot listen at {at}: {error}"));
+    let listener = TcpListener::bind(at).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, address))
+}
+
+fn publish(store: &Store, at: &nats::Address, args: &ServeArgs, stop: &AtomicBool) -> Result<(), ibid_record::Error> {
+    let mut publishing = Publishing::default();
+    if let Some(replicas) = args.stream_replicas {
+        publishing = publishing.with_replicas(replicas);
+    }
+    if let Some(bytes_max) = args.stream_max {
+        publishing = publishing.with_bytes_max(bytes_max);
+    }
+    let (mut retrying, mut said) = (Retrying::default(), false);
+    nats::publish(store, at, publishing, stop, &mut |told| {
+        let is_current = retrying.told(told).is_some_and(|progress| progress.is_current());
+        if is_current && !said {
+            said = true;
+            print::records_published(at);
+        }
+    })
+}
+
+/// Says why something is tried again: once, however often it is.
+#[derive(Default)]
+struct Retrying {
+    why: Option<String>,
+}
+
+impl Retrying {
+    fn told(&mut self, progress: Result<Progress, &ibid_record::Error>) -> Option<Progress> {
+        match progress {
+            Ok(progress) => {
+                self.why = None;
+                Some(progress)
+            }
+            Err(error) => {
+                let why = error.to_string();
+                if self.why.as_ref() != Some(&why) {
+                    print::records_retrying(&why);
+                    self.why = Some(why);
+                }
+                None
+            }
+        }
+    }
 }
 
 pub(crate) fn follow(context: &mut Context, args: &ReplicateArgs) -> Result<Outcome> {
@@ -48,28 +116,21 @@ pub(crate) fn follow(context: &mut Context, args: &ReplicateArgs) -> Result<Outc
         }
         Some(_) | None => store.follow()?,
     }
-    let mut reached = false;
-    let mut log = net::Connection::to(args.from);
+    let mut log: Box<dyn Oplog> = match &args.from {
+        Followed::Served(address) => Box::new(net::Connection::to(*address)),
+        Followed::Published(address) => Box::new(nats::Published::at(address.clone())?),
+    };
+    let (mut reached, mut retrying) = (false, Retrying::default());
     until_cancelled(&watch, |stop| {
-        let mut failed = None;
-        let mut told = |progress: Result<Progress, &ibid_record::Error>| match progress {
-            Ok(progress) => {
+        let mut told = |progress: Result<Progress, &ibid_record::Error>| {
+            if let Some(progress) = retrying.told(progress) {
                 reached = progress.is_current();
-                failed = None;
                 if reached && args.once {
                     stop.store(true, Relaxed);
                 }
             }
-            Err(error) => {
-                // Once, however often it is tried.
-                let why = error.to_string();
-                if failed.as_ref() != Some(&why) {
-                    print::records_retrying(&why);
-                    failed = Some(why);
-                }
-            }
         };
-        Ok(replicate::follow(&store, &mut log, stop, &mut told)?)
+        Ok(replicate::follow(&store, &mut *log, stop, &mut told)?)
     })?;
     let log = store.log()?.ok_or(ibid_record::Error::NoLog)?;
     print::records_followed(&mut context.out, log.next, log.epoch, reached)?;

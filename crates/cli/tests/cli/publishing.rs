@@ -1,0 +1,202 @@
+//! Records that are published through NATS JetStream, with the real server.
+//!
+//! Needs `nats-server`, or another program that is it: `cargo test -p ibid --test cli publishing -- --ignored` takes the one that `IBID_NATS_SERVER` names. Without `--ignored`,
+//! cargo lists these tests as ignored; with it, a server that is missing is a failure.
+
+use crate::support::{Home, Ran, noise, run, signal};
+use rustix::process::Signal;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, Stdio};
+
+/// A program that ends with the test, however that ends.
+struct Running(Child);
+
+impl Running {
+    /// Waits until the program says something; all that it said until then.
+    fn says(&mut self, what: &str) -> String {
+        let mut lines = BufReader::new(self.0.stderr.as_mut().unwrap());
+        let mut said = String::new();
+        while !said.contains(what) {
+            let read = lines.read_line(&mut said).unwrap();
+            assert!(read > 0, "it says only: {said}");
+        }
+        said
+    }
+
+    /// Asks it to end; what it ends with.
+    fn end(mut self) -> Option<i32> {
+        signal(&self.0, Signal::TERM);
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+struct World {
+    home: Home,
+    port: u16,
+}
+
+impl World {
+    fn new() -> World {
+        let home = Home::bare();
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        World { home, port }
+    }
+
+    fn server(&self) -> Running {
+        let program = std::env::var_os("IBID_NATS_SERVER").unwrap_or_else(|| "nats-server".into());
+        let mut command = std::process::Command::new(&program);
+        command.args([
+            "--addr",
+            "127.0.0.1",
+            "--port",
+            &self.port.to_string(),
+            "--jetstream",
+            "--store_dir",
+        ]);
+        let started = command.arg(self.home.path("nats")).stderr(Stdio::null()).spawn();
+        Running(started.unwrap_or_else(|error| {
+            panic!("cannot start {program:?}: {error}; install nats-server, or name it by IBID_NATS_SERVER")
+        }))
+    }
+
+    fn address(&self) -> String {
+        format!("nats://127.0.0.1:{}/wiki", self.port)
+    }
+
+    fn start(&self, store: &str, arguments: &[&str]) -> Running {
+        let mut command = self.home.ibid(["records"]);
+        command.args(arguments).env("IBID_STORE", self.home.path(store));
+        Running(command.stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    fn run(&self, store: &str, arguments: &[&str]) -> Ran {
+        let mut command = self.home.ibid(["records"]);
+        command.args(arguments).env("IBID_STORE", self.home.path(store));
+        run(command.stdin(Stdio::null()))
+    }
+
+    #[track_caller]
+    fn ok(&self, store: &str, arguments: &[&str]) -> String {
+        let ran = self.run(store, arguments);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.out
+    }
+
+    #[track_caller]
+    fn publish(&self, store: &str) -> Running {
+        let mut publishing = self.start(store, &["serve", "--publish", &self.address()]);
+        publishing.says("published at");
+        publishing
+    }
+}
+
+#[test]
+#[ignore = "needs a server: cargo test -p ibid --test cli publishing -- --ignored"]
+fn a_replica_reads_what_was_published_and_takes_over() {
+    let world = World::new();
+    let address = world.address();
+    let lines: String = (0..500_u64)
+        .map(|line| {
+            let words: String = noise(300, line % 7)
+                .iter()
+                .map(|byte| char::from(b'a' + byte % 26))
+                .collect();
+            format!("{{\"page\": \"p{}\", \"text\": \"{words}{line}\"}}\n", line % 50)
+        })
+        .collect();
+    world.home.write("pages.jsonl", lines);
+    world.ok("store", &["load", "pages.jsonl", "--key", "page", "--body", "text"]);
+
+    // It waits for the server, and says so.
+    let mut publishing = world.start("store", &["serve", "--publish", &address]);
+    let said = publishing.says("trying again");
+    assert!(said.contains("cannot connect to the NATS server"), "{said}");
+    let server = world.server();
+    publishing.says("published at");
+    // Its log began after its records, so a replica takes all of these from the one that publishes.
+    world.ok("replica", &["replicate", "--from", &address, "--once"]);
+    assert_eq!(publishing.end(), Some(0));
+    world.ok("store", &["load", "pages.jsonl", "--key", "page", "--body", "text"]);
+    assert_eq!(world.publish("store").end(), Some(0));
+
+    // What comes after that is in the stream, though nobody publishes, and the server was killed.
+    drop(server);
+    let _server = world.server();
+    let followed = world.run("replica", &["replicate", "--from", &address, "--once", "--json"]);
+    assert!(
+        followed.code == 0 && followed.out.contains("\"complete\":true"),
+        "{followed:?}"
+    );
+    world.ok("replica", &["verify"]);
+    assert_eq!(world.ok("replica", &["scan"]), world.ok("store", &["scan"]));
+    // A new one lacks what is not there, and waits for it.
+    let mut waiting = world.start("late", &["replicate", "--from", &address, "--once"]);
+    let said = waiting.says("trying again");
+    assert!(said.contains("no store publishes"), "{said}");
+    assert_eq!(waiting.end(), Some(130));
+
+    // It takes over; the old one is told by the stream, and becomes a replica in turn.
+    world.ok("replica", &["promote"]);
+    world.ok("replica", &["put", "later"]);
+    let publishing = world.publish("replica");
+    world.ok("store", &["put", "lost"]);
+    let refused = world.run("store", &["serve", "--publish", &address]);
+    assert!(
+        refused.code == 1 && refused.err.contains("promoted, to epoch 2"),
+        "{refused:?}"
+    );
+    let refused = world.run("store", &["replicate", "--from", &address, "--once"]);
+    assert!(refused.code == 1 && refused.err.contains("--discard"), "{refused:?}");
+    world.ok("store", &["replicate", "--from", &address, "--once", "--discard"]);
+    world.ok("late", &["replicate", "--from", &address, "--once"]);
+    assert_eq!(publishing.end(), Some(0));
+    let scanned = world.ok("replica", &["scan"]);
+    assert!(scanned.contains("\"later\"") && !scanned.contains("\"lost\""));
+    for store in ["store", "late"] {
+        assert_eq!(world.ok(store, &["scan"]), scanned, "{store}");
+    }
+    // Another store has another name.
+    world.ok("other", &["put", "a"]);
+    let refused = world.run("other", &["serve", "--publish", &address]);
+    assert!(refused.code == 1 && refused.err.contains("another name"), "{refused:?}");
+}
+
+#[test]
+fn where_to_publish_is_checked() {
+    let world = World::new();
+    world.ok("store", &["put", "a"]);
+    for (arguments, said) in [
+        (&["serve"][..], "--listen"),
+        (&["serve", "--publish", "nats://a"], "no name behind the servers"),
+        (
+            &["serve", "--publish", "127.0.0.1:4222/a"],
+            "does not begin with nats://",
+        ),
+        (&["serve", "--publish", "nats://a/b.c"], "letters, digits"),
+        (
+            &["serve", "--listen", "127.0.0.1:0", "--stream-replicas", "3"],
+            "--publish",
+        ),
+        (&["serve", "--publish", "nats://a/b", "--stream-replicas", "6"], "1..=5"),
+        (&["replicate", "--from", "nats://a"], "no name behind the servers"),
+        (
+            &["replicate", "--from", "somewhere"],
+            "neither ADDRESS:PORT nor nats://",
+        ),
+    ] {
+        let refused = world.run("store", arguments);
+        assert!(
+            refused.code == 2 && refused.err.contains(said),
+            "{arguments:?}: {refused:?}"
+        );
+    }
+}
