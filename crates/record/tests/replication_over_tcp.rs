@@ -63,7 +63,7 @@ fn a_replica_that_is_killed_goes_on_and_can_be_promoted() {
     let address = listener.local_addr().unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let serving = scope.spawn(|| net::serve(&store, &listener, &stop));
+        let serving = scope.spawn(|| net::serve(&store, &listener, None, &stop));
         // Whatever goes wrong, the server ends.
         struct Stops<'s>(&'s AtomicBool);
         impl Drop for Stops<'_> {

@@ -28,7 +28,7 @@ pub trait Oplog {
 /// Has a replica follow a log until `stop` is set. `told` hears what each answer brought, and why there was none; after that the log is asked again, a second later.
 ///
 /// # Errors
-/// What asking again will not help: [`Error::Refused`], [`Error::StalePrimary`], [`Error::Diverged`]; [`Error::Damaged`], [`Error::Engine`], [`Error::WriterEnded`],
+/// What asking again will not help: [`Error::Refused`], [`Error::StalePrimary`], [`Error::Diverged`], [`Error::Certificate`]; [`Error::Damaged`], [`Error::Engine`], [`Error::WriterEnded`],
 /// [`Error::NoLog`] of the replica itself.
 pub fn follow(
     store: &Store,

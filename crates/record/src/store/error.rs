@@ -147,6 +147,16 @@ pub enum Error {
         /// What the server or the operating system says.
         found: String,
     },
+    /// TLS can't be used so, or the ends of a connection do not trust each other.
+    #[error(
+        "{what} cannot be used or is not trusted: {found}; which certificates, keys and names go together, and do both ends use TLS?"
+    )]
+    Certificate {
+        /// What it is about.
+        what: &'static str,
+        /// What is wrong with it.
+        found: String,
+    },
     /// The other store gives nothing.
     #[error("the other store refuses to be followed: {}", refusal(*.0))]
     Refused(ibid_format::record::Refused),

@@ -36,7 +36,7 @@ pub(crate) fn serve(context: &mut Context, args: &ServeArgs) -> Result<Outcome> 
         std::thread::scope(|scope| {
             let serving = listener
                 .as_ref()
-                .map(|(listener, _)| scope.spawn(|| net::serve(&store, listener, stop)));
+                .map(|(listener, _)| scope.spawn(|| net::serve(&store, listener, None, stop)));
             let published = args.publish.as_ref().map_or(Ok(()), |at| {
                 let published = publish(&store, at, args, stop);
                 // One that can't go on publishing has to be looked after, so it does not go on with the rest.

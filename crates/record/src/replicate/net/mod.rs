@@ -1,6 +1,8 @@
-//! The network between the one that asks and the one that answers: TCP, and nothing that the messages need.
+//! The network between the one that asks and the one that answers: TCP, and [TLS](tls) over it unless nobody else can listen or connect.
 //!
-//! Each message comes after its length (u32). Whoever can connect gets all that is in the store: let only those connect who may have it.
+//! Each message comes after its length (u32). Without TLS, and with one that lets everybody in, whoever can connect gets all that is in the store.
+
+pub mod tls;
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -22,11 +24,15 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// How long a connection may take to come about.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
-/// Answers all who connect, each in a thread, until `stop` is set.
+/// Bytes to and from the other end, encrypted or not.
+trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
+
+/// Answers all who connect, each in a thread, until `stop` is set. With `tls` only those who use it, and whom it lets in.
 ///
 /// # Errors
 /// [`Error::NoLog`], [`Error::Network`] if there can be no connections at all. One that fails ends, and the others go on.
-pub fn serve(store: &Store, listener: &TcpListener, stop: &AtomicBool) -> Result<(), Error> {
+pub fn serve(store: &Store, listener: &TcpListener, tls: Option<&tls::Server>, stop: &AtomicBool) -> Result<(), Error> {
     Sender::new(store)?;
     listener
         .set_nonblocking(true)
@@ -40,7 +46,7 @@ pub fn serve(store: &Store, listener: &TcpListener, stop: &AtomicBool) -> Result
                     let connections = &connections;
                     scope.spawn(move || {
                         // Whatever is wrong with one connection, its replica connects again.
-                        let _ = answer_all(store, stream, stop);
+                        let _ = answer_all(store, stream, tls, stop);
                         connections.fetch_sub(1, Ordering::Relaxed);
                     });
                 }
@@ -54,8 +60,12 @@ pub fn serve(store: &Store, listener: &TcpListener, stop: &AtomicBool) -> Result
     Ok(())
 }
 
-fn answer_all(store: &Store, mut stream: TcpStream, stop: &AtomicBool) -> Result<(), Error> {
+fn answer_all(store: &Store, stream: TcpStream, tls: Option<&tls::Server>, stop: &AtomicBool) -> Result<(), Error> {
     prepare(&stream)?;
+    let mut stream: Box<dyn Stream> = match tls {
+        Some(tls) => Box::new(tls.accept(stream)?),
+        None => Box::new(stream),
+    };
     let mut sender = Sender::new(store)?;
     while let Some(request) = receive(&mut stream, REQUEST_BYTES_MAX, stop)? {
         let answer = sender.answer(&request)?;
@@ -65,17 +75,36 @@ fn answer_all(store: &Store, mut stream: TcpStream, stop: &AtomicBool) -> Result
 }
 
 /// A connection to a store that is served, made when something is asked, and again after it failed.
-#[derive(Debug)]
 pub struct Connection {
     address: SocketAddr,
-    stream: Option<TcpStream>,
+    tls: Option<tls::Client>,
+    stream: Option<Box<dyn Stream>>,
 }
 
 impl Connection {
     /// One to an address, where nothing is asked yet.
     pub fn to(address: SocketAddr) -> Self {
-        let stream = None;
-        Connection { address, stream }
+        Connection {
+            address,
+            tls: None,
+            stream: None,
+        }
+    }
+
+    /// The same over TLS.
+    #[must_use]
+    pub fn with_tls(self, tls: tls::Client) -> Self {
+        Connection { tls: Some(tls), ..self }
+    }
+
+    fn connect(&self) -> Result<Box<dyn Stream>, Error> {
+        let stream = TcpStream::connect_timeout(&self.address, CONNECT_MAX);
+        let stream = stream.map_err(|error| network("connect", &error))?;
+        prepare(&stream)?;
+        Ok(match &self.tls {
+            Some(tls) => Box::new(tls.connect(stream)?),
+            None => Box::new(stream),
+        })
     }
 }
 
@@ -84,7 +113,7 @@ impl Oplog for Connection {
         // It is not used again if anything fails: the answer may come late.
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
-            None => connect(self.address)?,
+            None => self.connect()?,
         };
         send(&mut stream, request, stop)?;
         match receive(&mut stream, MESSAGE_BYTES_MAX, stop)? {
@@ -96,13 +125,6 @@ impl Oplog for Connection {
             None => Err(ended("receive")),
         }
     }
-}
-
-fn connect(address: SocketAddr) -> Result<TcpStream, Error> {
-    let stream = TcpStream::connect_timeout(&address, CONNECT_MAX);
-    let stream = stream.map_err(|error| network("connect", &error))?;
-    prepare(&stream)?;
-    Ok(stream)
 }
 
 pub(super) fn prepare(stream: &TcpStream) -> Result<(), Error> {
@@ -162,17 +184,33 @@ fn fill(stream: &mut impl Read, bytes: &mut [u8], stop: &AtomicBool) -> Result<u
 
 fn send(stream: &mut impl Write, message: &[u8], stop: &AtomicBool) -> Result<(), Error> {
     let length = (message.len() as u32).to_le_bytes();
+    let mut heard = Instant::now();
     for mut bytes in [&length[..], message] {
-        let mut heard = Instant::now();
         while !bytes.is_empty() {
             match stream.write(bytes) {
                 Ok(0) => return Err(ended("send")),
                 Ok(more) => (bytes, heard) = (&bytes[more..], Instant::now()),
-                Err(error) if is_late(&error) && stop.load(Ordering::Relaxed) => return Err(ended("send")),
-                Err(error) if is_late(&error) && heard.elapsed() < SILENCE_MAX => {}
-                Err(error) => return Err(network("send", &error)),
+                Err(error) => go_on("send", error, heard, stop)?,
             }
         }
+    }
+    // What TLS has encrypted and not sent yet.
+    while let Err(error) = stream.flush() {
+        go_on("send", error, heard, stop)?;
+    }
+    Ok(())
+}
+
+/// Whether to try again, after nothing was done for a moment: unless the other end is silent since long before, or all is to stop.
+fn go_on(operation: &'static str, error: io::Error, heard: Instant, stop: &AtomicBool) -> Result<(), Error> {
+    if !is_late(&error) || heard.elapsed() >= SILENCE_MAX {
+        return Err(network(operation, &error));
+    }
+    if stop.load(Ordering::Relaxed) {
+        return Err(Error::Network {
+            operation,
+            found: "it was to stop".to_owned(),
+        });
     }
     Ok(())
 }
@@ -184,6 +222,10 @@ pub(super) fn is_late(error: &io::Error) -> bool {
 
 fn network(operation: &'static str, error: &io::Error) -> Error {
     let found = error.to_string();
+    if tls::is_refusal(error) {
+        let what = "one end of the connection";
+        return Error::Certificate { what, found };
+    }
     Error::Network { operation, found }
 }
 

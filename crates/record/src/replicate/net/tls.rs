@@ -1,0 +1,143 @@
+//! Connections that nobody else can read, between ends that know each other: TLS 1.3, by rustls.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+
+use crate::store::Error;
+
+/// A certificate, those that vouch for it, and its key, each as PEM.
+#[derive(Clone, Copy)]
+pub struct Identity<'p> {
+    /// The certificate, then those between it and the authority.
+    pub certificates: &'p [u8],
+    /// The key of the first.
+    pub key: &'p [u8],
+}
+
+/// What the one that is asked shows, and whom it answers.
+#[derive(Clone, Debug)]
+pub struct Server(Arc<ServerConfig>);
+
+/// Whom the one that asks believes, and what it shows.
+#[derive(Clone, Debug)]
+pub struct Client {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl Server {
+    /// Shows `identity`. With `authorities`, PEM, it answers only those who have a certificate of one of these; without, everybody who can connect.
+    ///
+    /// # Errors
+    /// [`Error::Certificate`].
+    pub fn new(identity: Identity<'_>, authorities: Option<&[u8]>) -> Result<Self, Error> {
+        let (certificates, key) = identity.read()?;
+        let provider = provider();
+        let verifier = match authorities {
+            None => WebPkiClientVerifier::no_client_auth(),
+            Some(authorities) => {
+                let roots = Arc::new(roots(authorities)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).build();
+                verifier.map_err(|error| refused("the authorities of clients", &error))?
+            }
+        };
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(VERSIONS)
+            .map(|builder| builder.with_client_cert_verifier(verifier))
+            .and_then(|builder| builder.with_single_cert(certificates, key));
+        let config = config.map_err(|error| refused("the certificate and its key", &error))?;
+        Ok(Server(Arc::new(config)))
+    }
+
+    pub(super) fn accept(&self, stream: TcpStream) -> Result<impl Read + Write + Send + use<>, Error> {
+        let connection = ServerConnection::new(self.0.clone());
+        let connection = connection.map_err(|error| refused("the certificate and its key", &error))?;
+        Ok(StreamOwned::new(connection, stream))
+    }
+}
+
+impl Client {
+    /// Believes who has a certificate of one of `authorities`, PEM, for `name`: a name of hosts, or an address. Shows `identity` if it is asked who it is.
+    ///
+    /// # Errors
+    /// [`Error::Certificate`].
+    pub fn new(authorities: &[u8], name: &str, identity: Option<Identity<'_>>) -> Result<Self, Error> {
+        let name = ServerName::try_from(name.to_owned()).map_err(|error| refused("the name of the server", &error))?;
+        let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(VERSIONS);
+        let builder = builder.map_err(|error| refused("the authorities", &error))?;
+        let builder = builder.with_root_certificates(roots(authorities)?);
+        let config = match identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => {
+                let (certificates, key) = identity.read()?;
+                let config = builder.with_client_auth_cert(certificates, key);
+                config.map_err(|error| refused("the certificate and its key", &error))?
+            }
+        };
+        let config = Arc::new(config);
+        Ok(Client { config, name })
+    }
+
+    pub(super) fn connect(&self, stream: TcpStream) -> Result<impl Read + Write + Send + use<>, Error> {
+        let connection = ClientConnection::new(self.config.clone(), self.name.clone());
+        let connection = connection.map_err(|error| refused("the name of the server", &error))?;
+        Ok(StreamOwned::new(connection, stream))
+    }
+}
+
+/// Both ends are ours: there is no older one to speak to.
+const VERSIONS: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS13];
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+impl Identity<'_> {
+    fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Error> {
+        let key = PrivateKeyDer::from_pem_slice(self.key).map_err(|error| refused("the key", &error))?;
+        Ok((certificates(self.certificates, "the certificate")?, key))
+    }
+}
+
+fn certificates(pem: &[u8], what: &'static str) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let read = read.map_err(|error| refused(what, &error))?;
+    if read.is_empty() {
+        return Err(refused(what, &"there is no certificate in it"));
+    }
+    Ok(read)
+}
+
+fn roots(pem: &[u8]) -> Result<RootCertStore, Error> {
+    const WHAT: &str = "the authorities";
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(pem, WHAT)? {
+        roots.add(certificate).map_err(|error| refused(WHAT, &error))?;
+    }
+    Ok(roots)
+}
+
+fn refused(what: &'static str, why: &impl std::fmt::Display) -> Error {
+    let found = why.to_string();
+    Error::Certificate { what, found }
+}
+
+/// Whether a connection failed because the ends do not trust each other, or cannot speak to each other: asking again will not help.
+pub(super) fn is_refusal(error: &io::Error) -> bool {
+    let source = error
+        .get_ref()
+        .and_then(|source| source.downcast_ref::<rustls::Error>());
+    source.is_some_and(|error| {
+        use rustls::Error as E;
+        matches!(
+            error,
+            E::InvalidCertificate(_) | E::AlertReceived(_) | E::NoCertificatesPresented | E::InvalidMessage(_)
+        )
+    })
+}
