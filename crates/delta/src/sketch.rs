@@ -102,15 +102,21 @@ pub enum FeatureBytes {
     B128,
     /// 256 bytes.
     B256,
+    /// 512 bytes.
+    B512,
+    /// 1024 bytes.
+    B1024,
 }
 
 impl FeatureBytes {
     /// All of them, shortest first.
-    pub const ALL: [FeatureBytes; 4] = [
+    pub const ALL: [FeatureBytes; 6] = [
         FeatureBytes::B32,
         FeatureBytes::B64,
         FeatureBytes::B128,
         FeatureBytes::B256,
+        FeatureBytes::B512,
+        FeatureBytes::B1024,
     ];
 
     /// How many bytes.
@@ -121,6 +127,8 @@ impl FeatureBytes {
             FeatureBytes::B64 => 64,
             FeatureBytes::B128 => 128,
             FeatureBytes::B256 => 256,
+            FeatureBytes::B512 => 512,
+            FeatureBytes::B1024 => 1024,
         }
     }
 }
@@ -148,6 +156,8 @@ enum Way {
         backend: Backend,
         interval: Interval,
         bytes: FeatureBytes,
+        /// Of the sampled positions those count whose window has no bit of this in another hash: with a bit, every second one.
+        thinned: u64,
     },
     Chunked(Box<Chunker>),
 }
@@ -169,6 +179,36 @@ impl Sketcher {
             backend,
             interval,
             bytes,
+            thinned: 0,
+        })
+    }
+
+    /// Features of so many bytes, one position in as many: as many, and as easily spoilt by an edit, as those of chunks of that size on average.
+    ///
+    /// Paper 004 compares chunks of 64 bytes and of 1 KB (figures 1 and 9). Data that is shorter than a feature has none; that of `B64` is [`new`](Self::new).
+    ///
+    /// ```
+    /// use ibid_delta::{Backend, FeatureBytes, Sketcher};
+    ///
+    /// let lines: String = (0..1000).map(|line| format!("{}\n", line * line)).collect();
+    /// let of = |bytes| Sketcher::spaced(Backend::best(), bytes).sketch(lines.as_bytes()).features().len();
+    /// assert!(of(FeatureBytes::B64) == 8 && of(FeatureBytes::B1024) < 8);
+    /// ```
+    #[must_use]
+    pub fn spaced(backend: Backend, bytes: FeatureBytes) -> Sketcher {
+        let (interval, thinned) = match bytes {
+            FeatureBytes::B32 => (Interval::I32, 0),
+            FeatureBytes::B64 => (Interval::I64, 0),
+            FeatureBytes::B128 => (Interval::I128, 0),
+            FeatureBytes::B256 => (Interval::I128, 0b1),
+            FeatureBytes::B512 => (Interval::I128, 0b11),
+            FeatureBytes::B1024 => (Interval::I128, 0b111),
+        };
+        Sketcher::by(Way::Sampled {
+            backend,
+            interval,
+            bytes,
+            thinned,
         })
     }
 
@@ -209,6 +249,7 @@ impl Sketcher {
                 backend,
                 interval,
                 bytes,
+                thinned,
             } => {
                 // Only where all bytes of a feature are.
                 let starts = (data.len() + 1).saturating_sub(bytes.count());
@@ -218,7 +259,10 @@ impl Sketcher {
                     sample(backend, interval, windows, 0, &mut self.positions);
                     for &at in &self.positions {
                         let at = from + at as usize;
-                        sketch.add(feature(&data[at..at + bytes.count()]), self.features);
+                        let covered = &data[at..at + bytes.count()];
+                        if thinned == 0 || window_hash(covered) & thinned == 0 {
+                            sketch.add(feature(covered), self.features);
+                        }
                     }
                 }
             }
@@ -271,6 +315,12 @@ fn feature(bytes: &[u8]) -> u64 {
         [block] => mix(block),
         blocks => blocks.iter().fold(0, mixed),
     }
+}
+
+/// Another hash of the window that a position is sampled by, which decides with nothing else whether it counts.
+fn window_hash(covered: &[u8]) -> u64 {
+    let window = covered.first_chunk().map_or(0, |window| u64::from_le_bytes(*window));
+    fold(window ^ MIXERS[0], MIXERS[3])
 }
 
 /// A hash of any bytes: of those up to a multiple of 32, and of the rest filled up with zeros, and their number.

@@ -88,17 +88,41 @@ fn a_lineage_is_a_feature() {
     }
 }
 
+#[test]
+fn features_are_as_far_apart_as_they_are_long() {
+    let data = Random(5).bytes(1 << 20);
+    for bytes in FeatureBytes::ALL {
+        // Pieces of sixteen expected features, so that all of one can be counted, and what is cut off at the ends is little.
+        let pieces = data.chunks(16 * bytes.count());
+        let mut sketcher = Sketcher::spaced(Backend::best(), bytes).with_features(FEATURES_MAX);
+        let features: usize = pieces.map(|piece| sketcher.sketch(piece).features().len()).sum();
+        let expected = data.len() / bytes.count() * 15 / 16;
+        assert!(
+            features.abs_diff(expected) < expected / 8,
+            "{bytes:?}: {features} of {expected}"
+        );
+        for backend in Backend::available() {
+            let of = |backend| Sketcher::spaced(backend, bytes).sketch(&data[..50_000]);
+            assert_eq!(of(backend), of(Backend::scalar()), "{backend} {bytes:?}");
+        }
+    }
+    let of_64 = Sketcher::spaced(Backend::best(), FeatureBytes::B64).sketch(&data);
+    assert_eq!(of_64, Sketcher::new().sketch(&data));
+}
+
 /// Sketches are kept, so features must never change: of data by a rule, those of this test.
 #[test]
 fn features_never_change() {
     let data = edited(&text(11, 20_000), 12, 5);
     let sampled = Sketcher::sampled(Backend::best(), Interval::I64, FeatureBytes::B32).sketch(&data);
     let longer = Sketcher::sampled(Backend::best(), Interval::I16, FeatureBytes::B64).sketch(&data);
+    let spaced = Sketcher::spaced(Backend::best(), FeatureBytes::B1024).sketch(&data);
     let chunked = chunked().sketch(&data);
-    let found = [sampled, longer, chunked, Sketch::of([]).with_lineage(42)].map(|sketch| sketch.features()[0]);
+    let found = [sampled, longer, spaced, chunked, Sketch::of([]).with_lineage(42)].map(|sketch| sketch.features()[0]);
     let expected = [
         0xfe9b_d2cc_79a9_4f68,
         0xffd2_b545_81de_1d88,
+        0xf41e_291f_ae56_4f03,
         0xfc3b_af55_bf46_f1bc,
         0xa2b2_8d24_f206_6859,
     ];

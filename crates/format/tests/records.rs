@@ -112,9 +112,18 @@ fn entries_are_as_documented() {
         distance: 16,
         hops: vec![Some(7), Some(3)],
         features: vec![0xfff0_0000, 0xff00_0000],
+        feature_bytes: 64,
     };
     assert_example("chain", &chain.encode(8).unwrap());
     assert_eq!(ChainEntry::decode(8, &example("chain")), Ok(chain));
+    let sparse = ChainEntry {
+        namespace: 1,
+        features: vec![0xfff0_0000],
+        feature_bytes: 1024,
+        ..ChainEntry::default()
+    };
+    assert_example("chain-1024", &sparse.encode(8).unwrap());
+    assert_eq!(ChainEntry::decode(8, &example("chain-1024")), Ok(sparse));
 
     let mut places = Places::default();
     for (number, block, frame) in [(1, 1, 0), (2, 1, 0), (4, 2, 3)] {
@@ -279,6 +288,19 @@ fn entries_hold_to_their_limits() {
     assert!(chain(vec![Some(7), Some(1), None], vec![9, 8]));
     assert!(!chain(vec![Some(8)], vec![]) && !chain(vec![Some(0)], vec![]) && !chain(vec![None; 17], vec![]));
     assert!(!chain(vec![], vec![8, 8]) && !chain(vec![], (0..33).rev().collect()));
+    let of_bytes = |feature_bytes| {
+        let entry = ChainEntry {
+            feature_bytes,
+            ..ChainEntry::default()
+        };
+        entry.encode(8).is_ok()
+    };
+    assert!([32, 64, 128, 256, 512, 1024].into_iter().all(of_bytes));
+    assert!(
+        ![0, 1, 16, 48, 63, 1000, 2048, 1 << 31, u32::MAX]
+            .into_iter()
+            .any(of_bytes)
+    );
 
     let delta = |base| {
         let body = Body::Delta {
@@ -297,6 +319,7 @@ proptest! {
         numbers in prop::collection::btree_set(2..1000u64, 1..62), deleted: u64,
         counts in prop::collection::vec((0..64u64, 1..1000u32, any::<bool>()), 1..64),
         hops in prop::collection::vec(prop::option::of(1..2000u64), 0..16), features in prop::collection::btree_set(any::<u32>(), 0..32),
+        exponent in 5..=10u32,
     ) {
         let mut group = VersionGroup::new(1, 0);
         for (place, &number) in numbers.iter().enumerate() {
@@ -311,7 +334,7 @@ proptest! {
         prop_assert_eq!(References::decode(5, &references.encode(5).unwrap()), Ok(references));
 
         let features = features.into_iter().rev().collect();
-        let chain = ChainEntry { namespace: 3, position: deleted, distance: 16, hops, features };
+        let chain = ChainEntry { namespace: 3, position: deleted, distance: 16, hops, features, feature_bytes: 1 << exponent };
         prop_assert_eq!(ChainEntry::decode(2000, &chain.encode(2000).unwrap()), Ok(chain));
     }
 

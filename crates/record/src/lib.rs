@@ -31,11 +31,11 @@ pub mod replicate;
 mod store;
 
 pub use encode::{Encoding, EncodingReport, Governor, Retrieval};
-pub use ibid_delta::Interval;
+pub use ibid_delta::{FeatureBytes, Interval};
 pub use ibid_format::record::{Refused, Role};
 pub use ibid_format::slot::Argon2Cost;
 pub use store::{
-    Amount, Batch, Bucket, Compaction, Damage, Durability, EngineKind, Error, FAULTS_MAX, Fault, Log, Namespace,
-    NamespaceCounts, NamespaceStatistics, Options, Problem, Record, Retrievals, Snapshot, Statistics, Store,
-    Verification, Version, Versions,
+    Amount, Batch, BodySizes, Bucket, Compaction, Damage, Durability, EngineKind, Error, FAULTS_MAX, Fault, Log,
+    Namespace, NamespaceCounts, NamespaceStatistics, Options, Problem, Record, Retrievals, SizeClass, Snapshot,
+    Statistics, Store, Verification, Version, Versions,
 };

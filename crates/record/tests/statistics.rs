@@ -63,6 +63,22 @@ fn agree_with_verification(store: &Store, found: &Statistics) {
         let in_all = found.whole.count + found.deltas.count + found.deletions;
         assert_eq!(in_all, found.records.count);
         assert_eq!(found.latest.count, found.keys);
+        let sizes = found
+            .sizes
+            .classes()
+            .fold((0, 0, 0), |(records, bodies, stored), class| {
+                (
+                    records + class.records,
+                    bodies + class.body_bytes,
+                    stored + class.stored_bytes,
+                )
+            });
+        let expected = (
+            in_all - found.deletions,
+            found.records.bytes,
+            found.whole.bytes + found.deltas.bytes,
+        );
+        assert_eq!(sizes, expected);
     }
 }
 

@@ -5,7 +5,7 @@ mod common;
 use std::ops::ControlFlow;
 
 use common::{folder, noise};
-use ibid_record::{Batch, Durability, Encoding, Governor, Options, Retrieval, Store, Versions};
+use ibid_record::{Batch, Durability, Encoding, FeatureBytes, Governor, Options, Retrieval, Store, Versions};
 
 fn options() -> Options {
     Options {
@@ -56,6 +56,54 @@ fn records_of_other_keys_are_found_by_what_they_are_like() {
     }
     store.finish_encoding().unwrap();
     assert_eq!(store.encoding().deltas, 180, "each but the last of its text");
+}
+
+#[test]
+fn features_of_other_bytes_are_not_compared() {
+    let folder = folder();
+    let of = |feature_bytes| {
+        let mut options = options();
+        options.encoding.feature_bytes = feature_bytes;
+        Store::open(folder.path(), options).unwrap()
+    };
+    let insert = |store: &Store, namespace: &str, texts: std::ops::Range<u32>, round: u32| {
+        let drafts = store.namespace(namespace, Versions::Latest).unwrap();
+        for text in texts {
+            // Edits in the first quarter only, so that features of any bytes are left.
+            let mut body = noise(4000, text);
+            body[round as usize] ^= 1;
+            drafts.insert(format!("{text}/{round}").as_bytes(), &body).unwrap();
+        }
+        store.finish_encoding().unwrap();
+        store.encoding().deltas
+    };
+    let store = of(FeatureBytes::B64);
+    assert_eq!(insert(&store, "drafts", 0..20, 0), 0);
+    assert_eq!(insert(&store, "drafts", 0..20, 1), 20);
+    let of_short_ones = store.encoding().index_entries;
+    drop(store);
+
+    let store = of(FeatureBytes::B1024);
+    assert_eq!(
+        insert(&store, "drafts", 0..20, 2),
+        0,
+        "those of 64 bytes have nothing in common with them"
+    );
+    assert!(
+        store.encoding().index_entries < of_short_ones * 3 / 4,
+        "{:?}",
+        store.encoding()
+    );
+    assert!(
+        insert(&store, "drafts", 0..20, 3) > 15,
+        "a record may have none of so many bytes"
+    );
+    drop(store);
+
+    // Both are there, and go on where they were.
+    let store = of(FeatureBytes::B64);
+    assert_eq!(insert(&store, "drafts", 0..20, 4), 20);
+    assert!(store.verify(&mut |_| ControlFlow::Continue(())).unwrap().is_clean());
 }
 
 #[test]

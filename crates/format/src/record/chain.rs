@@ -9,6 +9,13 @@ use crate::{rice, wire};
 pub const FEATURES_MAX: usize = 32;
 /// Most strides at which deltas hop.
 pub const HOPS_MAX: usize = 16;
+/// Bytes of a feature where the entry does not say it.
+const FEATURE_BYTES: u32 = 64;
+/// Least and most of them: powers of two.
+const FEATURE_BYTES_MIN: u32 = 32;
+const FEATURE_BYTES_MAX: u32 = 1024;
+/// Set in the number of features: a byte follows with the exponent of their bytes.
+const BYTES_FOLLOW: u8 = 0x80;
 
 /// What the next record of a chain has to know of its newest: an entry of the table `chains`.
 ///
@@ -17,11 +24,11 @@ pub const HOPS_MAX: usize = 16;
 /// ```
 /// use ibid_format::record::ChainEntry;
 ///
-/// let entry = ChainEntry { namespace: 1, position: 17, distance: 16, hops: vec![Some(40), None], features: vec![9, 7] };
+/// let entry = ChainEntry { namespace: 1, position: 17, distance: 16, hops: vec![Some(40), None], features: vec![9, 7], ..ChainEntry::default() };
 /// assert_eq!(ChainEntry::decode(42, &entry.encode(42)?)?, entry);
 /// # Ok::<(), ibid_format::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainEntry {
     /// Number of its namespace.
     pub namespace: u32,
@@ -33,6 +40,22 @@ pub struct ChainEntry {
     pub hops: Vec<Option<u64>>,
     /// Its sketch: features, descending, at most [`FEATURES_MAX`].
     pub features: Vec<u32>,
+    /// Bytes that each feature is a hash of, a power of two from 32 to 1024. Features of other bytes have nothing in common with these.
+    pub feature_bytes: u32,
+}
+
+impl Default for ChainEntry {
+    /// Of namespace 0, the first of its chain, without hops and features, which are of 64 bytes.
+    fn default() -> Self {
+        ChainEntry {
+            namespace: 0,
+            position: 0,
+            distance: 0,
+            hops: Vec::new(),
+            features: Vec::new(),
+            feature_bytes: FEATURE_BYTES,
+        }
+    }
 }
 
 impl ChainEntry {
@@ -40,8 +63,8 @@ impl ChainEntry {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] for more than the limits, or a record that is not before this one; [`Error::Unordered`] for features that
-    /// do not descend.
+    /// [`Error::OutOfRange`] for more than the limits, a record that is not before this one, or features of so many bytes as none has;
+    /// [`Error::Unordered`] for features that do not descend.
     pub fn encode(&self, number: u64) -> Result<Vec<u8>, Error> {
         in_range("hops of a chain", self.hops.len() as u64, 0, HOPS_MAX as u64)?;
         in_range(
@@ -54,6 +77,11 @@ impl ChainEntry {
             let (field, position) = ("features of a record", position as u64 + 1);
             return Err(Error::Unordered { field, position });
         }
+        let exponent = self.feature_bytes.checked_ilog2().unwrap_or_default();
+        if self.feature_bytes != 1 << exponent {
+            return Err(out_of_feature_bytes(self.feature_bytes.into()));
+        }
+        feature_bytes_of(exponent)?;
         let mut out = Vec::new();
         wire::put_varint(&mut out, self.namespace.into());
         wire::put_varint(&mut out, self.position);
@@ -65,7 +93,11 @@ impl ChainEntry {
             }
             wire::put_varint(&mut out, hop.map_or(0, |hop| number - hop));
         }
-        out.push(self.features.len() as u8);
+        if self.feature_bytes == FEATURE_BYTES {
+            out.push(self.features.len() as u8);
+        } else {
+            out.extend([self.features.len() as u8 | BYTES_FOLLOW, exponent as u8]);
+        }
         if !self.features.is_empty() {
             rice::put(&mut out, &self.features);
         }
@@ -90,6 +122,12 @@ impl ChainEntry {
             hops.push((back > 0).then(|| number - back));
         }
         let count = reader.u8("features of a record")?;
+        let feature_bytes = if count & BYTES_FOLLOW == 0 {
+            FEATURE_BYTES
+        } else {
+            feature_bytes_of(reader.u8("exponent of the bytes of a feature")?.into())?
+        };
+        let count = count & !BYTES_FOLLOW;
         in_range("features of a record", count.into(), 0, FEATURES_MAX as u64)?;
         let mut features = vec![0; count.into()];
         if count > 0 {
@@ -102,6 +140,22 @@ impl ChainEntry {
             distance,
             hops,
             features,
+            feature_bytes,
         })
+    }
+}
+
+fn out_of_feature_bytes(found: u64) -> Error {
+    let (min, max) = (FEATURE_BYTES_MIN.into(), FEATURE_BYTES_MAX.into());
+    let field = "bytes of a feature";
+    Error::OutOfRange { field, min, max, found }
+}
+
+fn feature_bytes_of(exponent: u32) -> Result<u32, Error> {
+    let bytes = 1u32.checked_shl(exponent).unwrap_or_default();
+    if (FEATURE_BYTES_MIN..=FEATURE_BYTES_MAX).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err(out_of_feature_bytes(bytes.into()))
     }
 }

@@ -83,7 +83,7 @@ pub(crate) fn follow(newest: u64, entry: &ChainEntry, retrieval: Retrieval) -> (
         position,
         distance,
         hops,
-        features: Vec::new(),
+        ..ChainEntry::default()
     };
     (next, hopping)
 }

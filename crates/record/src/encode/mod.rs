@@ -21,8 +21,8 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 use ibid_delta::{
-    BYTES_PER_ENTRY, Candidate, Encoder as Codec, FeatureIndex, Interval, Method, Scored, Scoring, Sketch, Sketcher,
-    Standing,
+    BYTES_PER_ENTRY, Backend, Candidate, Encoder as Codec, FeatureBytes, FeatureIndex, Interval, Method, Scored,
+    Scoring, Sketch, Sketcher, Standing,
 };
 use ibid_format::record::{
     self, ChainEntry, ENCODED_KEY, Encoded as Watermark, GIVEN_UP_PREFIX, GivenUp, Record, body_check, key_of,
@@ -69,8 +69,15 @@ pub struct Encoding {
     pub on: bool,
     /// How many others must be read for an old record.
     pub retrieval: Retrieval,
-    /// How densely a record is searched for copies. Denser finds more, and takes longer.
+    /// How densely a record is searched for copies: paper 004's anchor interval (figure 12b). Denser finds more, and takes longer.
     pub interval: Interval,
+    /// Bytes that a feature is a hash of, and positions from one to the next on average: what is nearest to the chunks of paper 004 (figures 1 and 9), of which each has a
+    /// feature. A record has [the eight largest](ibid_delta::Sketcher::spaced) at most. Fewer bytes find what is alike in smaller records, and between more edits; more tell
+    /// records apart that share boilerplate, and take a little less memory. Where a record replaces another of the same key, that is taken for what it is like without asking for features.
+    ///
+    /// What is stored says which features it has. Those of another setting are not compared: the newest records of chains that were stored under it are found by their
+    /// keys alone, until others replace them.
+    pub feature_bytes: FeatureBytes,
     /// Memory for bodies of the newest records of chains, bytes.
     pub source_cache_bytes: usize,
     /// By how many features one that is in this cache is preferred: the paper's reward.
@@ -93,13 +100,14 @@ pub struct Encoding {
 }
 
 impl Default for Encoding {
-    /// Hops at distance 16, anchors at one position in 16, caches of 32 and 8 MiB, reward 2, idle after 5 ms with nothing waiting, the paper's governor, no size filter,
+    /// Hops at distance 16, anchors at one position in 16, features of 64 bytes, caches of 32 and 8 MiB, reward 2, idle after 5 ms with nothing waiting, the paper's governor, no size filter,
     /// indexes of 64 MiB.
     fn default() -> Self {
         Encoding {
             on: true,
             retrieval: Retrieval::Hop { distance: 16 },
             interval: Interval::I16,
+            feature_bytes: FeatureBytes::B64,
             source_cache_bytes: 32 << 20,
             reward: 2,
             write_back_bytes: 8 << 20,
@@ -235,7 +243,7 @@ impl Encoder {
             index: FeatureIndex::new(),
             cache: Recent::new(options.source_cache_bytes),
             pending: Pending::new(options.write_back_bytes, options.lossy),
-            sketcher: Sketcher::new().with_features(FEATURES),
+            sketcher: Sketcher::spaced(Backend::best(), options.feature_bytes).with_features(FEATURES),
             codec: Codec::new(),
             scoring: Scoring {
                 cached_reward: options.reward.into(),
@@ -318,9 +326,9 @@ impl Encoder {
         for (&namespace, &heads) in &heads {
             self.make_index(namespace, 2 * heads * FEATURES);
         }
-        let index = &mut self.index;
+        let (index, bytes) = (&mut self.index, self.options.feature_bytes);
         each_chain(&*snapshot, |number, entry| {
-            index.insert(entry.namespace.into(), &sketch_of(&entry), number as u32);
+            index.insert(entry.namespace.into(), &sketch_of(&entry, bytes), number as u32);
         })?;
         self.count_index();
         Ok(())
@@ -453,8 +461,8 @@ impl Encoder {
         if let Some(found) = found {
             let older = found.rewrite.number;
             if let Some(newest) = self.chain(&*snapshot, older)? {
-                self.index
-                    .remove(new.namespace.into(), &sketch_of(&newest), older as u32);
+                let sketch = sketch_of(&newest, self.options.feature_bytes);
+                self.index.remove(new.namespace.into(), &sketch, older as u32);
                 let (next, hopping) = chain::follow(older, &newest, self.options.retrieval);
                 let stays = self.options.retrieval.stays_whole(newest.position);
                 entry = next;
@@ -471,6 +479,7 @@ impl Encoder {
             }
         }
         entry.features = sketch.features().iter().map(|&feature| feature as u32).collect();
+        entry.feature_bytes = self.options.feature_bytes.count() as u32;
         self.insert(&*snapshot, new.number, &entry, &sketch)?;
         self.pending.set_chain(new.number, Some(entry));
         let length = body.len();
@@ -646,10 +655,10 @@ impl Encoder {
         let partition = u64::from(entry.namespace);
         let (used, _) = self.index.load(partition).unwrap_or_default();
         if used + FEATURES > room / 10 * 9 && self.make_index(entry.namespace, 2 * room) {
-            let (index, pending) = (&mut self.index, &self.pending);
+            let (index, pending, bytes) = (&mut self.index, &self.pending, self.options.feature_bytes);
             let mut refill = |number: u64, entry: &ChainEntry| {
                 if u64::from(entry.namespace) == partition {
-                    index.insert(partition, &sketch_of(entry), number as u32);
+                    index.insert(partition, &sketch_of(entry, bytes), number as u32);
                 }
             };
             each_chain(read, |number, entry| {
@@ -729,7 +738,11 @@ struct Found {
     rewrite: Rewrite,
 }
 
-fn sketch_of(entry: &ChainEntry) -> Sketch {
+/// What others are compared with of the newest record of a chain: nothing if its features are not of so many bytes.
+fn sketch_of(entry: &ChainEntry, bytes: FeatureBytes) -> Sketch {
+    if entry.feature_bytes as usize != bytes.count() {
+        return Sketch::default();
+    }
     Sketch::of(entry.features.iter().map(|&feature| feature.into()))
 }
 

@@ -17,6 +17,7 @@ use ibid_format::record::{
 
 use super::bodies::Bodies;
 use super::error::{Damage, Error};
+use super::sizes::BodySizes;
 use super::{Store, Versions, lookup};
 use crate::encode::EncodingReport;
 use crate::engine::{Direction, KeyRange, Snapshot, Table};
@@ -64,6 +65,8 @@ pub struct NamespaceStatistics {
     pub deltas: Amount,
     /// Records that no key leads to any more, and that are kept because others are decoded from them; what is stored of them.
     pub obsolete: Amount,
+    /// Versions by the size of their bodies, and what is stored of them; without deletions.
+    pub sizes: BodySizes,
     /// Records of all these kinds that lie in blocks, and what is in there of them, before compression.
     pub packed: Amount,
     /// Records that were not compared with others yet.
@@ -95,6 +98,7 @@ impl NamespaceStatistics {
             whole: Amount::default(),
             deltas: Amount::default(),
             obsolete: Amount::default(),
+            sizes: BodySizes::default(),
             packed: Amount::default(),
             unencoded: 0,
             retrievals: Retrievals::default(),
@@ -499,7 +503,10 @@ impl Counter<'_> {
                     Body::Whole(_) => space.whole.add(stored_bytes),
                     Body::Delta { .. } => space.deltas.add(stored_bytes),
                 }
-                space.unencoded += u64::from(unencoded && !is_deletion);
+                if !is_deletion {
+                    space.sizes.add(body_bytes, stored_bytes);
+                    space.unencoded += u64::from(unencoded);
+                }
             }
             if is_latest {
                 space.latest.add(body_bytes);
