@@ -36,6 +36,9 @@ pub enum Error {
     /// A store of records.
     #[error(transparent)]
     Records(#[from] ibid_record::Error),
+    /// zstd, which is asked for nothing that could fail but for memory.
+    #[error("cannot compress")]
+    Compression(#[source] std::io::Error),
     /// The observer asked to stop.
     #[error("stopped, as asked")]
     Stopped,

@@ -12,7 +12,8 @@
 //! | Where does SeqCDC's speed come from? | [`breakdown()`] |
 //! | Which parameters of SeqCDC give this average, and which of them suit this data? | [`tune()`] |
 //! | What do hints about boundaries gain? | [`locality()`], [`locality_html()`] |
-//! | What do deltas between records save, and what do they cost? | [`records()`] |
+//! | What do deltas between records save, and what do they cost? | [`records()`], [`records_html()`] |
+//! | What does deduplication by chunks, as of files, make of records? | [`traditional`] |
 //! | How even are rolling hashes, and how fast? | [`hashes()`] |
 //! | What do instructions cost on this CPU? | [`cpu()`] |
 //! | What does data look like that changes a little from version to version? | [`Series`] |
@@ -49,6 +50,7 @@ mod report;
 mod sample;
 mod sizes;
 mod speed;
+pub mod traditional;
 mod tune;
 mod versions;
 
@@ -68,8 +70,11 @@ pub use locality::{
 pub use machine::Machine;
 pub use observer::{Nobody, Observer};
 pub use random::Random;
-pub use records::{Latencies, Records, RecordsFigure, RecordsPlan, RecordsRun, Trace, TraceRun, records};
-pub use report::{duplicate_locality_html, html, locality_html};
+pub use records::{
+    Bursts, BurstsRun, Latencies, Records, RecordsFigure, RecordsPlan, RecordsRun, Rival, RivalRun, SizeShare, Trace,
+    TraceRun, records,
+};
+pub use report::{duplicate_locality_html, html, locality_html, records_html};
 pub use sample::sample;
 pub use sizes::Sizes;
 pub use speed::Speed;

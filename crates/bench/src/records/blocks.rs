@@ -1,22 +1,19 @@
 //! Block compression, and the paper's rival: records as stretches of a line of blocks.
 //!
 //! Without chunks a record is one stretch, which is what an engine does that compresses its blocks. With chunks it is
-//! traditional deduplication: each chunk is looked for by its SHA-1 in an index of all chunks, in memory, and added to the line
-//! if it is new. Chunks that follow each other in the line make one stretch, so that references take as little as they can;
-//! the lists of stretches lie in blocks as well.
+//! [traditional deduplication](ibid_measure::traditional): each chunk is looked for in an index of all chunks, in memory, and
+//! added to the line if it is new. The lists of stretches lie in blocks as well.
 //!
 //! The index is written nowhere: after a restart, a rival that goes on storing would have to read all chunks again.
 
 use super::compressed::Codec;
 use super::input::Entry;
-use super::line::{self, Appender, Blocks, KEPT_BYTES, Line, Stretch};
-use super::rabin::Rabin;
+use super::line::{Appender, Blocks, KEPT_BYTES, Line};
 use super::subject::{CACHE_BYTES, Finished, Index, Load, Read, Subject};
 use super::table::{ByVersion, compacted, database, value, value_bytes};
-use anyhow::{Result, ensure};
+use anyhow::Result;
+use ibid_measure::traditional::{ChunkIndex, decode, encode};
 use redb::{Database, TableDefinition};
-use sha1::{Digest, Sha1};
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// Key and version → its stretch of the recipes, or of the bodies if they are not cut.
@@ -24,12 +21,6 @@ const RECORDS: ByVersion = TableDefinition::new("records");
 const BODIES: Blocks = TableDefinition::new("bodies");
 /// Lists of stretches of the bodies.
 const RECIPES: Blocks = TableDefinition::new("recipes");
-
-/// SHA-1.
-type Name = [u8; 20];
-/// A place in the line, 40 bits of position and 24 of length, without alignment.
-type Place = [u8; 8];
-const LENGTH_BITS: u32 = 24;
 
 /// How records are cut.
 #[derive(Debug, Clone, Copy)]
@@ -41,11 +32,11 @@ pub(crate) enum Chunking {
 }
 
 impl Chunking {
-    fn rabin(self) -> Option<Rabin> {
+    fn index(self) -> Option<ChunkIndex> {
         match self {
             Chunking::Whole => None,
-            Chunking::Average4KiB => Some(Rabin::new(4096)),
-            Chunking::Average64 => Some(Rabin::new(64)),
+            Chunking::Average4KiB => Some(ChunkIndex::new(4096)),
+            Chunking::Average64 => Some(ChunkIndex::new(64)),
         }
     }
 }
@@ -61,13 +52,8 @@ struct Writer {
     database: Database,
     bodies: Appender,
     recipes: Appender,
-    chunks: Option<Chunks>,
-}
-
-/// What deduplication adds.
-struct Chunks {
-    rabin: Rabin,
-    index: HashMap<Name, Place>,
+    /// None if records are not cut.
+    chunks: Option<ChunkIndex>,
 }
 
 struct Reader {
@@ -85,13 +71,12 @@ impl InBlocks {
 
 impl Subject for InBlocks {
     fn create(&self, folder: &Path) -> Result<Box<dyn Load>> {
-        let index = HashMap::new();
         Ok(Box::new(Writer {
             folder: folder.to_owned(),
             database: database(folder, CACHE_BYTES)?,
             bodies: Appender::new(BODIES, self.codec()?),
             recipes: Appender::new(RECIPES, self.codec()?),
-            chunks: self.chunking.rabin().map(|rabin| Chunks { rabin, index }),
+            chunks: self.chunking.index(),
         }))
     }
 
@@ -108,40 +93,6 @@ impl Subject for InBlocks {
     }
 }
 
-impl Chunks {
-    /// The stretches of a record's chunks, of which those that are new are added to the line.
-    fn store(&mut self, body: &[u8], line: &mut Appender) -> Result<Vec<Stretch>> {
-        let mut stretches = Vec::new();
-        for chunk in self.rabin.chunks(body) {
-            let name: Name = Sha1::digest(chunk).into();
-            let stretch = match self.index.get(&name) {
-                Some(place) => stretch(*place),
-                None => {
-                    let stretch = line.append(chunk);
-                    self.index.insert(name, place(stretch)?);
-                    stretch
-                }
-            };
-            line::push(&mut stretches, stretch);
-        }
-        Ok(stretches)
-    }
-}
-
-fn place(stretch: Stretch) -> Result<Place> {
-    let fits = stretch.position >> (u64::BITS - LENGTH_BITS) == 0 && stretch.length >> LENGTH_BITS == 0;
-    ensure!(fits, "a chunk lies further on than the index can say");
-    Ok((stretch.position << LENGTH_BITS | stretch.length).to_le_bytes())
-}
-
-fn stretch(place: Place) -> Stretch {
-    let place = u64::from_le_bytes(place);
-    Stretch {
-        position: place >> LENGTH_BITS,
-        length: place & ((1 << LENGTH_BITS) - 1),
-    }
-}
-
 impl Load for Writer {
     fn load(&mut self, batch: &[Entry]) -> Result<()> {
         let transaction = self.database.begin_write()?;
@@ -150,12 +101,12 @@ impl Load for Writer {
             for entry in batch {
                 let stretch = match &mut self.chunks {
                     Some(chunks) => {
-                        let stretches = chunks.store(&entry.body, &mut self.bodies)?;
-                        self.recipes.append(&line::encode(&stretches))
+                        let stretches = chunks.store(&entry.body, |chunk| self.bodies.append(chunk));
+                        self.recipes.append(&encode(&stretches))
                     }
                     None => self.bodies.append(&entry.body),
                 };
-                records.insert((&*entry.key, entry.version), &*line::encode(&[stretch]))?;
+                records.insert((&*entry.key, entry.version), &*encode(&[stretch]))?;
             }
         }
         self.bodies.write(&transaction)?;
@@ -165,9 +116,8 @@ impl Load for Writer {
 
     fn finish(self: Box<Self>) -> Result<Finished> {
         let index = self.chunks.as_ref().map(|chunks| Index {
-            entries: chunks.index.len() as u64,
-            // Without the free places of the hash table.
-            bytes: (chunks.index.len() * (size_of::<Name>() + size_of::<Place>())) as u64,
+            entries: chunks.entries(),
+            bytes: chunks.bytes(),
         });
         let finished = compacted(self.database, &self.folder)?;
         Ok(Finished { index, ..finished })
@@ -177,9 +127,9 @@ impl Load for Writer {
 impl Reader {
     fn body(&mut self, stretch: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
         let Some(stretch) = stretch else { return Ok(None) };
-        let mut stretches = line::decode(&stretch)?;
+        let mut stretches = decode(&stretch)?;
         if let Some(recipes) = &mut self.recipes {
-            stretches = line::decode(&recipes.read(&self.database, &stretches)?)?;
+            stretches = decode(&recipes.read(&self.database, &stretches)?)?;
         }
         self.bodies.read(&self.database, &stretches).map(Some)
     }

@@ -1,9 +1,9 @@
-//! Bytes one after the other, in blocks of 32 KiB; and stretches of that line.
+//! Bytes one after the other, in blocks of 32 KiB.
 
 use super::compressed::Codec;
 use super::subject::CACHE_BYTES;
 use anyhow::{Context, Result};
-use ibid_format::wire::{self, Reader};
+use ibid_measure::traditional::Stretch;
 use redb::{Database, ReadableDatabase, TableDefinition, WriteTransaction};
 use std::collections::{HashMap, VecDeque};
 
@@ -14,52 +14,6 @@ pub(crate) const KEPT_BYTES: usize = CACHE_BYTES / 4;
 
 /// Blocks by their numbers.
 pub(crate) type Blocks = TableDefinition<'static, u64, &'static [u8]>;
-
-/// Bytes of the line that follow each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stretch {
-    pub(crate) position: u64,
-    pub(crate) length: u64,
-}
-
-impl Stretch {
-    fn end(self) -> u64 {
-        self.position + self.length
-    }
-}
-
-/// Adds a stretch to a list, as part of the last one if it follows that.
-pub(crate) fn push(stretches: &mut Vec<Stretch>, next: Stretch) {
-    match stretches.last_mut() {
-        Some(last) if last.end() == next.position => last.length += next.length,
-        _ => stretches.push(next),
-    }
-}
-
-/// A list as bytes: for each stretch, how far from the end of the one before it begins, and its length.
-pub(crate) fn encode(stretches: &[Stretch]) -> Vec<u8> {
-    let (mut out, mut end) = (Vec::new(), 0);
-    for stretch in stretches {
-        wire::put_zigzag(&mut out, stretch.position.wrapping_sub(end) as i64);
-        wire::put_varint(&mut out, stretch.length);
-        end = stretch.end();
-    }
-    out
-}
-
-pub(crate) fn decode(recipe: &[u8]) -> Result<Vec<Stretch>> {
-    let (mut reader, mut stretches, mut end) = (Reader::new(recipe), Vec::new(), 0u64);
-    while reader.remaining() > 0 {
-        let position = end.checked_add_signed(reader.zigzag("distance")?);
-        let position = position.context("a stretch begins before the line")?;
-        let length = reader.varint("length")?;
-        end = position
-            .checked_add(length)
-            .context("a stretch ends beyond all numbers")?;
-        stretches.push(Stretch { position, length });
-    }
-    Ok(stretches)
-}
 
 /// The end of the line, where bytes are added.
 pub(crate) struct Appender {
@@ -163,34 +117,5 @@ impl Line {
             self.kept.insert(number, block);
         }
         Ok(&self.kept[&number])
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn stretch(position: u64, length: u64) -> Stretch {
-        Stretch { position, length }
-    }
-
-    #[test]
-    fn stretches_that_follow_each_other_are_one() {
-        let mut list = Vec::new();
-        for next in [
-            stretch(500, 10),
-            stretch(510, 20),
-            stretch(0, 3),
-            stretch(3, 1),
-            stretch(500, 10),
-        ] {
-            push(&mut list, next);
-        }
-        assert_eq!(list, [stretch(500, 30), stretch(0, 4), stretch(500, 10)]);
-        let recipe = encode(&list);
-        assert_eq!(recipe.len(), 3 + 3 + 3);
-        assert_eq!(decode(&recipe).unwrap(), list);
-        assert!(decode(&recipe[..2]).is_err());
-        assert!(decode(&[1, 1]).is_err(), "one byte before the line");
     }
 }

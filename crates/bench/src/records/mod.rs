@@ -5,7 +5,6 @@ mod compressed;
 mod input;
 mod line;
 mod postgres;
-mod rabin;
 mod sqlite;
 mod stage;
 mod store;

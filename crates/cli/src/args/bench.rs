@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use ibid_chunk::{Backend, Settings, SettingsError};
 use ibid_measure::Trace;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Stands for every chunker that there is.
 const ALL: &str = "all";
@@ -39,13 +40,16 @@ pub(crate) enum BenchCommand {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Each line is a JSON object, of which --key and --body take a record, as `ibid records load` does. The records are stored again and \
-again, each time in another way: without deltas and with; with less memory for the newest records; with hops and version jumping at \
-several distances; searched more and less densely. Then half of them are stored, and a mixture of reads and writes is timed. Where a \
-key comes again, it is another version; where none does, records are compared with whatever they are like.
+again, each time in another way: without deltas and with, compared by short pieces and by long ones; with less memory for the newest \
+records; with hops and version jumping at several distances; searched more and less densely. Beside these it is counted what \
+deduplication by chunks and compression of blocks would store. Then half of them are stored, and a mixture of reads and writes is \
+timed; and they are stored in bursts with pauses between. Where a key comes again, it is another version; where none does, records are \
+compared with whatever they are like.
 
 Examples:
-  ibid bench records revisions.jsonl.zst --key page --body text
-  ibid bench records audit.jsonl --key table,id --sample 1GB --trace 99:1 --json audit-bench.json")]
+  ibid bench records revisions.jsonl.zst --key page --body text --report revisions.html
+  ibid bench records audit.jsonl --key table,id --sample 1GB --trace 99:1 --json audit-bench.json
+  ibid bench records audit.jsonl --key table,id --bursts 10 --busy 10s --idle 10s")]
 pub(crate) struct RecordsBenchArgs {
     /// JSON Lines files, plain or compressed by zstd
     #[arg(value_name = "FILE", required = true)]
@@ -57,7 +61,7 @@ pub(crate) struct RecordsBenchArgs {
     #[arg(long, value_name = "FIELD", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) body: Option<String>,
     /// How many bytes of records are taken, which are held in memory
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = value::size_in_memory)]
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = value::size_in_memory)]
     pub(crate) sample: usize,
     /// Mixtures of reads and writes
     #[arg(
@@ -68,9 +72,21 @@ pub(crate) struct RecordsBenchArgs {
         default_value = "99.9:0.1,1:1"
     )]
     pub(crate) traces: Vec<Trace>,
+    /// How many bursts of writes; 0 for none
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(..=10_000))]
+    pub(crate) bursts: u32,
+    /// How long a burst is
+    #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = value::time_span)]
+    pub(crate) busy: Duration,
+    /// How long nothing is stored after a burst
+    #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = value::time_span)]
+    pub(crate) idle: Duration,
     /// Where stores lie meanwhile [default: the folder for temporary files]
     #[arg(long, value_name = "DIR")]
     pub(crate) work: Option<PathBuf>,
+    /// Write a page with pictures, which needs nothing but a browser; its name has to end in .html
+    #[arg(long, value_name = "FILE", value_parser = OsStringValueParser::new().try_map(|text| file_ending_in("html", &text)))]
+    pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) json: JsonFile,
 }

@@ -8,6 +8,7 @@ use ibid_measure::{ChunkSizes, Trace};
 use ibid_repo::{Compression, Hints, Similarity};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 const UNITS: [(&str, u64); 14] = [
     ("", 1),
@@ -202,6 +203,24 @@ pub(crate) fn compression(text: &str) -> Result<Compression, String> {
     }
 }
 
+/// `400ms`, `10s`, `2m`: from a millisecond to an hour.
+pub(crate) fn time_span(text: &str) -> Result<Duration, String> {
+    let expected = || format!("expected a time such as 400ms, 10s or 2m, an hour at most, found {text:?}");
+    let text_trimmed = text.trim();
+    let split = text_trimmed
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .ok_or_else(expected)?;
+    let (number, unit) = text_trimmed.split_at(split);
+    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("min", 60.0)];
+    let unit = units.into_iter().find(|(name, _)| *name == unit.trim());
+    let (_, seconds) = unit.ok_or_else(expected)?;
+    let number: f64 = number.parse().map_err(|_| expected())?;
+    match number * seconds {
+        seconds @ 1e-3..=3600.0 => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err(expected()),
+    }
+}
+
 /// `2026-11-21T12:00:00Z`, `2026-11-21 12:00:00` in local time, or `@` and seconds since 1970.
 pub(crate) fn time(text: &str) -> Result<Time, String> {
     let expected = || {
@@ -238,6 +257,22 @@ mod tests {
         assert_eq!(trace("0:7"), mixture(0, 1));
         for text in ["", "1", ":", "1:-1", "0:0", "1:nan", "1:inf", "1:2:3", "0.0001:0"] {
             assert!(trace(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn spans_of_time_have_units() {
+        for (text, ms) in [
+            ("400ms", 400),
+            ("1.5s", 1500),
+            ("10 s", 10_000),
+            ("2m", 120_000),
+            ("60min", 3_600_000),
+        ] {
+            assert_eq!(time_span(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["", "s", "1", "0s", "0.1ms", "-1s", "61m", "1h", "1.2.3s", "1 s s"] {
+            assert!(time_span(text).is_err(), "{text}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The pages that `ibid bench chunkers`, `duplicate-locality` and `locality` write with `--report`, in a real browser.
+//! The pages that `ibid bench chunkers`, `duplicate-locality`, `locality` and `records` write with `--report`, in a real browser.
 //!
 //! Needs Chromium, or another browser that takes its options: `IBID_BROWSER=chromium cargo test -p ibid --test browser -- --ignored`. Without
 //! `--ignored`, cargo lists these tests as ignored; with it, a browser that is missing is a failure.
@@ -37,6 +37,31 @@ impl Report {
         Report::of(
             "bench locality --synthetic --size 400kB --versions 3 --edits 4,8 --chunkers rabin,argmin --sizes 1KiB,2KiB,3KiB --list-length 2,4 --worst --threads 2 --store .",
         )
+    }
+
+    /// What deltas between records save: five versions of each of twenty pages, or as many records of keys of their own.
+    fn of_records(key: &str) -> Report {
+        let report = Report {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        let line = |n: u32| {
+            let words: Vec<String> = (0..200 + n)
+                .map(|word| format!("word{}", word * (n % 20 + 1)))
+                .collect();
+            format!(
+                "{}\n",
+                serde_json::json!({"key": (n % 20).to_string(), "n": n, "body": words.join(" ")})
+            )
+        };
+        std::fs::write(
+            report.folder.path().join("pages"),
+            (0..100).map(line).collect::<String>(),
+        )
+        .unwrap();
+        report.ibid(&format!(
+            "bench records pages --key {key} --body body --trace 3:1,1:0 --bursts 2 --busy 50ms --idle 30ms --work . --report report.html"
+        ));
+        report
     }
 
     /// Made by the program, from a series of versions.
@@ -282,10 +307,55 @@ fn the_charts_of_hints_are_whole_and_readable_and_a_criterion_can_be_hidden() {
     assert_eq!(found["requests"], Value::Array(Vec::new()));
 }
 
+#[test]
+#[ignore = "needs a browser: IBID_BROWSER=chromium cargo test -p ibid --test browser -- --ignored"]
+fn the_charts_of_records_are_whole_and_readable_and_a_figure_can_be_hidden() {
+    let report = Report::of_records("key");
+    let expected = [
+        // Whole, deltas by two sizes of features, three rivals; each by itself and in blocks.
+        ("ratio", 2 * 6),
+        ("index", 6),
+        ("sizes", 2),
+        ("operations", 2 * 2),
+        ("reads-0", 2),
+        ("writes-0", 2),
+        // The other mixture has no writes.
+        ("reads-1", 2),
+        // Without any memory there is no reward.
+        ("cache-ratio", 1 + 4 * 4),
+        ("cache-misses", 1 + 4 * 4),
+        ("bursts", 2),
+        // Two lines with five distances, and a level from end to end.
+        ("distance-ratio", 2 * (1 + 5) + 1 + 2),
+        ("distance-most", 2 * (1 + 5) + 1 + 2),
+        ("interval-ratio", 4),
+        ("interval-speed", 4),
+    ];
+    // Ways to store, classes of sizes, reads and writes of each mixture, memory and rewards, bursts, distances, intervals.
+    let rows = 6 + 6 + 8 + 17 + 2 + 11 + 4;
+    is_readable(&report, &expected, rows);
+    let found = report.look(false, 1300);
+    assert_eq!(
+        (&found["hidden"], &found["pressed"], &found["restored"]),
+        (&6.into(), &"false".into(), &true.into())
+    );
+    let tip = found["tip"].as_str().unwrap();
+    assert!(
+        tip.starts_with("whole\nby itself 1.00 times less") && tip.contains("in blocks"),
+        "{tip}"
+    );
+    assert_eq!(found["requests"], Value::Array(Vec::new()));
+}
+
 /// Nothing that a browser would have to look for elsewhere; this needs none to be seen.
 #[test]
 fn the_pages_refer_to_nothing_outside_themselves() {
-    for (report, charts) in [(Report::new(), 6), (Report::of_locality(), 2), (Report::of_hints(), 30)] {
+    for (report, charts) in [
+        (Report::new(), 6),
+        (Report::of_locality(), 2),
+        (Report::of_hints(), 30),
+        (Report::of_records("key,n"), 14),
+    ] {
         refers_to_nothing(&std::fs::read_to_string(report.path()).unwrap(), charts);
     }
 }

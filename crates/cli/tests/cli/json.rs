@@ -304,7 +304,8 @@ fn records_print_what_is_documented() {
         (&6.into(), &1.into())
     );
     let measure = [
-        "bench", "records", "pages", "--key", "key", "--trace", "1:1", "--json", "--work", ".",
+        "bench", "records", "pages", "--key", "key", "--trace", "1:1", "--bursts", "1", "--busy", "20ms", "--idle",
+        "10ms", "--json", "--work", ".",
     ];
     let pages = |n: u32| {
         format!(
@@ -319,6 +320,27 @@ fn records_print_what_is_documented() {
         (&40.into(), &true.into())
     );
     assert!(measured["runs"][1]["ratio"].as_f64() > Some(4.0), "{measured}");
+    assert_eq!(
+        (&measured["versions"], &measured["runs"][2]["feature_bytes"]),
+        (&"kept".into(), &1024.into())
+    );
+    let rivals = |field: &str| [0, 1, 2].map(|place| measured["rivals"][place][field].clone());
+    assert_eq!(rivals("chunk_bytes"), [Value::Null, 4096.into(), 64.into()]);
+    assert_eq!(rivals("index_bytes")[0], 0);
+    assert_eq!(
+        measured["sizes"][0]["saved_share"], 1.0,
+        "all are of about the same size"
+    );
+    let curve = measured["traces"][0]["reads"]["curve"].as_array().unwrap();
+    assert_eq!((curve.len(), &curve[55]["percent"]), (56, &100.0.into()));
+    assert_eq!(curve[55]["us"], measured["traces"][0]["reads"]["max_us"]);
+    let slices = |run: usize| measured["bursts"][run]["records_per_slice"].as_array().unwrap();
+    assert_eq!((slices(0).len(), slices(1).len()), (15, 15));
+    assert!(slices(1).iter().take(10).any(|records| records.as_u64() > Some(0)));
+    assert!(
+        slices(1).iter().skip(10).all(|records| *records == 0),
+        "nothing in the pause"
+    );
     assert_eq!(tables.document("records verify", &json(&["verify"]))["clean"], true);
     // Like nothing else, so that it is stored as it is.
     let body = noise(300, 1);

@@ -659,6 +659,8 @@ fn a_benchmark_stops_when_asked_and_leaves_nothing() {
     let refused = |code, arguments: &str| home.fails(code, arguments.split(' '));
     assert!(refused(2, "bench records lines --trace 1").contains("99.9:0.1"));
     assert!(refused(2, "bench records lines --trace 0:0").contains("99.9:0.1"));
+    assert!(refused(2, "bench records lines --busy 10").contains("400ms"));
+    assert!(refused(2, "bench records lines --report x.txt").contains(".html"));
     assert!(refused(1, "bench records lines --key other").contains("line 1: there is no field"));
     assert!(refused(1, "bench records nowhere").contains("cannot open"));
 }

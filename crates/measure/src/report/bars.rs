@@ -6,8 +6,9 @@ use super::plot::{Plot, Scale, escape, nice_step};
 
 /// Between groups, as a share of a group.
 const GAP: f64 = 0.22;
-/// Bars narrower than this have no room for a number above them; the pointer shows it.
+/// Bars narrower than this, or than so much for each character, have no room for a number above them; the pointer shows it.
 const LABELLED: f64 = 23.0;
+const CHARACTER: f64 = 6.0;
 
 pub(super) struct Bar<'a> {
     pub(super) series: &'a Series,
@@ -30,7 +31,29 @@ pub(super) fn bars(
     groups: &[Group<'_>],
     label: impl Fn(f64) -> String,
 ) -> String {
-    let mut plot = Plot::new(WIDTH, 290.0, [18.0, 14.0, 48.0, 56.0]);
+    bars_within(WIDTH, id, description, across, groups, label)
+}
+
+/// The same as wide as the page.
+pub(super) fn wide_bars(
+    id: &str,
+    description: &str,
+    across: &str,
+    groups: &[Group<'_>],
+    label: impl Fn(f64) -> String,
+) -> String {
+    bars_within(2.0 * WIDTH, id, description, across, groups, label)
+}
+
+fn bars_within(
+    width: f64,
+    id: &str,
+    description: &str,
+    across: &str,
+    groups: &[Group<'_>],
+    label: impl Fn(f64) -> String,
+) -> String {
+    let mut plot = Plot::new(width, 290.0, [18.0, 14.0, 48.0, 56.0]);
     let values = || groups.iter().flat_map(|group| group.bars.iter().map(|bar| bar.value));
     let (least, most) = values().fold((0.0f64, 0.0f64), |(least, most), value| {
         (least.min(value), most.max(value))
@@ -73,12 +96,12 @@ pub(super) fn bars(
                 (end - zero).abs().max(1.0),
                 escape(&bar.tip)
             ));
-            if bar_width >= LABELLED {
+            let above = label(bar.value);
+            if bar_width >= LABELLED.max(above.chars().count() as f64 * CHARACTER) {
                 plot.draw(format_args!(
-                    "<text data-series=\"{name}\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=middle>{}</text>",
+                    "<text data-series=\"{name}\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=middle>{above}</text>",
                     x + bar_width / 2.0,
-                    end.min(zero) - 4.0,
-                    label(bar.value)
+                    end.min(zero) - 4.0
                 ));
             }
         }

@@ -213,13 +213,7 @@ pub(super) fn savings(comparison: &Comparison, all: &[Series]) -> String {
             .collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         let path: Vec<String> = points.iter().map(|(x, y, _)| format!("{x:.1} {y:.1}")).collect();
-        plot.draw(format_args!(
-            "<path class=\"mark line\" data-series=\"{}\" stroke=\"{}\" stroke-dasharray=\"{}\" d=\"M{}\"/>",
-            series.name,
-            series.color,
-            series.dash,
-            path.join("L")
-        ));
+        plot.line(series, &format!("M{}", path.join("L")), "");
         for (x, y, tip) in &points {
             point(&mut plot, series, (*x, *y), 4.5, tip);
         }
@@ -273,16 +267,12 @@ pub(super) fn distribution(entries: &[&Entry], all: &[Series], average: usize) -
         for (bytes, share) in entry.sizes.cumulated(512) {
             path += &format!("L{:.1} {:.1}", x.place(bytes as f64), y.place(share));
         }
-        plot.draw(format_args!(
-            "<path class=\"mark line\" data-series=\"{}\" stroke=\"{}\" stroke-dasharray=\"{}\" d=\"{path}H{:.1}\"><title>{}\n{} of the chunks \
-             have the maximum size</title></path>",
-            series.name,
-            series.color,
-            series.dash,
-            x.place(most),
+        let tip = format!(
+            "{}\n{} of the chunks have the maximum size",
             tip(entry),
             percent(entry.sizes.at_max() as f64 / entry.sizes.chunks().max(1) as f64)
-        ));
+        );
+        plot.line(series, &format!("{path}H{:.1}", x.place(most)), &tip);
     }
     let description = format!("Distribution of chunk sizes for an average of {}", size(average as f64));
     plot.finish(&format!("sizes-{average}"), &description)

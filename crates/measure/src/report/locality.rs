@@ -105,14 +105,7 @@ fn facts(body: &mut String, last: &Checkpoint) {
             format!("chunks; the longest has {}", last.longest()),
         ),
     ];
-    *body += "<div class=facts>";
-    for (what, number, more) in cards {
-        let _ = write!(
-            body,
-            "<div class=fact><p class=soft>{what}</p><b>{number}</b><p class=soft>{more}</p></div>"
-        );
-    }
-    *body += "</div>";
+    super::cards(body, &cards.map(|(what, number, more)| (what.to_owned(), number, more)));
 }
 
 /// Figure 3: files admitted across, shares of all chunks upwards.
@@ -142,13 +135,7 @@ fn shares(found: &DuplicateLocality) -> String {
         let place = |c: &Checkpoint| (x.place(c.files as f64), y.place(share(chunks(n, c), c.all.chunks)));
         let places: Vec<(f64, f64)> = found.checkpoints.iter().map(place).collect();
         let path: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
-        plot.draw(format_args!(
-            "<path class=\"mark line\" data-series=\"{}\" stroke=\"{}\" stroke-dasharray=\"{}\" d=\"M{}\"/>",
-            series.name,
-            series.color,
-            series.dash,
-            path.join("L")
-        ));
+        plot.line(series, &format!("M{}", path.join("L")), "");
         for (checkpoint, at) in found.checkpoints.iter().zip(&places) {
             point(&mut plot, series, *at, 4.5, &tip(checkpoint));
         }
@@ -212,16 +199,13 @@ fn lengths(drawn: &[&Checkpoint], all: &[Series]) -> String {
                 end = place;
             }
         }
-        plot.draw(format_args!(
-            "<path class=\"mark line\" data-series=\"{}\" stroke=\"{}\" stroke-dasharray=\"{}\" d=\"{path}H{right:.1}\">\
-             <title>{}\nhalf of the chunks in sequences of at least {}, the longest {}</title></path>",
-            series.name,
-            series.color,
-            series.dash,
+        let tip = format!(
+            "{}\nhalf of the chunks in sequences of at least {}, the longest {}",
             series.name,
             checkpoint.median_length(),
             checkpoint.longest()
-        ));
+        );
+        plot.line(series, &format!("{path}H{right:.1}"), &tip);
     }
     plot.finish(
         "lengths",

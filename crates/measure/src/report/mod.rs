@@ -3,8 +3,10 @@
 mod bars;
 mod charts;
 mod hints;
+mod lines;
 mod locality;
 mod plot;
+mod records;
 mod tables;
 
 use crate::{Comparison, Entry, INDEX_BYTES, INDEX_MEMORY_BYTES, RECIPE_BYTES};
@@ -12,6 +14,7 @@ pub use hints::locality_html;
 use ibid_chunk::{Backend, Settings};
 pub use locality::duplicate_locality_html;
 use plot::escape;
+pub use records::records_html;
 use std::fmt::Write;
 
 /// How one chunker, or whatever else a line stands for, looks in all pictures.
@@ -139,7 +142,7 @@ fn facts(body: &mut String, comparison: &Comparison) {
         return;
     };
     let near = entries().filter(|entry| entry.savings() >= saver.savings() * 0.95);
-    let cards = [
+    let best = [
         ("Saves most", Some(saver)),
         (
             "Fastest of those that save nearly as much (95\u{a0}%)",
@@ -150,20 +153,17 @@ fn facts(body: &mut String, comparison: &Comparison) {
             entries().max_by(|a, b| speed_of(a).total_cmp(&speed_of(b))),
         ),
     ];
-    *body += "<div class=facts>";
-    for (what, found) in cards {
-        if let Some(entry) = found {
-            let _ = write!(
-                body,
-                "<div class=fact><p class=soft>{what}</p><b>{}</b><p class=soft>saves {} at {}\u{a0}GB/s; chunks of {} on average</p></div>",
-                name_of(entry),
-                percent(entry.savings()),
-                gb(speed_of(entry)),
-                size(entry.sizes.mean())
-            );
-        }
-    }
-    *body += "</div>";
+    let card = |(what, found): (&str, Option<&Entry>)| {
+        let entry = found?;
+        let more = format!(
+            "saves {} at {}\u{a0}GB/s; chunks of {} on average",
+            percent(entry.savings()),
+            gb(speed_of(entry)),
+            size(entry.sizes.mean())
+        );
+        Some((what.to_owned(), name_of(entry), more))
+    };
+    cards(body, &best.into_iter().filter_map(card).collect::<Vec<_>>());
 }
 
 /// Bytes a second on the backend that is fastest for it.
@@ -191,6 +191,22 @@ fn legend(body: &mut String, what: &str, all: &[Series]) {
             series.color,
             series.dash,
             name = series.name
+        );
+    }
+    *body += "</div>";
+}
+
+fn heading(body: &mut String, title: &str, text: &str) {
+    let _ = write!(body, "<div class=group><h2>{title}</h2><p class=soft>{text}</p></div>");
+}
+
+/// What most readers want to know first: what it is, the figure, and more words.
+fn cards(body: &mut String, cards: &[(String, String, String)]) {
+    *body += "<div class=facts>";
+    for (what, figure, more) in cards {
+        let _ = write!(
+            body,
+            "<div class=fact><p class=soft>{what}</p><b>{figure}</b><p class=soft>{more}</p></div>"
         );
     }
     *body += "</div>";
@@ -306,6 +322,14 @@ fn percent(share: f64) -> String {
     let value = share * 100.0;
     let digits = usize::from((value - value.round()).abs() > 0.005);
     format!("{value:.digits$}\u{a0}%")
+}
+
+/// How many times as much.
+fn times(value: f64) -> String {
+    match value {
+        0.0..9.95 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
 }
 
 /// Bytes a second in GB/s, with three digits that mean something.

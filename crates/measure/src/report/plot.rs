@@ -125,6 +125,19 @@ impl Plot {
         ));
     }
 
+    /// A line of a series, by its path.
+    pub(super) fn line(&mut self, series: &super::Series, path: &str, tip: &str) {
+        let name = escape(&series.name);
+        self.draw(format_args!(
+            "<path class=\"mark line\" data-series=\"{name}\" stroke=\"{}\" stroke-dasharray=\"{}\" d=\"{path}\"",
+            series.color, series.dash
+        ));
+        match tip {
+            "" => self.draw(format_args!("/>")),
+            tip => self.draw(format_args!("><title>{}</title></path>", escape(tip))),
+        }
+    }
+
     /// The finished picture, with a text for those who can't see it.
     pub(super) fn finish(self, id: &str, description: &str) -> String {
         format!(

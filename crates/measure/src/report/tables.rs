@@ -89,3 +89,27 @@ pub(super) fn speeds(comparison: &Comparison) -> String {
         speeds.map(cell).collect()
     })
 }
+
+/// A table; `rows` have a name first.
+pub(super) fn named(titles: &[String], rows: &[Vec<String>]) -> String {
+    let mut out = String::from("<div class=scroll><table><thead><tr>");
+    for (n, title) in titles.iter().enumerate() {
+        let _ = write!(
+            out,
+            "<th scope=col{}>{title}</th>",
+            if n == 0 { " class=name" } else { "" }
+        );
+    }
+    out += "</tr></thead><tbody>";
+    for row in rows {
+        out += "<tr>";
+        for (n, cell) in row.iter().enumerate() {
+            let _ = match n {
+                0 => write!(out, "<th scope=row class=name>{cell}</th>"),
+                _ => write!(out, "<td>{cell}</td>"),
+            };
+        }
+        out += "</tr>";
+    }
+    out + "</tbody></table></div>"
+}

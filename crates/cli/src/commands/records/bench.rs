@@ -9,11 +9,12 @@ use crate::commands::output;
 use crate::commands::watch::Watch;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print;
-use ibid_measure::{Error, RecordsPlan, records};
+use ibid_measure::{Bursts, Error, RecordsPlan, records, records_html};
 use std::path::{Path, PathBuf};
 
 pub(crate) fn run(context: &mut Context, args: &RecordsBenchArgs) -> Result<Outcome> {
-    args.json.file().map_or(Ok(()), output::check_place)?;
+    let outputs = [args.report.as_deref(), args.json.file()];
+    outputs.into_iter().flatten().try_for_each(output::check_place)?;
     let watch = Watch::start_records(context.global.quiet)?;
     let sample = read(context, args, &watch)?;
     let folder = Folder::new(args.work.as_deref())?;
@@ -21,6 +22,11 @@ pub(crate) fn run(context: &mut Context, args: &RecordsBenchArgs) -> Result<Outc
         records: sample,
         folder: folder.0.clone(),
         traces: args.traces.clone(),
+        bursts: Bursts {
+            count: args.bursts,
+            busy: args.busy,
+            idle: args.idle,
+        },
     };
     let found = records(&plan, &mut Observed::new(&watch.monitor));
     watch.finish();
@@ -29,6 +35,9 @@ pub(crate) fn run(context: &mut Context, args: &RecordsBenchArgs) -> Result<Outc
         Error::Stopped => Failure::Interrupted("nothing was written".into()),
         error => error.into(),
     })?;
+    if let Some(path) = &args.report {
+        output::write(path, &records_html(&found))?;
+    }
     if let Some(path) = args.json.file() {
         output::write(path, &print::records_bench_json(&found)?)?;
     }

@@ -1,11 +1,12 @@
 //! What deltas between records save, and what they cost.
 
 use super::super::Out;
-use super::super::chunkers::document_text;
+use super::super::chunkers::{JsonMachine, document_text};
 use super::super::numbers::{count, counted, percent, size};
 use super::super::table::{Align, Table};
-use ibid_measure::{Latencies, Records, RecordsFigure, RecordsRun, TraceRun};
-use ibid_record::{Encoding, Retrieval};
+use super::versions_word;
+use ibid_measure::{BurstsRun, Latencies, Records, RecordsFigure, RecordsRun, Rival, RivalRun, SizeShare, TraceRun};
+use ibid_record::{Encoding, Retrieval, Versions};
 use ibid_repo::Result;
 use serde::Serialize;
 
@@ -18,6 +19,7 @@ struct JsonRun {
     retrieval: &'static str,
     distance: u32,
     interval: u32,
+    feature_bytes: u64,
     source_cache_bytes: u64,
     reward: u8,
     seconds: f64,
@@ -33,6 +35,24 @@ struct JsonRun {
 }
 
 #[derive(Serialize)]
+struct JsonRival {
+    rival: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chunk_bytes: Option<u64>,
+    stored_bytes: u64,
+    ratio: f64,
+    block_bytes: u64,
+    index_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct JsonSize {
+    bytes_max: u64,
+    records_share: f64,
+    saved_share: f64,
+}
+
+#[derive(Serialize)]
 struct JsonLatencies {
     count: u64,
     p50_us: Option<f64>,
@@ -40,6 +60,13 @@ struct JsonLatencies {
     p99_us: Option<f64>,
     p999_us: Option<f64>,
     max_us: Option<f64>,
+    curve: Vec<JsonLatency>,
+}
+
+#[derive(Serialize)]
+struct JsonLatency {
+    percent: f64,
+    us: f64,
 }
 
 #[derive(Serialize)]
@@ -53,11 +80,26 @@ struct JsonTrace {
 }
 
 #[derive(Serialize)]
+struct JsonBursts {
+    write_back: bool,
+    slice_seconds: f64,
+    records_per_slice: Vec<u64>,
+    bytes: u64,
+    stored_bytes: u64,
+    dropped: u64,
+}
+
+#[derive(Serialize)]
 struct JsonRecords {
+    machine: JsonMachine,
     records: u64,
     bytes: u64,
+    versions: &'static str,
     runs: Vec<JsonRun>,
+    rivals: Vec<JsonRival>,
+    sizes: Vec<JsonSize>,
     traces: Vec<JsonTrace>,
+    bursts: Vec<JsonBursts>,
 }
 
 fn figure(figure: RecordsFigure) -> &'static str {
@@ -85,6 +127,7 @@ fn json_run(found: &Records, run: &RecordsRun) -> JsonRun {
     let Encoding {
         on,
         interval,
+        feature_bytes,
         source_cache_bytes,
         reward,
         ..
@@ -96,6 +139,7 @@ fn json_run(found: &Records, run: &RecordsRun) -> JsonRun {
         retrieval,
         distance,
         interval: interval.positions(),
+        feature_bytes: feature_bytes.count() as u64,
         source_cache_bytes: source_cache_bytes as u64,
         reward,
         seconds: run.seconds,
@@ -110,6 +154,21 @@ fn json_run(found: &Records, run: &RecordsRun) -> JsonRun {
     }
 }
 
+fn json_rival(found: &Records, run: &RivalRun) -> JsonRival {
+    let (rival, chunk_bytes) = match run.rival {
+        Rival::Blocks => ("blocks", None),
+        Rival::Traditional { chunk_bytes } => ("chunks", Some(chunk_bytes as u64)),
+    };
+    JsonRival {
+        rival,
+        chunk_bytes,
+        stored_bytes: run.stored_bytes,
+        ratio: ratio(found, run.stored_bytes),
+        block_bytes: run.block_bytes,
+        index_bytes: run.index_bytes,
+    }
+}
+
 fn json_latencies(latencies: &Latencies) -> JsonLatencies {
     let at = |percent| latencies.percentile_us(percent);
     JsonLatencies {
@@ -119,6 +178,10 @@ fn json_latencies(latencies: &Latencies) -> JsonLatencies {
         p99_us: at(99.0),
         p999_us: at(99.9),
         max_us: at(100.0),
+        curve: latencies
+            .curve()
+            .map(|(percent, us)| JsonLatency { percent, us })
+            .collect(),
     }
 }
 
@@ -133,12 +196,40 @@ fn json_trace(run: &TraceRun) -> JsonTrace {
     }
 }
 
+fn json_bursts(run: &BurstsRun) -> JsonBursts {
+    JsonBursts {
+        write_back: run.write_back,
+        slice_seconds: run.slice_seconds,
+        records_per_slice: run.slices.clone(),
+        bytes: run.bytes,
+        stored_bytes: run.stored_bytes,
+        dropped: run.dropped,
+    }
+}
+
+fn json_size(share: SizeShare) -> JsonSize {
+    JsonSize {
+        bytes_max: share.to,
+        records_share: share.records,
+        saved_share: share.saved,
+    }
+}
+
 fn document(found: &Records) -> JsonRecords {
+    let versions = match found.versions_kept {
+        true => Versions::Kept,
+        false => Versions::Latest,
+    };
     JsonRecords {
+        machine: JsonMachine::new(&found.machine),
         records: found.records,
         bytes: found.bytes,
+        versions: versions_word(versions),
         runs: found.runs.iter().map(|run| json_run(found, run)).collect(),
+        rivals: found.rivals.iter().map(|run| json_rival(found, run)).collect(),
+        sizes: found.size_shares().into_iter().map(json_size).collect(),
         traces: found.traces.iter().map(json_trace).collect(),
+        bursts: found.bursts.iter().map(json_bursts).collect(),
     }
 }
 
@@ -147,23 +238,29 @@ pub(crate) fn records_bench_json(found: &Records) -> Result<String> {
     document_text(COMMAND, &document(found))
 }
 
-/// Figures 9 to 12 of paper 004 as tables, or JSON.
+/// Figures 1, 6 and 9 to 12 of paper 004 as tables, or JSON.
 pub(crate) fn records_bench(out: &mut Out, found: &Records) -> Result<()> {
     if out.json {
         return out.document(COMMAND, None, &document(found));
     }
     let records = counted(found.records, "record", "records");
     out.line(format!("{records}, {}", size(found.bytes)))?;
-    let tables = [
-        ("what deltas and blocks save", ratios(found)),
+    let mut tables = vec![
+        ("what deltas and blocks save, and what else would", ratios(found)),
+        ("which records save", sizes(found)),
         (
             "memory for the newest records, and the reward for those in it",
             caches(found),
         ),
         ("how many others are read for one record", retrievals(found)),
         ("how densely records are searched", intervals(found)),
-        ("reads and writes mixed, µs", traces(found)),
     ];
+    if !found.traces.is_empty() {
+        tables.push(("reads and writes mixed, µs", traces(found)));
+    }
+    if !found.bursts.is_empty() {
+        tables.push(("bursts of writes, records a second", bursts(found)));
+    }
     for (title, table) in tables {
         out.line(format!("\n{title}"))?;
         table.lines().try_for_each(|line| out.line(line))?;
@@ -196,9 +293,15 @@ fn ratios(found: &Records) -> Table {
     ]);
     for run in of(found, RecordsFigure::Ratio) {
         let blocks = run.block_bytes.unwrap_or_default();
-        let name = if run.encoding.on { "deltas" } else { "whole" };
+        let name = match run.encoding.on {
+            true => format!(
+                "deltas, features of {}",
+                size(run.encoding.feature_bytes.count() as u64)
+            ),
+            false => "whole".to_owned(),
+        };
         table.row(vec![
-            name.to_owned(),
+            name,
             size(run.stored_bytes),
             times(ratio(found, run.stored_bytes)),
             size(blocks),
@@ -206,6 +309,35 @@ fn ratios(found: &Records) -> Table {
             size(run.index_bytes),
             speed(found, run),
         ]);
+    }
+    for run in &found.rivals {
+        let name = match run.rival {
+            Rival::Blocks => "blocks alone".to_owned(),
+            Rival::Traditional { chunk_bytes } => format!("chunks of {}", size(chunk_bytes as u64)),
+        };
+        table.row(vec![
+            name,
+            size(run.stored_bytes),
+            times(ratio(found, run.stored_bytes)),
+            size(run.block_bytes),
+            times(ratio(found, run.block_bytes)),
+            size(run.index_bytes),
+            "–".to_owned(),
+        ]);
+    }
+    table
+}
+
+/// Sizes that so many of the records have at most, and the share of the saving that is theirs.
+fn sizes(found: &Records) -> Table {
+    let mut table = Table::new(&[
+        ("up to", Align::Right),
+        ("of the records", Align::Right),
+        ("of the saving", Align::Right),
+    ]);
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    for at in found.sizes_at(&[0.1, 0.2, 0.4, 0.6, 0.8, 1.0]) {
+        table.row(vec![size(at.to), percent(at.records), percent(at.saved)]);
     }
     table
 }
@@ -294,6 +426,33 @@ fn traces(found: &Records) -> Table {
             row.extend([50.0, 99.0, 99.9].map(shown));
         }
         table.row(row);
+    }
+    table
+}
+
+fn bursts(found: &Records) -> Table {
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        ("records", Align::Right),
+        ("a second, busy", Align::Right),
+        ("least", Align::Right),
+        ("ratio", Align::Right),
+        ("dropped", Align::Right),
+    ]);
+    for run in &found.bursts {
+        let name = match run.write_back {
+            true => "write-back cache",
+            false => "written at once",
+        };
+        let (mean, least) = run.busy_speeds();
+        table.row(vec![
+            name.to_owned(),
+            count(run.slices.iter().sum()),
+            count(mean as u64),
+            count(least as u64),
+            times(run.bytes as f64 / run.stored_bytes.max(1) as f64),
+            count(run.dropped),
+        ]);
     }
     table
 }

@@ -2,8 +2,8 @@
 
 use super::super::bars::{Bar, Group, bars};
 use super::super::plot::escape;
-use super::super::{figure, gb, percent, size};
-use super::{Looks, by_chunker, chunker_name, data_name, each, first_list, labels, plain_tip, times, tip};
+use super::super::{figure, gb, heading, percent, size, times};
+use super::{Looks, by_chunker, chunker_name, data_name, each, first_list, labels, plain_tip, tip};
 use crate::{Locality, LocalityChunker, LocalityEntry, StoreEntry};
 use ibid_chunk::Settings;
 use ibid_chunk::locality::Criterion;
@@ -13,10 +13,6 @@ use std::fmt::Write;
 pub(super) fn draw(body: &mut String, found: &Locality, looks: &Looks) {
     let figures = [chunking, places, lengths, worst, naming, stores, threads];
     figures.into_iter().for_each(|figure| figure(body, found, looks));
-}
-
-fn heading(body: &mut String, title: &str, text: &str) {
-    let _ = write!(body, "<div class=group><h2>{title}</h2><p class=soft>{text}</p></div>");
 }
 
 /// Bars of chunking speed-ups, or of other values.

@@ -5,7 +5,7 @@ mod tables;
 
 use super::bars::Bar;
 use super::plot::escape;
-use super::{COLORS, Series, gb, legend, page, percent, size};
+use super::{COLORS, Series, cards, gb, legend, page, percent, size, times};
 use crate::{Locality, LocalityChunker, LocalityData, LocalityDataset, LocalityEntry};
 use ibid_chunk::Settings;
 use ibid_chunk::locality::{Criterion, LIST_MOST};
@@ -127,13 +127,6 @@ fn labels(found: &Locality) -> (&'static str, Vec<String>) {
     }
 }
 
-fn times(value: f64) -> String {
-    match value {
-        0.0..9.95 => format!("{value:.1}"),
-        _ => format!("{value:.0}"),
-    }
-}
-
 fn tip(chunker: &LocalityChunker, entry: &LocalityEntry) -> String {
     let run = &entry.run;
     let (plain, tally) = (&chunker.plain, &run.tally);
@@ -196,28 +189,29 @@ fn facts(body: &mut String, found: &Locality) {
         let entries = all().filter(move |(.., entry)| entry.criterion == criterion);
         entries.max_by(|a, b| gain(a).total_cmp(&gain(b)))
     };
-    *body += "<div class=facts>";
-    let cards = [
+    let best = [
         ("Fastest chunking, taking every hint", best(Criterion::FastForward)),
         ("With the chunker's own condition", best(Criterion::Window)),
         ("With exactly the chunker's cuts", best(Criterion::WindowAndFingerprint)),
     ];
-    for (what, best) in cards {
-        if let Some(best) = best {
-            let (dataset, chunker, entry) = best;
-            let _ = write!(
-                body,
-                "<div class=fact><p class=soft>{what}</p><b>{} times plain chunking</b><p class=soft>{}, {}, {}; ratio {:.2}, plain {:.2}</p></div>",
-                times(gain(&best)),
-                entry.criterion.name(),
-                chunker_name(&chunker.settings),
-                escape(&data_name(dataset)),
-                entry.run.ratio(),
-                chunker.plain.ratio()
-            );
-        }
-    }
-    *body += "</div>";
+    let card = |(what, best): (&str, Option<(&LocalityDataset, &LocalityChunker, &LocalityEntry)>)| {
+        let best = best?;
+        let (dataset, chunker, entry) = best;
+        let more = format!(
+            "{}, {}, {}; ratio {:.2}, plain {:.2}",
+            entry.criterion.name(),
+            chunker_name(&chunker.settings),
+            escape(&data_name(dataset)),
+            entry.run.ratio(),
+            chunker.plain.ratio()
+        );
+        Some((
+            what.to_owned(),
+            format!("{} times plain chunking", times(gain(&best))),
+            more,
+        ))
+    };
+    cards(body, &best.into_iter().filter_map(card).collect::<Vec<_>>());
 }
 
 /// For every chunker its number and what was found with it, by dataset.

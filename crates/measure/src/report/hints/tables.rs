@@ -1,33 +1,10 @@
 //! All figures, as tables.
 
+use super::super::tables::named as table;
 use super::super::{gb, percent, size};
 use super::each;
 use crate::{Locality, LocalityChunker, LocalityRun};
 use std::fmt::Write;
-
-/// A table; `rows` have a name first.
-fn table(titles: &[String], rows: &[Vec<String>]) -> String {
-    let mut out = String::from("<div class=scroll><table><thead><tr>");
-    for (n, title) in titles.iter().enumerate() {
-        let _ = write!(
-            out,
-            "<th scope=col{}>{title}</th>",
-            if n == 0 { " class=name" } else { "" }
-        );
-    }
-    out += "</tr></thead><tbody>";
-    for row in rows {
-        out += "<tr>";
-        for (n, cell) in row.iter().enumerate() {
-            let _ = match n {
-                0 => write!(out, "<th scope=row class=name>{cell}</th>"),
-                _ => write!(out, "<td>{cell}</td>"),
-            };
-        }
-        out += "</tr>";
-    }
-    out + "</tbody></table></div>"
-}
 
 /// A table for each dataset, chunker and length of lists, one of threads and one of stores.
 pub(super) fn all(body: &mut String, found: &Locality) {

@@ -10,7 +10,8 @@ const WINDOW: usize = 48;
 const AVERAGES_TO_MAXIMUM: usize = 16;
 
 /// Rabin's fingerprint of a window that slides over a whole record, and what it is compared with.
-pub(crate) struct Rabin {
+#[derive(Debug)]
+pub(super) struct Rabin {
     /// Bits that are all set where a chunk ends. Ones, so that zeros do not end chunks.
     mask: u64,
     length_max: usize,
@@ -30,7 +31,7 @@ fn shift(remainder: u64, byte: u8) -> u64 {
 
 impl Rabin {
     /// Chunks of `average` bytes, a power of two, on random data.
-    pub(crate) fn new(average: usize) -> Rabin {
+    pub(super) fn new(average: usize) -> Rabin {
         let leaving = |byte: usize| (0..WINDOW).fold(byte as u64, |remainder, _| shift(remainder, 0));
         Rabin {
             mask: average as u64 - 1,
@@ -51,7 +52,7 @@ impl Rabin {
     }
 
     /// The chunks of a record.
-    pub(crate) fn chunks<'a>(&'a self, data: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    pub(super) fn chunks<'a>(&'a self, data: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let (mut fingerprint, mut start) = (0, 0);
         std::iter::from_fn(move || {
             let rest = data.get(start..).filter(|rest| !rest.is_empty())?;
@@ -71,12 +72,11 @@ impl Rabin {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use crate::Random;
     use ibid_chunk::{RollingHash, spec};
 
     fn noise(length: usize) -> Vec<u8> {
-        let mut random = Random(1);
-        std::iter::repeat_with(|| random.next() as u8).take(length).collect()
+        Random::new(1).bytes(length)
     }
 
     #[test]
