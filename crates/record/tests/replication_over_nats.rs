@@ -1,7 +1,7 @@
 //! Replicas follow through NATS JetStream, whichever server or process is killed: with the real server, on the loopback interface.
 //!
 //! Needs `nats-server`, or another program that is it: `cargo test -p ibid-record --test replication_over_nats -- --ignored` takes the one that `IBID_NATS_SERVER` names. Without
-//! `--ignored`, cargo lists these tests as ignored; with it, a server that is missing is a failure.
+//! `--ignored`, cargo lists these tests as ignored; with it, a server that is missing is a failure. `IBID_NATS_ROUNDS=50` kills more often.
 
 mod common;
 
@@ -282,7 +282,7 @@ fn replicas_have_the_same_though_servers_are_killed() {
     let store = primary(&place("primary"));
     let copies = ["one", "two"].map(|name| replica(&place(name)));
     let pages = store.namespace("pages", Versions::Kept).unwrap();
-    let (stop, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (stop, done, acknowledged) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let stops = Stops(vec![&stop]);
         let publishing = scope.spawn(|| {
@@ -299,30 +299,40 @@ fn replicas_have_the_same_though_servers_are_killed() {
                 replicate::follow(copy, &mut log, stop, &mut |_| {})
             })
         });
-        write(&pages, 0..200);
-        until("nothing is published", || acknowledged.load(Relaxed) > 100);
-        assert_eq!(replicas_of_the_stream(&servers), 3);
-        // The one that leads the stream: the others choose another, and nothing that was acknowledged is lost.
-        let leader = servers.leader();
-        servers.kill(leader);
-        write(&pages, 200..400);
-        let head = position(&store);
-        until("nothing is published without the leader", || {
-            acknowledged.load(Relaxed) >= head
+        // Something is always under way.
+        let ends = Stops(vec![&done]);
+        let writing = scope.spawn(|| {
+            for number in 0.. {
+                if done.load(Relaxed) {
+                    break;
+                }
+                write(&pages, number..number + 1);
+                std::thread::sleep(Duration::from_millis(2));
+            }
         });
-        // It comes back, and one that does not lead goes: nothing has to be chosen.
-        servers.run(leader);
-        let other = (0..3)
-            .find(|&server| server != leader && server != servers.leader())
-            .unwrap();
-        until("the server does not come back", || is_current(&servers, other));
-        servers.kill(other);
-        write(&pages, 400..600);
+        let goes_on = |what: &str| {
+            let head = position(&store) + 20;
+            until(what, || acknowledged.load(Relaxed) >= head);
+        };
+        goes_on("nothing is published");
+        assert_eq!(replicas_of_the_stream(&servers), 3);
+        for round in 0..rounds(2) {
+            // In turn the one that leads the stream, so that the others choose another, and one that does not. Nothing that was acknowledged is lost.
+            let leader = servers.leader();
+            let victim = (leader + round % 2 * (1 + round / 2 % 2)) % 3;
+            servers.kill(victim);
+            goes_on("nothing is published without a server");
+            if round + 1 == rounds(2) {
+                break;
+            }
+            servers.run(victim);
+            until("the server does not come back", || is_current(&servers));
+        }
+        drop(ends);
+        writing.join().unwrap();
         store.finish_encoding().unwrap();
         let head = position(&store);
-        until("nothing is published without a server", || {
-            acknowledged.load(Relaxed) >= head
-        });
+        until("not everything is published", || acknowledged.load(Relaxed) >= head);
         for copy in &copies {
             until("a replica never catches up", || position(copy) >= head);
         }
@@ -345,17 +355,20 @@ fn replicas_of_the_stream(servers: &Servers) -> usize {
     config["num_replicas"].as_u64().unwrap() as usize
 }
 
-/// Whether all servers but one have all of the stream, as the one that leads it says.
-fn is_current(servers: &Servers, without: usize) -> bool {
+/// Whether all servers have all of the stream, as the one that leads it says.
+fn is_current(servers: &Servers) -> bool {
     let leader = servers.leader();
     let said = http(servers.ports[leader][1], "/jsz?streams=true");
     let cluster = &said["account_details"][0]["stream_detail"][0]["cluster"];
     let others = cluster["replicas"].as_array();
     cluster["leader"] == format!("n{leader}")
-        && others.is_some_and(|others| {
-            let counts = |other: &&serde_json::Value| other["name"] != format!("n{without}");
-            others.iter().filter(counts).all(|other| other["current"] == true)
-        })
+        && others.is_some_and(|others| others.len() == 2 && others.iter().all(|other| other["current"] == true))
+}
+
+/// How often something is killed: as often as `IBID_NATS_ROUNDS` says, or so often.
+fn rounds(usually: usize) -> usize {
+    let said = std::env::var("IBID_NATS_ROUNDS");
+    said.map_or(usually, |said| said.parse().expect("a number"))
 }
 
 /// The other process, which this very test is: it writes, publishes, and is killed.
@@ -404,13 +417,13 @@ fn a_publisher_that_is_killed_goes_on_and_so_does_a_server_that_is_alone() {
             let mut log = Published::at(address.clone()).unwrap();
             replicate::follow(&copy, &mut log, &stop, &mut |_| {})
         });
-        for round in 0..4 {
+        for round in 0..rounds(4) as u64 {
             let before = position(&copy);
             let publisher = Publisher::start(&address, &place, 100_000);
             until("nothing comes after a start", || {
-                position(&copy) > before + 20 * (round + 1)
+                position(&copy) > before + 20 * (round % 4 + 1)
             });
-            if round == 2 {
+            if round % 4 == 2 {
                 servers.kill(0);
                 servers.run(0);
                 let before = position(&copy);

@@ -1,7 +1,7 @@
 //! Who reads the stream: a replica, at its own position.
 
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ibid_format::record::{
     Answer, Digest, Gathering, Published as Part, Pull, Pulled, Refused, Request, Sent, Span, Wanted, log_digest,
@@ -17,6 +17,8 @@ use crate::store::{Error, oplog};
 
 /// How long the primary may take for an answer. It is asked again for the same one then.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
+/// How long after it was asked where the stream ends.
+const END_IS_KNOWN: Duration = Duration::from_secs(1);
 /// How long until a server that keeps the stream has what the one that leads it has.
 const LAG: Duration = Duration::from_millis(50);
 /// How often that is waited for.
@@ -31,6 +33,8 @@ pub struct Published {
     last: Option<Span>,
     /// Where the stream goes on, and which position of the log is there.
     place: Option<Place>,
+    /// Where the stream ended when the server that leads it was asked last, and when that was.
+    ended: Option<(u64, Instant)>,
     asking: Asking,
 }
 
@@ -75,6 +79,7 @@ impl Published {
             link: None,
             last: None,
             place: None,
+            ended: None,
             asking: Asking {
                 asker: oplog::random()?,
                 number: 0,
@@ -89,7 +94,7 @@ impl Published {
         let mut link = match self.link.take() {
             Some(link) => link,
             None => {
-                self.place = None;
+                (self.place, self.ended) = (None, None);
                 Link::connect(&self.address, self.turn, stop)?
             }
         };
@@ -159,13 +164,20 @@ impl Published {
                     None => continue,
                 }
             }
-            // The server that leads the stream knows whether that is all.
+            // The server that leads the stream knows whether that is all. It is not asked again and again by all who wait.
+            if let Some((end, asked_at)) = self.ended
+                && end == sequence
+                && asked_at.elapsed() < END_IS_KNOWN
+            {
+                return Ok(self.at_end(asked, (next, digest)).map_or(Found::Nothing, Found::Answer));
+            }
             let extent = existing(link, stop)?;
             if extent.last + 1 < place.sequence {
                 // It was made anew.
                 self.last = None;
                 self.place = self.locate(link, next, stop)?;
             } else if extent.last < sequence {
+                self.ended = Some((sequence, Instant::now()));
                 return Ok(self.at_end(asked, (next, digest)).map_or(Found::Nothing, Found::Answer));
             } else if lags == LAGS {
                 return Err(refused("read the stream", "the server that is asked lags behind").into());
