@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -16,8 +17,10 @@ use std::time::{Duration, Instant};
 use common::{entries, folder, with_engine};
 use ibid_record::engine::Table;
 use ibid_record::replicate::nats::{self, Address, Published, Publishing};
+use ibid_record::replicate::net::tls;
 use ibid_record::replicate::{self, Oplog, Progress, Receiver, Sender};
 use ibid_record::{Durability, Error, Namespace, Options, Refused, Role, Store, Versions};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 /// Tables that are the same byte for byte where nothing is compressed.
 const SAME: [Table; 6] = [
@@ -47,13 +50,20 @@ impl Drop for Process {
 struct Servers {
     folder: tempfile::TempDir,
     ports: Vec<[u16; 3]>,
+    /// What they are told beside.
+    told: Vec<OsString>,
     running: Vec<Option<Process>>,
 }
 
 impl Servers {
     fn start(count: usize) -> Self {
+        Servers::told(count, folder(), Vec::new())
+    }
+
+    fn told(count: usize, folder: tempfile::TempDir, told: Vec<OsString>) -> Self {
         let mut servers = Servers {
-            folder: folder(),
+            folder,
+            told,
             ports: free_ports(count),
             running: (0..count).map(|_| None).collect(),
         };
@@ -79,6 +89,7 @@ impl Servers {
             .args(["--name", &format!("n{server}"), "--jetstream", "--store_dir"])
             .arg(&place);
         command.arg("--log").arg(place.with_extension("log"));
+        command.args(&self.told);
         if self.ports.len() > 1 {
             let routes: Vec<String> = self
                 .ports
@@ -680,4 +691,72 @@ fn one_in_the_middle_of_what_was_published_goes_on_there_and_nonsense_is_an_erro
     assert!(told_of_it);
     drop((pages, store, copy, receiver, sender, log));
     assert_same_tables(&place("primary"), &place("replica"));
+}
+
+#[test]
+#[ignore = "needs a server: cargo test -p ibid-record --test replication_over_nats -- --ignored"]
+fn over_tls_those_publish_and_read_who_are_known() {
+    let authority = || {
+        let mut parameters = CertificateParams::default();
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap()
+    };
+    let (ours, other) = (authority(), authority());
+    let identity = |authority: &CertifiedIssuer<'_, KeyPair>, name: &str| {
+        let key = KeyPair::generate().unwrap();
+        let parameters = CertificateParams::new([name.to_owned()]).unwrap();
+        [
+            parameters.signed_by(&key, authority).unwrap().pem(),
+            key.serialize_pem(),
+        ]
+    };
+    let (certificates, shown, foreign) = (folder(), identity(&ours, "replica"), identity(&other, "replica"));
+    let mut told: Vec<OsString> = vec!["--tls".into(), "--tlsverify".into()];
+    let [certificate, key] = identity(&ours, "127.0.0.1");
+    for (option, pem) in [
+        ("--tlscert", certificate),
+        ("--tlskey", key),
+        ("--tlscacert", ours.pem()),
+    ] {
+        let path = certificates.path().join(&option[2..]);
+        std::fs::write(&path, pem).unwrap();
+        told.extend([option.into(), path.into()]);
+    }
+    let servers = Servers::told(1, folder(), told);
+    let plain = servers.address("pages");
+    let over = |authority: &CertifiedIssuer<'_, KeyPair>, shown: Option<&[String; 2]>| {
+        let shown = shown.map(|[certificates, key]| tls::Identity {
+            certificates: certificates.as_bytes(),
+            key: key.as_bytes(),
+        });
+        plain.clone().with_tls(authority.pem().as_bytes(), shown).unwrap()
+    };
+    let known = over(&ours, Some(&shown));
+    let places = folder();
+    let store = primary(&places.path().join("primary"));
+    // Longer than a message of NATS, and than what TLS encrypts at once.
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    pages.put(b"long", &random(3_000_000, 7)).unwrap();
+    write(&pages, 0..20);
+    publish_all(&store, &known, Publishing::default()).unwrap();
+    let copy = replica(&places.path().join("replica"));
+    // Who does not know the server, or is not known by it, gets nothing, and need not try again.
+    for stranger in [
+        over(&other, Some(&shown)),
+        over(&ours, None),
+        over(&ours, Some(&foreign)),
+    ] {
+        let refused = catch_up(&copy, &stranger, position(&store));
+        assert!(matches!(refused, Err(Error::Certificate { .. })), "{refused:?}");
+    }
+    let mut receiver = Receiver::new(&copy).unwrap();
+    let refused = step(&mut receiver, &mut Published::at(plain).unwrap()).unwrap_err();
+    assert!(
+        matches!(&refused, Error::Nats { found, .. } if found.contains("wants TLS")),
+        "{refused:?}"
+    );
+    drop(receiver);
+    catch_up(&copy, &known, position(&store)).unwrap();
+    drop((pages, store, copy));
+    assert_same_tables(&places.path().join("primary"), &places.path().join("replica"));
 }

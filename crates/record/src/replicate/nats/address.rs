@@ -3,6 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::replicate::net::tls;
+use crate::store::Error;
+
 /// The port of a server for which none is said.
 const PORT: u16 = 4222;
 /// Longest name of a log, bytes.
@@ -21,19 +24,20 @@ const NAME_BYTES_MAX: usize = 64;
 /// assert!("nats://10.0.0.1/wi.ki".parse::<Address>().is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Address {
     pub(super) servers: Vec<Server>,
     pub(super) name: String,
 }
 
 /// One server, and who asks.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(super) struct Server {
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
+    pub(super) tls: Option<tls::Client>,
 }
 
 /// What is wrong with an address.
@@ -42,6 +46,19 @@ pub(super) struct Server {
 pub struct AddressError(&'static str);
 
 impl Address {
+    /// The same over TLS alone, by servers that have a certificate of one of `authorities`, PEM, for their host. Shows `identity` to those that ask who connects.
+    ///
+    /// # Errors
+    /// [`Error::Certificate`].
+    pub fn with_tls(mut self, authorities: &[u8], identity: Option<tls::Identity<'_>>) -> Result<Self, Error> {
+        for server in &mut self.servers {
+            // The brackets around an address of IPv6 are not of its name.
+            let name = server.host.trim_start_matches('[').trim_end_matches(']');
+            server.tls = Some(tls::Client::new(authorities, name, identity)?);
+        }
+        Ok(self)
+    }
+
     pub(super) fn stream(&self) -> String {
         format!("ibid-{}", self.name)
     }
@@ -62,7 +79,7 @@ impl FromStr for Address {
         let wrong = |what| Err(AddressError(what));
         let rest = match text.split_once("://") {
             Some(("nats", rest)) => rest,
-            Some(("tls", _)) => return wrong("TLS is not spoken to NATS servers"),
+            Some(("tls", _)) => return wrong("TLS is used if it is said whom to believe, and the address is the same"),
             _ => return wrong("it does not begin with nats://"),
         };
         let Some((places, name)) = rest.rsplit_once('/') else {
@@ -101,6 +118,7 @@ impl FromStr for Address {
                 port,
                 user: user.clone(),
                 password: password.clone(),
+                tls: None,
             });
         }
         let name = name.to_owned();

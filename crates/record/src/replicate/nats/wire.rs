@@ -14,7 +14,7 @@
 //!
 //! Six calls are all that is needed, each of which waits for its answer: so this is a socket and a buffer, and no library that brings a runtime.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::address::Server;
-use crate::replicate::net::{is_late, prepare};
+use crate::replicate::net::{Stream, is_late, prepare, tls};
 use crate::store::{Error, oplog};
 
 /// Longest line, bytes. One with INFO names all servers of a cluster.
@@ -73,7 +73,7 @@ impl Message {
 
 /// A connection to a server.
 pub(super) struct Wire {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     /// What came and was not taken yet.
     came: Vec<u8>,
     heard: Instant,
@@ -89,22 +89,24 @@ pub(super) struct Wire {
 impl Wire {
     /// Connects, and says who asks.
     pub(super) fn connect(server: &Server, stop: &AtomicBool) -> Result<Self, Error> {
-        let mut failed = None;
+        let mut why = None;
         let address = format!("{}:{}", server.host, server.port);
         let places = address.to_socket_addrs();
         let mut places = places.map_err(|error| refused("find the NATS server", &format!("{address}: {error}")))?;
         let found = places.find_map(|address| {
             let connected = TcpStream::connect_timeout(&address, GREETING_MAX);
-            connected.map_err(|error| failed = Some(error)).ok()
+            connected.map_err(|error| why = Some(error)).ok()
         });
         let stream = found.ok_or_else(|| {
-            let why = failed.map_or_else(|| "it has no address".to_owned(), |error| error.to_string());
+            let why = why.map_or_else(|| "it has no address".to_owned(), |error| error.to_string());
             refused("connect to the NATS server", &format!("{address}: {why}"))
         })?;
         prepare(&stream)?;
+        let same = stream.try_clone();
+        let same = same.map_err(|error| failed("connect to the NATS server", &error))?;
         let now = Instant::now();
         let mut wire = Wire {
-            stream,
+            stream: Box::new(stream),
             came: Vec::new(),
             heard: now,
             pinged: now,
@@ -119,6 +121,16 @@ impl Wire {
             return Err(silent());
         };
         wire.learn(&info)?;
+        if let Some(tls) = &server.tls {
+            // What came before is of nobody who was believed.
+            if !wire.came.is_empty() {
+                return Err(refused(
+                    "connect to the NATS server",
+                    "it says more than it should before TLS",
+                ));
+            }
+            wire.stream = Box::new(tls.connect(same)?);
+        }
         let said = server.connect(&info)?;
         let inbox = format!("SUB {}.* {INBOX}\r\n", wire.inbox);
         wire.say(
@@ -248,7 +260,7 @@ impl Wire {
                 Ok(0) => return Err(refused("hear from the NATS server", "it closed the connection")),
                 Ok(_) => self.heard = Instant::now(),
                 Err(error) if is_late(&error) => {}
-                Err(error) => return Err(refused("hear from the NATS server", &error.to_string())),
+                Err(error) => return Err(failed("hear from the NATS server", &error)),
             }
         }
     }
@@ -260,12 +272,23 @@ impl Wire {
             match self.stream.write(left) {
                 Ok(0) => return Err(refused("talk to the NATS server", "it closed the connection")),
                 Ok(more) => left = &left[more..],
-                Err(error) if is_late(&error) && !stop.load(Ordering::Relaxed) && begun.elapsed() < SILENCE_MAX => {}
-                Err(error) => return Err(refused("talk to the NATS server", &error.to_string())),
+                Err(error) => go_on(&error, begun, stop)?,
             }
+        }
+        // What TLS has encrypted and not sent yet.
+        while let Err(error) = self.stream.flush() {
+            go_on(&error, begun, stop)?;
         }
         Ok(())
     }
+}
+
+/// Whether to try again to say something: unless the server takes nothing since long, or all is to stop.
+fn go_on(error: &io::Error, begun: Instant, stop: &AtomicBool) -> Result<(), Error> {
+    if is_late(error) && !stop.load(Ordering::Relaxed) && begun.elapsed() < SILENCE_MAX {
+        return Ok(());
+    }
+    Err(failed("talk to the NATS server", error))
 }
 
 /// The first thing that is said in these bytes, and how many of them say it; [`None`] if it is not all there yet.
@@ -346,11 +369,9 @@ impl Server {
     /// What follows CONNECT.
     fn connect(&self, info: &[u8]) -> Result<String, Error> {
         let info: Value = serde_json::from_slice(info).map_err(|error| unreadable(&error))?;
-        if info["tls_required"].as_bool() == Some(true) {
-            return Err(refused(
-                "connect to the NATS server",
-                "it wants TLS, which is not spoken here: let it listen where only those connect who may, or go through a tunnel",
-            ));
+        if info["tls_required"].as_bool() == Some(true) && self.tls.is_none() {
+            let found = "it wants TLS: say whose certificates are to be believed";
+            return Err(refused("connect to the NATS server", found));
         }
         let mut said = json!({
             "verbose": false,
@@ -361,6 +382,7 @@ impl Server {
             "protocol": 1,
             "headers": true,
             "no_responders": true,
+            "tls_required": self.tls.is_some(),
         });
         match (&self.user, &self.password) {
             (Some(user), Some(password)) => {
@@ -372,6 +394,15 @@ impl Server {
         }
         Ok(said.to_string())
     }
+}
+
+fn failed(operation: &'static str, error: &io::Error) -> Error {
+    let found = error.to_string();
+    if tls::is_refusal(error) {
+        let what = "one end of the connection to the NATS server";
+        return Error::Certificate { what, found };
+    }
+    Error::Nats { operation, found }
 }
 
 pub(super) fn refused(operation: &'static str, found: &str) -> Error {

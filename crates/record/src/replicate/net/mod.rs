@@ -25,7 +25,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// Bytes to and from the other end, encrypted or not.
-trait Stream: Read + Write + Send {}
+pub(super) trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
 /// Answers all who connect, each in a thread, until `stop` is set. With `tls` only those who use it, and whom it lets in.

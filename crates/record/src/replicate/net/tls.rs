@@ -84,7 +84,7 @@ impl Client {
         Ok(Client { config, name })
     }
 
-    pub(super) fn connect(&self, stream: TcpStream) -> Result<impl Read + Write + Send + use<>, Error> {
+    pub(in crate::replicate) fn connect(&self, stream: TcpStream) -> Result<impl Read + Write + Send + use<>, Error> {
         let connection = ClientConnection::new(self.config.clone(), self.name.clone());
         let connection = connection.map_err(|error| refused("the name of the server", &error))?;
         Ok(StreamOwned::new(connection, stream))
@@ -129,7 +129,7 @@ fn refused(what: &'static str, why: &impl std::fmt::Display) -> Error {
 }
 
 /// Whether a connection failed because the ends do not trust each other, or cannot speak to each other: asking again will not help.
-pub(super) fn is_refusal(error: &io::Error) -> bool {
+pub(in crate::replicate) fn is_refusal(error: &io::Error) -> bool {
     let source = error
         .get_ref()
         .and_then(|source| source.downcast_ref::<rustls::Error>());
