@@ -7,6 +7,7 @@
 
 #![allow(clippy::print_stdout, reason = "it is a program")]
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -85,6 +86,10 @@ fn main() -> Result<()> {
         compare(rounds, &name, |on| {
             let (_, space) = if on { &with } else { &without };
             look_up(space, &records)
+        })?;
+        compare(rounds, &format!("{name}, oldest of the longest chain"), |on| {
+            let (_, space) = if on { &with } else { &without };
+            look_back(space, &records)
         })?;
         drop((without, with));
         for on in [false, true] {
@@ -263,6 +268,31 @@ fn look_up(space: &Namespace, records: &[Pair]) -> Result<Round> {
     }
     let rate = reads.len() as f64 / start.elapsed().as_secs_f64();
     Ok(sorted(rate, reads, Vec::new()))
+}
+
+/// Reads the first version of the key with most of them, and something else in between, so that it is not found in memory.
+fn look_back(space: &Namespace, records: &[Pair]) -> Result<Round> {
+    let mut versions: HashMap<&[u8], usize> = HashMap::new();
+    for (key, _) in records {
+        *versions.entry(key).or_default() += 1;
+    }
+    let longest = versions.iter().max_by_key(|&(key, versions)| (versions, key));
+    let (longest, _) = longest.ok_or("there are no records")?;
+    let mut random = Random(3);
+    let mut reads = Vec::new();
+    let mut spent = Duration::ZERO;
+    for _ in 0..30 {
+        for _ in 0..100 {
+            let (key, _) = &records[random.below(records.len())];
+            let last = space.versions(key)?.len() as u32;
+            space.get_version(key, last.div_ceil(2))?;
+        }
+        let took = Instant::now();
+        assert!(space.get_version(longest, 1)?.is_some());
+        spent += took.elapsed();
+        reads.push(took.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(sorted(reads.len() as f64 / spent.as_secs_f64(), reads, Vec::new()))
 }
 
 /// SplitMix64.

@@ -49,7 +49,7 @@ fn follows_in_another_process() {
     let store = Store::open(Path::new(folder), Options::default()).unwrap();
     store.follow().unwrap();
     let never = AtomicBool::new(false);
-    let mut log = net::Connection::to(address.parse().unwrap());
+    let mut log = net::Connection::to(address);
     replicate::follow(&store, &mut log, &never, &mut |_| {}).unwrap();
 }
 

@@ -353,11 +353,12 @@ time has a store open, so nothing else is written to it meanwhile: a program tha
 after what is in the stream. What the servers have acknowledged outlives as many of them as are fewer than half of those that keep the stream. One that another was promoted over is told by the \
 stream, and writes no more.
 
-Messages are neither encrypted nor signed: whoever can connect gets everything. Let it listen where only those can who may, or through a tunnel; and so with the servers of NATS.
+Without --certificate messages are not encrypted, and without --clients whoever can connect gets everything: then let it listen where only those can who may, or through a tunnel; and so with \
+the servers of NATS.
 
 Examples:
   ibid records serve --listen 127.0.0.1:7117
-  ssh -N -R 7117:127.0.0.1:7117 other.example.org
+  ibid records serve --listen 0.0.0.0:7117 --certificate primary.pem --private-key primary.key --clients ca.pem
   ibid records serve --publish nats://127.0.0.1:4222/wiki
   ibid records serve --publish nats://10.0.0.1,10.0.0.2,10.0.0.3/wiki --stream-max 10GiB")]
 pub(crate) struct ServeArgs {
@@ -372,6 +373,15 @@ pub(crate) struct ServeArgs {
     /// Entries of the log that are kept; the oldest go, and a replica that lacks them takes all that there is [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) log_entries: Option<u64>,
+    /// Answer over TLS only, and show this certificate, PEM: its own first, then those between it and the authority
+    #[arg(long, value_name = "FILE", requires = "listen", requires = "private_key")]
+    pub(crate) certificate: Option<PathBuf>,
+    /// The certificate's key, PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub(crate) private_key: Option<PathBuf>,
+    /// Answer only those who have a certificate of one of these authorities, PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub(crate) clients: Option<PathBuf>,
     /// If the stream is made: how many servers keep it [default: 3 of a cluster, else 1]
     #[arg(long, value_name = "N", requires = "publish", value_parser = clap::value_parser!(u8).range(1..=5))]
     pub(crate) stream_replicas: Option<u8>,
@@ -383,8 +393,8 @@ pub(crate) struct ServeArgs {
 /// The log that is followed.
 #[derive(Clone, Debug)]
 pub(crate) enum Followed {
-    /// Of a store that is served there.
-    Served(SocketAddr),
+    /// Of a store that is served there, HOST:PORT.
+    Served(String),
     /// That is published there.
     Published(nats::Address),
 }
@@ -397,10 +407,12 @@ impl FromStr for Followed {
             let address = text.parse().map_err(|error: nats::AddressError| error.to_string())?;
             return Ok(Followed::Published(address));
         }
-        let address = text.parse();
-        address
-            .map(Followed::Served)
-            .map_err(|_| "it is neither ADDRESS:PORT nor nats://HOST:PORT/NAME".to_owned())
+        match text.rsplit_once(':') {
+            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+                Ok(Followed::Served(text.to_owned()))
+            }
+            _ => Err("it is neither HOST:PORT nor nats://HOST:PORT/NAME".to_owned()),
+        }
     }
 }
 
@@ -416,13 +428,26 @@ has records and was never followed is refused.
 Examples:
   ibid records replicate --from 127.0.0.1:7117 --store ~/replica
   ibid records replicate --from 127.0.0.1:7117 --store ~/replica --once && ibid records stats --store ~/replica
+  ibid records replicate --from db.example.org:7117 --store ~/replica --authority ca.pem --certificate replica.pem --private-key replica.key
   ibid records replicate --from nats://127.0.0.1:4222/wiki --store ~/replica --once")]
 pub(crate) struct ReplicateArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     /// The one to follow, or where it publishes: nats://HOST:PORT/NAME
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "HOST:PORT")]
     pub(crate) from: Followed,
+    /// Ask over TLS, and believe who has a certificate of one of these authorities, PEM
+    #[arg(long, value_name = "FILE")]
+    pub(crate) authority: Option<PathBuf>,
+    /// The name or address that the certificate has to be for [default: HOST]
+    #[arg(long, value_name = "NAME", requires = "authority")]
+    pub(crate) server_name: Option<String>,
+    /// Show this certificate, PEM, where the other one answers only those it knows
+    #[arg(long, value_name = "FILE", requires = "authority", requires = "private_key")]
+    pub(crate) certificate: Option<PathBuf>,
+    /// The certificate's key, PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub(crate) private_key: Option<PathBuf>,
     /// End as soon as everything is here
     #[arg(long)]
     pub(crate) once: bool,

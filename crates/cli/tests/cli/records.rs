@@ -1,6 +1,7 @@
 //! Records: a store of its own.
 
 use crate::support::{Home, noise, ran, run, run_with, signal};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
@@ -730,8 +731,13 @@ struct Serving {
 
 impl Serving {
     fn start(home: &Home, store: &str) -> Serving {
+        Serving::start_with(home, store, &[])
+    }
+
+    fn start_with(home: &Home, store: &str, more: &[&str]) -> Serving {
         let mut command = home.ibid(["records", "serve", "--listen", "127.0.0.1:0"]);
         let mut child = command
+            .args(more)
             .env("IBID_STORE", home.path(store))
             .stderr(Stdio::piped())
             .spawn()
@@ -829,4 +835,63 @@ fn a_replica_has_the_same_and_takes_over() {
     assert_eq!(primary.end(), Some(0));
     assert_eq!(scan("store"), scan("replica"));
     assert!(scan("store").contains("\"later\""));
+}
+
+/// Writes a certificate for 127.0.0.1 by an authority of this test into a file, and its key into another.
+fn write_identity(home: &Home, name: &str, authority: &CertifiedIssuer<'_, KeyPair>) {
+    let key = KeyPair::generate().unwrap();
+    let parameters = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+    let certificate = parameters.signed_by(&key, authority).unwrap();
+    home.write(format!("{name}.pem"), certificate.pem());
+    home.write(format!("{name}.key"), key.serialize_pem());
+}
+
+#[test]
+fn over_tls_only_those_follow_who_are_known() {
+    let home = with_pages();
+    let mut parameters = CertificateParams::default();
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap();
+    home.write("ca.pem", authority.pem());
+    write_identity(&home, "primary", &authority);
+    write_identity(&home, "replica", &authority);
+    let tls = [
+        "--certificate",
+        "primary.pem",
+        "--private-key",
+        "primary.key",
+        "--clients",
+        "ca.pem",
+    ];
+    let primary = Serving::start_with(&home, "store", &tls);
+    let replicate = |more: &[&str]| {
+        let mut command = records(&home, ["replicate", "--once", "--from", &primary.address]);
+        run(command.args(more).env("IBID_STORE", home.path("replica")))
+    };
+    let nobody = replicate(&["--authority", "ca.pem"]);
+    assert!(nobody.code == 1 && nobody.err.contains("not trusted"), "{nobody:?}");
+    let shown = [
+        "--authority",
+        "ca.pem",
+        "--certificate",
+        "replica.pem",
+        "--private-key",
+        "replica.key",
+    ];
+    let other = replicate(&[&shown[..], &["--server-name", "other.example.org"]].concat());
+    assert!(other.code == 1 && other.err.contains("not trusted"), "{other:?}");
+    let half = replicate(&shown[..4]);
+    assert!(half.code == 2 && half.err.contains("--private-key"), "{half:?}");
+    let no_key = replicate(&[
+        "--authority",
+        "ca.pem",
+        "--certificate",
+        "replica.pem",
+        "--private-key",
+        "ca.pem",
+    ]);
+    assert!(no_key.code == 1 && no_key.err.contains("the key"), "{no_key:?}");
+    let followed = replicate(&shown);
+    assert!(followed.code == 0 && followed.out.contains("has all"), "{followed:?}");
+    assert_eq!(primary.end(), Some(0));
 }

@@ -7,9 +7,11 @@ use crate::commands::watch::Watch;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
 use ibid_record::replicate::nats::{self, Publishing};
-use ibid_record::replicate::{self, Oplog, Progress, net};
+use ibid_record::replicate::net::{self, tls};
+use ibid_record::replicate::{self, Oplog, Progress};
 use ibid_record::{Options, Role, Store};
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -28,6 +30,7 @@ pub(crate) fn serve(context: &mut Context, args: &ServeArgs) -> Result<Outcome> 
         ..options_to_store(context)
     };
     let store = open_at(context, path, options, false)?;
+    let tls = tls_of_server(args)?;
     let listener = args.listen.map(listen).transpose()?;
     if let Some((_, address)) = &listener {
         print::records_serving(*address);
@@ -36,7 +39,7 @@ pub(crate) fn serve(context: &mut Context, args: &ServeArgs) -> Result<Outcome> 
         std::thread::scope(|scope| {
             let serving = listener
                 .as_ref()
-                .map(|(listener, _)| scope.spawn(|| net::serve(&store, listener, None, stop)));
+                .map(|(listener, _)| scope.spawn(|| net::serve(&store, listener, tls.as_ref(), stop)));
             let published = args.publish.as_ref().map_or(Ok(()), |at| {
                 let published = publish(&store, at, args, stop);
                 // One that can't go on publishing has to be looked after, so it does not go on with the rest.
@@ -57,6 +60,41 @@ fn listen(at: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind(at).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|source| Failure::local("read", path, source))
+}
+
+/// Certificate and key, PEM, of which there are both or none.
+fn pair(certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    let read = |(certificate, key)| Ok((read(certificate)?, read(key)?));
+    certificate.zip(key).map(read).transpose()
+}
+
+fn identity((certificates, key): &(Vec<u8>, Vec<u8>)) -> tls::Identity<'_> {
+    tls::Identity { certificates, key }
+}
+
+fn tls_of_server(args: &ServeArgs) -> Result<Option<tls::Server>> {
+    let Some(shown) = pair(args.certificate.as_deref(), args.private_key.as_deref())? else {
+        return Ok(None);
+    };
+    let clients = args.clients.as_deref().map(read).transpose()?;
+    Ok(Some(tls::Server::new(identity(&shown), clients.as_deref())?))
+}
+
+fn tls_of_client(args: &ReplicateArgs, address: &str) -> Result<Option<tls::Client>> {
+    let Some(authority) = &args.authority else {
+        return Ok(None);
+    };
+    let shown = pair(args.certificate.as_deref(), args.private_key.as_deref())?;
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    // An address of version 6 has brackets around it, which are not of its name.
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let name = args.server_name.as_deref().unwrap_or(host);
+    let client = tls::Client::new(&read(authority)?, name, shown.as_ref().map(identity))?;
+    Ok(Some(client))
 }
 
 fn publish(store: &Store, at: &nats::Address, args: &ServeArgs, stop: &AtomicBool) -> Result<(), ibid_record::Error> {
@@ -117,7 +155,18 @@ pub(crate) fn follow(context: &mut Context, args: &ReplicateArgs) -> Result<Outc
         Some(_) | None => store.follow()?,
     }
     let mut log: Box<dyn Oplog> = match &args.from {
-        Followed::Served(address) => Box::new(net::Connection::to(*address)),
+        Followed::Served(address) => {
+            let connection = net::Connection::to(address);
+            Box::new(match tls_of_client(args, address)? {
+                Some(tls) => connection.with_tls(tls),
+                None => connection,
+            })
+        }
+        Followed::Published(_) if args.authority.is_some() => {
+            return Err(Failure::Usage(
+                "TLS to servers of NATS is not spoken: --authority is for HOST:PORT".to_owned(),
+            ));
+        }
         Followed::Published(address) => Box::new(nats::Published::at(address.clone())?),
     };
     let (mut reached, mut retrying) = (false, Retrying::default());

@@ -5,7 +5,7 @@
 pub mod tls;
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -76,16 +76,16 @@ fn answer_all(store: &Store, stream: TcpStream, tls: Option<&tls::Server>, stop:
 
 /// A connection to a store that is served, made when something is asked, and again after it failed.
 pub struct Connection {
-    address: SocketAddr,
+    address: String,
     tls: Option<tls::Client>,
     stream: Option<Box<dyn Stream>>,
 }
 
 impl Connection {
-    /// One to an address, where nothing is asked yet.
-    pub fn to(address: SocketAddr) -> Self {
+    /// One to an address, `HOST:PORT`, where nothing is asked yet. A name is looked up whenever a connection is made.
+    pub fn to(address: impl ToString) -> Self {
         Connection {
-            address,
+            address: address.to_string(),
             tls: None,
             stream: None,
         }
@@ -98,8 +98,15 @@ impl Connection {
     }
 
     fn connect(&self) -> Result<Box<dyn Stream>, Error> {
-        let stream = TcpStream::connect_timeout(&self.address, CONNECT_MAX);
-        let stream = stream.map_err(|error| network("connect", &error))?;
+        let failed = |error: io::Error| network("connect", &error);
+        let mut stream = Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+        for address in self.address.to_socket_addrs().map_err(failed)? {
+            stream = TcpStream::connect_timeout(&address, CONNECT_MAX);
+            if stream.is_ok() {
+                break;
+            }
+        }
+        let stream = stream.map_err(failed)?;
         prepare(&stream)?;
         Ok(match &self.tls {
             Some(tls) => Box::new(tls.connect(stream)?),
