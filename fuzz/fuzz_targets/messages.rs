@@ -1,0 +1,47 @@
+//! Any bytes as a message between stores, behind the checksum and the compression that keep noise out: an error, or a value that is written as the same bytes.
+
+#![no_main]
+
+use ibid_format::record::{
+    Answer, Contents, LogEntry, LogState, Published, Pull, Pulled, Request, body_digest, pack_contents, unpack_contents, unpack_pairs,
+};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut message = b"ibrp\x01".to_vec();
+    message.extend_from_slice(bytes);
+    message.extend_from_slice(&body_digest(&message));
+    if let Ok(request) = Request::decode(&message) {
+        assert_eq!(Request::decode(&request.encode()), Ok(request));
+    }
+    if let Ok(answer) = Answer::decode(&message) {
+        assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
+    }
+    if let Ok(published) = Published::decode(&message) {
+        assert_eq!(Published::decode(&published.encode()), Ok(published));
+    }
+    if let Ok(pull) = Pull::decode(&message) {
+        assert_eq!(Pull::decode(&pull.encode()), Ok(pull));
+    }
+    if let Ok(pulled) = Pulled::decode(&message) {
+        assert_eq!(Pulled::decode(&pulled.encode()), Ok(pulled));
+    }
+    let _ = LogState::decode(bytes);
+
+    let length = bytes.len() as u64;
+    let packed = zstd::bulk::compress(bytes, 1).expect("it is short");
+    let mut raw = Vec::new();
+    if let Ok(contents) = unpack_contents(&packed, length, &mut raw) {
+        contents.entries.iter().for_each(|entry| drop(LogEntry::decode(entry)));
+        let (again, length) = pack_contents(&contents, 1).expect("it was unpacked");
+        let mut raw = Vec::new();
+        let same: Contents<'_> = unpack_contents(&again, length, &mut raw).expect("it was packed");
+        assert_eq!((same.entries, same.bodies), (contents.entries, contents.bodies));
+    }
+    let _ = unpack_pairs(&packed, length, &mut Vec::new());
+    // What says that it is longer or shorter than it is.
+    for length in [length.wrapping_sub(1), length + 1, 1 << 29, u64::MAX] {
+        let _ = unpack_contents(&packed, length, &mut Vec::new());
+        let _ = unpack_contents(bytes, length, &mut Vec::new());
+    }
+});
