@@ -190,7 +190,7 @@ fn where_to_publish_is_checked() {
         (&["replicate", "--from", "nats://a"], "no name behind the servers"),
         (
             &["replicate", "--from", "somewhere"],
-            "neither ADDRESS:PORT nor nats://",
+            "neither HOST:PORT nor nats://",
         ),
     ] {
         let refused = world.run("store", arguments);
