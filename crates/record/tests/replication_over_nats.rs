@@ -15,6 +15,7 @@ use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use common::{entries, folder, with_engine};
+use ibid_format::record::{self, Epoch, Request, Span, Wanted, split};
 use ibid_record::engine::Table;
 use ibid_record::replicate::nats::{self, Address, Published, Publishing};
 use ibid_record::replicate::net::tls;
@@ -633,6 +634,72 @@ fn one_that_is_behind_the_stream_takes_from_the_primary_what_is_gone_there() {
     }
 }
 
+/// Appends to the stream of a server that is alone whatever it is.
+fn append(servers: &Servers, name: &str, message: &[u8]) {
+    let mut stream = TcpStream::connect(("127.0.0.1", servers.ports[0][0])).unwrap();
+    write!(
+        stream,
+        "CONNECT {{\"verbose\":false}}\r\nPUB ibid.{name}.log {}\r\n",
+        message.len()
+    )
+    .unwrap();
+    stream.write_all(message).unwrap();
+    stream.write_all(b"\r\nPING\r\n").unwrap();
+    let mut said = Vec::new();
+    while !said.windows(4).any(|said| said == b"PONG") {
+        let mut more = [0; 1000];
+        let read = stream.read(&mut more).unwrap();
+        said.extend_from_slice(&more[..read]);
+    }
+}
+
+#[test]
+#[ignore = "needs a server: cargo test -p ibid-record --test replication_over_nats -- --ignored"]
+fn what_was_not_published_to_its_end_is_passed_over_and_fences_all_the_same() {
+    let servers = Servers::start(1);
+    let address = servers.address("pages");
+    let places = folder();
+    let place = |name: &str| places.path().join(name);
+    let store = primary(&place("primary"));
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    let copy = replica(&place("replica"));
+    write(&pages, 0..20);
+    publish_all(&store, &address, Publishing::default()).unwrap();
+    catch_up(&copy, &address, position(&store)).unwrap();
+    let mut receiver = Receiver::new(&copy).unwrap();
+    // The first of three parts of what comes next, as one of an epoch begins to publish it.
+    let begun = |request: &[u8], number: u64| {
+        let Request { store, epoch, wanted } = Request::decode(request).unwrap();
+        let Wanted::Entries { next, digest, .. } = wanted else {
+            panic!("{wanted:?}")
+        };
+        let span = Span {
+            store,
+            epoch: Epoch { number, ..epoch },
+            from: next,
+            next: next + 3,
+            before: digest,
+            digest: [9; 8],
+        };
+        let part = split(&[7; 100], 40).next().unwrap();
+        record::Published { span, part }.encode()
+    };
+    append(&servers, "pages", &begun(&receiver.ask().unwrap(), 1));
+    let mut log = Published::at(address.clone()).unwrap();
+    assert!(step(&mut receiver, &mut log).unwrap().is_current());
+    write(&pages, 20..40);
+    publish_all(&store, &address, Publishing::default()).unwrap();
+    while position(&copy) < position(&store) {
+        step(&mut receiver, &mut log).unwrap();
+    }
+    // Whoever begins to publish in a later epoch was promoted, whether it came to an end or not.
+    append(&servers, "pages", &begun(&receiver.ask().unwrap(), 2));
+    pages.put(b"page 1", b"by the old one").unwrap();
+    let refused = publish_all(&store, &address, Publishing::default());
+    assert!(matches!(refused, Err(Error::Fenced { by: 2 })), "{refused:?}");
+    assert!(step(&mut receiver, &mut log).unwrap().is_current());
+}
+
 #[test]
 #[ignore = "needs a server: cargo test -p ibid-record --test replication_over_nats -- --ignored"]
 fn one_in_the_middle_of_what_was_published_goes_on_there_and_nonsense_is_an_error() {
@@ -669,16 +736,7 @@ fn one_in_the_middle_of_what_was_published_goes_on_there_and_nonsense_is_an_erro
     catch_up(&copy, &address, position(&store)).unwrap();
 
     // Somebody else who may publish there says something that is none of ours.
-    let mut stream = TcpStream::connect(("127.0.0.1", servers.ports[0][0])).unwrap();
-    stream
-        .write_all(b"CONNECT {\"verbose\":true}\r\nPUB ibid.pages.log 5\r\nhello\r\nPING\r\n")
-        .unwrap();
-    let mut said = Vec::new();
-    while !said.windows(4).any(|said| said == b"PONG") {
-        let mut more = [0; 1000];
-        let read = stream.read(&mut more).unwrap();
-        said.extend_from_slice(&more[..read]);
-    }
+    append(&servers, "pages", b"hello");
     until("it is not told of nonsense", || {
         matches!(step(&mut receiver, &mut log), Err(Error::Message(_)))
     });

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ibid_format::record::{Answer, LogState, Published, Refused, Request, Sent, Span, Wanted, split};
+use ibid_format::record::{Answer, Epoch, LogState, Published, Refused, Request, Sent, Span, Wanted, split};
 
 use super::Stopped;
 use super::address::Address;
@@ -51,6 +51,8 @@ struct End {
     sequence: u64,
     /// What its last answer has that is whole; [`None`] in an empty stream.
     last: Option<Span>,
+    /// The latest epoch that somebody published in, or began to.
+    heard: Option<Epoch>,
 }
 
 /// Publishes the log of a primary until `stop` is set, and answers what replicas ask that the stream has not. It goes on after what was published last, by whomever. `told` hears
@@ -124,7 +126,7 @@ impl Publisher<'_> {
             let state = oplog::state(&*self.store.inner.engine.snapshot().map_err(Error::from)?)?;
             oplog::check_primary(state.as_ref())?;
             let state = state.ok_or(Error::NoLog)?;
-            let Some((span, sent)) = self.after(&state, end.last)? else {
+            let Some((span, sent)) = self.after(&state, &end)? else {
                 continue; // something has changed meanwhile
             };
             let (position, head) = (span.next, state.next);
@@ -143,8 +145,8 @@ impl Publisher<'_> {
             let message = Answer::Entries(sent).encode();
             match append_all(&mut link, end.sequence, span, &message, stop)? {
                 Some(sequence) => {
-                    let last = Some(span);
-                    end = End { sequence, last };
+                    let (last, heard) = (Some(span), Some(span.epoch));
+                    end = End { sequence, last, heard };
                     told(Ok(Progress::Entries { position, head }));
                 }
                 // Another was faster; or what was appended before a failure came late.
@@ -155,7 +157,8 @@ impl Publisher<'_> {
     }
 
     /// What comes after the last answer of the stream; [`None`] if that is to be asked again.
-    fn after(&mut self, state: &LogState, last: Option<Span>) -> Result<Option<(Span, Sent)>, Error> {
+    fn after(&mut self, state: &LogState, end: &End) -> Result<Option<(Span, Sent)>, Error> {
+        let last = end.last;
         let (next, before) = match last {
             // What the log has not any more, replicas take with all the rest.
             Some(last) if last.next >= state.first => (last.next, last.digest),
@@ -163,7 +166,7 @@ impl Publisher<'_> {
         };
         let request = Request {
             store: last.map_or(state.store, |last| last.store),
-            epoch: last.map_or(state.epoch, |last| last.epoch),
+            epoch: end.heard.unwrap_or(state.epoch),
             wanted: Wanted::Entries {
                 next,
                 digest: before,
@@ -225,7 +228,8 @@ impl Publisher<'_> {
         let last = last_whole(link, &extent, stop)?;
         Ok(End {
             sequence: extent.last,
-            last: last.map(|(_, span)| span),
+            last: last.as_ref().map(|last| last.span),
+            heard: last.map(|last| last.heard),
         })
     }
 }

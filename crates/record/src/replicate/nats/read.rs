@@ -4,8 +4,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use ibid_format::record::{
-    Answer, Digest, Gathering, Published as Part, Pull, Pulled, Refused, Request, Sent, Span, Wanted, log_digest,
-    unpack_contents,
+    Answer, Digest, Epoch, Gathering, Published as Part, Pull, Pulled, Refused, Request, Sent, Span, Wanted,
+    log_digest, unpack_contents,
 };
 
 use super::Stopped;
@@ -58,6 +58,15 @@ struct Gathered {
     found: Option<(Span, Vec<u8>)>,
     /// The place after what was seen.
     sequence: u64,
+}
+
+/// The last answer of the stream that is whole.
+pub(super) struct LastWhole {
+    /// Place of its last part.
+    sequence: u64,
+    pub(super) span: Span,
+    /// The latest epoch of who published it, or began to publish another after it.
+    pub(super) heard: Epoch,
 }
 
 /// What the stream has for a position.
@@ -199,7 +208,10 @@ impl Published {
     /// Where in the stream a position is; [`None`] if that is before its first message. It may be at the end.
     fn locate(&mut self, link: &mut Link, position: u64, stop: &AtomicBool) -> Result<Option<Place>, Stopped> {
         let extent = existing(link, stop)?;
-        let Some((sequence, last)) = last_whole(link, &extent, stop)? else {
+        let Some(LastWhole {
+            sequence, span: last, ..
+        }) = last_whole(link, &extent, stop)?
+        else {
             return Err(nothing_published());
         };
         self.last = Some(last);
@@ -368,14 +380,20 @@ fn part_at(link: &mut Link, sequence: u64, stop: &AtomicBool) -> Result<Option<(
     })
 }
 
-/// What the last answer has that is there whole, and the place of its end: who published the one after it was killed, or is about to go on.
-pub(super) fn last_whole(link: &mut Link, extent: &Extent, stop: &AtomicBool) -> Result<Option<(u64, Span)>, Stopped> {
-    let mut sequence = extent.last;
-    let mut lags = 0;
+/// The last answer that is there whole: who published the one after it was killed, or is about to go on.
+pub(super) fn last_whole(link: &mut Link, extent: &Extent, stop: &AtomicBool) -> Result<Option<LastWhole>, Stopped> {
+    let (mut sequence, mut lags) = (extent.last, 0);
+    let mut heard = Epoch::default();
     while extent.messages > 0 && sequence >= extent.first {
         match part_at(link, sequence, stop)? {
-            Some((found, part)) if found == sequence && part.part.is_last() => return Ok(Some((sequence, part.span))),
             Some((found, part)) if found == sequence => {
+                let span = part.span;
+                if span.epoch.number > heard.number {
+                    heard = span.epoch;
+                }
+                if part.part.is_last() {
+                    return Ok(Some(LastWhole { sequence, span, heard }));
+                }
                 let Some(before) = sequence.checked_sub(part.part.number + 1) else {
                     break;
                 };
@@ -385,7 +403,11 @@ pub(super) fn last_whole(link: &mut Link, extent: &Extent, stop: &AtomicBool) ->
             Some(_) if sequence > 1 => sequence -= 1,
             Some(_) => break,
             None if lags == LAGS => {
-                return Err(refused("read the stream", "the server that is asked lags behind").into());
+                return Err(refused(
+                    "read the stream",
+                    "the server that is asked lags behind, or its end was removed",
+                )
+                .into());
             }
             None => {
                 lags += 1;
