@@ -1,9 +1,9 @@
 //! What a replica costs: bytes of messages for bytes of bodies.
 //!
-//! `cargo run --release -p ibid-record --example replication FILE FOLDER [apart]`
+//! `cargo run --release -p ibid-record --example replication FILE FOLDER [apart] [nats://HOST/NAME]`
 //!
 //! FILE has JSON objects with `key`, `rev` and `body`, one a line. FOLDER is made. Revisions are versions of their key, or with `apart` records of keys of their own, which nobody
-//! says are like each other.
+//! says are like each other. With an address of NATS the log is published there, and then another replica reads it.
 
 #![allow(clippy::print_stdout, reason = "it is a program")]
 
@@ -12,9 +12,11 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use ibid_record::replicate::{Receiver, Sender};
+use ibid_record::replicate::nats::{self, Address, Published, Publishing};
+use ibid_record::replicate::{self, Progress, Receiver, Sender};
 use ibid_record::{Batch, Durability, Options, Store, Versions};
 
 /// Records in a batch.
@@ -25,7 +27,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (Some(file), Some(folder)) = (arguments.next(), arguments.next()) else {
         return Err("a file and a folder expected".into());
     };
-    let apart = arguments.next().is_some();
+    let (mut apart, mut address) = (false, None);
+    for argument in arguments {
+        match &argument[..] {
+            "apart" => apart = true,
+            _ => address = Some(argument.parse::<Address>()?),
+        }
+    }
     let options = Options {
         durability: Durability::Batched(Duration::from_secs(1)),
         ..Options::default()
@@ -84,5 +92,22 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     let found = replica.verify(&mut |_| ControlFlow::Continue(()))?;
     println!("{} faults at the replica", found.faults_total);
+
+    let Some(address) = address else { return Ok(()) };
+    let (begun, stop) = (Instant::now(), AtomicBool::new(false));
+    let current = |progress: Result<Progress, &ibid_record::Error>| {
+        let is_current = progress
+            .inspect_err(|error| println!("{error}"))
+            .is_ok_and(|progress| progress.is_current());
+        stop.store(is_current, Relaxed);
+    };
+    nats::publish(&primary, &address, Publishing::default(), &stop, &mut { current })?;
+    println!("published in {:.1} s", begun.elapsed().as_secs_f64());
+    let replica = Store::open(&path("reader"), options)?;
+    replica.follow()?;
+    stop.store(false, Relaxed);
+    let begun = Instant::now();
+    replicate::follow(&replica, &mut Published::at(address)?, &stop, &mut { current })?;
+    println!("read in {:.1} s", begun.elapsed().as_secs_f64());
     Ok(())
 }

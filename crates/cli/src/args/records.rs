@@ -353,14 +353,15 @@ time has a store open, so nothing else is written to it meanwhile: a program tha
 after what is in the stream. What the servers have acknowledged outlives as many of them as are fewer than half of those that keep the stream. One that another was promoted over is told by the \
 stream, and writes no more.
 
-Without --certificate messages are not encrypted, and without --clients whoever can connect gets everything: then let it listen where only those can who may, or through a tunnel; and so with \
-the servers of NATS.
+Without --certificate messages are not encrypted, and without --clients whoever can connect gets everything: then let it listen where only those can who may, or through a tunnel. Servers of \
+NATS are spoken to over TLS with --authority, and it is they who know who may read.
 
 Examples:
   ibid records serve --listen 127.0.0.1:7117
   ibid records serve --listen 0.0.0.0:7117 --certificate primary.pem --private-key primary.key --clients ca.pem
   ibid records serve --publish nats://127.0.0.1:4222/wiki
-  ibid records serve --publish nats://10.0.0.1,10.0.0.2,10.0.0.3/wiki --stream-max 10GiB")]
+  ibid records serve --publish nats://10.0.0.1,10.0.0.2,10.0.0.3/wiki --stream-max 10GiB
+  ibid records serve --publish nats://nats.example.org/wiki --authority ca.pem --certificate primary.pem --private-key primary.key")]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
@@ -373,14 +374,17 @@ pub(crate) struct ServeArgs {
     /// Entries of the log that are kept; the oldest go, and a replica that lacks them takes all that there is [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) log_entries: Option<u64>,
-    /// Answer over TLS only, and show this certificate, PEM: its own first, then those between it and the authority
-    #[arg(long, value_name = "FILE", requires = "listen", requires = "private_key")]
+    /// Publish over TLS, to servers that have a certificate of one of these authorities, PEM
+    #[arg(long, value_name = "FILE", requires = "publish")]
+    pub(crate) authority: Option<PathBuf>,
+    /// Answer over TLS only, and show this certificate, PEM: its own first, then those between it and the authority. It is shown to servers of NATS, too, if they ask
+    #[arg(long, value_name = "FILE", requires = "private_key")]
     pub(crate) certificate: Option<PathBuf>,
     /// The certificate's key, PEM
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub(crate) private_key: Option<PathBuf>,
     /// Answer only those who have a certificate of one of these authorities, PEM
-    #[arg(long, value_name = "FILE", requires = "certificate")]
+    #[arg(long, value_name = "FILE", requires = "certificate", requires = "listen")]
     pub(crate) clients: Option<PathBuf>,
     /// If the stream is made: how many servers keep it [default: 3 of a cluster, else 1]
     #[arg(long, value_name = "N", requires = "publish", value_parser = clap::value_parser!(u8).range(1..=5))]

@@ -3,11 +3,14 @@
 //! Needs `nats-server`, or another program that is it: `cargo test -p ibid --test cli publishing -- --ignored` takes the one that `IBID_NATS_SERVER` names. Without `--ignored`,
 //! cargo lists these tests as ignored; with it, a server that is missing is a failure.
 
+use crate::records::write_identity;
 use crate::support::{Home, Ran, noise, run, signal};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 /// A program that ends with the test, however that ends.
 struct Running(Child);
@@ -52,6 +55,10 @@ impl World {
     }
 
     fn server(&self) -> Running {
+        self.server_told(&[])
+    }
+
+    fn server_told(&self, told: &[String]) -> Running {
         let program = std::env::var_os("IBID_NATS_SERVER").unwrap_or_else(|| "nats-server".into());
         let mut command = std::process::Command::new(&program);
         command.args([
@@ -62,10 +69,20 @@ impl World {
             "--jetstream",
             "--store_dir",
         ]);
-        let started = command.arg(self.home.path("nats")).stderr(Stdio::null()).spawn();
-        Running(started.unwrap_or_else(|error| {
+        let started = command
+            .arg(self.home.path("nats"))
+            .args(told)
+            .stderr(Stdio::null())
+            .spawn();
+        let server = Running(started.unwrap_or_else(|error| {
             panic!("cannot start {program:?}: {error}; install nats-server, or name it by IBID_NATS_SERVER")
-        }))
+        }));
+        let begun = Instant::now();
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{program:?} does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        server
     }
 
     fn address(&self) -> String {
@@ -75,7 +92,7 @@ impl World {
     fn start(&self, store: &str, arguments: &[&str]) -> Running {
         let mut command = self.home.ibid(["records"]);
         command.args(arguments).env("IBID_STORE", self.home.path(store));
-        Running(command.stderr(Stdio::piped()).spawn().unwrap())
+        Running(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
     }
 
     fn run(&self, store: &str, arguments: &[&str]) -> Ran {
@@ -171,6 +188,58 @@ fn a_replica_reads_what_was_published_and_takes_over() {
 }
 
 #[test]
+#[ignore = "needs a server: cargo test -p ibid --test cli publishing -- --ignored"]
+fn over_tls_the_server_is_known_and_so_are_those_who_ask() {
+    let world = World::new();
+    let mut parameters = CertificateParams::default();
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap();
+    world.home.write("ca.pem", authority.pem());
+    for name in ["server", "store"] {
+        write_identity(&world.home, name, &authority);
+    }
+    let told = [
+        ("--tlscert", "server.pem"),
+        ("--tlskey", "server.key"),
+        ("--tlscacert", "ca.pem"),
+    ];
+    let mut told: Vec<String> = told
+        .iter()
+        .map(|(option, file)| format!("{option}={}", world.home.path(file).display()))
+        .collect();
+    told.extend(["--tls".to_owned(), "--tlsverify".to_owned()]);
+    let _server = world.server_told(&told);
+    let address = world.address();
+    world.ok("store", &["put", "a"]);
+
+    // Without TLS it waits for better times, and says what it needs.
+    let mut plain = world.start("store", &["serve", "--publish", &address]);
+    let said = plain.says("trying again");
+    assert!(said.contains("wants TLS"), "{said}");
+    assert_eq!(plain.end(), Some(0));
+    let refused = world.run("store", &["serve", "--publish", &address, "--authority", "ca.pem"]);
+    assert!(refused.code == 1 && refused.err.contains("not trusted"), "{refused:?}");
+    let tls = [
+        "--authority",
+        "ca.pem",
+        "--certificate",
+        "store.pem",
+        "--private-key",
+        "store.key",
+    ];
+    let unused = world.run("store", &[&["serve", "--publish", &address], &tls[2..]].concat());
+    assert!(unused.code == 2 && unused.err.contains("--authority"), "{unused:?}");
+    let mut publishing = world.start("store", &[&["serve", "--publish", &address], &tls[..]].concat());
+    publishing.says("published at");
+    let replicate = ["replicate", "--once", "--from", &address];
+    let named = world.run("replica", &[&replicate[..], &tls, &["--server-name", "b"]].concat());
+    assert!(named.code == 2 && named.err.contains("--server-name"), "{named:?}");
+    world.ok("replica", &[&replicate[..], &tls].concat());
+    assert_eq!(publishing.end(), Some(0));
+    assert_eq!(world.ok("replica", &["scan"]), world.ok("store", &["scan"]));
+}
+
+#[test]
 fn where_to_publish_is_checked() {
     let world = World::new();
     world.ok("store", &["put", "a"]);
@@ -188,10 +257,7 @@ fn where_to_publish_is_checked() {
         ),
         (&["serve", "--publish", "nats://a/b", "--stream-replicas", "6"], "1..=5"),
         (&["replicate", "--from", "nats://a"], "no name behind the servers"),
-        (
-            &["replicate", "--from", "somewhere"],
-            "neither HOST:PORT nor nats://",
-        ),
+        (&["replicate", "--from", "somewhere"], "neither HOST:PORT nor nats://"),
     ] {
         let refused = world.run("store", arguments);
         assert!(

@@ -838,7 +838,7 @@ fn a_replica_has_the_same_and_takes_over() {
 }
 
 /// Writes a certificate for 127.0.0.1 by an authority of this test into a file, and its key into another.
-fn write_identity(home: &Home, name: &str, authority: &CertifiedIssuer<'_, KeyPair>) {
+pub(crate) fn write_identity(home: &Home, name: &str, authority: &CertifiedIssuer<'_, KeyPair>) {
     let key = KeyPair::generate().unwrap();
     let parameters = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
     let certificate = parameters.signed_by(&key, authority).unwrap();

@@ -30,7 +30,7 @@ pub(crate) fn serve(context: &mut Context, args: &ServeArgs) -> Result<Outcome> 
         ..options_to_store(context)
     };
     let store = open_at(context, path, options, false)?;
-    let tls = tls_of_server(args)?;
+    let (tls, publishing_at) = tls_of_server(args)?;
     let listener = args.listen.map(listen).transpose()?;
     if let Some((_, address)) = &listener {
         print::records_serving(*address);
@@ -40,7 +40,7 @@ pub(crate) fn serve(context: &mut Context, args: &ServeArgs) -> Result<Outcome> 
             let serving = listener
                 .as_ref()
                 .map(|(listener, _)| scope.spawn(|| net::serve(&store, listener, tls.as_ref(), stop)));
-            let published = args.publish.as_ref().map_or(Ok(()), |at| {
+            let published = publishing_at.as_ref().map_or(Ok(()), |at| {
                 let published = publish(&store, at, args, stop);
                 // One that can't go on publishing has to be looked after, so it does not go on with the rest.
                 stop.store(true, Relaxed);
@@ -76,12 +76,31 @@ fn identity((certificates, key): &(Vec<u8>, Vec<u8>)) -> tls::Identity<'_> {
     tls::Identity { certificates, key }
 }
 
-fn tls_of_server(args: &ServeArgs) -> Result<Option<tls::Server>> {
-    let Some(shown) = pair(args.certificate.as_deref(), args.private_key.as_deref())? else {
-        return Ok(None);
-    };
+/// What is shown to those who connect, and where to publish and how.
+fn tls_of_server(args: &ServeArgs) -> Result<(Option<tls::Server>, Option<nats::Address>)> {
+    let shown = pair(args.certificate.as_deref(), args.private_key.as_deref())?;
+    if shown.is_some() && args.listen.is_none() && args.authority.is_none() {
+        return Err(Failure::Usage(
+            "servers of NATS are shown a certificate over TLS only, for which --authority says whom to believe"
+                .to_owned(),
+        ));
+    }
     let clients = args.clients.as_deref().map(read).transpose()?;
-    Ok(Some(tls::Server::new(identity(&shown), clients.as_deref())?))
+    let server = match (&shown, args.listen) {
+        (Some(shown), Some(_)) => Some(tls::Server::new(identity(shown), clients.as_deref())?),
+        _ => None,
+    };
+    let published = args.publish.clone();
+    let published = published.map(|at| over_tls(at, args.authority.as_deref(), shown.as_ref()));
+    Ok((server, published.transpose()?))
+}
+
+/// The address, over TLS if it is said whom to believe.
+fn over_tls(at: nats::Address, authority: Option<&Path>, shown: Option<&(Vec<u8>, Vec<u8>)>) -> Result<nats::Address> {
+    Ok(match authority {
+        Some(authority) => at.with_tls(&read(authority)?, shown.map(identity))?,
+        None => at,
+    })
 }
 
 fn tls_of_client(args: &ReplicateArgs, address: &str) -> Result<Option<tls::Client>> {
@@ -162,12 +181,16 @@ pub(crate) fn follow(context: &mut Context, args: &ReplicateArgs) -> Result<Outc
                 None => connection,
             })
         }
-        Followed::Published(_) if args.authority.is_some() => {
+        Followed::Published(_) if args.server_name.is_some() => {
             return Err(Failure::Usage(
-                "TLS to servers of NATS is not spoken: --authority is for HOST:PORT".to_owned(),
+                "--server-name is for HOST:PORT: servers of NATS have certificates for their own hosts".to_owned(),
             ));
         }
-        Followed::Published(address) => Box::new(nats::Published::at(address.clone())?),
+        Followed::Published(address) => {
+            let shown = pair(args.certificate.as_deref(), args.private_key.as_deref())?;
+            let address = over_tls(address.clone(), args.authority.as_deref(), shown.as_ref())?;
+            Box::new(nats::Published::at(address)?)
+        }
     };
     let (mut reached, mut retrying) = (false, Retrying::default());
     until_cancelled(&watch, |stop| {
