@@ -1,7 +1,12 @@
-//! Latest versions that were read stay in memory. A reader gets what the store has all the same.
+//! What was read stays in memory for a while. A reader gets what the store has all the same, and who verifies sees what is stored.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use ibid_record::engine::{
+    Commit, Direction, EachPair, Engine, EngineError, KeyRange, Read, Redb, Snapshot, Table, Work,
+};
 use ibid_record::replicate::{Receiver, Sender};
 use ibid_record::{Durability, Options, Store, Versions};
 
@@ -95,4 +100,118 @@ fn a_store_that_takes_over_what_another_has_forgets_what_it_had() {
     );
     compact(&one);
     assert_eq!(read_twice!(pages, b"ibid").as_deref(), Some("what was promoted"));
+}
+
+/// An engine whose blocks are changed from some moment on, as by a disk.
+struct Harmed {
+    engine: Redb,
+    harmed: Arc<AtomicBool>,
+}
+
+struct HarmedSnapshot {
+    snapshot: Box<dyn Snapshot>,
+    harmed: Arc<AtomicBool>,
+}
+
+impl Engine for Harmed {
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>, EngineError> {
+        Ok(Box::new(HarmedSnapshot {
+            snapshot: self.engine.snapshot()?,
+            harmed: self.harmed.clone(),
+        }))
+    }
+
+    fn write(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError> {
+        self.engine.write(commit, work)
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        self.engine.sync()
+    }
+
+    fn compact(&self) -> Result<(), EngineError> {
+        self.engine.compact()
+    }
+}
+
+impl Snapshot for HarmedSnapshot {}
+
+impl Read for HarmedSnapshot {
+    fn get(&self, table: Table, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError> {
+        let harmed = table == Table::Blocks && self.harmed.load(Ordering::SeqCst);
+        self.snapshot.get(table, key, &mut |value| {
+            let mut value = value.to_vec();
+            let middle = value.len() / 2;
+            value[middle] ^= u8::from(harmed);
+            found(&value);
+        })
+    }
+
+    fn range(
+        &self,
+        table: Table,
+        range: KeyRange<'_>,
+        direction: Direction,
+        each: EachPair<'_>,
+    ) -> Result<(), EngineError> {
+        self.snapshot.range(table, range, direction, each)
+    }
+}
+
+#[test]
+fn who_verifies_sees_what_is_stored_and_not_what_readers_remember() {
+    let folder = tempfile::tempdir().unwrap();
+    let harmed = Arc::new(AtomicBool::new(false));
+    let engine = Harmed {
+        engine: Redb::open(&folder.path().join("redb"), 1 << 20).unwrap(),
+        harmed: harmed.clone(),
+    };
+    let store = Store::with_engine(folder.path(), Box::new(engine), options(false)).unwrap();
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    for version in 0..20_u32 {
+        pages
+            .put(
+                b"ibid",
+                format!("{version} {}", "in the same place ".repeat(100)).as_bytes(),
+            )
+            .unwrap();
+    }
+    compact(&store);
+    let read = || {
+        (1..=20)
+            .map(|version| pages.get_version(b"ibid", version).unwrap())
+            .collect::<Vec<_>>()
+    };
+    let (before, latest) = (read(), read_twice!(pages, b"ibid"));
+    let verify = || store.verify(&mut |_| ControlFlow::Continue(())).unwrap();
+    assert!(verify().is_clean());
+    harmed.store(true, Ordering::SeqCst);
+    assert_eq!((read(), read_twice!(pages, b"ibid")), (before, latest));
+    assert!(!verify().is_clean());
+}
+
+#[test]
+fn a_store_that_has_just_become_a_replica_can_be_compacted() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = Store::open(&folder.path().join("one"), options(true)).unwrap();
+    let pages = one.namespace("pages", Versions::Kept).unwrap();
+    let two = Store::open(&folder.path().join("two"), options(false)).unwrap();
+    two.follow().unwrap();
+    for version in 0..20_u32 {
+        pages
+            .put(
+                b"ibid",
+                format!("{version} {}", "in the same place ".repeat(100)).as_bytes(),
+            )
+            .unwrap();
+        one.finish_encoding().unwrap();
+        take_all(&one, &two);
+        compact(&two);
+    }
+    let copy = two.find_namespace("pages").unwrap().unwrap();
+    for version in 1..=20 {
+        let of = |pages: &ibid_record::Namespace| pages.get_version(b"ibid", version).unwrap();
+        assert_eq!(of(&copy), of(&pages));
+    }
+    assert!(two.verify(&mut |_| ControlFlow::Continue(())).unwrap().is_clean());
 }

@@ -73,11 +73,11 @@ pub(crate) struct Bodies {
 }
 
 impl Bodies {
-    /// Keeps frames and records from frames, of so many bytes in all.
-    pub(crate) fn new(bytes: usize) -> Self {
+    /// Keeps frames of so many bytes, and latest versions from frames.
+    pub(crate) fn new(frame_bytes: usize, latest_bytes: usize) -> Self {
         Bodies {
-            frames: Frames::new(bytes / 8),
-            latest: Mutex::new(Recent::new(bytes - bytes / 8)),
+            frames: Frames::new(frame_bytes),
+            latest: Mutex::new(Recent::new(latest_bytes)),
             decoders: Mutex::default(),
         }
     }

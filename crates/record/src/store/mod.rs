@@ -205,7 +205,10 @@ impl Store {
         let (requests, queue) = sync_channel(QUEUE);
         let feed = encodes.then(|| Arc::new(Feed::default()));
         let (bodies, counters) = (
-            Arc::new(Bodies::new(options.frame_cache_bytes)),
+            Arc::new(Bodies::new(
+                options.frame_cache_bytes / 8,
+                options.frame_cache_bytes - options.frame_cache_bytes / 8,
+            )),
             Arc::new(Counters::default()),
         );
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
@@ -324,14 +327,19 @@ impl Store {
         self.inner.ask(What::Sync, Durability::Sync).map(drop)
     }
 
-    /// Returns when everything that was committed before is encoded, as far as that pays. On disk it is with the next [`sync`](Self::sync), or within a second.
+    /// Returns when everything that was committed before is encoded, as far as that pays. On disk it is with the next [`sync`](Self::sync), or within a second. A replica has
+    /// nothing to encode: it does what its primary found out.
     ///
     /// # Errors
-    /// [`Error::Engine`], [`Error::WriterEnded`]; what is stored can be read all the same.
+    /// [`Error::Damaged`], [`Error::Engine`], [`Error::WriterEnded`]; what is stored can be read all the same.
     pub fn finish_encoding(&self) -> Result<(), Error> {
         let Some(feed) = &self.inner.feed else {
             return Ok(());
         };
+        // It may have become one since it was opened.
+        if oplog::check_primary(oplog::state(&*self.inner.engine.snapshot()?)?.as_ref()).is_err() {
+            return Ok(());
+        }
         let (told, answer) = sync_channel(1);
         feed.finish(told);
         answer.recv().map_err(|_| Error::WriterEnded)?

@@ -25,6 +25,8 @@ use crate::engine::{Direction, EngineError, KeyRange, Read, Table};
 
 /// Faults that a verification lists; beyond, it only counts them.
 pub const FAULTS_MAX: usize = 1000;
+/// Memory for frames that are decompressed, bytes.
+const FRAME_BYTES: usize = 16 << 20;
 /// Records whose numbers are read at once.
 const RECORDS_AT_ONCE: usize = 1024;
 /// Length of a key of the table `records`.
@@ -175,9 +177,11 @@ impl Store {
     /// ```
     pub fn verify(&self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Verification, Error> {
         let (snapshot, _) = self.inner.whole_snapshot()?;
+        // Its own: frames that readers have in memory say nothing of those that are stored.
+        let bodies = Bodies::new(FRAME_BYTES, 0);
         let mut verifier = Verifier {
             read: &*snapshot,
-            bodies: &self.inner.bodies,
+            bodies: &bodies,
             needed: BTreeMap::new(),
             next: Next {
                 record: u64::MAX,
