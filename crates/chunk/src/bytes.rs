@@ -1,6 +1,6 @@
 //! Searches for extreme bytes, without vector instructions and with them.
 
-use ibid_simd::{BLOCK, Kernel, Vector};
+use ibid_simd::{BLOCK, Kernel, Vector, prefetch_far};
 
 /// The searches that AE, RAM and MAXP are made of.
 pub(crate) trait Search: Copy {
@@ -137,7 +137,7 @@ impl<V: Vector> Search for Vectors<V> {
     fn fetch(self, data: &[u8], at: usize, bytes: usize) {
         if data.len() > CACHED {
             for line in (0..bytes).step_by(BLOCK) {
-                self.0.prefetch_far(data, at.saturating_add(line));
+                prefetch_far(data, at.saturating_add(line));
             }
         }
     }

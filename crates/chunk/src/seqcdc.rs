@@ -1,5 +1,6 @@
 //! SeqCDC at speed: the cuts of [`spec::seqcdc`](crate::spec::seqcdc), 64 pairs a step.
 
+mod ahead;
 mod scalar;
 mod vector;
 
@@ -28,7 +29,7 @@ fn scan<const DECREASING: bool, const STRICT: bool>(
     end: usize,
 ) -> usize {
     if settings.seq_length > vector::SEQ_LENGTH_MOST {
-        return scalar::scan::<DECREASING, STRICT>(settings, &data[..end]);
+        return scalar::scan::<DECREASING, STRICT>(settings, data, end);
     }
     backend.run(Scan::<DECREASING, STRICT> { settings, data, end })
 }
@@ -44,7 +45,7 @@ impl<const DECREASING: bool, const STRICT: bool> Kernel for Scan<'_, DECREASING,
     type Output = usize;
 
     fn run_scalar(self) -> usize {
-        scalar::scan::<DECREASING, STRICT>(self.settings, &self.data[..self.end])
+        scalar::scan::<DECREASING, STRICT>(self.settings, self.data, self.end)
     }
 
     #[inline(always)]

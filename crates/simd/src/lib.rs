@@ -56,10 +56,12 @@ mod bits;
 mod instruction;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+mod prefetch;
 mod vector;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 pub use backend::{Backend, BackendError, ENVIRONMENT_VARIABLE};
 pub use instruction::Instruction;
+pub use prefetch::{prefetch, prefetch_far};
 pub use vector::{BLOCK, Kernel, Vector};

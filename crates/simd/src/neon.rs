@@ -177,11 +177,4 @@ impl Vector for Neon {
             vgetq_lane_u64::<0>(vreinterpretq_u64_u8(sums))
         }
     }
-
-    #[inline(always)]
-    fn prefetch(self, data: &[u8], at: usize) {
-        let line = data.as_ptr().wrapping_add(at);
-        // SAFETY: a hint about an address, which need not exist.
-        unsafe { core::arch::asm!("prfm pldl1keep, [{0}]", in(reg) line, options(nostack, preserves_flags, readonly)) }
-    }
 }

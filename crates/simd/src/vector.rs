@@ -208,18 +208,6 @@ pub trait Vector: Copy + private::Sealed {
     fn deposit_bits(self, bits: u64, mask: u64) -> u64 {
         bits::deposit(bits, mask)
     }
-
-    /// Says that the cache line of `data[at]` will be read soon. `at` may lie beyond the end.
-    #[inline(always)]
-    fn prefetch(self, data: &[u8], at: usize) {
-        let _ = (data, at);
-    }
-
-    /// As [`Vector::prefetch`], into the second-level cache: more can be under way, for later.
-    #[inline(always)]
-    fn prefetch_far(self, data: &[u8], at: usize) {
-        let _ = (data, at);
-    }
 }
 
 /// An algorithm that runs on any backend: its arguments.

@@ -5,19 +5,19 @@
 //! one only if the CPU has its features.
 
 use core::arch::x86_64::{
-    __m128i, __m256i, __m512i, _MM_HINT_T0, _MM_HINT_T1, _mm_add_epi32, _mm_and_si128, _mm_cmpeq_epi8,
-    _mm_cvtsi64_si128, _mm_loadu_si128, _mm_max_epu8, _mm_min_epu8, _mm_min_epu32, _mm_movemask_epi8, _mm_mullo_epi32,
-    _mm_prefetch, _mm_set1_epi8, _mm_set1_epi32, _mm_shuffle_epi8, _mm_srli_epi16, _mm_storeu_si128, _mm_unpackhi_epi8,
-    _mm_unpacklo_epi8, _mm_xor_si128, _mm256_add_epi32, _mm256_and_si256, _mm256_broadcastsi128_si256,
-    _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_max_epu8, _mm256_min_epu8, _mm256_min_epu32, _mm256_movemask_epi8,
-    _mm256_mullo_epi32, _mm256_set_m128i, _mm256_set1_epi8, _mm256_set1_epi32, _mm256_shuffle_epi8, _mm256_srli_epi16,
-    _mm256_storeu_si256, _mm256_unpackhi_epi8, _mm256_unpacklo_epi8, _mm256_xor_si256, _mm512_add_epi32,
-    _mm512_add_epi64, _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_castsi128_si512, _mm512_cmpeq_epi8_mask,
-    _mm512_cmpge_epu8_mask, _mm512_cmplt_epu8_mask, _mm512_i64gather_epi64, _mm512_inserti32x4, _mm512_loadu_si512,
-    _mm512_max_epu8, _mm512_min_epu8, _mm512_min_epu32, _mm512_mullo_epi32, _mm512_set1_epi8, _mm512_set1_epi32,
-    _mm512_set1_epi64, _mm512_setr_epi64, _mm512_shuffle_epi8, _mm512_srl_epi64, _mm512_srli_epi16,
-    _mm512_storeu_si512, _mm512_testn_epi64_mask, _mm512_unpackhi_epi8, _mm512_unpacklo_epi8, _mm512_xor_si512,
-    _pdep_u64, _pext_u64, _popcnt64,
+    __m128i, __m256i, __m512i, _mm_add_epi32, _mm_and_si128, _mm_cmpeq_epi8, _mm_cvtsi64_si128, _mm_loadu_si128,
+    _mm_max_epu8, _mm_min_epu8, _mm_min_epu32, _mm_movemask_epi8, _mm_mullo_epi32, _mm_set1_epi8, _mm_set1_epi32,
+    _mm_shuffle_epi8, _mm_srli_epi16, _mm_storeu_si128, _mm_unpackhi_epi8, _mm_unpacklo_epi8, _mm_xor_si128,
+    _mm256_add_epi32, _mm256_and_si256, _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8, _mm256_loadu_si256,
+    _mm256_max_epu8, _mm256_min_epu8, _mm256_min_epu32, _mm256_movemask_epi8, _mm256_mullo_epi32, _mm256_set_m128i,
+    _mm256_set1_epi8, _mm256_set1_epi32, _mm256_shuffle_epi8, _mm256_srli_epi16, _mm256_storeu_si256,
+    _mm256_unpackhi_epi8, _mm256_unpacklo_epi8, _mm256_xor_si256, _mm512_add_epi32, _mm512_add_epi64, _mm512_and_si512,
+    _mm512_broadcast_i32x4, _mm512_castsi128_si512, _mm512_cmpeq_epi8_mask, _mm512_cmpge_epu8_mask,
+    _mm512_cmplt_epu8_mask, _mm512_i64gather_epi64, _mm512_inserti32x4, _mm512_loadu_si512, _mm512_max_epu8,
+    _mm512_min_epu8, _mm512_min_epu32, _mm512_mullo_epi32, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_epi64,
+    _mm512_setr_epi64, _mm512_shuffle_epi8, _mm512_srl_epi64, _mm512_srli_epi16, _mm512_storeu_si512,
+    _mm512_testn_epi64_mask, _mm512_unpackhi_epi8, _mm512_unpacklo_epi8, _mm512_xor_si512, _pdep_u64, _pext_u64,
+    _popcnt64,
 };
 
 use crate::vector::private::Sealed;
@@ -160,18 +160,6 @@ macro_rules! registers {
         fn min(self, a: $register, b: $register) -> $register {
             // SAFETY: `self` proves the features.
             unsafe { $min(a, b) }
-        }
-
-        #[inline(always)]
-        fn prefetch(self, data: &[u8], at: usize) {
-            // SAFETY: a hint about an address, which need not exist.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(data.as_ptr().wrapping_add(at).cast()) }
-        }
-
-        #[inline(always)]
-        fn prefetch_far(self, data: &[u8], at: usize) {
-            // SAFETY: a hint about an address, which need not exist.
-            unsafe { _mm_prefetch::<_MM_HINT_T1>(data.as_ptr().wrapping_add(at).cast()) }
         }
     };
 }

@@ -12,19 +12,27 @@
 //! From block to block go one bit for each level and the count of descents. The comparisons are
 //! written so that a compiler can turn them into vector instructions; none are asked for.
 
+use super::ahead::Ahead;
 use super::padded;
 use crate::SeqCdcSettings;
 
 /// Pairs in a block: the bits of a mask.
 const BLOCK: usize = 64;
 
-/// The end of the chunk that `window` begins with, if it is longer than the minimum.
-pub(super) fn scan<const DECREASING: bool, const STRICT: bool>(settings: &SeqCdcSettings, window: &[u8]) -> usize {
+/// The end of the chunk that `data[..end]` begins with, if it is longer than the minimum.
+pub(super) fn scan<const DECREASING: bool, const STRICT: bool>(
+    settings: &SeqCdcSettings,
+    data: &[u8],
+    end: usize,
+) -> usize {
+    let window = &data[..end];
+    let mut ahead = Ahead::new(settings, data);
     let seq_length = settings.seq_length;
     let mut levels = 0;
     let mut opposing = 0;
     // The block's first pair is (window[right - 1], window[right]).
     let mut right = settings.size_min - seq_length as usize;
+    let mut segment = right;
     while right < window.len() {
         let (rises, falls) = match window[right - 1..].first_chunk() {
             Some(bytes) => compare(bytes),
@@ -40,18 +48,24 @@ pub(super) fn scan<const DECREASING: bool, const STRICT: bool>(settings: &SeqCdc
             let skip = position_of_bit(against, settings.skip_trigger - opposing);
             if skip < boundary {
                 right += skip as usize + 1 + settings.skip_size as usize;
+                ahead.skips(segment, right);
+                segment = right;
                 levels = 0;
                 opposing = 0;
                 continue;
             }
         }
         if complete != 0 {
-            return right + boundary as usize + 1;
+            let cut = right + boundary as usize + 1;
+            ahead.cuts(cut);
+            return cut;
         }
+        ahead.looks_at(right);
         opposing = seen;
         right += BLOCK;
     }
-    window.len()
+    ahead.cuts(end);
+    end
 }
 
 /// Which of the 64 pairs rise and which fall, first pair in the lowest bit.

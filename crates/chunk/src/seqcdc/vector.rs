@@ -9,17 +9,13 @@
 //! that starts the skip, load there. So
 //!
 //! - two blocks are looked at together, since most skips start in the second: one branch for all that
-//!   usually happens, and nothing to remember between them;
-//! - the places where scanning is likely to go on are fetched ahead, from nearby and from far away. On
-//!   random data, as many bytes lie between two skips as between any others, give or take a few, and a
-//!   few cache lines at the right places do. Where skips come irregularly, all that lies ahead is
-//!   fetched. After a cut the next chunk's minimum is known before anything of that chunk is needed.
-//!
-//! On 1 GiB of random data, most of the time is waiting for memory: fetching far ahead makes cuts of
-//! 16 KiB three times as fast.
+//!   usually happens, and nothing to remember between them. They overlap, so that no more bytes are
+//!   loaded, and waited for, than usually matter;
+//! - the places where scanning is likely to go on are fetched ahead, see [`Ahead`].
 
 use ibid_simd::{BLOCK, Vector};
 
+use super::ahead::Ahead;
 use super::padded;
 use crate::SeqCdcSettings;
 
@@ -32,38 +28,23 @@ const STEPS: usize = 3;
 /// A number of descents that no data has.
 const NO_SKIPS: u32 = u32::MAX;
 
-/// Bytes of a cache line.
-const LINE: usize = 64;
-
-/// Cache lines that two blocks touch, and as much again as their place is uncertain by.
-const LINES_NEAR: usize = 3;
-/// The same some skips later.
-const LINES_FAR: usize = 4;
-/// How many skips ahead cache lines are fetched from memory, and how many from the start of a chunk.
-/// Few chunks have more; with fewer, memory is not busy all the time.
-const SKIPS_AHEAD: usize = 16;
-
-/// How many bytes ahead memory is read where skips come irregularly.
-const BYTES_AHEAD: usize = 6144;
-
-/// Bytes of data that are probably in the second-level cache already, since somebody has just put
-/// them there. There, fetching takes longer than it saves.
-const CACHED: usize = 1 << 20;
+/// Pairs looked at beyond those in which half are descents, and make a skip. That is enough for 98 of
+/// 100 skips on random data.
+const SPARE: u32 = 12;
 
 /// What does not change during a scan.
-struct Scan<'a, V> {
+struct Scan<V> {
     vector: V,
-    data: &'a [u8],
     size_min: usize,
     seq_length: usize,
     skip_trigger: u32,
     skip_size: usize,
+    /// Pairs of the second of two blocks that are in the first as well.
+    overlap: u32,
     shifts: [u32; STEPS],
-    /// Bytes from one skip to the next, if half of the pairs are descents; without skips, a step.
-    pitch: usize,
 }
 
-/// The masks of 64 pairs, first pair in the lowest bit.
+/// The masks of up to 64 pairs, first pair in the lowest bit.
 #[derive(Clone, Copy)]
 struct Block {
     /// Pairs that go against the order wanted.
@@ -82,36 +63,31 @@ pub(super) fn scan<V: Vector, const DECREASING: bool, const STRICT: bool>(
     data: &[u8],
     end: usize,
 ) -> usize {
-    let skip_size = settings.skip_size as usize;
-    let (skip_trigger, pitch) = match settings.skip_trigger {
-        0 => (NO_SKIPS, LINES_FAR * LINE),
-        trigger => (trigger, 2 * trigger as usize + skip_size),
+    let skip_trigger = match settings.skip_trigger {
+        0 => NO_SKIPS,
+        trigger => trigger,
     };
     let scan = Scan {
         vector,
-        data,
         size_min: settings.size_min,
         seq_length: settings.seq_length as usize,
         skip_trigger,
-        skip_size,
+        skip_size: settings.skip_size as usize,
+        overlap: overlap(skip_trigger),
         shifts: shifts(settings.seq_length),
-        pitch,
     };
-    scan.run::<DECREASING, STRICT>(end)
+    scan.run::<DECREASING, STRICT>(Ahead::new(settings, data), &data[..end])
 }
 
-impl<V: Vector> Scan<'_, V> {
+impl<V: Vector> Scan<V> {
     #[inline(always)]
-    fn run<const DECREASING: bool, const STRICT: bool>(&self, end: usize) -> usize {
-        let window = &self.data[..end];
+    fn run<const DECREASING: bool, const STRICT: bool>(&self, mut ahead: Ahead, window: &[u8]) -> usize {
         // A segment's first pair is (window[right - 1], window[right]).
         let mut right = self.size_min - self.seq_length;
-        // Whether skips have come as regularly as on random data, lately.
-        let mut regular = true;
-        while right < end {
+        while right < window.len() {
             if let Some(bytes) = window[right - 1..].first_chunk::<{ 2 * BLOCK + 1 }>() {
-                let first = self.block::<DECREASING, STRICT>(bytes, 0);
-                let second = self.block::<DECREASING, STRICT>(bytes, BLOCK);
+                let first = self.block::<DECREASING, STRICT>(bytes, 0, 0);
+                let second = self.block::<DECREASING, STRICT>(bytes, BLOCK, self.overlap);
                 let seen = self.vector.count_ones(first.against);
                 let both = seen + self.vector.count_ones(second.against);
                 if seen < self.skip_trigger && both >= self.skip_trigger {
@@ -124,45 +100,48 @@ impl<V: Vector> Scan<'_, V> {
                             0 => right + BLOCK + boundary.trailing_zeros() as usize + 1,
                             boundary => right + boundary.trailing_zeros() as usize + 1,
                         };
-                        self.fetch_chunk(cut, regular);
+                        ahead.cuts(cut);
                         return cut;
                     }
                     let next = right + BLOCK + skip.trailing_zeros() as usize + 1 + self.skip_size;
-                    regular = self.fetch_segment(right, next);
+                    ahead.skips(right, next);
                     right = next;
                     continue;
                 }
             }
-            match self.segment::<DECREASING, STRICT>(window, right) {
+            match self.segment::<DECREASING, STRICT>(&ahead, window, right) {
                 Ok(cut) => {
-                    self.fetch_chunk(cut, regular);
+                    ahead.cuts(cut);
                     return cut;
                 }
                 Err(next) => {
-                    regular = self.fetch_segment(right, next);
+                    ahead.skips(right, next);
                     right = next;
                 }
             }
         }
-        self.fetch_chunk(end, false);
-        end
+        ahead.cuts(window.len());
+        window.len()
     }
 
     /// Looks for a boundary in a segment, block after block until the next skip or the end of the
     /// data: the chunk's end, or where to go on.
     #[inline(always)]
-    fn segment<const DECREASING: bool, const STRICT: bool>(&self, window: &[u8], right: usize) -> Result<usize, usize> {
+    fn segment<const DECREASING: bool, const STRICT: bool>(
+        &self,
+        ahead: &Ahead,
+        window: &[u8],
+        right: usize,
+    ) -> Result<usize, usize> {
         let mut right = right;
         let mut history = 0;
         let mut opposing = 0;
         while right < window.len() {
             let block = match window[right - 1..].first_chunk::<{ BLOCK + 1 }>() {
-                Some(bytes) => self.block::<DECREASING, STRICT>(bytes, 0),
-                None => self.block::<DECREASING, STRICT>(&padded(&window[right - 1..]), 0),
+                Some(bytes) => self.block::<DECREASING, STRICT>(bytes, 0, 0),
+                None => self.block::<DECREASING, STRICT>(&padded(&window[right - 1..]), 0, 0),
             };
-            if self.in_memory() {
-                self.vector.prefetch_far(self.data, right + BYTES_AHEAD);
-            }
+            ahead.looks_at(right);
             if block.moving == 0 {
                 // Long stretches of one byte are not rare.
                 right += BLOCK;
@@ -186,13 +165,15 @@ impl<V: Vector> Scan<'_, V> {
         Err(right)
     }
 
-    /// The 64 pairs of which the first is `bytes[at..at + 2]`.
+    /// The pairs of which the first is `bytes[at..at + 2]`, 64 less the `overlap` that is not looked at
+    /// again.
     #[inline(always)]
-    fn block<const DECREASING: bool, const STRICT: bool>(&self, bytes: &[u8], at: usize) -> Block {
-        let rises = self.vector.block_below(bytes, at, bytes, at + 1);
-        let falls = self.vector.block_below(bytes, at + 1, bytes, at);
+    fn block<const DECREASING: bool, const STRICT: bool>(&self, bytes: &[u8], at: usize, overlap: u32) -> Block {
+        let from = at - overlap as usize;
+        let rises = self.vector.block_below(bytes, from, bytes, from + 1) >> overlap;
+        let falls = self.vector.block_below(bytes, from + 1, bytes, from) >> overlap;
         let (wanted, against) = if DECREASING { (falls, rises) } else { (rises, falls) };
-        let moving = if STRICT { u64::MAX } else { wanted | against };
+        let moving = if STRICT { u64::MAX >> overlap } else { wanted | against };
         Block {
             against,
             moving,
@@ -239,55 +220,12 @@ impl<V: Vector> Scan<'_, V> {
         self.vector
             .deposit_bits(1 << (self.skip_trigger - opposing - 1), block.against)
     }
+}
 
-    /// Fetches what the scan will need after it went on from one place to the next, and says whether
-    /// that was as far as expected.
-    #[inline(always)]
-    fn fetch_segment(&self, from: usize, to: usize) -> bool {
-        // With tiny parameters a place may lie before the data, which does no harm.
-        let near = (to + self.pitch).wrapping_sub(LINE / 2);
-        for line in 0..LINES_NEAR {
-            self.vector.prefetch(self.data, near.wrapping_add(LINE * line));
-        }
-        let regular = (to - from).abs_diff(self.pitch) <= LINE / 4;
-        if self.in_memory() {
-            if regular {
-                self.fetch_lines((to + self.pitch * SKIPS_AHEAD).wrapping_sub(LINE / 2), LINES_FAR);
-            } else {
-                self.fetch_lines(from + BYTES_AHEAD, (to - from).div_ceil(LINE).min(BYTES_AHEAD / LINE));
-            }
-        }
-        regular
-    }
-
-    /// Fetches what the scan of a chunk that starts at `start` will need first.
-    #[inline(always)]
-    fn fetch_chunk(&self, start: usize, regular: bool) {
-        if !self.in_memory() {
-            return;
-        }
-        let right = start + self.size_min - self.seq_length;
-        if regular {
-            for skip in 0..SKIPS_AHEAD {
-                self.fetch_lines((right + self.pitch * skip).wrapping_sub(LINE / 2), LINES_FAR);
-            }
-        } else {
-            self.fetch_lines(right, BYTES_AHEAD / LINE);
-        }
-    }
-
-    #[inline(always)]
-    fn fetch_lines(&self, at: usize, lines: usize) {
-        for line in 0..lines {
-            self.vector.prefetch_far(self.data, at.wrapping_add(LINE * line));
-        }
-    }
-
-    /// Whether there is so much data that it was probably not put into a cache just now.
-    #[inline(always)]
-    fn in_memory(&self) -> bool {
-        self.data.len() > CACHED
-    }
+/// By how many pairs two blocks overlap, if skips come after so many descents.
+fn overlap(skip_trigger: u32) -> u32 {
+    let pairs = skip_trigger.saturating_mul(2).saturating_add(SPARE);
+    2 * BLOCK as u32 - pairs.clamp(BLOCK as u32 + 1, 2 * BLOCK as u32)
 }
 
 /// By how much runs are extended step by step so that those of `length` pairs remain.
