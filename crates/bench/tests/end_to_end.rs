@@ -15,16 +15,17 @@ fn ibid() -> PathBuf {
             cargo.env_remove(&name);
         }
     }
+    // As `cargo test --workspace` has just built it: with the features of another selection of packages all would be built again.
     let built = cargo
-        .args(["build", "--quiet", "--locked", "--package", "ibid"])
-        .args(["--message-format", "json"])
+        .args(["test", "--no-run", "--workspace", "--test", "cli"])
+        .args(["--quiet", "--locked", "--message-format", "json"])
         .output()
         .expect("cargo runs");
     let text = String::from_utf8_lossy(&built.stdout);
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let executable = |line: &str| {
         let message: Value = serde_json::from_str(line).ok()?;
-        let ours = message["target"]["name"] == "ibid";
+        let ours = message["target"]["name"] == "ibid" && message["profile"]["test"] == false;
         Some(PathBuf::from(message["executable"].as_str().filter(|_| ours)?))
     };
     text.lines()
