@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
@@ -113,7 +113,15 @@ impl Servers {
         let child = started.unwrap_or_else(|error| {
             panic!("cannot start {program:?}: {error}; install nats-server, or name it by IBID_NATS_SERVER")
         });
-        self.running[server] = Some(Process(child));
+        let mut process = Process(child);
+        let begun = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let ended = process.0.try_wait().unwrap();
+            assert!(ended.is_none(), "{program:?} ended: {ended:?}");
+            assert!(begun.elapsed() < PATIENCE, "{program:?} does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.running[server] = Some(process);
     }
 
     /// As `kill -9` does it.
@@ -150,15 +158,17 @@ impl Servers {
     }
 }
 
-/// Ports that nobody has now, three for each server.
+/// Ports that nobody has now, three for each server. They lie below those that systems give to whoever connects, so that nobody comes by one while its server is dead.
 fn free_ports(servers: usize) -> Vec<[u16; 3]> {
-    let taken: Vec<[TcpListener; 3]> = (0..servers)
-        .map(|_| [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap()))
-        .collect();
-    let ports = taken
-        .iter()
-        .map(|taken| [0, 1, 2].map(|place: usize| taken[place].local_addr().unwrap().port()));
-    ports.collect()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let begin = 12_000 + (std::process::id() % 1000) as u16 * 16;
+    let free = || loop {
+        let port = begin + NEXT.fetch_add(1, Relaxed);
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    };
+    (0..servers).map(|_| [(); 3].map(|()| free())).collect()
 }
 
 /// What a server says of itself; nothing if it does not answer.
