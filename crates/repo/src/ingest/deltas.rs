@@ -1,6 +1,6 @@
 //! Which chunks are encoded together, and against what.
 //!
-//! Similar chunks are gathered in [`Group`]s, one for each depth that their bases may have: so a chunk whose bases lie deep draws no other down with it. When a
+//! Similar chunks are gathered in [`Group`]s, by the depth of their bases: so a chunk whose bases lie deep draws hardly any other down with it. When a
 //! group is complete, a worker reads the bases, looks which stretches of them the group has anchors of, and encodes it against these.
 
 use crate::bodies::Body;

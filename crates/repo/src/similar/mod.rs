@@ -1,6 +1,9 @@
 //! What was stored that is like this?
 //!
 //! Every chunk that has a sketch is known here by a number, once its frame is complete: until then nobody could read it.
+//!
+//! The index remembers eight places for a feature. Those that may be any of a chunk's bases have tables of their own: in one with all, the last eight versions of a page
+//! would have taken every place, and they lie too deep to be more than the first base.
 
 mod saved;
 
@@ -16,14 +19,16 @@ pub(crate) const DEPTH_MAX: u8 = 8;
 const FEATURE_BITS: u32 = 32;
 /// Features in a sketch. In 128 KiB there are sixteen pages of a database, each of which may be like one elsewhere: two features for each tell of most of them.
 pub(crate) const FEATURES: usize = 32;
-/// Deepest that a chunk's bases lie but for the first, which may be any: what is scattered must be quick to read.
-const OTHERS_DEPTH_MAX: u8 = 0;
-/// The same, for those who want as little stored as possible: of pages of databases 7 % less, for a third more time.
-const OTHERS_DEPTH_MAX_THOROUGH: u8 = 1;
+/// A chunk's bases lie less deep than this but for the first, which may be any: what is scattered must be quick to read.
+const OTHERS_DEPTH_END: u8 = 1;
+/// Half features that a base is worth for each level that it lies less deep: it is sooner read, and so is what is encoded against it.
+const LEVEL_REWARD: u32 = 1;
+/// The same, for those who want as little stored as possible: of dumps 6 % less and of pages of databases 1 %, for up to a third more time.
+const LEVEL_REWARD_THOROUGH: u32 = 0;
 /// At least one feature in so many must be found somewhere, or the chunk is like nothing.
 const SHARED_PART_MIN: u32 = 4;
-/// When so many eighths of the features are found, no more bases are looked for.
-const ENOUGH_EIGHTHS: u32 = 6;
+/// When more than so many eighths of the features are found, no more bases are looked for.
+const ENOUGH_EIGHTHS: u32 = 7;
 /// What is far is read for a chunk that has a base already only if it brings so many features.
 const GAIN_MIN_FAR: u32 = 2;
 /// Half features: what a base is chosen by.
@@ -51,6 +56,33 @@ pub(crate) enum Distance {
     Far,
 }
 
+/// Which tables of the index have a chunk's features.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layer {
+    /// It may be any of another's bases.
+    Shallow,
+    /// It may be the first alone.
+    Deep,
+}
+
+impl Layer {
+    const ALL: [Layer; 2] = [Layer::Shallow, Layer::Deep];
+
+    /// That of chunks which lie so deep.
+    fn of(depth: u8) -> Layer {
+        if depth < OTHERS_DEPTH_END {
+            Layer::Shallow
+        } else {
+            Layer::Deep
+        }
+    }
+
+    /// The number of its table that was made after so many others.
+    fn partition(self, before: u64) -> u64 {
+        before * Layer::ALL.len() as u64 + self as u64
+    }
+}
+
 /// A base that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Base {
@@ -76,12 +108,12 @@ struct Unsaved {
 
 /// What is known of the chunks of this backup and those before it.
 pub(crate) struct Similar {
-    /// Its partitions, by number, are as many as the room of those before was not enough.
     index: FeatureIndex,
-    partitions: u64,
+    /// Of each layer: one, and one for each time that the room of those before was not enough.
+    partitions: [u64; Layer::ALL.len()],
     /// Bytes that it may take.
     index_memory: u64,
-    others_depth_max: u8,
+    level_reward: u32,
     known: Vec<Known>,
     /// What no file of sketches has yet.
     unsaved: VecDeque<Unsaved>,
@@ -89,45 +121,59 @@ pub(crate) struct Similar {
 }
 
 impl Similar {
-    /// Nothing yet; with room for the features of so many chunks that are stored and some more, within `memory` bytes.
-    pub(crate) fn new(stored: u64, memory: u64, thorough: bool) -> Similar {
+    /// Nothing yet; with room for the features of chunks that are stored, `depths` of them, and some more, within `memory` bytes.
+    pub(crate) fn new(depths: impl Iterator<Item = (u8, u64)>, memory: u64, thorough: bool) -> Similar {
         let mut similar = Similar {
             index: FeatureIndex::new(),
-            partitions: 0,
+            partitions: Default::default(),
             index_memory: memory,
-            others_depth_max: if thorough {
-                OTHERS_DEPTH_MAX_THOROUGH
-            } else {
-                OTHERS_DEPTH_MAX
-            },
+            level_reward: if thorough { LEVEL_REWARD_THOROUGH } else { LEVEL_REWARD },
             known: Vec::new(),
             unsaved: VecDeque::new(),
             found: Vec::new(),
         };
-        similar.grow(stored.saturating_mul(FEATURES as u64).saturating_add(ENTRIES_NEW));
+        let mut stored = [0_u64; Layer::ALL.len()];
+        for (depth, chunks) in depths {
+            stored[Layer::of(depth) as usize] += chunks;
+        }
+        let entries = stored.map(|chunks| chunks.saturating_mul(FEATURES as u64).saturating_add(ENTRIES_NEW));
+        // Where there is not room for all, each layer begins with half of it.
+        let half = similar.room() / 2;
+        for (layer, entries) in Layer::ALL.into_iter().zip(entries) {
+            similar.add_partition(layer, entries.min(half));
+        }
         similar
     }
 
-    /// Gives the index of features room for so many more entries, or for fewer if it has no memory for these.
-    fn grow(&mut self, entries: u64) {
-        // A table takes up to 2/0.9 of what it is asked for.
+    /// Entries that the index has memory for beside those it has room for.
+    fn room(&self) -> u64 {
         let left = self.index_memory.saturating_sub(self.index.memory() as u64);
-        let most = left / ibid_delta::BYTES_PER_ENTRY as u64 * 9 / 20;
-        if self.partitions == 0 || most >= ENTRIES_NEW {
-            self.index
-                .add_partition(self.partitions, entries.min(most) as usize)
-                .expect("far from a billion entries");
-            self.partitions += 1;
-        }
+        // A table takes up to 2/0.9 of what it is asked for.
+        left / ibid_delta::BYTES_PER_ENTRY as u64 * 9 / 20
     }
 
-    /// The partition that new features come into: one that has room, while there is memory for that.
-    fn newest(&mut self) -> u64 {
-        let (entries, room) = self.index.load(self.partitions - 1).expect("there is one at least");
-        if entries >= room / 10 * 9 {
-            self.grow(2 * room as u64);
+    fn add_partition(&mut self, layer: Layer, entries: u64) {
+        let before = &mut self.partitions[layer as usize];
+        self.index
+            .add_partition(layer.partition(*before), entries as usize)
+            .expect("far from a billion entries");
+        *before += 1;
+    }
+
+    /// The partition of a layer that new features come into: one that has room, while there is memory for that.
+    fn newest(&mut self, layer: Layer) -> u64 {
+        let newest = |partitions: &[u64]| layer.partition(partitions[layer as usize] - 1);
+        let (entries, most) = self
+            .index
+            .load(newest(&self.partitions))
+            .expect("each layer has one at least");
+        if entries >= most / 10 * 9 {
+            let room = self.room();
+            if room >= ENTRIES_NEW {
+                self.add_partition(layer, room.min(2 * most as u64));
+            }
         }
-        self.partitions - 1
+        newest(&self.partitions)
     }
 
     /// Bytes of memory.
@@ -154,7 +200,7 @@ impl Similar {
 
     fn enter(&mut self, place: Place, depth: u8, sketch: &Sketch) {
         if depth < DEPTH_MAX {
-            let partition = self.newest();
+            let partition = self.newest(Layer::of(depth));
             self.index.insert(partition, sketch, self.known.len() as u32);
             self.known.push(Known { place, depth });
         }
@@ -174,20 +220,16 @@ impl Similar {
         let mut covered = 0u32;
         let enough = sketch.features().len() as u32 * ENOUGH_EIGHTHS / 8;
         while bases.is_empty() || covered.count_ones() <= enough {
-            let others_depth_max = if bases.is_empty() {
-                DEPTH_MAX
-            } else {
-                self.others_depth_max
-            };
+            let depth_end = if bases.is_empty() { DEPTH_MAX } else { OTHERS_DEPTH_END };
             let score = |found: &Found| {
                 let gain = (found.shared & !covered).count_ones();
                 let is_near = found.distance == Distance::Near;
                 let gain_min = if bases.is_empty() || is_near { 1 } else { GAIN_MIN_FAR };
-                if gain < gain_min || found.base.depth > others_depth_max {
+                if gain < gain_min || found.base.depth >= depth_end {
                     return None;
                 }
                 let reward = if is_near { NEAR_REWARD } else { 0 };
-                let score = HALVES * gain + reward + u32::from(DEPTH_MAX - found.base.depth);
+                let score = HALVES * gain + reward + self.level_reward * u32::from(DEPTH_MAX - found.base.depth);
                 Some((score, found.base.number))
             };
             let scored = self.found.iter().map(|found| (score(found), found));
@@ -205,7 +247,8 @@ impl Similar {
     /// Finds all that share a feature with this sketch, and which.
     fn find(&mut self, sketch: &Sketch, distance: impl Fn(Place) -> Option<Distance>) {
         self.found.clear();
-        for partition in 0..self.partitions {
+        let of = |layer: Layer| (0..self.partitions[layer as usize]).map(move |before| layer.partition(before));
+        for partition in Layer::ALL.into_iter().flat_map(of) {
             self.index.places(partition, sketch, |feature, number| {
                 // The index may name what does not exist.
                 if let Some(known) = self.known.get(number as usize)
@@ -275,17 +318,47 @@ mod tests {
     #[test]
     fn the_index_grows_with_what_is_new_as_long_as_it_has_memory() {
         let chunks = 3 * ENTRIES_NEW / FEATURES as u64;
-        let mut roomy = Similar::new(0, 64 << 20, false);
+        let mut roomy = Similar::new(std::iter::empty(), 64 << 20, false);
         let before = roomy.memory();
         assert_eq!(found_of(&mut roomy, chunks), chunks as usize);
         assert!(roomy.memory() > before);
 
-        let mut tight = Similar::new(0, 4 << 20, false);
+        let mut tight = Similar::new(std::iter::empty(), 4 << 20, false);
         let found = found_of(&mut tight, chunks);
         assert!(
             (1..chunks as usize).contains(&found),
             "the oldest are forgotten: {found}"
         );
         assert!(tight.index.memory() <= 4 << 20);
+    }
+
+    #[test]
+    fn many_versions_of_what_lies_deep_do_not_displace_what_may_be_a_base_beside() {
+        let mut similar = Similar::new(std::iter::empty(), 64 << 20, false);
+        let half = |sketch: Sketch| sketch.features()[..FEATURES / 2].to_vec();
+        let (table, log) = (half(sketch(1)), half(sketch(2)));
+        let mut add = |depth, features: &[u64]| {
+            let frame = similar.known.len() as u32;
+            similar.add(Place { frame, slot: 0 }, depth, &Sketch::of(features.iter().copied()));
+            frame
+        };
+        let shallow = add(0, &table);
+        for _ in 0..2 * ibid_delta::POSTING_MAX {
+            add(3, &table);
+        }
+        let deep = add(2, &log);
+        let mut bases = Vec::new();
+        let page = Sketch::of(table.iter().chain(&log).copied());
+        // What is read anyway comes first.
+        let distance = |place: Place| {
+            Some(if place.frame == deep {
+                Distance::Near
+            } else {
+                Distance::Far
+            })
+        };
+        similar.bases(&page, distance, &mut bases);
+        let found: Vec<u32> = bases.iter().map(|base| base.number).collect();
+        assert_eq!(found, [deep, shallow]);
     }
 }

@@ -24,7 +24,12 @@ impl Similar {
         thorough: bool,
         monitor: &Monitor,
     ) -> Result<Similar> {
-        let mut similar = Similar::new(loaded.index.len(), memory, thorough);
+        let depths = loaded
+            .index
+            .frames
+            .iter()
+            .map(|frame| (frame.depth, u64::from(frame.blobs)));
+        let mut similar = Similar::new(depths, memory, thorough);
         let frames = FramesOfPacks::new(loaded);
         let mut files = Vec::new();
         let mut bytes = 0;
