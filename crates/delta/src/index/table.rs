@@ -40,6 +40,14 @@ struct Key {
     slots: [usize; CHOICES],
 }
 
+impl Key {
+    /// A slot that comes up twice is looked at once.
+    fn distinct_slots(self) -> impl Iterator<Item = usize> {
+        let is_first = move |&at: &usize| !self.slots[..at].contains(&self.slots[at]);
+        (0..CHOICES).filter(is_first).map(move |at| self.slots[at])
+    }
+}
+
 impl Table {
     /// One with room for 2^`slots_log` slots.
     pub(super) fn new(slots_log: u32) -> Table {
@@ -120,11 +128,10 @@ impl Table {
         slot * SLOT..slot * SLOT + SLOT
     }
 
-    /// Entries with the feature's check in its slots. A slot that comes up twice is looked at once.
+    /// Entries with the feature's check in its slots.
     fn matching(&self, key: Key) -> impl Iterator<Item = usize> + '_ {
-        let distinct = (0..CHOICES).filter(move |&at| !key.slots[..at].contains(&key.slots[at]));
-        distinct
-            .flat_map(move |at| Table::entries(key.slots[at]))
+        key.distinct_slots()
+            .flat_map(Table::entries)
             .filter(move |&entry| self.check(entry) == key.check)
     }
 
@@ -146,19 +153,28 @@ impl Table {
     pub(super) fn insert(&mut self, feature: u64, place: u32) -> Inserted {
         self.tick();
         let key = self.key(feature);
-        let known = self.matching(key).find(|&entry| self.place(entry) == place);
-        if let Some(entry) = known {
-            self.set_used(entry, self.clock);
-            return Inserted::Known;
+        let (mut posting, mut stalest, mut free) = (0, None, None);
+        for slot in key.distinct_slots() {
+            for entry in Table::entries(slot) {
+                let check = self.check(entry);
+                if check == 0 {
+                    free = free.or(Some(entry));
+                } else if check == key.check {
+                    if self.place(entry) == place {
+                        self.set_used(entry, self.clock);
+                        return Inserted::Known;
+                    }
+                    posting += 1;
+                    stalest = self.staler(stalest, entry);
+                }
+            }
         }
-        let add = |(count, stalest), entry| (count + 1, self.staler(stalest, entry));
-        let (posting, stalest) = self.matching(key).fold((0, None), add);
         if let Some(entry) = stalest
             && posting >= POSTING_MAX
         {
             return Inserted::Evicted(self.replace(entry, key.check, place));
         }
-        if let Some(entry) = self.free(key.slots).or_else(|| self.make_room(key.slots)) {
+        if let Some(entry) = free.or_else(|| self.make_room(key.slots)) {
             self.len += 1;
             self.replace(entry, key.check, place);
             return Inserted::New;

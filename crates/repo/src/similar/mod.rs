@@ -21,20 +21,18 @@ const FEATURE_BITS: u32 = 32;
 pub(crate) const FEATURES: usize = 32;
 /// A chunk's bases lie less deep than this but for the first, which may be any: what is scattered must be quick to read.
 const OTHERS_DEPTH_END: u8 = 1;
-/// Half features that a base is worth for each level that it lies less deep: it is sooner read, and so is what is encoded against it.
+/// Quarters of a feature that a base is worth for each level that it lies less deep: it is sooner read, and so is what is encoded against it.
 const LEVEL_REWARD: u32 = 1;
 /// The same, for those who want as little stored as possible: of dumps 6 % less and of pages of databases 1 %, for up to a third more time.
 const LEVEL_REWARD_THOROUGH: u32 = 0;
 /// At least one feature in so many must be found somewhere, or the chunk is like nothing.
 const SHARED_PART_MIN: u32 = 4;
-/// When more than so many eighths of the features are found, no more bases are looked for.
-const ENOUGH_EIGHTHS: u32 = 7;
 /// What is far is read for a chunk that has a base already only if it brings so many features.
 const GAIN_MIN_FAR: u32 = 2;
-/// Half features: what a base is chosen by.
-const HALVES: u32 = 2;
-/// What is near may have so many half features fewer than what is far.
-const NEAR_REWARD: u32 = 8;
+/// Quarters of a feature: what a base is chosen by.
+const QUARTERS: u32 = 4;
+/// What is near may have so many quarters fewer than what is far.
+const NEAR_REWARD: u32 = 16;
 /// Entries that there is room for at first beyond those of the chunks that are stored already: the features of 1 GiB of new data. Once they are there, the
 /// index grows. It is looked at in places that come one after the other by chance only, so it should not be larger than it must.
 const ENTRIES_NEW: u64 = 256 << 10;
@@ -218,8 +216,7 @@ impl Similar {
         let sketch = shortened(sketch);
         self.find(&sketch, distance);
         let mut covered = 0u32;
-        let enough = sketch.features().len() as u32 * ENOUGH_EIGHTHS / 8;
-        while bases.is_empty() || covered.count_ones() <= enough {
+        loop {
             let depth_end = if bases.is_empty() { DEPTH_MAX } else { OTHERS_DEPTH_END };
             let score = |found: &Found| {
                 let gain = (found.shared & !covered).count_ones();
@@ -229,7 +226,7 @@ impl Similar {
                     return None;
                 }
                 let reward = if is_near { NEAR_REWARD } else { 0 };
-                let score = HALVES * gain + reward + self.level_reward * u32::from(DEPTH_MAX - found.base.depth);
+                let score = QUARTERS * gain + reward + self.level_reward * u32::from(DEPTH_MAX - found.base.depth);
                 Some((score, found.base.number))
             };
             let scored = self.found.iter().map(|found| (score(found), found));
