@@ -3,35 +3,36 @@
 /// Says that the cache line of `data[at]` will be read soon. `at` may lie beyond the end.
 #[inline(always)]
 pub fn prefetch(data: &[u8], at: usize) {
-    let line = data.as_ptr().wrapping_add(at);
-    // SAFETY: a hint about an address, which need not exist.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(line.cast());
-    }
-    // SAFETY: as above.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
-        core::arch::asm!("prfm pldl1keep, [{0}]", in(reg) line, options(nostack, preserves_flags, readonly));
-    }
-    let _ = line;
+    hint::<false>(data, at);
 }
 
 /// As [`prefetch`], into the second-level cache: more can be under way, for later.
 #[inline(always)]
 pub fn prefetch_far(data: &[u8], at: usize) {
+    hint::<true>(data, at);
+}
+
+#[inline(always)]
+fn hint<const FAR: bool>(data: &[u8], at: usize) {
     let line = data.as_ptr().wrapping_add(at);
     // SAFETY: a hint about an address, which need not exist.
     #[cfg(target_arch = "x86_64")]
     unsafe {
-        use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T1>(line.cast());
+        use core::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+        if FAR {
+            _mm_prefetch::<_MM_HINT_T1>(line.cast());
+        } else {
+            _mm_prefetch::<_MM_HINT_T0>(line.cast());
+        }
     }
     // SAFETY: as above.
     #[cfg(target_arch = "aarch64")]
     unsafe {
-        core::arch::asm!("prfm pldl2keep, [{0}]", in(reg) line, options(nostack, preserves_flags, readonly));
+        if FAR {
+            core::arch::asm!("prfm pldl2keep, [{0}]", in(reg) line, options(nostack, preserves_flags, readonly));
+        } else {
+            core::arch::asm!("prfm pldl1keep, [{0}]", in(reg) line, options(nostack, preserves_flags, readonly));
+        }
     }
     let _ = line;
 }

@@ -7,6 +7,8 @@ mod json;
 mod locality;
 mod output;
 mod passwords;
+#[path = "../../../record/tests/replication_over_nats/ports.rs"]
+mod ports;
 mod publishing;
 mod records;
 mod restoring;

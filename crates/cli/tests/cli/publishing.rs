@@ -3,12 +3,13 @@
 //! Needs `nats-server`, or another program that is it: `cargo test -p ibid --test cli publishing -- --ignored` takes the one that `IBID_NATS_SERVER` names. Without `--ignored`,
 //! cargo lists these tests as ignored; with it, a server that is missing is a failure.
 
+use crate::ports::free_port;
 use crate::records::write_identity;
 use crate::support::{Home, Ran, noise, run, signal};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -49,8 +50,7 @@ struct World {
 impl World {
     fn new() -> World {
         let home = Home::bare();
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
+        let port = free_port();
         World { home, port }
     }
 

@@ -3,14 +3,17 @@
 //! Needs `nats-server`, or another program that is it: `cargo test -p ibid-record --test replication_over_nats -- --ignored` takes the one that `IBID_NATS_SERVER` names. Without
 //! `--ignored`, cargo lists these tests as ignored; with it, a server that is missing is a failure. `IBID_NATS_ROUNDS=50` kills more often.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod ports;
+mod servers;
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
@@ -22,6 +25,7 @@ use ibid_record::replicate::net::tls;
 use ibid_record::replicate::{self, Oplog, Progress, Receiver, Sender};
 use ibid_record::{Durability, Error, Namespace, Options, Refused, Role, Store, Versions};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use servers::{Process, Servers, http};
 
 /// Tables that are the same byte for byte where nothing is compressed.
 const SAME: [Table; 6] = [
@@ -36,155 +40,6 @@ const SAME: [Table; 6] = [
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Where the process that publishes finds what it is to do: an address and a folder.
 const PUBLISH: &str = "IBID_TEST_PUBLISH";
-
-/// A process that ends with the test, however that ends.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Servers of one cluster, or one alone.
-struct Servers {
-    folder: tempfile::TempDir,
-    ports: Vec<[u16; 3]>,
-    /// What they are told beside.
-    told: Vec<OsString>,
-    running: Vec<Option<Process>>,
-}
-
-impl Servers {
-    fn start(count: usize) -> Self {
-        Servers::told(count, folder(), Vec::new())
-    }
-
-    fn told(count: usize, folder: tempfile::TempDir, told: Vec<OsString>) -> Self {
-        let mut servers = Servers {
-            folder,
-            told,
-            ports: free_ports(count),
-            running: (0..count).map(|_| None).collect(),
-        };
-        (0..count).for_each(|server| servers.run(server));
-        servers
-    }
-
-    fn run(&mut self, server: usize) {
-        let program = std::env::var_os("IBID_NATS_SERVER").unwrap_or_else(|| "nats-server".into());
-        let [port, monitor, route] = self.ports[server];
-        let place = self.folder.path().join(format!("{server}"));
-        let mut command = Command::new(&program);
-        let text = |number: u16| number.to_string();
-        command.args([
-            "--addr",
-            "127.0.0.1",
-            "--port",
-            &text(port),
-            "--http_port",
-            &text(monitor),
-        ]);
-        command
-            .args(["--name", &format!("n{server}"), "--jetstream", "--store_dir"])
-            .arg(&place);
-        command.arg("--log").arg(place.with_extension("log"));
-        command.args(&self.told);
-        if self.ports.len() > 1 {
-            let routes: Vec<String> = self
-                .ports
-                .iter()
-                .map(|[_, _, route]| format!("nats://127.0.0.1:{route}"))
-                .collect();
-            command.args([
-                "--cluster_name",
-                "ibid",
-                "--cluster",
-                &format!("nats://127.0.0.1:{route}"),
-            ]);
-            command.args(["--routes", &routes.join(",")]);
-        }
-        let started = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let child = started.unwrap_or_else(|error| {
-            panic!("cannot start {program:?}: {error}; install nats-server, or name it by IBID_NATS_SERVER")
-        });
-        let mut process = Process(child);
-        let begun = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            let ended = process.0.try_wait().unwrap();
-            assert!(ended.is_none(), "{program:?} ended: {ended:?}");
-            assert!(begun.elapsed() < PATIENCE, "{program:?} does not listen");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        self.running[server] = Some(process);
-    }
-
-    /// As `kill -9` does it.
-    fn kill(&mut self, server: usize) {
-        self.running[server] = None;
-    }
-
-    fn address(&self, name: &str) -> Address {
-        let places: Vec<String> = self
-            .ports
-            .iter()
-            .map(|[port, _, _]| format!("127.0.0.1:{port}"))
-            .collect();
-        format!("nats://{}/{name}", places.join(",")).parse().unwrap()
-    }
-
-    /// Which server leads the stream, as any of them says.
-    fn leader(&self) -> usize {
-        let begun = Instant::now();
-        loop {
-            for (server, [_, monitor, _]) in self.ports.iter().enumerate() {
-                if self.running[server].is_none() {
-                    continue;
-                }
-                let said = http(*monitor, "/jsz?streams=true");
-                let leader = &said["account_details"][0]["stream_detail"][0]["cluster"]["leader"];
-                if let Some(leader) = leader.as_str() {
-                    return leader[1..].parse().unwrap();
-                }
-            }
-            assert!(begun.elapsed() < PATIENCE, "no server leads the stream");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-}
-
-/// Ports that nobody has now, three for each server. They lie below those that systems give to whoever connects, so that nobody comes by one while its server is dead.
-fn free_ports(servers: usize) -> Vec<[u16; 3]> {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let begin = 12_000 + (std::process::id() % 1000) as u16 * 16;
-    let free = || loop {
-        let port = begin + NEXT.fetch_add(1, Relaxed);
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    };
-    (0..servers).map(|_| [(); 3].map(|()| free())).collect()
-}
-
-/// What a server says of itself; nothing if it does not answer.
-fn http(port: u16, path: &str) -> serde_json::Value {
-    let asked = || {
-        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok::<_, std::io::Error>(answer)
-    };
-    let answer = asked().unwrap_or_default();
-    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    serde_json::from_str(body).unwrap_or_default()
-}
 
 fn options() -> Options {
     Options {
