@@ -190,7 +190,12 @@ fn what_can_not_be_read_is_no_base() {
         ..options(&file)
     };
     let summary = repository.backup(options, &monitor).unwrap();
-    assert!(heard.lock().unwrap().len() > 1, "it tells of the damage");
+    assert_eq!(summary.damaged_frames, 1);
+    assert_eq!(
+        heard.lock().unwrap().len(),
+        2,
+        "of the frame, once, and of the listing of the snapshot before"
+    );
     // One frame is damaged, the others are bases.
     let stored = summary.counters.stored_bytes;
     assert!((512 << 10..2 << 20).contains(&stored), "{summary:?}");

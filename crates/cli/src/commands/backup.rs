@@ -36,11 +36,13 @@ pub(crate) fn run(context: &mut Context, args: BackupArgs) -> Result<Outcome> {
     let left = "what was stored so far is kept and used by the next backup";
     let summary = result.map_err(Failure::if_interrupted(left))?;
     print::backup(&mut context.out, opened.about, &summary, &problems)?;
-    Ok(if summary.counters.unreadable + summary.attributes_lost > 0 {
-        Outcome::Partial
-    } else {
-        Outcome::Done
-    })
+    Ok(
+        if summary.counters.unreadable + summary.attributes_lost + summary.damaged_frames > 0 {
+            Outcome::Partial
+        } else {
+            Outcome::Done
+        },
+    )
 }
 
 /// Removes what backups that were killed left unfinished. It is in nobody's way, so failing at it is no reason to stop.

@@ -23,6 +23,7 @@ struct JsonBackup<'a> {
     new_metadata_bytes: u64,
     hole_bytes: u64,
     attributes_lost: u64,
+    damaged_frames: u64,
     similar_chunks: u64,
     similar_bytes: u64,
     similar_stored_bytes: u64,
@@ -126,6 +127,12 @@ pub(crate) fn backup(
         let attributes = counted(summary.attributes_lost, "extended attribute", "extended attributes");
         out.line(format!("  {attributes} could not be stored (named above)"))?;
     }
+    if summary.damaged_frames > 0 {
+        let places = counted(summary.damaged_frames, "place", "places");
+        out.line(format!(
+            "  {places} in the repository can't be read (named above), and this snapshot may need what is there: `ibid check --read-data` tells"
+        ))?;
+    }
     if counters.unreadable > 0 {
         out.line(format!(
             "  {} could not be read (named above) and MISSING from it",
@@ -151,6 +158,7 @@ fn document<'a>(summary: &BackupSummary, problems: &'a [(PathBuf, String)]) -> J
         new_metadata_bytes: summary.new_metadata_bytes,
         hole_bytes: summary.holes,
         attributes_lost: summary.attributes_lost,
+        damaged_frames: summary.damaged_frames,
         similar_chunks: summary.similar.chunks,
         similar_bytes: summary.similar.bytes,
         similar_stored_bytes: summary.similar.stored,

@@ -99,11 +99,13 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, seed: Opt
     if report.is_clean() {
         return out.line("no faults");
     }
+    let faults = report.faults.len() as u64;
+    let verb = if faults == 1 { "touches" } else { "touch" };
     let (faults, files) = (
-        counted(report.faults.len() as u64, "fault", "faults"),
+        counted(faults, "fault", "faults"),
         counted(report.affected_total, "file or folder", "files or folders"),
     );
-    out.line(format!("FOUND {faults}, which touch {files} of snapshots"))
+    out.line(format!("FOUND {faults}, which {verb} {files} of snapshots"))
 }
 
 fn document(report: &CheckReport, seed: Option<u64>) -> JsonCheck<'_> {

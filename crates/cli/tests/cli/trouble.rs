@@ -69,17 +69,21 @@ fn usage_errors_are_code_2_and_missing_repositories_code_10() {
     assert_eq!(run(home.ibid(["snapshots"]).env("IBID_REPO", "")).code, 2);
 }
 
-#[test]
-fn damage_is_found_named_and_code_4() {
-    let home = Home::with_snapshot();
-    let largest = packs(&home)
-        .into_iter()
-        .max_by_key(|pack| pack.metadata().unwrap().len())
-        .unwrap();
+/// Changes one bit of the largest pack, which holds `data.bin`.
+fn damage_largest_pack(home: &Home) -> std::path::PathBuf {
+    let packs = packs(home).into_iter();
+    let largest = packs.max_by_key(|pack| pack.metadata().unwrap().len()).unwrap();
     let mut bytes = std::fs::read(&largest).unwrap();
     bytes[100_000] ^= 1;
     std::fs::remove_file(&largest).unwrap();
     std::fs::write(&largest, &bytes).unwrap();
+    largest
+}
+
+#[test]
+fn damage_is_found_named_and_code_4() {
+    let home = Home::with_snapshot();
+    let largest = damage_largest_pack(&home);
     home.ok(["check"]);
     let ran = home.run(["check", "--read-data"]);
     assert_eq!(ran.code, 4, "{ran:?}");
@@ -116,6 +120,30 @@ fn damage_is_found_named_and_code_4() {
 
     std::fs::remove_file(&largest).unwrap();
     assert_eq!(home.run(["check"]).code, 4);
+}
+
+#[test]
+fn a_backup_that_meets_damage_names_it_and_code_3() {
+    let home = Home::with_snapshot();
+    let damaged = damage_largest_pack(&home);
+    let data = home.path("files/deep/data.bin");
+    let mut bytes = std::fs::read(&data).unwrap();
+    bytes[150_000] ^= 1;
+    std::fs::write(&data, &bytes).unwrap();
+    let ran = home.run(["backup", "files"]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    let pack = damaged.file_name().unwrap().to_str().unwrap();
+    assert!(ran.err.contains(pack), "{ran:?}");
+    assert!(ran.out.contains("1 place in the repository can't be read"), "{ran:?}");
+    // As it is said to: what stays as it was lies in what is damaged.
+    assert_eq!(home.run(["restore", &home.at("files/deep"), "back"]).code, 3);
+    let found = home.run(["check", "--read-data"]);
+    assert!(found.code == 4 && found.out.contains("data.bin"), "{found:?}");
+    // What was found can be mended as the documentation says.
+    std::fs::rename(&damaged, home.path("damaged-pack")).unwrap();
+    home.ok(["backup", "files", "--similarity", "off"]);
+    home.ok(["restore", &home.at("files/deep/data.bin"), "mended"]);
+    assert!(std::fs::read(home.path("mended/data.bin")).unwrap() == bytes);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use super::deltas::{self, Against};
 use super::effort::{DeltaEffort, EffortChoice};
 use super::{Compression, Job};
+use crate::Error;
 use crate::bodies::Body;
-use crate::{Error, Warning};
 use ibid_delta::Cover;
 use ibid_format::frame::{self, Blob};
 use ibid_format::pack::PackKind;
@@ -191,8 +191,8 @@ impl<'a> Compressor<'a> {
         let reader = self.job.bases.as_ref().expect("who has found bases can read them");
         let target = frame.body.bytes();
         let bases = against.read(reader, &mut self.cover, target, &mut self.space, &mut self.prefix)?;
-        for error in bases.faults {
-            self.job.monitor.warn(Warning::Repository { error });
+        for (frame, error) in bases.faults {
+            self.job.damaged(frame, error);
         }
         if bases.pieces.is_empty() {
             return self.data(frame, compression);

@@ -61,8 +61,8 @@ pub(crate) struct Bases {
     pub(crate) pieces: Vec<Piece>,
     /// How deep what is encoded against them lies.
     pub(crate) depth: u8,
-    /// Why others were done without. Whose damage that is, a check will tell.
-    pub(crate) faults: Vec<Error>,
+    /// Frames that were done without, and why. Whose damage that is, a check will tell.
+    pub(crate) faults: Vec<(u32, Error)>,
 }
 
 impl Group {
@@ -141,13 +141,13 @@ impl Against {
     ) -> Result<Bases> {
         let mut found: Vec<(u32, Piece, usize)> = Vec::new();
         let mut depth = 0;
-        let (mut faults, mut unreadable) = (Vec::new(), Vec::new());
+        let mut faults: Vec<(u32, Error)> = Vec::new();
         let mut stretches = Vec::new();
         space.clear();
         cover.begin(target).map_err(too_long)?;
         for wanted in &self.wanted {
             let Place { frame, slot } = wanted.place;
-            if unreadable.contains(&frame) {
+            if faults.iter().any(|(faulty, _)| *faulty == frame) {
                 continue;
             }
             let held = self.held.iter().find(|(held, _)| *held == frame);
@@ -157,15 +157,14 @@ impl Against {
                     Ok(Some(body)) => body,
                     Ok(None) => continue,
                     Err(error) if is_fault(&error) => {
-                        unreadable.push(frame);
-                        faults.push(error);
+                        faults.push((frame, error));
                         continue;
                     }
                     Err(error) => return Err(error),
                 },
             };
             let Some(chunk) = body.chunk(slot) else {
-                faults.push(misplaced(reader, wanted.place));
+                faults.push((frame, misplaced(reader, wanted.place)));
                 continue;
             };
             let new = match body.anchors(slot) {
@@ -182,7 +181,7 @@ impl Against {
                 continue;
             }
             let Some(base) = verified(reader, &body, wanted.place) else {
-                faults.push(misplaced(reader, wanted.place));
+                faults.push((frame, misplaced(reader, wanted.place)));
                 continue;
             };
             for stretch in &stretches {

@@ -35,10 +35,11 @@ use ibid_format::FileId;
 use ibid_format::snapshot::{Counters, Snapshot};
 use ibid_format::tree::Time;
 use limits::Limits;
+use std::collections::HashSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 /// How hard to compress.
@@ -136,6 +137,9 @@ pub struct BackupSummary {
     pub holes: u64,
     /// Extended attributes that could not be read, or that are beyond what an entry can hold; each was reported.
     pub attributes_lost: u64,
+    /// Frames of earlier backups that were wanted as bases and can't be read; each was reported. They were done without, but what lies in them, or hangs on them,
+    /// is lost unless it is stored elsewhere too, and this snapshot may need it: a [`check`](Repository::check) tells.
+    pub damaged_frames: u64,
     /// Of the counters' `new_bytes`, those of metadata: trees and lists of chunks.
     pub new_metadata_bytes: u64,
     /// New data for which nothing similar was found.
@@ -249,6 +253,7 @@ impl Repository {
             hinted: AtomicU64::new(0),
             finished: AtomicBool::new(false),
             attributes_lost: AtomicU64::new(0),
+            damaged: Mutex::default(),
         };
         let input = match stream {
             Some(stream) => read::Input::Stream(stream),
@@ -291,6 +296,7 @@ impl Repository {
             unchanged_files: built.unchanged_files,
             holes: built.holes,
             attributes_lost: job.attributes_lost.into_inner(),
+            damaged_frames: job.damaged.into_inner().expect("no holder of this lock panics").len() as u64,
             new_metadata_bytes: built.new_metadata_bytes,
             unlike: built.data.unlike,
             similar: built.data.similar,
@@ -355,9 +361,19 @@ pub(crate) struct Job<'a> {
     pub(crate) finished: AtomicBool,
     /// Extended attributes that could not be read, or for which there is no room.
     pub(crate) attributes_lost: AtomicU64,
+    /// Frames that were wanted as bases and can't be read.
+    damaged: Mutex<HashSet<u32>>,
 }
 
 impl Job<'_> {
+    /// Says that a frame can't be read, once.
+    pub(crate) fn damaged(&self, frame: u32, error: Error) {
+        let mut damaged = self.damaged.lock().expect("no holder of this lock panics");
+        if damaged.insert(frame) {
+            self.monitor.warn(Warning::Repository { error });
+        }
+    }
+
     /// Says which attributes of a file are not stored with it.
     pub(crate) fn attributes_lost(&self, path: &Path, faults: Vec<XattrFault>) {
         for (name, source) in faults {
