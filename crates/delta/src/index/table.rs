@@ -128,11 +128,27 @@ impl Table {
         slot * SLOT..slot * SLOT + SLOT
     }
 
+    /// The entries of a slot with this check, all four looked at together; those that are free with 0.
+    #[inline(always)]
+    fn with_check(&self, slot: usize, check: u16) -> impl Iterator<Item = usize> + use<> {
+        const ONE_EACH: u64 = 0x0001_0001_0001_0001;
+        const LOW_BITS: u64 = 0x7fff * ONE_EACH;
+        let words = &self.slots[slot];
+        let checks = u64::from(words[0]) | u64::from(words[1]) << 32;
+        let differing = checks ^ (u64::from(check) * ONE_EACH);
+        // The highest of sixteen bits is set where all of them are equal.
+        let mut equal = !(((differing & LOW_BITS) + LOW_BITS) | differing | LOW_BITS);
+        std::iter::from_fn(move || {
+            let lane = equal.trailing_zeros() as usize / 16;
+            equal &= equal.wrapping_sub(1);
+            (lane < SLOT).then_some(slot * SLOT + lane)
+        })
+    }
+
     /// Entries with the feature's check in its slots.
     fn matching(&self, key: Key) -> impl Iterator<Item = usize> + '_ {
         key.distinct_slots()
-            .flat_map(Table::entries)
-            .filter(move |&entry| self.check(entry) == key.check)
+            .flat_map(move |slot| self.with_check(slot, key.check))
     }
 
     /// Looks at all slots that these features may lie in, so that they come from memory at the same time. One after the other, whoever asks for features
@@ -155,18 +171,14 @@ impl Table {
         let key = self.key(feature);
         let (mut posting, mut stalest, mut free) = (0, None, None);
         for slot in key.distinct_slots() {
-            for entry in Table::entries(slot) {
-                let check = self.check(entry);
-                if check == 0 {
-                    free = free.or(Some(entry));
-                } else if check == key.check {
-                    if self.place(entry) == place {
-                        self.set_used(entry, self.clock);
-                        return Inserted::Known;
-                    }
-                    posting += 1;
-                    stalest = self.staler(stalest, entry);
+            free = free.or_else(|| self.with_check(slot, 0).next());
+            for entry in self.with_check(slot, key.check) {
+                if self.place(entry) == place {
+                    self.set_used(entry, self.clock);
+                    return Inserted::Known;
                 }
+                posting += 1;
+                stalest = self.staler(stalest, entry);
             }
         }
         if let Some(entry) = stalest
@@ -225,8 +237,7 @@ impl Table {
     }
 
     fn free(&self, slots: [usize; CHOICES]) -> Option<usize> {
-        let mut entries = slots.into_iter().flat_map(Table::entries);
-        entries.find(|&entry| self.check(entry) == 0)
+        slots.into_iter().find_map(|slot| self.with_check(slot, 0).next())
     }
 
     /// Moves some entry of these slots to another of its own slots, and gives the place that it left. A feature's sixteen entries lead to 48 more slots; so
