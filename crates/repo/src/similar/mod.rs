@@ -32,10 +32,10 @@ const GAIN_MIN_FAR: u32 = 2;
 /// Quarters of a feature: what a base is chosen by.
 const QUARTERS: u32 = 4;
 /// What is near may have so many quarters fewer than what is far.
-const NEAR_REWARD: u32 = 16;
-/// Entries that there is room for at first beyond those of the chunks that are stored already: the features of 1 GiB of new data. Once they are there, the
+const NEAR_REWARD: u32 = 24;
+/// Entries that there is room for at first beyond those of the chunks that are stored already: the features of 256 MiB of new data. Once they are there, the
 /// index grows. It is looked at in places that come one after the other by chance only, so it should not be larger than it must.
-const ENTRIES_NEW: u64 = 256 << 10;
+const ENTRIES_NEW: u64 = 64 << 10;
 
 /// A chunk that may be of use to others.
 #[derive(Clone, Copy, Debug)]
@@ -119,8 +119,8 @@ pub(crate) struct Similar {
 }
 
 impl Similar {
-    /// Nothing yet; with room for the features of chunks that are stored, `depths` of them, and some more, within `memory` bytes.
-    pub(crate) fn new(depths: impl Iterator<Item = (u8, u64)>, memory: u64, thorough: bool) -> Similar {
+    /// Nothing yet; with room for the features of so many chunks that are stored, each with its depth, and some more, within `memory` bytes.
+    pub(crate) fn new(chunks: impl Iterator<Item = (u8, u64)>, memory: u64, thorough: bool) -> Similar {
         let mut similar = Similar {
             index: FeatureIndex::new(),
             partitions: Default::default(),
@@ -131,7 +131,7 @@ impl Similar {
             found: Vec::new(),
         };
         let mut stored = [0_u64; Layer::ALL.len()];
-        for (depth, chunks) in depths {
+        for (depth, chunks) in chunks {
             stored[Layer::of(depth) as usize] += chunks;
         }
         let entries = stored.map(|chunks| chunks.saturating_mul(FEATURES as u64).saturating_add(ENTRIES_NEW));
@@ -320,13 +320,13 @@ mod tests {
         assert_eq!(found_of(&mut roomy, chunks), chunks as usize);
         assert!(roomy.memory() > before);
 
-        let mut tight = Similar::new(std::iter::empty(), 4 << 20, false);
+        let mut tight = Similar::new(std::iter::empty(), 1 << 20, false);
         let found = found_of(&mut tight, chunks);
         assert!(
             (1..chunks as usize).contains(&found),
             "the oldest are forgotten: {found}"
         );
-        assert!(tight.index.memory() <= 4 << 20);
+        assert!(tight.index.memory() <= 1 << 20);
     }
 
     #[test]

@@ -24,12 +24,6 @@ impl Similar {
         thorough: bool,
         monitor: &Monitor,
     ) -> Result<Similar> {
-        let depths = loaded
-            .index
-            .frames
-            .iter()
-            .map(|frame| (frame.depth, u64::from(frame.blobs)));
-        let mut similar = Similar::new(depths, memory, thorough);
         let frames = FramesOfPacks::new(loaded);
         let mut files = Vec::new();
         let mut bytes = 0;
@@ -47,22 +41,25 @@ impl Similar {
             }
         }
         files.sort_by_key(|sketches| (sketches.time.seconds, sketches.time.nanos));
-        for sketches in files {
-            similar.remember(loaded, &frames, &sketches);
+        let runs = files.iter().flat_map(|sketches| &sketches.runs);
+        let known: Vec<(u32, &Run)> = runs
+            .filter_map(|run| Some((frames.find(loaded, run.pack, run.offset)?, run)))
+            .collect();
+        let chunks = known
+            .iter()
+            .map(|(frame, run)| (loaded.index.frame(*frame).depth, run.chunks.len() as u64));
+        let mut similar = Similar::new(chunks, memory, thorough);
+        for (frame, run) in known {
+            similar.remember(loaded, frame, run);
         }
         Ok(similar)
     }
 
-    fn remember(&mut self, loaded: &Loaded, frames: &FramesOfPacks, sketches: &Sketches) {
-        for run in &sketches.runs {
-            let Some(number) = frames.find(loaded, run.pack, run.offset) else {
-                continue;
-            };
-            let frame = loaded.index.frame(number);
-            for (features, slot) in run.chunks.iter().zip(run.slot..frame.blobs) {
-                let sketch = Sketch::of(features.iter().map(|&feature| feature.into()));
-                self.enter(Place { frame: number, slot }, frame.depth, &sketch);
-            }
+    fn remember(&mut self, loaded: &Loaded, number: u32, run: &Run) {
+        let frame = loaded.index.frame(number);
+        for (features, slot) in run.chunks.iter().zip(run.slot..frame.blobs) {
+            let sketch = Sketch::of(features.iter().map(|&feature| feature.into()));
+            self.enter(Place { frame: number, slot }, frame.depth, &sketch);
         }
     }
 
