@@ -34,6 +34,12 @@ fn assert_decodes(decoder: &mut Decoder, base: &[u8], delta: &[u8], target: &[u8
     assert_eq!(decoder.decode(base, delta, target.len(), &mut out), Ok(()));
     assert_eq!(&out[..6], b"before");
     assert!(out[6..] == *target, "another target");
+    let (first, rest) = base.split_at(base.len() / 3);
+    let (second, third) = rest.split_at(rest.len() / 2);
+    out.truncate(6);
+    let pieces = [first, &[], second, third];
+    assert_eq!(decoder.decode_pieces(&pieces, delta, target.len(), &mut out), Ok(()));
+    assert!(out[6..] == *target, "another target of a base in pieces");
 }
 
 /// Everything that is promised of one pair.

@@ -83,15 +83,15 @@ proptest! {
         let (plaintext, pieces, prefix) = delta_frame(&keys, &chunks, method);
         prop_assert_eq!(frame::pieces(&plaintext)?, pieces);
         let mut decoder = Decoder::new();
-        let whole = decoder.decode(&plaintext, &prefix, None)?;
+        let whole = decoder.decode(&plaintext, &[&prefix], None)?;
         prop_assert!(whole.chunks().eq(chunks.iter().map(Vec::as_slice)));
         let upto = upto.index(chunks.len()) as u16;
-        let part = decoder.decode(&plaintext, &prefix, Some(upto))?;
+        let part = decoder.decode(&plaintext, &[&prefix], Some(upto))?;
         prop_assert!(part.chunks().eq(chunks[..=usize::from(upto)].iter().map(Vec::as_slice)));
         prop_assert!(part.chunk(upto + 1).is_err());
         let expected = prefix.len() as u64;
         prop_assert_eq!(
-            decoder.decode(&plaintext, &prefix[1..], None).err(),
+            decoder.decode(&plaintext, &[&prefix[1..]], None).err(),
             Some(Error::Mismatch { field: "prefix of a frame", expected, found: expected - 1 })
         );
     }
@@ -106,12 +106,12 @@ proptest! {
             } else {
                 (frame(&keys, &chunks, Compression::Zstd(1)).0, vec![], vec![])
             };
-            decoder.decode_into(&plaintext, &prefix, &mut body, &mut ends)?;
+            decoder.decode_into(&plaintext, &[&prefix], &mut body, &mut ends)?;
             prop_assert_eq!(&body, &chunks.concat());
             let lengths = ends.iter().scan(0, |start, &end| Some(end - std::mem::replace(start, end)));
             prop_assert!(lengths.eq(chunks.iter().map(|chunk| chunk.len() as u32)));
             let cut = &plaintext[..plaintext.len() - 1];
-            prop_assert!(decoder.decode_into(cut, &prefix, &mut body, &mut ends).is_err());
+            prop_assert!(decoder.decode_into(cut, &[&prefix], &mut body, &mut ends).is_err());
             prop_assert_eq!((body.len(), ends.len()), (0, 0));
         }
     }

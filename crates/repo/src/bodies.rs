@@ -5,6 +5,7 @@ use ibid_delta::Anchors;
 use ibid_format::frame::Blob;
 use ibid_format::{ChunkId, Keys};
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 
 /// Memory of a body that is gone is kept for the next, up to this much; and of so many.
@@ -65,11 +66,16 @@ impl Body {
 
     /// The chunk in a slot, if there is that slot.
     pub(crate) fn chunk(&self, slot: u16) -> Option<&[u8]> {
+        self.bytes.get(self.range(slot)?)
+    }
+
+    /// Where the chunk in a slot lies among all bytes.
+    pub(crate) fn range(&self, slot: u16) -> Option<Range<usize>> {
         let end = *self.ends.get(usize::from(slot))? as usize;
         let start = usize::from(slot)
             .checked_sub(1)
             .map_or(0, |before| self.ends[before] as usize);
-        self.bytes.get(start..end)
+        Some(start..end)
     }
 
     /// What the bytes in a slot are called: a chunk is right if that is its id. It is computed once.

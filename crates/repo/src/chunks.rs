@@ -10,10 +10,14 @@ use crate::{Error, Repository, Result};
 use ibid_format::frame::{self, Decoder, Piece};
 use ibid_format::pack;
 use ibid_format::{ChunkId, Keys};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// So many frames are decoded for one at most. Nobody writes such chains; this is for repositories that were made to keep readers busy.
 const FRAMES_MAX: u32 = 1 << 14;
+/// Bodies that others are decoded against take at most this part of the budget while they are held.
+const HELD_PART: u64 = 8;
 /// Buffers that have grown beyond this are given back.
 const BUFFER_BYTES_MAX: usize = 8 << 20;
 
@@ -24,6 +28,85 @@ pub(crate) struct FrameReader {
     sealed: Vec<u8>,
     prefix: Vec<u8>,
     decoder: Decoder,
+}
+
+/// What a frame is decoded against.
+#[derive(Default)]
+struct Prefix {
+    stretches: Vec<Stretch>,
+    /// Bytes of those that were copied.
+    copied: Vec<u8>,
+    /// Bytes of the bodies that are held.
+    held: u64,
+}
+
+/// A stretch of a chunk of another frame.
+enum Stretch {
+    /// In the frame's body, which is held as long.
+    Held(Arc<Body>, Range<usize>),
+    /// Among the bytes that were copied.
+    Copied(Range<usize>),
+}
+
+impl Prefix {
+    /// One that copies into this memory.
+    fn with_memory(mut copied: Vec<u8>) -> Prefix {
+        copied.clear();
+        Prefix {
+            copied,
+            ..Prefix::default()
+        }
+    }
+
+    /// Adds the bytes in a range of a body, which is held if `room` has room for it: else they are copied.
+    fn push(&mut self, body: Arc<Body>, range: Range<usize>, room: &Room) {
+        let last = self.stretches.last();
+        let is_held = matches!(last, Some(Stretch::Held(last, _)) if Arc::ptr_eq(last, &body));
+        let bytes = body.bytes().len() as u64;
+        if is_held {
+            self.stretches.push(Stretch::Held(body, range));
+        } else if room.take(bytes) {
+            self.held += bytes;
+            self.stretches.push(Stretch::Held(body, range));
+        } else {
+            let start = self.copied.len();
+            self.copied.extend_from_slice(&body.bytes()[range]);
+            self.stretches.push(Stretch::Copied(start..self.copied.len()));
+        }
+    }
+
+    fn slices(&self) -> Vec<&[u8]> {
+        let stretches = self.stretches.iter();
+        let slices = stretches.map(|stretch| match stretch {
+            Stretch::Held(body, range) => &body.bytes()[range.clone()],
+            Stretch::Copied(range) => &self.copied[range.clone()],
+        });
+        slices.collect()
+    }
+
+    /// Lets go of all that is held; gives the memory that was copied into.
+    fn release(self, room: &Room) -> Vec<u8> {
+        room.give_back(self.held);
+        self.copied
+    }
+}
+
+/// Room for bodies that are held while others are decoded against them, though the cache may have let go of them.
+struct Room {
+    taken: AtomicU64,
+    most: u64,
+}
+
+impl Room {
+    /// Takes so many bytes, unless there are too few.
+    fn take(&self, bytes: u64) -> bool {
+        let fits = |taken: u64| taken.checked_add(bytes).filter(|&taken| taken <= self.most);
+        self.taken.fetch_update(Relaxed, Relaxed, fits).is_ok()
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.taken.fetch_sub(bytes, Relaxed);
+    }
 }
 
 /// The chunks of a frame, *not* compared with their ids yet.
@@ -72,9 +155,11 @@ impl FrameReader {
 
     fn pass(&mut self, reader: &ChunkReader<'_>, frame: &Frame, upto: Option<u16>) -> Result<Opened<'_>> {
         let plain = unseal(reader.repository, &reader.loaded, frame, &mut self.sealed)?;
-        reader.gather(frame, plain, &mut { FRAMES_MAX - 1 }, &mut self.prefix)?;
-        let decoded = self.decoder.decode(plain, &self.prefix, upto);
-        decoded
+        let mut prefix = Prefix::with_memory(std::mem::take(&mut self.prefix));
+        let gathered = reader.gather(frame, plain, &mut { FRAMES_MAX - 1 }, &mut prefix);
+        let decoded = gathered.map(|()| self.decoder.decode(plain, &prefix.slices(), upto));
+        self.prefix = prefix.release(&reader.room);
+        decoded?
             .map(Opened::Passing)
             .map_err(|source| damaged(&reader.loaded, frame, source))
     }
@@ -137,6 +222,7 @@ pub(crate) struct ChunkReader<'a> {
     pub(crate) loaded: Arc<Loaded>,
     /// Frames that were read, and those that a backup has made.
     pub(crate) bodies: Bodies,
+    room: Room,
     /// Whether what a frame is encoded against is compared with its id before it is decoded, or only what comes of it.
     compares_bases: bool,
     decoders: Mutex<Vec<Decoder>>,
@@ -151,6 +237,10 @@ impl<'a> ChunkReader<'a> {
             repository,
             loaded,
             bodies: Bodies::new(budget),
+            room: Room {
+                taken: AtomicU64::new(0),
+                most: budget / HELD_PART,
+            },
             compares_bases: true,
             decoders: Mutex::default(),
             buffers: Mutex::default(),
@@ -209,9 +299,9 @@ impl<'a> ChunkReader<'a> {
             return Ok(None);
         }
         *left = left.saturating_sub(1);
-        let (mut sealed, mut prefix) = (self.buffer(), self.buffer());
+        let (mut sealed, mut prefix) = (self.buffer(), Prefix::with_memory(self.buffer()));
         let body = self.decode(&frame, &reading, left, &mut sealed, &mut prefix);
-        self.give_back([sealed, prefix]);
+        self.give_back([sealed, prefix.release(&self.room)]);
         let body = Arc::new(body?);
         reading.done(body.clone());
         Ok(Some(body))
@@ -223,21 +313,20 @@ impl<'a> ChunkReader<'a> {
         reading: &Reading<'_>,
         left: &mut u32,
         sealed: &mut Vec<u8>,
-        prefix: &mut Vec<u8>,
+        prefix: &mut Prefix,
     ) -> Result<Body> {
         let plain = unseal(self.repository, &self.loaded, frame, sealed)?;
         self.gather(frame, plain, left, prefix)?;
         let mut decoder = self.decoders().pop().unwrap_or_default();
         let (mut bytes, mut ends) = reading.spare();
-        let decoded = decoder.decode_into(plain, prefix, &mut bytes, &mut ends);
+        let decoded = decoder.decode_into(plain, &prefix.slices(), &mut bytes, &mut ends);
         self.decoders().push(decoder);
         decoded.map_err(|source| damaged(&self.loaded, frame, source))?;
         Ok(Body::of(bytes, ends))
     }
 
     /// Puts into `prefix` the bytes that a frame is decoded against.
-    fn gather(&self, frame: &Frame, plain: &[u8], left: &mut u32, prefix: &mut Vec<u8>) -> Result<()> {
-        prefix.clear();
+    fn gather(&self, frame: &Frame, plain: &[u8], left: &mut u32, prefix: &mut Prefix) -> Result<()> {
         for piece in frame::pieces(plain).map_err(|source| damaged(&self.loaded, frame, source))? {
             self.append(frame, &piece, left, prefix)?;
         }
@@ -245,7 +334,7 @@ impl<'a> ChunkReader<'a> {
     }
 
     /// Appends the bytes that a piece of a frame's prefix stands for.
-    fn append(&self, frame: &Frame, piece: &Piece, left: &mut u32, prefix: &mut Vec<u8>) -> Result<()> {
+    fn append(&self, frame: &Frame, piece: &Piece, left: &mut u32, prefix: &mut Prefix) -> Result<()> {
         let index = &self.loaded.index;
         let unreadable = |fault| {
             Err(Error::BaseUnreadable {
@@ -291,17 +380,17 @@ impl<'a> ChunkReader<'a> {
         if self.compares_bases && body.id(&self.repository.keys, place.slot) != Some(id) {
             return wrong();
         }
-        let Some(chunk) = body.chunk(place.slot) else {
+        let Some(chunk) = body.range(place.slot) else {
             return wrong();
         };
         let (start, end) = (piece.start as usize, piece.start as usize + piece.length as usize);
-        let Some(bytes) = chunk.get(start..end) else {
+        if end > chunk.len() {
             return unreadable(BaseFault::TooShort {
                 end: end as u64,
                 length: chunk.len() as u32,
             });
-        };
-        prefix.extend_from_slice(bytes);
+        }
+        prefix.push(body, chunk.start + start..chunk.start + end, &self.room);
         Ok(())
     }
 

@@ -5,11 +5,14 @@
 mod anchor;
 mod anchor_zstd;
 mod matches;
+mod pieces;
 mod prefix;
 mod scan;
 
 use crate::error::in_range;
 use crate::{Backend, Error, Interval, varint};
+
+use pieces::Pieces;
 
 pub use anchor::Reversal;
 
@@ -228,6 +231,9 @@ impl Default for Encoder {
 pub struct Decoder {
     prefix: prefix::Decoder,
     anchor_zstd: anchor_zstd::Decoder,
+    /// Where the pieces of a base end, and a base put together of them.
+    ends: Vec<usize>,
+    joined: Vec<u8>,
 }
 
 impl Decoder {
@@ -240,6 +246,8 @@ impl Decoder {
         Decoder {
             prefix: prefix::Decoder::new(),
             anchor_zstd: anchor_zstd::Decoder::default(),
+            ends: Vec::new(),
+            joined: Vec::new(),
         }
     }
 
@@ -251,12 +259,39 @@ impl Decoder {
     /// # Errors
     /// Whatever is wrong with the delta; [`Error::OutOfRange`] for a target that is too long. `out` is then as it was.
     pub fn decode(&mut self, base: &[u8], delta: &[u8], target_max: usize, out: &mut Vec<u8>) -> Result<(), Error> {
+        self.decode_pieces(&[base], delta, target_max, out)
+    }
+
+    /// [`decode`](Decoder::decode)s with a base that lies in several pieces, one after the other. Deltas by [`Codec::AnchorZstd`] copy from these; for others they are put
+    /// together first, in memory that this keeps.
+    ///
+    /// # Errors
+    /// As [`decode`](Decoder::decode).
+    ///
+    /// ```
+    /// # use ibid_delta::{Decoder, Encoder, Interval, Method};
+    /// let (base, target) = (b"in the same place as before", b"ibid: in the same place as before");
+    /// let mut delta = Vec::new();
+    /// Encoder::new().encode(Method::AnchorZstd { level: 3, interval: Interval::I32 }, base, target, &mut delta)?;
+    /// let mut decoded = Vec::new();
+    /// Decoder::new().decode_pieces(&[&base[..10], &base[10..]], &delta, 1 << 20, &mut decoded)?;
+    /// assert_eq!(decoded, target);
+    /// # Ok::<(), ibid_delta::Error>(())
+    /// ```
+    pub fn decode_pieces(
+        &mut self,
+        base: &[&[u8]],
+        delta: &[u8],
+        target_max: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
         let (codec, length, body) = take_head(delta, target_max as u64)?;
         let start = out.len();
+        let base = Pieces::of(base, &mut self.ends);
         let decoded = match codec {
             _ if length == 0 => crate::error::equal("delta body", 0, body.len() as u64),
-            Codec::ZstdPrefix => self.prefix.decode(base, body, length, out),
-            Codec::Anchor => anchor::decode(base, body, length, out),
+            Codec::ZstdPrefix => self.prefix.decode(base.joined(&mut self.joined), body, length, out),
+            Codec::Anchor => anchor::decode(base.joined(&mut self.joined), body, length, out),
             Codec::AnchorZstd => self.anchor_zstd.decode(&mut self.prefix, base, body, length, out),
         };
         if decoded.is_err() {
@@ -268,7 +303,10 @@ impl Decoder {
     /// Bytes of memory it holds between calls.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.prefix.memory() + self.anchor_zstd.memory()
+        self.prefix.memory()
+            + self.anchor_zstd.memory()
+            + self.ends.capacity() * size_of::<usize>()
+            + self.joined.capacity()
     }
 }
 

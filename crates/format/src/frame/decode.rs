@@ -47,7 +47,7 @@ impl Decoder {
     /// Reads a frame's plaintext; with `upto_slot`, decompresses no further than the end of that slot where the codec allows it, and the
     /// slots after it can't be asked for.
     ///
-    /// `prefix` are the bytes that the frame's [`pieces`](super::pieces) stand for, concatenated; a frame without pieces wants none.
+    /// `prefix` are the bytes that the frame's [`pieces`](super::pieces) stand for, one after the other in as many slices as one likes; a frame without pieces wants none.
     ///
     /// A stored frame is not copied: its chunks are slices of `plaintext`. Nothing here compares chunks to their ids; a frame
     /// does not hold them. So a wrong prefix of the right length may give wrong bytes.
@@ -59,7 +59,7 @@ impl Decoder {
     pub fn decode<'a>(
         &'a mut self,
         plaintext: &'a [u8],
-        prefix: &[u8],
+        prefix: &[&[u8]],
         upto_slot: Option<u16>,
     ) -> Result<Frame<'a>, Error> {
         let (mut body, mut ends) = (std::mem::take(&mut self.body), std::mem::take(&mut self.ends));
@@ -83,7 +83,7 @@ impl Decoder {
     pub fn decode_into(
         &mut self,
         plaintext: &[u8],
-        prefix: &[u8],
+        prefix: &[&[u8]],
         body: &mut Vec<u8>,
         ends: &mut Vec<u32>,
     ) -> Result<(), Error> {
@@ -106,7 +106,7 @@ impl Decoder {
     fn fill<'a>(
         &mut self,
         plaintext: &'a [u8],
-        prefix: &[u8],
+        prefix: &[&[u8]],
         upto_slot: Option<u16>,
         body: &mut Vec<u8>,
         ends: &mut Vec<u32>,
@@ -114,7 +114,8 @@ impl Decoder {
         let mut reader = Reader::new(plaintext);
         let codec = reader.u8("frame codec")?;
         let prefix_length = if codec == DELTA { piece::skip(&mut reader)? } else { 0 };
-        equal("prefix of a frame", prefix_length.into(), prefix.len() as u64)?;
+        let given: u64 = prefix.iter().map(|slice| slice.len() as u64).sum();
+        equal("prefix of a frame", prefix_length.into(), given)?;
         let total = read_blobs(&mut reader, ends)?;
         let wanted = match upto_slot {
             None => total,
@@ -134,7 +135,7 @@ impl Decoder {
                 let (_, stated) = ibid_delta::describe(packed)?;
                 equal("frame body", total as u64, stated as u64)?;
                 body.clear();
-                self.delta.decode(prefix, packed, total, body)?;
+                self.delta.decode_pieces(prefix, packed, total, body)?;
             }
             other => {
                 return Err(Error::Unknown {

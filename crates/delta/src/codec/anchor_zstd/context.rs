@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use crate::codec::matches::Match;
+use crate::codec::pieces::Pieces;
 
 /// Bytes of a copy's end that belong to the context.
 const MARGIN: usize = 32;
@@ -24,7 +25,7 @@ pub(super) struct Context {
 
 impl Context {
     /// The bytes of the base beside these copies, each at most once: so they are at most as many as the base's.
-    pub(super) fn derive(&mut self, base: &[u8], copies: &[Match], target_len: usize) -> &[u8] {
+    pub(super) fn derive(&mut self, base: Pieces<'_>, copies: &[Match], target_len: usize) -> &[u8] {
         self.gather_stretches(base.len(), copies, target_len);
         // Copies mostly ascend in the base as in the target, and then this is a pass over what is sorted.
         self.stretches.sort_unstable_by_key(|stretch| stretch.start);
@@ -34,7 +35,7 @@ impl Context {
             let start = (stretch.start as usize).max(taken);
             let end = stretch.end as usize;
             if start < end {
-                self.bytes.extend_from_slice(&base[start..end]);
+                base.append(start..end, &mut self.bytes);
                 taken = end;
             }
         }
@@ -127,7 +128,9 @@ mod tests {
             }).collect();
             let target_len = written as usize + last_run;
             let mut context = Context::default();
-            let derived = context.derive(&base, &copies, target_len).to_vec();
+            let (slices, mut ends) = (base.split_at(base_len / 2), Vec::new());
+            let pieces = [slices.0, slices.1];
+            let derived = context.derive(Pieces::of(&pieces, &mut ends), &copies, target_len).to_vec();
             prop_assert!(derived.len() <= base.len());
             prop_assert!(derived == by_definition(&base, &copies, target_len));
         }

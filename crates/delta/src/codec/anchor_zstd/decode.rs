@@ -5,6 +5,7 @@ use super::instructions::Instructions;
 use super::rest_len;
 use crate::Error;
 use crate::codec::matches::Match;
+use crate::codec::pieces::Pieces;
 use crate::codec::prefix;
 use crate::error::equal;
 
@@ -22,7 +23,7 @@ impl Decoder {
     pub(crate) fn decode(
         &mut self,
         zstd: &mut prefix::Decoder,
-        base: &[u8],
+        base: Pieces<'_>,
         body: &[u8],
         length: usize,
         out: &mut Vec<u8>,
@@ -45,7 +46,7 @@ impl Decoder {
             let (run, after) = rest.split_at(copy.target as usize - written);
             rest = after;
             out.extend_from_slice(run);
-            out.extend_from_slice(&base[copy.base as usize..copy.base_end() as usize]);
+            base.append(copy.base as usize..copy.base_end() as usize, out);
             written = copy.target_end() as usize;
         }
         out.extend_from_slice(rest);

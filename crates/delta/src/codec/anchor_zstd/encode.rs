@@ -5,6 +5,7 @@ use super::instructions::Instructions;
 use super::rest_len;
 use super::table::Table;
 use crate::codec::matches::{Match, common_prefix, common_suffix};
+use crate::codec::pieces::Pieces;
 use crate::codec::prefix;
 use crate::codec::scan::for_each_anchor;
 use crate::sample::{Interval, sample};
@@ -24,6 +25,8 @@ pub(crate) struct Encoder {
     copies: Vec<Match>,
     instructions: Instructions,
     context: Context,
+    /// Where the base ends, which the context is derived from.
+    ends: Vec<usize>,
     rest: Vec<u8>,
 }
 
@@ -36,6 +39,7 @@ impl Encoder {
             copies: Vec::new(),
             instructions: Instructions::default(),
             context: Context::default(),
+            ends: Vec::new(),
             rest: Vec::new(),
         }
     }
@@ -53,7 +57,9 @@ impl Encoder {
         self.instructions.write(&self.copies, zstd, level, out)?;
         self.gather_rest(target);
         if !self.rest.is_empty() {
-            let context = self.context.derive(base, &self.copies, target.len());
+            let context = self
+                .context
+                .derive(Pieces::of(&[base], &mut self.ends), &self.copies, target.len());
             zstd.encode(context, &self.rest, level, out)?;
         }
         Ok(self.rest.len())
