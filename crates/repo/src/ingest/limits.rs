@@ -32,8 +32,8 @@ pub(crate) struct Limits {
 const DELTA_CODER: usize = 16 << 20;
 /// Less than this is not worth looking for what is similar.
 const SIMILARITY_MIN: u64 = 16 << 20;
-/// Bytes of frames kept as bases, and of features: more has not gained more.
-const BASES_MAX: u64 = 192 << 20;
+/// Bytes of frames kept as bases, and of features: more has not gained more, and every page of it that is touched costs 2 µs.
+const BASES_MAX: u64 = 160 << 20;
 const FEATURES_MAX: u64 = 64 << 20;
 
 impl Limits {
