@@ -8,7 +8,16 @@ use proptest::prelude::*;
 
 fn check(base: &[u8], delta: &[u8], target_max: usize) {
     let mut out = b"before".to_vec();
-    match Decoder::new().decode(base, delta, target_max, &mut out) {
+    let decoded = Decoder::new().decode(base, delta, target_max, &mut out);
+    let (first, second) = base.split_at(base.len() / 2);
+    let mut of_pieces = b"before".to_vec();
+    let again = Decoder::new().decode_pieces(&[first, second], delta, target_max, &mut of_pieces);
+    assert_eq!(
+        (&again, &of_pieces),
+        (&decoded, &out),
+        "a base in pieces is the same base"
+    );
+    match decoded {
         Ok(()) => {
             let (_, length) = describe(delta).expect("it was decoded");
             assert!(length <= target_max);

@@ -890,7 +890,10 @@ fn over_tls_only_those_follow_who_are_known() {
         "--private-key",
         "ca.pem",
     ]);
-    assert!(no_key.code == 1 && no_key.err.contains("the key"), "{no_key:?}");
+    assert!(
+        no_key.code == 1 && no_key.err.contains("there is no private key in it"),
+        "{no_key:?}"
+    );
     let followed = replicate(&shown);
     assert!(followed.code == 0 && followed.out.contains("has all"), "{followed:?}");
     assert_eq!(primary.end(), Some(0));

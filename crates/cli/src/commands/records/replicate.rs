@@ -109,8 +109,6 @@ fn tls_of_client(args: &ReplicateArgs, address: &str) -> Result<Option<tls::Clie
     };
     let shown = pair(args.certificate.as_deref(), args.private_key.as_deref())?;
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    // An address of version 6 has brackets around it, which are not of its name.
-    let host = host.trim_start_matches('[').trim_end_matches(']');
     let name = args.server_name.as_deref().unwrap_or(host);
     let client = tls::Client::new(&read(authority)?, name, shown.as_ref().map(identity))?;
     Ok(Some(client))

@@ -52,9 +52,7 @@ impl Address {
     /// [`Error::Certificate`].
     pub fn with_tls(mut self, authorities: &[u8], identity: Option<tls::Identity<'_>>) -> Result<Self, Error> {
         for server in &mut self.servers {
-            // The brackets around an address of IPv6 are not of its name.
-            let name = server.host.trim_start_matches('[').trim_end_matches(']');
-            server.tls = Some(tls::Client::new(authorities, name, identity)?);
+            server.tls = Some(tls::Client::new(authorities, &server.host, identity)?);
         }
         Ok(self)
     }

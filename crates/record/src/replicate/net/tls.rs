@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
@@ -63,11 +63,13 @@ impl Server {
 }
 
 impl Client {
-    /// Believes who has a certificate of one of `authorities`, PEM, for `name`: a name of hosts, or an address. Shows `identity` if it is asked who it is.
+    /// Believes who has a certificate of one of `authorities`, PEM, for `name`: a name of hosts, or an address, with or without brackets around one of IPv6. Shows `identity` if it is asked who it is.
     ///
     /// # Errors
     /// [`Error::Certificate`].
     pub fn new(authorities: &[u8], name: &str, identity: Option<Identity<'_>>) -> Result<Self, Error> {
+        // The brackets tell an address from its port. Certificates have none.
+        let name = name.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(name.to_owned()).map_err(|error| refused("the name of the server", &error))?;
         let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(VERSIONS);
         let builder = builder.map_err(|error| refused("the authorities", &error))?;
@@ -100,7 +102,10 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
 
 impl Identity<'_> {
     fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Error> {
-        let key = PrivateKeyDer::from_pem_slice(self.key).map_err(|error| refused("the key", &error))?;
+        let key = PrivateKeyDer::from_pem_slice(self.key).map_err(|error| match error {
+            pem::Error::NoItemsFound => refused("the key", &"there is no private key in it"),
+            error => refused("the key", &error),
+        })?;
         Ok((certificates(self.certificates, "the certificate")?, key))
     }
 }
