@@ -1,9 +1,12 @@
-//! Any bytes as the plaintext of a frame: what decodes as a whole decodes alike up to any slot, and into the caller's memory.
+//! Any bytes as the plaintext of a frame: what decodes as a whole decodes alike up to any slot, and what it has itself is part of the same.
 
 #![no_main]
 
+use ibid_delta::Stretch;
+use ibid_format::Error;
 use ibid_format::frame::{self, Decoder, PREFIX_BYTES_MAX};
 use libfuzzer_sys::fuzz_target;
+use std::ops::Range;
 
 fuzz_target!(|input: (u16, &[u8], &[u8])| {
     let (upto, prefix, plaintext) = input;
@@ -15,14 +18,30 @@ fuzz_target!(|input: (u16, &[u8], &[u8])| {
         prefix.resize(length, b'p');
     }
     let (mut whole, mut part) = (Decoder::new(), Decoder::new());
+    let (mut body, mut ends) = (Vec::new(), Vec::new());
+    let read = |stretches: &[Range<u32>], out: &mut Vec<u8>| {
+        for stretch in stretches {
+            out.extend_from_slice(&prefix[stretch.start as usize..stretch.end as usize]);
+        }
+        Ok::<(), Error>(())
+    };
+    let own = part.decode_own(plaintext, read, &mut body, &mut ends);
     let Ok(whole) = whole.decode(plaintext, &prefix, None) else {
-        assert!(part.decode_into(plaintext, &prefix, &mut vec![], &mut vec![]).is_err());
+        assert!(own.is_err() && body.is_empty() && ends.is_empty());
         return;
     };
-    let (mut body, mut ends) = (Vec::new(), Vec::new());
-    part.decode_into(plaintext, &prefix, &mut body, &mut ends)
-        .expect("what decodes decodes into memory too");
-    assert!(whole.chunks().flatten().eq(&body));
+    let all = match own.expect("what decodes has something itself") {
+        None => body,
+        Some(outline) => {
+            let stretches = outline.stretches(0..outline.len());
+            let bytes = stretches.flat_map(|stretch| match stretch {
+                Stretch::Base(range) => &prefix[range],
+                Stretch::Own(bytes) => bytes,
+            });
+            bytes.copied().collect()
+        }
+    };
+    assert!(whole.chunks().flatten().eq(&all));
     assert_eq!(ends.len(), whole.len());
     let upto = upto % whole.len() as u16;
     let part = part

@@ -16,7 +16,7 @@ mod sketch;
 mod varint;
 mod window;
 
-pub use codec::{Codec, Decoder, Encoder, LENGTH_MAX, Method, Reversal, describe};
+pub use codec::{Codec, Decoder, Encoder, LENGTH_MAX, Method, Outline, Reversal, Stretch, describe};
 pub use cover::{Anchors, Cover, CoverSettings};
 pub use error::Error;
 pub use ibid_simd::Backend;

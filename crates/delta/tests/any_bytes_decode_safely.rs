@@ -2,20 +2,18 @@
 
 mod data;
 
-use data::{Random, any_pair};
+use data::{Random, any_pair, outline, put_together};
 use ibid_delta::{Decoder, Encoder, Error, Interval, Method, describe};
 use proptest::prelude::*;
 
 fn check(base: &[u8], delta: &[u8], target_max: usize) {
     let mut out = b"before".to_vec();
     let decoded = Decoder::new().decode(base, delta, target_max, &mut out);
-    let (first, second) = base.split_at(base.len() / 2);
-    let mut of_pieces = b"before".to_vec();
-    let again = Decoder::new().decode_pieces(&[first, second], delta, target_max, &mut of_pieces);
+    let outlined = outline(&mut Decoder::new(), base, delta, target_max);
     assert_eq!(
-        (&again, &of_pieces),
-        (&decoded, &out),
-        "a base in pieces is the same base"
+        outlined.map(|outline| put_together(&outline, base, 0..outline.len())),
+        decoded.clone().map(|()| out[6..].to_vec()),
+        "an outline is of the same target, or there is the same error"
     );
     match decoded {
         Ok(()) => {

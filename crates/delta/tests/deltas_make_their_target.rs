@@ -2,7 +2,7 @@
 
 mod data;
 
-use data::{Random, any_pair, edited, text};
+use data::{Random, any_pair, edited, outline, put_together, text};
 use ibid_delta::{Backend, Codec, Decoder, Encoder, Error, Interval, Method, Reversal, describe};
 use proptest::prelude::*;
 
@@ -34,17 +34,25 @@ fn assert_decodes(decoder: &mut Decoder, base: &[u8], delta: &[u8], target: &[u8
     assert_eq!(decoder.decode(base, delta, target.len(), &mut out), Ok(()));
     assert_eq!(&out[..6], b"before");
     assert!(out[6..] == *target, "another target");
-    let (first, rest) = base.split_at(base.len() / 3);
-    let (second, third) = rest.split_at(rest.len() / 2);
-    out.truncate(6);
-    let pieces = [first, &[], second, third];
-    assert_eq!(decoder.decode_pieces(&pieces, delta, target.len(), &mut out), Ok(()));
-    assert!(out[6..] == *target, "another target of a base in pieces");
+
+    let outline = outline(decoder, base, delta, target.len()).expect("what decodes has an outline");
+    assert_eq!(outline.len(), target.len());
+    let third = target.len() / 3;
+    for range in [0..target.len(), third..target.len() - third, third..third, 0..third] {
+        assert!(
+            put_together(&outline, base, range.clone()) == target[range],
+            "another target by its outline"
+        );
+    }
 }
 
 /// Everything that is promised of one pair.
 fn check(encoder: &mut Encoder, decoder: &mut Decoder, method: Method, base: &[u8], target: &[u8]) {
     let forward = encoded(encoder, method, base, target);
+    let outlined = matches!(method, Method::AnchorZstd { .. }) && !target.is_empty();
+    let expected =
+        outlined.then(|| outline(decoder, base, &forward, target.len()).expect("what decodes has an outline"));
+    assert!(encoder.outline() == expected, "writer and reader have the same outline");
     assert_eq!(describe(&forward), Ok((method.codec(), target.len())));
     assert_decodes(decoder, base, &forward, target);
     for uncovered_max in [0, Reversal::uncovered_max(base.len()), usize::MAX] {

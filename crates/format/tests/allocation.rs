@@ -111,7 +111,7 @@ fn assert_frame_bounded(bytes: &[u8]) {
         bytes.len()
     );
     let prefix = vec![0; pieces.iter().map(|piece| piece.length as usize).sum()];
-    let peak = peak_of(|| drop(decoder.decode(bytes, &[&prefix], None).map(|frame| frame.len())));
+    let peak = peak_of(|| drop(decoder.decode(bytes, &prefix, None).map(|frame| frame.len())));
     let most = ((bytes.len() / 4 + 1) * (128 << 10)).min(BODY_BYTES_MAX as usize);
     assert!(
         peak <= most + FACTOR * bytes.len() + SLACK,
@@ -184,7 +184,7 @@ fn a_frame_that_claims_megabytes() {
         bytes.extend(body);
         let prefix = [b'p'];
         let prefix = if bytes[0] == 2 { &prefix[..] } else { &[] };
-        let peak = peak_of(|| assert!(Decoder::new().decode(&bytes, &[prefix], None).is_err()));
+        let peak = peak_of(|| assert!(Decoder::new().decode(&bytes, prefix, None).is_err()));
         assert!(peak < SLACK, "{peak} bytes");
     };
     let zstd = [0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0, 0, 0, 1, 1, 0, 0];

@@ -42,7 +42,7 @@ fn decode_frame(bytes: &[u8]) {
     let pieces = frame::pieces(bytes).unwrap_or_default();
     let prefix = vec![b'p'; pieces.iter().map(|piece| piece.length as usize).sum()];
     for upto in [None, Some(0), Some(1), Some(u16::MAX)] {
-        if let Ok(frame) = decoder.decode(bytes, &[&prefix], upto) {
+        if let Ok(frame) = decoder.decode(bytes, &prefix, upto) {
             let _ = frame.chunks().count();
             for slot in 0..frame.len().min(100) as u16 {
                 let _ = (frame.chunk(slot), frame.chunk_len(slot));

@@ -290,7 +290,7 @@ fn delta_frames_beyond_the_rules() {
         let prefix = vec![b'p'; prefix];
         let mut decoder = Decoder::new();
         decoder
-            .decode(&bytes, &[&prefix], None)
+            .decode(&bytes, &prefix, None)
             .map(|_| ())
             .expect_err("a rule is broken")
     };
@@ -339,7 +339,7 @@ fn delta_frames_beyond_the_rules() {
     let (stored, _) = frame(&keys, &[b"chunk".to_vec()], Compression::Stored);
     assert_eq!(frame::pieces(&stored), Ok(vec![]));
     assert_eq!(
-        Decoder::new().decode(&stored, &[b"p"], None).err(),
+        Decoder::new().decode(&stored, b"p", None).err(),
         Some(Error::Mismatch {
             field,
             expected: 0,

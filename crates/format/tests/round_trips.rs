@@ -3,9 +3,10 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use common::*;
-use ibid_delta::Method;
+use ibid_delta::{Method, Outline, Stretch};
 use ibid_format::content::{Content, Item};
 use ibid_format::frame::{self, Blob, Compression, DEPTH_MAX, Decoder, PIECES_MAX, PREFIX_BYTES_MAX, Piece};
 use ibid_format::index::{self, Header, Index, Lookup};
@@ -17,6 +18,26 @@ use ibid_format::wire::{self, Reader};
 use ibid_format::{ChunkId, ChunkPrefix, Error, FileId, SEAL_OVERHEAD, padme};
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
+
+/// Reads stretches of a prefix.
+fn read(prefix: &[u8]) -> impl FnOnce(&[Range<u32>], &mut Vec<u8>) -> Result<(), Error> {
+    |stretches, out| {
+        for stretch in stretches {
+            out.extend_from_slice(&prefix[stretch.start as usize..stretch.end as usize]);
+        }
+        Ok(())
+    }
+}
+
+/// The chunks that an outline is of.
+fn put_together(outline: &Outline, prefix: &[u8]) -> Vec<u8> {
+    let stretches = outline.stretches(0..outline.len());
+    let bytes = stretches.flat_map(|stretch| match stretch {
+        Stretch::Base(range) => &prefix[range],
+        Stretch::Own(bytes) => bytes,
+    });
+    bytes.copied().collect()
+}
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
@@ -83,15 +104,15 @@ proptest! {
         let (plaintext, pieces, prefix) = delta_frame(&keys, &chunks, method);
         prop_assert_eq!(frame::pieces(&plaintext)?, pieces);
         let mut decoder = Decoder::new();
-        let whole = decoder.decode(&plaintext, &[&prefix], None)?;
+        let whole = decoder.decode(&plaintext, &prefix, None)?;
         prop_assert!(whole.chunks().eq(chunks.iter().map(Vec::as_slice)));
         let upto = upto.index(chunks.len()) as u16;
-        let part = decoder.decode(&plaintext, &[&prefix], Some(upto))?;
+        let part = decoder.decode(&plaintext, &prefix, Some(upto))?;
         prop_assert!(part.chunks().eq(chunks[..=usize::from(upto)].iter().map(Vec::as_slice)));
         prop_assert!(part.chunk(upto + 1).is_err());
         let expected = prefix.len() as u64;
         prop_assert_eq!(
-            decoder.decode(&plaintext, &[&prefix[1..]], None).err(),
+            decoder.decode(&plaintext, &prefix[1..], None).err(),
             Some(Error::Mismatch { field: "prefix of a frame", expected, found: expected - 1 })
         );
     }
@@ -106,13 +127,21 @@ proptest! {
             } else {
                 (frame(&keys, &chunks, Compression::Zstd(1)).0, vec![], vec![])
             };
-            decoder.decode_into(&plaintext, &[&prefix], &mut body, &mut ends)?;
-            prop_assert_eq!(&body, &chunks.concat());
+            let outline = decoder.decode_own(&plaintext, read(&prefix), &mut body, &mut ends)?;
+            prop_assert_eq!(outline.is_some(), delta);
+            let all = outline.map_or(body.clone(), |outline| put_together(&outline, &prefix));
+            prop_assert_eq!(&all, &chunks.concat());
             let lengths = ends.iter().scan(0, |start, &end| Some(end - std::mem::replace(start, end)));
             prop_assert!(lengths.eq(chunks.iter().map(|chunk| chunk.len() as u32)));
             let cut = &plaintext[..plaintext.len() - 1];
-            prop_assert!(decoder.decode_into(cut, &[&prefix], &mut body, &mut ends).is_err());
+            prop_assert!(decoder.decode_own(cut, read(&prefix), &mut body, &mut ends).is_err());
             prop_assert_eq!((body.len(), ends.len()), (0, 0));
+            if delta && matches!(method, Method::ZstdPrefix { .. }) {
+                let error = Error::NoSuchSlot { slots: 0, found: 7 };
+                let refuses = |_: &[Range<u32>], _: &mut Vec<u8>| Err(error.clone());
+                let refused = decoder.decode_own(&plaintext, refuses, &mut body, &mut ends);
+                prop_assert_eq!(refused, Err(error), "the reader's error is the frame's");
+            }
         }
     }
 

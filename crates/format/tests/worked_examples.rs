@@ -275,7 +275,7 @@ fn frames() {
         ("frame-delta", PREFIX, &delta),
     ] {
         let (bytes, mut decoder) = (example(name), Decoder::new());
-        let frame = decoder.decode(&bytes, &[prefix], None).expect("a valid frame");
+        let frame = decoder.decode(&bytes, prefix, None).expect("a valid frame");
         assert_eq!(frame.chunks().collect::<Vec<_>>().concat(), body.body());
         assert_eq!(frame.len(), body.blobs().len());
     }

@@ -1,5 +1,6 @@
 //! Frames that were decompressed, kept for whoever needs their chunks again.
 
+use crate::pieced::Pieced;
 use crate::recency::Recency;
 use ibid_delta::Anchors;
 use ibid_format::frame::Blob;
@@ -14,7 +15,7 @@ const SPARES: usize = 4;
 
 /// A frame's chunks.
 pub(crate) struct Body {
-    bytes: Vec<u8>,
+    content: Content,
     /// Where slot n ends; it begins where the one before ends.
     ends: Vec<u32>,
     /// What the bytes of each slot are called, once somebody has asked.
@@ -23,17 +24,25 @@ pub(crate) struct Body {
     anchors: Vec<OnceLock<Anchors>>,
 }
 
+/// Where the bytes of chunks are.
+pub(crate) enum Content {
+    /// Here, one chunk after the other.
+    Whole(Vec<u8>),
+    /// Some here, most in other frames.
+    Pieced(Pieced),
+}
+
 impl Body {
     /// Chunks that were read, and where each of them ends. What they are called is found out from their bytes.
-    pub(crate) fn of(bytes: Vec<u8>, ends: Vec<u32>) -> Body {
+    pub(crate) fn read(content: Content, ends: Vec<u32>) -> Body {
         let ids = ends.iter().map(|_| OnceLock::new()).collect();
-        Body::new(bytes, ends, ids)
+        Body::new(content, ends, ids)
     }
 
-    fn new(bytes: Vec<u8>, ends: Vec<u32>, ids: Vec<OnceLock<ChunkId>>) -> Body {
+    fn new(content: Content, ends: Vec<u32>, ids: Vec<OnceLock<ChunkId>>) -> Body {
         let anchors = ends.iter().map(|_| OnceLock::new()).collect();
         Body {
-            bytes,
+            content,
             ends,
             ids,
             anchors,
@@ -42,6 +51,15 @@ impl Body {
 
     /// Chunks that are about to be stored.
     pub(crate) fn gathered(bytes: Vec<u8>, blobs: &[Blob]) -> Body {
+        Body::named(Content::Whole(bytes), blobs)
+    }
+
+    /// The same, when it is known what they are like.
+    pub(crate) fn encoded(pieced: Pieced, blobs: &[Blob]) -> Body {
+        Body::named(Content::Pieced(pieced), blobs)
+    }
+
+    fn named(content: Content, blobs: &[Blob]) -> Body {
         let mut end = 0;
         let ends = blobs
             .iter()
@@ -51,22 +69,33 @@ impl Body {
             })
             .collect();
         let ids = blobs.iter().map(|blob| OnceLock::from(blob.id)).collect();
-        Body::new(bytes, ends, ids)
+        Body::new(content, ends, ids)
     }
 
-    /// All chunks, one after the other.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
+    pub(crate) fn content(&self) -> &Content {
+        &self.content
+    }
+
+    /// The chunks of one that was gathered, one after the other.
+    pub(crate) fn gathered_bytes(&self) -> &[u8] {
+        match &self.content {
+            Content::Whole(bytes) => bytes,
+            Content::Pieced(_) => unreachable!("what was gathered is whole"),
+        }
     }
 
     /// The memory of one that nobody else holds, to be used again.
     pub(crate) fn memory(body: Arc<Body>) -> Option<(Vec<u8>, Vec<u32>)> {
-        Arc::into_inner(body).map(|body| (body.bytes, body.ends))
+        let body = Arc::into_inner(body)?;
+        match body.content {
+            Content::Whole(bytes) => Some((bytes, body.ends)),
+            Content::Pieced(_) => None,
+        }
     }
 
-    /// The chunk in a slot, if there is that slot.
-    pub(crate) fn chunk(&self, slot: u16) -> Option<&[u8]> {
-        self.bytes.get(self.range(slot)?)
+    /// Bytes of all chunks together.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.last().map_or(0, |&end| end as usize)
     }
 
     /// Where the chunk in a slot lies among all bytes.
@@ -78,10 +107,14 @@ impl Body {
         Some(start..end)
     }
 
-    /// What the bytes in a slot are called: a chunk is right if that is its id. It is computed once.
-    pub(crate) fn id(&self, keys: &Keys, slot: u16) -> Option<ChunkId> {
-        let chunk = self.chunk(slot)?;
-        Some(*self.ids[usize::from(slot)].get_or_init(|| keys.chunk_id(chunk)))
+    /// What the chunk in a slot is called, if somebody has found out.
+    pub(crate) fn known_id(&self, slot: u16) -> Option<ChunkId> {
+        self.ids.get(usize::from(slot))?.get().copied()
+    }
+
+    /// What the chunk in a slot is called, which has these bytes: it is right if that is its id. It is computed once.
+    pub(crate) fn name(&self, keys: &Keys, slot: u16, chunk: &[u8]) -> ChunkId {
+        *self.ids[usize::from(slot)].get_or_init(|| keys.chunk_id(chunk))
     }
 
     /// The anchors of the chunk in a slot, if somebody has noted them.
@@ -102,7 +135,11 @@ impl Body {
         let slot = size_of::<u32>() + size_of::<OnceLock<ChunkId>>() + size_of::<OnceLock<Anchors>>();
         let noted = self.anchors.iter().filter_map(OnceLock::get);
         let slots = self.ends.len() * slot + noted.map(Anchors::memory).sum::<usize>();
-        (size_of::<Body>() + self.bytes.capacity() + slots) as u64
+        let content = match &self.content {
+            Content::Whole(bytes) => bytes.capacity(),
+            Content::Pieced(pieced) => pieced.memory(),
+        };
+        (size_of::<Body>() + content + slots) as u64
     }
 }
 
@@ -119,18 +156,39 @@ struct Kept {
     budget: u64,
     /// Each with what it weighed when it was looked at last.
     frames: HashMap<u32, (Arc<Body>, u64)>,
-    recency: Recency,
-    bytes: u64,
+    whole: Share,
+    pieced: Share,
     /// Frames that somebody is about to read.
     claimed: HashSet<u32>,
     /// Memory of bodies that are gone.
     spare: Vec<(Vec<u8>, Vec<u32>)>,
 }
 
+/// Bodies of one form.
+#[derive(Default)]
+struct Share {
+    recency: Recency,
+    bytes: u64,
+}
+
+/// Those that are pieced keep this part of the budget, however many whole ones come by: they are small, and many others may have to be read to have one again.
+const PIECED_PART: u64 = 8;
+
 impl Kept {
+    fn share(&mut self, body: &Body) -> &mut Share {
+        match body.content {
+            Content::Whole(_) => &mut self.whole,
+            Content::Pieced(_) => &mut self.pieced,
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.whole.bytes + self.pieced.bytes
+    }
+
     fn get(&mut self, frame: u32) -> Option<Arc<Body>> {
         let body = self.frames.get(&frame)?.0.clone();
-        self.recency.touch(frame);
+        self.share(&body).recency.touch(frame);
         Some(body)
     }
 
@@ -138,23 +196,27 @@ impl Kept {
         // It may have come from elsewhere meanwhile.
         self.remove(frame);
         let weight = body.weight();
-        self.bytes += weight;
+        let share = self.share(&body);
+        share.bytes += weight;
+        share.recency.touch(frame);
         self.frames.insert(frame, (body, weight));
-        self.recency.touch(frame);
     }
 
     fn remove(&mut self, frame: u32) -> Option<Arc<Body>> {
         let (body, weight) = self.frames.remove(&frame)?;
-        self.recency.remove(frame);
-        self.bytes -= weight;
+        let share = self.share(&body);
+        share.recency.remove(frame);
+        share.bytes -= weight;
         Some(body)
     }
 
     fn weigh(&mut self, frame: u32) {
         if let Some((body, weight)) = self.frames.get_mut(&frame) {
-            self.bytes -= *weight;
+            let (body, before) = (body.clone(), *weight);
             *weight = body.weight();
-            self.bytes += *weight;
+            let after = *weight;
+            let share = self.share(&body);
+            share.bytes = share.bytes - before + after;
         }
     }
 
@@ -170,8 +232,14 @@ impl Kept {
 
     /// Lets go what there is no room for.
     fn shrink(&mut self) {
-        while self.bytes > self.budget && self.frames.len() > 1 {
-            let oldest = self.recency.pop_oldest().expect("as many as frames");
+        while self.bytes() > self.budget && self.frames.len() > 1 {
+            let pieced_first = self.whole.bytes == 0 || self.pieced.bytes > self.budget / PIECED_PART;
+            let share = if pieced_first {
+                &mut self.pieced
+            } else {
+                &mut self.whole
+            };
+            let oldest = share.recency.pop_oldest().expect("it has bytes");
             let gone = self.remove(oldest).expect("it was used");
             self.recycle(gone);
         }
@@ -285,6 +353,7 @@ impl Bodies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pieced::Sources;
     use ibid_format::frame::Builder;
     use ibid_format::{FileId, MasterKey};
 
@@ -300,15 +369,25 @@ mod tests {
         Arc::new(Body::gathered(builder.body().to_vec(), builder.blobs()))
     }
 
+    fn chunk(body: &Body, slot: u16) -> Option<&[u8]> {
+        body.range(slot).map(|range| &body.gathered_bytes()[range])
+    }
+
     #[test]
     fn a_body_has_its_chunks_and_their_ids() {
         let keys = keys();
         let body = body(&keys, &[b"first", b"second"]);
-        assert_eq!(body.chunk(0), Some(&b"first"[..]));
-        assert_eq!(body.chunk(1), Some(&b"second"[..]));
-        assert_eq!(body.chunk(2), None);
-        assert_eq!(body.id(&keys, 1), Some(keys.chunk_id(b"second")));
-        assert_eq!(body.id(&keys, 2), None);
+        assert_eq!(chunk(&body, 0), Some(&b"first"[..]));
+        assert_eq!(chunk(&body, 1), Some(&b"second"[..]));
+        assert_eq!(chunk(&body, 2), None);
+        assert_eq!(body.len(), 11);
+        assert_eq!(body.known_id(1), Some(keys.chunk_id(b"second")));
+        assert_eq!(body.known_id(2), None);
+
+        let read = Body::read(Content::Whole(b"third".to_vec()), vec![5]);
+        assert_eq!(read.known_id(0), None);
+        assert_eq!(read.name(&keys, 0, b"third"), keys.chunk_id(b"third"));
+        assert_eq!(read.known_id(0), Some(keys.chunk_id(b"third")));
     }
 
     /// Whether a body is here; if so it counts as used.
@@ -337,6 +416,42 @@ mod tests {
     }
 
     #[test]
+    fn what_is_pieced_stays_while_whole_ones_come_and_go() {
+        let keys = keys();
+        let some = vec![7; 1000];
+        let whole = || body(&keys, &[&some]);
+        let mut builder = Builder::new();
+        builder.push(keys.chunk_id(&some), &some);
+        let method = ibid_delta::Method::AnchorZstd {
+            level: 1,
+            interval: ibid_delta::Interval::I32,
+        };
+        let mut encoder = ibid_delta::Encoder::new();
+        encoder.encode(method, &some, &some, &mut Vec::new()).unwrap();
+        let pieced = || {
+            let outline = encoder.outline().expect("it was by anchors");
+            let sources = Sources::new(0, &[], &[]);
+            Arc::new(Body::encoded(Pieced { outline, sources }, builder.blobs()))
+        };
+        let part = pieced().weight() * PIECED_PART;
+        let bodies = Bodies::new(part.max(2 * whole().weight()));
+        bodies.put(1, pieced());
+        for frame in 10..30 {
+            bodies.put(frame, whole());
+        }
+        assert!(has(&bodies, 1));
+        for frame in 2..9 {
+            bodies.put(frame, pieced());
+        }
+        bodies.put(30, whole());
+        let pieced = (1..9).filter(|&frame| has(&bodies, frame)).count() as u64;
+        assert!(
+            has(&bodies, 30) && (1..8).contains(&pieced),
+            "their part and no more: {pieced}"
+        );
+    }
+
+    #[test]
     fn memory_of_what_is_gone_is_used_again_unless_somebody_holds_it() {
         let keys = keys();
         let some = vec![7; 1000];
@@ -354,7 +469,7 @@ mod tests {
         };
         bodies.put(3, body(&keys, &[&some]));
         assert_eq!(spare(), 0);
-        assert_eq!(held.chunk(0), Some(&some[..]));
+        assert_eq!(chunk(&held, 0), Some(&some[..]));
     }
 
     #[test]
@@ -365,7 +480,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| match bodies.get_or_claim(5) {
-                    Claim::Here(body) => assert_eq!(body.chunk(0), Some(&b"bytes"[..])),
+                    Claim::Here(body) => assert_eq!(chunk(&body, 0), Some(&b"bytes"[..])),
                     Claim::Ours(reading) => {
                         // The first one fails.
                         if read.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 0 {

@@ -1,23 +1,20 @@
 //! Reading chunks back: frame from storage, seal, bases, decompress, and the id compared before a byte goes anywhere.
 
-use crate::bodies::{Bodies, Body, Claim, Reading};
-use crate::check::is_fault;
-use crate::error::BaseFault;
-use crate::index::Frame;
+use crate::bodies::{Bodies, Body, Claim, Content, Reading};
+use crate::index::Place;
 use crate::load::{BUFFERS_MIN, Loaded};
+use crate::pieced::{Lists, Pieced, Sources};
 use crate::repository::{folder, name_in};
 use crate::{Error, Repository, Result};
-use ibid_format::frame::{self, Decoder, Piece};
+use ibid_delta::Stretch;
+use ibid_format::frame::{self, Decoder};
 use ibid_format::pack;
 use ibid_format::{ChunkId, Keys};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// So many frames are decoded for one at most. Nobody writes such chains; this is for repositories that were made to keep readers busy.
-const FRAMES_MAX: u32 = 1 << 14;
-/// Bodies that others are decoded against take at most this part of the budget while they are held.
-const HELD_PART: u64 = 8;
+pub(crate) const FRAMES_MAX: u32 = 1 << 14;
 /// Buffers that have grown beyond this are given back.
 const BUFFER_BYTES_MAX: usize = 8 << 20;
 
@@ -28,93 +25,16 @@ pub(crate) struct FrameReader {
     sealed: Vec<u8>,
     prefix: Vec<u8>,
     decoder: Decoder,
-}
-
-/// What a frame is decoded against.
-#[derive(Default)]
-struct Prefix {
-    stretches: Vec<Stretch>,
-    /// Bytes of those that were copied.
-    copied: Vec<u8>,
-    /// Bytes of the bodies that are held.
-    held: u64,
-}
-
-/// A stretch of a chunk of another frame.
-enum Stretch {
-    /// In the frame's body, which is held as long.
-    Held(Arc<Body>, Range<usize>),
-    /// Among the bytes that were copied.
-    Copied(Range<usize>),
-}
-
-impl Prefix {
-    /// One that copies into this memory.
-    fn with_memory(mut copied: Vec<u8>) -> Prefix {
-        copied.clear();
-        Prefix {
-            copied,
-            ..Prefix::default()
-        }
-    }
-
-    /// Adds the bytes in a range of a body, which is held if `room` has room for it: else they are copied.
-    fn push(&mut self, body: Arc<Body>, range: Range<usize>, room: &Room) {
-        let last = self.stretches.last();
-        let is_held = matches!(last, Some(Stretch::Held(last, _)) if Arc::ptr_eq(last, &body));
-        let bytes = body.bytes().len() as u64;
-        if is_held {
-            self.stretches.push(Stretch::Held(body, range));
-        } else if room.take(bytes) {
-            self.held += bytes;
-            self.stretches.push(Stretch::Held(body, range));
-        } else {
-            let start = self.copied.len();
-            self.copied.extend_from_slice(&body.bytes()[range]);
-            self.stretches.push(Stretch::Copied(start..self.copied.len()));
-        }
-    }
-
-    fn slices(&self) -> Vec<&[u8]> {
-        let stretches = self.stretches.iter();
-        let slices = stretches.map(|stretch| match stretch {
-            Stretch::Held(body, range) => &body.bytes()[range.clone()],
-            Stretch::Copied(range) => &self.copied[range.clone()],
-        });
-        slices.collect()
-    }
-
-    /// Lets go of all that is held; gives the memory that was copied into.
-    fn release(self, room: &Room) -> Vec<u8> {
-        room.give_back(self.held);
-        self.copied
-    }
-}
-
-/// Room for bodies that are held while others are decoded against them, though the cache may have let go of them.
-struct Room {
-    taken: AtomicU64,
-    most: u64,
-}
-
-impl Room {
-    /// Takes so many bytes, unless there are too few.
-    fn take(&self, bytes: u64) -> bool {
-        let fits = |taken: u64| taken.checked_add(bytes).filter(|&taken| taken <= self.most);
-        self.taken.fetch_update(Relaxed, Relaxed, fits).is_ok()
-    }
-
-    fn give_back(&self, bytes: u64) {
-        self.taken.fetch_sub(bytes, Relaxed);
-    }
+    /// For bodies that are put together.
+    together: Vec<u8>,
 }
 
 /// The chunks of a frame, *not* compared with their ids yet.
 pub(crate) enum Opened<'r> {
     /// For now only.
     Passing(frame::Frame<'r>),
-    /// Others may need it, too.
-    Kept(Arc<Body>),
+    /// Others may need it, too. If it was not whole, its bytes are put together.
+    Kept(Arc<Body>, Option<&'r [u8]>),
 }
 
 impl Opened<'_> {
@@ -122,78 +42,103 @@ impl Opened<'_> {
     pub(crate) fn chunk(&self, slot: u16) -> Option<&[u8]> {
         match self {
             Opened::Passing(frame) => frame.chunk(slot).ok(),
-            Opened::Kept(body) => body.chunk(slot),
+            Opened::Kept(body, together) => {
+                let bytes = match (together, body.content()) {
+                    (Some(together), _) => together,
+                    (None, Content::Whole(bytes)) => bytes.as_slice(),
+                    (None, Content::Pieced(_)) => return None,
+                };
+                bytes.get(body.range(slot)?)
+            }
         }
     }
 
     /// What the bytes in a slot are called.
     pub(crate) fn id(&self, keys: &Keys, slot: u16) -> Option<ChunkId> {
-        match self {
-            Opened::Passing(frame) => frame.chunk(slot).ok().map(|chunk| keys.chunk_id(chunk)),
-            Opened::Kept(body) => body.id(keys, slot),
-        }
+        let chunk = self.chunk(slot)?;
+        Some(match self {
+            Opened::Passing(_) => keys.chunk_id(chunk),
+            Opened::Kept(body, _) => body.name(keys, slot, chunk),
+        })
     }
 }
 
 impl FrameReader {
     /// Reads and opens the frame with this number. With `upto`, slots after it need not be decompressed.
     pub(crate) fn open(&mut self, reader: &ChunkReader<'_>, number: u32, upto: Option<u16>) -> Result<Opened<'_>> {
-        let loaded = &*reader.loaded;
-        let frame = loaded.index.frame(number);
-        if loaded.index.has_deltas() {
-            let kept = reader.frame(number)?.expect("what an index was loaded with is stored");
-            return Ok(Opened::Kept(kept));
+        if !reader.loaded.index.has_deltas() {
+            return self.pass(reader, number, upto);
         }
-        self.pass(reader, &frame, upto)
+        let body = match reader.bodies.get_or_claim(number) {
+            Claim::Here(body) => {
+                if let Content::Pieced(_) = body.content() {
+                    reader.bytes(&body, 0..body.len(), &mut self.together)?;
+                }
+                body
+            }
+            Claim::Ours(reading) => {
+                let body = Arc::new(self.keep(reader, number, &reading)?);
+                reading.done(body.clone());
+                body
+            }
+        };
+        let together = match body.content() {
+            Content::Whole(_) => None,
+            Content::Pieced(_) => Some(&self.together[..body.len()]),
+        };
+        Ok(Opened::Kept(body, together))
     }
 
     /// The same for a frame that nobody needs after this: it is not kept.
     pub(crate) fn open_last(&mut self, reader: &ChunkReader<'_>, number: u32) -> Result<Opened<'_>> {
-        let frame = reader.loaded.index.frame(number);
-        self.pass(reader, &frame, None)
+        self.pass(reader, number, None)
     }
 
-    fn pass(&mut self, reader: &ChunkReader<'_>, frame: &Frame, upto: Option<u16>) -> Result<Opened<'_>> {
-        let plain = unseal(reader.repository, &reader.loaded, frame, &mut self.sealed)?;
-        let mut prefix = Prefix::with_memory(std::mem::take(&mut self.prefix));
-        let gathered = reader.gather(frame, plain, &mut { FRAMES_MAX - 1 }, &mut prefix);
-        let decoded = gathered.map(|()| self.decoder.decode(plain, &prefix.slices(), upto));
-        self.prefix = prefix.release(&reader.room);
-        decoded?
+    fn pass(&mut self, reader: &ChunkReader<'_>, number: u32, upto: Option<u16>) -> Result<Opened<'_>> {
+        let mut left = FRAMES_MAX - 1;
+        let plain = reader.unseal(number, &mut self.sealed)?;
+        let sources = reader.sources(number, plain, &mut left)?;
+        reader.whole_prefix(&sources, &mut left, &mut self.prefix)?;
+        let decoded = self.decoder.decode(plain, &self.prefix, upto);
+        decoded
             .map(Opened::Passing)
-            .map_err(|source| damaged(&reader.loaded, frame, source))
+            .map_err(|source| reader.damaged(number, source))
     }
-}
 
-/// Reads a frame and opens its seal.
-fn unseal<'s>(repository: &Repository, loaded: &Loaded, frame: &Frame, sealed: &'s mut Vec<u8>) -> Result<&'s [u8]> {
-    let pack = loaded.index.pack(frame.pack).id;
-    sealed.resize(frame.sealed as usize, 0);
-    repository
-        .storage
-        .read_at(&name_in(folder::PACKS, pack), u64::from(frame.offset), sealed)?;
-    let plain = pack::open_frame(&repository.keys, pack, frame.offset, sealed);
-    plain
-        .map(|plain| &*plain)
-        .map_err(|source| damaged(loaded, frame, source))
-}
-
-fn damaged(loaded: &Loaded, frame: &Frame, source: ibid_format::Error) -> Error {
-    let object = describe(loaded, frame);
-    Error::Damaged { object, source }
-}
-
-fn describe(loaded: &Loaded, frame: &Frame) -> String {
-    format!("pack {} at offset {}", loaded.index.pack(frame.pack).id, frame.offset)
+    /// Reads a frame that is to be kept. If it is pieced, it is put together as well: all that it is encoded against is read once for both.
+    fn keep(&mut self, reader: &ChunkReader<'_>, number: u32, reading: &Reading<'_>) -> Result<Body> {
+        let mut left = FRAMES_MAX - 1;
+        let plain = reader.unseal(number, &mut self.sealed)?;
+        let sources = reader.sources(number, plain, &mut left)?;
+        reader.whole_prefix(&sources, &mut left, &mut self.prefix)?;
+        let prefix = &self.prefix;
+        let body = reader.own(plain, sources, &mut self.decoder, reading, |_, stretches, out| {
+            for stretch in stretches {
+                out.extend_from_slice(&prefix[stretch.start as usize..stretch.end as usize]);
+            }
+            Ok(())
+        })?;
+        if let Content::Pieced(pieced) = body.content() {
+            self.together.clear();
+            self.together.reserve_exact(body.len());
+            for stretch in pieced.outline.stretches(0..body.len()) {
+                self.together.extend_from_slice(match stretch {
+                    Stretch::Base(range) => &prefix[range],
+                    Stretch::Own(bytes) => bytes,
+                });
+            }
+        }
+        Ok(body)
+    }
 }
 
 impl Repository {
     /// A reader of very many frames. What it keeps, since others may be encoded against it, takes most of the memory that index and buffers
-    /// leave: the more, the less is decoded twice. (Of pages of databases in eight versions the last takes 3.5 times what it must with 128 MiB,
-    /// and 1.7 times with 300; of source trees and dumps 32 MiB are enough.)
+    /// leave: the more, the less is decoded twice. (The last of eight versions of a database's pages takes four times as long with a budget of 128 MiB as with 512, of which
+    /// it uses 210; of source trees and dumps 32 MiB are enough.)
     pub(crate) fn body_reader(&self, loaded: &Arc<Loaded>) -> ChunkReader<'_> {
         const BUDGET_MIN: u64 = 16 << 20;
-        let left = self.memory.saturating_sub(loaded.index.bytes() + BUFFERS_MIN);
+        let left = self.memory.saturating_sub(loaded.index.bytes() + BUFFERS_MIN / 2);
         ChunkReader::new(self, loaded.clone(), (left / 4 * 3).max(BUDGET_MIN))
     }
 
@@ -222,12 +167,12 @@ pub(crate) struct ChunkReader<'a> {
     pub(crate) loaded: Arc<Loaded>,
     /// Frames that were read, and those that a backup has made.
     pub(crate) bodies: Bodies,
-    room: Room,
     /// Whether what a frame is encoded against is compared with its id before it is decoded, or only what comes of it.
-    compares_bases: bool,
+    pub(crate) compares_bases: bool,
     decoders: Mutex<Vec<Decoder>>,
-    /// For sealed frames, and for prefixes.
+    /// For sealed frames, and for chunks that are put together.
     buffers: Mutex<Vec<Vec<u8>>>,
+    lists: Mutex<Vec<Lists>>,
 }
 
 impl<'a> ChunkReader<'a> {
@@ -237,13 +182,10 @@ impl<'a> ChunkReader<'a> {
             repository,
             loaded,
             bodies: Bodies::new(budget),
-            room: Room {
-                taken: AtomicU64::new(0),
-                most: budget / HELD_PART,
-            },
             compares_bases: true,
             decoders: Mutex::default(),
             buffers: Mutex::default(),
+            lists: Mutex::default(),
         }
     }
 
@@ -259,8 +201,33 @@ impl<'a> ChunkReader<'a> {
 
     /// Appends the bytes of chunk `id`, which must be `length` long, to `out`.
     pub(crate) fn read(&self, id: &ChunkId, length: u32, out: &mut Vec<u8>) -> Result<()> {
-        let (body, slot) = self.chunk(id)?;
-        let chunk = body.chunk(slot).expect("`chunk` has seen it");
+        let place = self.loaded.index.get(id).ok_or(Error::ChunkMissing { id: *id })?;
+        let body = self.frame(place.frame)?.ok_or(Error::ChunkMissing { id: *id })?;
+        let mut space = self.buffer();
+        let read = self.read_from(&body, place, id, length, &mut space, out);
+        self.give_back(space);
+        read
+    }
+
+    fn read_from(
+        &self,
+        body: &Body,
+        place: Place,
+        id: &ChunkId,
+        length: u32,
+        space: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let damaged = || {
+            let frame = self.loaded.index.frame(place.frame);
+            let pack = self.loaded.index.pack(frame.pack).id;
+            Error::ChunkDamaged { id: *id, pack }
+        };
+        let range = body.range(place.slot).ok_or_else(damaged)?;
+        let chunk = self.bytes(body, range, space)?;
+        if body.name(&self.repository.keys, place.slot, chunk) != *id {
+            return Err(damaged());
+        }
         if chunk.len() != length as usize {
             return Err(Error::BadRecipe {
                 expected: u64::from(length),
@@ -271,152 +238,151 @@ impl<'a> ChunkReader<'a> {
         Ok(())
     }
 
-    /// The frame that chunk `id` is in, and its slot, which has the bytes that the id stands for.
-    pub(crate) fn chunk(&self, id: &ChunkId) -> Result<(Arc<Body>, u16)> {
-        let place = self.loaded.index.get(id).ok_or(Error::ChunkMissing { id: *id })?;
-        let body = self.frame(place.frame)?.ok_or(Error::ChunkMissing { id: *id })?;
-        if body.id(&self.repository.keys, place.slot) != Some(*id) {
-            let frame = self.loaded.index.frame(place.frame);
-            let pack = self.loaded.index.pack(frame.pack).id;
-            return Err(Error::ChunkDamaged { id: *id, pack });
-        }
-        Ok((body, place.slot))
-    }
-
     /// The chunks of the frame with this number, *not* compared with their ids yet. None if it is neither stored nor here.
     pub(crate) fn frame(&self, number: u32) -> Result<Option<Arc<Body>>> {
         self.open(number, &mut { FRAMES_MAX })
     }
 
     /// Opens a frame, and for it no more than `left` others.
-    fn open(&self, number: u32, left: &mut u32) -> Result<Option<Arc<Body>>> {
+    pub(crate) fn open(&self, number: u32, left: &mut u32) -> Result<Option<Arc<Body>>> {
         let reading = match self.bodies.get_or_claim(number) {
             Claim::Here(body) => return Ok(Some(body)),
             Claim::Ours(reading) => reading,
         };
-        let frame = self.loaded.index.frame(number);
-        if !frame.is_stored() {
+        if !self.loaded.index.frame(number).is_stored() {
             return Ok(None);
         }
         *left = left.saturating_sub(1);
-        let (mut sealed, mut prefix) = (self.buffer(), Prefix::with_memory(self.buffer()));
-        let body = self.decode(&frame, &reading, left, &mut sealed, &mut prefix);
-        self.give_back([sealed, prefix.release(&self.room)]);
+        let mut sealed = self.buffer();
+        let body = self.decode(number, &reading, left, &mut sealed);
+        self.give_back(sealed);
         let body = Arc::new(body?);
         reading.done(body.clone());
         Ok(Some(body))
     }
 
-    fn decode(
-        &self,
-        frame: &Frame,
-        reading: &Reading<'_>,
-        left: &mut u32,
-        sealed: &mut Vec<u8>,
-        prefix: &mut Prefix,
-    ) -> Result<Body> {
-        let plain = unseal(self.repository, &self.loaded, frame, sealed)?;
-        self.gather(frame, plain, left, prefix)?;
+    fn decode(&self, number: u32, reading: &Reading<'_>, left: &mut u32, sealed: &mut Vec<u8>) -> Result<Body> {
+        let plain = self.unseal(number, sealed)?;
+        let sources = self.sources(number, plain, left)?;
         let mut decoder = self.decoders().pop().unwrap_or_default();
-        let (mut bytes, mut ends) = reading.spare();
-        let decoded = decoder.decode_into(plain, &prefix.slices(), &mut bytes, &mut ends);
+        let body = self.own(plain, sources, &mut decoder, reading, |sources, stretches, out| {
+            self.read_prefix(sources, stretches, left, out)
+        });
         self.decoders().push(decoder);
-        decoded.map_err(|source| damaged(&self.loaded, frame, source))?;
-        Ok(Body::of(bytes, ends))
+        body
     }
 
-    /// Puts into `prefix` the bytes that a frame is decoded against.
-    fn gather(&self, frame: &Frame, plain: &[u8], left: &mut u32, prefix: &mut Prefix) -> Result<()> {
-        for piece in frame::pieces(plain).map_err(|source| damaged(&self.loaded, frame, source))? {
-            self.append(frame, &piece, left, prefix)?;
-        }
-        Ok(())
+    /// Reads a frame and opens its seal.
+    fn unseal<'s>(&self, number: u32, sealed: &'s mut Vec<u8>) -> Result<&'s [u8]> {
+        let frame = self.loaded.index.frame(number);
+        let pack = self.loaded.index.pack(frame.pack).id;
+        sealed.resize(frame.sealed as usize, 0);
+        self.repository
+            .storage
+            .read_at(&name_in(folder::PACKS, pack), u64::from(frame.offset), sealed)?;
+        let plain = pack::open_frame(&self.repository.keys, pack, frame.offset, sealed);
+        plain
+            .map(|plain| &*plain)
+            .map_err(|source| self.damaged(number, source))
     }
 
-    /// Appends the bytes that a piece of a frame's prefix stands for.
-    fn append(&self, frame: &Frame, piece: &Piece, left: &mut u32, prefix: &mut Prefix) -> Result<()> {
-        let index = &self.loaded.index;
-        let unreadable = |fault| {
-            Err(Error::BaseUnreadable {
-                object: describe(&self.loaded, frame),
-                base: piece.base,
-                steps: 0,
-                fault,
-            })
+    /// Decodes what a frame has itself. `read` appends stretches of what it is encoded against.
+    fn own(
+        &self,
+        plain: &[u8],
+        sources: Sources,
+        decoder: &mut Decoder,
+        reading: &Reading<'_>,
+        read: impl FnOnce(&Sources, &[Range<u32>], &mut Vec<u8>) -> Result<()>,
+    ) -> Result<Body> {
+        let (mut bytes, mut ends) = if sources.is_empty() {
+            reading.spare()
+        } else {
+            Default::default()
         };
-        let Some((id, place)) = index.find(piece.base) else {
-            return unreadable(BaseFault::Missing);
+        let read = |stretches: &[Range<u32>], out: &mut Vec<u8>| read(&sources, stretches, out).map_err(Unread::Base);
+        let outline = decoder
+            .decode_own(plain, read, &mut bytes, &mut ends)
+            .map_err(|unread| match unread {
+                Unread::Frame(source) => self.damaged(sources.of(), source),
+                Unread::Base(error) => error,
+            })?;
+        let content = match outline {
+            None => Content::Whole(bytes),
+            Some(outline) => Content::Pieced(Pieced { outline, sources }),
         };
-        let holder = index.frame(place.frame);
-        // So there is an end to this, whatever frames say.
-        if holder.depth >= frame.depth {
-            return unreadable(BaseFault::TooDeep {
-                depth: frame.depth,
-                found: holder.depth,
-            });
+        Ok(Body::read(content, ends))
+    }
+
+    pub(crate) fn damaged(&self, number: u32, source: ibid_format::Error) -> Error {
+        let object = self.describe(number);
+        Error::Damaged { object, source }
+    }
+
+    /// What a frame is called in messages.
+    pub(crate) fn describe(&self, number: u32) -> String {
+        let frame = self.loaded.index.frame(number);
+        if frame.is_stored() {
+            format!(
+                "pack {} at offset {}",
+                self.loaded.index.pack(frame.pack).id,
+                frame.offset
+            )
+        } else {
+            "a frame of this backup".to_owned()
         }
-        if *left == 0 {
-            return unreadable(BaseFault::TooManyFrames { limit: FRAMES_MAX });
-        }
-        let (pack, offset) = (|| index.pack(holder.pack).id, holder.offset);
-        let body = match self.open(place.frame, left) {
-            Ok(Some(body)) => body,
-            Ok(None) => return unreadable(BaseFault::Missing),
-            Err(Error::BaseUnreadable { base, steps, fault, .. }) => {
-                return Err(Error::BaseUnreadable {
-                    object: describe(&self.loaded, frame),
-                    base,
-                    steps: steps + 1,
-                    fault,
-                });
-            }
-            Err(error) if is_fault(&error) => {
-                let (pack, error) = (pack(), Box::new(error));
-                return unreadable(BaseFault::Unreadable { pack, offset, error });
-            }
-            Err(error) => return Err(error),
-        };
-        let wrong = || unreadable(BaseFault::Damaged { pack: pack(), offset });
-        if self.compares_bases && body.id(&self.repository.keys, place.slot) != Some(id) {
-            return wrong();
-        }
-        let Some(chunk) = body.range(place.slot) else {
-            return wrong();
-        };
-        let (start, end) = (piece.start as usize, piece.start as usize + piece.length as usize);
-        if end > chunk.len() {
-            return unreadable(BaseFault::TooShort {
-                end: end as u64,
-                length: chunk.len() as u32,
-            });
-        }
-        prefix.push(body, chunk.start + start..chunk.start + end, &self.room);
-        Ok(())
     }
 
     fn decoders(&self) -> std::sync::MutexGuard<'_, Vec<Decoder>> {
         self.decoders.lock().expect("no holder of this lock panics")
     }
 
-    fn buffer(&self) -> Vec<u8> {
+    pub(crate) fn buffer(&self) -> Vec<u8> {
         let mut buffers = self.buffers.lock().expect("no holder of this lock panics");
         buffers.pop().unwrap_or_default()
     }
 
-    fn give_back(&self, used: [Vec<u8>; 2]) {
-        let kept = used.into_iter().filter(|buffer| buffer.capacity() <= BUFFER_BYTES_MAX);
-        let mut buffers = self.buffers.lock().expect("no holder of this lock panics");
-        buffers.extend(kept);
+    pub(crate) fn give_back(&self, buffer: Vec<u8>) {
+        if buffer.capacity() <= BUFFER_BYTES_MAX {
+            let mut buffers = self.buffers.lock().expect("no holder of this lock panics");
+            buffers.push(buffer);
+        }
+    }
+
+    pub(crate) fn lists(&self) -> Lists {
+        let mut lists = self.lists.lock().expect("no holder of this lock panics");
+        lists.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn give_back_lists(&self, mut used: Lists) {
+        used.clear();
+        let mut lists = self.lists.lock().expect("no holder of this lock panics");
+        lists.push(used);
+    }
+}
+
+/// Why a frame can't be decoded.
+enum Unread {
+    /// Something is wrong with itself.
+    Frame(ibid_format::Error),
+    /// What it is encoded against can't be read.
+    Base(Error),
+}
+
+impl From<ibid_format::Error> for Unread {
+    fn from(error: ibid_format::Error) -> Unread {
+        Unread::Frame(error)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::BaseFault;
     use crate::{InitOptions, Monitor};
     use ibid_delta::Method;
     use ibid_format::FileId;
-    use ibid_format::frame::{Builder, Compression, DEPTH_MAX, Encoder};
+    use ibid_format::frame::{Builder, Compression, DEPTH_MAX, Encoder, Piece};
     use ibid_format::pack::PackKind;
     use ibid_format::slot::Argon2Cost;
     use ibid_storage::fault::Flaky;
@@ -470,13 +436,18 @@ mod tests {
         (storage, repository, deepest)
     }
 
+    fn chunk(reader: &ChunkReader<'_>, id: &ChunkId, length: u32) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        reader.read(id, length, &mut bytes).map(|()| bytes)
+    }
+
     #[test]
     fn a_repository_that_was_made_to_keep_readers_busy_ends_in_an_error() {
         let (storage, repository, deepest) = doubling();
         let loaded = repository.loaded(&Monitor::silent()).unwrap();
         let before = storage.counts().read_at;
         let patient = ChunkReader::new(&repository, loaded.clone(), 1 << 20);
-        assert_eq!(patient.chunk(&deepest).unwrap().0.bytes(), [DEPTH_MAX, 0]);
+        assert_eq!(chunk(&patient, &deepest, 2).unwrap(), [DEPTH_MAX, 0]);
         let frames = storage.counts().read_at - before;
         assert_eq!(
             frames,
@@ -486,7 +457,7 @@ mod tests {
 
         let keeps_nothing = ChunkReader::new(&repository, loaded.clone(), 0);
         let before = storage.counts().read_at;
-        match keeps_nothing.chunk(&deepest).err() {
+        match chunk(&keeps_nothing, &deepest, 2).err() {
             Some(Error::BaseUnreadable { fault, .. }) => {
                 assert!(
                     matches!(fault, BaseFault::TooManyFrames { limit: FRAMES_MAX }),
@@ -559,11 +530,11 @@ mod tests {
         let loaded = repository.loaded(&Monitor::silent()).unwrap();
         let reader = || ChunkReader::new(&repository, loaded.clone(), 1 << 20);
         for reader in [reader(), reader().comparing_ends_only()] {
-            assert!(reader.chunk(&keys.chunk_id(&first)).unwrap().0.bytes() == first);
-            let between = reader.chunk(&keys.chunk_id(&second)).err();
+            assert!(chunk(&reader, &keys.chunk_id(&first), 5000).unwrap() == first);
+            let between = chunk(&reader, &keys.chunk_id(&second), 5000).err();
             assert!(matches!(between, Some(Error::ChunkDamaged { .. })), "{between:?}");
         }
-        let end = |reader: ChunkReader<'_>| reader.chunk(&keys.chunk_id(&third)).err();
+        let end = |reader: ChunkReader<'_>| chunk(&reader, &keys.chunk_id(&third), 5000).err();
         let (compared, at_end) = (end(reader()), end(reader().comparing_ends_only()));
         assert!(matches!(compared, Some(Error::BaseUnreadable { .. })), "{compared:?}");
         assert!(matches!(at_end, Some(Error::ChunkDamaged { .. })), "{at_end:?}");

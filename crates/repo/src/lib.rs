@@ -33,6 +33,7 @@ mod keys;
 mod load;
 mod monitor;
 mod pattern;
+mod pieced;
 mod recency;
 mod recipe;
 mod repository;

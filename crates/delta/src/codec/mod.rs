@@ -5,16 +5,17 @@
 mod anchor;
 mod anchor_zstd;
 mod matches;
-mod pieces;
+mod outline;
 mod prefix;
 mod scan;
+
+use std::ops::Range;
 
 use crate::error::in_range;
 use crate::{Backend, Error, Interval, varint};
 
-use pieces::Pieces;
-
 pub use anchor::Reversal;
+pub use outline::{Outline, Stretch};
 
 /// Longest base and target, bytes.
 pub const LENGTH_MAX: u64 = 1 << 30;
@@ -127,6 +128,8 @@ pub struct Encoder {
     prefix: prefix::Encoder,
     anchor: anchor::Encoder,
     anchor_zstd: anchor_zstd::Encoder,
+    /// Length of the target, if the last delta has an outline.
+    outlined: Option<usize>,
 }
 
 impl Encoder {
@@ -149,6 +152,7 @@ impl Encoder {
             prefix: prefix::Encoder::new(),
             anchor: anchor::Encoder::new(backend),
             anchor_zstd: anchor_zstd::Encoder::new(backend),
+            outlined: None,
         }
     }
 
@@ -161,6 +165,7 @@ impl Encoder {
     pub fn encode(&mut self, method: Method, base: &[u8], target: &[u8], out: &mut Vec<u8>) -> Result<usize, Error> {
         check_lengths(base, target)?;
         let start = out.len();
+        self.outlined = None;
         put_head(out, method.codec(), target);
         let encoded = match method {
             _ if target.is_empty() => Ok(0),
@@ -170,14 +175,33 @@ impl Encoder {
                 Ok(0)
             }
             Method::AnchorZstd { level, interval } => {
+                self.outlined = Some(target.len());
                 self.anchor_zstd
                     .encode((level, interval), &mut self.prefix, base, target, out)
             }
         };
         if encoded.is_err() {
+            self.outlined = None;
             out.truncate(start);
         }
         encoded
+    }
+
+    /// The outline of the last target that was [encoded](Encoder::encode): what [`Decoder::outline`] makes of its delta. None if its codec is another than
+    /// [`Codec::AnchorZstd`], it was empty, or there is none.
+    ///
+    /// ```
+    /// # use ibid_delta::{Encoder, Interval, Method};
+    /// let (base, target) = ("in the same place as before".repeat(9), "ibid: in the same place as before".repeat(9));
+    /// let (mut encoder, mut delta) = (Encoder::new(), Vec::new());
+    /// assert_eq!(encoder.outline(), None);
+    /// encoder.encode(Method::AnchorZstd { level: 3, interval: Interval::I32 }, base.as_bytes(), target.as_bytes(), &mut delta)?;
+    /// assert_eq!(encoder.outline().map(|outline| outline.len()), Some(target.len()));
+    /// # Ok::<(), ibid_delta::Error>(())
+    /// ```
+    #[must_use]
+    pub fn outline(&self) -> Option<Outline> {
+        self.outlined.map(|length| self.anchor_zstd.outline(length))
     }
 
     /// Appends to `out` the delta that makes `base` of `target`, given the one the other way, `forward` (paper 004, Algorithm 2).
@@ -199,6 +223,7 @@ impl Encoder {
         out: &mut Vec<u8>,
     ) -> Result<Reversal, Error> {
         check_lengths(base, target)?;
+        self.outlined = None;
         let (codec, length, body) = take_head(forward, target.len() as u64)?;
         crate::error::equal("target length", target.len() as u64, length as u64)?;
         if codec == Codec::Anchor && !base.is_empty() && !target.is_empty() {
@@ -231,9 +256,6 @@ impl Default for Encoder {
 pub struct Decoder {
     prefix: prefix::Decoder,
     anchor_zstd: anchor_zstd::Decoder,
-    /// Where the pieces of a base end, and a base put together of them.
-    ends: Vec<usize>,
-    joined: Vec<u8>,
 }
 
 impl Decoder {
@@ -246,8 +268,6 @@ impl Decoder {
         Decoder {
             prefix: prefix::Decoder::new(),
             anchor_zstd: anchor_zstd::Decoder::default(),
-            ends: Vec::new(),
-            joined: Vec::new(),
         }
     }
 
@@ -259,39 +279,12 @@ impl Decoder {
     /// # Errors
     /// Whatever is wrong with the delta; [`Error::OutOfRange`] for a target that is too long. `out` is then as it was.
     pub fn decode(&mut self, base: &[u8], delta: &[u8], target_max: usize, out: &mut Vec<u8>) -> Result<(), Error> {
-        self.decode_pieces(&[base], delta, target_max, out)
-    }
-
-    /// [`decode`](Decoder::decode)s with a base that lies in several pieces, one after the other. Deltas by [`Codec::AnchorZstd`] copy from these; for others they are put
-    /// together first, in memory that this keeps.
-    ///
-    /// # Errors
-    /// As [`decode`](Decoder::decode).
-    ///
-    /// ```
-    /// # use ibid_delta::{Decoder, Encoder, Interval, Method};
-    /// let (base, target) = (b"in the same place as before", b"ibid: in the same place as before");
-    /// let mut delta = Vec::new();
-    /// Encoder::new().encode(Method::AnchorZstd { level: 3, interval: Interval::I32 }, base, target, &mut delta)?;
-    /// let mut decoded = Vec::new();
-    /// Decoder::new().decode_pieces(&[&base[..10], &base[10..]], &delta, 1 << 20, &mut decoded)?;
-    /// assert_eq!(decoded, target);
-    /// # Ok::<(), ibid_delta::Error>(())
-    /// ```
-    pub fn decode_pieces(
-        &mut self,
-        base: &[&[u8]],
-        delta: &[u8],
-        target_max: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Error> {
         let (codec, length, body) = take_head(delta, target_max as u64)?;
         let start = out.len();
-        let base = Pieces::of(base, &mut self.ends);
         let decoded = match codec {
             _ if length == 0 => crate::error::equal("delta body", 0, body.len() as u64),
-            Codec::ZstdPrefix => self.prefix.decode(base.joined(&mut self.joined), body, length, out),
-            Codec::Anchor => anchor::decode(base.joined(&mut self.joined), body, length, out),
+            Codec::ZstdPrefix => self.prefix.decode(base, body, length, out),
+            Codec::Anchor => anchor::decode(base, body, length, out),
             Codec::AnchorZstd => self.anchor_zstd.decode(&mut self.prefix, base, body, length, out),
         };
         if decoded.is_err() {
@@ -300,13 +293,61 @@ impl Decoder {
         decoded
     }
 
+    /// What `delta` makes of a base of `base_len` bytes, not put together yet.
+    ///
+    /// `read` appends stretches of the base, which ascend and lie apart, to what it is given. It is called once at most, for those bytes that the delta's own ones are
+    /// packed with; deltas of other codecs than [`Codec::AnchorZstd`] want the whole base, and give outlines of one stretch.
+    ///
+    /// # Errors
+    /// As [`decode`](Decoder::decode); [`Error::OutOfRange`] for a base over [`LENGTH_MAX`]; [`Error::Mismatch`] if `read` gives another number of bytes than it was asked for;
+    /// whatever `read` fails with.
+    ///
+    /// ```
+    /// use ibid_delta::{Decoder, Encoder, Error, Interval, Method, Stretch};
+    ///
+    /// let base: Vec<u8> = (0..20_000_u32).flat_map(|number| (number * number).to_le_bytes()).collect();
+    /// let target = [&base[..40_000], b"inserted", &base[40_000..]].concat();
+    /// let mut delta = Vec::new();
+    /// Encoder::new().encode(Method::AnchorZstd { level: 3, interval: Interval::I32 }, &base, &target, &mut delta)?;
+    ///
+    /// let mut bytes_read = 0;
+    /// let outline = Decoder::new().outline(base.len(), &delta, target.len(), |stretches, out| {
+    ///     for stretch in stretches {
+    ///         out.extend_from_slice(&base[stretch.start as usize..stretch.end as usize]);
+    ///     }
+    ///     bytes_read = out.len();
+    ///     Ok::<(), Error>(())
+    /// })?;
+    /// assert!(bytes_read < 200 && outline.memory() < 200);
+    /// let stretches: Vec<Stretch> = outline.stretches(39_990..40_018).collect();
+    /// assert_eq!(stretches, [Stretch::Base(39_990..40_000), Stretch::Own(b"inserted"), Stretch::Base(40_000..40_010)]);
+    /// # Ok::<(), ibid_delta::Error>(())
+    /// ```
+    pub fn outline<E: From<Error>>(
+        &mut self,
+        base_len: usize,
+        delta: &[u8],
+        target_max: usize,
+        read: impl FnOnce(&[Range<u32>], &mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<Outline, E> {
+        in_range("base length", base_len as u64, 0, LENGTH_MAX)?;
+        let (codec, length, body) = take_head(delta, target_max as u64)?;
+        if codec == Codec::AnchorZstd && length > 0 {
+            return self.anchor_zstd.outline(&mut self.prefix, base_len, body, length, read);
+        }
+        let (mut base, mut target) = (Vec::new(), Vec::new());
+        if length > 0 && base_len > 0 {
+            read(std::slice::from_ref(&(0..base_len as u32)), &mut base)?;
+            crate::error::equal("bytes of the base", base_len as u64, base.len() as u64)?;
+        }
+        self.decode(&base, delta, target_max, &mut target)?;
+        Ok(Outline::new(&[], target, length))
+    }
+
     /// Bytes of memory it holds between calls.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.prefix.memory()
-            + self.anchor_zstd.memory()
-            + self.ends.capacity() * size_of::<usize>()
-            + self.joined.capacity()
+        self.prefix.memory() + self.anchor_zstd.memory()
     }
 }
 

@@ -1,7 +1,9 @@
 //! Test data by stated rules: functions of a seed alone.
 #![allow(dead_code, reason = "every test file takes what it needs")]
 
+use ibid_delta::{Decoder, Error, Outline, Stretch};
 use proptest::prelude::*;
+use std::ops::Range;
 
 /// The splitmix64 sequence.
 pub(crate) struct Random(pub(crate) u64);
@@ -96,4 +98,33 @@ pub(crate) fn any_pair() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
         (base, target)
     });
     prop_oneof![4 => related, 1 => (one.clone(), one)]
+}
+
+/// The outline of what a delta makes of a base.
+pub(crate) fn outline(decoder: &mut Decoder, base: &[u8], delta: &[u8], target_max: usize) -> Result<Outline, Error> {
+    decoder.outline(base.len(), delta, target_max, |stretches, out| {
+        assert!(
+            stretches.windows(2).all(|pair| pair[0].end <= pair[1].start),
+            "ascending and apart: {stretches:?}"
+        );
+        for stretch in stretches {
+            out.extend_from_slice(&base[stretch.start as usize..stretch.end as usize]);
+        }
+        Ok(())
+    })
+}
+
+/// A range of a target, put together of what the outline says.
+pub(crate) fn put_together(outline: &Outline, base: &[u8], range: Range<usize>) -> Vec<u8> {
+    let mut target = Vec::new();
+    for stretch in outline.stretches(range) {
+        let before = target.len();
+        match &stretch {
+            Stretch::Base(range) => target.extend_from_slice(&base[range.clone()]),
+            Stretch::Own(bytes) => target.extend_from_slice(bytes),
+        }
+        assert_eq!(target.len() - before, stretch.len());
+        assert_ne!(stretch.len(), 0);
+    }
+    target
 }

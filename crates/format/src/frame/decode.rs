@@ -1,7 +1,9 @@
 //! Reading frames.
 
 use std::fmt;
+use std::ops::Range;
 
+use ibid_delta::Outline;
 use zstd::zstd_safe::{self, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
 use super::{BLOBS_MAX, BODY_BYTES_MAX, CHUNK_BYTES_MAX, DELTA, STORED, ZSTD, piece};
@@ -47,7 +49,7 @@ impl Decoder {
     /// Reads a frame's plaintext; with `upto_slot`, decompresses no further than the end of that slot where the codec allows it, and the
     /// slots after it can't be asked for.
     ///
-    /// `prefix` are the bytes that the frame's [`pieces`](super::pieces) stand for, one after the other in as many slices as one likes; a frame without pieces wants none.
+    /// `prefix` are the bytes that the frame's [`pieces`](super::pieces) stand for, concatenated; a frame without pieces wants none.
     ///
     /// A stored frame is not copied: its chunks are slices of `plaintext`. Nothing here compares chunks to their ids; a frame
     /// does not hold them. So a wrong prefix of the right length may give wrong bytes.
@@ -59,7 +61,7 @@ impl Decoder {
     pub fn decode<'a>(
         &'a mut self,
         plaintext: &'a [u8],
-        prefix: &[&[u8]],
+        prefix: &[u8],
         upto_slot: Option<u16>,
     ) -> Result<Frame<'a>, Error> {
         let (mut body, mut ends) = (std::mem::take(&mut self.body), std::mem::take(&mut self.ends));
@@ -74,77 +76,96 @@ impl Decoder {
         })
     }
 
-    /// Reads all of a frame's plaintext: its chunks, one after the other, go into `body` in place of what was there, and where each ends in it
-    /// into `ends`. After an error both are empty.
+    /// Reads of a frame's plaintext what it has itself, and where each chunk ends, into `ends`.
+    ///
+    /// Without pieces that is all: the chunks go into `body`, one after the other in place of what was there. With pieces it is an outline of the chunks, which says what of
+    /// the prefix comes between the frame's own bytes; `body` is empty then. `read` appends stretches of the prefix: [`ibid_delta::Decoder::outline`] says which.
     ///
     /// # Errors
     ///
-    /// As [`decode`](Decoder::decode).
-    pub fn decode_into(
+    /// As [`decode`](Decoder::decode), and whatever `read` fails with. Then `body` and `ends` are empty.
+    pub fn decode_own<E: From<Error>>(
         &mut self,
         plaintext: &[u8],
-        prefix: &[&[u8]],
+        read: impl FnOnce(&[Range<u32>], &mut Vec<u8>) -> Result<(), E>,
         body: &mut Vec<u8>,
         ends: &mut Vec<u32>,
-    ) -> Result<(), Error> {
-        match self.fill(plaintext, prefix, None, body, ends) {
-            Ok(None) => Ok(()),
-            Ok(Some(stored)) => {
-                body.clear();
-                body.extend_from_slice(stored);
-                Ok(())
-            }
-            Err(error) => {
-                body.clear();
-                ends.clear();
-                Err(error)
-            }
+    ) -> Result<Option<Outline>, E> {
+        body.clear();
+        let decoded = self.own(plaintext, read, body, ends);
+        if decoded.is_err() {
+            body.clear();
+            ends.clear();
         }
+        decoded
+    }
+
+    fn own<E: From<Error>>(
+        &mut self,
+        plaintext: &[u8],
+        read: impl FnOnce(&[Range<u32>], &mut Vec<u8>) -> Result<(), E>,
+        body: &mut Vec<u8>,
+        ends: &mut Vec<u32>,
+    ) -> Result<Option<Outline>, E> {
+        let head = Head::read(plaintext, ends)?;
+        if head.codec == DELTA {
+            head.check_delta()?;
+            let read = |stretches: &[Range<u32>], out: &mut Vec<u8>| read(stretches, out).map_err(Unread::Prefix);
+            let outline = self
+                .delta
+                .outline(head.prefix as usize, head.packed, head.total, read)
+                .map_err(|unread| match unread {
+                    Unread::Delta(error) => Error::from(error).into(),
+                    Unread::Prefix(error) => error,
+                })?;
+            return Ok(Some(outline));
+        }
+        if let Some(stored) = self.whole(&head, head.total, body)? {
+            body.extend_from_slice(stored);
+        }
+        Ok(None)
     }
 
     /// Reads a frame up to a slot. Its bytes go into `body`, unless they are in the plaintext as they are: then it gives them.
     fn fill<'a>(
         &mut self,
         plaintext: &'a [u8],
-        prefix: &[&[u8]],
+        prefix: &[u8],
         upto_slot: Option<u16>,
         body: &mut Vec<u8>,
         ends: &mut Vec<u32>,
     ) -> Result<Option<&'a [u8]>, Error> {
-        let mut reader = Reader::new(plaintext);
-        let codec = reader.u8("frame codec")?;
-        let prefix_length = if codec == DELTA { piece::skip(&mut reader)? } else { 0 };
-        let given: u64 = prefix.iter().map(|slice| slice.len() as u64).sum();
-        equal("prefix of a frame", prefix_length.into(), given)?;
-        let total = read_blobs(&mut reader, ends)?;
+        let head = Head::read(plaintext, ends)?;
+        equal("prefix of a frame", head.prefix.into(), prefix.len() as u64)?;
         let wanted = match upto_slot {
-            None => total,
+            None => head.total,
             Some(found) => *ends.get(usize::from(found)).ok_or(Error::NoSuchSlot {
                 slots: ends.len() as u32,
                 found,
             })? as usize,
         };
-        let packed = reader.rest();
-        match codec {
-            STORED => {
-                equal("stored frame body", total as u64, packed.len() as u64)?;
-                return Ok(Some(&packed[..wanted]));
-            }
-            ZSTD => self.decompress(packed, total, wanted, body)?,
-            DELTA => {
-                let (_, stated) = ibid_delta::describe(packed)?;
-                equal("frame body", total as u64, stated as u64)?;
-                body.clear();
-                self.delta.decode_pieces(prefix, packed, total, body)?;
-            }
-            other => {
-                return Err(Error::Unknown {
-                    field: "frame codec",
-                    found: other.into(),
-                });
-            }
+        if head.codec == DELTA {
+            head.check_delta()?;
+            body.clear();
+            self.delta.decode(prefix, head.packed, head.total, body)?;
+            return Ok(None);
         }
-        Ok(None)
+        self.whole(&head, wanted, body)
+    }
+
+    /// Reads the first `wanted` bytes of a frame without pieces, or more.
+    fn whole<'a>(&mut self, head: &Head<'a>, wanted: usize, body: &mut Vec<u8>) -> Result<Option<&'a [u8]>, Error> {
+        match head.codec {
+            STORED => {
+                equal("stored frame body", head.total as u64, head.packed.len() as u64)?;
+                Ok(Some(&head.packed[..wanted]))
+            }
+            ZSTD => self.decompress(head.packed, head.total, wanted, body).map(|()| None),
+            other => Err(Error::Unknown {
+                field: "frame codec",
+                found: other.into(),
+            }),
+        }
     }
 
     /// Decompresses at least the first `wanted` of `total` bytes into `body`.
@@ -176,6 +197,49 @@ impl Decoder {
                 return equal("frame body", wanted as u64, produced as u64);
             }
         }
+    }
+}
+
+/// What stands in front of a frame's bytes, and these.
+struct Head<'a> {
+    codec: u8,
+    /// Length of the prefix, bytes.
+    prefix: u32,
+    /// Length of the chunks together, bytes.
+    total: usize,
+    packed: &'a [u8],
+}
+
+impl<'a> Head<'a> {
+    /// Reads it, and where each slot ends into `ends`.
+    fn read(plaintext: &'a [u8], ends: &mut Vec<u32>) -> Result<Head<'a>, Error> {
+        let mut reader = Reader::new(plaintext);
+        let codec = reader.u8("frame codec")?;
+        Ok(Head {
+            codec,
+            prefix: if codec == DELTA { piece::skip(&mut reader)? } else { 0 },
+            total: read_blobs(&mut reader, ends)?,
+            packed: reader.rest(),
+        })
+    }
+
+    /// The delta must be one of all chunks.
+    fn check_delta(&self) -> Result<(), Error> {
+        let (_, stated) = ibid_delta::describe(self.packed)?;
+        equal("frame body", self.total as u64, stated as u64)
+    }
+}
+
+/// Why there is no outline.
+enum Unread<E> {
+    Delta(ibid_delta::Error),
+    /// The caller can't read the prefix.
+    Prefix(E),
+}
+
+impl<E> From<ibid_delta::Error> for Unread<E> {
+    fn from(error: ibid_delta::Error) -> Unread<E> {
+        Unread::Delta(error)
     }
 }
 

@@ -165,6 +165,12 @@ impl Encoder {
         encoded
     }
 
+    /// The outline of the body that was last encoded as a delta: what [`Decoder::decode_own`](super::Decoder::decode_own) gives of its frame. None if
+    /// [there is none](ibid_delta::Encoder::outline).
+    pub fn outline(&self) -> Option<ibid_delta::Outline> {
+        self.delta.outline()
+    }
+
     /// Bytes that `compression` makes of `sample`, compressed into `space` as if it were part of a large frame.
     ///
     /// # Errors

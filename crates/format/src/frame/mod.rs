@@ -43,7 +43,7 @@
 //!
 //! assert_eq!(frame::pieces(&plaintext)?, pieces);
 //! let mut decoder = Decoder::new();
-//! assert_eq!(decoder.decode(&plaintext, &[&base[4..]], None)?.chunk(0)?, next);
+//! assert_eq!(decoder.decode(&plaintext, &base[4..], None)?.chunk(0)?, next);
 //! # Ok::<(), ibid_format::Error>(())
 //! ```
 

@@ -5,6 +5,8 @@ use super::effort::{DeltaEffort, EffortChoice};
 use super::{Compression, Job};
 use crate::Error;
 use crate::bodies::Body;
+use crate::index::Place;
+use crate::pieced::{Pieced, Sources};
 use ibid_delta::Cover;
 use ibid_format::frame::{self, Blob};
 use ibid_format::pack::PackKind;
@@ -27,6 +29,7 @@ pub(crate) struct FrameBuffers {
 
 /// A frame that nothing more comes into.
 pub(crate) struct Complete {
+    pub(crate) number: u32,
     pub(crate) blobs: Vec<Blob>,
     pub(crate) body: Arc<Body>,
     pub(crate) plaintext: Vec<u8>,
@@ -149,7 +152,7 @@ impl<'a> Compressor<'a> {
         let result = match frame.against {
             None if frame.kind == PackKind::Metadata => self.whole(&mut encoded, compression),
             None => self.data(&mut encoded, compression),
-            Some(against) => self.delta(&mut encoded, &against, compression),
+            Some(against) => self.delta(&mut encoded, frame.number, &against, compression),
         };
         encoded.error = result.err();
         encoded
@@ -158,7 +161,7 @@ impl<'a> Compressor<'a> {
     /// Compresses data by itself, and notes how well that went.
     fn data(&mut self, frame: &mut Encoded, compression: Compression) -> crate::Result<()> {
         self.whole(frame, compression)?;
-        let (length, taken) = (frame.body.bytes().len(), frame.plaintext.len());
+        let (length, taken) = (frame.body.gathered_bytes().len(), frame.plaintext.len());
         self.efforts.note(length, taken);
         let run = &self.job.incompressible;
         if taken < length {
@@ -174,23 +177,38 @@ impl<'a> Compressor<'a> {
         let Encoded {
             blobs, body, plaintext, ..
         } = frame;
-        let mut fixed = |compression| self.encoder.encode(blobs, body.bytes(), compression, plaintext);
+        let mut fixed = |compression| {
+            self.encoder
+                .encode(blobs, body.gathered_bytes(), compression, plaintext)
+        };
         let result = match compression {
             Compression::Off => fixed(frame::Compression::Stored),
             Compression::Level(level) => fixed(frame::Compression::Zstd(level)),
             Compression::Auto => {
                 let effort = &self.efforts.whole;
-                effort.encode(&mut self.encoder, blobs, body.bytes(), plaintext, &mut self.space)
+                effort.encode(
+                    &mut self.encoder,
+                    blobs,
+                    body.gathered_bytes(),
+                    plaintext,
+                    &mut self.space,
+                )
             }
         };
         result.map_err(Error::damaged("a frame being compressed"))
     }
 
     /// Compresses a frame against its bases, or by itself if that is about as small.
-    fn delta(&mut self, frame: &mut Encoded, against: &Against, compression: Compression) -> crate::Result<()> {
+    fn delta(
+        &mut self,
+        frame: &mut Encoded,
+        number: u32,
+        against: &Against,
+        compression: Compression,
+    ) -> crate::Result<()> {
         let reader = self.job.bases.as_ref().expect("who has found bases can read them");
-        let target = frame.body.bytes();
-        let bases = against.read(reader, &mut self.cover, target, &mut self.space, &mut self.prefix)?;
+        let target = frame.body.gathered_bytes();
+        let bases = against.read(reader, &mut self.cover, target, &mut self.prefix)?;
         for (frame, error) in bases.faults {
             self.job.damaged(frame, error);
         }
@@ -201,12 +219,12 @@ impl<'a> Compressor<'a> {
             Compression::Level(level) => Some(level),
             Compression::Off | Compression::Auto => None,
         };
-        let bytes = frame.body.bytes().len();
+        let bytes = frame.body.gathered_bytes().len();
         self.efforts
             .delta
             .encode(
                 &mut self.encoder,
-                (&frame.blobs, frame.body.bytes()),
+                (&frame.blobs, frame.body.gathered_bytes()),
                 (&bases.pieces, &self.prefix),
                 level,
                 &mut frame.plaintext,
@@ -227,6 +245,15 @@ impl<'a> Compressor<'a> {
         self.job.incompressible.store(0, Ordering::Relaxed);
         frame.depth = bases.depth;
         frame.bases = names(&bases.pieces);
+        // From now on it is enough to know what differs, as long as all else can be read.
+        let is_stored = |place: &Place| self.job.loaded.index.frame(place.frame).is_stored();
+        if let Some(outline) = self.encoder.outline()
+            && bases.places.iter().all(is_stored)
+        {
+            let sources = Sources::new(number, &bases.pieces, &bases.places);
+            let body = Body::encoded(Pieced { outline, sources }, &frame.blobs);
+            reader.bodies.put(number, Arc::new(body));
+        }
         Ok(())
     }
 }

@@ -12,12 +12,11 @@ use crate::{Error, Result};
 use ibid_delta::{Backend, Cover, CoverSettings, Interval, Sketch};
 use ibid_format::ChunkPrefix;
 use ibid_format::frame::{PIECES_MAX, PREFIX_BYTES_MAX, Piece};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Frames that one group holds at most until they can be read back.
 const HELD_MAX: usize = 48;
-/// A level of depth counts against a base as much as this part of a chunk that wants it.
-const DEPTH_PENALTY: f32 = 0.5;
 /// How bases are looked through: one position in 128 finds pages in them, and takes a third less time than one in 64 (pg 39.5 instead of 39.1 MB). With four new anchors
 /// instead of three, pg takes 0.7 % more.
 const COVER: CoverSettings = CoverSettings {
@@ -44,22 +43,25 @@ pub(crate) struct Group {
 /// A base of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    number: u32,
     place: Place,
     depth: u8,
 }
 
 /// What a group is encoded against.
 pub(crate) struct Against {
-    /// What may be of use, the most promising first.
+    /// What may be of use, in the order in which it came into the repository: the oldest lie least deep, and what was beside each other in the data is so here, where copies
+    /// go on from one chunk to the next.
     wanted: Vec<Wanted>,
     /// Frames that are here.
     held: Vec<Held>,
 }
 
 /// What was read of that.
+#[derive(Default)]
 pub(crate) struct Bases {
     pub(crate) pieces: Vec<Piece>,
+    /// Where the chunk of each is.
+    pub(crate) places: Vec<Place>,
     /// How deep what is encoded against them lies.
     pub(crate) depth: u8,
     /// Frames that were done without, and why. Whose damage that is, a check will tell.
@@ -109,15 +111,8 @@ impl Group {
             similar.add(place, deepest.map_or(0, |depth| depth + 1), &sketch);
         }
         self.bases.sort_unstable_by_key(|base| base.number);
-        let mut ranked: Vec<(f32, Base)> = self
-            .bases
-            .chunk_by(|a, b| a.number == b.number)
-            .map(|same| (same.len() as f32 - DEPTH_PENALTY * f32::from(same[0].depth), same[0]))
-            .collect();
-        ranked.sort_unstable_by(|(a, base), (b, other)| b.total_cmp(a).then(other.number.cmp(&base.number)));
-        self.bases.clear();
-        let wanted = ranked.into_iter().map(|(_, base)| Wanted {
-            number: base.number,
+        self.bases.dedup_by_key(|base| base.number);
+        let wanted = self.bases.drain(..).map(|base| Wanted {
             place: similar.known(base.number).place,
             depth: base.depth,
         });
@@ -129,7 +124,7 @@ impl Group {
 }
 
 impl Against {
-    /// Reads what is of use for `target`: puts it into `prefix`, and names the pieces. Every chunk is verified. `space` is memory for that.
+    /// Reads what is of use for `target`: puts it into `prefix`, and names the pieces. Every chunk is verified.
     ///
     /// A base that is neither stored nor here any more is passed over, and so is one that can't be read.
     pub(crate) fn read(
@@ -137,71 +132,39 @@ impl Against {
         reader: &ChunkReader<'_>,
         cover: &mut Cover,
         target: &[u8],
-        space: &mut Vec<u8>,
         prefix: &mut Vec<u8>,
     ) -> Result<Bases> {
-        let mut found: Vec<(u32, Piece, usize)> = Vec::new();
-        let mut depth = 0;
-        let mut faults: Vec<(u32, Error)> = Vec::new();
-        let mut stretches = Vec::new();
-        space.clear();
-        cover.begin(target).map_err(too_long)?;
-        for wanted in &self.wanted {
-            let Place { frame, slot } = wanted.place;
-            if faults.iter().any(|(faulty, _)| *faulty == frame) {
-                continue;
-            }
-            let held = self.held.iter().find(|(held, _)| *held == frame);
-            let body = match held {
-                Some((_, body)) => body.clone(),
-                None => match reader.frame(frame) {
-                    Ok(Some(body)) => body,
-                    Ok(None) => continue,
-                    Err(error) if is_fault(&error) => {
-                        faults.push((frame, error));
-                        continue;
-                    }
-                    Err(error) => return Err(error),
-                },
-            };
-            let Some(chunk) = body.chunk(slot) else {
-                faults.push((frame, misplaced(reader, wanted.place)));
-                continue;
-            };
-            let new = match body.anchors(slot) {
-                Some(anchors) => cover.offer_anchors(anchors, &mut stretches),
-                None => {
-                    let anchors = cover.anchors(chunk).map_err(too_long)?;
-                    let new = cover.offer_anchors(&anchors, &mut stretches);
-                    body.note_anchors(slot, anchors);
-                    reader.bodies.grew(frame);
-                    new
-                }
-            };
-            if new == 0 {
-                continue;
-            }
-            let Some(base) = verified(reader, &body, wanted.place) else {
-                faults.push((frame, misplaced(reader, wanted.place)));
-                continue;
-            };
-            for stretch in &stretches {
-                let (start, length) = (stretch.start, stretch.end - stretch.start);
-                if found.len() < PIECES_MAX && space.len() + length as usize <= PREFIX_BYTES_MAX as usize {
-                    found.push((wanted.number, Piece { base, start, length }, space.len()));
-                    space.extend_from_slice(&chunk[start as usize..stretch.end as usize]);
-                    depth = depth.max(wanted.depth + 1);
-                }
-            }
-        }
-        // What was beside each other in the data is so here: copies go on from one chunk to the next.
-        found.sort_unstable_by_key(|(number, piece, _)| (*number, piece.start));
+        let mut bases = Bases::default();
+        let mut looking = Looking::new(reader, cover);
         prefix.clear();
-        for (_, piece, at) in &found {
-            prefix.extend_from_slice(&space[*at..*at + piece.length as usize]);
+        looking.cover.begin(target).map_err(too_long)?;
+        for wanted in &self.wanted {
+            let Wanted { place, depth } = *wanted;
+            if bases.faults.iter().any(|(faulty, _)| *faulty == place.frame) {
+                continue;
+            }
+            let held = self.held.iter().find(|(held, _)| *held == place.frame);
+            let before = prefix.len();
+            let room = (PIECES_MAX - bases.pieces.len(), PREFIX_BYTES_MAX as usize - before);
+            let base = match looking.take(place, held.map(|(_, body)| body), room, prefix) {
+                Ok(Some(base)) => base,
+                Ok(None) => continue,
+                Err(error) if is_fault(&error) => {
+                    prefix.truncate(before);
+                    bases.faults.push((place.frame, error));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            for stretch in &looking.stretches {
+                let (start, length) = (stretch.start, stretch.end - stretch.start);
+                bases.pieces.push(Piece { base, start, length });
+                bases.places.push(place);
+                bases.depth = bases.depth.max(depth + 1);
+            }
         }
-        let pieces = found.into_iter().map(|(_, piece, _)| piece).collect();
-        Ok(Bases { pieces, depth, faults })
+        looking.done();
+        Ok(bases)
     }
 }
 
@@ -214,11 +177,89 @@ fn too_long(source: ibid_delta::Error) -> Error {
     Error::damaged("a frame being compressed")(source.into())
 }
 
-/// The name of the chunk in a place. Its bytes are what they should be if they lead to where they came from.
-fn verified(reader: &ChunkReader<'_>, body: &Body, place: Place) -> Option<ChunkPrefix> {
-    let id = body.id(&reader.repository.keys, place.slot);
-    let id = id.filter(|id| reader.loaded.index.find(id.prefix()) == Some((*id, place)))?;
-    Some(id.prefix())
+/// Looks what of one base after the other is of use.
+struct Looking<'l> {
+    reader: &'l ChunkReader<'l>,
+    cover: &'l mut Cover,
+    /// Those of the last base.
+    stretches: Vec<Range<u32>>,
+    /// For the chunk at hand, if it must be put together.
+    space: Vec<u8>,
+}
+
+impl<'l> Looking<'l> {
+    fn new(reader: &'l ChunkReader<'l>, cover: &'l mut Cover) -> Looking<'l> {
+        Looking {
+            reader,
+            cover,
+            stretches: Vec::new(),
+            space: reader.buffer(),
+        }
+    }
+
+    /// Appends to `out` the stretches of the chunk in a place that are of use, as many as there is room for (pieces, bytes), and gives its name. None if it has nothing
+    /// that is new, or is neither stored nor here.
+    fn take(
+        &mut self,
+        place: Place,
+        held: Option<&Arc<Body>>,
+        (pieces, bytes): (usize, usize),
+        out: &mut Vec<u8>,
+    ) -> Result<Option<ChunkPrefix>> {
+        let Some(body) = held
+            .cloned()
+            .map_or_else(|| self.reader.frame(place.frame), |body| Ok(Some(body)))?
+        else {
+            return Ok(None);
+        };
+        let slot = place.slot;
+        let range = body.range(slot).ok_or_else(|| misplaced(self.reader, place))?;
+        let (new, chunk) = match body.anchors(slot) {
+            Some(anchors) => (self.cover.offer_anchors(anchors, &mut self.stretches), None),
+            None => {
+                let chunk = self.reader.bytes(&body, range.clone(), &mut self.space)?;
+                let anchors = self.cover.anchors(chunk).map_err(too_long)?;
+                let new = self.cover.offer_anchors(&anchors, &mut self.stretches);
+                body.note_anchors(slot, anchors);
+                self.reader.bodies.grew(place.frame);
+                if new > 0 {
+                    body.name(&self.reader.repository.keys, slot, chunk);
+                }
+                (new, Some(chunk))
+            }
+        };
+        if new == 0 {
+            return Ok(None);
+        }
+        let mut left = bytes;
+        self.stretches.truncate(pieces);
+        self.stretches.retain(|stretch| {
+            let length = (stretch.end - stretch.start) as usize;
+            let fits = length <= left;
+            left -= if fits { length } else { 0 };
+            fits
+        });
+        match chunk {
+            Some(chunk) => {
+                for stretch in &self.stretches {
+                    out.extend_from_slice(&chunk[stretch.start as usize..stretch.end as usize]);
+                }
+            }
+            None => self.reader.append(&body, range.start, &self.stretches, out)?,
+        }
+        // Its bytes are what they should be if they lead to where they came from.
+        let id = self.reader.id(&body, slot, &mut self.space)?;
+        let id = id.filter(|id| self.reader.loaded.index.find(id.prefix()) == Some((*id, place)));
+        match id {
+            Some(id) => Ok(Some(id.prefix())),
+            None => Err(misplaced(self.reader, place)),
+        }
+    }
+
+    /// Gives back what was borrowed.
+    fn done(self) {
+        self.reader.give_back(self.space);
+    }
 }
 
 fn misplaced(reader: &ChunkReader<'_>, place: Place) -> Error {

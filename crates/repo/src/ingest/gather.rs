@@ -242,6 +242,7 @@ impl<'j> Gather<'j> {
             lanes.bases.bodies.put(number, body.clone());
         }
         let frame = Complete {
+            number,
             blobs: buffers.blobs,
             body,
             plaintext: buffers.plaintext,

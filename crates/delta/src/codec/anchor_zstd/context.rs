@@ -5,7 +5,6 @@
 use std::ops::Range;
 
 use crate::codec::matches::Match;
-use crate::codec::pieces::Pieces;
 
 /// Bytes of a copy's end that belong to the context.
 const MARGIN: usize = 32;
@@ -24,22 +23,32 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// The bytes of the base beside these copies, each at most once: so they are at most as many as the base's.
-    pub(super) fn derive(&mut self, base: Pieces<'_>, copies: &[Match], target_len: usize) -> &[u8] {
-        self.gather_stretches(base.len(), copies, target_len);
-        // Copies mostly ascend in the base as in the target, and then this is a pass over what is sorted.
-        self.stretches.sort_unstable_by_key(|stretch| stretch.start);
+    /// The bytes of the base beside these copies.
+    pub(super) fn derive(&mut self, base: &[u8], copies: &[Match], target_len: usize) -> &[u8] {
         self.bytes.clear();
-        let mut taken = 0;
+        self.find(base.len(), copies, target_len);
         for stretch in &self.stretches {
-            let start = (stretch.start as usize).max(taken);
-            let end = stretch.end as usize;
-            if start < end {
-                base.append(start..end, &mut self.bytes);
-                taken = end;
-            }
+            self.bytes
+                .extend_from_slice(&base[stretch.start as usize..stretch.end as usize]);
         }
         &self.bytes
+    }
+
+    /// Where in a base of this length the bytes beside these copies lie: ascending and apart, so they are at most as many as the base's.
+    pub(super) fn find(&mut self, base_len: usize, copies: &[Match], target_len: usize) -> &[Range<u32>] {
+        self.gather_stretches(base_len, copies, target_len);
+        // Copies mostly ascend in the base as in the target, and then this is a pass over what is sorted.
+        self.stretches.sort_unstable_by_key(|stretch| stretch.start);
+        let mut taken = 0;
+        self.stretches.retain_mut(|stretch| {
+            stretch.start = stretch.start.max(taken);
+            let is_new = stretch.start < stretch.end;
+            if is_new {
+                taken = stretch.end;
+            }
+            is_new
+        });
+        &self.stretches
     }
 
     /// One or two stretches of the base for every run of the target that no copy covers.
@@ -128,9 +137,7 @@ mod tests {
             }).collect();
             let target_len = written as usize + last_run;
             let mut context = Context::default();
-            let (slices, mut ends) = (base.split_at(base_len / 2), Vec::new());
-            let pieces = [slices.0, slices.1];
-            let derived = context.derive(Pieces::of(&pieces, &mut ends), &copies, target_len).to_vec();
+            let derived = context.derive(&base, &copies, target_len).to_vec();
             prop_assert!(derived.len() <= base.len());
             prop_assert!(derived == by_definition(&base, &copies, target_len));
         }

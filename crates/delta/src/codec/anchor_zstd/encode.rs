@@ -5,7 +5,7 @@ use super::instructions::Instructions;
 use super::rest_len;
 use super::table::Table;
 use crate::codec::matches::{Match, common_prefix, common_suffix};
-use crate::codec::pieces::Pieces;
+use crate::codec::outline::Outline;
 use crate::codec::prefix;
 use crate::codec::scan::for_each_anchor;
 use crate::sample::{Interval, sample};
@@ -25,8 +25,6 @@ pub(crate) struct Encoder {
     copies: Vec<Match>,
     instructions: Instructions,
     context: Context,
-    /// Where the base ends, which the context is derived from.
-    ends: Vec<usize>,
     rest: Vec<u8>,
 }
 
@@ -39,7 +37,6 @@ impl Encoder {
             copies: Vec::new(),
             instructions: Instructions::default(),
             context: Context::default(),
-            ends: Vec::new(),
             rest: Vec::new(),
         }
     }
@@ -57,12 +54,15 @@ impl Encoder {
         self.instructions.write(&self.copies, zstd, level, out)?;
         self.gather_rest(target);
         if !self.rest.is_empty() {
-            let context = self
-                .context
-                .derive(Pieces::of(&[base], &mut self.ends), &self.copies, target.len());
+            let context = self.context.derive(base, &self.copies, target.len());
             zstd.encode(context, &self.rest, level, out)?;
         }
         Ok(self.rest.len())
+    }
+
+    /// The outline of the target that was encoded last, which was so long.
+    pub(crate) fn outline(&self, length: usize) -> Outline {
+        Outline::new(&self.copies, self.rest.clone(), length)
     }
 
     /// Finds what of the target is copied, in its order.

@@ -1,0 +1,578 @@
+//! Bodies of frames that are encoded against others: what they have themselves, and where all else is.
+//!
+//! Little of such a frame is its own; the rest are pieces of chunks that lie elsewhere, which are copied only if somebody asks for what they are in. So a cache has room for
+//! many, and pages that nobody wants are not put together.
+
+use crate::bodies::{Body, Content};
+use crate::check::is_fault;
+use crate::chunks::{ChunkReader, FRAMES_MAX};
+use crate::error::BaseFault;
+use crate::index::Place;
+use crate::{Error, Result};
+use ibid_delta::{Outline, Stretch};
+use ibid_format::frame::{self, Piece};
+use ibid_format::{ChunkId, ChunkPrefix};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The chunks of a frame, not put together.
+pub(crate) struct Pieced {
+    pub(crate) outline: Outline,
+    pub(crate) sources: Sources,
+}
+
+/// What the prefix of a frame is made of, and where that is.
+pub(crate) struct Sources {
+    /// The frame's number.
+    of: u32,
+    list: Vec<Source>,
+}
+
+/// A piece of a prefix: some bytes of a chunk.
+struct Source {
+    base: ChunkPrefix,
+    place: Place,
+    /// Where in the chunk it begins.
+    start: u32,
+    /// Where in the prefix it ends.
+    end: u32,
+}
+
+/// Some bytes of a source, and where they go.
+#[derive(Clone, Copy)]
+struct Part {
+    /// That of the source.
+    frame: u32,
+    source: u32,
+    /// Where they begin in the source's chunk.
+    start: u32,
+    length: u32,
+    to: u32,
+}
+
+/// Some bytes of a body, and where they go.
+#[derive(Clone, Copy)]
+struct Wanted {
+    from: u32,
+    length: u32,
+    to: u32,
+}
+
+/// Memory to sort out in what is to be copied from where.
+#[derive(Default)]
+pub(crate) struct Lists {
+    parts: Vec<Part>,
+    wanted: Vec<Wanted>,
+}
+
+impl Lists {
+    pub(crate) fn clear(&mut self) {
+        self.parts.clear();
+        self.wanted.clear();
+    }
+}
+
+impl Pieced {
+    /// Bytes of memory.
+    pub(crate) fn memory(&self) -> usize {
+        self.outline.memory() + self.sources.list.capacity() * size_of::<Source>()
+    }
+}
+
+impl Sources {
+    /// Those of a frame that was just encoded against these pieces, which lie in these places.
+    pub(crate) fn new(of: u32, pieces: &[Piece], places: &[Place]) -> Sources {
+        let mut sources = Sources {
+            of,
+            list: Vec::with_capacity(pieces.len()),
+        };
+        for (piece, &place) in pieces.iter().zip(places) {
+            sources.push(piece, place);
+        }
+        sources
+    }
+
+    fn push(&mut self, piece: &Piece, place: Place) {
+        self.list.push(Source {
+            base: piece.base,
+            place,
+            start: piece.start,
+            end: self.end() + piece.length,
+        });
+    }
+
+    /// The number of the frame that these are of.
+    pub(crate) fn of(&self) -> u32 {
+        self.of
+    }
+
+    /// Length of the prefix, bytes.
+    fn end(&self) -> u32 {
+        self.list.last().map_or(0, |source| source.end)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Adds to `parts` those that a range of the prefix is made of; its first byte goes to `to`.
+    fn divide(&self, range: Range<u32>, mut to: u32, parts: &mut Vec<Part>) {
+        let mut at = range.start;
+        let first = self.list.partition_point(|source| source.end <= at);
+        let mut begin = first.checked_sub(1).map_or(0, |before| self.list[before].end);
+        for (number, source) in (first as u32..).zip(&self.list[first..]) {
+            if at >= range.end {
+                return;
+            }
+            let length = source.end.min(range.end) - at;
+            parts.push(Part {
+                frame: source.place.frame,
+                source: number,
+                start: source.start + (at - begin),
+                length,
+                to,
+            });
+            at += length;
+            to += length;
+            begin = source.end;
+        }
+    }
+}
+
+impl ChunkReader<'_> {
+    /// A range of a body: as it lies there, or put together in `space`, which only ever grows.
+    pub(crate) fn bytes<'b>(&self, body: &'b Body, range: Range<usize>, space: &'b mut Vec<u8>) -> Result<&'b [u8]> {
+        self.bytes_by(body, range, &mut { FRAMES_MAX }, space)
+    }
+
+    fn bytes_by<'b>(
+        &self,
+        body: &'b Body,
+        range: Range<usize>,
+        left: &mut u32,
+        space: &'b mut Vec<u8>,
+    ) -> Result<&'b [u8]> {
+        match body.content() {
+            Content::Whole(bytes) => Ok(&bytes[range]),
+            Content::Pieced(pieced) => {
+                let wanted = Wanted {
+                    from: range.start as u32,
+                    length: range.len() as u32,
+                    to: 0,
+                };
+                let out = room(space, range.len());
+                self.put_together(pieced, &[wanted], left, out)?;
+                Ok(out)
+            }
+        }
+    }
+
+    /// Appends some ranges of a body, which begin so far after `start`.
+    pub(crate) fn append(&self, body: &Body, start: usize, ranges: &[Range<u32>], out: &mut Vec<u8>) -> Result<()> {
+        let pieced = match body.content() {
+            Content::Whole(bytes) => {
+                for range in ranges {
+                    out.extend_from_slice(&bytes[start + range.start as usize..start + range.end as usize]);
+                }
+                return Ok(());
+            }
+            Content::Pieced(pieced) => pieced,
+        };
+        let mut to = 0;
+        let wanted = ranges.iter().map(|range| {
+            let length = range.end - range.start;
+            to += length;
+            Wanted {
+                from: start as u32 + range.start,
+                length,
+                to: to - length,
+            }
+        });
+        let wanted: Vec<Wanted> = wanted.collect();
+        let before = out.len();
+        out.resize(before + to as usize, 0);
+        self.put_together(pieced, &wanted, &mut { FRAMES_MAX }, &mut out[before..])
+    }
+
+    /// What the chunk in a slot of a body is called, if there is that slot. It is read only if nobody has asked before.
+    pub(crate) fn id(&self, body: &Body, slot: u16, space: &mut Vec<u8>) -> Result<Option<ChunkId>> {
+        self.id_by(body, slot, &mut { FRAMES_MAX }, space)
+    }
+
+    fn id_by(&self, body: &Body, slot: u16, left: &mut u32, space: &mut Vec<u8>) -> Result<Option<ChunkId>> {
+        if let Some(id) = body.known_id(slot) {
+            return Ok(Some(id));
+        }
+        let Some(range) = body.range(slot) else {
+            return Ok(None);
+        };
+        let chunk = self.bytes_by(body, range, left, space)?;
+        Ok(Some(body.name(&self.repository.keys, slot, chunk)))
+    }
+
+    /// Finds what a frame is encoded against. If that is to be compared with its ids, it is read.
+    pub(crate) fn sources(&self, of: u32, plain: &[u8], left: &mut u32) -> Result<Sources> {
+        let pieces = frame::pieces(plain).map_err(|source| self.damaged(of, source))?;
+        let mut sources = Sources {
+            of,
+            list: Vec::with_capacity(pieces.len()),
+        };
+        for piece in pieces {
+            let (id, place) = self.locate(of, &piece)?;
+            sources.push(&piece, place);
+            if self.compares_bases {
+                self.compare(&sources, id, piece.length, left)?;
+            }
+        }
+        Ok(sources)
+    }
+
+    /// Where the chunk of a piece lies: less deep than the frame, so there is an end to this, whatever frames say.
+    fn locate(&self, of: u32, piece: &Piece) -> Result<(ChunkId, Place)> {
+        let index = &self.loaded.index;
+        let Some((id, place)) = index.find(piece.base) else {
+            return Err(self.unreadable(of, piece.base, BaseFault::Missing));
+        };
+        let (depth, found) = (index.frame(of).depth, index.frame(place.frame).depth);
+        if found >= depth {
+            return Err(self.unreadable(of, piece.base, BaseFault::TooDeep { depth, found }));
+        }
+        Ok((id, place))
+    }
+
+    /// Compares the chunk of the last source with its id.
+    fn compare(&self, sources: &Sources, id: ChunkId, length: u32, left: &mut u32) -> Result<()> {
+        let source = sources.list.last().expect("just pushed");
+        let body = self.source(sources, source, left)?;
+        let mut space = self.buffer();
+        let found = self.id_by(&body, source.place.slot, left, &mut space);
+        self.give_back(space);
+        if found.map_err(|error| self.passed_on(sources, source, error))? != Some(id) {
+            return Err(self.misplaced(sources, source));
+        }
+        self.range(sources, source, &body, source.start, length).map(drop)
+    }
+
+    /// The body that a source lies in.
+    fn source(&self, sources: &Sources, source: &Source, left: &mut u32) -> Result<Arc<Body>> {
+        if *left == 0 {
+            let fault = BaseFault::TooManyFrames { limit: FRAMES_MAX };
+            return Err(self.unreadable(sources.of, source.base, fault));
+        }
+        match self.open(source.place.frame, left) {
+            Ok(Some(body)) => Ok(body),
+            Ok(None) => Err(self.unreadable(sources.of, source.base, BaseFault::Missing)),
+            Err(error) => Err(self.passed_on(sources, source, error)),
+        }
+    }
+
+    /// Where in a body some bytes of a source's chunk lie.
+    fn range(&self, sources: &Sources, source: &Source, body: &Body, start: u32, length: u32) -> Result<Range<usize>> {
+        let Some(chunk) = body.range(source.place.slot) else {
+            return Err(self.misplaced(sources, source));
+        };
+        let (start, end) = (start as usize, start as usize + length as usize);
+        if end > chunk.len() {
+            let (end, length) = (end as u64, chunk.len() as u32);
+            return Err(self.unreadable(sources.of, source.base, BaseFault::TooShort { end, length }));
+        }
+        Ok(chunk.start + start..chunk.start + end)
+    }
+
+    /// Puts the bytes that are wanted of a body where they go in `out`.
+    fn put_together(&self, pieced: &Pieced, wanted: &[Wanted], left: &mut u32, out: &mut [u8]) -> Result<()> {
+        let mut lists = self.lists();
+        for wanted in wanted {
+            let mut to = wanted.to as usize;
+            let from = wanted.from as usize;
+            for stretch in pieced.outline.stretches(from..from + wanted.length as usize) {
+                match &stretch {
+                    Stretch::Own(bytes) => out[to..to + bytes.len()].copy_from_slice(bytes),
+                    Stretch::Base(range) => {
+                        let range = range.start as u32..range.end as u32;
+                        pieced.sources.divide(range, to as u32, &mut lists.parts);
+                    }
+                }
+                to += stretch.len();
+            }
+        }
+        let done = self.copy_parts(&pieced.sources, &mut lists, left, out);
+        self.give_back_lists(lists);
+        done
+    }
+
+    /// Reads all of a prefix, in place of what was in `out`.
+    pub(crate) fn whole_prefix(&self, sources: &Sources, left: &mut u32, out: &mut Vec<u8>) -> Result<()> {
+        out.clear();
+        self.read_prefix(sources, std::slice::from_ref(&(0..sources.end())), left, out)
+    }
+
+    /// Appends stretches of a prefix.
+    pub(crate) fn read_prefix(
+        &self,
+        sources: &Sources,
+        stretches: &[Range<u32>],
+        left: &mut u32,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let mut lists = self.lists();
+        let mut to = 0;
+        for stretch in stretches {
+            sources.divide(stretch.clone(), to, &mut lists.parts);
+            to += stretch.end - stretch.start;
+        }
+        let start = out.len();
+        out.resize(start + to as usize, 0);
+        let done = self.copy_parts(sources, &mut lists, left, &mut out[start..]);
+        self.give_back_lists(lists);
+        done
+    }
+
+    /// Copies parts of sources, frame by frame: each is opened once.
+    fn copy_parts(&self, sources: &Sources, lists: &mut Lists, left: &mut u32, out: &mut [u8]) -> Result<()> {
+        let Lists { parts, wanted } = lists;
+        parts.sort_unstable_by_key(|part| (part.frame, part.to));
+        for same in parts.chunk_by(|a, b| a.frame == b.frame) {
+            let first = &sources.list[same[0].source as usize];
+            let body = self.source(sources, first, left)?;
+            wanted.clear();
+            for part in same {
+                let source = &sources.list[part.source as usize];
+                let range = self.range(sources, source, &body, part.start, part.length)?;
+                match body.content() {
+                    Content::Whole(bytes) => {
+                        out[part.to as usize..][..range.len()].copy_from_slice(&bytes[range]);
+                    }
+                    Content::Pieced(_) => wanted.push(Wanted {
+                        from: range.start as u32,
+                        length: part.length,
+                        to: part.to,
+                    }),
+                }
+            }
+            if let Content::Pieced(pieced) = body.content() {
+                self.put_together(pieced, wanted, left, out)
+                    .map_err(|error| self.passed_on(sources, first, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn unreadable(&self, of: u32, base: ChunkPrefix, fault: BaseFault) -> Error {
+        Error::BaseUnreadable {
+            object: self.describe(of),
+            base,
+            steps: 0,
+            fault,
+        }
+    }
+
+    /// Where the index has a source, there are other bytes.
+    fn misplaced(&self, sources: &Sources, source: &Source) -> Error {
+        let holder = self.loaded.index.frame(source.place.frame);
+        let (pack, offset) = (self.loaded.index.pack(holder.pack).id, holder.offset);
+        self.unreadable(sources.of, source.base, BaseFault::Damaged { pack, offset })
+    }
+
+    /// What an error in reading a source is to those who read the frame.
+    fn passed_on(&self, sources: &Sources, source: &Source, error: Error) -> Error {
+        match error {
+            Error::BaseUnreadable { base, steps, fault, .. } => Error::BaseUnreadable {
+                object: self.describe(sources.of),
+                base,
+                steps: steps + 1,
+                fault,
+            },
+            error if is_fault(&error) => {
+                let holder = self.loaded.index.frame(source.place.frame);
+                let (pack, offset) = (self.loaded.index.pack(holder.pack).id, holder.offset);
+                let error = Box::new(error);
+                let fault = BaseFault::Unreadable { pack, offset, error };
+                self.unreadable(sources.of, source.base, fault)
+            }
+            error => error,
+        }
+    }
+}
+
+/// So many bytes of memory that grows if it must. What is in them is of no use.
+fn room(space: &mut Vec<u8>, length: usize) -> &mut [u8] {
+    if space.len() < length {
+        space.clear();
+        space.reserve_exact(length);
+        space.resize(length, 0);
+    }
+    &mut space[..length]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunks::FrameReader;
+    use crate::repository::{folder, name_in};
+    use crate::{InitOptions, Monitor, Repository};
+    use ibid_delta::{Interval, Method};
+    use ibid_format::FileId;
+    use ibid_format::frame::{Builder, Compression, Encoder};
+    use ibid_format::pack::{self, PackKind};
+    use ibid_format::slot::Argon2Cost;
+    use ibid_storage::{Memory, Storage};
+    use proptest::prelude::*;
+
+    const CHUNK: usize = 3000;
+
+    fn place(frame: u32) -> Place {
+        Place { frame, slot: 0 }
+    }
+
+    proptest! {
+        #[test]
+        fn a_range_of_a_prefix_is_made_of_the_bytes_that_its_pieces_stand_for(
+            pieces in prop::collection::vec((0u32..50, 1u32..20), 1..9),
+            bounds in any::<[prop::sample::Index; 2]>(),
+        ) {
+            let mut sources = Sources { of: 9, list: Vec::new() };
+            let mut all = Vec::new();
+            for (number, &(start, length)) in (0..).zip(&pieces) {
+                sources.push(&Piece { base: ChunkPrefix([0; 12]), start, length }, place(number));
+                all.extend((start..start + length).map(|at| (number, at)));
+            }
+            let mut bounds = bounds.map(|bound| bound.index(all.len() + 1));
+            bounds.sort_unstable();
+            let mut parts = Vec::new();
+            sources.divide(bounds[0] as u32..bounds[1] as u32, 7, &mut parts);
+            let mut to = 7;
+            let mut found = Vec::new();
+            for part in parts {
+                prop_assert_eq!((part.to, part.source), (to, part.frame));
+                prop_assert!(part.length > 0);
+                found.extend((part.start..part.start + part.length).map(|at| (part.frame, at)));
+                to += part.length;
+            }
+            prop_assert_eq!(&found, &all[bounds[0]..bounds[1]]);
+        }
+    }
+
+    /// Chunks of noise, then frames of two chunks each that are put together of pieces of two chunks of a frame below, with bytes of their own between, and encoded
+    /// against these.
+    fn layers() -> (Repository, Vec<Vec<Vec<u8>>>) {
+        let init = InitOptions {
+            cost: Argon2Cost {
+                memory_kib: 64,
+                passes: 1,
+                lanes: 1,
+            },
+            ..InitOptions::default()
+        };
+        let storage = Arc::new(Memory::new());
+        let repository = Repository::init(storage.clone(), Some(b"secret"), &init, 0).unwrap();
+        let keys = &repository.keys;
+        let mut state = 1u64;
+        let mut noise = |length: usize| -> Vec<u8> {
+            let mut next = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 56) as u8
+            };
+            (0..length).map(|_| next()).collect()
+        };
+        let (id, mut encoder) = (FileId::random(), Encoder::new());
+        let mut pack = pack::Builder::new(keys, id, PackKind::Data);
+        let mut layers: Vec<Vec<Vec<u8>>> = Vec::new();
+        for depth in 0..4u8 {
+            let below = layers.last();
+            let chunks: Vec<Vec<u8>> = match below {
+                None => vec![noise(CHUNK), noise(CHUNK)],
+                Some(below) => {
+                    let (first, second) = (&below[0], &below[1]);
+                    vec![
+                        [&first[..1000], &noise(100), &second[500..2400]].concat(),
+                        [&second[..1500], &noise(3), &first[1500..2997]].concat(),
+                    ]
+                }
+            };
+            let mut gathered = Builder::new();
+            for chunk in &chunks {
+                gathered.push(keys.chunk_id(chunk), chunk);
+            }
+            let (blobs, body, mut plain) = (gathered.blobs(), gathered.body(), Vec::new());
+            let mut bases = Vec::new();
+            match below {
+                None => encoder.encode(blobs, body, Compression::Stored, &mut plain).unwrap(),
+                Some(below) => {
+                    let piece = |base: &Vec<u8>, start: u32| Piece {
+                        base: keys.chunk_id(base).prefix(),
+                        start,
+                        length: base.len() as u32 - start,
+                    };
+                    let pieces = [piece(&below[0], 0), piece(&below[1], 10), piece(&below[0], 900)];
+                    let prefix = [&below[0][..], &below[1][10..], &below[0][900..]].concat();
+                    let (level, interval) = (1, Interval::I32);
+                    let method = Method::AnchorZstd { level, interval };
+                    encoder
+                        .encode_delta(blobs, body, &pieces, &prefix, method, &mut plain)
+                        .unwrap();
+                    bases.extend([pieces[0].base, pieces[1].base]);
+                }
+            }
+            pack.add(&plain, blobs, depth, &bases);
+            layers.push(chunks);
+        }
+        storage.put(&name_in(folder::PACKS, id), &[&pack.finish().0]).unwrap();
+        (repository, layers)
+    }
+
+    #[test]
+    fn any_part_of_a_body_is_put_together_whatever_is_kept_of_those_below() {
+        let (repository, layers) = layers();
+        let loaded = repository.loaded(&Monitor::silent()).unwrap();
+        for budget in [0, 10_000, 1 << 20] {
+            let compares = ChunkReader::new(&repository, loaded.clone(), budget);
+            let not = ChunkReader::new(&repository, loaded.clone(), budget).comparing_ends_only();
+            for reader in [compares, not] {
+                let mut space = Vec::new();
+                for chunks in &layers {
+                    let place = loaded.index.get(&repository.keys.chunk_id(&chunks[0])).unwrap();
+                    let body = reader.frame(place.frame).unwrap().unwrap();
+                    let all = chunks.concat();
+                    assert_eq!(body.len(), all.len());
+                    for start in (0..all.len()).step_by(700) {
+                        for end in [start, start + 1, start + 699, all.len()].map(|end| end.min(all.len())) {
+                            assert!(reader.bytes(&body, start..end, &mut space).unwrap() == &all[start..end]);
+                        }
+                    }
+                    let mut out = b"before".to_vec();
+                    reader
+                        .append(&body, 100, &[5..5, 0..900, 2000..2001], &mut out)
+                        .unwrap();
+                    assert!(out == [b"before", &all[100..1000], &all[2100..2101]].concat());
+                    for (chunk, slot) in chunks.iter().zip(0..) {
+                        let id = reader.id(&body, slot, &mut space).unwrap();
+                        assert_eq!(id, Some(repository.keys.chunk_id(chunk)));
+                    }
+                    assert_eq!(reader.id(&body, 2, &mut space).unwrap(), None);
+
+                    let mut frames = FrameReader::default();
+                    let opened = frames.open(&reader, place.frame, None).unwrap();
+                    assert!(opened.chunk(1) == Some(&chunks[1]) && opened.chunk(2).is_none());
+                    let opened = frames.open_last(&reader, place.frame).unwrap();
+                    assert!(opened.chunk(1) == Some(&chunks[1]) && opened.chunk(2).is_none());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_pieced_takes_memory_for_what_is_its_own() {
+        let (repository, layers) = layers();
+        let loaded = repository.loaded(&Monitor::silent()).unwrap();
+        let reader = ChunkReader::new(&repository, loaded.clone(), 1 << 20).comparing_ends_only();
+        for chunks in &layers[1..] {
+            let place = loaded.index.get(&repository.keys.chunk_id(&chunks[0])).unwrap();
+            let body = reader.frame(place.frame).unwrap().unwrap();
+            let Content::Pieced(pieced) = body.content() else {
+                panic!("a delta is not put together unless somebody asks")
+            };
+            assert!(pieced.memory() < 400, "{} of {} bytes", pieced.memory(), body.len());
+        }
+    }
+}
