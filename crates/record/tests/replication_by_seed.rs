@@ -7,24 +7,14 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::{Kind, Model, Op, assert_counted, assert_same, batch, entries, folder, open_spaces, with_engine};
-use ibid_record::engine::Table;
+use common::{Kind, Model, Op, assert_same, assert_same_tables, batch, folder, open_spaces};
 use ibid_record::replicate::{Progress, Receiver, Sender};
 use ibid_record::{Durability, Encoding, Error, Options, Refused, Retrieval, Role, Store, Versions};
 
 const KEYS: [&[u8]; 6] = [b"", b"a", b"ab", b"b", b"c", b"\xff\xff"];
-/// Tables that are the same byte for byte where nothing is compressed.
-const SAME: [Table; 6] = [
-    Table::Namespaces,
-    Table::Keys,
-    Table::Versions,
-    Table::References,
-    Table::Oplog,
-    Table::Records,
-];
 
 /// Numbers that follow from a seed.
 struct Seeded(u64);
@@ -415,24 +405,9 @@ fn run(seed: u64) -> usize {
     world.receivers.clear();
     world.senders.clear();
     world.nodes.iter_mut().for_each(|node| node.store = None);
-    let tables = |path: &PathBuf| {
-        with_engine(path, |engine| {
-            assert_counted(engine);
-            SAME.map(|table| {
-                if compacts && table == Table::Records {
-                    Vec::new()
-                } else {
-                    entries(engine, table)
-                }
-            })
-        })
-    };
-    let expected = tables(&paths[primary]);
-    for path in &paths {
-        for ((table, expected), found) in SAME.iter().zip(&expected).zip(tables(path)) {
-            assert!(*expected == found, "table {} of {path:?} differs", table.name());
-        }
-    }
+    let mut paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    paths.swap(0, primary);
+    assert_same_tables(&paths, compacts);
     takeovers
 }
 

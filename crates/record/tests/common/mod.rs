@@ -277,3 +277,32 @@ pub(crate) fn assert_counted(engine: &dyn Engine) {
         );
     }
 }
+
+/// Tables that are the same byte for byte in stores that follow each other, where nothing is compressed.
+const SAME: [Table; 6] = [
+    Table::Namespaces,
+    Table::Keys,
+    Table::Versions,
+    Table::References,
+    Table::Oplog,
+    Table::Records,
+];
+
+/// That stores, which are closed, have the same as the first of them. Where one was compacted, its records lie elsewhere.
+pub(crate) fn assert_same_tables(folders: &[&Path], compacted: bool) {
+    let tables = |folder: &Path| {
+        with_engine(folder, |engine| {
+            assert_counted(engine);
+            SAME.map(|table| match table {
+                Table::Records if compacted => Vec::new(),
+                _ => entries(engine, table),
+            })
+        })
+    };
+    let expected = tables(folders[0]);
+    for folder in &folders[1..] {
+        for ((table, expected), found) in SAME.iter().zip(&expected).zip(tables(folder)) {
+            assert!(*expected == found, "table {} of {folder:?} differs", table.name());
+        }
+    }
+}
