@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use ibid_delta::{Decoder, Error, Stretch, describe};
+use ibid_delta::{Decoder, Error, describe};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u16, &[u8], &[u8])| {
@@ -17,12 +17,9 @@ fuzz_target!(|input: (u16, &[u8], &[u8])| {
         Ok::<(), Error>(())
     });
     let put_together = outline.map(|outline| {
-        let stretches = outline.stretches(0..outline.len());
-        let bytes = stretches.flat_map(|stretch| match stretch {
-            Stretch::Base(range) => &base[range],
-            Stretch::Own(bytes) => bytes,
-        });
-        bytes.copied().collect::<Vec<u8>>()
+        let mut bytes = Vec::new();
+        outline.put_together(base, &mut bytes);
+        bytes
     });
     assert_eq!(put_together, decoded.clone().map(|()| target.clone()));
     match decoded {

@@ -2,7 +2,6 @@
 
 #![no_main]
 
-use ibid_delta::Stretch;
 use ibid_format::Error;
 use ibid_format::frame::{self, Decoder, PREFIX_BYTES_MAX};
 use libfuzzer_sys::fuzz_target;
@@ -30,18 +29,10 @@ fuzz_target!(|input: (u16, &[u8], &[u8])| {
         assert!(own.is_err() && body.is_empty() && ends.is_empty());
         return;
     };
-    let all = match own.expect("what decodes has something itself") {
-        None => body,
-        Some(outline) => {
-            let stretches = outline.stretches(0..outline.len());
-            let bytes = stretches.flat_map(|stretch| match stretch {
-                Stretch::Base(range) => &prefix[range],
-                Stretch::Own(bytes) => bytes,
-            });
-            bytes.copied().collect()
-        }
-    };
-    assert!(whole.chunks().flatten().eq(&all));
+    if let Some(outline) = own.expect("what decodes has something itself") {
+        outline.put_together(&prefix, &mut body);
+    }
+    assert!(whole.chunks().flatten().eq(&body));
     assert_eq!(ends.len(), whole.len());
     let upto = upto % whole.len() as u16;
     let part = part

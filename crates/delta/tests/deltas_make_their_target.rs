@@ -37,6 +37,12 @@ fn assert_decodes(decoder: &mut Decoder, base: &[u8], delta: &[u8], target: &[u8
 
     let outline = outline(decoder, base, delta, target.len()).expect("what decodes has an outline");
     assert_eq!(outline.len(), target.len());
+    out.truncate(6);
+    outline.put_together(base, &mut out);
+    assert!(
+        out[..6] == *b"before" && out[6..] == *target,
+        "another target by its outline"
+    );
     let third = target.len() / 3;
     for range in [0..target.len(), third..target.len() - third, third..third, 0..third] {
         assert!(

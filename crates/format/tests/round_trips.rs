@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use common::*;
-use ibid_delta::{Method, Outline, Stretch};
+use ibid_delta::Method;
 use ibid_format::content::{Content, Item};
 use ibid_format::frame::{self, Blob, Compression, DEPTH_MAX, Decoder, PIECES_MAX, PREFIX_BYTES_MAX, Piece};
 use ibid_format::index::{self, Header, Index, Lookup};
@@ -27,16 +27,6 @@ fn read(prefix: &[u8]) -> impl FnOnce(&[Range<u32>], &mut Vec<u8>) -> Result<(),
         }
         Ok(())
     }
-}
-
-/// The chunks that an outline is of.
-fn put_together(outline: &Outline, prefix: &[u8]) -> Vec<u8> {
-    let stretches = outline.stretches(0..outline.len());
-    let bytes = stretches.flat_map(|stretch| match stretch {
-        Stretch::Base(range) => &prefix[range],
-        Stretch::Own(bytes) => bytes,
-    });
-    bytes.copied().collect()
 }
 
 proptest! {
@@ -129,7 +119,10 @@ proptest! {
             };
             let outline = decoder.decode_own(&plaintext, read(&prefix), &mut body, &mut ends)?;
             prop_assert_eq!(outline.is_some(), delta);
-            let all = outline.map_or(body.clone(), |outline| put_together(&outline, &prefix));
+            let mut all = body.clone();
+            if let Some(outline) = outline {
+                outline.put_together(&prefix, &mut all);
+            }
             prop_assert_eq!(&all, &chunks.concat());
             let lengths = ends.iter().scan(0, |start, &end| Some(end - std::mem::replace(start, end)));
             prop_assert!(lengths.eq(chunks.iter().map(|chunk| chunk.len() as u32)));

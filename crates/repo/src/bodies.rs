@@ -76,11 +76,11 @@ impl Body {
         &self.content
     }
 
-    /// The chunks of one that was gathered, one after the other.
-    pub(crate) fn gathered_bytes(&self) -> &[u8] {
+    /// The chunks, one after the other, of one that is whole: that was gathered, or is encoded against nothing.
+    pub(crate) fn whole(&self) -> &[u8] {
         match &self.content {
             Content::Whole(bytes) => bytes,
-            Content::Pieced(_) => unreachable!("what was gathered is whole"),
+            Content::Pieced(_) => unreachable!("who asks for all bytes knows that they are here"),
         }
     }
 
@@ -370,7 +370,7 @@ mod tests {
     }
 
     fn chunk(body: &Body, slot: u16) -> Option<&[u8]> {
-        body.range(slot).map(|range| &body.gathered_bytes()[range])
+        body.range(slot).map(|range| &body.whole()[range])
     }
 
     #[test]

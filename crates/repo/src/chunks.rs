@@ -6,7 +6,6 @@ use crate::load::{BUFFERS_MIN, Loaded};
 use crate::pieced::{Lists, Pieced, Sources};
 use crate::repository::{folder, name_in};
 use crate::{Error, Repository, Result};
-use ibid_delta::Stretch;
 use ibid_format::frame::{self, Decoder};
 use ibid_format::pack;
 use ibid_format::{ChunkId, Keys};
@@ -43,11 +42,7 @@ impl Opened<'_> {
         match self {
             Opened::Passing(frame) => frame.chunk(slot).ok(),
             Opened::Kept(body, together) => {
-                let bytes = match (together, body.content()) {
-                    (Some(together), _) => together,
-                    (None, Content::Whole(bytes)) => bytes.as_slice(),
-                    (None, Content::Pieced(_)) => return None,
-                };
+                let bytes = together.unwrap_or_else(|| body.whole());
                 bytes.get(body.range(slot)?)
             }
         }
@@ -98,8 +93,8 @@ impl FrameReader {
         let mut left = FRAMES_MAX - 1;
         let plain = reader.unseal(number, &mut self.sealed)?;
         let sources = reader.sources(number, plain, &mut left)?;
-        reader.whole_prefix(&sources, &mut left, &mut self.prefix)?;
-        let decoded = self.decoder.decode(plain, &self.prefix, upto);
+        let prefix = reader.whole_prefix(&sources, &mut left, &mut self.prefix)?;
+        let decoded = self.decoder.decode(plain, prefix, upto);
         decoded
             .map(Opened::Passing)
             .map_err(|source| reader.damaged(number, source))
@@ -110,8 +105,7 @@ impl FrameReader {
         let mut left = FRAMES_MAX - 1;
         let plain = reader.unseal(number, &mut self.sealed)?;
         let sources = reader.sources(number, plain, &mut left)?;
-        reader.whole_prefix(&sources, &mut left, &mut self.prefix)?;
-        let prefix = &self.prefix;
+        let prefix = reader.whole_prefix(&sources, &mut left, &mut self.prefix)?;
         let body = reader.own(plain, sources, &mut self.decoder, reading, |_, stretches, out| {
             for stretch in stretches {
                 out.extend_from_slice(&prefix[stretch.start as usize..stretch.end as usize]);
@@ -120,13 +114,7 @@ impl FrameReader {
         })?;
         if let Content::Pieced(pieced) = body.content() {
             self.together.clear();
-            self.together.reserve_exact(body.len());
-            for stretch in pieced.outline.stretches(0..body.len()) {
-                self.together.extend_from_slice(match stretch {
-                    Stretch::Base(range) => &prefix[range],
-                    Stretch::Own(bytes) => bytes,
-                });
-            }
+            pieced.outline.put_together(prefix, &mut self.together);
         }
         Ok(body)
     }
@@ -138,6 +126,7 @@ impl Repository {
     /// it uses 210; of source trees and dumps 32 MiB are enough.)
     pub(crate) fn body_reader(&self, loaded: &Arc<Loaded>) -> ChunkReader<'_> {
         const BUDGET_MIN: u64 = 16 << 20;
+        // The other half of the buffers is what `readers_max` gives to those who read.
         let left = self.memory.saturating_sub(loaded.index.bytes() + BUFFERS_MIN / 2);
         ChunkReader::new(self, loaded.clone(), (left / 4 * 3).max(BUDGET_MIN))
     }
@@ -304,7 +293,7 @@ impl<'a> ChunkReader<'a> {
         let outline = decoder
             .decode_own(plain, read, &mut bytes, &mut ends)
             .map_err(|unread| match unread {
-                Unread::Frame(source) => self.damaged(sources.of(), source),
+                Unread::Frame(source) => self.damaged(sources.of, source),
                 Unread::Base(error) => error,
             })?;
         let content = match outline {

@@ -11,7 +11,7 @@ use crate::index::Place;
 use crate::{Error, Result};
 use ibid_delta::{Outline, Stretch};
 use ibid_format::frame::{self, Piece};
-use ibid_format::{ChunkId, ChunkPrefix};
+use ibid_format::{ChunkId, ChunkPrefix, FileId};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) struct Pieced {
 /// What the prefix of a frame is made of, and where that is.
 pub(crate) struct Sources {
     /// The frame's number.
-    of: u32,
+    pub(crate) of: u32,
     list: Vec<Source>,
 }
 
@@ -101,11 +101,6 @@ impl Sources {
         });
     }
 
-    /// The number of the frame that these are of.
-    pub(crate) fn of(&self) -> u32 {
-        self.of
-    }
-
     /// Length of the prefix, bytes.
     fn end(&self) -> u32 {
         self.list.last().map_or(0, |source| source.end)
@@ -161,7 +156,7 @@ impl ChunkReader<'_> {
                     to: 0,
                 };
                 let out = room(space, range.len());
-                self.put_together(pieced, &[wanted], left, out)?;
+                self.put_together(pieced, std::iter::once(wanted), left, out)?;
                 Ok(out)
             }
         }
@@ -188,10 +183,10 @@ impl ChunkReader<'_> {
                 to: to - length,
             }
         });
-        let wanted: Vec<Wanted> = wanted.collect();
         let before = out.len();
-        out.resize(before + to as usize, 0);
-        self.put_together(pieced, &wanted, &mut { FRAMES_MAX }, &mut out[before..])
+        let length: u32 = ranges.iter().map(|range| range.end - range.start).sum();
+        out.resize(before + length as usize, 0);
+        self.put_together(pieced, wanted, &mut { FRAMES_MAX }, &mut out[before..])
     }
 
     /// What the chunk in a slot of a body is called, if there is that slot. It is read only if nobody has asked before.
@@ -280,7 +275,13 @@ impl ChunkReader<'_> {
     }
 
     /// Puts the bytes that are wanted of a body where they go in `out`.
-    fn put_together(&self, pieced: &Pieced, wanted: &[Wanted], left: &mut u32, out: &mut [u8]) -> Result<()> {
+    fn put_together(
+        &self,
+        pieced: &Pieced,
+        wanted: impl Iterator<Item = Wanted>,
+        left: &mut u32,
+        out: &mut [u8],
+    ) -> Result<()> {
         let mut lists = self.lists();
         for wanted in wanted {
             let mut to = wanted.to as usize;
@@ -301,10 +302,19 @@ impl ChunkReader<'_> {
         done
     }
 
-    /// Reads all of a prefix, in place of what was in `out`.
-    pub(crate) fn whole_prefix(&self, sources: &Sources, left: &mut u32, out: &mut Vec<u8>) -> Result<()> {
-        out.clear();
-        self.read_prefix(sources, std::slice::from_ref(&(0..sources.end())), left, out)
+    /// Reads all of a prefix into `space`, which only ever grows.
+    pub(crate) fn whole_prefix<'s>(
+        &self,
+        sources: &Sources,
+        left: &mut u32,
+        space: &'s mut Vec<u8>,
+    ) -> Result<&'s [u8]> {
+        let mut lists = self.lists();
+        let out = room(space, sources.end() as usize);
+        sources.divide(0..sources.end(), 0, &mut lists.parts);
+        let done = self.copy_parts(sources, &mut lists, left, out);
+        self.give_back_lists(lists);
+        done.map(|()| &*out)
     }
 
     /// Appends stretches of a prefix.
@@ -351,7 +361,7 @@ impl ChunkReader<'_> {
                 }
             }
             if let Content::Pieced(pieced) = body.content() {
-                self.put_together(pieced, wanted, left, out)
+                self.put_together(pieced, wanted.iter().copied(), left, out)
                     .map_err(|error| self.passed_on(sources, first, error))?;
             }
         }
@@ -367,10 +377,15 @@ impl ChunkReader<'_> {
         }
     }
 
+    /// The pack that a source is in, and where its frame begins there.
+    fn holder(&self, source: &Source) -> (FileId, u32) {
+        let frame = self.loaded.index.frame(source.place.frame);
+        (self.loaded.index.pack(frame.pack).id, frame.offset)
+    }
+
     /// Where the index has a source, there are other bytes.
     fn misplaced(&self, sources: &Sources, source: &Source) -> Error {
-        let holder = self.loaded.index.frame(source.place.frame);
-        let (pack, offset) = (self.loaded.index.pack(holder.pack).id, holder.offset);
+        let (pack, offset) = self.holder(source);
         self.unreadable(sources.of, source.base, BaseFault::Damaged { pack, offset })
     }
 
@@ -384,8 +399,7 @@ impl ChunkReader<'_> {
                 fault,
             },
             error if is_fault(&error) => {
-                let holder = self.loaded.index.frame(source.place.frame);
-                let (pack, offset) = (self.loaded.index.pack(holder.pack).id, holder.offset);
+                let (pack, offset) = self.holder(source);
                 let error = Box::new(error);
                 let fault = BaseFault::Unreadable { pack, offset, error };
                 self.unreadable(sources.of, source.base, fault)

@@ -113,6 +113,20 @@ impl Outline {
         })
     }
 
+    /// Appends the whole target to `out`, made of a base that is at hand.
+    ///
+    /// # Panics
+    /// If the base is shorter than the one that the outline was made for.
+    pub fn put_together(&self, base: &[u8], out: &mut Vec<u8>) {
+        out.reserve_exact(self.len);
+        for stretch in self.stretches(0..self.len) {
+            out.extend_from_slice(match stretch {
+                Stretch::Base(range) => &base[range],
+                Stretch::Own(bytes) => bytes,
+            });
+        }
+    }
+
     /// Bytes of memory.
     #[must_use]
     pub fn memory(&self) -> usize {

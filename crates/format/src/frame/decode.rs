@@ -92,7 +92,16 @@ impl Decoder {
         ends: &mut Vec<u32>,
     ) -> Result<Option<Outline>, E> {
         body.clear();
-        let decoded = self.own(plaintext, read, body, ends);
+        let decoded = Head::read(plaintext, ends)
+            .map_err(E::from)
+            .and_then(|head| match head.codec {
+                DELTA => self.outline(&head, read).map(Some),
+                _ => {
+                    let stored = self.whole(&head, head.total, body)?;
+                    body.extend_from_slice(stored.unwrap_or_default());
+                    Ok(None)
+                }
+            });
         if decoded.is_err() {
             body.clear();
             ends.clear();
@@ -100,30 +109,19 @@ impl Decoder {
         decoded
     }
 
-    fn own<E: From<Error>>(
+    fn outline<E: From<Error>>(
         &mut self,
-        plaintext: &[u8],
+        head: &Head<'_>,
         read: impl FnOnce(&[Range<u32>], &mut Vec<u8>) -> Result<(), E>,
-        body: &mut Vec<u8>,
-        ends: &mut Vec<u32>,
-    ) -> Result<Option<Outline>, E> {
-        let head = Head::read(plaintext, ends)?;
-        if head.codec == DELTA {
-            head.check_delta()?;
-            let read = |stretches: &[Range<u32>], out: &mut Vec<u8>| read(stretches, out).map_err(Unread::Prefix);
-            let outline = self
-                .delta
-                .outline(head.prefix as usize, head.packed, head.total, read)
-                .map_err(|unread| match unread {
-                    Unread::Delta(error) => Error::from(error).into(),
-                    Unread::Prefix(error) => error,
-                })?;
-            return Ok(Some(outline));
-        }
-        if let Some(stored) = self.whole(&head, head.total, body)? {
-            body.extend_from_slice(stored);
-        }
-        Ok(None)
+    ) -> Result<Outline, E> {
+        head.check_delta()?;
+        let read = |stretches: &[Range<u32>], out: &mut Vec<u8>| read(stretches, out).map_err(Unread::Prefix);
+        self.delta
+            .outline(head.prefix as usize, head.packed, head.total, read)
+            .map_err(|unread| match unread {
+                Unread::Delta(error) => Error::from(error).into(),
+                Unread::Prefix(error) => error,
+            })
     }
 
     /// Reads a frame up to a slot. Its bytes go into `body`, unless they are in the plaintext as they are: then it gives them.

@@ -663,11 +663,6 @@ fn over_tls_those_publish_and_read_who_are_known() {
     drop(receiver);
     catch_up(&copy, &known, position(&store)).unwrap();
     drop((pages, store, copy));
-    assert_same_tables(
-        &["primary", "replica"]
-            .map(|name| places.path().join(name))
-            .each_ref()
-            .map(PathBuf::as_path),
-        false,
-    );
+    let place = |name: &str| places.path().join(name);
+    assert_same_tables(&[&place("primary"), &place("replica")], false);
 }

@@ -161,7 +161,7 @@ impl<'a> Compressor<'a> {
     /// Compresses data by itself, and notes how well that went.
     fn data(&mut self, frame: &mut Encoded, compression: Compression) -> crate::Result<()> {
         self.whole(frame, compression)?;
-        let (length, taken) = (frame.body.gathered_bytes().len(), frame.plaintext.len());
+        let (length, taken) = (frame.body.whole().len(), frame.plaintext.len());
         self.efforts.note(length, taken);
         let run = &self.job.incompressible;
         if taken < length {
@@ -177,22 +177,13 @@ impl<'a> Compressor<'a> {
         let Encoded {
             blobs, body, plaintext, ..
         } = frame;
-        let mut fixed = |compression| {
-            self.encoder
-                .encode(blobs, body.gathered_bytes(), compression, plaintext)
-        };
+        let mut fixed = |compression| self.encoder.encode(blobs, body.whole(), compression, plaintext);
         let result = match compression {
             Compression::Off => fixed(frame::Compression::Stored),
             Compression::Level(level) => fixed(frame::Compression::Zstd(level)),
             Compression::Auto => {
                 let effort = &self.efforts.whole;
-                effort.encode(
-                    &mut self.encoder,
-                    blobs,
-                    body.gathered_bytes(),
-                    plaintext,
-                    &mut self.space,
-                )
+                effort.encode(&mut self.encoder, blobs, body.whole(), plaintext, &mut self.space)
             }
         };
         result.map_err(Error::damaged("a frame being compressed"))
@@ -207,7 +198,7 @@ impl<'a> Compressor<'a> {
         compression: Compression,
     ) -> crate::Result<()> {
         let reader = self.job.bases.as_ref().expect("who has found bases can read them");
-        let target = frame.body.gathered_bytes();
+        let target = frame.body.whole();
         let bases = against.read(reader, &mut self.cover, target, &mut self.prefix)?;
         for (frame, error) in bases.faults {
             self.job.damaged(frame, error);
@@ -219,12 +210,12 @@ impl<'a> Compressor<'a> {
             Compression::Level(level) => Some(level),
             Compression::Off | Compression::Auto => None,
         };
-        let bytes = frame.body.gathered_bytes().len();
+        let bytes = frame.body.whole().len();
         self.efforts
             .delta
             .encode(
                 &mut self.encoder,
-                (&frame.blobs, frame.body.gathered_bytes()),
+                (&frame.blobs, frame.body.whole()),
                 (&bases.pieces, &self.prefix),
                 level,
                 &mut frame.plaintext,

@@ -154,7 +154,7 @@ impl Stored {
             &mut data.unlike
         };
         kind.chunks += frame.blobs.len() as u64;
-        kind.bytes += frame.body.gathered_bytes().len() as u64;
+        kind.bytes += frame.body.whole().len() as u64;
         kind.stored += stored;
     }
 
