@@ -37,6 +37,16 @@ proptest! {
     }
 
     #[test]
+    fn of_short_data_the_largest_are_kept(length in 0usize..20_000, bytes in 0usize..2000, least in 0usize..40, most in 0usize..40) {
+        let data = &text(3, 20_000)[..length];
+        let all = Sketcher::new().with_features(most).sketch(data);
+        let fewer = Sketcher::new().with_features(most).with_fewer_of_short_data(bytes, least).sketch(data);
+        let (most, bytes) = (most.clamp(1, FEATURES_MAX), bytes.max(1));
+        let expected = (length / bytes).clamp(least.clamp(1, most), most).min(all.features().len());
+        prop_assert_eq!(fewer.features(), &all.features()[..expected]);
+    }
+
+    #[test]
     fn where_data_begins_does_not_matter(seed: u64, before in 1usize..100) {
         let data = Random(seed).bytes(40_000);
         let moved = [&vec![7; before][..], &data].concat();
