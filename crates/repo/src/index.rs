@@ -8,7 +8,7 @@
 //! when those eight bits agree.
 
 use crate::{Error, Result};
-use ibid_format::pack::Summary;
+use ibid_format::pack::{PackKind, Summary};
 use ibid_format::{ChunkId, ChunkPrefix, FileId};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, RwLock, RwLockReadGuard};
@@ -204,6 +204,7 @@ impl Frame {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pack {
     pub(crate) id: FileId,
+    pub(crate) kind: PackKind,
     pub(crate) size: u64,
 }
 
@@ -282,6 +283,7 @@ impl Index {
         let number = (self.packs.len() + added.packs.len()) as u32;
         added.packs.push(Pack {
             id: pack.id,
+            kind: pack.kind,
             size: pack.size,
         });
         for (frame, at) in pack.frames.iter().zip(numbers) {
@@ -463,6 +465,7 @@ mod tests {
             .collect();
         let pack = Pack {
             id: FileId([0; 16]),
+            kind: PackKind::Data,
             size: 0,
         };
         index.add_pack(pack, &frames)

@@ -201,7 +201,12 @@ impl Loading<'_> {
             let start = match known {
                 Some(start) => start,
                 None => {
-                    let start = self.add_pack(listed.id, listed.size, frames);
+                    let pack = Pack {
+                        id: listed.id,
+                        kind: listed.kind,
+                        size: listed.size,
+                    };
+                    let start = self.add_pack(pack, frames);
                     self.numbers.insert(listed.id, start);
                     start
                 }
@@ -236,7 +241,8 @@ impl Loading<'_> {
     }
 
     /// Adds a pack's frames; returns the number of the first, or none if the pack is not there as it should be.
-    fn add_pack(&mut self, id: FileId, size: u64, frames: &[index_file::Frame]) -> Option<u32> {
+    fn add_pack(&mut self, pack: Pack, frames: &[index_file::Frame]) -> Option<u32> {
+        let Pack { id, size, .. } = pack;
         let found = self.packs.get(&id).copied();
         if found != Some(size) {
             self.loaded.missing.push(MissingPack {
@@ -246,7 +252,7 @@ impl Loading<'_> {
             });
             return None;
         }
-        let start = self.loaded.index.add_pack(Pack { id, size }, frames);
+        let start = self.loaded.index.add_pack(pack, frames);
         let is_lost = |frame: &index_file::Frame| self.lost.contains(&(id, frame.offset));
         let lost = frames.iter().zip(start..).filter(|(frame, _)| is_lost(frame));
         self.loaded.lost.extend(lost.map(|(_, number)| number));
@@ -271,7 +277,8 @@ impl Loading<'_> {
             match directory {
                 Ok(summary) => {
                     let frames: Vec<_> = summary.frames.iter().map(index_file::Frame::from).collect();
-                    if let Some(start) = self.add_pack(id, size, &frames) {
+                    let kind = summary.kind;
+                    if let Some(start) = self.add_pack(Pack { id, kind, size }, &frames) {
                         for (frame, number) in summary.frames.iter().zip(start..) {
                             if self.loaded.lost.contains(&number) {
                                 continue;

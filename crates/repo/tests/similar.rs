@@ -2,8 +2,10 @@
 
 mod support;
 
+use ibid_chunk::Settings;
 use ibid_repo::{
-    BackupOptions, BackupSummary, Compression, Monitor, ReadData, Repository, RestoreOptions, Similarity, Warning,
+    BackupOptions, BackupSummary, Compression, InitOptions, Monitor, ReadData, Repository, RestoreOptions, Similarity,
+    Warning,
 };
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -127,11 +129,17 @@ fn changeable() -> (Arc<ibid_storage::Memory>, Repository) {
     (storage, repository)
 }
 
+/// The objects of a folder.
+fn names(storage: &ibid_storage::Memory, folder: &str) -> Vec<ibid_storage::Name> {
+    let mut names = Vec::new();
+    ibid_storage::Storage::list(storage, folder, &mut |name, _| names.push(name)).unwrap();
+    names
+}
+
 /// Flips a bit in the middle of every object of a folder.
 fn damage(storage: &ibid_storage::Memory, folder: &str) {
     use ibid_storage::Storage;
-    let mut names = Vec::new();
-    storage.list(folder, &mut |name, _| names.push(name)).unwrap();
+    let names = names(storage, folder);
     assert!(!names.is_empty());
     for name in names {
         let mut bytes = storage.get(&name, 1 << 30).unwrap();
@@ -152,19 +160,21 @@ fn hearing() -> (Arc<Mutex<Vec<Warning>>>, Monitor) {
 }
 
 #[test]
-fn damaged_sketches_cost_space_and_nothing_else() {
+fn damaged_sketches_are_reported_and_made_again() {
     let (storage, repository) = changeable();
     let folder = support::scratch();
     let file = folder.path().join("dump");
-    std::fs::write(&file, version(0, LENGTH)).unwrap();
-    back_up(&repository, &file, Similarity::Auto);
+    for number in 0..2 {
+        std::fs::write(&file, version(number, LENGTH)).unwrap();
+        back_up(&repository, &file, Similarity::Auto);
+    }
     damage(&storage, "sketches");
-    std::fs::write(&file, version(1, LENGTH)).unwrap();
+    std::fs::write(&file, version(2, LENGTH)).unwrap();
     let (heard, monitor) = hearing();
     let summary = repository.backup(options(&file), &monitor).unwrap();
-    assert_eq!(summary.similar.chunks, 0);
+    assert!(summary.similar.bytes > LENGTH as u64 * 9 / 10, "{summary:?}");
     assert_eq!(heard.lock().unwrap().len(), 1);
-    assert_restores(&repository, &summary, &file, &version(1, LENGTH));
+    assert_restores(&repository, &summary, &file, &version(2, LENGTH));
     let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
     assert_eq!(report.affected_total, 0);
     assert!(
@@ -173,6 +183,54 @@ fn damaged_sketches_cost_space_and_nothing_else() {
         report.faults
     );
     assert_eq!(report.faults.len(), 1);
+}
+
+#[test]
+fn a_first_backup_leaves_it_to_the_next_to_write_down_what_its_chunks_are_like() {
+    let (storage, repository) = changeable();
+    let folder = support::scratch();
+    let file = folder.path().join("dump");
+    std::fs::write(&file, version(0, LENGTH)).unwrap();
+    back_up(&repository, &file, Similarity::Auto);
+    assert_eq!(names(&storage, "sketches").len(), 0);
+    std::fs::write(&file, version(1, LENGTH)).unwrap();
+    let second = back_up(&repository, &file, Similarity::Auto);
+    assert!(second.similar.bytes > LENGTH as u64 * 9 / 10, "{second:?}");
+    assert_eq!(names(&storage, "sketches").len(), 1, "of both");
+}
+
+#[test]
+fn a_large_first_backup_writes_down_itself_what_its_chunks_are_like() {
+    let storage = Arc::new(ibid_storage::Memory::new());
+    let init = InitOptions {
+        chunker: Settings::for_average("gear", 512).unwrap(),
+        ..support::quick()
+    };
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &init, 0).unwrap();
+    let folder = support::scratch();
+    let file = folder.path().join("dump");
+    std::fs::write(&file, noise(6, 50 << 20)).unwrap();
+    let summary = back_up(&repository, &file, Similarity::Auto);
+    assert!(summary.unlike.chunks > 64 << 10, "{summary:?}");
+    assert_eq!(names(&storage, "sketches").len(), 1);
+}
+
+#[test]
+fn what_was_stored_without_looking_is_looked_into_once_by_who_looks() {
+    let (storage, repository) = changeable();
+    let folder = support::scratch();
+    let file = folder.path().join("dump");
+    // Most of it is noise: of which little is looked at, and the rest is passed over once and for all.
+    let version = |number| [version(number, LENGTH), noise(5, 40 << 20)].concat();
+    std::fs::write(&file, version(0)).unwrap();
+    back_up(&repository, &file, Similarity::Off);
+    std::fs::write(&file, version(1)).unwrap();
+    let summary = back_up(&repository, &file, Similarity::Auto);
+    assert!(summary.similar.bytes > LENGTH as u64 * 9 / 10, "{summary:?}");
+    assert_restores(&repository, &summary, &file, &version(1));
+    assert_eq!(names(&storage, "sketches").len(), 1);
+    back_up(&repository, &file, Similarity::Auto);
+    assert_eq!(names(&storage, "sketches").len(), 1, "nothing more to look into");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The builder: starts all others, takes what they give in the order of the tree, and writes trees.
 
 use super::compress::Efforts;
+use super::eye;
 use super::gather::{Channels, Gather};
 use super::lanes::Lanes;
 use super::large::{self, Large, LargePart};
@@ -8,8 +9,9 @@ use super::read::{self, Event, Input, Outlets};
 use super::store::{self, Data, Stored};
 use super::work::{self, FileKey, Names, Outcome, Part, ToRead, Work};
 use super::{Job, Similarity};
+use crate::chunks::ChunkReader;
 use crate::recipe::{ListWriter, ListingWriter, MetadataChunkers};
-use crate::similar::Similar;
+use crate::similar::{Similar, can_wait};
 use crate::source::Owners;
 use crate::threads::spawn;
 use crate::{Counters, Error, Result, Warning};
@@ -43,13 +45,7 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: O
     let own = own_folder(job);
     let efforts = Efforts::new();
     let similar = match &job.bases {
-        Some(_) => Some(Similar::load(
-            job.repository,
-            &job.loaded,
-            job.limits.features,
-            job.options.similarity == Similarity::Max,
-            job.monitor,
-        )?),
+        Some(bases) => Some(look_back(job, bases)?),
         None => None,
     };
     let stored = Stored::new(unlisted);
@@ -133,7 +129,12 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: O
     let (root, tally, (new_chunks, new_bytes), similar) = root?;
     listed?;
     let mut written = stored.written.load(Ordering::Relaxed);
-    if let Some(mut similar) = similar.filter(|_| !job.options.dry_run) {
+    let data = stored.data.into_inner().expect("no holder of this lock panics");
+    // What the first backup stores is of use to another one only, which can find out what it is like as well, if it is not too much.
+    let Data { unlike, similar: alike } = data;
+    let is_left_to_the_next =
+        job.loaded.index.frames.is_empty() && can_wait(unlike.chunks + alike.chunks, unlike.bytes + alike.bytes);
+    if let Some(mut similar) = similar.filter(|_| !job.options.dry_run && !is_left_to_the_next) {
         written += similar.save(job.repository, &job.loaded)?;
     }
     let (users, groups) = tally.owners.into_names();
@@ -151,9 +152,17 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: O
         unchanged_files: tally.unchanged_files,
         holes: tally.holes,
         new_metadata_bytes: new_bytes[1],
-        data: stored.data.into_inner().expect("no holder of this lock panics"),
+        data,
         written,
     })
+}
+
+/// What is known to be like what, from earlier backups.
+fn look_back(job: &Job<'_>, bases: &ChunkReader<'_>) -> Result<Similar> {
+    let thorough = job.options.similarity == Similarity::Max;
+    let (mut similar, untold) = Similar::load(job.repository, &job.loaded, job.limits.features, thorough, job.monitor)?;
+    eye::look_into(job, bases, &untold, &mut similar)?;
+    Ok(similar)
 }
 
 /// (device, inode) of the folder that holds the repository, if it is a folder here: it is not to be backed up into itself.

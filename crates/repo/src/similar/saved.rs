@@ -1,29 +1,38 @@
 //! Sketches between backups: files beside the index.
 
-use super::{Similar, Unsaved};
+use super::{DEPTH_MAX, Similar, Unsaved};
 use crate::index::Place;
 use crate::load::Loaded;
 use crate::repository::{folder, list_ids, name_in};
 use crate::{Error, Monitor, Repository, Result, Warning};
 use ibid_delta::Sketch;
 use ibid_format::FileId;
+use ibid_format::pack::PackKind;
 use ibid_format::sketches::{CHUNK_BYTES, Features, LIMIT, Run, Sketches};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Chunks whose sketches go into one file: as many as are within its limit if each has a run of its own.
 const CHUNKS_OF_ONE_FILE: usize = LIMIT as usize / 2 / (CHUNK_BYTES + 16);
 /// Sketches that may wait to be saved: they take memory, and they are lost if the backup is killed.
 pub(crate) const UNSAVED_MAX: usize = 200_000;
+/// Of what nothing that was saved tells of, a backup looks into so many chunks, and so many bytes: a second of one core, and 20 MiB of memory.
+const UNTOLD_CHUNKS_MAX: u64 = 64 << 10;
+const UNTOLD_BYTES_MAX: u64 = 1 << 30;
+
+/// Whether so much is looked into by one backup, if nothing tells of it.
+pub(crate) fn can_wait(chunks: u64, bytes: u64) -> bool {
+    chunks <= UNTOLD_CHUNKS_MAX && bytes <= UNTOLD_BYTES_MAX
+}
 
 impl Similar {
-    /// What the backups before this one have saved, as far as there is `memory` for it, bytes: the newest.
+    /// What the backups before this one have saved, as far as there is `memory` for it, bytes; and the frames to look into, since nothing that was saved tells of them.
     pub(crate) fn load(
         repository: &Repository,
         loaded: &Loaded,
         memory: u64,
         thorough: bool,
         monitor: &Monitor,
-    ) -> Result<Similar> {
+    ) -> Result<(Similar, Vec<u32>)> {
         let frames = FramesOfPacks::new(loaded);
         let mut files = Vec::new();
         let mut bytes = 0;
@@ -45,14 +54,24 @@ impl Similar {
         let known: Vec<(u32, &Run)> = runs
             .filter_map(|run| Some((frames.find(loaded, run.pack, run.offset)?, run)))
             .collect();
-        let chunks = known
+        let untold = if bytes > memory {
+            Vec::new()
+        } else {
+            let told: HashSet<u32> = known.iter().map(|(frame, _)| *frame).collect();
+            untold(loaded, &told)
+        };
+        let frame = |number: &u32| loaded.index.frame(*number);
+        let saved = known
             .iter()
-            .map(|(frame, run)| (loaded.index.frame(*frame).depth, run.chunks.len() as u64));
-        let mut similar = Similar::new(chunks, memory, thorough);
+            .map(|(number, run)| (frame(number).depth, run.chunks.len() as u64));
+        let unsaved = untold
+            .iter()
+            .map(|number| (frame(number).depth, u64::from(frame(number).blobs)));
+        let mut similar = Similar::new(saved.chain(unsaved), memory, thorough);
         for (frame, run) in known {
             similar.remember(loaded, frame, run);
         }
-        Ok(similar)
+        Ok((similar, untold))
     }
 
     fn remember(&mut self, loaded: &Loaded, number: u32, run: &Run) {
@@ -120,6 +139,31 @@ impl Similar {
         }
         (runs, chunks)
     }
+}
+
+/// Frames of data that nothing which was saved tells of, as many as a backup looks into: the least deep, in the order of their numbers.
+fn untold(loaded: &Loaded, told: &HashSet<u32>) -> Vec<u32> {
+    let index = &loaded.index;
+    let is_of_use = |number: &u32| {
+        let frame = index.frame(*number);
+        index.pack(frame.pack).kind == PackKind::Data
+            && frame.depth < DEPTH_MAX
+            && !told.contains(number)
+            && !loaded.lost.contains(number)
+    };
+    let mut untold: Vec<u32> = (0..index.frames.len() as u32).filter(is_of_use).collect();
+    untold.sort_by_key(|number| index.frame(*number).depth);
+    let (mut chunks, mut bytes) = (0, 0);
+    let within = untold.iter().take_while(|number| {
+        let frame = index.frame(**number);
+        chunks += u64::from(frame.blobs);
+        bytes += u64::from(frame.length);
+        can_wait(chunks, bytes)
+    });
+    let count = within.count();
+    untold.truncate(count);
+    untold.sort_unstable();
+    untold
 }
 
 /// Reads a file of sketches.
