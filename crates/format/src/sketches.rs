@@ -1,6 +1,6 @@
 //! `sketches/<id>`: what the chunks that one backup stored are like.
 //!
-//! A later backup looks in them for chunks that are similar to its own. They are advice: without them, it finds less, and nothing else is lost.
+//! A later backup looks in them for chunks that are similar to its own. They are advice: without them, it has to look into the chunks again, or finds less; nothing else is lost.
 //!
 //! ```
 //! use ibid_format::sketches::{Features, Run, Sketches};

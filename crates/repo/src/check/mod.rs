@@ -234,7 +234,7 @@ impl Checking<'_> {
                 Ok(_) => {}
                 Err(error) if is_fault(&error) => {
                     let problem = error.problem();
-                    let advice = "no data is lost, and the file can be deleted: backups find less that is similar";
+                    let advice = "no data is lost, and the file can be deleted: what it told of is found out again by the next backups";
                     self.fault(name_in(folder::SKETCHES, id), format!("{problem}; {advice}"));
                 }
                 Err(error) => return Err(error),
