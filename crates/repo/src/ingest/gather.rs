@@ -148,8 +148,8 @@ impl<'j> Gather<'j> {
     /// Gathers a chunk for which there is no base.
     fn unlike(&mut self, id: &ChunkId, bytes: &[u8], sketch: Option<&Sketch>) -> Result<()> {
         let place = push(self.job, &mut self.data, id, bytes)?;
-        if let (Some(lanes), Some(sketch)) = (&mut self.lanes, sketch) {
-            lanes.unlike.push((place, *sketch));
+        if let Some(lanes) = &mut self.lanes {
+            lanes.unlike.push((place, sketch.copied().unwrap_or_default()));
         }
         if self.data.is_full(self.job.repository.config.frame_size) {
             self.send_data()?;

@@ -191,7 +191,7 @@ impl Similar {
         (self.index.memory() + self.known.capacity() * size_of::<Known>() + unsaved) as u64
     }
 
-    /// A chunk of this backup, whose frame is complete and lies so deep: from now on, others find it.
+    /// A chunk that was looked at, or passed over; its frame is complete and lies so deep. From now on, others find it, if it has features.
     pub(crate) fn add(&mut self, place: Place, depth: u8, sketch: &Sketch) {
         let sketch = shortened(sketch);
         let mut unsaved = Unsaved {
@@ -208,7 +208,7 @@ impl Similar {
     }
 
     fn enter(&mut self, place: Place, depth: u8, sketch: &Sketch) {
-        if depth < DEPTH_MAX {
+        if depth < DEPTH_MAX && !sketch.features().is_empty() {
             let partition = self.newest(Layer::of(depth));
             self.index.insert(partition, sketch, self.known.len() as u32);
             self.known.push(Known { place, depth });

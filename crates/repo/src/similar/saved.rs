@@ -9,7 +9,7 @@ use ibid_delta::Sketch;
 use ibid_format::FileId;
 use ibid_format::pack::PackKind;
 use ibid_format::sketches::{CHUNK_BYTES, Features, LIMIT, Run, Sketches};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// Chunks whose sketches go into one file: as many as are within its limit if each has a run of its own.
 const CHUNKS_OF_ONE_FILE: usize = LIMIT as usize / 2 / (CHUNK_BYTES + 16);
@@ -55,9 +55,11 @@ impl Similar {
             .filter_map(|run| Some((frames.find(loaded, run.pack, run.offset)?, run)))
             .collect();
         let untold = if bytes > memory {
+            // It is not known what those files tell of that were not read.
             Vec::new()
         } else {
-            let told: HashSet<u32> = known.iter().map(|(frame, _)| *frame).collect();
+            let mut told = vec![false; loaded.index.frames.len()];
+            known.iter().for_each(|(frame, _)| told[*frame as usize] = true);
             untold(loaded, &told)
         };
         let frame = |number: &u32| loaded.index.frame(*number);
@@ -142,13 +144,13 @@ impl Similar {
 }
 
 /// Frames of data that nothing which was saved tells of, as many as a backup looks into: the least deep, in the order of their numbers.
-fn untold(loaded: &Loaded, told: &HashSet<u32>) -> Vec<u32> {
+fn untold(loaded: &Loaded, told: &[bool]) -> Vec<u32> {
     let index = &loaded.index;
     let is_of_use = |number: &u32| {
         let frame = index.frame(*number);
         index.pack(frame.pack).kind == PackKind::Data
             && frame.depth < DEPTH_MAX
-            && !told.contains(number)
+            && !told[*number as usize]
             && !loaded.lost.contains(number)
     };
     let mut untold: Vec<u32> = (0..index.frames.len() as u32).filter(is_of_use).collect();
