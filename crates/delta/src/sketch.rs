@@ -40,6 +40,14 @@ impl Sketch {
         &self.features[..self.count]
     }
 
+    /// The same with the largest features alone, at most so many.
+    #[must_use]
+    pub fn largest(mut self, most: usize) -> Sketch {
+        self.count = self.count.min(most);
+        self.features[self.count..].fill(0);
+        self
+    }
+
     /// How many features both have.
     #[must_use]
     pub fn shared(&self, other: &Sketch) -> usize {

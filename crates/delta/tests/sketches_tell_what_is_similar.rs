@@ -44,6 +44,7 @@ proptest! {
         let (most, bytes) = (most.clamp(1, FEATURES_MAX), bytes.max(1));
         let expected = (length / bytes).clamp(least.clamp(1, most), most).min(all.features().len());
         prop_assert_eq!(fewer.features(), &all.features()[..expected]);
+        prop_assert_eq!(all.largest(expected), fewer);
     }
 
     #[test]

@@ -220,8 +220,15 @@ fn what_was_stored_without_looking_is_looked_into_once_by_who_looks() {
     let (storage, repository) = changeable();
     let folder = support::scratch();
     let file = folder.path().join("dump");
-    // Most of it is noise: of which little is looked at, and the rest is passed over once and for all.
-    let version = |number| [version(number, LENGTH), noise(5, 40 << 20)].concat();
+    // Most of it is noise, of which little is looked at, and the rest is passed over once and for all. What has versions compresses, if not by much.
+    let version = |number| {
+        let compressible = version(number, LENGTH)
+            .chunks(1000)
+            .map(|noise| [noise, &[0; 100]].concat())
+            .collect::<Vec<_>>()
+            .concat();
+        [compressible, noise(5, 40 << 20)].concat()
+    };
     std::fs::write(&file, version(0)).unwrap();
     back_up(&repository, &file, Similarity::Off);
     std::fs::write(&file, version(1)).unwrap();

@@ -23,6 +23,8 @@ const FEATURES: usize = 32;
 /// With 256 bytes, 12 versions of a source tree take 26.25 MB, with 512 26.1, with 1024 26.5; with 32 features of each file, 26.5.
 const FEATURE_BYTES: usize = 512;
 const FEATURES_MIN: usize = 4;
+/// Of what lies deep, so many are in the index.
+const FEATURES_DEEP: usize = 8;
 /// A chunk's bases lie less deep than this but for the first, which may be any: what is scattered must be quick to read.
 const OTHERS_DEPTH_END: u8 = 1;
 /// Quarters of a feature that a base is worth for each level that it lies less deep: it is sooner read, and so is what is encoded against it.
@@ -54,6 +56,9 @@ pub(crate) struct Known {
     pub(crate) place: Place,
     /// That of its frame, or more.
     pub(crate) depth: u8,
+    /// How many features are kept of it beside the index, and where they begin.
+    count: u8,
+    features: u32,
 }
 
 /// What it takes to read a chunk.
@@ -68,9 +73,9 @@ pub(crate) enum Distance {
 /// Which tables of the index have a chunk's features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layer {
-    /// It may be any of another's bases.
+    /// It may be any of another's bases: for one page that they have in common, two features in a hundred tell of it, so that the table has all.
     Shallow,
-    /// It may be the first alone.
+    /// It may be the first alone, and so is of interest only if it has most features of another: a few find it, and the others are compared then.
     Deep,
 }
 
@@ -83,6 +88,14 @@ impl Layer {
             Layer::Shallow
         } else {
             Layer::Deep
+        }
+    }
+
+    /// Features of a chunk in its tables, at most: the largest.
+    fn features(self) -> usize {
+        match self {
+            Layer::Shallow => FEATURES,
+            Layer::Deep => FEATURES_DEEP,
         }
     }
 
@@ -124,8 +137,12 @@ pub(crate) struct Similar {
     index_memory: u64,
     level_reward: u32,
     known: Vec<Known>,
+    /// Features of the chunks that lie deep, one chunk after the other.
+    features: Vec<u32>,
     /// What no file of sketches has yet.
     unsaved: VecDeque<Unsaved>,
+    /// What the index gives for one sketch: a chunk, and one of its features.
+    hits: Vec<(u32, u32)>,
     found: Vec<Found>,
 }
 
@@ -138,14 +155,23 @@ impl Similar {
             index_memory: memory,
             level_reward: if thorough { LEVEL_REWARD_THOROUGH } else { LEVEL_REWARD },
             known: Vec::new(),
+            features: Vec::new(),
             unsaved: VecDeque::new(),
+            hits: Vec::new(),
             found: Vec::new(),
         };
         let mut stored = [0_u64; Layer::ALL.len()];
         for (depth, chunks) in chunks {
             stored[Layer::of(depth) as usize] += chunks;
         }
-        let entries = stored.map(|chunks| chunks.saturating_mul(FEATURES as u64).saturating_add(ENTRIES_NEW));
+        let beside = stored[Layer::Deep as usize].saturating_mul((FEATURES * size_of::<u32>()) as u64);
+        similar.index_memory = memory.saturating_sub(beside);
+        let entries = Layer::ALL.map(|layer| {
+            let chunks = stored[layer as usize];
+            chunks
+                .saturating_mul(layer.features() as u64)
+                .saturating_add(ENTRIES_NEW)
+        });
         // Where there is not room for all, each layer begins with half of it.
         let half = similar.room() / 2;
         for (layer, entries) in Layer::ALL.into_iter().zip(entries) {
@@ -188,7 +214,8 @@ impl Similar {
     /// Bytes of memory.
     pub(crate) fn memory(&self) -> u64 {
         let unsaved = self.unsaved.capacity() * size_of::<Unsaved>();
-        (self.index.memory() + self.known.capacity() * size_of::<Known>() + unsaved) as u64
+        let known = self.known.capacity() * size_of::<Known>() + self.features.capacity() * size_of::<u32>();
+        (self.index.memory() + known + unsaved) as u64
     }
 
     /// A chunk that was looked at, or passed over; its frame is complete and lies so deep. From now on, others find it, if it has features.
@@ -209,9 +236,22 @@ impl Similar {
 
     fn enter(&mut self, place: Place, depth: u8, sketch: &Sketch) {
         if depth < DEPTH_MAX && !sketch.features().is_empty() {
-            let partition = self.newest(Layer::of(depth));
-            self.index.insert(partition, sketch, self.known.len() as u32);
-            self.known.push(Known { place, depth });
+            let (layer, first) = (Layer::of(depth), self.features.len());
+            let partition = self.newest(layer);
+            let sketch = if layer == Layer::Deep {
+                self.features
+                    .extend(sketch.features().iter().map(|&feature| feature as u32));
+                sketch.largest(FEATURES_DEEP)
+            } else {
+                *sketch
+            };
+            self.index.insert(partition, &sketch, self.known.len() as u32);
+            self.known.push(Known {
+                place,
+                depth,
+                count: (self.features.len() - first) as u8,
+                features: first as u32,
+            });
         }
     }
 
@@ -254,31 +294,39 @@ impl Similar {
 
     /// Finds all that share a feature with this sketch, and which.
     fn find(&mut self, sketch: &Sketch, distance: impl Fn(Place) -> Option<Distance>) {
-        self.found.clear();
-        let of = |layer: Layer| (0..self.partitions[layer as usize]).map(move |before| layer.partition(before));
-        for partition in Layer::ALL.into_iter().flat_map(of) {
-            self.index.places(partition, sketch, |feature, number| {
-                // The index may name what does not exist.
-                if let Some(known) = self.known.get(number as usize)
-                    && let Some(distance) = distance(known.place)
-                {
-                    let depth = known.depth;
-                    self.found.push(Found {
-                        base: Base { number, depth },
-                        shared: 1 << feature,
-                        distance,
-                    });
-                }
-            });
-        }
-        self.found.sort_unstable_by_key(|found| found.base.number);
-        self.found.dedup_by(|next, first| {
-            let same = next.base == first.base;
-            if same {
-                first.shared |= next.shared;
+        self.hits.clear();
+        for layer in Layer::ALL {
+            let sketch = sketch.largest(layer.features());
+            for before in 0..self.partitions[layer as usize] {
+                self.index.places(layer.partition(before), &sketch, |feature, number| {
+                    self.hits.push((number, 1 << feature));
+                });
             }
-            same
-        });
+        }
+        self.hits.sort_unstable();
+        self.found.clear();
+        for hits in self.hits.chunk_by(|(a, _), (b, _)| a == b) {
+            let number = hits[0].0;
+            // The index may name what does not exist.
+            let Some(known) = self.known.get(number as usize) else {
+                continue;
+            };
+            let Some(distance) = distance(known.place) else {
+                continue;
+            };
+            let base = Base {
+                number,
+                depth: known.depth,
+            };
+            let shared = match Layer::of(known.depth) {
+                Layer::Shallow => hits.iter().fold(0, |shared, (_, feature)| shared | feature),
+                Layer::Deep => {
+                    let first = known.features as usize;
+                    shared(sketch, &self.features[first..first + usize::from(known.count)])
+                }
+            };
+            self.found.push(Found { base, shared, distance });
+        }
     }
 
     /// Gives up saving the older half of what waits for it.
@@ -290,6 +338,19 @@ impl Similar {
     pub(crate) fn known(&self, number: u32) -> Known {
         self.known[number as usize]
     }
+}
+
+/// Which features of a sketch are among others, which descend as its own do.
+fn shared(sketch: &Sketch, others: &[u32]) -> u32 {
+    let mut others = others.iter().map(|&other| u64::from(other)).peekable();
+    let mut shared = 0;
+    for (number, &feature) in sketch.features().iter().enumerate() {
+        while others.next_if(|&other| other > feature).is_some() {}
+        if others.peek() == Some(&feature) {
+            shared |= 1 << number;
+        }
+    }
+    shared
 }
 
 /// A sketch as it is kept: its features' upper halves. Shared features stay shared.
@@ -338,6 +399,44 @@ mod tests {
             "the oldest are forgotten: {found}"
         );
         assert!(tight.index.memory() <= 1 << 20);
+    }
+
+    #[test]
+    fn what_lies_deep_is_found_by_its_largest_features_and_compared_by_all() {
+        let place = |frame| Place { frame, slot: 0 };
+        let mut similar = Similar::new(std::iter::empty(), 64 << 20, false);
+        let (whole, other) = (sketch(1), sketch(2));
+        similar.add(place(0), 1, &whole);
+        let smaller = &whole.features()[FEATURES_DEEP..];
+        similar.add(place(1), 0, &Sketch::of(smaller.iter().copied()));
+        let mut found = |sketch: &Sketch| {
+            let mut bases = Vec::new();
+            similar.bases(sketch, |_| Some(Distance::Far), &mut bases);
+            bases.iter().map(|base| base.number).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&whole), [0], "it has all, and nothing is left for the other");
+        assert_eq!(found(&Sketch::of(smaller.iter().copied())), [1]);
+        let one_and_smaller = whole.features()[..1]
+            .iter()
+            .chain(&smaller[..20])
+            .chain(&other.features()[20..]);
+        assert_eq!(found(&Sketch::of(one_and_smaller.copied())), [0]);
+    }
+
+    #[test]
+    fn shared_features_are_those_that_both_have() {
+        let of = |features: &[u64]| Sketch::of(features.iter().copied());
+        assert_eq!(shared(&of(&[9, 7, 5, 3]), &[10, 9, 5, 4, 3, 1]), 0b1101);
+        assert_eq!(shared(&of(&[9, 7]), &[8, 6]), 0);
+        assert_eq!(shared(&of(&[9, 7]), &[]), 0);
+        assert_eq!(shared(&of(&[]), &[9]), 0);
+        let all = sketch(3);
+        let kept: Vec<u32> = shortened(&all)
+            .features()
+            .iter()
+            .map(|&feature| feature as u32)
+            .collect();
+        assert_eq!(shared(&shortened(&all), &kept), u32::MAX);
     }
 
     #[test]

@@ -35,11 +35,12 @@ impl Similar {
     ) -> Result<(Similar, Vec<u32>)> {
         let frames = FramesOfPacks::new(loaded);
         let mut files = Vec::new();
-        let mut bytes = 0;
+        // In memory, each feature takes four bytes instead of three beside the index.
+        let (mut bytes, most) = (0, memory / 2);
         for (id, size) in list_ids(repository.storage.as_ref(), folder::SKETCHES)? {
             monitor.check_cancelled()?;
             bytes += size;
-            if bytes > memory {
+            if bytes > most {
                 break;
             }
             match read(repository, id) {
@@ -54,7 +55,7 @@ impl Similar {
         let known: Vec<(u32, &Run)> = runs
             .filter_map(|run| Some((frames.find(loaded, run.pack, run.offset)?, run)))
             .collect();
-        let untold = if bytes > memory {
+        let untold = if bytes > most {
             // It is not known what those files tell of that were not read.
             Vec::new()
         } else {
