@@ -235,7 +235,7 @@ pub enum Error {
         found: u64,
     },
     /// Something on this machine's file system refused or failed.
-    #[error("cannot {action} {}: {source}", quoted_path(path))]
+    #[error("cannot {action} {}: {source}{}", quoted_path(path), next_step(source))]
     Local {
         /// What was attempted: a verb.
         action: &'static str,
@@ -376,6 +376,20 @@ fn through(steps: u8) -> String {
     }
 }
 
+/// Whether the system refuses to write any more: the disk is full, or what this user may have of it.
+pub(crate) fn is_no_room(source: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
+fn next_step(source: &std::io::Error) -> &'static str {
+    if is_no_room(source) {
+        "; make room there, or choose another place"
+    } else {
+        ""
+    }
+}
+
 fn config_text(source: &ibid_format::Error) -> String {
     match source {
         // It may be whole, and this program too old for it.
@@ -456,5 +470,23 @@ impl Error {
                     | Error::BaseUnreadable { .. }
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_no_room_to_write_is_told_what_to_do() {
+        let text = |errno| {
+            let source = std::io::Error::from_raw_os_error(errno);
+            let (action, path) = ("write", PathBuf::from("out/file"));
+            Error::Local { action, path, source }.to_string()
+        };
+        for errno in [rustix::io::Errno::NOSPC, rustix::io::Errno::DQUOT] {
+            assert!(text(errno.raw_os_error()).ends_with("; make room there, or choose another place"));
+        }
+        assert!(!text(rustix::io::Errno::ACCESS.raw_os_error()).contains("room"));
     }
 }

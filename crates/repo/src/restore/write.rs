@@ -7,6 +7,7 @@ use super::links::Links;
 use super::open_files::Permit;
 use super::{Overwrite, RestoreSummary, Task};
 use crate::chunks::{ChunkReader, FrameReader};
+use crate::error::is_no_room;
 use crate::{Counters, Error, Result, Warning};
 use crossbeam_channel::Receiver;
 use ibid_format::ChunkId;
@@ -307,7 +308,7 @@ pub(crate) fn fail(task: &Task<'_>, progress: &Progress, file: &Restoring<'_>, e
 }
 
 pub(crate) fn is_full_disk(error: &Error) -> bool {
-    matches!(error, Error::Local { source, .. } if source.kind() == std::io::ErrorKind::StorageFull)
+    matches!(error, Error::Local { source, .. } if is_no_room(source))
 }
 
 /// Something could not be restored: it is said and counted.
