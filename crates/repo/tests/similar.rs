@@ -279,3 +279,29 @@ fn of_data_that_does_not_compress_little_is_looked_at_unless_all_is_wanted() {
     std::fs::write(&file, text).unwrap();
     assert_eq!(back_up(&repository(), &file, Similarity::Auto).passed_over, 0);
 }
+
+#[test]
+fn of_changed_files_that_are_like_nothing_little_is_looked_at_after_a_while() {
+    let repository = repository();
+    let folder = support::scratch();
+    let file = folder.path().join("measured.csv");
+    let version = |seed| {
+        let mut digits = noise(seed, 96 << 20);
+        digits.iter_mut().for_each(|byte| *byte = b'0' + *byte % 10);
+        digits
+    };
+    std::fs::write(&file, version(7)).unwrap();
+    let first = back_up(&repository, &file, Similarity::Auto);
+    assert_eq!(first.without_gain, 0, "its next version may be like it");
+    std::fs::write(&file, version(8)).unwrap();
+    let max = BackupOptions {
+        similarity: Similarity::Max,
+        dry_run: true,
+        ..options(&file)
+    };
+    assert_eq!(repository.backup(max, &Monitor::silent()).unwrap().without_gain, 0);
+    let second = back_up(&repository, &file, Similarity::Auto);
+    assert!(second.without_gain > 16 << 20, "{second:?}");
+    assert_eq!(second.passed_over, 0, "it compresses");
+    assert_restores(&repository, &second, &file, &version(8));
+}

@@ -28,6 +28,7 @@ struct JsonBackup<'a> {
     similar_bytes: u64,
     similar_stored_bytes: u64,
     passed_over_bytes: u64,
+    without_gain_bytes: u64,
     hinted_bytes: u64,
     stored_bytes: u64,
     written_bytes: u64,
@@ -106,6 +107,12 @@ pub(crate) fn backup(
             size(summary.passed_over)
         ))?;
     }
+    if summary.without_gain > 0 {
+        out.line(format!(
+            "  {} are of kinds of files whose changes were like nothing known, and were not compared with similar data (--similarity max does)",
+            size(summary.without_gain)
+        ))?;
+    }
     if summary.id.is_some() {
         out.line(format!(
             "  stored  {} in all, with folders and index",
@@ -163,6 +170,7 @@ fn document<'a>(summary: &BackupSummary, problems: &'a [(PathBuf, String)]) -> J
         similar_bytes: summary.similar.bytes,
         similar_stored_bytes: summary.similar.stored,
         passed_over_bytes: summary.passed_over,
+        without_gain_bytes: summary.without_gain,
         hinted_bytes: summary.hinted,
         stored_bytes: counters.stored_bytes,
         written_bytes: summary.written,

@@ -1,5 +1,6 @@
 //! What is a chunk called, and what is it like?
 
+use super::gains::{self, Kind};
 use super::{Job, Similarity};
 use crate::Result;
 use crate::check::is_fault;
@@ -31,18 +32,21 @@ pub(crate) struct Span {
     pub(crate) id: ChunkId,
     /// Its number among the buffer's sketches.
     pub(crate) sketch: u32,
+    /// That of its file.
+    pub(crate) kind: Kind,
     /// Whether a pack lists it, so that nothing similar need be looked for. (Whether it can be read, the index says.)
     pub(crate) is_listed: bool,
 }
 
 impl Span {
     /// A chunk that was cut, and neither fingerprinted nor sketched.
-    pub(crate) fn new(start: usize, length: usize) -> Span {
+    pub(crate) fn new(start: usize, length: usize, kind: Kind) -> Span {
         Span {
             start: start as u32,
             length: length as u32,
             id: ChunkId([0; 32]),
             sketch: u32::MAX,
+            kind,
             is_listed: false,
         }
     }
@@ -110,6 +114,13 @@ impl<'a> Eye<'a> {
                 && !self.unknown.is_multiple_of(LOOK_EVERY)
             {
                 job.passed_over.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+                return;
+            }
+            if job.options.similarity == Similarity::Auto
+                && job.gains.is_little(span.kind)
+                && !self.unknown.is_multiple_of(gains::LOOK_EVERY)
+            {
+                job.without_gain.fetch_add(chunk.len() as u64, Ordering::Relaxed);
                 return;
             }
             let sketch = sketcher.sketch(chunk);

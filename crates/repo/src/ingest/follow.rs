@@ -16,6 +16,7 @@
 //! It pays where looking for boundaries costs more than fingerprinting, which otherwise many threads do at once.
 
 use super::eye::Span;
+use super::gains::Kind;
 use super::{Hints, Job};
 use crate::index::Place;
 use crate::load::read_directory;
@@ -131,7 +132,7 @@ impl<'a> Follower<'a> {
             spans.push(Span {
                 id: found,
                 is_listed: true,
-                ..Span::new(base + start, *length)
+                ..Span::new(base + start, *length, Kind::NEW)
             });
             cutter.advance(*length);
             self.place = Some(*next);

@@ -125,6 +125,9 @@ impl<'j> Gather<'j> {
             (Some(lanes), Some(sketch)) => lanes.find(job, sketch),
             _ => None,
         };
+        if sketch.is_some() {
+            job.gains.note(span.kind, bytes.len() as u64, lane.is_some());
+        }
         match (lane, sketch) {
             (Some(lane), Some(sketch)) => self.similar(&span.id, bytes, sketch, lane)?,
             _ => self.unlike(&span.id, bytes, sketch)?,

@@ -2,6 +2,7 @@
 
 use super::eye::Span;
 use super::follow::{Followed, Follower};
+use super::gains::Kind;
 use super::work::{Piece, ToRead, Work};
 use super::{Job, Stream};
 use crate::source::{Extent, Opened};
@@ -38,8 +39,9 @@ pub(crate) fn cut_large(job: &Job<'_>, large: &Receiver<Large>, work: &Sender<Wo
 
 /// Cuts one large file.
 pub(crate) fn cut(job: &Job<'_>, file: Large, work: &Sender<Work>, spare: &Receiver<Vec<u8>>) {
-    let parts = match &file {
-        Large::File { parts, .. } | Large::Stream { parts, .. } => parts.clone(),
+    let (parts, kind) = match &file {
+        Large::File { file, parts } => (parts.clone(), file.kind),
+        Large::Stream { parts, .. } => (parts.clone(), Kind::NEW),
     };
     let mut cutter = LargeCutter {
         job,
@@ -49,6 +51,7 @@ pub(crate) fn cut(job: &Job<'_>, file: Large, work: &Sender<Work>, spare: &Recei
         buffer: Vec::new(),
         filled: 0,
         cutter: ArchiveCutter::new(&job.repository.chunker),
+        kind,
         follower: Follower::new(job),
     };
     cutter.buffer = cutter.fresh();
@@ -72,6 +75,7 @@ struct LargeCutter<'a> {
     filled: usize,
     /// Knows how far the file is cut.
     cutter: ArchiveCutter<'a>,
+    kind: Kind,
     /// Knows what it is probably made of, where that pays.
     follower: Option<Follower<'a>>,
 }
@@ -226,7 +230,7 @@ impl LargeCutter<'_> {
             }
         }
         let length = self.cutter.cut(data, last)?;
-        let mut span = Span::new(start, length);
+        let mut span = Span::new(start, length, self.kind);
         if let Some(follower) = &mut self.follower {
             follower.cut(&mut span, &data[..length]);
         }

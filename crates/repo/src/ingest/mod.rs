@@ -18,6 +18,7 @@ mod deltas;
 mod effort;
 mod eye;
 mod follow;
+mod gains;
 mod gather;
 mod lanes;
 mod large;
@@ -31,6 +32,7 @@ use crate::load::Loaded;
 use crate::repository::{folder, name_in};
 use crate::source::{Excludes, Filter, XattrFault};
 use crate::{Error, Monitor, Repository, Result, Warning};
+use gains::Gains;
 use ibid_format::FileId;
 use ibid_format::snapshot::{Counters, Snapshot};
 use ibid_format::tree::Time;
@@ -148,6 +150,8 @@ pub struct BackupSummary {
     pub similar: StoredData,
     /// Bytes of new chunks for which nothing similar was looked for, since the data before them did not compress.
     pub passed_over: u64,
+    /// Bytes of new chunks for which nothing similar was looked for, since changed files of their kind have been like nothing that is stored.
+    pub without_gain: u64,
     /// Bytes of large files that were cut where the repository suggested, without looking for boundaries.
     pub hinted: u64,
     /// Bytes written to the repository in all: packs, index, sketches, snapshot.
@@ -249,6 +253,8 @@ impl Repository {
             started: now,
             incompressible: AtomicU64::new(0),
             passed_over: AtomicU64::new(0),
+            gains: Gains::new(),
+            without_gain: AtomicU64::new(0),
             follows: OnceLock::new(),
             hinted: AtomicU64::new(0),
             finished: AtomicBool::new(false),
@@ -301,6 +307,7 @@ impl Repository {
             unlike: built.data.unlike,
             similar: built.data.similar,
             passed_over: job.passed_over.into_inner(),
+            without_gain: job.without_gain.into_inner(),
             hinted: job.hinted.into_inner(),
             written: built.written + size,
             duration_ms: started.elapsed().as_millis() as u64,
@@ -353,6 +360,10 @@ pub(crate) struct Job<'a> {
     pub(crate) incompressible: AtomicU64,
     /// Bytes of new chunks for which nothing similar was looked for, since what came before did not compress.
     pub(crate) passed_over: AtomicU64,
+    /// What looking for what is similar has gained.
+    pub(crate) gains: Gains,
+    /// Bytes of new chunks for which nothing similar was looked for, since their kind has gained too little.
+    pub(crate) without_gain: AtomicU64,
     /// Whether following what is stored pays, once somebody has measured it.
     pub(crate) follows: OnceLock<bool>,
     /// Bytes that were cut so.

@@ -1,5 +1,6 @@
 //! The reader: walks, decides what must be read, and keeps everything in order.
 
+use super::gains::Kinds;
 use super::large::{Large, LargePart};
 use super::work::{FileKey, Names, Small, ToRead, Work, attribute_bytes};
 use super::{GROUP, Job, Stream};
@@ -145,6 +146,7 @@ struct Reading<'r, 'j> {
     group_bytes: u64,
     /// Files that were met by one of several names.
     linked: HashMap<FileKey, Linked>,
+    kinds: Kinds,
 }
 
 /// A file that was met by one of several names.
@@ -187,6 +189,7 @@ fn walk(
         group: Vec::new(),
         group_bytes: 0,
         linked: HashMap::new(),
+        kinds: Kinds::default(),
     };
     while let Some(step) = walker.next() {
         if job.monitor.is_cancelled() {
@@ -252,6 +255,7 @@ impl<'r> Reading<'r, '_> {
         let former = self.take_former(&name);
         let file_type = FileType::from_raw_mode(stat.st_mode);
         let path = || walker.path().to_owned();
+        let kind = self.kinds.of(&name, former.as_ref());
         if file_type == FileType::RegularFile || named && file_type == FileType::BlockDevice {
             if let Some(former) = former.filter(|former| !self.job.options.force && self.is_unchanged(former, &stat)) {
                 self.job.monitor.counters.skip(stat.st_size as u64);
@@ -273,6 +277,7 @@ impl<'r> Reading<'r, '_> {
                 Met::First(names) => names,
             };
             let file = ToRead {
+                kind,
                 parent,
                 name,
                 stat,

@@ -2,7 +2,7 @@
 
 use super::compress::{Complete, Compressor, Efforts, Encoded};
 use super::eye::{Eye, Sketches, Span};
-use super::{GROUP, Job};
+use super::{GROUP, Job, gains};
 use crate::source::{Extent, Moment, Opened, entry_from, read_xattrs_of};
 use crate::{Counters, Error, Monitor, Warning};
 use crossbeam_channel::{Receiver, Sender};
@@ -39,6 +39,7 @@ pub(crate) struct ToRead {
     pub(crate) stat: Stat,
     pub(crate) path: PathBuf,
     pub(crate) names: Names,
+    pub(crate) kind: gains::Kind,
 }
 
 /// A small file to read, or an entry that is complete and only keeps its place in the order.
@@ -184,11 +185,11 @@ fn read_group(job: &Job<'_>, eye: &mut Eye<'_>, spare: &Receiver<Vec<u8>>, files
 fn read_small(
     job: &Job<'_>,
     group: &mut Group,
-    file: &ToRead,
+    wanted: &ToRead,
 ) -> crate::Result<Option<(Entry, std::ops::Range<usize>)>> {
-    let path = &file.path;
+    let path = &wanted.path;
     let failed = |action: &'static str| move |error: rustix::io::Errno| Error::local(action, path, error);
-    let (file, mut entry) = open(job, file)?;
+    let (file, mut entry) = open(job, wanted)?;
     let first = group.parts.len();
     let size = file.stat.st_size as u64;
     if size > GROUP as u64 {
@@ -211,7 +212,7 @@ fn read_small(
         let read = file.read_at(start, &mut group.data[base..]).map_err(failed("read"))?;
         group.data.truncate(base + read);
         Counters::add(&job.monitor.counters.bytes, read as u64);
-        cut_from(&mut cutter, group, base);
+        cut_from(&mut cutter, group, base, wanted.kind);
         if (read as u64) < length {
             short = true;
             break;
@@ -220,17 +221,17 @@ fn read_small(
     if size == 0 {
         let base = group.data.len();
         short = !read_unsized(&file, &mut group.data).map_err(failed("read"))?;
-        cut_from(&mut cutter, group, base);
+        cut_from(&mut cutter, group, base, wanted.kind);
     }
     finish_entry(job.monitor, &file, &mut entry, path, short, job.started)?;
     Ok(Some((entry, first..group.parts.len())))
 }
 
 /// Cuts what a group's data has gained since it was `base` long.
-fn cut_from(cutter: &mut ArchiveCutter<'_>, group: &mut Group, base: usize) {
+fn cut_from(cutter: &mut ArchiveCutter<'_>, group: &mut Group, base: usize, kind: gains::Kind) {
     let mut at = base;
     while let Some(length) = cutter.cut(&group.data[at..], true) {
-        group.parts.push(Part::Chunk(Span::new(at, length)));
+        group.parts.push(Part::Chunk(Span::new(at, length, kind)));
         at += length;
     }
 }
