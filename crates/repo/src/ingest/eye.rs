@@ -68,6 +68,7 @@ pub(crate) struct Eye<'a> {
     sketcher: Option<Sketcher>,
     /// Chunks that were unknown.
     unknown: u64,
+    lengths: Vec<u32>,
 }
 
 /// After so many bytes that did not compress, what is similar is looked for in one chunk of so many only: media and archives that were compressed have nothing in common but
@@ -82,6 +83,7 @@ impl<'a> Eye<'a> {
             fingerprinter: Fingerprinter::new(&job.repository.keys),
             sketcher: job.bases.is_some().then(similar::sketcher),
             unknown: 0,
+            lengths: Vec::new(),
         }
     }
 
@@ -96,7 +98,9 @@ impl<'a> Eye<'a> {
         let chunks: Vec<&[u8]> = nameless.iter().map(|span| span.of(data)).collect();
         self.fingerprinter
             .name_all(&chunks, |number, id| nameless[number].id = id);
-        for span in spans {
+        let lengths = spans.iter().map(|span| span.length);
+        let least = worth_a_sketch(self.job, lengths, &mut self.lengths);
+        for span in spans.into_iter().filter(|span| span.length >= least) {
             self.sketch(span, data, sketches);
         }
     }
@@ -130,6 +134,34 @@ impl<'a> Eye<'a> {
             }
         }
     }
+}
+
+/// Of the chunks in a buffer those are not worth a sketch that are short, and have no more than one byte in so many of it together.
+const SHORT_PART: u64 = 16;
+const SHORT_MAX: u32 = 4 << 10;
+
+/// The least length of chunks that are worth a sketch, of those with these lengths. (Paper 004, section 3.4.2, where the shortest two fifths are not. Of a source tree's
+/// files, to pass over all that are shorter than 4 KiB makes no difference in what is stored.)
+fn worth_a_sketch(job: &Job<'_>, lengths: impl Iterator<Item = u32>, sorted: &mut Vec<u32>) -> u32 {
+    if job.options.similarity == Similarity::Max {
+        return 0;
+    }
+    sorted.clear();
+    sorted.extend(lengths);
+    sorted.sort_unstable();
+    least_length(sorted)
+}
+
+fn least_length(ascending: &[u32]) -> u32 {
+    let bytes: u64 = ascending.iter().map(|&length| u64::from(length)).sum();
+    let mut left = bytes / SHORT_PART;
+    let is_short = |length: &&u32| {
+        let fits = left.checked_sub(u64::from(**length));
+        left = fits.unwrap_or(0);
+        fits.is_some()
+    };
+    let short = ascending.iter().take_while(is_short).count();
+    ascending.get(short).map_or(0, |&length| length.min(SHORT_MAX))
 }
 
 /// Sketches the chunks in these frames, which are stored.
@@ -195,8 +227,14 @@ fn sketches_of(job: &Job<'_>, reader: &ChunkReader<'_>, frame: u32, sketcher: &m
         let Some(body) = reader.frame(frame)? else {
             return Ok(Vec::new());
         };
-        let ranges = (0..).map_while(|slot| body.range(slot));
-        let sketches = ranges.map(|range| Ok(sketcher.sketch(reader.bytes(&body, range, &mut space)?)));
+        let ranges = || (0..).map_while(|slot| body.range(slot));
+        let least = worth_a_sketch(job, ranges().map(|range| range.len() as u32), &mut Vec::new());
+        let sketches = ranges().map(|range| {
+            if range.len() < least as usize {
+                return Ok(Sketch::default());
+            }
+            Ok(sketcher.sketch(reader.bytes(&body, range, &mut space)?))
+        });
         sketches.collect::<Result<Vec<Sketch>>>()
     };
     match sketches() {
@@ -205,5 +243,25 @@ fn sketches_of(job: &Job<'_>, reader: &ChunkReader<'_>, frame: u32, sketcher: &m
             Ok(Vec::new())
         }
         sketches => sketches,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_chunks_are_passed_over_where_they_have_little_of_the_data() {
+        assert_eq!(least_length(&[]), 0);
+        assert_eq!(least_length(&[700]), 700, "it is not shorter than itself");
+        assert_eq!(least_length(&[10, 20, 30, 2000]), 2000);
+        assert_eq!(
+            least_length(&[150, 150, 1000, 1000, 1000]),
+            150,
+            "two of them have too much"
+        );
+        assert_eq!(least_length(&[10, 20, 100_000]), SHORT_MAX);
+        let alike = [1000; 1000];
+        assert_eq!(least_length(&alike), 1000);
     }
 }
