@@ -10,6 +10,7 @@ use ibid_format::frame::{self, Decoder};
 use ibid_format::pack;
 use ibid_format::{ChunkId, Keys};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// So many frames are decoded for one at most. Nobody writes such chains; this is for repositories that were made to keep readers busy.
@@ -158,6 +159,8 @@ pub(crate) struct ChunkReader<'a> {
     pub(crate) bodies: Bodies,
     /// Whether what a frame is encoded against is compared with its id before it is decoded, or only what comes of it.
     pub(crate) compares_bases: bool,
+    /// Bytes of sealed frames that were read so far.
+    bytes_read: AtomicU64,
     decoders: Mutex<Vec<Decoder>>,
     /// For sealed frames, and for chunks that are put together.
     buffers: Mutex<Vec<Vec<u8>>>,
@@ -172,6 +175,7 @@ impl<'a> ChunkReader<'a> {
             loaded,
             bodies: Bodies::new(budget),
             compares_bases: true,
+            bytes_read: AtomicU64::new(0),
             decoders: Mutex::default(),
             buffers: Mutex::default(),
             lists: Mutex::default(),
@@ -261,6 +265,11 @@ impl<'a> ChunkReader<'a> {
         body
     }
 
+    /// Bytes that were read from storage so far.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.bytes_read.load(Ordering::Relaxed)
+    }
+
     /// Reads a frame and opens its seal.
     fn unseal<'s>(&self, number: u32, sealed: &'s mut Vec<u8>) -> Result<&'s [u8]> {
         let frame = self.loaded.index.frame(number);
@@ -269,6 +278,7 @@ impl<'a> ChunkReader<'a> {
         self.repository
             .storage
             .read_at(&name_in(folder::PACKS, pack), u64::from(frame.offset), sealed)?;
+        self.bytes_read.fetch_add(sealed.len() as u64, Ordering::Relaxed);
         let plain = pack::open_frame(&self.repository.keys, pack, frame.offset, sealed);
         plain
             .map(|plain| &*plain)

@@ -305,3 +305,22 @@ fn of_changed_files_that_are_like_nothing_little_is_looked_at_after_a_while() {
     assert_eq!(second.passed_over, 0, "it compresses");
     assert_restores(&repository, &second, &file, &version(8));
 }
+
+#[test]
+fn from_storage_that_is_far_no_more_is_read_back_than_is_allowed() {
+    let repository = repository();
+    let folder = support::scratch();
+    let file = folder.path().join("dump");
+    std::fs::write(&file, version(0, LENGTH)).unwrap();
+    back_up(&repository, &file, Similarity::Auto);
+    std::fs::write(&file, version(1, LENGTH)).unwrap();
+    let nothing = BackupOptions {
+        remote_reads: Some(0),
+        dry_run: true,
+        ..options(&file)
+    };
+    let summary = repository.backup(nothing, &Monitor::silent()).unwrap();
+    assert_eq!(summary.similar.chunks, 0, "{summary:?}");
+    let summary = back_up(&repository, &file, Similarity::Auto);
+    assert!(summary.similar.bytes > LENGTH as u64 * 9 / 10, "{summary:?}");
+}

@@ -79,6 +79,7 @@ fn options(args: BackupArgs, estimate: bool) -> BackupOptions {
         dry_run: args.dry_run,
         compression: args.compression,
         similarity: args.similarity,
+        remote_reads: None,
         hints: args.hints,
         estimate,
         threads: args.threads.map(usize::from),

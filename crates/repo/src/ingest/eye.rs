@@ -176,7 +176,9 @@ pub(crate) fn look_into(job: &Job<'_>, reader: &ChunkReader<'_>, frames: &[u32],
                 let mut sketcher = similar::sketcher();
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(&frame) = frames.get(at) else { break };
+                    let Some(&frame) = frames.get(at).filter(|_| job.may_read(reader)) else {
+                        break;
+                    };
                     let sketches = if passed_over[at] {
                         Ok(vec![Sketch::default(); job.loaded.index.frame(frame).blobs.into()])
                     } else {

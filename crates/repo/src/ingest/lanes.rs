@@ -67,7 +67,8 @@ impl<'j> Lanes<'j> {
     /// Finds the bases of a chunk with this sketch, and gives its lane; none if there are none.
     pub(super) fn find(&mut self, job: &Job<'_>, sketch: &Sketch) -> Option<usize> {
         let distance = |place: Place| {
-            let is_readable = job.loaded.index.frame(place.frame).is_stored() || self.bases.bodies.has(place.frame);
+            let is_stored = || job.loaded.index.frame(place.frame).is_stored() && job.may_read(self.bases);
+            let is_readable = is_stored() || self.bases.bodies.has(place.frame);
             match is_readable {
                 true if self.near.contains(place.frame) => Some(Distance::Near),
                 true => Some(Distance::Far),

@@ -116,6 +116,9 @@ pub struct BackupOptions {
     pub compression: Compression,
     /// What to do about data that is like other data. Without compression, nothing is done.
     pub similarity: Similarity,
+    /// Bytes of frames that may be read back to encode against them, or to find out what they are like, if the storage is not a folder of this machine: 256 MiB if none.
+    /// Frames that are on their way when so many are read come on top.
+    pub remote_reads: Option<u64>,
     /// Whether large files are cut where the repository suggests.
     pub hints: Hints,
     /// Count files and bytes beforehand, beside the work, so that progress can tell how much is left.
@@ -170,6 +173,9 @@ pub struct StoredData {
     /// Bytes that their frames take in packs, compressed and sealed.
     pub stored: u64,
 }
+
+/// See [`BackupOptions::remote_reads`].
+const REMOTE_READS: u64 = 256 << 20;
 
 /// Bytes of small files that are read together.
 pub(crate) const GROUP: usize = 1 << 20;
@@ -253,6 +259,10 @@ impl Repository {
             started: now,
             incompressible: AtomicU64::new(0),
             passed_over: AtomicU64::new(0),
+            reads_max: match self.storage.folder() {
+                Some(_) => None,
+                None => Some(options.remote_reads.unwrap_or(REMOTE_READS)),
+            },
             gains: Gains::new(),
             without_gain: AtomicU64::new(0),
             follows: OnceLock::new(),
@@ -360,6 +370,8 @@ pub(crate) struct Job<'a> {
     pub(crate) incompressible: AtomicU64,
     /// Bytes of new chunks for which nothing similar was looked for, since what came before did not compress.
     pub(crate) passed_over: AtomicU64,
+    /// Bytes that `bases` may read; none if it may read whatever pays.
+    pub(crate) reads_max: Option<u64>,
     /// What looking for what is similar has gained.
     pub(crate) gains: Gains,
     /// Bytes of new chunks for which nothing similar was looked for, since their kind has gained too little.
@@ -377,6 +389,11 @@ pub(crate) struct Job<'a> {
 }
 
 impl Job<'_> {
+    /// Whether more may be read back from the repository for the sake of what is similar.
+    pub(crate) fn may_read(&self, bases: &ChunkReader<'_>) -> bool {
+        self.reads_max.is_none_or(|most| bases.bytes_read() < most)
+    }
+
     /// Says that a frame can't be read, once.
     pub(crate) fn damaged(&self, frame: u32, error: Error) {
         let mut damaged = self.damaged.lock().expect("no holder of this lock panics");
