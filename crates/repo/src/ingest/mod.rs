@@ -7,7 +7,7 @@
 //!                                                  ▲──compress──┘ └────sealed in order
 //! ```
 //!
-//! The **reader** ([`read`]) walks and decides what must be read. **Cutters** ([`large`]) read and cut large files, or [`follow`] what is stored. **Workers** ([`work`]) read small files, cut, fingerprint and sketch ([`eye`]) and compress
+//! The **reader** ([`read`]) walks and decides what must be read. **Cutters** ([`large`]) read and cut large files, or [`follow`] what is stored. **Workers** ([`work`]) read small files, cut, fingerprint and sketch ([`eye`]; [`gains`] says where that pays) and compress
 //! ([`compress`], [`deltas`]), one a core. The **builder** ([`build`]; the calling thread) takes their results in the order of the walk, asks the index, gathers
 //! new chunks into frames ([`gather`], [`lanes`]) and writes trees; so the same input makes the same frames whatever the number of cores, and neighbours stay
 //! neighbours. The **packer** and uploaders ([`store`]) seal and store. Every queue is bounded; [`Limits`] sizes them from one budget.
