@@ -1,6 +1,6 @@
 //! What is a chunk called, and what is it like?
 
-use super::gains::{self, Kind};
+use super::gains::{Kind, LOOK_EVERY};
 use super::{Job, Similarity};
 use crate::Result;
 use crate::check::is_fault;
@@ -74,7 +74,6 @@ pub(crate) struct Eye<'a> {
 /// After so many bytes that did not compress, what is similar is looked for in one chunk of so many only: media and archives that were compressed have nothing in common but
 /// whole chunks.
 const INCOMPRESSIBLE_MAX: u64 = 16 << 20;
-const LOOK_EVERY: u64 = 16;
 
 impl<'a> Eye<'a> {
     pub(crate) fn new(job: &'a Job<'a>) -> Eye<'a> {
@@ -122,7 +121,7 @@ impl<'a> Eye<'a> {
             }
             if job.options.similarity == Similarity::Auto
                 && job.gains.is_little(span.kind)
-                && !self.unknown.is_multiple_of(gains::LOOK_EVERY)
+                && !self.unknown.is_multiple_of(LOOK_EVERY)
             {
                 job.without_gain.fetch_add(chunk.len() as u64, Ordering::Relaxed);
                 return;

@@ -51,7 +51,7 @@ impl Kinds {
 const WINDOW: u64 = 64 << 20;
 /// One part in so many has to be like something: else these bytes take more than 1/1.1 of what they would.
 const ALIKE_PART_MIN: u64 = 11;
-/// Of a kind that gains nothing, one chunk in so many is looked at: it may do so again.
+/// Of what gains nothing, one chunk in so many is looked at: it may do so again.
 pub(crate) const LOOK_EVERY: u64 = 16;
 
 /// What has been gained so far, by kind.
