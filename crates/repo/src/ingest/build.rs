@@ -1,17 +1,16 @@
 //! The builder: starts all others, takes what they give in the order of the tree, and writes trees.
 
+use super::Job;
 use super::compress::Efforts;
-use super::eye;
 use super::gather::{Channels, Gather};
 use super::lanes::Lanes;
 use super::large::{self, Large, LargePart};
+use super::look_back;
 use super::read::{self, Event, Input, Outlets};
 use super::store::{self, Data, Stored};
 use super::work::{self, FileKey, Names, Outcome, Part, ToRead, Work};
-use super::{Job, Similarity};
-use crate::chunks::ChunkReader;
 use crate::recipe::{ListWriter, ListingWriter, MetadataChunkers};
-use crate::similar::{Similar, can_wait};
+use crate::similar::can_wait;
 use crate::source::Owners;
 use crate::threads::spawn;
 use crate::{Counters, Error, Result, Warning};
@@ -45,7 +44,7 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: O
     let own = own_folder(job);
     let efforts = Efforts::new();
     let similar = match &job.bases {
-        Some(bases) => Some(look_back(job, bases)?),
+        Some(bases) => Some(look_back::look_back(job, bases)?),
         None => None,
     };
     let stored = Stored::new(unlisted);
@@ -155,14 +154,6 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: O
         data,
         written,
     })
-}
-
-/// What is known to be like what, from earlier backups.
-fn look_back(job: &Job<'_>, bases: &ChunkReader<'_>) -> Result<Similar> {
-    let thorough = job.options.similarity == Similarity::Max;
-    let (mut similar, untold) = Similar::load(job.repository, &job.loaded, job.limits.features, thorough, job.monitor)?;
-    eye::look_into(job, bases, &untold, &mut similar)?;
-    Ok(similar)
 }
 
 /// (device, inode) of the folder that holds the repository, if it is a folder here: it is not to be backed up into itself.

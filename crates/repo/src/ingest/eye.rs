@@ -2,16 +2,10 @@
 
 use super::gains::{Kind, LOOK_EVERY};
 use super::{Job, Similarity};
-use crate::Result;
-use crate::check::is_fault;
-use crate::chunks::ChunkReader;
-use crate::index::Place;
-use crate::similar::{self, Similar};
-use crate::threads::spawn;
-use crossbeam_channel::unbounded;
+use crate::similar;
 use ibid_delta::{Sketch, Sketcher};
 use ibid_format::{ChunkId, Fingerprinter};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The sketches of the chunks in a buffer that were unknown when they were looked at.
 #[derive(Default)]
@@ -73,7 +67,7 @@ pub(crate) struct Eye<'a> {
 
 /// After so many bytes that did not compress, what is similar is looked for in one chunk of so many only: media and archives that were compressed have nothing in common but
 /// whole chunks.
-const INCOMPRESSIBLE_MAX: u64 = 16 << 20;
+pub(crate) const INCOMPRESSIBLE_MAX: u64 = 16 << 20;
 
 impl<'a> Eye<'a> {
     pub(crate) fn new(job: &'a Job<'a>) -> Eye<'a> {
@@ -97,40 +91,40 @@ impl<'a> Eye<'a> {
         let chunks: Vec<&[u8]> = nameless.iter().map(|span| span.of(data)).collect();
         self.fingerprinter
             .name_all(&chunks, |number, id| nameless[number].id = id);
-        let lengths = spans.iter().map(|span| span.length);
-        let least = worth_a_sketch(self.job, lengths, &mut self.lengths);
+        let Some(sketcher) = &mut self.sketcher else { return };
+        let job = self.job;
+        let least = worth_a_sketch(job, spans.iter().map(|span| span.length), &mut self.lengths);
         for span in spans.into_iter().filter(|span| span.length >= least) {
-            self.sketch(span, data, sketches);
-        }
-    }
-
-    fn sketch(&mut self, span: &mut Span, data: &[u8], sketches: &mut Sketches) {
-        let chunk = span.of(data);
-        if let Some(sketcher) = &mut self.sketcher
-            && !span.is_listed
-            && self.job.loaded.index.get(&span.id).is_none()
-        {
-            let job = self.job;
+            if span.is_listed || job.loaded.index.get(&span.id).is_some() {
+                continue;
+            }
             self.unknown += 1;
-            if job.options.similarity == Similarity::Auto
-                && job.incompressible.load(Ordering::Relaxed) >= INCOMPRESSIBLE_MAX
+            if let Some(bytes) = job.passed_over(span.kind)
                 && !self.unknown.is_multiple_of(LOOK_EVERY)
             {
-                job.passed_over.fetch_add(chunk.len() as u64, Ordering::Relaxed);
-                return;
+                bytes.fetch_add(span.length.into(), Ordering::Relaxed);
+                continue;
             }
-            if job.options.similarity == Similarity::Auto
-                && job.gains.is_little(span.kind)
-                && !self.unknown.is_multiple_of(LOOK_EVERY)
-            {
-                job.without_gain.fetch_add(chunk.len() as u64, Ordering::Relaxed);
-                return;
-            }
-            let sketch = sketcher.sketch(chunk);
+            let sketch = sketcher.sketch(span.of(data));
             if !sketch.features().is_empty() {
                 span.sketch = sketches.0.len() as u32;
                 sketches.0.push(sketch);
             }
+        }
+    }
+}
+
+impl Job<'_> {
+    /// If chunks of files of this kind are hardly looked at: where their bytes are counted.
+    fn passed_over(&self, kind: Kind) -> Option<&AtomicU64> {
+        if self.options.similarity == Similarity::Max {
+            None
+        } else if self.incompressible.load(Ordering::Relaxed) >= INCOMPRESSIBLE_MAX {
+            Some(&self.passed_over)
+        } else if self.gains.is_little(kind) {
+            Some(&self.without_gain)
+        } else {
+            None
         }
     }
 }
@@ -141,7 +135,7 @@ const SHORT_MAX: u32 = 4 << 10;
 
 /// The least length of chunks that are worth a sketch, of those with these lengths. (Paper 004, section 3.4.2, where the shortest two fifths are not. Of a source tree's
 /// files, to pass over all that are shorter than 4 KiB makes no difference in what is stored.)
-fn worth_a_sketch(job: &Job<'_>, lengths: impl Iterator<Item = u32>, sorted: &mut Vec<u32>) -> u32 {
+pub(crate) fn worth_a_sketch(job: &Job<'_>, lengths: impl Iterator<Item = u32>, sorted: &mut Vec<u32>) -> u32 {
     if job.options.similarity == Similarity::Max {
         return 0;
     }
@@ -161,90 +155,6 @@ fn least_length(ascending: &[u32]) -> u32 {
     };
     let short = ascending.iter().take_while(is_short).count();
     ascending.get(short).map_or(0, |&length| length.min(SHORT_MAX))
-}
-
-/// Sketches the chunks in these frames, which are stored.
-pub(crate) fn look_into(job: &Job<'_>, reader: &ChunkReader<'_>, frames: &[u32], similar: &mut Similar) -> Result<()> {
-    let passed_over = passed_over(job, frames);
-    let next = AtomicUsize::new(0);
-    let (seen_in, seen) = unbounded();
-    std::thread::scope(|scope| -> Result<()> {
-        for _ in 0..job.limits.workers.min(frames.len()) {
-            let (next, passed_over, seen) = (&next, &passed_over, seen_in.clone());
-            spawn(scope, move || {
-                let mut sketcher = similar::sketcher();
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(&frame) = frames.get(at).filter(|_| job.may_read(reader)) else {
-                        break;
-                    };
-                    let sketches = if passed_over[at] {
-                        Ok(vec![Sketch::default(); job.loaded.index.frame(frame).blobs.into()])
-                    } else {
-                        sketches_of(job, reader, frame, &mut sketcher)
-                    };
-                    let failed = sketches.is_err();
-                    if seen.send((at, sketches)).is_err() || failed {
-                        break;
-                    }
-                }
-            })?;
-        }
-        Ok(())
-    })?;
-    drop(seen_in);
-    let mut seen: Vec<_> = seen.into_iter().collect();
-    seen.sort_unstable_by_key(|(at, _)| *at);
-    for (at, sketches) in seen {
-        let frame = frames[at];
-        let depth = job.loaded.index.frame(frame).depth;
-        for (sketch, slot) in sketches?.iter().zip(0..) {
-            similar.add(Place { frame, slot }, depth, sketch);
-        }
-    }
-    Ok(())
-}
-
-/// Which of these frames are passed over: of those that did not compress as many as while they were stored.
-fn passed_over(job: &Job<'_>, frames: &[u32]) -> Vec<bool> {
-    let (mut count, mut bytes) = (0_u64, 0);
-    let is_passed_over = |&number: &u32| {
-        let frame = job.loaded.index.frame(number);
-        if job.options.similarity == Similarity::Max || frame.depth > 0 || frame.sealed < frame.length {
-            return false;
-        }
-        count += 1;
-        bytes += u64::from(frame.length);
-        bytes > INCOMPRESSIBLE_MAX && !count.is_multiple_of(LOOK_EVERY)
-    };
-    frames.iter().map(is_passed_over).collect()
-}
-
-/// What the chunks of a frame are like; of none, if it can't be read.
-fn sketches_of(job: &Job<'_>, reader: &ChunkReader<'_>, frame: u32, sketcher: &mut Sketcher) -> Result<Vec<Sketch>> {
-    job.monitor.check_cancelled()?;
-    let mut space = Vec::new();
-    let mut sketches = || {
-        let Some(body) = reader.frame(frame)? else {
-            return Ok(Vec::new());
-        };
-        let ranges = || (0..).map_while(|slot| body.range(slot));
-        let least = worth_a_sketch(job, ranges().map(|range| range.len() as u32), &mut Vec::new());
-        let sketches = ranges().map(|range| {
-            if range.len() < least as usize {
-                return Ok(Sketch::default());
-            }
-            Ok(sketcher.sketch(reader.bytes(&body, range, &mut space)?))
-        });
-        sketches.collect::<Result<Vec<Sketch>>>()
-    };
-    match sketches() {
-        Err(error) if is_fault(&error) => {
-            job.damaged(frame, error);
-            Ok(Vec::new())
-        }
-        sketches => sketches,
-    }
 }
 
 #[cfg(test)]

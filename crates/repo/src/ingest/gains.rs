@@ -5,6 +5,9 @@
 
 use ibid_format::tree::{Entry, EntryKind};
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The kind of a file that has changed, by the end of its name; [`Kind::NEW`] for all others.
@@ -33,8 +36,10 @@ impl Kinds {
         if !has_changed {
             return Kind::NEW;
         }
-        let end = name.rsplit(|&byte| byte == b'.').next().unwrap_or_default();
-        let end = if end.len() > END_MAX { &[] } else { end };
+        let end = Path::new(OsStr::from_bytes(name)).extension().unwrap_or_default();
+        let end = Some(end.as_bytes())
+            .filter(|end| end.len() <= END_MAX)
+            .unwrap_or_default();
         if let Some(known) = self.0.get(end) {
             return *known;
         }
@@ -134,6 +139,8 @@ mod tests {
         assert_ne!(log, Kind::NEW);
         assert_eq!(of("second.log"), log);
         assert_ne!(of("second.sql"), log);
+        assert_eq!(of("Makefile"), of(".profile"));
+        assert_eq!(of("a name.without one"), of("Makefile"));
         assert_eq!(of("a name.without one"), of("another. that is a sentence"));
         let many: Vec<Kind> = (0..1000).map(|n| of(&format!("file.{n}"))).collect();
         assert_eq!(many[999], Kind::OTHERS);

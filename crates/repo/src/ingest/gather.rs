@@ -122,12 +122,13 @@ impl<'j> Gather<'j> {
         }
         let (bytes, sketch) = (span.of(data), sketches.of(span));
         let lane = match (&mut self.lanes, sketch) {
-            (Some(lanes), Some(sketch)) => lanes.find(job, sketch),
+            (Some(lanes), Some(sketch)) => {
+                let lane = lanes.find(job, sketch);
+                job.gains.note(span.kind, bytes.len() as u64, lane.is_some());
+                lane
+            }
             _ => None,
         };
-        if sketch.is_some() {
-            job.gains.note(span.kind, bytes.len() as u64, lane.is_some());
-        }
         match (lane, sketch) {
             (Some(lane), Some(sketch)) => self.similar(&span.id, bytes, sketch, lane)?,
             _ => self.unlike(&span.id, bytes, sketch)?,

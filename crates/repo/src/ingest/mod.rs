@@ -23,6 +23,7 @@ mod gather;
 mod lanes;
 mod large;
 mod limits;
+mod look_back;
 mod read;
 mod store;
 mod work;

@@ -255,9 +255,11 @@ impl<'r> Reading<'r, '_> {
         let former = self.take_former(&name);
         let file_type = FileType::from_raw_mode(stat.st_mode);
         let path = || walker.path().to_owned();
-        let kind = self.kinds.of(&name, former.as_ref());
         if file_type == FileType::RegularFile || named && file_type == FileType::BlockDevice {
-            if let Some(former) = former.filter(|former| !self.job.options.force && self.is_unchanged(former, &stat)) {
+            let is_unchanged = |former: &Entry| !self.job.options.force && self.is_unchanged(former, &stat);
+            if former.as_ref().is_some_and(is_unchanged)
+                && let Some(former) = former
+            {
                 self.job.monitor.counters.skip(stat.st_size as u64);
                 let bytes = attribute_bytes(&former) as u64;
                 return self.add(
@@ -277,7 +279,7 @@ impl<'r> Reading<'r, '_> {
                 Met::First(names) => names,
             };
             let file = ToRead {
-                kind,
+                kind: self.kinds.of(&name, former.as_ref()),
                 parent,
                 name,
                 stat,

@@ -1,0 +1,108 @@
+//! What are the chunks like that are stored already? Files of sketches tell of most; into what they don't tell of, a backup looks itself.
+
+use super::eye::{INCOMPRESSIBLE_MAX, worth_a_sketch};
+use super::gains::LOOK_EVERY;
+use super::{Job, Similarity};
+use crate::Result;
+use crate::check::is_fault;
+use crate::chunks::ChunkReader;
+use crate::index::Place;
+use crate::similar::{self, Similar};
+use crate::threads::spawn;
+use crossbeam_channel::unbounded;
+use ibid_delta::{Sketch, Sketcher};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What is known to be like what, from earlier backups.
+pub(crate) fn look_back(job: &Job<'_>, bases: &ChunkReader<'_>) -> Result<Similar> {
+    let thorough = job.options.similarity == Similarity::Max;
+    let (mut similar, untold) = Similar::load(job.repository, &job.loaded, job.limits.features, thorough, job.monitor)?;
+    look_into(job, bases, &untold, &mut similar)?;
+    Ok(similar)
+}
+
+/// Sketches the chunks in these frames, which are stored.
+fn look_into(job: &Job<'_>, reader: &ChunkReader<'_>, frames: &[u32], similar: &mut Similar) -> Result<()> {
+    let passed_over = passed_over(job, frames);
+    let next = AtomicUsize::new(0);
+    let (seen_in, seen) = unbounded();
+    std::thread::scope(|scope| -> Result<()> {
+        for _ in 0..job.limits.workers.min(frames.len()) {
+            let (next, passed_over, seen) = (&next, &passed_over, seen_in.clone());
+            spawn(scope, move || {
+                let mut sketcher = similar::sketcher();
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(&frame) = frames.get(at).filter(|_| job.may_read(reader)) else {
+                        break;
+                    };
+                    let sketches = if passed_over[at] {
+                        Ok(vec![Sketch::default(); job.loaded.index.frame(frame).blobs.into()])
+                    } else {
+                        sketches_of(job, reader, frame, &mut sketcher)
+                    };
+                    let failed = sketches.is_err();
+                    // Whoever takes them waits for all.
+                    let _ = seen.send((at, sketches));
+                    if failed {
+                        break;
+                    }
+                }
+            })?;
+        }
+        Ok(())
+    })?;
+    drop(seen_in);
+    let mut seen: Vec<_> = seen.into_iter().collect();
+    seen.sort_unstable_by_key(|(at, _)| *at);
+    for (at, sketches) in seen {
+        let frame = frames[at];
+        let depth = job.loaded.index.frame(frame).depth;
+        for (sketch, slot) in sketches?.iter().zip(0..) {
+            similar.add(Place { frame, slot }, depth, sketch);
+        }
+    }
+    Ok(())
+}
+
+/// Which of these frames are passed over: of those that did not compress as many as while they were stored.
+fn passed_over(job: &Job<'_>, frames: &[u32]) -> Vec<bool> {
+    let (mut count, mut bytes) = (0_u64, 0);
+    let is_passed_over = |&number: &u32| {
+        let frame = job.loaded.index.frame(number);
+        if job.options.similarity == Similarity::Max || frame.depth > 0 || frame.sealed < frame.length {
+            return false;
+        }
+        count += 1;
+        bytes += u64::from(frame.length);
+        bytes > INCOMPRESSIBLE_MAX && !count.is_multiple_of(LOOK_EVERY)
+    };
+    frames.iter().map(is_passed_over).collect()
+}
+
+/// What the chunks of a frame are like; of none, if it can't be read.
+fn sketches_of(job: &Job<'_>, reader: &ChunkReader<'_>, frame: u32, sketcher: &mut Sketcher) -> Result<Vec<Sketch>> {
+    job.monitor.check_cancelled()?;
+    let mut space = Vec::new();
+    let mut sketches = || {
+        let Some(body) = reader.frame(frame)? else {
+            return Ok(Vec::new());
+        };
+        let ranges = || (0..).map_while(|slot| body.range(slot));
+        let least = worth_a_sketch(job, ranges().map(|range| range.len() as u32), &mut Vec::new());
+        let sketches = ranges().map(|range| {
+            if range.len() < least as usize {
+                return Ok(Sketch::default());
+            }
+            Ok(sketcher.sketch(reader.bytes(&body, range, &mut space)?))
+        });
+        sketches.collect::<Result<Vec<Sketch>>>()
+    };
+    match sketches() {
+        Err(error) if is_fault(&error) => {
+            job.damaged(frame, error);
+            Ok(Vec::new())
+        }
+        sketches => sketches,
+    }
+}
