@@ -1,4 +1,5 @@
-//! Any data, cut as an archive: no byte is lost, no chunk is too long, and how the data arrives changes nothing.
+//! Any data, cut as an archive: no byte is lost, no chunk is too long, and how the data arrives
+//! changes nothing.
 
 #![no_main]
 

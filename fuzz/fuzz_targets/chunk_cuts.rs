@@ -1,5 +1,5 @@
-//! Any data by any algorithm with any settings: every backend cuts where the specification says, threads
-//! change nothing, and a cut before the end of the data stays when there is more.
+//! Any data by any algorithm with any settings: every backend cuts where the specification says,
+//! threads change nothing, and a cut before the end of the data stays when there is more.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any number and words as a chunker's settings: refused, or valid, written the same again, and good to
-//! cut by.
+//! Any number and words as a chunker's settings: refused, or valid, written the same again, and
+//! good to cut by.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Any bytes as a delta of any base: an error, or a target of the stated length, within the limit; and the outline is of the same target.
+//! Any bytes as a delta of any base: an error, or a target of the stated length, within the limit;
+//! and the outline is of the same target.
 
 #![no_main]
 

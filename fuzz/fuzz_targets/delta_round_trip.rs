@@ -16,7 +16,8 @@ fn decoded(base: &[u8], delta: &[u8], length: usize) -> Vec<u8> {
 fuzz_target!(|input: (u8, &[u8], &[u8], u16)| {
     let (choice, base, target, uncovered_max) = input;
     let interval = Interval::ALL[usize::from(choice) % Interval::ALL.len()];
-    // No higher levels: gcc's address sanitizer takes a constant table in their match finder for a variable out of scope.
+    // No higher levels: gcc's address sanitizer takes a constant table in their match finder for a
+    // variable out of scope.
     let level = i32::from(choice % 13) - 6;
     let method = match choice % 3 {
         0 => Method::Anchor { interval },

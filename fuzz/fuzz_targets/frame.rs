@@ -1,15 +1,18 @@
-//! Any bytes as the plaintext of a frame: what decodes as a whole decodes alike up to any slot, and what it has itself is part of the same.
+//! Any bytes as the plaintext of a frame: what decodes as a whole decodes alike up to any slot, and
+//! what it has itself is part of the same.
 
 #![no_main]
+
+use std::ops::Range;
 
 use ibid_format::Error;
 use ibid_format::frame::{self, Decoder, PREFIX_BYTES_MAX};
 use libfuzzer_sys::fuzz_target;
-use std::ops::Range;
 
 fuzz_target!(|input: (u16, &[u8], &[u8])| {
     let (upto, prefix, plaintext) = input;
-    // The prefix is cut or filled up to the length that the frame wants, so that delta frames get as far as their deltas.
+    // The prefix is cut or filled up to the length that the frame wants, so that delta frames get as
+    // far as their deltas.
     let mut prefix = prefix.to_vec();
     if let Ok(pieces) = frame::pieces(plaintext) {
         let length = pieces.iter().map(|piece| piece.length as usize).sum();

@@ -1,11 +1,13 @@
-//! Any data, cut with hints that anybody may have written: no byte is lost, and under the fingerprint test the cuts are the chunker's.
+//! Any data, cut with hints that anybody may have written: no byte is lost, and under the
+//! fingerprint test the cuts are the chunker's.
 
 #![no_main]
+
+use std::collections::HashMap;
 
 use ibid_chunk::locality::{Criterion, Found, Hint, HintedChunker, Known};
 use ibid_chunk::{Chunker, NAMES, Settings, chunks};
 use libfuzzer_sys::fuzz_target;
-use std::collections::HashMap;
 
 struct Hinting {
     /// Chunks, and whether they were cut off by their bytes.

@@ -8,7 +8,8 @@ use libfuzzer_sys::fuzz_target;
 
 const FILE: FileId = FileId([1; 16]);
 
-/// An index file with so many records of each table, whose bytes are taken from `records` and zeros.
+/// An index file with so many records of each table, whose bytes are taken from `records` and
+/// zeros.
 fn file(keys: &Keys, counts: [u8; 3], records: &[u8]) -> Vec<u8> {
     let tables: Vec<usize> = counts
         .iter()

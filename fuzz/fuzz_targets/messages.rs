@@ -1,9 +1,11 @@
-//! Any bytes as a message between stores, behind the checksum and the compression that keep noise out: an error, or a value that is written as the same bytes.
+//! Any bytes as a message between stores, behind the checksum and the compression that keep noise
+//! out: an error, or a value that is written as the same bytes.
 
 #![no_main]
 
 use ibid_format::record::{
-    Answer, Contents, LogEntry, LogState, Published, Pull, Pulled, Request, body_digest, pack_contents, unpack_contents, unpack_pairs,
+    Answer, Contents, LogEntry, LogState, Published, Pull, Pulled, Request, body_digest, pack_contents,
+    unpack_contents, unpack_pairs,
 };
 use libfuzzer_sys::fuzz_target;
 

@@ -1,8 +1,13 @@
-//! Any bytes as a record, or as an entry that leads to one: an error or a value that is written as the same bytes.
+//! Any bytes as a record, or as an entry that leads to one: an error or a value that is written as
+//! the same bytes.
 
 #![no_main]
 
-use ibid_format::record::{FrameDecoder, Places, frames_of_block, records_of_frame, Body, KeyEntry, NamespaceEntry, Next, Record, VersionGroup, References, ChainEntry, Encoded, LogEntry, LogState, Request, Answer, Published, Pull, Pulled, key_of, open_log_entry, split_key, unpack_contents, unpack_pairs};
+use ibid_format::record::{
+    Answer, Body, ChainEntry, Encoded, FrameDecoder, KeyEntry, LogEntry, LogState, NamespaceEntry, Next, Places,
+    Published, Pull, Pulled, Record, References, Request, VersionGroup, frames_of_block, key_of, open_log_entry,
+    records_of_frame, split_key, unpack_contents, unpack_pairs,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u64, u32, Vec<u8>, Vec<u8>)| {
@@ -10,7 +15,9 @@ fuzz_target!(|input: (u64, u32, Vec<u8>, Vec<u8>)| {
     let _ = split_key(&bytes);
     if let Ok(record) = Record::decode(number, &bytes) {
         let mut again = Vec::new();
-        record.encode(number, &mut again).expect("what was decoded can be encoded");
+        record
+            .encode(number, &mut again)
+            .expect("what was decoded can be encoded");
         assert_eq!(again, bytes);
     }
     if let Ok(entry) = KeyEntry::decode(&key, &bytes) {
@@ -46,7 +53,12 @@ fuzz_target!(|input: (u64, u32, Vec<u8>, Vec<u8>)| {
     }
 
     // Checksums keep noise out, so the bytes behind them are reached from the other side.
-    let record = Record { namespace: version, version: number as u32, key: &key, body: Body::Whole(&bytes) };
+    let record = Record {
+        namespace: version,
+        version: number as u32,
+        key: &key,
+        body: Body::Whole(&bytes),
+    };
     let mut encoded = Vec::new();
     if record.encode(number, &mut encoded).is_ok() {
         assert_eq!(Record::decode(number, &encoded), Ok(record));
@@ -55,7 +67,12 @@ fuzz_target!(|input: (u64, u32, Vec<u8>, Vec<u8>)| {
         assert!(Record::decode(number, &encoded).is_err());
     }
     let stored_key = key_of(version, &key);
-    let entry = KeyEntry { deleted: number % 2 == 1, lineage: number, versions: version, latest: number.wrapping_add(version.into()) };
+    let entry = KeyEntry {
+        deleted: number % 2 == 1,
+        lineage: number,
+        versions: version,
+        latest: number.wrapping_add(version.into()),
+    };
     if let Ok(encoded) = entry.encode(&stored_key) {
         assert_eq!(KeyEntry::decode(&stored_key, &encoded), Ok(entry));
     }

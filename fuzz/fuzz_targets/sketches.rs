@@ -1,4 +1,5 @@
-//! Any bytes as the plaintext of sketches: what is accepted is written again, and read back the same.
+//! Any bytes as the plaintext of sketches: what is accepted is written again, and read back the
+//! same.
 
 #![no_main]
 

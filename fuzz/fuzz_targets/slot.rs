@@ -1,4 +1,5 @@
-//! Any bytes as a key slot: parsed or refused, and never unlocked by a password that did not make it.
+//! Any bytes as a key slot: parsed or refused, and never unlocked by a password that did not make
+//! it.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Crashes of a simulated disk: more seeds, more data and more backups than in `crates/repo/tests/durability.rs`.
+//! Crashes of a simulated disk: more seeds, more data and more backups than in
+//! `crates/repo/tests/durability.rs`.
 
 use crate::Flags;
 use crate::report::Report;

@@ -1,16 +1,18 @@
 //! The real program on a real disk, killed at random moments.
 
-use crate::Flags;
-use crate::report::Report;
-use crate::support::crash::restores;
-use crate::support::{Contents, Folder, Random, contents, difference};
-use ibid_repo::Repository;
-use ibid_storage::Local;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use ibid_repo::Repository;
+use ibid_storage::Local;
+
+use crate::Flags;
+use crate::report::Report;
+use crate::support::crash::restores;
+use crate::support::{Contents, Folder, Random, contents, difference};
 
 const PASSWORD: &str = "a password for tests";
 
@@ -120,7 +122,8 @@ impl Run<'_> {
         );
     }
 
-    /// Runs, and kills it after a random part of the time that it takes as a whole. Now and then it is left alone.
+    /// Runs, and kills it after a random part of the time that it takes as a whole. Now and then it
+    /// is left alone.
     fn killed(&mut self, command: &mut Command, which: usize, context: &str) -> Ended {
         let patience = if self.random.below(4) == 0 {
             Duration::from_secs(120)
@@ -206,7 +209,8 @@ impl Run<'_> {
         snapshots.iter().nth(at).map(|(id, tree)| (id.clone(), tree.clone()))
     }
 
-    /// Restores by the program, killed until it gets through; what a killed one left is no obstacle. Returns how often it was killed.
+    /// Restores by the program, killed until it gets through; what a killed one left is no
+    /// obstacle. Returns how often it was killed.
     fn restore(&mut self, id: &str, tree: &Contents, context: &str) -> u64 {
         let out = tempfile::tempdir().expect("a temporary folder");
         let address = format!("{id}:{}", path_text(self.folder.path()));

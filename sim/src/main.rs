@@ -7,8 +7,8 @@
 //! ibid-sim memory [--files N] [--mib N]      peak memory of a backup with the least budget
 //! ```
 //!
-//! Every choice follows from the seed, save how threads happen to interleave; the first broken promise ends the run with a message that
-//! names what to run again.
+//! Every choice follows from the seed, save how threads happen to interleave; the first broken
+//! promise ends the run with a message that names what to run again.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a line a second is what this program is for")]
 

@@ -1,10 +1,12 @@
 //! Peak memory of this process, which does nothing but back up and restore with the least budget.
 
-use crate::Flags;
-use crate::support::{Folder, noise, options, quick};
+use std::sync::Arc;
+
 use ibid_repo::{MEMORY_MIN, Monitor, Repository, RestoreOptions};
 use ibid_storage::Local;
-use std::sync::Arc;
+
+use crate::Flags;
+use crate::support::{Folder, noise, options, quick};
 
 /// What the program itself takes beside the budget: code, stacks, the allocator's own.
 const BESIDE: u64 = 64 << 20;

@@ -1,7 +1,9 @@
-//! What the average size of a chunk costs and brings: the experiment of [`crate::repositories`] with ibid alone.
+//! What the average size of a chunk costs and brings: the experiment of [`crate::repositories`]
+//! with ibid alone.
+
+use std::path::Path;
 
 use crate::tools::{Kind, Tool};
-use std::path::Path;
 
 /// One tool for each average size.
 pub(crate) fn tools(ibid: &Path, averages: &[String]) -> Vec<Tool> {

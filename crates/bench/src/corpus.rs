@@ -1,9 +1,11 @@
 //! Versions of one file or folder.
 
-use crate::files;
-use anyhow::{Context, Result, ensure};
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::files;
 
 /// A name and the versions, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! Files and folders of files: copied, summed, compared.
 
-use anyhow::{Context, Result, bail, ensure};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
 
 /// What lies below a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,8 +77,10 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Fails unless what is below `folder` is what `original` is: one file with its bytes, or the files, folders and links of a folder, all with the
-/// bytes they have there, no more and no fewer. Tools restore into folders that are named like those they backed up, all of which are passed over.
+/// Fails unless what is below `folder` is what `original` is: one file with its bytes, or the
+/// files, folders and links of a folder, all with the bytes they have there, no more and no fewer.
+/// Tools restore into folders that are named like those they backed up, all of which are passed
+/// over.
 pub(crate) fn check_restored(folder: &Path, original: &Path) -> Result<()> {
     let found = entries(folder)?;
     if !original.is_dir() {
@@ -118,7 +121,8 @@ pub(crate) fn check_restored(folder: &Path, original: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The folder that was restored, somewhere below `folder`: where the first of its entries is, with single folders above it.
+/// The folder that was restored, somewhere below `folder`: where the first of its entries is, with
+/// single folders above it.
 fn restored_root(
     folder: &Path,
     found: &[(PathBuf, Entry)],

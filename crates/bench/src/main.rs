@@ -1,6 +1,7 @@
 //! Experiments: ibid beside its rivals, and what its defaults cost.
 //!
-//! `docs/benchmarks.md` says what each experiment measures, what its right answer is, and how to run it.
+//! `docs/benchmarks.md` says what each experiment measures, what its right answer is, and how to
+//! run it.
 #![forbid(unsafe_code)]
 
 mod chunk_sizes;
@@ -17,11 +18,12 @@ mod statistics;
 mod summary;
 mod tools;
 
+use std::path::PathBuf;
+use std::process::ExitCode;
+
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use corpus::Corpus;
-use std::path::PathBuf;
-use std::process::ExitCode;
 use tools::Kind;
 
 /// Experiments: ibid beside its rivals, and what its defaults cost
@@ -34,7 +36,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Back up all versions of a file or folder one after the other, read all again, restore the last: size, CPU, memory, speed
+    /// Back up all versions of a file or folder one after the other, read all again, restore the
+    /// last: size, CPU, memory, speed
     Repositories {
         #[command(flatten)]
         common: Common,
@@ -52,7 +55,8 @@ enum Command {
     },
     /// Read single chunks at random, for several sizes of frames
     RandomRead(random_read::Options),
-    /// Store versions of records in this project's record store and in its rivals: size, CPU, memory, time to read one
+    /// Store versions of records in this project's record store and in its rivals: size, CPU,
+    /// memory, time to read one
     Records(records::Options),
     /// What `records` runs itself by
     #[command(name = records::STAGE_COMMAND, hide = true)]
@@ -68,7 +72,8 @@ enum Command {
 /// What both experiments with repositories take.
 #[derive(Debug, Args)]
 struct Common {
-    /// A name and the folder that holds its versions: files, or else folders, whose names begin with `v`, in the order of their names
+    /// A name and the folder that holds its versions: files, or else folders, whose names begin
+    /// with `v`, in the order of their names
     #[arg(long = "corpus", value_name = "NAME=DIR", required = true)]
     corpora: Vec<Corpus>,
     /// The program ibid [default: the one beside this program, else the one on the PATH]
@@ -77,7 +82,8 @@ struct Common {
     /// How often everything is done
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Where repositories and restored files lie meanwhile [default: the folder for temporary files]
+    /// Where repositories and restored files lie meanwhile [default: the folder for temporary
+    /// files]
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
     /// Write every sample and the results into this file, after each round

@@ -1,11 +1,12 @@
 //! What child processes cost.
 
-use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
 use wait4::Wait4;
 
 /// What one process cost, with the children it waited for.
@@ -14,8 +15,8 @@ pub(crate) struct Cost {
     pub(crate) wall_s: f64,
     /// User and system.
     pub(crate) cpu_s: f64,
-    /// The most memory that was resident at once. Never less than what this program had when it started the process:
-    /// the kernel counts from before the exec.
+    /// The most memory that was resident at once. Never less than what this program had when it
+    /// started the process: the kernel counts from before the exec.
     pub(crate) rss_bytes: u64,
 }
 

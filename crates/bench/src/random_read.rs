@@ -1,9 +1,10 @@
-//! What it costs to read one chunk, for several sizes of frames: the same steps that ibid takes, on packs in a folder.
+//! What it costs to read one chunk, for several sizes of frames: the same steps that ibid takes, on
+//! packs in a folder.
 
-use crate::random::Random;
-use crate::record::{Outcome, RandomRead, Record};
-use crate::report;
-use crate::statistics::{median, percentile};
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::time::Instant;
+
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use ibid_chunk::{Chunker, Settings, chunks};
@@ -12,9 +13,11 @@ use ibid_format::pack::{self, PackKind};
 use ibid_format::{ChunkId, FileId, Keys, MasterKey};
 use ibid_storage::{Local, Name, Storage};
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
-use std::path::PathBuf;
-use std::time::Instant;
+
+use crate::random::Random;
+use crate::record::{Outcome, RandomRead, Record};
+use crate::report;
+use crate::statistics::{median, percentile};
 
 /// The file is read into memory, up to here.
 const FILE_BYTES_MAX: usize = 256 << 20;
@@ -221,7 +224,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Fetches the frame, opens its seal, decompresses up to the end of the chunk and compares that with its id.
+    /// Fetches the frame, opens its seal, decompresses up to the end of the chunk and compares that
+    /// with its id.
     fn read(&mut self, place: &Place, id: &ChunkId) -> Result<&[u8]> {
         self.sealed.resize(place.sealed as usize, 0);
         self.storage

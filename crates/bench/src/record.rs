@@ -1,13 +1,15 @@
 //! What a run leaves behind: where and when, every sample, the results.
 
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
 use crate::measure::Cost;
 use crate::random_read::FrameResult;
 use crate::records::Records;
 use crate::summary::Row;
-use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use std::path::Path;
 
 /// One run of one experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,11 +1,12 @@
 //! What people see: tables in Markdown, progress, errors.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the only module that prints")]
 
+use std::fmt::Write as _;
+
 use crate::record::{Outcome, RandomRead, Record, Repositories, Sample, Step};
 use crate::records::{self, Records};
 use crate::statistics::median;
 use crate::summary::Row;
-use std::fmt::Write as _;
 
 /// Results go to standard output.
 pub(crate) fn show(text: &str) {
@@ -295,7 +296,8 @@ fn number(value: f64) -> String {
     }
 }
 
-/// A table in Markdown whose columns line up as they are: the first line is the header, and all columns but the first are numbers.
+/// A table in Markdown whose columns line up as they are: the first line is the header, and all
+/// columns but the first are numbers.
 fn table(lines: &[Vec<String>]) -> String {
     let columns = lines.first().map_or(0, Vec::len);
     let width = |column: usize| {

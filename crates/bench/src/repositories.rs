@@ -1,4 +1,10 @@
-//! All versions of a file or a folder, backed up one after the other by each tool; then read once more, and the last one restored.
+//! All versions of a file or a folder, backed up one after the other by each tool; then read once
+//! more, and the last one restored.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
 
 use crate::corpus::{Corpus, Version};
 use crate::files;
@@ -7,9 +13,6 @@ use crate::record::{CorpusInfo, Outcome, Record, Repositories, Sample, Step, Too
 use crate::report;
 use crate::summary;
 use crate::tools::{Kind, Task, Tool, shown};
-use anyhow::{Context, Result, bail};
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// How often, in each round, what comes after the backups is done.
 const REPEATS: usize = 3;
@@ -148,8 +151,8 @@ impl<'a> Run<'a> {
         tools
     }
 
-    /// Makes `current` this version: new files with new times, so that every tool has to read them. Copying also brings
-    /// them into the page cache, for all of them alike.
+    /// Makes `current` this version: new files with new times, so that every tool has to read them.
+    /// Copying also brings them into the page cache, for all of them alike.
     fn put(&self, version: &Version) -> Result<()> {
         files::remove(&self.current)?;
         files::copy(&version.path, &self.current)

@@ -1,10 +1,13 @@
-//! From samples to results: one value a round, the median over rounds, ratios within a round, and whether goals are reached.
+//! From samples to results: one value a round, the median over rounds, ratios within a round, and
+//! whether goals are reached.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 
 use crate::measure::Cost;
 use crate::record::{CorpusInfo, Repositories, Sample, Step};
 use crate::statistics::median;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// What is measured, of one corpus.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,10 +1,11 @@
 //! The programs that are compared, and their command lines.
 
-use anyhow::{Context, Result, ensure};
-use clap::ValueEnum;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
 
 /// For repositories that live as long as a run.
 const PASSWORD: &str = "benchmark";
@@ -70,8 +71,8 @@ pub(crate) enum Task<'a> {
     Rebackup { source: &'a Path, name: &'a str },
     /// List the snapshots: what every command costs at least.
     Open,
-    /// Bring back the snapshot of this name, which is the latest and was made of this source, into a folder that exists. Where files exist,
-    /// only ibid is asked.
+    /// Bring back the snapshot of this name, which is the latest and was made of this source, into
+    /// a folder that exists. Where files exist, only ibid is asked.
     Restore {
         source: &'a Path,
         name: &'a str,
@@ -177,7 +178,8 @@ fn restic(task: Task<'_>, repository: &Path, work: &Path, command: &mut Command)
     };
 }
 
-/// Chunks of 8 KiB where its default is 2 MiB: the smallest of 2¹¹ bytes, the largest of 2¹⁶, cut where 13 bits are zero.
+/// Chunks of 8 KiB where its default is 2 MiB: the smallest of 2¹¹ bytes, the largest of 2¹⁶, cut
+/// where 13 bits are zero.
 const BORG_8K: &[&str] = &["--chunker-params", "buzhash,11,16,13,4095"];
 
 fn borg(task: Task<'_>, repository: &Path, base: &Path, chunker: &[&str], command: &mut Command) {

@@ -1,21 +1,24 @@
 //! The whole program on tiny files, with whichever tools are installed.
 
-use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use serde_json::Value;
+
 /// The program ibid is no library, so Cargo does not build it for this test.
 fn ibid() -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
-    // What Cargo says to this test of its package would have build scripts of others run again, and all that depends on them be built anew.
+    // What Cargo says to this test of its package would have build scripts of others run again, and all
+    // that depends on them be built anew.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
             cargo.env_remove(&name);
         }
     }
-    // As `cargo test --workspace` has just built it: with the features of another selection of packages all would be built again.
+    // As `cargo test --workspace` has just built it: with the features of another selection of packages
+    // all would be built again.
     let built = cargo
         .args(["test", "--no-run", "--workspace", "--test", "cli"])
         .args(["--quiet", "--locked", "--message-format", "json"])

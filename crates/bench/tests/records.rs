@@ -1,9 +1,11 @@
-//! `ibid-bench records` on small data: every subject brings back every version of every record, or the program fails.
+//! `ibid-bench records` on small data: every subject brings back every version of every record, or
+//! the program fails.
 
-use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
+
+use serde_json::{Value, json};
 
 /// All, as the tables list them.
 const SUBJECTS: [&str; 14] = [
@@ -32,8 +34,9 @@ fn bench(args: &[&str]) -> (String, String) {
     (String::from_utf8(output.stdout).expect("text"), said)
 }
 
-/// Twelve pages of 40 versions, in the order of time; each version adds a line to the one before. And what is rare: an empty
-/// body, one that no text column takes, one that is nothing but zeros, one longer than a block.
+/// Twelve pages of 40 versions, in the order of time; each version adds a line to the one before.
+/// And what is rare: an empty body, one that no text column takes, one that is nothing but zeros,
+/// one longer than a block.
 fn write_records(path: &Path) {
     let mut text = String::new();
     let mut line = |key: &str, rev: u32, body: &str| {

@@ -1,9 +1,9 @@
 //! Argmin at speed: the cuts of [`spec::argmin`](crate::spec::argmin).
 //!
-//! A register of numbers of four bytes holds every fourth window; four loads, a byte apart, hold all.
-//! Windows are hashed a block of 64 at a time. Only whether a block's least hash is as small as the
-//! least so far is asked, which happens some five times in a chunk; in the last such block the place
-//! is searched for at the end.
+//! A register of numbers of four bytes holds every fourth window; four loads, a byte apart, hold
+//! all. Windows are hashed a block of 64 at a time. Only whether a block's least hash is as small
+//! as the least so far is asked, which happens some five times in a chunk; in the last such block
+//! the place is searched for at the end.
 
 use ibid_simd::{BLOCK, Backend, Kernel, Vector};
 
@@ -69,7 +69,8 @@ impl<const N: usize> Kernel for LastLeast<'_, N> {
 }
 
 impl<const N: usize> LastLeast<'_, N> {
-    /// The least hash of the first `windows`, a number of whole blocks, and the last block that has it.
+    /// The least hash of the first `windows`, a number of whole blocks, and the last block that has
+    /// it.
     #[inline(always)]
     fn least_block<V: Vector>(&self, search: Vectors<V>, windows: usize) -> (u32, usize) {
         let Vectors(vector) = search;

@@ -65,12 +65,13 @@ impl Settings {
     /// | `ott/…` | 1/4 to 5/8 | 4 | the same | bits in the mask, and the minimum to make up for powers of two |
     /// | `otd/…`, `otttd/…` | 64 bytes, 1/4 to 5/8 | 2.8 | the same | the same, and one bit less in reserve |
     ///
-    /// With CRC-32, whose window is 256 bytes, all minima are at least that, and averages from 1 KiB on
-    /// can be asked for. `obsw` and `otd` have nothing to make up for powers of two with: they come
-    /// within a factor of 1.45. Rsync's hashes are no random numbers (paper 002, figure 3), and what
-    /// they realise is further from what was asked.
+    /// With CRC-32, whose window is 256 bytes, all minima are at least that, and averages from 1
+    /// KiB on can be asked for. `obsw` and `otd` have nothing to make up for powers of two
+    /// with: they come within a factor of 1.45. Rsync's hashes are no random numbers (paper
+    /// 002, figure 3), and what they realise is further from what was asked.
     ///
-    /// Windows and radii of the hashless algorithms follow from what random bytes are expected to do.
+    /// Windows and radii of the hashless algorithms follow from what random bytes are expected to
+    /// do.
     ///
     /// **SeqCDC.** 4096, 8192 and 16384 are the settings that the paper published (Table 1: five
     /// pairs, and a minimum of 1 KiB at 4096), whose realised averages on random data are 3.5, 6.9

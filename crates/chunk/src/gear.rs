@@ -1,21 +1,23 @@
-//! The sums of Gear at speed: the first byte at which masked bits are all zero, two lanes at a time.
+//! The sums of Gear at speed: the first byte at which masked bits are all zero, two lanes at a
+//! time.
 //!
 //! The hash of one byte needs the hash of the byte before, and that chain is what a plain loop
 //! waits for. Two things loosen it:
 //!
 //! - *Lanes.* A byte is shifted out of the hash by the 64 that follow it, so a hash can be started
 //!   anywhere, 64 bytes ahead of where it is first judged. A block is two lanes of 512 bytes: the
-//!   first goes on with the hash of the block before, the second is started on the end of the first,
-//!   and both are judged side by side. When either meets a boundary, the first one in order of
-//!   position is looked for again, which costs less than a register to note it in every turn.
-//! - *Steps.* Eight bytes are one shift of the hash by eight, after which each byte is added already
-//!   shifted to its place: a byte with n more to come in the step finds hash, table and mask n bits
-//!   further left. That is the "rolling two bytes" of FastCDC's paper (section 3.7), taken to eight.
+//!   first goes on with the hash of the block before, the second is started on the end of the
+//!   first, and both are judged side by side. When either meets a boundary, the first one in order
+//!   of position is looked for again, which costs less than a register to note it in every turn.
+//! - *Steps.* Eight bytes are one shift of the hash by eight, after which each byte is added
+//!   already shifted to its place: a byte with n more to come in the step finds hash, table and
+//!   mask n bits further left. That is the "rolling two bytes" of FastCDC's paper (section 3.7),
+//!   taken to eight.
 //!
 //! What bounds the loop then is two loads for every byte: its value and its table entry. More lanes
 //! gain nothing, and longer ones only where chunks are large: a boundary in one lane makes the work
-//! of the other vain. Eight lanes in a register, whose entries are gathered, are slower by far where they
-//! were measured: see `windowed/gear.rs`.
+//! of the other vain. Eight lanes in a register, whose entries are gathered, are slower by far
+//! where they were measured: see `windowed/gear.rs`.
 
 use crate::spec::GEAR;
 

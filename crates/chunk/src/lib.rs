@@ -2,10 +2,10 @@
 //!
 //! This crate divides data into chunks by its content, so that the same bytes are divided in the
 //! same way wherever they turn up. [`Settings`] name an algorithm and its parameters; a [`Chunker`]
-//! made from them finds the end of one chunk at a time ([`Chunker::cut`]). Around it are the ways to
-//! feed it, all with the same cuts: [`chunks()`] for data in memory, or [`for_each_chunk`] with
-//! several threads; [`Stream`] for a reader; [`Pusher`] for pieces that arrive; and maps of files, see
-//! below. An [`ArchiveCutter`] cuts archives also where their large members begin and end.
+//! made from them finds the end of one chunk at a time ([`Chunker::cut`]). Around it are the ways
+//! to feed it, all with the same cuts: [`chunks()`] for data in memory, or [`for_each_chunk`] with
+//! several threads; [`Stream`] for a reader; [`Pusher`] for pieces that arrive; and maps of files,
+//! see below. An [`ArchiveCutter`] cuts archives also where their large members begin and end.
 //!
 //! ```
 //! use ibid_chunk::{Chunker, Settings, chunks};
@@ -19,11 +19,12 @@
 //!
 //! # Promises
 //!
-//! - A chunk has at most [`Settings::size_max`] bytes, and at least [`Settings::size_min`] unless it
-//!   is the last.
+//! - A chunk has at most [`Settings::size_max`] bytes, and at least [`Settings::size_min`] unless
+//!   it is the last.
 //! - Where a chunk ends depends on its own bytes, the [`Settings::lookahead`] after them (one for
-//!   FastCDC, up to the maximum size for argmin, TD and TTTD, else none) and, near the end of the data, on where
-//!   that end is. No state goes from one chunk to the next: chunking can start again at any boundary.
+//!   FastCDC, up to the maximum size for argmin, TD and TTTD, else none) and, near the end of the
+//!   data, on where that end is. No state goes from one chunk to the next: chunking can start again
+//!   at any boundary.
 //! - A cut that leaves some of the data over is final: no data that follows moves it
 //!   ([`Chunker::cut`]).
 //! - The algorithm [number](Settings::number) and the [words](Settings::to_words) fix every cut for
@@ -53,9 +54,9 @@
 //! # Files mapped into memory
 //!
 //! A map is a slice, and is cut like any other. This crate makes none itself, because that is
-//! `unsafe` for a reason that it can't do away with: if another process changes the file meanwhile, bytes
-//! change that Rust takes for constant; if it shortens the file, reading them ends the process. Who
-//! knows that nobody does either can promise it:
+//! `unsafe` for a reason that it can't do away with: if another process changes the file meanwhile,
+//! bytes change that Rust takes for constant; if it shortens the file, reading them ends the
+//! process. Who knows that nobody does either can promise it:
 //!
 //! ```
 //! use ibid_chunk::{Chunker, Settings, Stream, chunks};
@@ -78,8 +79,8 @@
 //!
 //! # Features
 //!
-//! `std` (by default): [`Stream`], [`for_each_chunk`], and finding out at run time which vector instructions there are
-//! ([`Backend`]). Without it the crate needs `alloc` alone.
+//! `std` (by default): [`Stream`], [`for_each_chunk`], and finding out at run time which vector
+//! instructions there are ([`Backend`]). Without it the crate needs `alloc` alone.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -112,6 +113,7 @@ mod windowed;
 pub use archive::ArchiveCutter;
 pub use chunks::{Chunks, chunks};
 pub use error::SettingsError;
+pub use ibid_simd::{Backend, BackendError};
 pub use names::NAMES;
 #[cfg(feature = "std")]
 pub use parallel::for_each_chunk;
@@ -120,12 +122,9 @@ pub use pusher::Pusher;
 pub use settings::{AeSettings, ArgminSettings, ArgminWindow, Equal, Extremum, FastCdcSettings, FixedSettings};
 pub use settings::{MaxpSettings, Mode, RamSettings, SIZE_MAX_MOST, SIZE_MIN_LEAST, SeqCdcSettings, Settings};
 pub use settings::{Method, RollingHash, WindowedSettings};
+use spec::FastCdcParameters;
 #[cfg(feature = "std")]
 pub use stream::Stream;
-
-pub use ibid_simd::{Backend, BackendError};
-
-use spec::FastCdcParameters;
 
 /// Finds where chunks end, by one set of [`Settings`].
 ///
@@ -201,8 +200,8 @@ impl Chunker {
         &self.settings
     }
 
-    /// The vector instructions that it was made for. An algorithm without a vector form does not use
-    /// them.
+    /// The vector instructions that it was made for. An algorithm without a vector form does not
+    /// use them.
     #[must_use]
     pub fn backend(&self) -> Backend {
         self.backend
@@ -214,12 +213,14 @@ impl Chunker {
         self.settings.size_max()
     }
 
-    /// Whether a chunk that starts where `data` does could end after `len` bytes, as far as that place can tell:
-    /// the test of the rolling window of RapidCDC (SoCC '19, section 3.2), for every algorithm that has one.
+    /// Whether a chunk that starts where `data` does could end after `len` bytes, as far as that
+    /// place can tell: the test of the rolling window of RapidCDC (SoCC '19, section 3.2), for
+    /// every algorithm that has one.
     ///
-    /// It looks at a few bytes around the place: where it holds, [`Chunker::cut`] ends the chunk there or before.
-    /// (SeqCDC may skip the place, too.) At the maximum size it always holds; below the minimum, past the end of
-    /// the data and for algorithms that can't tell ([`Settings::tests_places`]) it never does.
+    /// It looks at a few bytes around the place: where it holds, [`Chunker::cut`] ends the chunk
+    /// there or before. (SeqCDC may skip the place, too.) At the maximum size it always holds;
+    /// below the minimum, past the end of the data and for algorithms that can't tell
+    /// ([`Settings::tests_places`]) it never does.
     ///
     /// ```
     /// use ibid_chunk::{Chunker, Settings};
@@ -249,9 +250,9 @@ impl Chunker {
     ///
     /// `data` starts where a chunk starts. **A length below `data.len()` is final**: whatever bytes
     /// follow, and however many, the cut stays where it is. (Where a byte after the chunk decides,
-    /// as with FastCDC, that byte is in `data`.) A length of [`Chunker::size_max`] is final too. Any
-    /// other is all of `data`, and stands only if the input ends there: with more to come, ask again
-    /// with more.
+    /// as with FastCDC, that byte is in `data`.) A length of [`Chunker::size_max`] is final too.
+    /// Any other is all of `data`, and stands only if the input ends there: with more to come,
+    /// ask again with more.
     ///
     /// The length is 1 to `min(data.len(), size_max)`, and 0 only when there is no data.
     ///

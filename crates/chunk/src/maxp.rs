@@ -1,9 +1,9 @@
 //! MAXP at speed: the cuts of [`spec::maxp`](crate::spec::maxp).
 //!
 //! A byte is no peak if one within the radius is as large. So of `radius + 1` neighbours only the
-//! largest can be a peak, the first of them if there are several: one byte in a block needs a look at
-//! its surroundings. The first byte after it that is as large, its rival, says where to go on: what
-//! lies between is no peak, and if both are 255, nothing within the radius after the rival is.
+//! largest can be a peak, the first of them if there are several: one byte in a block needs a look
+//! at its surroundings. The first byte after it that is as large, its rival, says where to go on:
+//! what lies between is no peak, and if both are 255, nothing within the radius after the rival is.
 
 use ibid_simd::Backend;
 

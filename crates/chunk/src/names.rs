@@ -33,9 +33,9 @@ const OTHERS: [&str; 9] = [
 /// The names of all algorithms, as [`Settings::for_average`](crate::Settings::for_average) takes
 /// them and [`Settings::name`](crate::Settings::name) gives them.
 ///
-/// Windowed hashes are named by method and hash, such as `tttd/rabin-karp` or `obsw/cyclic`. Short for
-/// `ott/rabin`, `ott/crc32`, `ott/gear` and `tttd/rabin`, which are understood, too, are `rabin`,
-/// `crc32`, `gear` and `tttd`.
+/// Windowed hashes are named by method and hash, such as `tttd/rabin-karp` or `obsw/cyclic`. Short
+/// for `ott/rabin`, `ott/crc32`, `ott/gear` and `tttd/rabin`, which are understood, too, are
+/// `rabin`, `crc32`, `gear` and `tttd`.
 pub const NAMES: [&str; 57] = names();
 
 const fn names() -> [&'static str; 57] {

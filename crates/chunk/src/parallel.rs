@@ -1,14 +1,14 @@
 //! Chunks of large data in memory, cut by several threads.
 //!
 //! Where a chunk ends depends on nothing before it. So two ways to cut the same data agree from the
-//! first boundary on that they have in common, and content-defined boundaries are soon in common. That
-//! makes two stages:
+//! first boundary on that they have in common, and content-defined boundaries are soon in common.
+//! That makes two stages:
 //!
 //! 1. Threads take the segments of the data in turns and cut each as if a chunk began where it
 //!    begins.
 //! 2. The caller's thread goes along the segments. It cuts chunk by chunk from the last true
-//!    boundary until it meets one that the segment's thread found, too. From there to the end of the
-//!    segment, the thread's boundaries are the true ones.
+//!    boundary until it meets one that the segment's thread found, too. From there to the end of
+//!    the segment, the thread's boundaries are the true ones.
 //!
 //! The cuts are those of [`chunks`](crate::chunks()) for every algorithm. What is done twice is the
 //! beginning of each segment. On random data it takes, until a boundary is in common,
@@ -18,14 +18,16 @@
 //! | 8 KiB | 1.1 to 1.4 chunks, of 64 to 256 | 2.3 | 5.7 | 75 |
 //! | 64 KiB | the same | 2.3 | 5.7 | nearly all |
 //!
-//! (AE and RAM hardly look at anything but the first large bytes after a window, which makes them slow
-//! to find back to their boundaries after an edit, too.) The other two-stage form, which marks the
-//! places where the hash fits and then chooses among them, has to hash the bytes below the minimum size,
-//! too, often half of them; and it knows no skips and no choices that depend on where a chunk begins.
+//! (AE and RAM hardly look at anything but the first large bytes after a window, which makes them
+//! slow to find back to their boundaries after an edit, too.) The other two-stage form, which marks
+//! the places where the hash fits and then chooses among them, has to hash the bytes below the
+//! minimum size, too, often half of them; and it knows no skips and no choices that depend on where
+//! a chunk begins.
 //!
-//! Where boundaries never come to be in common, as in long constant or periodic data, the first stage
-//! is in vain and all is as slow as with one thread. Segments are multiples of the maximum size, so
-//! that fixed sizes, and data whose chunks are all of the maximum size, do not count among these.
+//! Where boundaries never come to be in common, as in long constant or periodic data, the first
+//! stage is in vain and all is as slow as with one thread. Segments are multiples of the maximum
+//! size, so that fixed sizes, and data whose chunks are all of the maximum size, do not count among
+//! these.
 
 use alloc::vec::Vec;
 use core::num::NonZeroUsize;
@@ -49,10 +51,10 @@ const SEGMENTS_AHEAD: usize = 2;
 /// threads find most of the boundaries.
 ///
 /// The chunks are those of [`chunks`](crate::chunks()). Data too short to share is cut without any
-/// thread. What it gains depends on how soon an algorithm finds back to its boundaries: most do at once,
-/// `ae` and `ram` with large averages hardly ever, and algorithms that are as fast as memory gain
-/// nothing. Each thread keeps at most three lists of the boundaries of a segment, 8 bytes a chunk; a
-/// segment is 64 to 256 average chunks, at least 1 MiB.
+/// thread. What it gains depends on how soon an algorithm finds back to its boundaries: most do at
+/// once, `ae` and `ram` with large averages hardly ever, and algorithms that are as fast as memory
+/// gain nothing. Each thread keeps at most three lists of the boundaries of a segment, 8 bytes a
+/// chunk; a segment is 64 to 256 average chunks, at least 1 MiB.
 ///
 /// ```
 /// use core::{convert::Infallible, num::NonZeroUsize};
@@ -127,8 +129,8 @@ pub(crate) fn for_each_chunk_by_segments<'a, E>(
     })
 }
 
-/// The second stage, for one segment: takes the chunks that begin before `end`, from `start` on, which
-/// is then where the next one begins.
+/// The second stage, for one segment: takes the chunks that begin before `end`, from `start` on,
+/// which is then where the next one begins.
 fn take_segment<'a, E>(
     chunker: &Chunker,
     data: &'a [u8],
@@ -151,8 +153,8 @@ fn take_segment<'a, E>(
     Ok(())
 }
 
-/// The first stage: sends the boundaries of each segment, from its beginning to the first one that is
-/// not before its end.
+/// The first stage: sends the boundaries of each segment, from its beginning to the first one that
+/// is not before its end.
 fn cut_segments(
     chunker: &Chunker,
     data: &[u8],

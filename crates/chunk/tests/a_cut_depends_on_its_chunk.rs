@@ -71,8 +71,8 @@ proptest! {
     }
 }
 
-/// Argmin compares all places up to the maximum; the bytes there can move the cut to it, and nothing
-/// is decided without them.
+/// Argmin compares all places up to the maximum; the bytes there can move the cut to it, and
+/// nothing is decided without them.
 #[test]
 fn the_lookahead_of_argmin_is_needed() {
     for name in ["argmin", "argmin8"] {

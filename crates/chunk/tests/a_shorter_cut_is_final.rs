@@ -47,8 +47,8 @@ fn every_prefix_by_seqcdc() {
     }
 }
 
-/// FastCDC does not judge the last byte of a prefix of odd length, so that a boundary there is found
-/// a byte later. What was found stays.
+/// FastCDC does not judge the last byte of a prefix of odd length, so that a boundary there is
+/// found a byte later. What was found stays.
 #[test]
 fn every_prefix_by_fastcdc() {
     for kind in 0..KINDS {

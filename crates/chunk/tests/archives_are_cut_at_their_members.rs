@@ -1,4 +1,5 @@
-//! Archives are cut where their large members begin and end, however their bytes arrive; everything else as its chunker cuts it.
+//! Archives are cut where their large members begin and end, however their bytes arrive; everything
+//! else as its chunker cuts it.
 
 use ibid_chunk::{ArchiveCutter, Chunker, Settings, chunks};
 use proptest::prelude::*;
@@ -35,7 +36,8 @@ fn tar_header(name: &str, kind: u8, size: usize, time: u64) -> Vec<u8> {
     header
 }
 
-/// A tar file of members of these sizes, each with an extended header before it, and where their bodies are.
+/// A tar file of members of these sizes, each with an extended header before it, and where their
+/// bodies are.
 fn tar(sizes: &[usize], time: u64) -> (Vec<u8>, Vec<std::ops::Range<usize>>) {
     let mut archive = Vec::new();
     let mut bodies = Vec::new();
@@ -217,7 +219,8 @@ fn other_times_in_all_headers_change_no_chunk_of_a_large_member() {
 
 #[test]
 fn headers_are_found_behind_what_is_none() {
-    // Two archives one after the other, as `cat` makes them: between them blocks of zeros, and here one of noise.
+    // Two archives one after the other, as `cat` makes them: between them blocks of zeros, and here one
+    // of noise.
     let (mut both, mut bodies) = tar(&[100, 5000], 1);
     both.extend(noise(7, 512));
     let start = both.len();

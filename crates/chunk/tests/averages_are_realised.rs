@@ -46,8 +46,8 @@ fn fastcdc_realises_a_little_more_than_was_asked() {
     }
 }
 
-/// Windows follow from what random bytes are expected to do, and that comes true. MAXP's expectation
-/// is an approximation, and one step of its radius is nearly a percent.
+/// Windows follow from what random bytes are expected to do, and that comes true. MAXP's
+/// expectation is an approximation, and one step of its radius is nearly a percent.
 #[test]
 fn hashless_algorithms_realise_what_was_asked() {
     let data = random(14, 48 << 20);

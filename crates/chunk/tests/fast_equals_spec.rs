@@ -89,7 +89,8 @@ fn every_string_of_two_and_three_letters_by_fastcdc() {
     }
 }
 
-/// The machines that test this have every x86 backend. One that is missing would be tested by nobody.
+/// The machines that test this have every x86 backend. One that is missing would be tested by
+/// nobody.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn no_backend_goes_untested() {
@@ -184,14 +185,15 @@ fn long_sequences_with_equals_between_them() {
     }
 }
 
-/// Where FastCDC's fast path changes its way: blocks of two lanes, steps within them, and the window
-/// that a lane is started on.
+/// Where FastCDC's fast path changes its way: blocks of two lanes, steps within them, and the
+/// window that a lane is started on.
 const BLOCK: usize = 1024;
 const LANE: usize = 512;
 const WINDOW: usize = 64;
 
-/// Masks that a few thousand random bytes do not fit by chance: of low bits, which few bytes decide;
-/// of the highest that settings can ask for, which go furthest back; one that settings do ask for.
+/// Masks that a few thousand random bytes do not fit by chance: of low bits, which few bytes
+/// decide; of the highest that settings can ask for, which go furthest back; one that settings do
+/// ask for.
 const RARE: [u64; 3] = [0xf_ffff, 0xffff_f000_0000, 0xd907_0753_7000];
 
 fn assert_equal(parameters: &FastCdcParameters, data: &[u8]) -> usize {

@@ -1,14 +1,15 @@
-//! Hints change how fast data is cut, and never what comes out: chunks are together the data whatever hints say, and under
-//! `ff+rwt+fpt` they are those of the chunker alone.
+//! Hints change how fast data is cut, and never what comes out: chunks are together the data
+//! whatever hints say, and under `ff+rwt+fpt` they are those of the chunker alone.
 
 mod data;
+
+use std::collections::HashMap;
 
 use data::{KINDS, Random, random, structured};
 use ibid_chunk::locality::{Criterion, Found, Hint, HintedChunker, Known, LIST_MOST, Table, Tally};
 use ibid_chunk::{Chunker, NAMES, Settings, chunks};
 use md5::{Digest, Md5};
 use proptest::prelude::*;
-use std::collections::HashMap;
 
 fn name(chunk: &[u8]) -> [u8; 16] {
     Md5::digest(chunk).into()
@@ -168,7 +169,8 @@ impl Known for Liar {
     fn note(&mut self, (): (), _: Hint) {}
 }
 
-/// The figures that the paper is about: nearly all of a series is cut by hints, and saves what it saved before.
+/// The figures that the paper is about: nearly all of a series is cut by hints, and saves what it
+/// saved before.
 #[test]
 fn nearly_all_chunks_of_versions_are_cut_by_hints() {
     // Fixed sizes never find back after an insertion, RAM hardly.

@@ -1,4 +1,5 @@
-//! The test of a single place is the algorithm's own condition: a cut by content passes it, and no place before the cut does.
+//! The test of a single place is the algorithm's own condition: a cut by content passes it, and no
+//! place before the cut does.
 
 mod data;
 
@@ -49,7 +50,8 @@ proptest! {
     }
 }
 
-/// The windows of hashes that roll are compared for all that can be: a test that hardly anything passes proves little.
+/// The windows of hashes that roll are compared for all that can be: a test that hardly anything
+/// passes proves little.
 #[test]
 fn places_that_fit_are_common_enough_to_be_compared() {
     for name in NAMES {

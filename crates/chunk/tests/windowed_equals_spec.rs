@@ -109,8 +109,8 @@ fn every_algorithm_on_long_data() {
     assert!(met > 100, "{met}");
 }
 
-/// The window before a boundary, put at every place around the borders of steps, lanes and blocks; and a
-/// second one after it, which some lane meets first.
+/// The window before a boundary, put at every place around the borders of steps, lanes and blocks;
+/// and a second one after it, which some lane meets first.
 #[test]
 fn a_boundary_anywhere() {
     for hash in RollingHash::ALL {
@@ -213,8 +213,8 @@ fn a_boundary_anywhere_by_gear() {
     }
 }
 
-/// Gear goes by another loop if a mask leaves the highest eight bits out. The same, with blocks of its own:
-/// a boundary by chance, by masks that few bytes and many bytes decide, anywhere.
+/// Gear goes by another loop if a mask leaves the highest eight bits out. The same, with blocks of
+/// its own: a boundary by chance, by masks that few bytes and many bytes decide, anywhere.
 #[test]
 fn gear_with_masks_of_lower_bits() {
     let mut source = Random(31);

@@ -1,9 +1,11 @@
 //! How small and how fast are deltas between consecutive revisions?
 //!
-//! `codecs FILE.jsonl [KEY-PREFIX [EVERY]]` reads one JSON object a line, `{"key": …, "body": …}`, in the order of time. Each revision is encoded against the one of
-//! the same key before it, of every EVERY-th pair; `-` reads from standard input.
-//! Printed for every codec: the ratio of bodies to deltas, that of bodies to deltas packed into blocks of 32 KiB that are compressed with zstd 3, and speeds in MB/s of
-//! bodies, the best of three runs of each pair. Bodies alone, packed alike, come first.
+//! `codecs FILE.jsonl [KEY-PREFIX [EVERY]]` reads one JSON object a line, `{"key": …, "body": …}`,
+//! in the order of time. Each revision is encoded against the one of the same key before it, of
+//! every EVERY-th pair; `-` reads from standard input. Printed for every codec: the ratio of bodies
+//! to deltas, that of bodies to deltas packed into blocks of 32 KiB that are compressed with zstd
+//! 3, and speeds in MB/s of bodies, the best of three runs of each pair. Bodies alone, packed
+//! alike, come first.
 #![allow(clippy::print_stdout, reason = "this is a program")]
 
 use std::collections::HashMap;
@@ -49,7 +51,8 @@ struct Row {
     encoded_from_scratch: usize,
 }
 
-/// What is tried: forwards, or backwards by reversing the forward delta, where at most so much may be left uncovered.
+/// What is tried: forwards, or backwards by reversing the forward delta, where at most so much may
+/// be left uncovered.
 #[derive(Clone, Copy)]
 enum Way {
     Forwards(Method),

@@ -1,9 +1,11 @@
 //! What does a prefix of chosen stretches save, beside one of whole bases?
 //!
-//! `covers EVERY OLD NEW` cuts two versions of a file into chunks of 64 KiB, and takes every EVERY-th group of 16 consecutive chunks of the new one that the old one
-//! does not have. Candidates for a group are the old chunks that share features with its chunks, most shared first. The first so many are its bases, whole, or what a
-//! `Cover` takes of them. Printed: bytes of all prefixes and of all deltas (anchor-zstd, level 3), encode MB/s of targets, and MB/s of what the cover looks at,
-//! targets and bases.
+//! `covers EVERY OLD NEW` cuts two versions of a file into chunks of 64 KiB, and takes every
+//! EVERY-th group of 16 consecutive chunks of the new one that the old one does not have.
+//! Candidates for a group are the old chunks that share features with its chunks, most shared
+//! first. The first so many are its bases, whole, or what a `Cover` takes of them. Printed: bytes
+//! of all prefixes and of all deltas (anchor-zstd, level 3), encode MB/s of targets, and MB/s of
+//! what the cover looks at, targets and bases.
 #![allow(clippy::print_stdout, reason = "this is a program")]
 
 use std::collections::{HashMap, HashSet};

@@ -1,7 +1,9 @@
 //! How small and how fast are deltas between versions of large files?
 //!
-//! `versions TARGET-KIB BASE-KIB EVERY FILE FILE...` takes every EVERY-th stretch of TARGET-KIB of each file but the first, and encodes it against the BASE-KIB around
-//! the same place of the file before. Printed for every method: size of all deltas, and MB/s of targets, the best of three runs of each pair.
+//! `versions TARGET-KIB BASE-KIB EVERY FILE FILE...` takes every EVERY-th stretch of TARGET-KIB of
+//! each file but the first, and encodes it against the BASE-KIB around the same place of the file
+//! before. Printed for every method: size of all deltas, and MB/s of targets, the best of three
+//! runs of each pair.
 #![allow(clippy::print_stdout, reason = "this is a program")]
 
 use std::error::Error;

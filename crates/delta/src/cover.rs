@@ -1,10 +1,13 @@
 //! Which stretches of which bases are worth reading into a prefix?
 //!
-//! One base seldom has all that a target shares with what is stored: a page of a database's log has copies of pages from anywhere in its tables. Whole
-//! bases together make a long prefix, most of which is of no use. So: the target's anchors are what is to be covered, and of each base, in
-//! the order of preference, only the stretches count whose anchors the target has and no base before had.
+//! One base seldom has all that a target shares with what is stored: a page of a database's log has
+//! copies of pages from anywhere in its tables. Whole bases together make a long prefix, most of
+//! which is of no use. So: the target's anchors are what is to be covered, and of each base, in the
+//! order of preference, only the stretches count whose anchors the target has and no base before
+//! had.
 //!
-//! A base that is scattered over a file is offered for one target after another. Its anchors can be kept: then it is looked through once.
+//! A base that is scattered over a file is offered for one target after another. Its anchors can be
+//! kept: then it is looked through once.
 
 use std::ops::Range;
 
@@ -14,7 +17,8 @@ use crate::sample::{Interval, sample};
 use crate::window::{FOUND_BY, hash};
 use crate::{Backend, Error};
 
-/// Slots that are looked at for an anchor. One that finds no room in these is left out, which only data made for it brings about.
+/// Slots that are looked at for an anchor. One that finds no room in these is left out, which only
+/// data made for it brings about.
 const PROBES_MAX: usize = 16;
 
 /// How finely [`Cover`] looks, and how much it takes.
@@ -24,7 +28,8 @@ pub struct CoverSettings {
     pub interval: Interval,
     /// A base with fewer new anchors than this is not worth reading. At least 1.
     pub anchors_min: usize,
-    /// Bytes that are taken before and after an anchor: changed ones are like what stands beside the unchanged.
+    /// Bytes that are taken before and after an anchor: changed ones are like what stands beside
+    /// the unchanged.
     pub margin: u32,
     /// Stretches that are at most so many bytes apart are joined.
     pub gap_max: u32,
@@ -57,7 +62,8 @@ impl Anchors {
     }
 }
 
-/// A sampled position in the lower bits, and a hash of what stands there in the others: of 17 billion pairs that differ one looks as if it did not.
+/// A sampled position in the lower bits, and a hash of what stands there in the others: of 17
+/// billion pairs that differ one looks as if it did not.
 #[derive(Debug, Clone, Copy)]
 struct Anchor(u64);
 
@@ -82,8 +88,8 @@ impl Anchor {
 
 /// Chooses stretches of bases that together have what a target has.
 ///
-/// Bases are offered one at a time, and not kept. Keep the cover itself: its memory, some 28 bytes for each anchor of the target and 12 for each of a base,
-/// serves for the next target.
+/// Bases are offered one at a time, and not kept. Keep the cover itself: its memory, some 28 bytes
+/// for each anchor of the target and 12 for each of a base, serves for the next target.
 ///
 /// ```
 /// use ibid_delta::Cover;
@@ -135,7 +141,8 @@ impl Cover {
         Cover::with_settings(Backend::best(), CoverSettings::default())
     }
 
-    /// One with these settings, that uses these vector instructions. It chooses the same with all of them.
+    /// One with these settings, that uses these vector instructions. It chooses the same with all
+    /// of them.
     #[must_use]
     pub fn with_settings(backend: Backend, settings: CoverSettings) -> Cover {
         Cover {
@@ -184,7 +191,8 @@ impl Cover {
         self.sampled.extend(anchors);
     }
 
-    /// The anchors of a base, to be offered in its place as often as one likes: to this cover, or to others that sample at the same interval.
+    /// The anchors of a base, to be offered in its place as often as one likes: to this cover, or
+    /// to others that sample at the same interval.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if it is longer than [`LENGTH_MAX`].
@@ -195,8 +203,9 @@ impl Cover {
         Ok(Anchors { list, base_len })
     }
 
-    /// Puts into `stretches` those parts of `base` that have anchors of the target which no base before had, ascending and apart, and says how many such
-    /// anchors there are. If they are too few, there is no stretch, 0 is returned, and they are as uncovered as before.
+    /// Puts into `stretches` those parts of `base` that have anchors of the target which no base
+    /// before had, ascending and apart, and says how many such anchors there are. If they are
+    /// too few, there is no stretch, 0 is returned, and they are as uncovered as before.
     ///
     /// A base that is wanted nearly whole (three quarters) is one stretch.
     ///
@@ -271,7 +280,8 @@ impl Cover {
         }
     }
 
-    /// The share of the target's anchors that no base has yet, 0 to 1; 0 if it has no anchors, as constant data has none.
+    /// The share of the target's anchors that no base has yet, 0 to 1; 0 if it has no anchors, as
+    /// constant data has none.
     #[must_use]
     pub fn uncovered(&self) -> f32 {
         if self.anchors == 0 {

@@ -2,7 +2,8 @@
 
 /// Why a delta could not be written or read, or a persisted index not be loaded.
 ///
-/// `field` names the place as `docs/format/delta.md` does. Sizes are bytes unless the name says otherwise.
+/// `field` names the place as `docs/format/delta.md` does. Sizes are bytes unless the name says
+/// otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

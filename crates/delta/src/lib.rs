@@ -1,9 +1,11 @@
 //! What is it like, and what differs?
 //!
-//! A record, or a chunk of a file, is often a changed copy of another. A [`Sketcher`] makes a [`Sketch`] of each, by which
-//! one finds the other: what is similar shares features, and a [`FeatureIndex`] knows who has which. A [`Chooser`] takes
-//! the best of the candidates; a [`Cover`] takes the parts of several that are of use together. Then this crate writes one as the difference from the other
-//! ([`Encoder`], [`Decoder`]), by one of three codecs that every delta names in its first byte ([`Codec`]).
+//! A record, or a chunk of a file, is often a changed copy of another. A [`Sketcher`] makes a
+//! [`Sketch`] of each, by which one finds the other: what is similar shares features, and a
+//! [`FeatureIndex`] knows who has which. A [`Chooser`] takes the best of the candidates; a
+//! [`Cover`] takes the parts of several that are of use together. Then this crate writes one as the
+//! difference from the other ([`Encoder`], [`Decoder`]), by one of three codecs that every delta
+//! names in its first byte ([`Codec`]).
 #![forbid(unsafe_code)]
 
 mod codec;

@@ -1,7 +1,8 @@
 //! Which positions stand for the data? Those whose window of eight bytes hashes high.
 //!
-//! The choice depends on the eight bytes alone, so an edit changes it only where the windows meet the edit. Every window is hashed by
-//! itself and not by rolling: vector instructions then hash a register of windows at once.
+//! The choice depends on the eight bytes alone, so an edit changes it only where the windows meet
+//! the edit. Every window is hashed by itself and not by rolling: vector instructions then hash a
+//! register of windows at once.
 
 use ibid_simd::{BLOCK, Backend, Kernel, Vector};
 
@@ -16,11 +17,13 @@ const MULTIPLIER_FIRST: u32 = 0x9e37_79b1;
 
 /// What the last four bytes are multiplied by.
 ///
-/// A constant window has the hash `byte * 0x0101_0101 * (MULTIPLIER_FIRST + MULTIPLIER_LAST)`. The sum is chosen so that
-/// `0x0101_0101` times it is 15 000 002: times any byte, that stays below 15/16 of 2^32, where sampling begins.
+/// A constant window has the hash `byte * 0x0101_0101 * (MULTIPLIER_FIRST + MULTIPLIER_LAST)`. The
+/// sum is chosen so that `0x0101_0101` times it is 15 000 002: times any byte, that stays below
+/// 15/16 of 2^32, where sampling begins.
 const MULTIPLIER_LAST: u32 = 0x7dcb_a611;
 
-/// How often positions are sampled in data without structure: one in so many. Constant data is never sampled.
+/// How often positions are sampled in data without structure: one in so many. Constant data is
+/// never sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Interval {
     /// One position in 16.
@@ -70,7 +73,8 @@ fn hash(window: [u8; WINDOW]) -> u32 {
     first.wrapping_add(((word >> 32) as u32).wrapping_mul(MULTIPLIER_LAST))
 }
 
-/// Appends the sampled positions among the starts of all windows of `data`, ascending, with `offset` added.
+/// Appends the sampled positions among the starts of all windows of `data`, ascending, with
+/// `offset` added.
 pub(crate) fn sample(backend: Backend, interval: Interval, data: &[u8], offset: u32, positions: &mut Vec<u32>) {
     if data.len() < COVERED {
         return scalar(interval, data, offset, positions);
@@ -136,8 +140,9 @@ impl Kernel for Sample<'_> {
                 // Of each hash the top byte counts, which is the fourth.
                 sampled |= (tops >> 3 & 0x1111_1111_1111_1111) << apart;
             }
-            // How many there are can't be foretold, and a branch that is foretold wrongly takes as long as hashing a block. So two places are
-            // written in any case, and the count says which of them are positions.
+            // How many there are can't be foretold, and a branch that is foretold wrongly takes as long as
+            // hashing a block. So two places are written in any case, and the count says which of
+            // them are positions.
             let start = self.offset + at as u32;
             let mut gather = |sampled: u64| {
                 gathered[count % GATHERED] = start.wrapping_add(sampled.trailing_zeros());

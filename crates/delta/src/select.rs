@@ -1,14 +1,17 @@
 //! Which of the candidates is the base? Paper 004, section 3.1.3.
 //!
-//! The one that shares the most features, unless another costs less to read: one that is in the caller's cache is preferred by as much as two features, and each
-//! step of depth counts against a candidate as half a feature. Between equals, encoding decides.
+//! The one that shares the most features, unless another costs less to read: one that is in the
+//! caller's cache is preferred by as much as two features, and each step of depth counts against a
+//! candidate as half a feature. Between equals, encoding decides.
 //!
-//! Features that many records share say little. But among many versions of one record they are most of what there is to go by, so they count a quarter
-//! each: on 6000 revisions of JSON documents and of wiki pages that stored 1/50 and 1/17 of them, against 1/40 and 1/13 where they counted only if there was nothing else, and
-//! 1/47 and 1/16 where they counted half (`examples/similar.rs`, features of 64 bytes at one position in 64).
+//! Features that many records share say little. But among many versions of one record they are most
+//! of what there is to go by, so they count a quarter each: on 6000 revisions of JSON documents and
+//! of wiki pages that stored 1/50 and 1/17 of them, against 1/40 and 1/13 where they counted only
+//! if there was nothing else, and 1/47 and 1/16 where they counted half (`examples/similar.rs`,
+//! features of 64 bytes at one position in 64).
 //!
-//! Half a feature a level keeps chains short and loses nothing: on versions of source trees, database files and dumps in chunks of 64 KiB, depth was 3 on
-//! average where it might have been 8.
+//! Half a feature a level keeps chains short and loses nothing: on versions of source trees,
+//! database files and dumps in chunks of 64 KiB, depth was 3 on average where it might have been 8.
 
 use crate::{Candidate, Encoder, Error, Method};
 
@@ -59,10 +62,11 @@ pub struct Scored {
 }
 
 impl Scoring {
-    /// Puts into `ranked` the candidates that may be a base, best first; of equals, the larger place first. `standing` is asked about each, and gives `None` for one
-    /// that is gone.
+    /// Puts into `ranked` the candidates that may be a base, best first; of equals, the larger
+    /// place first. `standing` is asked about each, and gives `None` for one that is gone.
     ///
-    /// Hot features, which many records have, are boilerplate, or else belong to many versions of one record. So they count, but less than others.
+    /// Hot features, which many records have, are boilerplate, or else belong to many versions of
+    /// one record. So they count, but less than others.
     pub fn rank(
         &self,
         candidates: &[Candidate],
@@ -119,10 +123,11 @@ impl Chooser {
         &mut self.encoder
     }
 
-    /// Appends to `out` the smallest delta of `target` against one of the best equals of `ranked`, at most `trials_max` of them.
+    /// Appends to `out` the smallest delta of `target` against one of the best equals of `ranked`,
+    /// at most `trials_max` of them.
     ///
-    /// `base` gives the bytes of a candidate; one that it has none for is passed over, and if that is all the best, the next best are tried. `None` if there
-    /// is no candidate.
+    /// `base` gives the bytes of a candidate; one that it has none for is passed over, and if that
+    /// is all the best, the next best are tried. `None` if there is no candidate.
     ///
     /// Whether the delta is small enough to be worth it is for the caller to say.
     ///

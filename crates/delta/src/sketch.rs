@@ -1,14 +1,16 @@
 //! What is it like? A few numbers that similar data have in common.
 //!
-//! Each feature is a hash of some bytes of the data, chosen by content; a sketch is the largest of them (paper 004, section 3.1.1: consistent
-//! sampling). Two pieces of data that share a part `p` of their content share each feature with a probability of about `p`.
+//! Each feature is a hash of some bytes of the data, chosen by content; a sketch is the largest of
+//! them (paper 004, section 3.1.1: consistent sampling). Two pieces of data that share a part `p`
+//! of their content share each feature with a probability of about `p`.
 
 use ibid_chunk::Chunker;
 
 use crate::Backend;
 use crate::sample::{Interval, WINDOW, sample};
 
-/// Features in a sketch, at most. The paper's K is 8, and so is the default here; more tell apart where a long piece of data has parts from several others.
+/// Features in a sketch, at most. The paper's K is 8, and so is the default here; more tell apart
+/// where a long piece of data has parts from several others.
 pub const FEATURES_MAX: usize = 32;
 /// Features that a [`Sketcher`] takes unless it is told otherwise.
 const FEATURES: usize = 8;
@@ -34,7 +36,8 @@ impl Sketch {
         sketch
     }
 
-    /// The features, largest first. None if the data is too short, or has nothing that is sampled: such data has no similar data.
+    /// The features, largest first. None if the data is too short, or has nothing that is sampled:
+    /// such data has no similar data.
     #[must_use]
     pub fn features(&self) -> &[u64] {
         &self.features[..self.count]
@@ -58,8 +61,9 @@ impl Sketch {
             .count()
     }
 
-    /// The same with one more feature, that of a lineage: data with an equal hint, such as a hash of a record's key or a file's path, then has a feature in common.
-    /// It takes the place of the smallest feature if there are [`FEATURES_MAX`].
+    /// The same with one more feature, that of a lineage: data with an equal hint, such as a hash
+    /// of a record's key or a file's path, then has a feature in common. It takes the place of
+    /// the smallest feature if there are [`FEATURES_MAX`].
     ///
     /// ```
     /// use ibid_delta::Sketch;
@@ -98,8 +102,11 @@ impl Sketch {
 
 /// Bytes that a feature of sampled positions is a hash of.
 ///
-/// Longer ones tell records apart that share boilerplate: on 6000 revisions of JSON documents with the same keys over and over, deltas by features of 32, 64, 128 and 256
-/// bytes stored 1/37, 1/50, 1/57 and 1/59; of wiki pages, 1/16, 1/17, 1/17 and 1/17 (`examples/similar.rs`). For chunks of 64 KiB of source trees and database files they made no difference. They need longer stretches without an edit, and time.
+/// Longer ones tell records apart that share boilerplate: on 6000 revisions of JSON documents with
+/// the same keys over and over, deltas by features of 32, 64, 128 and 256 bytes stored 1/37, 1/50,
+/// 1/57 and 1/59; of wiki pages, 1/16, 1/17, 1/17 and 1/17 (`examples/similar.rs`). For chunks of
+/// 64 KiB of source trees and database files they made no difference. They need longer stretches
+/// without an edit, and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FeatureBytes {
     /// 32 bytes.
@@ -155,7 +162,8 @@ impl FeatureBytes {
 pub struct Sketcher {
     way: Way,
     features: usize,
-    /// Data shorter than `features` times this has fewer: one for each so many bytes, and `least` at least.
+    /// Data shorter than `features` times this has fewer: one for each so many bytes, and `least`
+    /// at least.
     bytes_of_each: usize,
     least: usize,
     positions: Vec<u32>,
@@ -167,23 +175,27 @@ enum Way {
         backend: Backend,
         interval: Interval,
         bytes: FeatureBytes,
-        /// Of the sampled positions those count whose window has no bit of this in another hash: with a bit, every second one.
+        /// Of the sampled positions those count whose window has no bit of this in another hash:
+        /// with a bit, every second one.
         thinned: u64,
     },
     Chunked(Box<Chunker>),
 }
 
 impl Sketcher {
-    /// The default: features of 64 bytes at one position in 64, with the fastest vector instructions of this machine.
+    /// The default: features of 64 bytes at one position in 64, with the fastest vector
+    /// instructions of this machine.
     #[must_use]
     pub fn new() -> Sketcher {
         Sketcher::sampled(Backend::best(), Interval::I64, FeatureBytes::B64)
     }
 
-    /// Features of so many bytes at positions sampled at this interval: a position is sampled if a hash of the eight bytes there is large, so what is
-    /// sampled does not depend on where it is. Constant data has no features.
+    /// Features of so many bytes at positions sampled at this interval: a position is sampled if a
+    /// hash of the eight bytes there is large, so what is sampled does not depend on where it
+    /// is. Constant data has no features.
     ///
-    /// The sketches are the same with every backend. Denser intervals suit data of less than a few KiB.
+    /// The sketches are the same with every backend. Denser intervals suit data of less than a few
+    /// KiB.
     #[must_use]
     pub fn sampled(backend: Backend, interval: Interval, bytes: FeatureBytes) -> Sketcher {
         Sketcher::by(Way::Sampled {
@@ -194,9 +206,11 @@ impl Sketcher {
         })
     }
 
-    /// Features of so many bytes, one position in as many: as many, and as easily spoilt by an edit, as those of chunks of that size on average.
+    /// Features of so many bytes, one position in as many: as many, and as easily spoilt by an
+    /// edit, as those of chunks of that size on average.
     ///
-    /// Paper 004 compares chunks of 64 bytes and of 1 KB (figures 1 and 9). Data that is shorter than a feature has none; that of `B64` is [`new`](Self::new).
+    /// Paper 004 compares chunks of 64 bytes and of 1 KB (figures 1 and 9). Data that is shorter
+    /// than a feature has none; that of `B64` is [`new`](Self::new).
     ///
     /// ```
     /// use ibid_delta::{Backend, FeatureBytes, Sketcher};
@@ -223,7 +237,8 @@ impl Sketcher {
         })
     }
 
-    /// As in paper 004: a feature of each chunk that `chunker` cuts the data into. Small chunks find more, and take longer.
+    /// As in paper 004: a feature of each chunk that `chunker` cuts the data into. Small chunks
+    /// find more, and take longer.
     #[must_use]
     pub fn chunked(chunker: Chunker) -> Sketcher {
         Sketcher::by(Way::Chunked(Box::new(chunker)))
@@ -239,17 +254,20 @@ impl Sketcher {
         }
     }
 
-    /// The same, with so many features in a sketch: 1 to [`FEATURES_MAX`], others are brought into this range. The default is 8.
+    /// The same, with so many features in a sketch: 1 to [`FEATURES_MAX`], others are brought into
+    /// this range. The default is 8.
     #[must_use]
     pub fn with_features(mut self, features: usize) -> Sketcher {
         self.features = features.clamp(1, FEATURES_MAX);
         self
     }
 
-    /// The same, but short data has fewer: one for each `bytes` of it, `least` at least, but no more than long data has.
+    /// The same, but short data has fewer: one for each `bytes` of it, `least` at least, but no
+    /// more than long data has.
     ///
-    /// Sketches have to be kept, and a short piece of data is from few places: of 12 versions of a source tree, sketches with 32 features of every file took 1.3 MB of 26.5, and those
-    /// with one for each 512 bytes 0.8 of 26.1.
+    /// Sketches have to be kept, and a short piece of data is from few places: of 12 versions of a
+    /// source tree, sketches with 32 features of every file took 1.3 MB of 26.5, and those with
+    /// one for each 512 bytes 0.8 of 26.1.
     ///
     /// ```
     /// use ibid_delta::Sketcher;
@@ -311,7 +329,8 @@ impl Default for Sketcher {
     }
 }
 
-/// Numbers without a pattern: the fractional parts of the square roots of the first primes (as in SHA-512), made odd.
+/// Numbers without a pattern: the fractional parts of the square roots of the first primes (as in
+/// SHA-512), made odd.
 const MIXERS: [u64; 4] = [
     0x6a09_e667_f3bc_c909,
     0xbb67_ae85_84ca_a73b,
@@ -351,13 +370,15 @@ fn feature(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Another hash of the window that a position is sampled by, which decides with nothing else whether it counts.
+/// Another hash of the window that a position is sampled by, which decides with nothing else
+/// whether it counts.
 fn window_hash(covered: &[u8]) -> u64 {
     let window = covered.first_chunk().map_or(0, |window| u64::from_le_bytes(*window));
     fold(window ^ MIXERS[0], MIXERS[3])
 }
 
-/// A hash of any bytes: of those up to a multiple of 32, and of the rest filled up with zeros, and their number.
+/// A hash of any bytes: of those up to a multiple of 32, and of the rest filled up with zeros, and
+/// their number.
 fn weak_hash(bytes: &[u8]) -> u64 {
     let (blocks, rest) = bytes.as_chunks();
     let mut last = [0; 32];

@@ -30,7 +30,8 @@ pub(crate) fn len(value: u64) -> usize {
 /// Reads one off the front of `rest`.
 ///
 /// # Errors
-/// [`Error::Truncated`] where it does not end, [`Error::NotMinimal`] where it is longer than it need be.
+/// [`Error::Truncated`] where it does not end, [`Error::NotMinimal`] where it is longer than it
+/// need be.
 #[inline]
 pub(crate) fn take(field: &'static str, rest: &mut &[u8]) -> Result<u64, Error> {
     if let Some((&byte, after)) = rest.split_first()

@@ -1,4 +1,5 @@
-//! Whatever is given as a delta, what comes out is an error, or a target within the limit; and what was there stays.
+//! Whatever is given as a delta, what comes out is an error, or a target within the limit; and what
+//! was there stays.
 
 mod data;
 
@@ -96,8 +97,8 @@ fn a_target_over_the_limit_is_refused_before_memory_is_taken() {
 
 #[test]
 fn a_body_that_cannot_give_the_stated_length_is_refused_before_memory_is_taken() {
-    // 2^30 bytes of target from a body of three, of none, of one that inserts nothing and copies all that is missing, and of one with 2^26 copies that are
-    // packed into a few bytes.
+    // 2^30 bytes of target from a body of three, of none, of one that inserts nothing and copies all
+    // that is missing, and of one with 2^26 copies that are packed into a few bytes.
     let many_copies = b"\x80\x80\x80\x20\x80\x80\x80\x60\x04abcd";
     for codec in [1, 2, 3] {
         for body in [&b"abc"[..], b"", b"\0\0\0\0", many_copies] {

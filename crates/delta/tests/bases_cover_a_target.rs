@@ -1,4 +1,5 @@
-//! Of many bases, those stretches are taken that have what the target has, each part once, and no more than that needs.
+//! Of many bases, those stretches are taken that have what the target has, each part once, and no
+//! more than that needs.
 
 mod data;
 
@@ -65,7 +66,8 @@ fn what_one_base_covers_the_next_does_not() {
     assert_eq!(stretches[0].end, 100_000);
 }
 
-/// A base whose anchors were kept is not looked through again: whatever was covered meanwhile, they give the same.
+/// A base whose anchors were kept is not looked through again: whatever was covered meanwhile, they
+/// give the same.
 #[test]
 fn anchors_stand_for_their_base() {
     let mut random = Random(4);

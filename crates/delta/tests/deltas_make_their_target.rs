@@ -1,4 +1,5 @@
-//! A delta makes its target of its base, whatever they are; and another way round it makes the base of the target.
+//! A delta makes its target of its base, whatever they are; and another way round it makes the base
+//! of the target.
 
 mod data;
 
@@ -97,8 +98,8 @@ proptest! {
     }
 }
 
-/// One kind of zstd frame header for targets of up to 255, 65 791 and more bytes; another way to compress from some lengths of base and
-/// target on.
+/// One kind of zstd frame header for targets of up to 255, 65 791 and more bytes; another way to
+/// compress from some lengths of base and target on.
 #[test]
 fn lengths_where_something_changes() {
     let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
@@ -214,8 +215,8 @@ fn a_delta_between_other_ends_is_not_turned_round() {
     assert_eq!(out, b"before");
 }
 
-/// Pairs that copies by anchors have trouble with: nothing in common, one byte repeated, one block repeated, many places with the same bytes,
-/// the base's blocks backwards, and one that is both.
+/// Pairs that copies by anchors have trouble with: nothing in common, one byte repeated, one block
+/// repeated, many places with the same bytes, the base's blocks backwards, and one that is both.
 #[test]
 fn pairs_that_have_little_or_too_much_in_common() {
     let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());

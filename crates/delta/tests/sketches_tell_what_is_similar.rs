@@ -1,4 +1,5 @@
-//! Sketches of similar data share features, those of unrelated data share none, on every backend alike.
+//! Sketches of similar data share features, those of unrelated data share none, on every backend
+//! alike.
 
 mod data;
 
@@ -103,7 +104,8 @@ fn a_lineage_is_a_feature() {
 fn features_are_as_far_apart_as_they_are_long() {
     let data = Random(5).bytes(1 << 20);
     for bytes in FeatureBytes::ALL {
-        // Pieces of sixteen expected features, so that all of one can be counted, and what is cut off at the ends is little.
+        // Pieces of sixteen expected features, so that all of one can be counted, and what is cut off at
+        // the ends is little.
         let pieces = data.chunks(16 * bytes.count());
         let mut sketcher = Sketcher::spaced(Backend::best(), bytes).with_features(FEATURES_MAX);
         let features: usize = pieces.map(|piece| sketcher.sketch(piece).features().len()).sum();

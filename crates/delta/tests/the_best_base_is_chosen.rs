@@ -1,4 +1,5 @@
-//! Of the candidates, the one is taken that shares most, with regard to what it costs to read; between equals, the one whose delta is smallest.
+//! Of the candidates, the one is taken that shares most, with regard to what it costs to read;
+//! between equals, the one whose delta is smallest.
 
 mod data;
 
@@ -89,7 +90,8 @@ fn equals_are_decided_by_trial_and_others_are_not_tried() {
     assert_eq!(chosen(&[], &bases, &target), None);
 }
 
-/// The whole way, as a store of records goes it: every version finds a version of the same record among others that share boilerplate.
+/// The whole way, as a store of records goes it: every version finds a version of the same record
+/// among others that share boilerplate.
 #[test]
 fn versions_find_their_like_among_boilerplate() {
     let boilerplate = Random(0).bytes(20_000);

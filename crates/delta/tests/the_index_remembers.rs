@@ -1,5 +1,6 @@
-//! What a feature index may do otherwise than a plain map: name places that were not inserted with a feature, but at least somewhere in the partition; and
-//! forget, but only what it said that it evicted.
+//! What a feature index may do otherwise than a plain map: name places that were not inserted with
+//! a feature, but at least somewhere in the partition; and forget, but only what it said that it
+//! evicted.
 
 mod data;
 
@@ -163,7 +164,8 @@ fn a_hot_feature_keeps_the_places_that_were_of_use() {
     }
 }
 
-/// A version after the other of the same record, in a table so large that its clock stands still meanwhile.
+/// A version after the other of the same record, in a table so large that its clock stands still
+/// meanwhile.
 #[test]
 fn a_hot_feature_keeps_the_places_that_came_last() {
     let mut index = index_of(100_000);

@@ -31,8 +31,9 @@ pub struct Config {
 
 /// What can be read of a `config` without keys, to find out how to get them.
 ///
-/// Nothing here is authenticated yet: [`open`] does that. Whoever controls the storage can put an unencrypted `config` in the
-/// place of an encrypted one, so a caller that expects encryption checks [`encrypted`](Header::encrypted) before it writes.
+/// Nothing here is authenticated yet: [`open`] does that. Whoever controls the storage can put an
+/// unencrypted `config` in the place of an encrypted one, so a caller that expects encryption
+/// checks [`encrypted`](Header::encrypted) before it writes.
 #[derive(Debug)]
 pub struct Header {
     /// Whether a master key is needed.
@@ -138,8 +139,8 @@ fn read_header(bytes: &[u8]) -> Result<(Header, usize), Error> {
 ///
 /// # Errors
 ///
-/// As [`header`]; [`Error::Repository`] or [`Error::Encryption`] if the keys are for another repository; [`Error::Seal`] if
-/// they don't open it; or whatever is wrong with the values.
+/// As [`header`]; [`Error::Repository`] or [`Error::Encryption`] if the keys are for another
+/// repository; [`Error::Seal`] if they don't open it; or whatever is wrong with the values.
 pub fn open(bytes: &[u8], keys: &Keys) -> Result<Config, Error> {
     let (header, position) = read_header(bytes)?;
     if header.repository != keys.repository() {

@@ -46,7 +46,8 @@ impl Item {
         }
     }
 
-    /// Reads an item off the beginning of `bytes`, and gives it with its length in bytes; `None` if they end before it does.
+    /// Reads an item off the beginning of `bytes`, and gives it with its length in bytes; `None` if
+    /// they end before it does.
     ///
     /// # Errors
     ///
@@ -105,7 +106,8 @@ impl Item {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Content {
-    /// 0: the items are the data. Above: the items, concatenated, are the list of items of the depth below.
+    /// 0: the items are the data. Above: the items, concatenated, are the list of items of the
+    /// depth below.
     pub depth: u8,
     /// Bytes of the thing itself, holes included, whatever the depth.
     pub length: u64,
@@ -151,7 +153,8 @@ impl Content {
         }
     }
 
-    /// Appends the content, which must pass [`check`](Content::check); entries and snapshots see to that.
+    /// Appends the content, which must pass [`check`](Content::check); entries and snapshots see to
+    /// that.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.depth);
         wire::put_varint(out, self.length);

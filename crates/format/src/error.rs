@@ -4,7 +4,8 @@ use crate::{FileId, FileKind, SealKind};
 
 /// Why bytes could not be decoded, or a value not be encoded.
 ///
-/// `field` names the place as `docs/format/README.md` does; sizes are in bytes unless the name says otherwise.
+/// `field` names the place as `docs/format/README.md` does; sizes are in bytes unless the name says
+/// otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -126,7 +127,8 @@ pub enum Error {
         /// The version found.
         found: u8,
     },
-    /// A seal does not open: the bytes are damaged, were moved from elsewhere, or belong to other keys.
+    /// A seal does not open: the bytes are damaged, were moved from elsewhere, or belong to other
+    /// keys.
     #[error("{kind} at byte {position} of file {file} is damaged or not of this repository")]
     Seal {
         /// What was sealed.
@@ -136,7 +138,8 @@ pub enum Error {
         /// Where in the file.
         position: u64,
     },
-    /// A checksum does not fit: bytes changed since they were written, or lie in the place of others.
+    /// A checksum does not fit: bytes changed since they were written, or lie in the place of
+    /// others.
     #[error("{field}: damaged: checksum {expected:#x} expected, found {found:#x}")]
     Check {
         /// What was read.
@@ -162,7 +165,8 @@ pub enum Error {
         /// What the file says.
         found: bool,
     },
-    /// The password does not open this key slot (or the slot's sealed key or parameters are damaged: the two look alike).
+    /// The password does not open this key slot (or the slot's sealed key or parameters are
+    /// damaged: the two look alike).
     #[error("the password does not open this key")]
     WrongPassword,
     /// Opening the key slot would take more memory than the caller allows.

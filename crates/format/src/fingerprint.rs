@@ -1,16 +1,22 @@
 //! The ids of many chunks at once.
 //!
-//! BLAKE3 hashes leaves of 1 KiB, and vectors hash as many leaves at a time as they have lanes: 16 with AVX-512. A chunk of 8 KiB has half as many, a file
-//! of 3 KiB has two, so one after the other they leave most lanes empty. Here leaves of several chunks share a vector: those with the same number in their
-//! chunk, since that is all that differs between them besides their bytes. So do the nodes above them, level by level.
+//! BLAKE3 hashes leaves of 1 KiB, and vectors hash as many leaves at a time as they have lanes: 16
+//! with AVX-512. A chunk of 8 KiB has half as many, a file of 3 KiB has two, so one after the other
+//! they leave most lanes empty. Here leaves of several chunks share a vector: those with the same
+//! number in their chunk, since that is all that differs between them besides their bytes. So do
+//! the nodes above them, level by level.
 //!
-//! Hashing itself is the library's; what is ours is which leaves and nodes go together. The function for several at a time ([`Platform::hash_many`]) is public
-//! but not promised to stay, so the version of the library is fixed in `Cargo.toml`, and tests compare every id with what [`Keys::chunk_id`] says.
+//! Hashing itself is the library's; what is ours is which leaves and nodes go together. The
+//! function for several at a time ([`Platform::hash_many`]) is public but not promised to stay, so
+//! the version of the library is fixed in `Cargo.toml`, and tests compare every id with what
+//! [`Keys::chunk_id`] says.
 
-use crate::{ChunkId, Keys};
+use std::ops::Range;
+
 use blake3::IncrementCounter;
 use blake3::platform::{MAX_SIMD_DEGREE, Platform};
-use std::ops::Range;
+
+use crate::{ChunkId, Keys};
 
 /// Bytes of a leaf.
 const LEAF: usize = 1024;
@@ -27,7 +33,8 @@ const KEYED: u8 = 1 << 4;
 /// A chaining value: what a leaf or node comes to.
 type Value = [u8; 32];
 
-/// Names chunks, several at a time. Keeps its buffers: 32 bytes for each KiB named at once, and little more.
+/// Names chunks, several at a time. Keeps its buffers: 32 bytes for each KiB named at once, and
+/// little more.
 #[derive(Debug)]
 pub struct Fingerprinter {
     keys: Keys,
@@ -38,7 +45,8 @@ pub struct Fingerprinter {
     /// The leaves, later the nodes, of all chunks.
     values: Vec<Value>,
     trees: Vec<Tree>,
-    /// Leaves that did not fill a vector by themselves: their number in their chunk, the chunk's, and where their value goes.
+    /// Leaves that did not fill a vector by themselves: their number in their chunk, the chunk's,
+    /// and where their value goes.
     left: Vec<(u32, u32, u32)>,
     pairs: Vec<[u8; BLOCK]>,
     nodes: Vec<Value>,
@@ -95,7 +103,8 @@ impl Fingerprinter {
     pub fn name_all(&mut self, chunks: &[&[u8]], mut name: impl FnMut(usize, ChunkId)) {
         self.values.clear();
         self.trees.clear();
-        // A leaf by itself is a root, and those differ in more than their number. What fills vectors alone needs no others.
+        // A leaf by itself is a root, and those differ in more than their number. What fills vectors alone
+        // needs no others.
         let is_small = |chunk: &[u8], alone| chunk.len() > LEAF && chunk.len() < alone;
         let small = chunks.iter().filter(|chunk| is_small(chunk, self.alone)).count();
         // So many share vectors; a few that are left over fill them better each by itself.
@@ -210,7 +219,8 @@ impl Fingerprinter {
         self.left.clear();
     }
 
-    /// From the values of every tree, two by two, those of the level above; a last one without a partner goes up as it is. Trees of two values are done.
+    /// From the values of every tree, two by two, those of the level above; a last one without a
+    /// partner goes up as it is. Trees of two values are done.
     fn climb(&mut self, name: &mut impl FnMut(usize, ChunkId)) {
         let (roots, others): (u32, u32) = (2, 3);
         for (least, most, flags) in [(roots, roots, PARENT | ROOT), (others, u32::MAX, PARENT)] {
@@ -259,9 +269,10 @@ impl Fingerprinter {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::{FileId, MasterKey};
-    use proptest::prelude::*;
 
     fn assert_named(lengths: &[usize]) {
         let keys = Keys::encrypted(FileId([1; 16]), &MasterKey::from_bytes([2; 32]));

@@ -10,12 +10,14 @@ pub struct ChunkId(pub [u8; 32]);
 
 /// The first 12 bytes of a [`ChunkId`], by which a delta frame names its bases.
 ///
-/// That any two of 2²⁴ chunks (a TiB in chunks of 64 KiB) share them has a chance of 2⁻⁴⁹. If two did, one would be found in place of the other,
-/// and what is decoded against it not have its id: an error, never wrong data.
+/// That any two of 2²⁴ chunks (a TiB in chunks of 64 KiB) share them has a chance of 2⁻⁴⁹. If two
+/// did, one would be found in place of the other, and what is decoded against it not have its id:
+/// an error, never wrong data.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChunkPrefix(pub [u8; 12]);
 
-/// The name of a file in the repository, or of the repository itself: 16 random bytes, shown as 32 hexadecimal digits.
+/// The name of a file in the repository, or of the repository itself: 16 random bytes, shown as 32
+/// hexadecimal digits.
 ///
 /// ```
 /// use ibid_format::FileId;
@@ -40,7 +42,8 @@ impl FileId {
         FileId(random())
     }
 
-    /// The id that `text` spells: exactly 32 lower-case hexadecimal digits. Anything else is the name of no file of ours.
+    /// The id that `text` spells: exactly 32 lower-case hexadecimal digits. Anything else is the
+    /// name of no file of ours.
     pub fn parse(text: &str) -> Option<FileId> {
         parse_hex(text).map(FileId)
     }

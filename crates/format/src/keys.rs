@@ -44,7 +44,8 @@ impl fmt::Debug for MasterKey {
     }
 }
 
-/// What names and seals everything in one repository. Cheap to clone, erased from memory with the last clone.
+/// What names and seals everything in one repository. Cheap to clone, erased from memory with the
+/// last clone.
 ///
 /// ```
 /// use ibid_format::{FileId, Keys, MasterKey, SEAL_OVERHEAD, SealKind};
@@ -106,13 +107,15 @@ impl Keys {
         Keys::derive(repository, master, true, Nonces::Random)
     }
 
-    /// The keys of an unencrypted repository, whose master key its `config` shows. Its seals find accidents, not attackers.
+    /// The keys of an unencrypted repository, whose master key its `config` shows. Its seals find
+    /// accidents, not attackers.
     pub fn unencrypted(repository: FileId, master: &MasterKey) -> Keys {
         Keys::derive(repository, master, false, Nonces::Random)
     }
 
-    /// The same keys with predictable nonces, so that sealing gives the bytes of the format document's examples.
-    /// **Not for anything else**: a place sealed twice would give its contents away.
+    /// The same keys with predictable nonces, so that sealing gives the bytes of the format
+    /// document's examples. **Not for anything else**: a place sealed twice would give its
+    /// contents away.
     #[doc(hidden)]
     pub fn with_example_nonces(&self) -> Keys {
         Keys::derive(self.0.repository, &self.0.master, self.0.encrypted, Nonces::Place)
@@ -151,7 +154,8 @@ impl Keys {
         &self.0.master
     }
 
-    /// The name of the chunk with these bytes: 32 bytes of BLAKE3, keyed. [`Fingerprinter`](crate::Fingerprinter) names many at once.
+    /// The name of the chunk with these bytes: 32 bytes of BLAKE3, keyed.
+    /// [`Fingerprinter`](crate::Fingerprinter) names many at once.
     pub fn chunk_id(&self, data: &[u8]) -> ChunkId {
         ChunkId(*blake3::keyed_hash(&self.0.chunk_id, data).as_bytes())
     }
@@ -161,9 +165,11 @@ impl Keys {
         &self.0.chunk_id
     }
 
-    /// Appends the seal of `plaintext` to `out`: [`SEAL_OVERHEAD`](crate::SEAL_OVERHEAD) bytes more than the plaintext has.
+    /// Appends the seal of `plaintext` to `out`: [`SEAL_OVERHEAD`](crate::SEAL_OVERHEAD) bytes more
+    /// than the plaintext has.
     ///
-    /// `position` is the offset of the seal in the file named `file`, which must be the one it is written at.
+    /// `position` is the offset of the seal in the file named `file`, which must be the one it is
+    /// written at.
     ///
     /// # Panics
     ///
@@ -177,12 +183,13 @@ impl Keys {
         }
     }
 
-    /// Opens a seal in place and gives its plaintext, [`SEAL_OVERHEAD`](crate::SEAL_OVERHEAD) bytes shorter.
+    /// Opens a seal in place and gives its plaintext, [`SEAL_OVERHEAD`](crate::SEAL_OVERHEAD) bytes
+    /// shorter.
     ///
     /// # Errors
     ///
-    /// [`Error::Seal`] if anything at all is not as it was when sealed: a byte, the length, the kind, the file, the position,
-    /// the repository.
+    /// [`Error::Seal`] if anything at all is not as it was when sealed: a byte, the length, the
+    /// kind, the file, the position, the repository.
     pub fn open<'a>(
         &self,
         kind: SealKind,

@@ -1,11 +1,14 @@
-//! How values are written as bytes: every file of an ibid repository, every record of a store, and nothing else.
+//! How values are written as bytes: every file of an ibid repository, every record of a store, and
+//! nothing else.
 //!
-//! The specification is `docs/format/README.md`; this crate is its implementation. It does no I/O, reads no clock and prints
-//! nothing: callers give it bytes and get bytes or values. Two rules hold everywhere:
+//! The specification is `docs/format/README.md`; this crate is its implementation. It does no I/O,
+//! reads no clock and prints nothing: callers give it bytes and get bytes or values. Two rules hold
+//! everywhere:
 //!
-//! - **A decoder gives a value or an [`Error`]**, for any input whatever: no panic, and no allocation larger than the input
-//!   can account for.
-//! - **An encoder refuses what its decoder would refuse**, so nothing is written that can't be read again.
+//! - **A decoder gives a value or an [`Error`]**, for any input whatever: no panic, and no
+//!   allocation larger than the input can account for.
+//! - **An encoder refuses what its decoder would refuse**, so nothing is written that can't be read
+//!   again.
 //!
 //! | question | module |
 //! |---|---|
@@ -47,7 +50,8 @@ pub use seal::{SEAL_OVERHEAD, SealKind};
 ///
 /// # Panics
 ///
-/// If the operating system has no randomness to give, which leaves nothing sensible to do: ids would collide and nonces repeat.
+/// If the operating system has no randomness to give, which leaves nothing sensible to do: ids
+/// would collide and nonces repeat.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the operating system gives random bytes");

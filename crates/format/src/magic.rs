@@ -43,12 +43,13 @@ impl FileKind {
         [b'i', b'b', b'i', b'd', a, b, c, VERSION]
     }
 
-    /// Checks the magic at the beginning of `bytes`, the file's first 8 at least. A pack's first 8 bytes are outside of any
-    /// seal, so a check of a whole pack wants this.
+    /// Checks the magic at the beginning of `bytes`, the file's first 8 at least. A pack's first 8
+    /// bytes are outside of any seal, so a check of a whole pack wants this.
     ///
     /// # Errors
     ///
-    /// [`Error::Truncated`], [`Error::Magic`], or [`Error::Version`] if all but the version is as expected.
+    /// [`Error::Truncated`], [`Error::Magic`], or [`Error::Version`] if all but the version is as
+    /// expected.
     pub fn check(self, bytes: &[u8]) -> Result<(), Error> {
         let found = *bytes.first_chunk::<MAGIC>().ok_or(Error::Truncated {
             field: "magic",

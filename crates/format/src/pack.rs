@@ -4,8 +4,9 @@
 //! magic (8) ‖ frames, sealed, back to back ‖ directory, sealed, padded ‖ trailer, sealed (56)
 //! ```
 //!
-//! To read a pack from nothing: its last [`TRAILER`] bytes tell where the directory begins ([`open_trailer`]), the directory
-//! tells where each frame is and what is in it ([`open_directory`]), and a frame opens by itself ([`open_frame`]).
+//! To read a pack from nothing: its last [`TRAILER`] bytes tell where the directory begins
+//! ([`open_trailer`]), the directory tells where each frame is and what is in it
+//! ([`open_directory`]), and a frame opens by itself ([`open_frame`]).
 
 use crate::error::{equal, in_range};
 use crate::frame::{self, Blob};
@@ -69,10 +70,12 @@ pub struct FrameSummary {
     pub offset: u32,
     /// Length of its seal, bytes.
     pub sealed: u32,
-    /// How many frames must be decoded before it at most, one after the other: 0 for one without bases, else one more than the deepest
-    /// that held one of its bases when it was written; [`frame::DEPTH_MAX`] at most.
+    /// How many frames must be decoded before it at most, one after the other: 0 for one without
+    /// bases, else one more than the deepest that held one of its bases when it was written;
+    /// [`frame::DEPTH_MAX`] at most.
     pub depth: u8,
-    /// The chunks that it is encoded against, each once, in order of first use: none if `depth` is 0.
+    /// The chunks that it is encoded against, each once, in order of first use: none if `depth` is
+    /// 0.
     pub bases: Vec<ChunkPrefix>,
     /// Its chunks, by slot.
     pub blobs: Vec<Blob>,
@@ -92,7 +95,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Whether frames lie back to back from [`FRAMES_AT`] on, within the pack, and all counts and lengths are within limits.
+    /// Whether frames lie back to back from [`FRAMES_AT`] on, within the pack, and all counts and
+    /// lengths are within limits.
     ///
     /// # Errors
     ///
@@ -170,10 +174,12 @@ impl Builder {
         self.kind
     }
 
-    /// Seals a frame, as [`frame::Encoder::encode`] or [`encode_delta`](frame::Encoder::encode_delta) made it from these blobs, behind the
+    /// Seals a frame, as [`frame::Encoder::encode`] or
+    /// [`encode_delta`](frame::Encoder::encode_delta) made it from these blobs, behind the
     /// others. `depth` and `bases` are those of [`FrameSummary`].
     ///
-    /// Whoever finishes the pack once [`is_full`](Builder::is_full) says so stays within the limits of the format.
+    /// Whoever finishes the pack once [`is_full`](Builder::is_full) says so stays within the limits
+    /// of the format.
     pub fn add(&mut self, frame_plaintext: &[u8], blobs: &[Blob], depth: u8, bases: &[ChunkPrefix]) {
         let offset = self.bytes.len();
         self.keys.seal(
@@ -219,9 +225,10 @@ impl Builder {
 
     /// Whether to finish the pack, when packs aim at `target` bytes.
     ///
-    /// Once the target is reached, it waits for a frame after which padding is less than 1/200 of the file, but for no longer
-    /// than two [granules](padme::granule): so padding costs well below its worst case, and packs stay near the target. A pack
-    /// that is at a limit of the format is full as well.
+    /// Once the target is reached, it waits for a frame after which padding is less than 1/200 of
+    /// the file, but for no longer than two [granules](padme::granule): so padding costs well
+    /// below its worst case, and packs stay near the target. A pack that is at a limit of the
+    /// format is full as well.
     pub fn is_full(&self, target: u32) -> bool {
         let (target, plain) = (u64::from(target), self.plain_len());
         let wasted = self.padded_len() - plain;
@@ -273,11 +280,13 @@ fn put_frame(frame: &FrameSummary, directory: &mut Vec<u8>) {
     }
 }
 
-/// Opens the last [`TRAILER`] bytes of a pack and gives the offset of its directory, which ends where they begin.
+/// Opens the last [`TRAILER`] bytes of a pack and gives the offset of its directory, which ends
+/// where they begin.
 ///
 /// # Errors
 ///
-/// If `file_size` is not the size of a pack, the seal does not open, or what it says does not fit the file.
+/// If `file_size` is not the size of a pack, the seal does not open, or what it says does not fit
+/// the file.
 pub fn open_trailer(keys: &Keys, id: FileId, file_size: u64, bytes: &mut [u8]) -> Result<u64, Error> {
     in_range("pack size", file_size, FRAMES_AT + DIRECTORY_MIN + TRAILER, LIMIT)?;
     equal("pack trailer", TRAILER, bytes.len() as u64)?;
@@ -334,7 +343,8 @@ pub fn open_frame<'a>(keys: &Keys, id: FileId, offset: u32, sealed: &'a mut [u8]
     keys.open(SealKind::Frame, id, offset.into(), sealed)
 }
 
-/// Shortest blob in a directory, bytes: id, length. Shortest frame: sealed length, depth, count, a blob.
+/// Shortest blob in a directory, bytes: id, length. Shortest frame: sealed length, depth, count, a
+/// blob.
 const BLOB_MIN: usize = 32 + 1;
 const FRAME_MIN: usize = 3 + BLOB_MIN;
 

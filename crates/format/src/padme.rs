@@ -1,7 +1,8 @@
 //! Padmé: file sizes rounded so that they tell little about what is inside, at a small price.
 //!
-//! A size keeps only its leading bits, as many as the length of its own exponent: `O(log log L)` bits are told, and at most
-//! 12 % are added (3 % from 16 MiB on). From the PURBs paper (Nikitin et al., 2019).
+//! A size keeps only its leading bits, as many as the length of its own exponent: `O(log log L)`
+//! bits are told, and at most 12 % are added (3 % from 16 MiB on). From the PURBs paper (Nikitin et
+//! al., 2019).
 
 /// What sizes around `len` are a multiple of, bytes; 1 below 8.
 ///

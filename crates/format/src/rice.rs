@@ -1,7 +1,8 @@
 //! Descending numbers, by the gaps between them, in Rice codes.
 //!
-//! The features of a chunk are the largest of many random numbers: the more of them there were, the smaller the gaps. A gap of some 2^k takes about k + 1.5 bits,
-//! where each number by itself would take 32.
+//! The features of a chunk are the largest of many random numbers: the more of them there were, the
+//! smaller the gaps. A gap of some 2^k takes about k + 1.5 bits, where each number by itself would
+//! take 32.
 
 use crate::Error;
 use crate::error::in_range;
@@ -10,7 +11,8 @@ use crate::wire::Reader;
 /// Most bits that a gap's lower part has.
 const LOW_BITS_MAX: u32 = 31;
 
-/// Gaps from one number to the next, beginning with the one from 2^32 to the first. Each is one at least, and counted from there.
+/// Gaps from one number to the next, beginning with the one from 2^32 to the first. Each is one at
+/// least, and counted from there.
 fn gaps(descending: &[u32]) -> impl Iterator<Item = u32> + '_ {
     let above = std::iter::once(u64::from(u32::MAX) + 1).chain(descending.iter().map(|&number| number.into()));
     above
@@ -84,8 +86,9 @@ pub(crate) fn read(reader: &mut Reader<'_>, field: &'static str, descending: &mu
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn read_all(bytes: &[u8], count: usize) -> Result<Vec<u32>, Error> {
         let mut reader = Reader::new(bytes);

@@ -1,4 +1,5 @@
-//! Seals: what makes a piece of a file unreadable and unforgeable, or in an unencrypted repository only verifiable.
+//! Seals: what makes a piece of a file unreadable and unforgeable, or in an unencrypted repository
+//! only verifiable.
 //!
 //! Both forms cost [`SEAL_OVERHEAD`] bytes, so that offsets don't depend on encryption.
 //!
@@ -171,7 +172,8 @@ fn check_of(key: &[u8; 32], place: &Place, plaintext: &[u8]) -> [u8; SEAL_OVERHE
     check
 }
 
-/// Runs `use_it` on place and `extra` in one slice, without allocating when there is nothing extra (all but key slots).
+/// Runs `use_it` on place and `extra` in one slice, without allocating when there is nothing extra
+/// (all but key slots).
 fn with_associated<T>(place: &Place, extra: &[u8], use_it: impl FnOnce(&[u8]) -> T) -> T {
     let associated = place.associated();
     if extra.is_empty() {

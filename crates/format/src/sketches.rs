@@ -1,6 +1,7 @@
 //! `sketches/<id>`: what the chunks that one backup stored are like.
 //!
-//! A later backup looks in them for chunks that are similar to its own. They are advice: without them, it has to look into the chunks again, or finds less; nothing else is lost.
+//! A later backup looks in them for chunks that are similar to its own. They are advice: without
+//! them, it has to look into the chunks again, or finds less; nothing else is lost.
 //!
 //! ```
 //! use ibid_format::sketches::{Features, Run, Sketches};
@@ -55,7 +56,8 @@ impl Features {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] for more than [`FEATURES_MAX`]; [`Error::Unordered`] unless they descend strictly.
+    /// [`Error::OutOfRange`] for more than [`FEATURES_MAX`]; [`Error::Unordered`] unless they
+    /// descend strictly.
     pub fn push(&mut self, descending: &[u32]) -> Result<(), Error> {
         let field = "features of a chunk";
         in_range(field, descending.len() as u64, 0, FEATURES_MAX as u64)?;
@@ -168,7 +170,8 @@ impl Sketches {
     ///
     /// # Errors
     ///
-    /// If it is none, of another version, the seal does not open, or what is in it breaks a rule of the format.
+    /// If it is none, of another version, the seal does not open, or what is in it breaks a rule of
+    /// the format.
     pub fn open(keys: &Keys, id: FileId, bytes: &mut [u8]) -> Result<Sketches, Error> {
         FileKind::Sketches.check(bytes)?;
         in_range("sketches", bytes.len() as u64, 0, LIMIT)?;

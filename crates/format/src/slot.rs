@@ -1,8 +1,8 @@
 //! `keys/<id>`: the master key, sealed by a password.
 //!
-//! Each file is one way to open an encrypted repository. Its parameters are authenticated with the sealed key, so that
-//! nobody can make the password's next use cheaper to guess; they are checked against the caller's limit before any memory
-//! is taken.
+//! Each file is one way to open an encrypted repository. Its parameters are authenticated with the
+//! sealed key, so that nobody can make the password's next use cheaper to guess; they are checked
+//! against the caller's limit before any memory is taken.
 
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use zeroize::Zeroizing;
@@ -24,8 +24,8 @@ const NOTE: usize = 512;
 pub const LIMIT: u64 = (NOTE_AT + NOTE + SEAL_OVERHEAD) as u64;
 /// Most memory that a slot can ask for, KiB (4 GiB).
 pub const MEMORY_KIB_MAX: u32 = 4 << 20;
-/// What a caller should allow a slot to take, and the most that a new one is given, KiB (1 GiB): a hostile slot must not exhaust the
-/// machine, and nobody is to make a slot that they can't open.
+/// What a caller should allow a slot to take, and the most that a new one is given, KiB (1 GiB): a
+/// hostile slot must not exhaust the machine, and nobody is to make a slot that they can't open.
 pub const MEMORY_KIB_ALLOWED: u32 = 1 << 20;
 /// Most passes.
 pub const PASSES_MAX: u32 = 64;
@@ -44,8 +44,9 @@ pub struct Argon2Cost {
 }
 
 impl Default for Argon2Cost {
-    /// 46 MiB, 1 pass, 1 lane: OWASP's first recommendation for Argon2id. It is below the second of RFC 9106 (64 MiB, 3 passes),
-    /// since every command pays it. Who guards against costlier guessing asks for more.
+    /// 46 MiB, 1 pass, 1 lane: OWASP's first recommendation for Argon2id. It is below the second of
+    /// RFC 9106 (64 MiB, 3 passes), since every command pays it. Who guards against costlier
+    /// guessing asks for more.
     fn default() -> Self {
         Argon2Cost {
             memory_kib: 46 << 10,
@@ -73,7 +74,8 @@ impl Argon2Cost {
         Ok(())
     }
 
-    /// Whether a new slot may cost so much: what the format allows, and no more memory than opening it will be allowed.
+    /// Whether a new slot may cost so much: what the format allows, and no more memory than opening
+    /// it will be allowed.
     ///
     /// # Errors
     ///
@@ -83,7 +85,8 @@ impl Argon2Cost {
         self.check_memory(MEMORY_KIB_ALLOWED)
     }
 
-    /// Whether guessing costs less than any of OWASP's recommendations for Argon2id: at least 7 MiB, and 32 MiB times passes.
+    /// Whether guessing costs less than any of OWASP's recommendations for Argon2id: at least 7
+    /// MiB, and 32 MiB times passes.
     pub fn is_cheap(&self) -> bool {
         self.memory_kib < 7 << 10 || u64::from(self.memory_kib) * u64::from(self.passes) < 32 << 10
     }
@@ -113,8 +116,9 @@ impl Argon2Cost {
     }
 }
 
-/// What Argon2 fills. The system is asked for all of it at once: a page fault for every page takes a quarter of the time of one pass.
-/// (Huge pages take still less where there are some at hand, but three times as much where the system first has to make room for them.)
+/// What Argon2 fills. The system is asked for all of it at once: a page fault for every page takes
+/// a quarter of the time of one pass. (Huge pages take still less where there are some at hand, but
+/// three times as much where the system first has to make room for them.)
 struct WorkingMemory(memmap2::MmapMut);
 
 impl WorkingMemory {
@@ -182,17 +186,20 @@ impl Note {
     }
 }
 
-/// The key file named `id` by which `password` opens the repository that `keys` are for. Takes as long as [`Slot::unlock`].
+/// The key file named `id` by which `password` opens the repository that `keys` are for. Takes as
+/// long as [`Slot::unlock`].
 ///
 /// # Errors
 ///
-/// [`Error::OutOfRange`] for a cost or a note beyond the limits, [`Error::TooExpensive`] for more memory than [`MEMORY_KIB_ALLOWED`], [`Error::Encryption`] for keys of an unencrypted repository
+/// [`Error::OutOfRange`] for a cost or a note beyond the limits, [`Error::TooExpensive`] for more
+/// memory than [`MEMORY_KIB_ALLOWED`], [`Error::Encryption`] for keys of an unencrypted repository
 /// (it has no key files), [`Error::OutOfMemory`].
 pub fn create(id: FileId, keys: &Keys, password: &[u8], cost: Argon2Cost, note: &Note) -> Result<Vec<u8>, Error> {
     create_with_salt(id, keys, password, cost, note, random())
 }
 
-/// The same with a given salt, for the worked examples of the format document. **Not for anything else.**
+/// The same with a given salt, for the worked examples of the format document. **Not for anything
+/// else.**
 #[doc(hidden)]
 pub fn create_with_salt(
     id: FileId,
@@ -248,7 +255,8 @@ impl Slot {
     ///
     /// # Errors
     ///
-    /// If it is not a key file, of another version, not [`LIMIT`] bytes, or asks for a cost that the format does not allow.
+    /// If it is not a key file, of another version, not [`LIMIT`] bytes, or asks for a cost that
+    /// the format does not allow.
     pub fn parse(id: FileId, bytes: &[u8]) -> Result<Slot, Error> {
         FileKind::Key.check(bytes)?;
         equal("key file", LIMIT, bytes.len() as u64)?;
@@ -286,13 +294,15 @@ impl Slot {
         self.cost
     }
 
-    /// The master key. Takes the time and memory of [`cost`](Slot::cost): some 30 ms and 46 MiB for the default.
+    /// The master key. Takes the time and memory of [`cost`](Slot::cost): some 30 ms and 46 MiB for
+    /// the default.
     ///
     /// # Errors
     ///
-    /// [`Error::TooExpensive`] before any memory is taken if the slot asks for more than `memory_limit_kib`
-    /// ([`MEMORY_KIB_ALLOWED`] is the usual limit); [`Error::OutOfMemory`]; [`Error::WrongPassword`], which is also what damage
-    /// to the first 124 bytes of the file looks like.
+    /// [`Error::TooExpensive`] before any memory is taken if the slot asks for more than
+    /// `memory_limit_kib` ([`MEMORY_KIB_ALLOWED`] is the usual limit); [`Error::OutOfMemory`];
+    /// [`Error::WrongPassword`], which is also what damage to the first 124 bytes of the file
+    /// looks like.
     pub fn unlock(&self, password: &[u8], memory_limit_kib: u32) -> Result<MasterKey, Error> {
         self.cost.check_memory(memory_limit_kib)?;
         let slot_key = self.cost.slot_key(password, &self.salt)?;
@@ -315,7 +325,8 @@ impl Slot {
     ///
     /// # Errors
     ///
-    /// [`Error::Repository`] if the slot is for another repository than `keys`, [`Error::Seal`] if the note is damaged.
+    /// [`Error::Repository`] if the slot is for another repository than `keys`, [`Error::Seal`] if
+    /// the note is damaged.
     pub fn note(&self, keys: &Keys) -> Result<Note, Error> {
         if self.repository != keys.repository() {
             return Err(Error::Repository {

@@ -108,7 +108,8 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// If a reader would refuse it: a string, the root or the whole beyond its limit, tags, users or groups out of order.
+    /// If a reader would refuse it: a string, the root or the whole beyond its limit, tags, users
+    /// or groups out of order.
     pub fn encode(&self, keys: &Keys, id: FileId) -> Result<Vec<u8>, Error> {
         self.check()?;
         let mut plaintext = vec![0; LENGTH];
@@ -127,7 +128,8 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// If it is not a snapshot, of another version, the seal does not open, or what is in it breaks a rule of the format.
+    /// If it is not a snapshot, of another version, the seal does not open, or what is in it breaks
+    /// a rule of the format.
     pub fn open(keys: &Keys, id: FileId, bytes: &mut [u8]) -> Result<Snapshot, Error> {
         FileKind::Snapshot.check(bytes)?;
         in_range("snapshot file", bytes.len() as u64, 0, LIMIT)?;
@@ -231,7 +233,8 @@ impl Snapshot {
     }
 }
 
-/// A count and so many things of `size_min` bytes at least. Memory grows as they are read: it is in proportion to the input.
+/// A count and so many things of `size_min` bytes at least. Memory grows as they are read: it is in
+/// proportion to the input.
 fn read_list<T>(
     reader: &mut Reader<'_>,
     field: &'static str,

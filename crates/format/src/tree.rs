@@ -1,7 +1,8 @@
 //! Entries of a directory's listing.
 //!
-//! A listing is its entries one after the other, ascending by name; it is cut into chunks like any file, so entries are read
-//! off a stream: see [`Entry::decode_prefix`]. That names ascend *between* entries is the reader's to check.
+//! A listing is its entries one after the other, ascending by name; it is cut into chunks like any
+//! file, so entries are read off a stream: see [`Entry::decode_prefix`]. That names ascend
+//! *between* entries is the reader's to check.
 
 use crate::content::Content;
 use crate::error::in_range;
@@ -172,8 +173,9 @@ impl Entry {
     ///
     /// # Errors
     ///
-    /// If a reader would refuse it: a name, mode, time, target or content that is out of bounds, attributes out of order, or an
-    /// entry longer than [`ENTRY_BYTES_MAX`]. `out` is then as it was.
+    /// If a reader would refuse it: a name, mode, time, target or content that is out of bounds,
+    /// attributes out of order, or an entry longer than [`ENTRY_BYTES_MAX`]. `out` is then as
+    /// it was.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Error> {
         self.check()?;
         let start = out.len();
@@ -183,13 +185,15 @@ impl Entry {
             out.truncate(start);
             return Err(error);
         }
-        // The length goes in front, and is known only now: written behind and rotated there, no second buffer is needed.
+        // The length goes in front, and is known only now: written behind and rotated there, no second
+        // buffer is needed.
         wire::put_varint(out, length as u64);
         out[start..].rotate_right(wire::varint_len(length as u64));
         Ok(())
     }
 
-    /// Reads an entry off the beginning of `bytes`, and gives it with its length in bytes; `None` if they end before it does.
+    /// Reads an entry off the beginning of `bytes`, and gives it with its length in bytes; `None`
+    /// if they end before it does.
     ///
     /// # Errors
     ///
@@ -304,8 +308,8 @@ fn check_xattrs(xattrs: &[Xattr]) -> Result<(), Error> {
     }
 }
 
-/// Whether a directory entry can have this name: 1 to 255 bytes, neither `.` nor `..`, no slash and no NUL. A restore joins names
-/// to paths, so this is what keeps it inside its target.
+/// Whether a directory entry can have this name: 1 to 255 bytes, neither `.` nor `..`, no slash and
+/// no NUL. A restore joins names to paths, so this is what keeps it inside its target.
 ///
 /// ```
 /// use ibid_format::tree::check_name;

@@ -1,7 +1,8 @@
 //! Integers and strings, as every other part of the format writes them.
 //!
-//! Fixed-size integers are little-endian. A *varint* is unsigned LEB128, at most 10 bytes, and minimal: each value has one
-//! spelling, so equal values are equal bytes. *zigzag* maps signed integers to varints, small magnitudes to short ones.
+//! Fixed-size integers are little-endian. A *varint* is unsigned LEB128, at most 10 bytes, and
+//! minimal: each value has one spelling, so equal values are equal bytes. *zigzag* maps signed
+//! integers to varints, small magnitudes to short ones.
 //!
 //! ```
 //! use ibid_format::wire::{self, Reader};
@@ -65,7 +66,8 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Reads values off a slice, front to back. Every method names the field it reads, for the message if it fails.
+/// Reads values off a slice, front to back. Every method names the field it reads, for the message
+/// if it fails.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -144,12 +146,14 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotMinimal`] for one that is longer than its value needs, or that does not fit 64 bits.
+    /// [`Error::NotMinimal`] for one that is longer than its value needs, or that does not fit 64
+    /// bits.
     pub fn varint(&mut self, field: &'static str) -> Result<u64, Error> {
         let mut value = 0;
         for (position, &byte) in self.rest.iter().take(VARINT_BYTES_MAX).enumerate() {
             let last = position == VARINT_BYTES_MAX - 1;
-            // The tenth byte has room for one bit; a zero at the end (not alone) says that a shorter form exists.
+            // The tenth byte has room for one bit; a zero at the end (not alone) says that a shorter form
+            // exists.
             if (last && byte > 1) || (byte == 0 && position > 0) {
                 return Err(Error::NotMinimal { field });
             }
@@ -200,8 +204,8 @@ impl<'a> Reader<'a> {
 
     /// A varint count of things that take at least `size_min` bytes each.
     ///
-    /// A count that the remaining bytes can't account for is refused at once, so that reserving memory for the things
-    /// costs no more than a small multiple of the input.
+    /// A count that the remaining bytes can't account for is refused at once, so that reserving
+    /// memory for the things costs no more than a small multiple of the input.
     pub fn count(&mut self, field: &'static str, max: u64, size_min: usize) -> Result<usize, Error> {
         let count = self.varint_in(field, 0, max)?;
         let expected = count.saturating_mul(size_min as u64);

@@ -1,4 +1,5 @@
-//! A decoder takes memory in proportion to its input: counts and lengths that the input only claims cost nothing.
+//! A decoder takes memory in proportion to its input: counts and lengths that the input only claims
+//! cost nothing.
 
 #![allow(unsafe_code, reason = "an allocator that counts can be written in no other way")]
 
@@ -20,7 +21,8 @@ use ibid_format::{SealKind, config, pack};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Counts what each thread holds and has held at most, so that tests beside each other don't count together.
+/// Counts what each thread holds and has held at most, so that tests beside each other don't count
+/// together.
 struct Counting;
 
 thread_local! {
@@ -36,8 +38,8 @@ fn count(bytes: isize) {
     });
 }
 
-// SAFETY: all calls go on to the system's allocator unchanged; counting touches only two cells of the thread and allocates
-// nothing.
+// SAFETY: all calls go on to the system's allocator unchanged; counting touches only two cells of
+// the thread and allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
@@ -47,7 +49,8 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(-(layout.size() as isize));
-        // SAFETY: the caller keeps the promises of `dealloc`, and the pointer is from `System`, where all of ours are from.
+        // SAFETY: the caller keeps the promises of `dealloc`, and the pointer is from `System`, where all
+        // of ours are from.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -63,8 +66,8 @@ fn peak_of(act: impl FnOnce()) -> usize {
     (PEAK.get() - before) as usize
 }
 
-/// A value in memory may be so many times as large as its bytes: an empty string is one byte there and 24 here, a vector that
-/// grows is held twice for a moment.
+/// A value in memory may be so many times as large as its bytes: an empty string is one byte there
+/// and 24 here, a vector that grows is held twice for a moment.
 const FACTOR: usize = 80;
 /// For errors, small buffers, and copies that sealing in place needs.
 const SLACK: usize = 2000;
@@ -140,7 +143,8 @@ proptest! {
 
 #[test]
 fn counts_and_lengths_that_are_only_claimed() {
-    // The largest number that each field could take, at every place of otherwise plausible bytes, with little behind it.
+    // The largest number that each field could take, at every place of otherwise plausible bytes, with
+    // little behind it.
     for number in [255, 65_535, 1 << 20, u64::from(u32::MAX), u64::MAX >> 1, u64::MAX] {
         for start in 0..40 {
             for filler in [0, 1, 2, 0x7f] {

@@ -1,5 +1,5 @@
-//! Whatever bytes a decoder is given, it gives a value or an error: it does not panic, and it does not take memory that the bytes
-//! can't account for.
+//! Whatever bytes a decoder is given, it gives a value or an error: it does not panic, and it does
+//! not take memory that the bytes can't account for.
 
 mod common;
 
@@ -98,8 +98,9 @@ fn apply(changes: Vec<Change>, mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The plaintexts that are in the seals of an unencrypted file could be changed and sealed again by anyone who has the keys; this
-/// does that to an index, whose plaintexts can't be decoded by themselves.
+/// The plaintexts that are in the seals of an unencrypted file could be changed and sealed again by
+/// anyone who has the keys; this does that to an index, whose plaintexts can't be decoded by
+/// themselves.
 fn reseal_index(keys: &Keys, mut file: Vec<u8>, position: usize, value: u8) -> Vec<u8> {
     let header = index::header(keys, FILE, &mut file[..index::Header::LEN].to_vec()).expect("valid before");
     let tables = [(header.packs(), 32), (header.frames(), 16), (header.entries(), 38)];

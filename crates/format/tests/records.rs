@@ -1,4 +1,5 @@
-//! Records and the entries that lead to them: as `docs/format/records.md` says, and safe to read whatever the bytes.
+//! Records and the entries that lead to them: as `docs/format/records.md` says, and safe to read
+//! whatever the bytes.
 
 use ibid_delta::{Interval, Method};
 use ibid_format::Error;

@@ -1,4 +1,5 @@
-//! Each rule of the format, broken in otherwise valid bytes, is refused by the error that says so; and no encoder breaks it.
+//! Each rule of the format, broken in otherwise valid bytes, is refused by the error that says so;
+//! and no encoder breaks it.
 
 mod common;
 
@@ -281,7 +282,8 @@ fn delta_frames_beyond_the_rules() {
     let [keys, _] = both_keys();
     let chunk = b"a chunk".to_vec();
     let (good, _, prefix) = delta_frame(&keys, &[chunk], Method::ZstdPrefix { level: 1 });
-    // Codec, two pieces (base, start, length), one blob, its length; the delta: its codec, its target's length.
+    // Codec, two pieces (base, start, length), one blob, its length; the delta: its codec, its target's
+    // length.
     assert_eq!((&good[..2], &good[14..16]), (&[2, 2][..], &[0, 7][..]));
     assert_eq!((&good[28..30], &good[30..34]), (&[2, 3][..], &[1, 7, 1, 7][..]));
     assert_eq!(prefix.len(), 10);
@@ -579,7 +581,8 @@ fn snapshots_beyond_the_rules() {
     ] {
         assert!(broken.encode(&keys, FILE).is_err(), "{broken:?}");
     }
-    // The text of an unencrypted snapshot can be changed in place; tags that descend, text that is no UTF-8.
+    // The text of an unencrypted snapshot can be changed in place; tags that descend, text that is no
+    // UTF-8.
     let tagged = Snapshot {
         host: "h".into(),
         tags: vec!["1".into(), "2".into()],

@@ -322,7 +322,8 @@ proptest! {
     }
 }
 
-/// Finds an id the way a reader does that leaves the file where it is: a header, then a block or two.
+/// Finds an id the way a reader does that leaves the file where it is: a header, then a block or
+/// two.
 fn find_on_disk(keys: &ibid_format::Keys, file: &[u8], id: &ChunkId) -> Result<Option<(u32, u16)>, Error> {
     let header = index::header(keys, FILE, &mut file[..Header::LEN].to_vec())?;
     let mut block = header.block_of(id);

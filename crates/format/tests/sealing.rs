@@ -162,7 +162,8 @@ fn frames_that_changed_places_are_found() {
     }
 }
 
-/// Reads a pack as a stranger would: from its end. All of it is looked at but the magic, as in a full check.
+/// Reads a pack as a stranger would: from its end. All of it is looked at but the magic, as in a
+/// full check.
 fn read_pack(keys: &Keys, bytes: &[u8]) -> Result<(), Error> {
     let mut bytes = bytes.to_vec();
     let size = bytes.len() as u64;

@@ -110,7 +110,8 @@ fn a_run_has_chunks_and_ends_where_slots_end() {
     assert!(!refused(one_run(65_533, two)));
 }
 
-/// The example of `docs/format/README.md`: two chunks in the first frame of a pack, with two features and none.
+/// The example of `docs/format/README.md`: two chunks in the first frame of a pack, with two
+/// features and none.
 #[test]
 fn the_bytes_are_as_documented() {
     let mut chunks = Features::default();

@@ -1,5 +1,5 @@
-//! The code and the document agree: every example of `docs/format/examples.md` is what the code writes, and is read by the code
-//! as what the document says it is.
+//! The code and the document agree: every example of `docs/format/examples.md` is what the code
+//! writes, and is read by the code as what the document says it is.
 
 use std::collections::BTreeMap;
 
@@ -38,8 +38,8 @@ fn blocks(language: &str) -> BTreeMap<String, Vec<String>> {
     blocks
 }
 
-/// The bytes of an example. A line is hexadecimal pairs, then two spaces and what they are; `00 * 37` is 37 zeros; a line that
-/// begins with two spaces only goes on explaining.
+/// The bytes of an example. A line is hexadecimal pairs, then two spaces and what they are; `00 *
+/// 37` is 37 zeros; a line that begins with two spaces only goes on explaining.
 fn example(name: &str) -> Vec<u8> {
     let blocks = blocks("hex ");
     let lines = blocks.get(name).unwrap_or_else(|| panic!("no example named {name}"));
@@ -230,7 +230,8 @@ fn a_key() {
     );
 }
 
-/// Three frames: two short chunks as they are, one that compresses, and one that is put together from the first two.
+/// Three frames: two short chunks as they are, one that compresses, and one that is put together
+/// from the first two.
 fn gathered() -> [frame::Builder; 3] {
     let mut builders: [frame::Builder; 3] = Default::default();
     for (frame, chunk) in [(0, FIRST), (0, SECOND), (1, &THIRD[..]), (2, FOURTH)] {

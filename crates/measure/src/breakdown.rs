@@ -1,15 +1,18 @@
 //! Where SeqCDC's speed comes from (paper 001, figure 10).
 
+use std::path::PathBuf;
+
+use ibid_chunk::{Backend, Chunker, SIZE_MIN_LEAST, SeqCdcSettings, Settings, chunks};
+
 use crate::compare::at_least_one;
 use crate::sample::sample_or_random;
 use crate::{Error, Machine, Observer, Result, Speed, speed};
-use ibid_chunk::{Backend, Chunker, SIZE_MIN_LEAST, SeqCdcSettings, Settings, chunks};
-use std::path::PathBuf;
 
 /// What of SeqCDC is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
-    /// Boundaries are looked for in every byte (but for the first 63 of a chunk, which is the least minimum).
+    /// Boundaries are looked for in every byte (but for the first 63 of a chunk, which is the least
+    /// minimum).
     Boundaries,
     /// Not before the minimum size: what the paper calls BASE.
     Minimum,
@@ -33,7 +36,8 @@ pub struct Step {
 }
 
 impl Step {
-    /// The paper's name: BASE, SEQ, VBASE-512, VSEQ-512 and so on; BARE for boundaries alone, which the paper does not show.
+    /// The paper's name: BASE, SEQ, VBASE-512, VSEQ-512 and so on; BARE for boundaries alone, which
+    /// the paper does not show.
     #[must_use]
     pub fn name(&self) -> String {
         let name = match self.part {

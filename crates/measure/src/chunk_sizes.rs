@@ -6,23 +6,26 @@ use ibid_chunk::{Settings, SettingsError};
 /// The least and the most average for which SeqCDC's sequences and skips are known.
 const SEQCDC_AVERAGES: (usize, usize) = (256, SIZE_MAX_MOST / 2);
 
-/// Sizes of chunks, as paper 003 states them: "4KB-8KB-12KB (for the minimum, expected average, and maximum chunk sizes)".
+/// Sizes of chunks, as paper 003 states them: "4KB-8KB-12KB (for the minimum, expected average, and
+/// maximum chunk sizes)".
 ///
-/// Unlike [`Settings::for_average`], which makes up for minimum and maximum so that the average comes out, this takes all three as
-/// they are: past the minimum, a boundary is expected after `average - min` bytes, and the maximum cuts some of that off.
+/// Unlike [`Settings::for_average`], which makes up for minimum and maximum so that the average
+/// comes out, this takes all three as they are: past the minimum, a boundary is expected after
+/// `average - min` bytes, and the maximum cuts some of that off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ChunkSizes {
     /// Bytes below which no chunk ends unless the data does.
     pub min: usize,
-    /// The minimum and the bytes after it that are expected up to a boundary, if there were no maximum.
+    /// The minimum and the bytes after it that are expected up to a boundary, if there were no
+    /// maximum.
     pub average: usize,
     /// Bytes at which a chunk ends whatever it holds.
     pub max: usize,
 }
 
 impl ChunkSizes {
-    /// 4, 8 and 12 KiB: those of paper 003 (sections 2 and 4.1), which are those of Data Domain. On random bytes, a windowed hash
-    /// realises 7.5 KiB with them.
+    /// 4, 8 and 12 KiB: those of paper 003 (sections 2 and 4.1), which are those of Data Domain. On
+    /// random bytes, a windowed hash realises 7.5 KiB with them.
     pub const DATA_DOMAIN: ChunkSizes = ChunkSizes {
         min: 4 << 10,
         average: 8 << 10,
@@ -128,7 +131,8 @@ fn even(size: usize) -> usize {
     size - size % 2
 }
 
-/// The exponent of the power of two that is nearest on the logarithmic scale. In whole numbers: that of another machine must not differ.
+/// The exponent of the power of two that is nearest on the logarithmic scale. In whole numbers:
+/// that of another machine must not differ.
 fn nearest_power(n: usize) -> u32 {
     let below = n.ilog2();
     let square = (n as u128) * (n as u128);

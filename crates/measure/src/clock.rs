@@ -1,10 +1,11 @@
 //! How long something takes.
 
-use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::time::Instant;
 
-/// Processor time of this thread: while others on the machine have the processor it stands still, so they disturb by the caches they use and
-/// by nothing else.
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+/// Processor time of this thread: while others on the machine have the processor it stands still,
+/// so they disturb by the caches they use and by nothing else.
 pub(crate) struct ThreadClock(Timespec);
 
 impl ThreadClock {

@@ -1,17 +1,22 @@
 //! Chunkers beside one another, on data of the user's.
 
+use std::path::PathBuf;
+
+use ibid_chunk::{Backend, Chunker, Settings};
+
 use crate::duplicates::{self, Account};
 use crate::inputs::Inputs;
 use crate::{Error, Machine, Observer, Result, Sizes, Speed, speed};
-use ibid_chunk::{Backend, Chunker, Settings};
-use std::path::PathBuf;
 
-/// Bytes that a repository spends on each chunk of a file, equal ones included: its place in the recipe, which is an id of
-/// 32 bytes and a length of about 3 (`docs/format`, *Content*). A repository deduplicates recipes, too, which is not counted here.
+/// Bytes that a repository spends on each chunk of a file, equal ones included: its place in the
+/// recipe, which is an id of 32 bytes and a length of about 3 (`docs/format`, *Content*). A
+/// repository deduplicates recipes, too, which is not counted here.
 pub const RECIPE_BYTES: u64 = 35;
-/// Bytes that a repository spends on each different chunk: 38 in an index file and about 36 in the directory of its pack.
+/// Bytes that a repository spends on each different chunk: 38 in an index file and about 36 in the
+/// directory of its pack.
 pub const INDEX_BYTES: u64 = 74;
-/// Bytes of memory that each different chunk takes in the index of a repository that is open, at most.
+/// Bytes of memory that each different chunk takes in the index of a repository that is open, at
+/// most.
 pub const INDEX_MEMORY_BYTES: u64 = 48;
 
 /// What to compare, and on what.
@@ -21,8 +26,8 @@ pub struct Plan {
     pub paths: Vec<PathBuf>,
     /// The chunkers, each with its parameters.
     pub contenders: Vec<Settings>,
-    /// The vector instructions with which to measure how fast each is; cuts are the same with all. At least one;
-    /// [`Backend::available`] lists the fastest last.
+    /// The vector instructions with which to measure how fast each is; cuts are the same with all.
+    /// At least one; [`Backend::available`] lists the fastest last.
     pub backends: Vec<Backend>,
     /// How often each speed is measured: at least once.
     pub rounds: u32,
@@ -75,13 +80,15 @@ impl Entry {
         1.0 - self.unique_bytes as f64 / self.sizes.bytes().max(1) as f64
     }
 
-    /// The duplicate elimination ratio: how many times less is stored than there is, counting chunks alone.
+    /// The duplicate elimination ratio: how many times less is stored than there is, counting
+    /// chunks alone.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         self.sizes.bytes() as f64 / self.unique_bytes.max(1) as f64
     }
 
-    /// What it takes to put the files together again: [`RECIPE_BYTES`] for each chunk, [`INDEX_BYTES`] for each different one.
+    /// What it takes to put the files together again: [`RECIPE_BYTES`] for each chunk,
+    /// [`INDEX_BYTES`] for each different one.
     #[must_use]
     pub fn metadata_bytes(&self) -> u64 {
         RECIPE_BYTES * self.sizes.chunks() + INDEX_BYTES * self.unique_chunks
@@ -108,7 +115,8 @@ impl Entry {
 }
 
 impl Comparison {
-    /// For each entry, whether it is on the frontier: no other saves at least as much and is at least as fast, and better at one.
+    /// For each entry, whether it is on the frontier: no other saves at least as much and is at
+    /// least as fast, and better at one.
     #[must_use]
     pub fn frontier(&self) -> Vec<bool> {
         let speed = |entry: &Entry| entry.fastest().map_or(0.0, |(_, speed)| speed.median);
@@ -127,17 +135,19 @@ impl Comparison {
 
 /// Runs every contender over the data.
 ///
-/// First, everything is read once, [`Plan::threads`] contenders at a time looking at each piece of 4 MiB: how large are the chunks, and
-/// which were there before? A part of it, in whole pieces from all over the data, stays in memory: the sample. Then, on one thread
-/// and round by round, so that what disturbs the machine disturbs all alike, every contender goes through the sample. No chunk reaches from one
-/// file into another; in the sample, it can.
+/// First, everything is read once, [`Plan::threads`] contenders at a time looking at each piece of
+/// 4 MiB: how large are the chunks, and which were there before? A part of it, in whole pieces from
+/// all over the data, stays in memory: the sample. Then, on one thread and round by round, so that
+/// what disturbs the machine disturbs all alike, every contender goes through the sample. No chunk
+/// reaches from one file into another; in the sample, it can.
 ///
-/// Memory: the sample; a piece; for each contender 14 bytes for each different chunk (23 while that grows), three times its maximum
-/// size, and 64 KiB.
+/// Memory: the sample; a piece; for each contender 14 bytes for each different chunk (23 while that
+/// grows), three times its maximum size, and 64 KiB.
 ///
 /// # Errors
-/// When the plan holds nothing to do, settings are not valid, a path that was named can't be read, there is nothing in any file,
-/// or the observer asks to stop. Files in folders that can't be read are told to the observer and passed over.
+/// When the plan holds nothing to do, settings are not valid, a path that was named can't be read,
+/// there is nothing in any file, or the observer asks to stop. Files in folders that can't be read
+/// are told to the observer and passed over.
 pub fn compare(plan: &Plan, observer: &mut impl Observer) -> Result<Comparison> {
     let mut accounts = accounts(plan)?;
     let inputs = Inputs::list(&plan.paths, observer)?;
@@ -147,7 +157,8 @@ pub fn compare(plan: &Plan, observer: &mut impl Observer) -> Result<Comparison> 
     finish(plan, accounts, (found.files, found.bytes), &found.sample, observer)
 }
 
-/// The same for files that are in memory, whatever paths the plan has. The sample is of the first file alone.
+/// The same for files that are in memory, whatever paths the plan has. The sample is of the first
+/// file alone.
 pub(crate) fn compare_in_memory(plan: &Plan, files: &[Vec<u8>], observer: &mut impl Observer) -> Result<Comparison> {
     let mut accounts = accounts(plan)?;
     let bytes = files.iter().map(|file| file.len() as u64).sum();

@@ -1,11 +1,14 @@
 //! What this CPU's instructions cost, and which vector instructions suit it.
 
-use crate::{Machine, Random, Result, Speed, speed};
-use ibid_chunk::{Backend, Chunker, Settings, SettingsError};
-use ibid_simd::Instruction;
 use std::time::Instant;
 
-/// Instructions are run in so many rounds of 16, and the shortest of so many trials counts: whatever disturbs makes it longer.
+use ibid_chunk::{Backend, Chunker, Settings, SettingsError};
+use ibid_simd::Instruction;
+
+use crate::{Machine, Random, Result, Speed, speed};
+
+/// Instructions are run in so many rounds of 16, and the shortest of so many trials counts:
+/// whatever disturbs makes it longer.
 const ROUNDS: u64 = 5000;
 const TRIALS: usize = 40;
 
@@ -54,9 +57,11 @@ impl InstructionCost {
     }
 }
 
-/// Measures what instructions cost on this CPU, and how fast each backend is, `rounds` times. Takes some hundred milliseconds.
+/// Measures what instructions cost on this CPU, and how fast each backend is, `rounds` times. Takes
+/// some hundred milliseconds.
 ///
-/// Depositing and extracting are done with a mask of 32 bits; on CPUs that do them bit by bit, they cost as much as the mask has bits.
+/// Depositing and extracting are done with a mask of 32 bits; on CPUs that do them bit by bit, they
+/// cost as much as the mask has bits.
 ///
 /// # Errors
 /// When the environment asks for vector instructions that there are not.

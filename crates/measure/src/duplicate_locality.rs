@@ -1,24 +1,28 @@
 //! How duplicates lie together (paper 003, section 2).
 
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::path::PathBuf;
+
+use ibid_chunk::{Chunker, Pusher, Settings};
+
 use crate::compare::at_least_one;
 use crate::duplicates::{PIECE, pieces};
 use crate::fingerprints::Fingerprints;
 use crate::inputs::Inputs;
 use crate::{Error, Observer, Result};
-use ibid_chunk::{Chunker, Pusher, Settings};
-use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::path::PathBuf;
 
 /// What to look at, and when to count.
 #[derive(Clone, Debug)]
 pub struct DuplicateLocalityPlan {
-    /// Files, and folders with files. Those named come in this order, those in a folder in that of their names, numbers by their value.
+    /// Files, and folders with files. Those named come in this order, those in a folder in that of
+    /// their names, numbers by their value.
     pub paths: Vec<PathBuf>,
-    /// What cuts them; in the paper [`ChunkSizes::DATA_DOMAIN`](crate::ChunkSizes::DATA_DOMAIN) with Rabin's hash.
+    /// What cuts them; in the paper [`ChunkSizes::DATA_DOMAIN`](crate::ChunkSizes::DATA_DOMAIN)
+    /// with Rabin's hash.
     pub settings: Settings,
-    /// How often it is counted, evenly spaced over the files and the last time after all of them: at least once. Of fewer files, after
-    /// each.
+    /// How often it is counted, evenly spaced over the files and the last time after all of them:
+    /// at least once. Of fewer files, after each.
     pub checkpoints: usize,
 }
 
@@ -53,14 +57,17 @@ pub struct Sequences {
 
 /// What was found in all files up to one of them.
 ///
-/// A chunk is a *duplicate* if the same bytes were a chunk before: of an earlier file, or earlier in the same one. Duplicates that follow
-/// one another in a file, as many as do, are a *run*. Its first chunk is where a deduplicating system finds out that it is on known ground;
-/// the others, "the contiguous deduplicatable chunks immediately following the first", are the run's *LQ sequence* (locality
-/// quantification; paper 003, section 2), and their number is its length. So a run of `n` duplicates has a sequence of length `n - 1`,
-/// and an isolated duplicate, a run of one, has none: length 0, no chunk in it.
+/// A chunk is a *duplicate* if the same bytes were a chunk before: of an earlier file, or earlier
+/// in the same one. Duplicates that follow one another in a file, as many as do, are a *run*. Its
+/// first chunk is where a deduplicating system finds out that it is on known ground; the others,
+/// "the contiguous deduplicatable chunks immediately following the first", are the run's *LQ
+/// sequence* (locality quantification; paper 003, section 2), and their number is its length. So a
+/// run of `n` duplicates has a sequence of length `n - 1`, and an isolated duplicate, a run of one,
+/// has none: length 0, no chunk in it.
 ///
-/// The paper also calls the difference between all duplicates and those in sequences "isolated duplicates", as if the first chunk of a run
-/// belonged to its sequence. Who reads it so adds the number of sequences: all duplicates but the isolated ones.
+/// The paper also calls the difference between all duplicates and those in sequences "isolated
+/// duplicates", as if the first chunk of a run belonged to its sequence. Who reads it so adds the
+/// number of sequences: all duplicates but the isolated ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Files that were read.
@@ -76,7 +83,8 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Chunks in LQ sequences: the lower line of figure 3, of which [`Checkpoint::duplicates`] is the upper.
+    /// Chunks in LQ sequences: the lower line of figure 3, of which [`Checkpoint::duplicates`] is
+    /// the upper.
     #[must_use]
     pub fn in_sequences(&self) -> Amount {
         sum(&self.sequences)
@@ -88,13 +96,15 @@ impl Checkpoint {
         self.sequences.iter().map(|sequences| sequences.count).sum()
     }
 
-    /// Chunks in LQ sequences shorter than `length`: of those in all of them, the share that figure 4 draws.
+    /// Chunks in LQ sequences shorter than `length`: of those in all of them, the share that figure
+    /// 4 draws.
     #[must_use]
     pub fn shorter_than(&self, length: u64) -> Amount {
         sum(&self.sequences[..self.sequences.partition_point(|sequences| sequences.length < length)])
     }
 
-    /// The greatest length such that at least half of the chunks in LQ sequences are in sequences no shorter; 0 if there are none.
+    /// The greatest length such that at least half of the chunks in LQ sequences are in sequences
+    /// no shorter; 0 if there are none.
     #[must_use]
     pub fn median_length(&self) -> u64 {
         let half = self.in_sequences().chunks.div_ceil(2);
@@ -114,7 +124,8 @@ impl Checkpoint {
         self.sequences.last().map_or(0, |sequences| sequences.length)
     }
 
-    /// The deduplication ratio: how many times less is stored than there is, counting chunks alone. 1 of nothing.
+    /// The deduplication ratio: how many times less is stored than there is, counting chunks alone.
+    /// 1 of nothing.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         match self.all.bytes {
@@ -135,8 +146,9 @@ impl DuplicateLocality {
         self.checkpoints.last().expect("at least one checkpoint")
     }
 
-    /// 2, 4, 8 and so on, up to the first that is longer than every sequence: the lengths at which tables show the distribution. (Below 1
-    /// there is no sequence with a chunk in it, so the first is 2.)
+    /// 2, 4, 8 and so on, up to the first that is longer than every sequence: the lengths at which
+    /// tables show the distribution. (Below 1 there is no sequence with a chunk in it, so the
+    /// first is 2.)
     #[must_use]
     pub fn thresholds(&self) -> Vec<u64> {
         let longest = self.last().longest();
@@ -153,16 +165,18 @@ fn sum(sequences: &[Sequences]) -> Amount {
     })
 }
 
-/// Cuts all files, one after the other, as if they were backed up in turn, and counts how duplicates lie together (paper 003, section 2,
-/// figures 3 and 4).
+/// Cuts all files, one after the other, as if they were backed up in turn, and counts how
+/// duplicates lie together (paper 003, section 2, figures 3 and 4).
 ///
-/// No chunk reaches from one file into another, and no run. Files are read in pieces of 4 MiB. Memory: a piece, three times the maximum
-/// size of a chunk, 14 bytes for each different chunk (23 while that grows), and about 40 for each length of sequence that occurs, of
-/// which among `n` chunks there are fewer than √(2`n`); each checkpoint keeps 24 bytes a length.
+/// No chunk reaches from one file into another, and no run. Files are read in pieces of 4 MiB.
+/// Memory: a piece, three times the maximum size of a chunk, 14 bytes for each different chunk (23
+/// while that grows), and about 40 for each length of sequence that occurs, of which among `n`
+/// chunks there are fewer than √(2`n`); each checkpoint keeps 24 bytes a length.
 ///
 /// # Errors
-/// When there are to be no checkpoints, settings are not valid, a path that was named can't be read, there is nothing in any file, or
-/// the observer asks to stop. Files in folders that can't be read are told to the observer and passed over.
+/// When there are to be no checkpoints, settings are not valid, a path that was named can't be
+/// read, there is nothing in any file, or the observer asks to stop. Files in folders that can't be
+/// read are told to the observer and passed over.
 pub fn duplicate_locality(plan: &DuplicateLocalityPlan, observer: &mut impl Observer) -> Result<DuplicateLocality> {
     at_least_one("checkpoints", plan.checkpoints)?;
     let chunker = Chunker::new(&plan.settings)?;

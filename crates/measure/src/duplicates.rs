@@ -1,14 +1,16 @@
 //! What is there more than once, by each of several chunkers, reading once.
 
-use crate::fingerprints::Fingerprints;
-use crate::inputs::Inputs;
-use crate::{Error, Observer, Result, Sizes};
-use ibid_chunk::{Chunker, Pusher, Settings};
 use std::convert::Infallible;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+
+use ibid_chunk::{Chunker, Pusher, Settings};
+
+use crate::fingerprints::Fingerprints;
+use crate::inputs::Inputs;
+use crate::{Error, Observer, Result, Sizes};
 
 /// What is read at once.
 pub(crate) const PIECE: usize = 4 << 20;
@@ -66,7 +68,8 @@ pub(crate) struct Found {
     pub(crate) sample: Vec<u8>,
 }
 
-/// Reads all inputs, piece by piece, each piece for all accounts; keeps at most `sample_most` bytes.
+/// Reads all inputs, piece by piece, each piece for all accounts; keeps at most `sample_most`
+/// bytes.
 pub(crate) fn find(
     inputs: &Inputs,
     sample_most: usize,

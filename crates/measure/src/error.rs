@@ -1,7 +1,8 @@
 //! Why an experiment gave no result.
 
-use ibid_chunk::SettingsError;
 use std::path::{Path, PathBuf};
+
+use ibid_chunk::SettingsError;
 
 /// What every experiment returns.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -6,8 +6,9 @@ const SLOTS_FIRST: usize = 1 << 10;
 
 /// A set of fingerprints of 64 bits: the first eight bytes of a chunk's BLAKE3.
 ///
-/// It takes at most 14 bytes for each fingerprint in it (beyond the first few), and 23 for the moment in which it grows. Two different
-/// chunks among `n` pass for equal with a probability of about `n`²/2⁶⁵: one in 10 000 for 60 million.
+/// It takes at most 14 bytes for each fingerprint in it (beyond the first few), and 23 for the
+/// moment in which it grows. Two different chunks among `n` pass for equal with a probability of
+/// about `n`²/2⁶⁵: one in 10 000 for 60 million.
 #[derive(Clone, Debug)]
 pub(crate) struct Fingerprints {
     /// In the order of their fingerprints but for collisions; 0 is a free slot.

@@ -1,8 +1,9 @@
 //! Rolling hashes: how evenly they are spread, and how fast they roll (paper 002, figures 2 and 3).
 
+use ibid_chunk::{Backend, Chunker, Method, RollingHash, SIZE_MAX_MOST, Settings, WindowedSettings, spec};
+
 use crate::compare::at_least_one;
 use crate::{Error, Machine, Observer, Random, Result, Speed, speed};
-use ibid_chunk::{Backend, Chunker, Method, RollingHash, SIZE_MAX_MOST, Settings, WindowedSettings, spec};
 
 /// Hashes are counted in so many ranges of equal width.
 pub const HASH_BINS: usize = 64;
@@ -31,7 +32,8 @@ pub struct HashEntry {
     pub name: String,
     /// How many windows have a hash in each of [`HASH_BINS`] ranges, from 0 to 2³².
     pub bins: Vec<u64>,
-    /// How fast it rolls, a byte at a time, while every hash is compared with a mask; for each backend.
+    /// How fast it rolls, a byte at a time, while every hash is compared with a mask; for each
+    /// backend.
     pub speeds: Vec<(Backend, Speed)>,
 }
 
@@ -53,8 +55,8 @@ impl HashEntry {
         *bin.unwrap_or(&0) as f64 * self.bins.len() as f64 / total.max(1) as f64
     }
 
-    /// Pearson's chi-squared statistic over its degrees of freedom: about 1 if hashes are as evenly spread as random numbers, and more the less
-    /// they are and the more windows there were.
+    /// Pearson's chi-squared statistic over its degrees of freedom: about 1 if hashes are as evenly
+    /// spread as random numbers, and more the less they are and the more windows there were.
     #[must_use]
     pub fn unevenness(&self) -> f64 {
         let total: u64 = self.bins.iter().sum();
@@ -64,7 +66,8 @@ impl HashEntry {
     }
 }
 
-/// Hashes `windows` random windows with each rolling hash, and rolls each over `sample` random bytes in memory, `rounds` times for each backend.
+/// Hashes `windows` random windows with each rolling hash, and rolls each over `sample` random
+/// bytes in memory, `rounds` times for each backend.
 ///
 /// # Errors
 /// When a number is 0, or the observer asks to stop.

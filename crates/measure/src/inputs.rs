@@ -1,7 +1,8 @@
 //! What is measured: files, and what is in folders.
 
-use crate::{Error, Observer, Result};
 use std::path::{Path, PathBuf};
+
+use crate::{Error, Observer, Result};
 
 /// Regular files, in the order in which they are read.
 #[derive(Clone, Debug, Default)]
@@ -19,8 +20,10 @@ pub(crate) struct Input {
 }
 
 impl Inputs {
-    /// The files that are named, and all regular files in the folders that are; below these, symlinks are not followed, and each
-    /// folder is listed in the order of its names, in which `v2` comes before `v10`. What can't be listed below a folder is told to the observer and passed over.
+    /// The files that are named, and all regular files in the folders that are; below these,
+    /// symlinks are not followed, and each folder is listed in the order of its names, in which
+    /// `v2` comes before `v10`. What can't be listed below a folder is told to the observer and
+    /// passed over.
     pub(crate) fn list(paths: &[PathBuf], observer: &mut impl Observer) -> Result<Inputs> {
         let mut inputs = Inputs::default();
         for path in paths {
@@ -85,7 +88,8 @@ enum NamePart<'a> {
     Byte(u8),
 }
 
-/// What names are sorted by, so that versions come in their order however many digits were given to their numbers.
+/// What names are sorted by, so that versions come in their order however many digits were given to
+/// their numbers.
 fn parts(name: &[u8]) -> impl Iterator<Item = NamePart<'_>> {
     let mut rest = name;
     std::iter::from_fn(move || {

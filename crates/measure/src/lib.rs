@@ -1,7 +1,7 @@
 //! Which chunker suits this data, on this machine?
 //!
-//! The experiments behind `ibid bench`, `ibid tune` and `ibid generate`, for programs to call: they print nothing. What takes long is
-//! watched, and stopped, through an [`Observer`].
+//! The experiments behind `ibid bench`, `ibid tune` and `ibid generate`, for programs to call: they
+//! print nothing. What takes long is watched, and stopped, through an [`Observer`].
 //!
 //! | question | answer |
 //! |---|---|

@@ -9,7 +9,8 @@ pub trait Observer {
 
     /// So many bytes more are done. Called often, for a few MiB at most each time.
     ///
-    /// Returns whether to go on; if not, the experiment ends with [`Error::Stopped`](crate::Error::Stopped).
+    /// Returns whether to go on; if not, the experiment ends with
+    /// [`Error::Stopped`](crate::Error::Stopped).
     fn advance(&mut self, bytes: u64) -> bool;
 
     /// A file or folder could not be read, and the experiment goes on without it.

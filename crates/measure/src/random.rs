@@ -1,7 +1,7 @@
 //! Randomness that can be repeated.
 
-/// The splitmix64 sequence: adds the golden ratio, then mixes. Fast, and the same on every machine for ever; of no use to
-/// keep secrets.
+/// The splitmix64 sequence: adds the golden ratio, then mixes. Fast, and the same on every machine
+/// for ever; of no use to keep secrets.
 ///
 /// ```
 /// use ibid_measure::Random;
@@ -40,7 +40,8 @@ impl Random {
         ((u128::from(self.number()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// Fills with numbers, eight bytes each, least significant first. The last is cut short where eight bytes do not fit.
+    /// Fills with numbers, eight bytes each, least significant first. The last is cut short where
+    /// eight bytes do not fit.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for piece in bytes.chunks_mut(8) {
             piece.copy_from_slice(&self.number().to_le_bytes()[..piece.len()]);

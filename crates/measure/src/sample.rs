@@ -1,16 +1,18 @@
 //! Some bytes of many files.
 
-use crate::inputs::Inputs;
-use crate::{Error, Observer, Random, Result};
 use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
-/// The beginning of every file, as much of each as makes at most `most` bytes together: all bytes if there are no more.
+use crate::inputs::Inputs;
+use crate::{Error, Observer, Random, Result};
+
+/// The beginning of every file, as much of each as makes at most `most` bytes together: all bytes
+/// if there are no more.
 ///
 /// # Errors
-/// When a path that was named can't be read, or there is nothing in any file. Files in folders that can't be read are told to the observer
-/// and passed over.
+/// When a path that was named can't be read, or there is nothing in any file. Files in folders that
+/// can't be read are told to the observer and passed over.
 pub fn sample(paths: &[PathBuf], most: usize, observer: &mut impl Observer) -> Result<Vec<u8>> {
     let inputs = Inputs::list(paths, observer)?;
     let share = (most as f64 / inputs.bytes as f64).min(1.0);

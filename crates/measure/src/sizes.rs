@@ -89,7 +89,8 @@ impl Sizes {
             .sqrt()
     }
 
-    /// The size that `percent` of the chunks do not exceed, in bytes, rounded up by less than 1/4096 of the maximum; 0 of none.
+    /// The size that `percent` of the chunks do not exceed, in bytes, rounded up by less than
+    /// 1/4096 of the maximum; 0 of none.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> usize {
         let rank = ((percent / 100.0 * self.chunks as f64).ceil() as u64).clamp(1, self.chunks.max(1));
@@ -108,7 +109,8 @@ impl Sizes {
         (((bin + 1) as u128 * self.size_max as u128).div_ceil(BINS as u128)) as usize
     }
 
-    /// Sizes in bytes, ascending, and which share of the chunks is no larger; at most `points` of them, the last at the largest chunk.
+    /// Sizes in bytes, ascending, and which share of the chunks is no larger; at most `points` of
+    /// them, the last at the largest chunk.
     #[must_use]
     pub fn cumulated(&self, points: usize) -> Vec<(usize, f64)> {
         let mut all = Vec::new();

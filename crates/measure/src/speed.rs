@@ -1,8 +1,9 @@
 //! How fast something goes through bytes in memory.
 
-use ibid_chunk::{Chunker, chunks};
 use std::hint::black_box;
 use std::time::Instant;
+
+use ibid_chunk::{Chunker, chunks};
 
 /// Fewer bytes than this take too little time for a clock: they are gone through several times.
 const BYTES_LEAST: usize = 1 << 20;

@@ -1,10 +1,13 @@
-//! Parameters of SeqCDC for an average: found on random data, chosen on the user's (papers 000 and 001, section V).
+//! Parameters of SeqCDC for an average: found on random data, chosen on the user's (papers 000 and
+//! 001, section V).
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use ibid_chunk::{Backend, Chunker, SeqCdcSettings, Settings, chunks};
 
 use crate::compare::{at_least_one, compare_in_memory};
 use crate::{Comparison, Entry, Error, Observer, Plan, Random, Result, Series, Sizes, compare};
-use ibid_chunk::{Backend, Chunker, SeqCdcSettings, Settings, chunks};
-use std::ops::RangeInclusive;
-use std::path::PathBuf;
 
 /// The lengths of sequences that are tried.
 const SEQ_LENGTHS: RangeInclusive<u32> = 3..=10;
@@ -16,19 +19,22 @@ const SKIP_SIZES: RangeInclusive<u32> = 16..=4096;
 const NEAR: f64 = 0.01;
 /// and nothing is a candidate whose average is further off than this.
 const TOLERANCE: f64 = 0.05;
-/// Nor if more than this share of the chunks has the maximum size: cut by force, they give any average.
+/// Nor if more than this share of the chunks has the maximum size: cut by force, they give any
+/// average.
 const FORCED_MOST: f64 = 0.25;
 
 /// What to look for, and where to try it.
 #[derive(Clone, Debug)]
 pub struct TunePlan {
-    /// Sizes, mode and what equal neighbours do; the other parameters are looked for. [`SeqCdcSettings::size_average`] is the average wanted.
+    /// Sizes, mode and what equal neighbours do; the other parameters are looked for.
+    /// [`SeqCdcSettings::size_average`] is the average wanted.
     pub base: SeqCdcSettings,
     /// Random bytes on which averages are simulated.
     pub random_bytes: usize,
     /// Other seeds give other random bytes.
     pub seed: u64,
-    /// Files, and folders with files, to try candidates on. If there are none: edited versions of random bytes.
+    /// Files, and folders with files, to try candidates on. If there are none: edited versions of
+    /// random bytes.
     pub paths: Vec<PathBuf>,
     /// How often speeds are measured.
     pub rounds: u32,
@@ -39,8 +45,8 @@ pub struct TunePlan {
 }
 
 impl TunePlan {
-    /// The plan for an average: sizes as the papers have them (a minimum of half the average, of a quarter up to 4 KiB; a maximum of
-    /// twice), simulations of 2000 chunks each.
+    /// The plan for an average: sizes as the papers have them (a minimum of half the average, of a
+    /// quarter up to 4 KiB; a maximum of twice), simulations of 2000 chunks each.
     ///
     /// # Errors
     /// When the average is outside the limits of SeqCDC.
@@ -86,12 +92,15 @@ pub struct Tuning {
 
 /// Looks for parameters on random bytes, tries all that give the average on the data, and chooses.
 ///
-/// For each length of sequence and number of opposing pairs, the size of skips that gives the average is found by halving. Of
-/// what is found, the best is the one that stores least on the data, with metadata ([`Entry::ratio_with_metadata`]), among those that realise there
-/// between two thirds and three halves of the average, if there are such; and of several that are within 1 % of it, the fastest.
+/// For each length of sequence and number of opposing pairs, the size of skips that gives the
+/// average is found by halving. Of what is found, the best is the one that stores least on the
+/// data, with metadata ([`Entry::ratio_with_metadata`]), among those that realise there between two
+/// thirds and three halves of the average, if there are such; and of several that are within 1 % of
+/// it, the fastest.
 ///
 /// # Errors
-/// When no parameters give the average, settings are not valid, a path can't be read, or the observer asks to stop.
+/// When no parameters give the average, settings are not valid, a path can't be read, or the
+/// observer asks to stop.
 pub fn tune(plan: &TunePlan, observer: &mut impl Observer) -> Result<Tuning> {
     at_least_one("random bytes", plan.random_bytes)?;
     let candidates = candidates(plan, observer)?;

@@ -1,10 +1,12 @@
-//! A file and its later versions, each a little different from the one before: the synthetic series of paper 003, section 4.2.
+//! A file and its later versions, each a little different from the one before: the synthetic series
+//! of paper 003, section 4.2.
 
-use crate::error::Stop;
-use crate::{Error, Observer, Random, Result};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
+
+use crate::error::Stop;
+use crate::{Error, Observer, Random, Result};
 
 /// The most versions of a series.
 pub const VERSIONS_MOST: u32 = 100_000;
@@ -14,11 +16,13 @@ pub const EDITS_MOST: u64 = 10_000_000;
 /// Read, filled and written at once.
 const PIECE: usize = 256 << 10;
 
-/// How a series of versions is made. The same values give the same bytes, on every machine and in every release.
+/// How a series of versions is made. The same values give the same bytes, on every machine and in
+/// every release.
 ///
-/// The first version is random bytes. Each later one is the version before with [`edits`](Series::edits) edits, each of a kind
-/// and at a place drawn at random, done in the order of their places. An edit whose place lies in what an earlier one has deleted
-/// or overwritten is done right after that one, and where the file ends nothing more can be deleted or overwritten.
+/// The first version is random bytes. Each later one is the version before with
+/// [`edits`](Series::edits) edits, each of a kind and at a place drawn at random, done in the order
+/// of their places. An edit whose place lies in what an earlier one has deleted or overwritten is
+/// done right after that one, and where the file ends nothing more can be deleted or overwritten.
 ///
 /// Paper 003 makes 10 versions of 500 MB with 1000 to 20000 edits of 100 bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +35,8 @@ pub struct Series {
     pub edits: u64,
     /// Bytes that each edit inserts, deletes or overwrites.
     pub edit_bytes: u64,
-    /// What edits do, each as likely as the others; named twice, twice as likely. At least one, if there are edits.
+    /// What edits do, each as likely as the others; named twice, twice as likely. At least one, if
+    /// there are edits.
     pub kinds: Vec<EditKind>,
     /// Edits lie within this share of a file, from its start: above 0, at most 1.
     pub spread: f64,
@@ -137,7 +142,8 @@ impl Series {
         Noise::new(Random::stream(self.seed, 0)).write(self.size, &mut out)
     }
 
-    /// Writes version `n` (the first is 1) from the one before, of which `length` is the length in bytes.
+    /// Writes version `n` (the first is 1) from the one before, of which `length` is the length in
+    /// bytes.
     ///
     /// Takes little memory: 16 bytes for each edit, and two buffers.
     ///
@@ -203,18 +209,21 @@ impl Series {
         places
     }
 
-    /// The name of version `n`'s file (the first is 1), so that names sort as versions do: `v01.bin`.
+    /// The name of version `n`'s file (the first is 1), so that names sort as versions do:
+    /// `v01.bin`.
     #[must_use]
     pub fn file_name(&self, n: u32) -> String {
         let digits = self.versions.to_string().len().max(2);
         format!("v{n:0digits$}.bin")
     }
 
-    /// Writes all versions into a folder, which is made if there is none. Files that exist are never overwritten.
+    /// Writes all versions into a folder, which is made if there is none. Files that exist are
+    /// never overwritten.
     ///
     /// # Errors
-    /// When the series does not pass [`Series::validate`], a file of a version exists or can't be written, or the observer asks to
-    /// stop: the versions before stay, the unfinished one is removed.
+    /// When the series does not pass [`Series::validate`], a file of a version exists or can't be
+    /// written, or the observer asks to stop: the versions before stay, the unfinished one is
+    /// removed.
     pub fn write_into(&self, folder: &Path, observer: &mut impl Observer) -> Result<Vec<Version>> {
         self.validate()?;
         std::fs::create_dir_all(folder).map_err(Error::file("make the folder", folder))?;

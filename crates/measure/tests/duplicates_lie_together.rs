@@ -1,10 +1,11 @@
 //! Runs of duplicates are counted as paper 003, section 2 has them, whatever the files.
 
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+
 use ibid_chunk::{Chunker, FixedSettings, Method, NAMES, RollingHash, Settings, WindowedSettings, chunks};
 use ibid_measure::{Amount, Checkpoint, ChunkSizes, DuplicateLocality, DuplicateLocalityPlan, Error, Nobody, Observer};
 use ibid_measure::{Random, Sequences, Series, duplicate_locality};
-use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
 
 fn fixed(size: usize) -> Settings {
     Settings::Fixed(FixedSettings { size })
@@ -50,7 +51,8 @@ fn sequences(length: u64, count: u64) -> Sequences {
 
 #[test]
 fn a_sequence_is_what_follows_the_first_duplicate_of_a_run() {
-    // Nothing was there before; then runs of three (abc, def) and an isolated duplicate (h); then a run that ends with its file (fgh).
+    // Nothing was there before; then runs of three (abc, def) and an isolated duplicate (h); then a run
+    // that ends with its file (fgh).
     let files = ["abcdefgh", "abc1def2h", "3fgh"].map(letters);
     let found = look(folder(&files).path(), fixed(64), 3);
     let expected = [
@@ -342,7 +344,8 @@ fn every_chunker_takes_the_sizes_that_it_has() {
             assert_eq!(settings.size_min() == sizes.min, has_minimum, "{name}");
         }
     }
-    // The usual chunkers come near to the average at the paper's sizes; FastCDC, which is normalised around it, is above.
+    // The usual chunkers come near to the average at the paper's sizes; FastCDC, which is normalised
+    // around it, is above.
     for name in [
         "rabin", "gear", "crc32", "tttd", "fastcdc", "seqcdc", "argmin", "argmin8", "ae", "ram",
     ] {

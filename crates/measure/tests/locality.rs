@@ -1,11 +1,12 @@
 //! Hints change what chunking costs, and hardly what is found.
 
+use std::path::Path;
+
 use ibid_chunk::Settings;
 use ibid_chunk::locality::Criterion;
 use ibid_measure::{
     EditKind, Error, LocalityData, LocalityDataset, LocalityPlan, Nobody, Observer, Series, StoreMethod, locality,
 };
-use std::path::Path;
 
 fn series() -> Series {
     Series {
@@ -194,8 +195,9 @@ fn the_observer_hears_once_how_much_is_ahead_and_then_of_exactly_that() {
         let mut count = Count::default();
         let found = locality(&plan, &mut count).unwrap();
         let bytes = found.datasets[0].bytes;
-        // Gear: plain, and twice (list lengths) four criteria and the worst of three, each with names and without; threads: plain and four,
-        // twice; stores: fixed, plain, four, ideal and its boundaries. Argmin has two criteria.
+        // Gear: plain, and twice (list lengths) four criteria and the worst of three, each with names and
+        // without; threads: plain and four, twice; stores: fixed, plain, four, ideal and its
+        // boundaries. Argmin has two criteria.
         let passes = (2 * 15 + 10 + 8) + (2 * 7 + 6 + 6);
         assert_eq!(count.advanced, passes * bytes);
         let [expected] = count.expected[..] else {

@@ -1,4 +1,5 @@
-//! Breakdown, hashes and instructions: everything that is there is measured, and numbers that can be checked are right.
+//! Breakdown, hashes and instructions: everything that is there is measured, and numbers that can
+//! be checked are right.
 
 use ibid_chunk::{Backend, RollingHash, Settings};
 use ibid_measure::{BreakdownPlan, Error, HASH_BINS, Nobody, Part, breakdown, cpu, hashes, sample};

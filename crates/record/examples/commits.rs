@@ -1,4 +1,5 @@
-//! What a commit costs: inserts a second by durability and number of writers, reads of the latest version, bytes on disk.
+//! What a commit costs: inserts a second by durability and number of writers, reads of the latest
+//! version, bytes on disk.
 //!
 //! `cargo run --release -p ibid-record --features fjall --example commits [FOLDER]`
 

@@ -1,9 +1,11 @@
-//! What do deltas, made in the background, cost those who read and write? Mixtures of reads and writes as in paper 004, section 5.1, on a store with and one without.
+//! What do deltas, made in the background, cost those who read and write? Mixtures of reads and
+//! writes as in paper 004, section 5.1, on a store with and one without.
 //!
-//! `cargo run --release -p ibid-record --example mixes FILE FOLDER [ROUNDS [ROW]]`, where FILE has a JSON object a line, with `key` and `body`, and
-//! ROW begins the rows to show, such as `1:1`.
+//! `cargo run --release -p ibid-record --example mixes FILE FOLDER [ROUNDS [ROW]]`, where FILE has
+//! a JSON object a line, with `key` and `body`, and ROW begins the rows to show, such as `1:1`.
 //!
-//! Rounds alternate between the two, so that what else the machine does hits both; shown are medians, and of rounds side by side the median ratio.
+//! Rounds alternate between the two, so that what else the machine does hits both; shown are
+//! medians, and of rounds side by side the median ratio.
 
 #![allow(clippy::print_stdout, reason = "it is a program")]
 
@@ -270,7 +272,8 @@ fn look_up(space: &Namespace, records: &[Pair]) -> Result<Round> {
     Ok(sorted(rate, reads, Vec::new()))
 }
 
-/// Reads the first version of the key with most of them, and something else in between, so that it is not found in memory.
+/// Reads the first version of the key with most of them, and something else in between, so that it
+/// is not found in memory.
 fn look_back(space: &Namespace, records: &[Pair]) -> Result<Round> {
     let mut versions: HashMap<&[u8], usize> = HashMap::new();
     for (key, _) in records {

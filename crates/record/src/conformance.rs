@@ -25,7 +25,8 @@ pub type Open<'a> = &'a dyn Fn(&Path) -> Result<Box<dyn Engine>, EngineError>;
 type Test = fn(&Path, Open<'_>);
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Checks all promises of [`Engine`] but those on crashes: see [`killed`]. Works in `folder`, which is empty.
+/// Checks all promises of [`Engine`] but those on crashes: see [`killed`]. Works in `folder`, which
+/// is empty.
 ///
 /// # Panics
 /// If a promise is not kept; the message says which.
@@ -349,7 +350,8 @@ fn what_is_not_its_own_is_refused(path: &Path, open: Open<'_>) {
     );
 }
 
-/// What the process that [`killed`] starts does: commits transaction after transaction, and says of each that it returned.
+/// What the process that [`killed`] starts does: commits transaction after transaction, and says of
+/// each that it returned.
 ///
 /// Never returns: it ends by being killed, or when nobody listens.
 ///
@@ -399,11 +401,12 @@ fn next_number(engine: &dyn Engine) -> u32 {
         .map_or(0, |bytes| 1 + u32::from_be_bytes(bytes.try_into().expect("four bytes")))
 }
 
-/// Kills a process in the middle of its writing, `rounds` times, and checks after each that everything that it acknowledged
-/// as synced is there, and of all else whole transactions up to one of them.
+/// Kills a process in the middle of its writing, `rounds` times, and checks after each that
+/// everything that it acknowledged as synced is there, and of all else whole transactions up to one
+/// of them.
 ///
-/// `start` gives a command for a process that opens the engine at `path` and calls [`write_until_killed`] on it and its
-/// standard output, on which other lines may be.
+/// `start` gives a command for a process that opens the engine at `path` and calls
+/// [`write_until_killed`] on it and its standard output, on which other lines may be.
 ///
 /// # Panics
 /// If a promise is not kept; the message says which.

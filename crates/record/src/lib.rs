@@ -1,11 +1,13 @@
-//! Which versions has a record? Values under keys, in namespaces, on an embedded transactional engine.
+//! Which versions has a record? Values under keys, in namespaces, on an embedded transactional
+//! engine.
 //!
-//! A [`Store`] is a folder. A [`Namespace`] of it holds records under keys and, if asked to, all their versions. A [`Batch`] changes
-//! several at once, a [`Snapshot`] reads several at once. Every change is committed with a [`Durability`].
+//! A [`Store`] is a folder. A [`Namespace`] of it holds records under keys and, if asked to, all
+//! their versions. A [`Batch`] changes several at once, a [`Snapshot`] reads several at once. Every
+//! change is committed with a [`Durability`].
 //!
-//! Beneath is an [`engine`], which can be another one than redb; [`conformance`] holds the tests that every engine passes. What
-//! lies in its tables is described in `docs/format/records.md`, with checksums of our own: a byte that changes on the way is an
-//! error, never a wrong record.
+//! Beneath is an [`engine`], which can be another one than redb; [`conformance`] holds the tests
+//! that every engine passes. What lies in its tables is described in `docs/format/records.md`, with
+//! checksums of our own: a byte that changes on the way is an error, never a wrong record.
 //!
 //! ```
 //! use std::time::Duration;

@@ -1,4 +1,5 @@
-//! What a replica lacks or has damaged comes from its primary, or following ends with an error that names it: nothing is guessed.
+//! What a replica lacks or has damaged comes from its primary, or following ends with an error that
+//! names it: nothing is guessed.
 
 mod common;
 

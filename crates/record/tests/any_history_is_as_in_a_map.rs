@@ -1,5 +1,6 @@
-//! Random histories give what they would give in a map in memory, also after the store was closed and opened again, and whatever was made a delta of what. Records are counted
-//! exactly by those that are decoded from them, and none is left that nobody needs.
+//! Random histories give what they would give in a map in memory, also after the store was closed
+//! and opened again, and whatever was made a delta of what. Records are counted exactly by those
+//! that are decoded from them, and none is left that nobody needs.
 //!
 //! `IBID_RECORD_CASES=10000` tries more of them.
 

@@ -1,5 +1,6 @@
-//! Random histories, and the plug is pulled again and again: of what was not synced any part is written, some of it torn. What was told to be on disk is there after opening
-//! again, what came later up to some batch, and the tables agree with each other.
+//! Random histories, and the plug is pulled again and again: of what was not synced any part is
+//! written, some of it torn. What was told to be on disk is there after opening again, what came
+//! later up to some batch, and the tables agree with each other.
 //!
 //! `IBID_RECORD_CRASHES=10000` tries more of them.
 

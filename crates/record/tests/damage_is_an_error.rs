@@ -1,4 +1,5 @@
-//! A byte that changed in the engine's tables is an error: never a panic, a wrong record, or one that is silently missing.
+//! A byte that changed in the engine's tables is an error: never a panic, a wrong record, or one
+//! that is silently missing.
 
 mod common;
 
@@ -328,7 +329,8 @@ fn what_can_not_be_kept_is_refused() {
     ));
 }
 
-/// Changes bytes all over redb's file, its own structure among them: 1 of `step` of those that are not zero.
+/// Changes bytes all over redb's file, its own structure among them: 1 of `step` of those that are
+/// not zero.
 fn change_bytes_of_the_file(step: usize) {
     let folder = folder();
     let sound = fill(folder.path());

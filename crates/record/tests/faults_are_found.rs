@@ -445,7 +445,8 @@ fn faults_say_where_they_are() {
     }
 }
 
-/// A changed byte in the engine's own structure may hide a key from every reader. Nothing may be lost without being missed here.
+/// A changed byte in the engine's own structure may hide a key from every reader. Nothing may be
+/// lost without being missed here.
 #[test]
 fn what_a_changed_byte_hides_is_missed() {
     let folder = folder();

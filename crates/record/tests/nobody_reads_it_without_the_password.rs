@@ -1,4 +1,5 @@
-//! An encrypted store opens with its password only, shows nothing of what is stored, and notices what was changed.
+//! An encrypted store opens with its password only, shows nothing of what is stored, and notices
+//! what was changed.
 
 mod common;
 

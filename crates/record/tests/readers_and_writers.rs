@@ -1,4 +1,5 @@
-//! Many threads at once: readers see whole batches, writers wait for their own commit only, and share syncs.
+//! Many threads at once: readers see whole batches, writers wait for their own commit only, and
+//! share syncs.
 
 mod common;
 

@@ -1,5 +1,6 @@
-//! Random histories, on a primary that crashes and replicas that do, over a network that loses, repeats and reorders: in the end all have the same, which is what was
-//! acknowledged and not lost with an unsynced commit, or with a primary whose replica was promoted before it had all.
+//! Random histories, on a primary that crashes and replicas that do, over a network that loses,
+//! repeats and reorders: in the end all have the same, which is what was acknowledged and not lost
+//! with an unsynced commit, or with a primary whose replica was promoted before it had all.
 //!
 //! `IBID_REPLICATION_SEEDS=1000` tries more of them, `IBID_REPLICATION_SEED=7` one.
 
@@ -284,7 +285,8 @@ impl World {
     fn promote(&mut self) {
         let replica = self.random.below(self.nodes.len() as u64) as usize;
         let node = &self.nodes[replica];
-        // One that has not heard of the last promotion would make another epoch of the same number; `two_promotions_…` is about that.
+        // One that has not heard of the last promotion would make another epoch of the same number;
+        // `two_promotions_…` is about that.
         let epoch = |node: &Node| node.store().log().unwrap().unwrap().epoch;
         if node.role() != Role::Replica || epoch(node) != epoch(&self.nodes[self.primary]) {
             return;

@@ -94,7 +94,8 @@ fn follow(connection: net::Connection, store: &Store) -> Result<(), Error> {
     Ok(())
 }
 
-/// Serves a store with one record of noise while `work` is given its address, the record and a folder.
+/// Serves a store with one record of noise while `work` is given its address, the record and a
+/// folder.
 fn served(tls: Option<&tls::Server>, work: impl FnOnce(SocketAddr, &[u8], &std::path::Path)) {
     let folder = folder();
     let options = Options {

@@ -1,4 +1,5 @@
-//! Replicas follow over the loopback interface, also after they were killed, and whoever else connects does no harm.
+//! Replicas follow over the loopback interface, also after they were killed, and whoever else
+//! connects does no harm.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Statistics say what verification says of the same store, and how far records are from being read.
+//! Statistics say what verification says of the same store, and how far records are from being
+//! read.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! What was read stays in memory for a while. A reader gets what the store has all the same, and who verifies sees what is stored.
+//! What was read stays in memory for a while. A reader gets what the store has all the same, and
+//! who verifies sees what is stored.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A process that writes to a store is killed, again and again: what it was told is on disk is there, and of the rest whole
-//! batches up to one of them.
+//! A process that writes to a store is killed, again and again: what it was told is on disk is
+//! there, and of the rest whole batches up to one of them.
 
 mod common;
 
@@ -105,7 +105,8 @@ fn child_process() {
     }
 }
 
-/// Kills a writing process after so many acknowledgements; gives the last batch that it was told is on disk.
+/// Kills a writing process after so many acknowledgements; gives the last batch that it was told is
+/// on disk.
 fn write_and_kill(engine: &str, path: &Path, lines: u32) -> u32 {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child_process", "--nocapture", "--include-ignored"])

@@ -1,5 +1,5 @@
-//! Writes the repositories that every later version must open, into the folder given. For a new version of the format only:
-//! what `tests/fixtures` holds is never written again.
+//! Writes the repositories that every later version must open, into the folder given. For a new
+//! version of the format only: what `tests/fixtures` holds is never written again.
 //!
 //! ```sh
 //! cargo run -p ibid-repo --example write_fixtures -- target/fixtures
@@ -8,10 +8,11 @@
 #[path = "../tests/support/versions.rs"]
 mod versions;
 
-use ibid_format::slot::Argon2Cost;
-use ibid_repo::{BackupOptions, InitOptions, Monitor, Repository};
 use std::path::PathBuf;
 use std::sync::Arc;
+
+use ibid_format::slot::Argon2Cost;
+use ibid_repo::{BackupOptions, InitOptions, Monitor, Repository};
 use versions::{PASSWORD, tree};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,13 +1,15 @@
 //! Frames that were decompressed, kept for whoever needs their chunks again.
 
-use crate::pieced::Pieced;
-use crate::recency::Recency;
-use ibid_delta::Anchors;
-use ibid_format::frame::Blob;
-use ibid_format::{ChunkId, Keys};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+
+use ibid_delta::Anchors;
+use ibid_format::frame::Blob;
+use ibid_format::{ChunkId, Keys};
+
+use crate::pieced::Pieced;
+use crate::recency::Recency;
 
 /// Memory of a body that is gone is kept for the next, up to this much; and of so many.
 const SPARE_BYTES_MAX: usize = 4 << 20;
@@ -20,7 +22,8 @@ pub(crate) struct Body {
     ends: Vec<u32>,
     /// What the bytes of each slot are called, once somebody has asked.
     ids: Vec<OnceLock<ChunkId>>,
-    /// What is to be known of each slot as a base, once somebody has looked through it: pages of one chunk are looked for again and again.
+    /// What is to be known of each slot as a base, once somebody has looked through it: pages of
+    /// one chunk are looked for again and again.
     anchors: Vec<OnceLock<Anchors>>,
 }
 
@@ -33,7 +36,8 @@ pub(crate) enum Content {
 }
 
 impl Body {
-    /// Chunks that were read, and where each of them ends. What they are called is found out from their bytes.
+    /// Chunks that were read, and where each of them ends. What they are called is found out from
+    /// their bytes.
     pub(crate) fn read(content: Content, ends: Vec<u32>) -> Body {
         let ids = ends.iter().map(|_| OnceLock::new()).collect();
         Body::new(content, ends, ids)
@@ -76,7 +80,8 @@ impl Body {
         &self.content
     }
 
-    /// The chunks, one after the other, of one that is whole: that was gathered, or is encoded against nothing.
+    /// The chunks, one after the other, of one that is whole: that was gathered, or is encoded
+    /// against nothing.
     pub(crate) fn whole(&self) -> &[u8] {
         match &self.content {
             Content::Whole(bytes) => bytes,
@@ -112,7 +117,8 @@ impl Body {
         self.ids.get(usize::from(slot))?.get().copied()
     }
 
-    /// What the chunk in a slot is called, which has these bytes: it is right if that is its id. It is computed once.
+    /// What the chunk in a slot is called, which has these bytes: it is right if that is its id. It
+    /// is computed once.
     pub(crate) fn name(&self, keys: &Keys, slot: u16, chunk: &[u8]) -> ChunkId {
         *self.ids[usize::from(slot)].get_or_init(|| keys.chunk_id(chunk))
     }
@@ -122,7 +128,8 @@ impl Body {
         self.anchors.get(usize::from(slot))?.get()
     }
 
-    /// Notes the anchors of the chunk in a slot. The cache that the body is in is to be told that it [grew](Bodies::grew).
+    /// Notes the anchors of the chunk in a slot. The cache that the body is in is to be told that
+    /// it [grew](Bodies::grew).
     pub(crate) fn note_anchors(&self, slot: u16, anchors: Anchors) {
         if let Some(place) = self.anchors.get(usize::from(slot)) {
             // Somebody else may have been as fast: they are the same.
@@ -171,7 +178,8 @@ struct Share {
     bytes: u64,
 }
 
-/// Those that are pieced keep this part of the budget, however many whole ones come by: they are small, and many others may have to be read to have one again.
+/// Those that are pieced keep this part of the budget, however many whole ones come by: they are
+/// small, and many others may have to be read to have one again.
 const PIECED_PART: u64 = 8;
 
 impl Kept {
@@ -301,10 +309,11 @@ impl Bodies {
         self.kept.lock().expect("no holder of this lock panics")
     }
 
-    /// The body of a frame, if it is here or somebody is reading it; else it is the caller's to read.
+    /// The body of a frame, if it is here or somebody is reading it; else it is the caller's to
+    /// read.
     ///
-    /// Who has claimed a frame may wait for another only if no one who has claimed that can wait for the first: frames are needed to decode
-    /// deeper ones only, so there is no circle.
+    /// Who has claimed a frame may wait for another only if no one who has claimed that can wait
+    /// for the first: frames are needed to decode deeper ones only, so there is no circle.
     pub(crate) fn get_or_claim(&self, frame: u32) -> Claim<'_> {
         let mut kept = self.kept();
         loop {
@@ -352,10 +361,11 @@ impl Bodies {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::pieced::Sources;
     use ibid_format::frame::Builder;
     use ibid_format::{FileId, MasterKey};
+
+    use super::*;
+    use crate::pieced::Sources;
 
     fn keys() -> Keys {
         Keys::encrypted(FileId([0; 16]), &MasterKey::random())

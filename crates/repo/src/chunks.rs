@@ -1,4 +1,13 @@
-//! Reading chunks back: frame from storage, seal, bases, decompress, and the id compared before a byte goes anywhere.
+//! Reading chunks back: frame from storage, seal, bases, decompress, and the id compared before a
+//! byte goes anywhere.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ibid_format::frame::{self, Decoder};
+use ibid_format::pack;
+use ibid_format::{ChunkId, Keys};
 
 use crate::bodies::{Bodies, Body, Claim, Content, Reading};
 use crate::index::Place;
@@ -6,20 +15,15 @@ use crate::load::{BUFFERS_MIN, Loaded};
 use crate::pieced::{Lists, Pieced, Sources};
 use crate::repository::{folder, name_in};
 use crate::{Error, Repository, Result};
-use ibid_format::frame::{self, Decoder};
-use ibid_format::pack;
-use ibid_format::{ChunkId, Keys};
-use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
-/// So many frames are decoded for one at most. Nobody writes such chains; this is for repositories that were made to keep readers busy.
+/// So many frames are decoded for one at most. Nobody writes such chains; this is for repositories
+/// that were made to keep readers busy.
 pub(crate) const FRAMES_MAX: u32 = 1 << 14;
 /// Buffers that have grown beyond this are given back.
 const BUFFER_BYTES_MAX: usize = 8 << 20;
 
-/// Reads many frames one after the other, each once: those that others may be encoded against by way of a [`ChunkReader`], which keeps them,
-/// and all others into memory of its own.
+/// Reads many frames one after the other, each once: those that others may be encoded against by
+/// way of a [`ChunkReader`], which keeps them, and all others into memory of its own.
 #[derive(Default)]
 pub(crate) struct FrameReader {
     sealed: Vec<u8>,
@@ -60,7 +64,8 @@ impl Opened<'_> {
 }
 
 impl FrameReader {
-    /// Reads and opens the frame with this number. With `upto`, slots after it need not be decompressed.
+    /// Reads and opens the frame with this number. With `upto`, slots after it need not be
+    /// decompressed.
     pub(crate) fn open(&mut self, reader: &ChunkReader<'_>, number: u32, upto: Option<u16>) -> Result<Opened<'_>> {
         if !reader.loaded.index.has_deltas() {
             return self.pass(reader, number, upto);
@@ -101,7 +106,8 @@ impl FrameReader {
             .map_err(|source| reader.damaged(number, source))
     }
 
-    /// Reads a frame that is to be kept. If it is pieced, it is put together as well: all that it is encoded against is read once for both.
+    /// Reads a frame that is to be kept. If it is pieced, it is put together as well: all that it
+    /// is encoded against is read once for both.
     fn keep(&mut self, reader: &ChunkReader<'_>, number: u32, reading: &Reading<'_>) -> Result<Body> {
         let mut left = FRAMES_MAX - 1;
         let plain = reader.unseal(number, &mut self.sealed)?;
@@ -122,9 +128,10 @@ impl FrameReader {
 }
 
 impl Repository {
-    /// A reader of very many frames. What it keeps, since others may be encoded against it, takes most of the memory that index and buffers
-    /// leave: the more, the less is decoded twice. (The last of eight versions of a database's pages takes four times as long with a budget of 128 MiB as with 512, of which
-    /// it uses 210; of source trees and dumps 32 MiB are enough.)
+    /// A reader of very many frames. What it keeps, since others may be encoded against it, takes
+    /// most of the memory that index and buffers leave: the more, the less is decoded twice.
+    /// (The last of eight versions of a database's pages takes four times as long with a budget of
+    /// 128 MiB as with 512, of which it uses 210; of source trees and dumps 32 MiB are enough.)
     pub(crate) fn body_reader(&self, loaded: &Arc<Loaded>) -> ChunkReader<'_> {
         const BUDGET_MIN: u64 = 16 << 20;
         // The other half of the buffers is what `readers_max` gives to those who read.
@@ -132,9 +139,10 @@ impl Repository {
         ChunkReader::new(self, loaded.clone(), (left / 4 * 3).max(BUDGET_MIN))
     }
 
-    /// How many threads may read frames at once with what is left beside a [`body_reader`](Repository::body_reader). Each has a frame at hand,
-    /// sealed, opened and decoded, and the same of those that this hangs on: measured, 4 to 5 times the largest frame, and some MiB of tables
-    /// and of what the allocator keeps for a thread.
+    /// How many threads may read frames at once with what is left beside a
+    /// [`body_reader`](Repository::body_reader). Each has a frame at hand, sealed, opened and
+    /// decoded, and the same of those that this hangs on: measured, 4 to 5 times the largest frame,
+    /// and some MiB of tables and of what the allocator keeps for a thread.
     pub(crate) fn readers_max(&self, loaded: &Loaded) -> usize {
         const TABLES: u64 = 6 << 20;
         let left = self.memory.saturating_sub(loaded.index.bytes() + BUFFERS_MIN);
@@ -149,15 +157,18 @@ impl Repository {
     }
 }
 
-/// Reads chunks and frames of any depth, and keeps the frames they came in. Several threads may use one.
+/// Reads chunks and frames of any depth, and keeps the frames they came in. Several threads may use
+/// one.
 ///
-/// What frames hang on is read in the same way: so each is decoded once as long as there is room for it, and no lock is held while one is read.
+/// What frames hang on is read in the same way: so each is decoded once as long as there is room
+/// for it, and no lock is held while one is read.
 pub(crate) struct ChunkReader<'a> {
     pub(crate) repository: &'a Repository,
     pub(crate) loaded: Arc<Loaded>,
     /// Frames that were read, and those that a backup has made.
     pub(crate) bodies: Bodies,
-    /// Whether what a frame is encoded against is compared with its id before it is decoded, or only what comes of it.
+    /// Whether what a frame is encoded against is compared with its id before it is decoded, or
+    /// only what comes of it.
     pub(crate) compares_bases: bool,
     /// Bytes of sealed frames that were read so far.
     bytes_read: AtomicU64,
@@ -182,9 +193,10 @@ impl<'a> ChunkReader<'a> {
         }
     }
 
-    /// One that does not compare with its id what lies between a frame and the chunks that are asked of it: for who compares these, and does without them
-    /// if they are wrong, whosever damage that is. What lies between is sealed, so hardly anything but a wrong index makes it wrong; and then what is decoded
-    /// against it is wrong, too.
+    /// One that does not compare with its id what lies between a frame and the chunks that are
+    /// asked of it: for who compares these, and does without them if they are wrong, whosever
+    /// damage that is. What lies between is sealed, so hardly anything but a wrong index makes it
+    /// wrong; and then what is decoded against it is wrong, too.
     pub(crate) fn comparing_ends_only(self) -> ChunkReader<'a> {
         ChunkReader {
             compares_bases: false,
@@ -231,7 +243,8 @@ impl<'a> ChunkReader<'a> {
         Ok(())
     }
 
-    /// The chunks of the frame with this number, *not* compared with their ids yet. None if it is neither stored nor here.
+    /// The chunks of the frame with this number, *not* compared with their ids yet. None if it is
+    /// neither stored nor here.
     pub(crate) fn frame(&self, number: u32) -> Result<Option<Arc<Body>>> {
         self.open(number, &mut { FRAMES_MAX })
     }
@@ -376,9 +389,6 @@ impl From<ibid_format::Error> for Unread {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::error::BaseFault;
-    use crate::{InitOptions, Monitor};
     use ibid_delta::Method;
     use ibid_format::FileId;
     use ibid_format::frame::{Builder, Compression, DEPTH_MAX, Encoder, Piece};
@@ -387,8 +397,13 @@ mod tests {
     use ibid_storage::fault::Flaky;
     use ibid_storage::{Memory, Storage};
 
-    /// Two chunks of each depth, every one in a frame of its own and encoded against both of the depth below: to decode a deepest one, a reader
-    /// that keeps nothing decodes twice as many frames for every step.
+    use super::*;
+    use crate::error::BaseFault;
+    use crate::{InitOptions, Monitor};
+
+    /// Two chunks of each depth, every one in a frame of its own and encoded against both of the
+    /// depth below: to decode a deepest one, a reader that keeps nothing decodes twice as many
+    /// frames for every step.
     fn doubling() -> (Arc<Flaky<Memory>>, Repository, ChunkId) {
         let init = InitOptions {
             cost: Argon2Cost {
@@ -474,7 +489,8 @@ mod tests {
         assert_eq!(storage.counts().read_at - before, 2 * u64::from(FRAMES_MAX));
     }
 
-    /// Three frames, each encoded against the one before, the second of which was given other bytes than its chunk is called by.
+    /// Three frames, each encoded against the one before, the second of which was given other bytes
+    /// than its chunk is called by.
     #[test]
     fn a_wrong_chunk_between_is_noticed_at_the_end_if_not_before() {
         let (storage, repository, _) = doubling();

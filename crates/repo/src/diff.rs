@@ -1,15 +1,17 @@
 //! What changed between two snapshots.
 
-use crate::chunks::ChunkReader;
-use crate::recipe::Entries;
-use crate::tree::Found;
-use crate::{Monitor, Repository, Result, SnapshotInfo};
-use ibid_format::content::Content;
-use ibid_format::tree::{Entry, EntryKind};
 use std::ffi::OsStr;
 use std::iter::Peekable;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use ibid_format::content::Content;
+use ibid_format::tree::{Entry, EntryKind};
+
+use crate::chunks::ChunkReader;
+use crate::recipe::Entries;
+use crate::tree::Found;
+use crate::{Monitor, Repository, Result, SnapshotInfo};
 
 /// How an entry differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +22,8 @@ pub enum Change {
     Removed,
     /// In both, with other contents (a file's bytes, a symlink's target, a device's numbers).
     Modified,
-    /// In both, with the same contents and other attributes (mode, owner, mtime, extended attributes).
+    /// In both, with the same contents and other attributes (mode, owner, mtime, extended
+    /// attributes).
     Attributes,
     /// In both, as different kinds of things.
     Type,
@@ -40,7 +43,8 @@ pub struct Difference<'a> {
 }
 
 impl Repository {
-    /// Hands every difference between two (sub)trees to `visitor`, in order of paths. Equal subtrees are not read.
+    /// Hands every difference between two (sub)trees to `visitor`, in order of paths. Equal
+    /// subtrees are not read.
     ///
     /// # Errors
     /// [`Error::NoSuchPath`](crate::Error::NoSuchPath); damage; the visitor's own errors.

@@ -1,12 +1,15 @@
-//! Which frames are encoded against chunks in which others: what the directories of their packs say.
+//! Which frames are encoded against chunks in which others: what the directories of their packs
+//! say.
+
+use std::collections::{HashMap, HashSet};
+
+use ibid_format::pack::{FrameSummary, Summary};
+use ibid_format::{ChunkPrefix, FileId};
 
 use crate::check::is_fault;
 use crate::index::Place;
 use crate::load::{Loaded, read_directory};
 use crate::{Monitor, Repository, Result};
-use ibid_format::pack::{FrameSummary, Summary};
-use ibid_format::{ChunkPrefix, FileId};
-use std::collections::{HashMap, HashSet};
 
 /// What frames are encoded against. Frames are named by their numbers in the index.
 #[derive(Default)]
@@ -20,8 +23,9 @@ pub(crate) struct Edges {
 }
 
 impl Edges {
-    /// Reads the directories of all packs that have frames with bases, but those that are here already. Of chunks that are in one of `places` it is told which frames need
-    /// just them. Packs whose directories can't be read, or say other things than the index, are passed over.
+    /// Reads the directories of all packs that have frames with bases, but those that are here
+    /// already. Of chunks that are in one of `places` it is told which frames need just them.
+    /// Packs whose directories can't be read, or say other things than the index, are passed over.
     pub(crate) fn read(
         repository: &Repository,
         loaded: &Loaded,
@@ -30,7 +34,8 @@ impl Edges {
     ) -> Result<Edges> {
         let index = &loaded.index;
         let mut edges = Edges::default();
-        // The index does not know chunks of frames that are lost; but what is encoded against them hangs on those.
+        // The index does not know chunks of frames that are lost; but what is encoded against them hangs on
+        // those.
         let mut lost = HashMap::new();
         let unlisted: HashMap<FileId, &Summary> = loaded.unlisted.iter().map(|pack| (pack.id, pack)).collect();
         let mut rest = index.frames.as_slice();

@@ -1,8 +1,11 @@
-//! What can go wrong, by meaning. Every message says what was expected, what was found, and what to do next.
+//! What can go wrong, by meaning. Every message says what was expected, what was found, and what to
+//! do next.
+
+use std::path::PathBuf;
+
+use ibid_format::{ChunkId, ChunkPrefix, FileId};
 
 use crate::show::{Size, quoted, quoted_path};
-use ibid_format::{ChunkId, ChunkPrefix, FileId};
-use std::path::PathBuf;
 
 /// Why an operation on a repository failed.
 #[derive(Debug, thiserror::Error)]
@@ -101,7 +104,8 @@ pub enum Error {
         /// The repository.
         location: String,
     },
-    /// A password was given for a repository that has no encryption: somebody may have put another repository in its place.
+    /// A password was given for a repository that has no encryption: somebody may have put another
+    /// repository in its place.
     #[error(
         "a password was given, but the repository at {location} is NOT encrypted; if that is what you expect, give no password and say --unencrypted, else find out who replaced it"
     )]
@@ -376,7 +380,8 @@ fn through(steps: u8) -> String {
     }
 }
 
-/// Whether the system refuses to write any more: the disk is full, or what this user may have of it.
+/// Whether the system refuses to write any more: the disk is full, or what this user may have of
+/// it.
 pub(crate) fn is_no_room(source: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
@@ -433,7 +438,8 @@ impl Error {
         }
     }
 
-    /// What is wrong, for whoever is looking at the repository's state already: without the advice to do so.
+    /// What is wrong, for whoever is looking at the repository's state already: without the advice
+    /// to do so.
     pub(crate) fn problem(&self) -> String {
         match self {
             Error::Damaged { source, .. } => format!("damaged or tampered with: {source}"),
@@ -451,7 +457,8 @@ impl Error {
         }
     }
 
-    /// Whether the fault lies in what is stored (and `check` can tell more), not in how it was asked for.
+    /// Whether the fault lies in what is stored (and `check` can tell more), not in how it was
+    /// asked for.
     pub fn is_damage(&self) -> bool {
         use ibid_storage::ErrorKind;
         match self {

@@ -1,17 +1,20 @@
 //! Which chunks are stored, and where: the index in memory.
 //!
-//! A chunk costs 38 bytes (its id, its frame, its slot) and between 4.4 and 6.7 bytes of hash table, a frame 20 bytes:
-//! at most 47 bytes a chunk with frames of 16 chunks or more. Entries lie in segments that never move,
-//! so that growing costs no second copy; only the table of 4-byte slots of one shard is rebuilt at a time.
+//! A chunk costs 38 bytes (its id, its frame, its slot) and between 4.4 and 6.7 bytes of hash
+//! table, a frame 20 bytes: at most 47 bytes a chunk with frames of 16 chunks or more. Entries lie
+//! in segments that never move, so that growing costs no second copy; only the table of 4-byte
+//! slots of one shard is rebuilt at a time.
 //!
-//! A table slot holds eight bits of the id and a 24-bit number of an entry in its shard: a probe touches an entry only
-//! when those eight bits agree.
+//! A table slot holds eight bits of the id and a 24-bit number of an entry in its shard: a probe
+//! touches an entry only when those eight bits agree.
 
-use crate::{Error, Result};
-use ibid_format::pack::{PackKind, Summary};
-use ibid_format::{ChunkId, ChunkPrefix, FileId};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, RwLock, RwLockReadGuard};
+
+use ibid_format::pack::{PackKind, Summary};
+use ibid_format::{ChunkId, ChunkPrefix, FileId};
+
+use crate::{Error, Result};
 
 /// Number of shards; the first byte of an id says which.
 const SHARDS: usize = 256;
@@ -74,7 +77,8 @@ impl Shard {
         ((u64::from(bits) * self.table.len() as u64) >> 32) as usize
     }
 
-    /// The table position of the id that begins with `prefix` and is the one: of its entry, or of the empty slot where it belongs.
+    /// The table position of the id that begins with `prefix` and is the one: of its entry, or of
+    /// the empty slot where it belongs.
     fn probe(&self, prefix: ChunkPrefix, is_it: impl Fn(&[u8; 32]) -> bool) -> (usize, Option<u32>) {
         let tag = u32::from(prefix.0[1]);
         let mut at = self.start(prefix);
@@ -115,7 +119,8 @@ impl Shard {
         }
     }
 
-    /// Adds an id; false if it was there already. It keeps its place then, unless `replaces` says of that place that this one is better.
+    /// Adds an id; false if it was there already. It keeps its place then, unless `replaces` says
+    /// of that place that this one is better.
     fn insert(&mut self, id: &ChunkId, place: Place, replaces: impl FnOnce(Place) -> bool) -> Result<bool> {
         if (self.len as usize + 1) * 10 > self.table.len() * 9 {
             self.grow();
@@ -136,7 +141,8 @@ impl Shard {
             });
         }
         if self.len as usize / SEGMENT == self.segments.len() {
-            // The first one doubles until it is as large as the others: a small index has many shards with few entries.
+            // The first one doubles until it is as large as the others: a small index has many shards with few
+            // entries.
             let first = self.segments.is_empty();
             self.segments.push(Vec::with_capacity(if first { 1 } else { SEGMENT }));
         }
@@ -277,7 +283,8 @@ impl Index {
         (self.frames.len() + added.frames.len() - 1) as u32
     }
 
-    /// Says that frames which were added are stored in this pack: `numbers` are theirs, in the pack's order.
+    /// Says that frames which were added are stored in this pack: `numbers` are theirs, in the
+    /// pack's order.
     pub(crate) fn frames_stored(&self, pack: &Summary, numbers: &[u32]) {
         let mut added = self.added.write().expect("no holder of this lock panics");
         let number = (self.packs.len() + added.packs.len()) as u32;
@@ -324,7 +331,8 @@ impl Index {
         self.shard(id.prefix()).insert(id, place, |_| false)
     }
 
-    /// Adds a chunk that is stored; if it was known already, its place becomes that in the frame of lesser depth.
+    /// Adds a chunk that is stored; if it was known already, its place becomes that in the frame of
+    /// lesser depth.
     pub(crate) fn insert_stored(&self, id: &ChunkId, place: Place) -> Result<bool> {
         let is_less_deep = |known: Place| self.frame(place.frame).depth < self.frame(known.frame).depth;
         self.shard(id.prefix()).insert(id, place, is_less_deep)
@@ -401,7 +409,8 @@ mod tests {
         assert_eq!(index.len(), 50_000);
     }
 
-    /// The promise of the design: at most 48 bytes of memory a chunk, frames and all, at every size from a million on.
+    /// The promise of the design: at most 48 bytes of memory a chunk, frames and all, at every size
+    /// from a million on.
     #[test]
     fn a_chunk_costs_at_most_48_bytes() {
         let mut index = Index::new();

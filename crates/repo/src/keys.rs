@@ -1,17 +1,19 @@
 //! The key slots: several passwords, one master key.
 
-use crate::repository::{folder, list_ids, name_in};
-use crate::{Error, Repository, Result};
 use ibid_format::slot::{self, Argon2Cost, MEMORY_KIB_ALLOWED, Note, Slot};
 use ibid_format::{FileId, Keys, MasterKey};
 use ibid_storage::Storage;
+
+use crate::repository::{folder, list_ids, name_in};
+use crate::{Error, Repository, Result};
 
 /// A key slot, as listed.
 #[derive(Clone, Debug)]
 pub struct KeyInfo {
     /// Its file's id.
     pub id: FileId,
-    /// Whether it is the one that opened the repository: of no other is it known that its password part is whole.
+    /// Whether it is the one that opened the repository: of no other is it known that its password
+    /// part is whole.
     pub current: bool,
     /// What opening it costs, if that can be read.
     pub cost: Option<Argon2Cost>,
@@ -26,7 +28,8 @@ pub struct KeyChange {
     pub id: FileId,
     /// The slots that opened with the old password, and are gone.
     pub removed: Vec<FileId>,
-    /// Slots of which nobody can tell whether they open with the old password, and why; they are as they were.
+    /// Slots of which nobody can tell whether they open with the old password, and why; they are as
+    /// they were.
     pub untried: Vec<(FileId, String)>,
 }
 
@@ -36,7 +39,8 @@ fn read_slot(storage: &dyn Storage, id: FileId) -> Result<Slot> {
     Slot::parse(id, &bytes).map_err(Error::damaged(name))
 }
 
-/// The master key, or none if the slot opens with another password (or is damaged: that looks the same).
+/// The master key, or none if the slot opens with another password (or is damaged: that looks the
+/// same).
 fn try_slot(slot: &Slot, password: &[u8]) -> Result<Option<MasterKey>> {
     match slot.unlock(password, MEMORY_KIB_ALLOWED) {
         Ok(master) => Ok(Some(master)),
@@ -45,7 +49,8 @@ fn try_slot(slot: &Slot, password: &[u8]) -> Result<Option<MasterKey>> {
     }
 }
 
-/// Tries the password on every slot; returns the keys, and the slot that opened. A damaged slot does not keep a good one from opening.
+/// Tries the password on every slot; returns the keys, and the slot that opened. A damaged slot
+/// does not keep a good one from opening.
 pub(crate) fn unlock(storage: &dyn Storage, repository: FileId, password: &[u8]) -> Result<(Keys, FileId)> {
     let ids = list_ids(storage, folder::KEYS)?;
     let mut slots = 0;
@@ -73,7 +78,8 @@ pub(crate) fn unlock(storage: &dyn Storage, repository: FileId, password: &[u8])
             untried: untried.map(Box::new),
         });
     }
-    // A slot that opens is whole, and with it the repository that it names: then it is the config that names a wrong one.
+    // A slot that opens is whole, and with it the repository that it names: then it is the config that
+    // names a wrong one.
     for slot in foreign {
         if let Ok(Some(_)) = try_slot(&slot, password) {
             return Err(Error::ConfigDamaged {
@@ -90,7 +96,8 @@ pub(crate) fn unlock(storage: &dyn Storage, repository: FileId, password: &[u8])
     }))
 }
 
-/// Stores a slot, and opens it as it comes back: whoever relies on it may be about to delete the one before it.
+/// Stores a slot, and opens it as it comes back: whoever relies on it may be about to delete the
+/// one before it.
 pub(crate) fn add_slot(
     storage: &dyn Storage,
     keys: &Keys,
@@ -140,7 +147,8 @@ impl Repository {
             .collect())
     }
 
-    /// All key slots, also those that are of another repository or can't be read: each is listed with that.
+    /// All key slots, also those that are of another repository or can't be read: each is listed
+    /// with that.
     ///
     /// # Errors
     /// Whatever the storage says.
@@ -160,8 +168,9 @@ impl Repository {
     /// Adds a slot that opens with `password`; returns its id.
     ///
     /// # Errors
-    /// [`Error::NotEncrypted`] for an unencrypted repository; [`Error::PasswordInUse`]; [`Error::Refused`] for a cost that this program
-    /// would refuse to open; whatever the storage says.
+    /// [`Error::NotEncrypted`] for an unencrypted repository; [`Error::PasswordInUse`];
+    /// [`Error::Refused`] for a cost that this program would refuse to open; whatever the
+    /// storage says.
     pub fn key_add(&self, password: &[u8], cost: Argon2Cost, label: &str, now: i64) -> Result<FileId> {
         if !self.is_encrypted() {
             return Err(Error::NotEncrypted {
@@ -179,7 +188,8 @@ impl Repository {
         add_slot(self.storage.as_ref(), &self.keys, password, cost, label, now)
     }
 
-    /// Removes the slot whose id starts with `prefix`. The one that opened the repository stays: it is the only one that is known to open.
+    /// Removes the slot whose id starts with `prefix`. The one that opened the repository stays: it
+    /// is the only one that is known to open.
     ///
     /// # Errors
     /// [`Error::UnknownKey`], [`Error::KeyInUse`]; whatever the storage says.
@@ -200,10 +210,12 @@ impl Repository {
         Ok(id)
     }
 
-    /// Replaces all slots that open with `old` by one that opens with `new`: the new one is stored, and has opened, before an old one goes.
+    /// Replaces all slots that open with `old` by one that opens with `new`: the new one is stored,
+    /// and has opened, before an old one goes.
     ///
     /// # Errors
-    /// [`Error::WrongPassword`] if `old` opens none, [`Error::PasswordInUse`] if `new` opens another; those of [`key_add`](Repository::key_add).
+    /// [`Error::WrongPassword`] if `old` opens none, [`Error::PasswordInUse`] if `new` opens
+    /// another; those of [`key_add`](Repository::key_add).
     pub fn key_change(&self, old: &[u8], new: &[u8], cost: Argon2Cost, now: i64) -> Result<KeyChange> {
         let mut replaced = Vec::new();
         let mut others = Vec::new();

@@ -1,7 +1,9 @@
 //! Snapshots of file trees, deduplicated, encrypted, verifiable.
 //!
-//! A [`Repository`] lives in some [`Storage`](ibid_storage::Storage). [`Repository::backup`] makes a snapshot, [`Repository::restore`] brings it back,
-//! [`Repository::check`] says whether everything is there and right. What is stored is described in `docs/format/`, what is promised in `docs/durability.md`.
+//! A [`Repository`] lives in some [`Storage`](ibid_storage::Storage). [`Repository::backup`] makes
+//! a snapshot, [`Repository::restore`] brings it back, [`Repository::check`] says whether
+//! everything is there and right. What is stored is described in `docs/format/`, what is promised
+//! in `docs/durability.md`.
 //!
 //! ```
 //! use ibid_repo::{BackupOptions, InitOptions, Monitor, Repository, RestoreOptions};

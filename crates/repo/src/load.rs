@@ -1,18 +1,22 @@
 //! Reading the index files into memory, and finding what they miss.
 //!
-//! The truth is in the packs; index files only make it quick to find. So a pack that no readable index file lists (the backup that
-//! wrote it was killed, or the index file is damaged) is read for its directory and known all the same, and a pack that is listed but
-//! not there is not believed in: its chunks count as unknown, and a backup stores them again. So do those of all frames that hang on it.
+//! The truth is in the packs; index files only make it quick to find. So a pack that no readable
+//! index file lists (the backup that wrote it was killed, or the index file is damaged) is read for
+//! its directory and known all the same, and a pack that is listed but not there is not believed
+//! in: its chunks count as unknown, and a backup stores them again. So do those of all frames that
+//! hang on it.
+
+use std::collections::{HashMap, HashSet};
+
+use ibid_format::pack::{self, Summary};
+use ibid_format::{FileId, index as index_file};
+use ibid_storage::Name;
 
 use crate::check::is_fault;
 use crate::edges::Edges;
 use crate::index::{Frame, Index, Pack, Place};
 use crate::repository::{config_name, folder, list_ids, name_in};
 use crate::{Error, Monitor, Repository, Result, Warning};
-use ibid_format::pack::{self, Summary};
-use ibid_format::{FileId, index as index_file};
-use ibid_storage::Name;
-use std::collections::{HashMap, HashSet};
 
 /// An index file is at most this long.
 const INDEX_FILE_MAX: u64 = index_file::LIMIT;
@@ -26,7 +30,8 @@ pub(crate) struct Loaded {
     pub(crate) missing: Vec<MissingPack>,
     /// Index files that can't be read, and packs whose directory can't be.
     pub(crate) damaged: Vec<(Name, String)>,
-    /// Frames that hang on something which is lost with a pack: by their numbers. Their chunks are unknown to the index.
+    /// Frames that hang on something which is lost with a pack: by their numbers. Their chunks are
+    /// unknown to the index.
     pub(crate) lost: HashSet<u32>,
     /// Bytes of index files.
     pub(crate) index_bytes: u64,
@@ -59,8 +64,9 @@ impl Loaded {
             if lost.len() == known {
                 break;
             }
-            // Once more, since a chunk of such a frame may have another copy. The directories have said all: what hangs on a lost frame is
-            // lost, and the bases of all others stay where they are. Unless somebody has stored or removed packs meanwhile.
+            // Once more, since a chunk of such a frame may have another copy. The directories have said all:
+            // what hangs on a lost frame is lost, and the bases of all others stay where they are.
+            // Unless somebody has stored or removed packs meanwhile.
             let packs = loaded.packs();
             loaded = Loaded::load_without(repository, &lost, loaded.unlisted, monitor)?;
             if loaded.packs() == packs {
@@ -81,9 +87,11 @@ impl Loaded {
         !self.missing.is_empty() || self.damaged.iter().any(is_pack)
     }
 
-    /// Loads the index; what is in `lost` frames counts as unknown. `unlisted` are directories that were read before.
+    /// Loads the index; what is in `lost` frames counts as unknown. `unlisted` are directories that
+    /// were read before.
     fn load_without(repository: &Repository, lost: &Lost, unlisted: Vec<Summary>, monitor: &Monitor) -> Result<Loaded> {
-        // Index files before packs: a pack is stored before any index file lists it, so one that is missing now is missing.
+        // Index files before packs: a pack is stored before any index file lists it, so one that is missing
+        // now is missing.
         let index_files = list_ids(repository.storage.as_ref(), folder::INDEX)?;
         let packs: HashMap<FileId, u64> = list_ids(repository.storage.as_ref(), folder::PACKS)?
             .into_iter()
@@ -109,11 +117,14 @@ impl Loaded {
         Ok(loading.loaded)
     }
 
-    /// Makes durable what the next snapshot will rely on and nobody may have made durable yet: the config, and packs that are adopted.
+    /// Makes durable what the next snapshot will rely on and nobody may have made durable yet: the
+    /// config, and packs that are adopted.
     ///
-    /// Whoever stored an object and returned has made it durable; but of what is only *seen*, its writer may have been killed a moment
-    /// before that. Packs that an index file lists were durable before it was written (here too: an adopted pack is settled before an
-    /// index file lists it), and so was everything that a snapshot needs. An index file that vanishes takes nothing with it.
+    /// Whoever stored an object and returned has made it durable; but of what is only *seen*, its
+    /// writer may have been killed a moment before that. Packs that an index file lists were
+    /// durable before it was written (here too: an adopted pack is settled before an index file
+    /// lists it), and so was everything that a snapshot needs. An index file that vanishes takes
+    /// nothing with it.
     pub(crate) fn settle(&self, repository: &Repository) -> Result<()> {
         let storage = &repository.storage;
         storage.settle(&config_name())?;
@@ -151,7 +162,8 @@ struct Loading<'a> {
 }
 
 impl Repository {
-    /// Whether an index of so many bytes leaves room for so many bytes of buffers, and at least for those that every operation has.
+    /// Whether an index of so many bytes leaves room for so many bytes of buffers, and at least for
+    /// those that every operation has.
     pub(crate) fn check_memory(&self, index: u64, buffers: u64) -> Result<()> {
         let (budget, needed) = (self.memory, index + buffers.max(BUFFERS_MIN));
         if needed > budget {
@@ -162,7 +174,8 @@ impl Repository {
 }
 
 impl Loading<'_> {
-    /// What is wrong with one file is noted, and the file done without; anything else (no permission, memory) ends the operation.
+    /// What is wrong with one file is noted, and the file done without; anything else (no
+    /// permission, memory) ends the operation.
     fn note_damage(&mut self, what: Name, error: Error, monitor: &Monitor) -> Result<()> {
         if !is_fault(&error) {
             return Err(error);
@@ -183,7 +196,8 @@ impl Loading<'_> {
             let end = packs.get(n + 1).map_or(frames.len(), |next| next.first_frame as usize);
             &frames[packs[n].first_frame as usize..end]
         };
-        // All are compared before any is added: a file that contradicts another, or itself, is believed in nothing.
+        // All are compared before any is added: a file that contradicts another, or itself, is believed in
+        // nothing.
         let mut listed_here = HashSet::new();
         for (n, listed) in packs.iter().enumerate() {
             if !listed_here.insert(listed.id) || !self.agrees(listed, frames_of(n)) {
@@ -240,7 +254,8 @@ impl Loading<'_> {
                     .map(|frame| (frame.offset, frame.sealed, frame.length, frame.blobs, frame.depth)))
     }
 
-    /// Adds a pack's frames; returns the number of the first, or none if the pack is not there as it should be.
+    /// Adds a pack's frames; returns the number of the first, or none if the pack is not there as
+    /// it should be.
     fn add_pack(&mut self, pack: Pack, frames: &[index_file::Frame]) -> Option<u32> {
         let Pack { id, size, .. } = pack;
         let found = self.packs.get(&id).copied();
@@ -332,15 +347,18 @@ pub(crate) fn read_directory(repository: &Repository, id: FileId, size: u64) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{BackupOptions, InitOptions};
+    use std::sync::{Arc, Mutex};
+
     use ibid_format::ChunkId;
     use ibid_format::frame::Blob;
     use ibid_format::pack::FrameSummary;
     use ibid_format::slot::Argon2Cost;
-    use std::sync::{Arc, Mutex};
 
-    /// An index file that lists a frame more than the pack has, read before the true one and after it.
+    use super::*;
+    use crate::{BackupOptions, InitOptions};
+
+    /// An index file that lists a frame more than the pack has, read before the true one and after
+    /// it.
     #[test]
     fn of_two_index_files_that_contradict_each_other_the_second_is_not_used() {
         let cost = Argon2Cost {

@@ -61,12 +61,14 @@ pub enum Warning {
         /// Why.
         source: std::io::Error,
     },
-    /// A restore of this file failed midway, or was stopped, and it was there before: it is as in the snapshot in parts only.
+    /// A restore of this file failed midway, or was stopped, and it was there before: it is as in
+    /// the snapshot in parts only.
     Mixed {
         /// Which.
         path: PathBuf,
     },
-    /// Something stands where a directory of the snapshot belongs, and was left there as asked: nothing in the directory is restored.
+    /// Something stands where a directory of the snapshot belongs, and was left there as asked:
+    /// nothing in the directory is restored.
     Kept {
         /// What stands there.
         path: PathBuf,
@@ -108,12 +110,14 @@ impl Monitor {
         }
     }
 
-    /// A monitor that nobody looks at. Warnings are lost: for tests and for callers that read the summary.
+    /// A monitor that nobody looks at. Warnings are lost: for tests and for callers that read the
+    /// summary.
     pub fn silent() -> Monitor {
         Monitor::new(|_| ())
     }
 
-    /// Asks the operation to stop at the next safe point; it then returns [`Error::Interrupted`](crate::Error::Interrupted).
+    /// Asks the operation to stop at the next safe point; it then returns
+    /// [`Error::Interrupted`](crate::Error::Interrupted).
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }

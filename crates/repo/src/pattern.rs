@@ -1,13 +1,16 @@
-//! Patterns for paths. One rule for what is left out of a backup, what is restored, and what is looked for.
+//! Patterns for paths. One rule for what is left out of a backup, what is restored, and what is
+//! looked for.
 //!
-//! They are those of `.gitignore` but for one thing: only a slash at the beginning ties a pattern to a place, the root of the file system
-//! or of the snapshot. Any other pattern means the end of a path, in whatever folder: a command line lies in no folder that it could
-//! be tied to.
+//! They are those of `.gitignore` but for one thing: only a slash at the beginning ties a pattern
+//! to a place, the root of the file system or of the snapshot. Any other pattern means the end of a
+//! path, in whatever folder: a command line lies in no folder that it could be tied to.
 
-use crate::{Error, Result};
+use std::path::Path;
+
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use std::path::Path;
+
+use crate::{Error, Result};
 
 /// What some patterns match.
 ///
@@ -37,7 +40,8 @@ impl Patterns {
         builder.build()
     }
 
-    /// Whether a path, from the root, is meant. What is in a folder that is meant is for the caller to know.
+    /// Whether a path, from the root, is meant. What is in a folder that is meant is for the caller
+    /// to know.
     pub fn matches(&self, path: &Path, is_directory: bool) -> bool {
         !self.0.is_empty() && matches!(self.0.matched(path, is_directory), Match::Ignore(_))
     }

@@ -1,7 +1,16 @@
-//! Bodies of frames that are encoded against others: what they have themselves, and where all else is.
+//! Bodies of frames that are encoded against others: what they have themselves, and where all else
+//! is.
 //!
-//! Little of such a frame is its own; the rest are pieces of chunks that lie elsewhere, which are copied only if somebody asks for what they are in. So a cache has room for
-//! many, and pages that nobody wants are not put together.
+//! Little of such a frame is its own; the rest are pieces of chunks that lie elsewhere, which are
+//! copied only if somebody asks for what they are in. So a cache has room for many, and pages that
+//! nobody wants are not put together.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ibid_delta::{Outline, Stretch};
+use ibid_format::frame::{self, Piece};
+use ibid_format::{ChunkId, ChunkPrefix, FileId};
 
 use crate::bodies::{Body, Content};
 use crate::check::is_fault;
@@ -9,11 +18,6 @@ use crate::chunks::{ChunkReader, FRAMES_MAX};
 use crate::error::BaseFault;
 use crate::index::Place;
 use crate::{Error, Result};
-use ibid_delta::{Outline, Stretch};
-use ibid_format::frame::{self, Piece};
-use ibid_format::{ChunkId, ChunkPrefix, FileId};
-use std::ops::Range;
-use std::sync::Arc;
 
 /// The chunks of a frame, not put together.
 pub(crate) struct Pieced {
@@ -189,7 +193,8 @@ impl ChunkReader<'_> {
         self.put_together(pieced, wanted, &mut { FRAMES_MAX }, &mut out[before..])
     }
 
-    /// What the chunk in a slot of a body is called, if there is that slot. It is read only if nobody has asked before.
+    /// What the chunk in a slot of a body is called, if there is that slot. It is read only if
+    /// nobody has asked before.
     pub(crate) fn id(&self, body: &Body, slot: u16, space: &mut Vec<u8>) -> Result<Option<ChunkId>> {
         self.id_by(body, slot, &mut { FRAMES_MAX }, space)
     }
@@ -222,7 +227,8 @@ impl ChunkReader<'_> {
         Ok(sources)
     }
 
-    /// Where the chunk of a piece lies: less deep than the frame, so there is an end to this, whatever frames say.
+    /// Where the chunk of a piece lies: less deep than the frame, so there is an end to this,
+    /// whatever frames say.
     fn locate(&self, of: u32, piece: &Piece) -> Result<(ChunkId, Place)> {
         let index = &self.loaded.index;
         let Some((id, place)) = index.find(piece.base) else {
@@ -421,10 +427,6 @@ fn room(space: &mut Vec<u8>, length: usize) -> &mut [u8] {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::chunks::FrameReader;
-    use crate::repository::{folder, name_in};
-    use crate::{InitOptions, Monitor, Repository};
     use ibid_delta::{Interval, Method};
     use ibid_format::FileId;
     use ibid_format::frame::{Builder, Compression, Encoder};
@@ -432,6 +434,11 @@ mod tests {
     use ibid_format::slot::Argon2Cost;
     use ibid_storage::{Memory, Storage};
     use proptest::prelude::*;
+
+    use super::*;
+    use crate::chunks::FrameReader;
+    use crate::repository::{folder, name_in};
+    use crate::{InitOptions, Monitor, Repository};
 
     const CHUNK: usize = 3000;
 
@@ -467,8 +474,8 @@ mod tests {
         }
     }
 
-    /// Chunks of noise, then frames of two chunks each that are put together of pieces of two chunks of a frame below, with bytes of their own between, and encoded
-    /// against these.
+    /// Chunks of noise, then frames of two chunks each that are put together of pieces of two
+    /// chunks of a frame below, with bytes of their own between, and encoded against these.
     fn layers() -> (Repository, Vec<Vec<Vec<u8>>>) {
         let init = InitOptions {
             cost: Argon2Cost {

@@ -1,15 +1,16 @@
 //! Recipes: which chunks make a file or a directory's listing, and in which order.
 //!
-//! A list of more than [`ITEMS_INLINE`] items is itself data: it is cut by content into metadata chunks, whose list takes its
-//! place, until it is short. A change in a large file then costs the few metadata chunks that it touches
-//! (see "Content, recipes, trees" in `docs/format/README.md`).
+//! A list of more than [`ITEMS_INLINE`] items is itself data: it is cut by content into metadata
+//! chunks, whose list takes its place, until it is short. A change in a large file then costs the
+//! few metadata chunks that it touches (see "Content, recipes, trees" in `docs/format/README.md`).
 
-use crate::chunks::ChunkReader;
-use crate::{Error, Result};
 use ibid_chunk::{Backend, Chunker, FastCdcSettings, Settings};
 use ibid_format::ChunkId;
 use ibid_format::content::{Content, DEPTH_MAX, ITEMS_INLINE, Item};
 use ibid_format::tree::Entry;
+
+use crate::chunks::ChunkReader;
+use crate::{Error, Result};
 
 /// What tells contents apart: equal contents have equal keys.
 pub(crate) fn content_key(content: &Content) -> Vec<u8> {
@@ -184,7 +185,8 @@ const UNORDERED: ibid_format::Error = ibid_format::Error::Unordered {
     position: 0,
 };
 
-/// Builds the content of a directory's listing from its entries, which come in order of their names.
+/// Builds the content of a directory's listing from its entries, which come in order of their
+/// names.
 pub(crate) struct ListingWriter {
     cutter: Cutter,
     list: ListWriter,
@@ -201,7 +203,8 @@ impl ListingWriter {
         }
     }
 
-    /// Appends an entry. One that a reader would refuse is refused with [`Error::Unstorable`], and the listing is as it was.
+    /// Appends an entry. One that a reader would refuse is refused with [`Error::Unstorable`], and
+    /// the listing is as it was.
     pub(crate) fn push(
         &mut self,
         chunkers: &MetadataChunkers,
@@ -425,8 +428,9 @@ impl Iterator for Entries<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use ibid_format::tree::{EntryKind, Time};
+
+    use super::*;
 
     struct Stored(Vec<u8>);
 
@@ -454,7 +458,8 @@ mod tests {
         }
     }
 
-    /// A name twice, names out of order, and a name that is none: what a reader would refuse never gets into a listing.
+    /// A name twice, names out of order, and a name that is none: what a reader would refuse never
+    /// gets into a listing.
     #[test]
     fn an_entry_that_a_reader_would_refuse_is_refused_and_the_others_are_kept() {
         let (chunkers, mut sink) = (MetadataChunkers::new(), Stored(Vec::new()));

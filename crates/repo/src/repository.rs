@@ -1,20 +1,23 @@
 //! A repository that is open: its storage, its keys, its settings.
 
-use crate::load::Loaded;
-use crate::{Error, Monitor, Result};
+use std::sync::{Arc, Mutex};
+
 use ibid_chunk::{Chunker, Settings};
 use ibid_format::config::{self, Config};
 use ibid_format::slot::Argon2Cost;
 use ibid_format::{FileId, Keys, MasterKey};
 use ibid_storage::{ErrorKind, Name, Storage};
-use std::sync::{Arc, Mutex};
+
+use crate::load::Loaded;
+use crate::{Error, Monitor, Result};
 
 /// Default memory budget of an operation, bytes.
 pub const MEMORY_DEFAULT: u64 = 512 << 20;
 /// The least memory budget that operations accept, bytes.
 pub const MEMORY_MIN: u64 = 128 << 20;
 
-/// The chunker of new repositories, by its name in [`ibid_chunk::NAMES`]: of those that cut 1.5 GB/s or more, the one that saves most.
+/// The chunker of new repositories, by its name in [`ibid_chunk::NAMES`]: of those that cut 1.5
+/// GB/s or more, the one that saves most.
 pub const CHUNKER_DEFAULT: &str = "argmin";
 /// The average size of a chunk in new repositories, bytes.
 pub const AVERAGE_DEFAULT: usize = 128 << 10;
@@ -91,7 +94,8 @@ pub(crate) fn config_name() -> Name {
     Name::new(folder::CONFIG).expect("a valid name")
 }
 
-/// Ids of all files of a folder, with their sizes. Names that are no ids are not ours and are left alone.
+/// Ids of all files of a folder, with their sizes. Names that are no ids are not ours and are left
+/// alone.
 pub(crate) fn list_ids(storage: &dyn Storage, folder: &str) -> Result<Vec<(FileId, u64)>> {
     let mut found = Vec::new();
     storage.list(folder, &mut |name, size| {
@@ -107,7 +111,8 @@ pub(crate) fn list_ids(storage: &dyn Storage, folder: &str) -> Result<Vec<(FileI
 }
 
 impl Repository {
-    /// Makes a repository. `password` none makes an **unencrypted** one: callers must have been asked for that in so many words.
+    /// Makes a repository. `password` none makes an **unencrypted** one: callers must have been
+    /// asked for that in so many words.
     ///
     /// # Errors
     /// [`Error::RepositoryExists`]; settings out of range; whatever the storage says.
@@ -159,7 +164,8 @@ impl Repository {
         // The config comes last: with it the repository exists, and then it has a key.
         match storage.put(&config_name(), &[&bytes]) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                // Somebody else was faster. Our key opens nothing, then; if it can't be deleted it is in nobody's way.
+                // Somebody else was faster. Our key opens nothing, then; if it can't be deleted it is in nobody's
+                // way.
                 if let Some(slot) = slot
                     && Repository::probe(storage.as_ref()).is_ok_and(|probe| probe.id != id)
                 {
@@ -190,7 +196,8 @@ impl Repository {
         }
     }
 
-    /// What can be known without a password: whether there is a repository, and whether it is encrypted.
+    /// What can be known without a password: whether there is a repository, and whether it is
+    /// encrypted.
     ///
     /// # Errors
     /// [`Error::NoRepository`]; a config that is no config; whatever the storage says.
@@ -206,7 +213,8 @@ impl Repository {
     /// Opens a repository with a password, or an unencrypted one with none.
     ///
     /// # Errors
-    /// [`Error::WrongPassword`], [`Error::PasswordNeeded`], [`Error::NotEncrypted`] if a password was given for a repository without encryption.
+    /// [`Error::WrongPassword`], [`Error::PasswordNeeded`], [`Error::NotEncrypted`] if a password
+    /// was given for a repository without encryption.
     pub fn open(storage: Arc<dyn Storage>, password: Option<&[u8]>) -> Result<Repository> {
         let location = storage.location();
         let bytes = read_config(storage.as_ref())?;
@@ -226,7 +234,8 @@ impl Repository {
         Ok(Repository::assemble(storage, keys, slot, config, chunker))
     }
 
-    /// Sets the memory budget of every operation, bytes; the index, all buffers and queues come out of it.
+    /// Sets the memory budget of every operation, bytes; the index, all buffers and queues come out
+    /// of it.
     ///
     /// # Errors
     /// [`Error::MemoryBudget`] below [`MEMORY_MIN`].
@@ -319,8 +328,8 @@ fn read_header(storage: &dyn Storage, bytes: &[u8]) -> Result<config::Header> {
     config::header(bytes).or_else(|source| Err(damaged_config(storage, source)?))
 }
 
-/// What it means that a config can't be read: it is damaged where there are keys or snapshots of ours beside it, and else some other
-/// program's.
+/// What it means that a config can't be read: it is damaged where there are keys or snapshots of
+/// ours beside it, and else some other program's.
 fn damaged_config(storage: &dyn Storage, source: ibid_format::Error) -> Result<Error> {
     let is_version = matches!(source, ibid_format::Error::Version { .. });
     let is_ours = || {

@@ -4,8 +4,8 @@ use std::fmt::{Display, Formatter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Escapes what is not printable: control characters, what turns the direction of text around, bytes that are no UTF-8. A backslash is
-/// doubled, so that the original can be told.
+/// Escapes what is not printable: control characters, what turns the direction of text around,
+/// bytes that are no UTF-8. A backslash is doubled, so that the original can be told.
 pub fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -22,7 +22,8 @@ pub fn escape(bytes: &[u8]) -> String {
     out
 }
 
-/// The same for text that is ours but for names in it, which may be escaped already: backslashes stay.
+/// The same for text that is ours but for names in it, which may be escaped already: backslashes
+/// stay.
 pub fn escape_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     text.chars().for_each(|c| push_visible(&mut out, c));

@@ -1,12 +1,14 @@
 //! Finding snapshots by what people call them.
 
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+use ibid_format::FileId;
+use ibid_format::snapshot::{self, Snapshot};
+
 use crate::check::is_fault;
 use crate::repository::{folder, list_ids, name_in};
 use crate::{Error, Repository, Result};
-use ibid_format::FileId;
-use ibid_format::snapshot::{self, Snapshot};
-use std::os::unix::ffi::OsStringExt;
-use std::path::{Component, Path, PathBuf};
 
 /// A snapshot and its id.
 #[derive(Clone, Debug)]
@@ -46,8 +48,9 @@ impl SnapshotFilter {
     }
 }
 
-/// What a snapshot of this path may have recorded: the path as it is written, absolute and clean, and with the links on the way followed, as
-/// a backup on this machine does. It need not exist here any more.
+/// What a snapshot of this path may have recorded: the path as it is written, absolute and clean,
+/// and with the links on the way followed, as a backup on this machine does. It need not exist here
+/// any more.
 ///
 /// ```
 /// let found = ibid_repo::recorded_as("/no/such//folder/./x/../y/".as_ref())?;
@@ -89,7 +92,8 @@ pub fn split_address(address: &[u8]) -> (String, Vec<u8>) {
 }
 
 impl Repository {
-    /// All snapshots, oldest first. Files that can't be read are handed to `on_damage`, and the rest is returned.
+    /// All snapshots, oldest first. Files that can't be read are handed to `on_damage`, and the
+    /// rest is returned.
     ///
     /// # Errors
     /// Whatever the storage says when it is out of reach; damage goes to `on_damage`.
@@ -128,10 +132,12 @@ impl Repository {
         damage.map_or(Ok(found), Err)
     }
 
-    /// The snapshot called `wanted`: the beginning of an id, `latest`, or `latest~N` for the N-th before it.
+    /// The snapshot called `wanted`: the beginning of an id, `latest`, or `latest~N` for the N-th
+    /// before it.
     ///
     /// # Errors
-    /// [`Error::UnknownSnapshot`], [`Error::AmbiguousSnapshot`]; for `latest`, any snapshot that can't be read, since it might be the one.
+    /// [`Error::UnknownSnapshot`], [`Error::AmbiguousSnapshot`]; for `latest`, any snapshot that
+    /// can't be read, since it might be the one.
     pub fn snapshot(&self, wanted: &str) -> Result<SnapshotInfo> {
         self.snapshot_among(wanted, &SnapshotFilter::default())
     }

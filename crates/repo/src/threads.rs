@@ -1,7 +1,8 @@
 //! Starting threads, which the system may refuse.
 
-use crate::{Error, Result};
 use std::thread::{Builder, Scope};
+
+use crate::{Error, Result};
 
 /// Starts a thread that the scope waits for.
 ///

@@ -1,14 +1,16 @@
 //! Going through what a snapshot holds.
 
-use crate::chunks::ChunkReader;
-use crate::recipe::{Entries, Items};
-use crate::{Error, Monitor, Repository, Result, SnapshotInfo};
-use ibid_format::content::{Content, Item};
-use ibid_format::tree::{Entry, EntryKind};
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use ibid_format::content::{Content, Item};
+use ibid_format::tree::{Entry, EntryKind};
+
+use crate::chunks::ChunkReader;
+use crate::recipe::{Entries, Items};
+use crate::{Error, Monitor, Repository, Result, SnapshotInfo};
 
 /// What a visitor wants next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,8 +137,9 @@ impl Repository {
         Ok(found)
     }
 
-    /// Visits what is at and below `path` of a snapshot, parents first, in order of names. The visitor gets paths from the snapshot's
-    /// root, and decides whether a directory is descended into.
+    /// Visits what is at and below `path` of a snapshot, parents first, in order of names. The
+    /// visitor gets paths from the snapshot's root, and decides whether a directory is
+    /// descended into.
     ///
     /// # Errors
     /// [`Error::NoSuchPath`]; damage; the visitor's own errors.
@@ -173,10 +176,12 @@ impl Repository {
         Ok(())
     }
 
-    /// Writes the contents of the file at `path` to `out`; returns how many bytes. Nothing that was not verified is written.
+    /// Writes the contents of the file at `path` to `out`; returns how many bytes. Nothing that was
+    /// not verified is written.
     ///
     /// # Errors
-    /// [`Error::NoSuchPath`], [`Error::WrongType`] for anything but a file; damage; [`Error::Pipe`].
+    /// [`Error::NoSuchPath`], [`Error::WrongType`] for anything but a file; damage;
+    /// [`Error::Pipe`].
     pub fn dump(&self, info: &SnapshotInfo, path: &[u8], monitor: &Monitor, out: &mut dyn Write) -> Result<u64> {
         let reader = self.tree_reader(monitor)?;
         let wrong = |found| Error::WrongType {

@@ -2,12 +2,13 @@
 
 mod support;
 
-use ibid_repo::{BackupOptions, Monitor, ReadData, Repository, Stream};
-use ibid_storage::fault::{FaultDisk, Flaky, ObjectFault};
-use ibid_storage::{Error, ErrorKind, Local, Memory, Name, Operation, Storage};
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use ibid_repo::{BackupOptions, Monitor, ReadData, Repository, Stream};
+use ibid_storage::fault::{FaultDisk, Flaky, ObjectFault};
+use ibid_storage::{Error, ErrorKind, Local, Memory, Name, Operation, Storage};
 use support::crash::{PLACE, restores};
 use support::{Contents, Folder, Random, contents, noise, options, quick};
 
@@ -34,7 +35,8 @@ fn init(storage: Arc<dyn Storage>) {
     Repository::init(storage, Some(b"secret"), &options, 0).unwrap();
 }
 
-/// Backs all trees up at once, each through a handle of its own; which snapshots were acknowledged, and of which tree.
+/// Backs all trees up at once, each through a handle of its own; which snapshots were acknowledged,
+/// and of which tree.
 fn back_up_all(trees: &[(Folder, Contents)], open: impl Fn() -> Option<Repository> + Sync) -> Vec<(String, usize)> {
     let start = std::sync::Barrier::new(trees.len());
     std::thread::scope(|scope| {
@@ -82,7 +84,8 @@ fn four_backups_at_once_into_a_folder_all_succeed() {
     }
 }
 
-/// Several backups of one tree through one handle, and the first object can't be stored: one of them fails, and no other must rely on it.
+/// Several backups of one tree through one handle, and the first object can't be stored: one of
+/// them fails, and no other must rely on it.
 #[test]
 fn a_backup_does_not_rely_on_what_another_of_the_same_process_has_not_stored_yet() {
     const BACKUPS: usize = 8;
@@ -123,7 +126,8 @@ impl<F: FnMut()> Read for Then<F> {
     }
 }
 
-/// While a backup is half-way, a snapshot that another has made of the same data is restored through its handle.
+/// While a backup is half-way, a snapshot that another has made of the same data is restored
+/// through its handle.
 #[test]
 fn what_a_backup_has_not_stored_yet_hides_nothing_from_who_uses_the_same_handle() {
     let folder = Folder::scratch();
@@ -220,7 +224,8 @@ impl Storage for Meddled {
     }
 }
 
-/// The same without chance: a whole backup happens between two steps of a check, and of another backup.
+/// The same without chance: a whole backup happens between two steps of a check, and of another
+/// backup.
 #[test]
 fn a_backup_between_any_two_steps_of_a_check_or_of_a_backup_is_no_trouble() {
     let mut meddled = 0;
@@ -276,7 +281,8 @@ fn four_backups_at_once_that_lose_power_together_lose_nothing_that_was_acknowled
             disk.crash(seed)
         };
         all_are_intact(&handle(&disk).unwrap(), &done, &trees, &context);
-        // All four go on where they were stopped, adopt each other's packs, and lose power once more when they are done.
+        // All four go on where they were stopped, adopt each other's packs, and lose power once more when
+        // they are done.
         let again = back_up_all(&trees, || handle(&disk));
         assert_eq!(again.len(), 4, "{context}");
         done.extend(again);

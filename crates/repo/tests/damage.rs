@@ -1,13 +1,15 @@
-//! Whatever is done to the stored files: an error or the right bytes, never wrong ones; and a check says what is lost. See `docs/durability.md`.
+//! Whatever is done to the stored files: an error or the right bytes, never wrong ones; and a check
+//! says what is lost. See `docs/durability.md`.
 
 mod support;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
 
 use ibid_repo::{Error, Monitor, ReadData, Repository, RestoreOptions};
 use ibid_storage::fault::{Damage, Flaky, ObjectFault};
 use ibid_storage::{ErrorKind, Name, Operation};
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::sync::Arc;
 use support::damage::{Scene, kind, names_fault, open, storage};
 use support::deltas::Writer;
 use support::{Random, contents, options, scratch};
@@ -207,7 +209,8 @@ fn the_next_backup_heals_what_a_lost_pack_held() {
         let image = scene.with(|image| drop(image.remove(&name)));
         let repository = open(storage(&image)).unwrap();
         let before = repository.check(ReadData::All, &Monitor::silent()).unwrap();
-        // Nothing has changed since the last backup, and files are not read that look unchanged: those that lost something are.
+        // Nothing has changed since the last backup, and files are not read that look unchanged: those that
+        // lost something are.
         let id = support::backup(&repository, scene.folder.path()).id.unwrap();
         let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
         let touched: Vec<_> = report
@@ -232,7 +235,8 @@ fn the_next_backup_heals_what_a_lost_pack_held() {
     );
 }
 
-/// What the source still has is stored again, and then the pack that is missing is missed by nobody.
+/// What the source still has is stored again, and then the pack that is missing is missed by
+/// nobody.
 #[test]
 fn a_repository_that_has_healed_is_clean() {
     let scene = Scene::new();
@@ -346,7 +350,8 @@ fn a_check_does_not_advise_to_check() {
     }
 }
 
-/// Both the pack and the index file that lists it are lost or damaged: nobody knows any more what was in the pack.
+/// Both the pack and the index file that lists it are lost or damaged: nobody knows any more what
+/// was in the pack.
 #[test]
 fn the_next_backup_heals_even_if_the_index_file_is_damaged_too() {
     let scene = Scene::new();
@@ -371,7 +376,8 @@ fn the_next_backup_heals_even_if_the_index_file_is_damaged_too() {
     }
 }
 
-/// Both the pack and an index file are gone, and nothing tells that they ever were: what is left is whole.
+/// Both the pack and an index file are gone, and nothing tells that they ever were: what is left is
+/// whole.
 #[test]
 fn the_next_backup_heals_even_if_the_index_file_is_gone_too() {
     let scene = Scene::new();
@@ -399,7 +405,8 @@ fn the_next_backup_heals_even_if_the_index_file_is_gone_too() {
     assert_eq!(lost, 6, "each pack is listed by one index file, and needed");
 }
 
-/// The medium can't read one file any more: it is named, and all that needs no more than the others is done.
+/// The medium can't read one file any more: it is named, and all that needs no more than the others
+/// is done.
 #[test]
 fn an_index_file_or_snapshot_that_the_medium_cannot_read_is_done_without() {
     let scene = Scene::new();

@@ -1,12 +1,14 @@
-//! Frames that are encoded against chunks in other frames: they read back, and what is wrong with one of them is said, whatever it is.
+//! Frames that are encoded against chunks in other frames: they read back, and what is wrong with
+//! one of them is said, whatever it is.
 
 mod support;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ibid_format::pack::{PackKind, Summary, TRAILER};
 use ibid_repo::{BaseFault, Error, MEMORY_MIN, Monitor, ReadData, Repository, RestoreOptions};
 use ibid_storage::{Memory, Name, Storage};
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use support::damage::{Image, Scene, image, kind, names_fault, open, storage};
 use support::deltas::{Frame, Writer, chains, rewrite};
 use support::reads::Reads;
@@ -47,7 +49,8 @@ fn every_byte_of_a_chain_matters_and_none_gives_a_wrong_one() {
     }
 }
 
-/// Versions of something that is larger than what is kept, each in a pack of its own and against the version before.
+/// Versions of something that is larger than what is kept, each in a pack of its own and against
+/// the version before.
 #[test]
 fn a_check_reads_each_frame_once_though_the_bases_of_a_pack_lie_all_over_the_one_before() {
     const FRAMES: u64 = 64;
@@ -78,7 +81,8 @@ fn a_check_reads_each_frame_once_though_the_bases_of_a_pack_lie_all_over_the_one
     assert!(reads.values().all(|&count| count == 1), "{reads:?}");
 }
 
-/// Whoever opens a repository that has lost a pack, and has stored again what was in it, does so for ever.
+/// Whoever opens a repository that has lost a pack, and has stored again what was in it, does so
+/// for ever.
 #[test]
 fn as_long_as_a_pack_is_missing_each_load_reads_every_directory_once() {
     let scene = Scene::with_chains();
@@ -198,7 +202,8 @@ fn what_hangs_on_a_lost_pack_is_stored_again() {
     }
 }
 
-/// The same scene with a first frame of three chunks, a second one that needs its first chunk, and all others whole.
+/// The same scene with a first frame of three chunks, a second one that needs its first chunk, and
+/// all others whole.
 fn three(draw: impl Fn(&[Vec<u8>], &mut Frame, &mut Frame)) -> (Scene, Vec<Vec<u8>>, Image) {
     let scene = Scene::new();
     let mut taken = Vec::new();
@@ -337,7 +342,8 @@ fn frames_that_need_each_other_are_refused_at_once() {
     }
 }
 
-/// Two backups at once may store the same chunk, whole and as the end of a chain: the first is what others use.
+/// Two backups at once may store the same chunk, whole and as the end of a chain: the first is what
+/// others use.
 #[test]
 fn of_two_copies_the_less_deep_one_is_read() {
     let scene = Scene::new();
@@ -363,7 +369,8 @@ fn of_two_copies_the_less_deep_one_is_read() {
     assert!(scene.judge(&image, "two copies, found in packs").unwrap().is_clean());
 }
 
-/// A backup after a loss may find that what was lost is like something else. `docs/durability.md` says to make the first one without deltas.
+/// A backup after a loss may find that what was lost is like something else. `docs/durability.md`
+/// says to make the first one without deltas.
 #[test]
 fn a_base_that_is_stored_again_serves_unless_it_lies_deeper_than_who_needs_it() {
     let (scene, chunks, image_before) = three(|_, _, _| {});

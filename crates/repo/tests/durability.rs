@@ -1,11 +1,13 @@
-//! A backup that reported success stays, whatever happens later; one that is cut short hurts nothing. See `docs/durability.md`.
+//! A backup that reported success stays, whatever happens later; one that is cut short hurts
+//! nothing. See `docs/durability.md`.
 
 mod support;
+
+use std::sync::Arc;
 
 use ibid_repo::{Error, InitOptions, Monitor, ReadData, Repository, RestoreOptions};
 use ibid_storage::fault::{Call, DiskFault, FaultDisk};
 use ibid_storage::{Local, Name, Storage};
-use std::sync::Arc;
 use support::crash::{End, PLACE, Plan, Seen, restores};
 use support::{Contents, Folder, Random, contents, noise, options, quick, scratch};
 
@@ -93,7 +95,8 @@ impl Scene {
         Ok(summary.id.unwrap().to_string())
     }
 
-    /// All faults gone: the repository is clean, has the first snapshot and, if there was a second, that one; and a backup succeeds.
+    /// All faults gone: the repository is clean, has the first snapshot and, if there was a second,
+    /// that one; and a backup succeeds.
     fn is_intact(&self, second: Option<&str>, context: &str) {
         self.disk.heal();
         let repository = self.open().unwrap_or_else(|error| panic!("{context}: {error}"));
@@ -312,7 +315,8 @@ fn what_init_leaves_when_it_is_cut_short_is_no_repository_and_in_nobodys_way() {
     assert!(cut > 50);
 }
 
-/// A process is killed between publishing a pack and making its name durable; the next backup adopts that pack and is acknowledged.
+/// A process is killed between publishing a pack and making its name durable; the next backup
+/// adopts that pack and is acknowledged.
 #[test]
 fn an_adopted_pack_survives_a_loss_of_power_right_after_the_backup_that_adopted_it() {
     let mut adopted = 0;
@@ -347,7 +351,8 @@ fn an_adopted_pack_survives_a_loss_of_power_right_after_the_backup_that_adopted_
     assert!(adopted > 40, "{adopted}");
 }
 
-/// The order pack, index, snapshot, seen from outside: whatever can be seen at any moment is complete.
+/// The order pack, index, snapshot, seen from outside: whatever can be seen at any moment is
+/// complete.
 #[test]
 fn at_every_moment_all_that_a_visible_snapshot_needs_is_visible() {
     let scene = Scene::new(5);
@@ -378,7 +383,8 @@ fn at_every_moment_all_that_a_visible_snapshot_needs_is_visible() {
     }
 }
 
-/// Many packs and index files do not change the promise: killed at random places, a backup goes on where the last one stopped.
+/// Many packs and index files do not change the promise: killed at random places, a backup goes on
+/// where the last one stopped.
 #[test]
 fn a_backup_that_is_killed_again_and_again_gets_done() {
     let folder = Folder::scratch();

@@ -1,13 +1,15 @@
-//! When storing fails half-way through a large backup, the error says what failed, and what was stored is used again.
+//! When storing fails half-way through a large backup, the error says what failed, and what was
+//! stored is used again.
 
 mod support;
+
+use std::io::{ErrorKind as IoErrorKind, Read};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ibid_repo::{BackupOptions, Error, InitOptions, Monitor, ReadData, Repository, Stream};
 use ibid_storage::fault::{Flaky, ObjectFault};
 use ibid_storage::{ErrorKind, Memory, Operation};
-use std::io::{ErrorKind as IoErrorKind, Read};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use support::{Folder, backup, contents, noise, options, quick, repository};
 
 #[test]

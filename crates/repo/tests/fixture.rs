@@ -1,13 +1,16 @@
-//! Repositories that were written by earlier versions open, check clean, and give back what was put in.
+//! Repositories that were written by earlier versions open, check clean, and give back what was put
+//! in.
 //!
-//! `fixtures/v1-encrypted` and `fixtures/v1-open` were written by version 0.1.0 with `examples/write_fixtures.rs`.
+//! `fixtures/v1-encrypted` and `fixtures/v1-open` were written by version 0.1.0 with
+//! `examples/write_fixtures.rs`.
 
 #[path = "support/versions.rs"]
 mod versions;
 
-use ibid_repo::{Monitor, ReadData, Repository, RestoreOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use ibid_repo::{Monitor, ReadData, Repository, RestoreOptions};
 use versions::{PASSWORD, tree};
 
 fn fixture(name: &str) -> PathBuf {

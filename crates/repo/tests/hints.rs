@@ -1,13 +1,15 @@
-//! Large files that are nearly there already are cut where what is stored was. That changes how long it takes, hardly what is stored, and nothing of what comes back.
+//! Large files that are nearly there already are cut where what is stored was. That changes how
+//! long it takes, hardly what is stored, and nothing of what comes back.
 
 mod support;
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
 
 use ibid_chunk::Settings;
 use ibid_repo::{BackupOptions, BackupSummary, Hints, InitOptions, Monitor, Repository, RestoreOptions, Similarity};
 use ibid_storage::{Memory, Storage};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::sync::Arc;
 use support::{noise, quick};
 
 const LENGTH: usize = 20 << 20;

@@ -1,6 +1,12 @@
-//! Whatever a snapshot says and whatever is planted in the destination: a restore touches nothing outside of it. See `docs/durability.md`.
+//! Whatever a snapshot says and whatever is planted in the destination: a restore touches nothing
+//! outside of it. See `docs/durability.md`.
 
 mod support;
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ibid_format::content::{Content, Item};
 use ibid_format::frame::{self, Compression, Encoder};
@@ -11,10 +17,6 @@ use ibid_format::tree::{Entry, EntryKind, Time};
 use ibid_format::{ChunkId, FileId, Keys};
 use ibid_repo::{Error, Monitor, Overwrite, Repository, RestoreOptions, RestoreSummary};
 use ibid_storage::{Memory, Name, Storage};
-use std::collections::BTreeMap;
-use std::os::unix::fs::{MetadataExt, symlink};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use support::{Random, quick, scratch};
 
 /// Someone who has the password and makes snapshots by hand.
@@ -121,7 +123,8 @@ impl Forger {
     }
 }
 
-/// The bytes of an entry. A name that the format refuses is put over a harmless one of the same length.
+/// The bytes of an entry. A name that the format refuses is put over a harmless one of the same
+/// length.
 fn encode(entry: &Entry) -> Vec<u8> {
     let mut bytes = Vec::new();
     if entry.encode(&mut bytes).is_ok() {
@@ -454,7 +457,8 @@ fn names_of_outside_files_in_the_destination_are_replaced_and_the_files_stay() {
     }
 }
 
-/// A file of the same name, size and contents that has another name outside: bringing it up to date would change that one too.
+/// A file of the same name, size and contents that has another name outside: bringing it up to date
+/// would change that one too.
 #[test]
 fn a_file_with_another_name_outside_is_not_brought_up_to_date_in_place() {
     let repository = ordinary();
@@ -543,7 +547,8 @@ fn a_file_whose_chunks_contradict_its_length_is_not_restored() {
     }
 }
 
-/// A pack whose directory gives a chunk's name to other bytes: every seal opens, and still nothing wrong is restored.
+/// A pack whose directory gives a chunk's name to other bytes: every seal opens, and still nothing
+/// wrong is restored.
 #[test]
 fn a_pack_that_lies_about_its_chunks_is_found_out() {
     let outside = Outside::new();

@@ -1,12 +1,14 @@
-//! Key slots: whoever holds a password that opens the repository is never locked out of it, and a password that was changed no longer opens.
+//! Key slots: whoever holds a password that opens the repository is never locked out of it, and a
+//! password that was changed no longer opens.
 
 mod support;
+
+use std::sync::Arc;
 
 use ibid_format::slot::{self, Argon2Cost, MEMORY_KIB_ALLOWED, Note, Slot};
 use ibid_format::{FileId, Keys};
 use ibid_repo::{Error, InitOptions, Monitor, ReadData, Repository};
 use ibid_storage::{Memory, Name, Storage};
-use std::sync::Arc;
 use support::damage::{image, kind, storage};
 use support::quick;
 
@@ -85,7 +87,8 @@ fn the_key_that_opened_the_repository_is_told_and_stays() {
         .into_iter()
         .find(|name| id(name) != second)
         .unwrap());
-    // The password part of the other one rots: its note is whole, and nobody can tell without its password.
+    // The password part of the other one rots: its note is whole, and nobody can tell without its
+    // password.
     let mut damaged = image(storage.as_ref());
     damaged.get_mut(&Name::new(&format!("keys/{second}")).unwrap()).unwrap()[60] ^= 1;
     let storage = support::damage::storage(&damaged);
@@ -144,8 +147,8 @@ fn a_changed_password_opens_nothing_any_more() {
     let (storage, _) = made();
     twin(&storage, b"first");
     twin(&storage, b"first");
-    // A slot of another repository with the same password, as an `init` leaves it that is cut short, and one that is damaged. Whatever
-    // their names are: ids that come first, and last.
+    // A slot of another repository with the same password, as an `init` leaves it that is cut short,
+    // and one that is damaged. Whatever their names are: ids that come first, and last.
     let (other, _) = made();
     let foreign = slots(other.as_ref()).remove(0);
     let bytes = other.get(&foreign, slot::LIMIT).unwrap();

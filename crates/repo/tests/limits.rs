@@ -1,11 +1,8 @@
-//! Trees at the edges: very long, very deep, very wide, very large, and changing underneath. See `docs/durability.md`.
+//! Trees at the edges: very long, very deep, very wide, very large, and changing underneath. See
+//! `docs/durability.md`.
 
 mod support;
 
-use ibid_chunk::{FixedSettings, Settings};
-use ibid_repo::{Error, InitOptions, MEMORY_MIN, Monitor, Overwrite, ReadData, Repository, RestoreOptions, Warning};
-use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, statat};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -13,6 +10,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use ibid_chunk::{FixedSettings, Settings};
+use ibid_repo::{Error, InitOptions, MEMORY_MIN, Monitor, Overwrite, ReadData, Repository, RestoreOptions, Warning};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, statat};
 use support::{Folder, backup, contents, difference, noise, options, quick, repository, same_tree, scratch};
 
 fn restore(repository: &Repository, folder: &Folder, out: &Path) {
@@ -35,7 +37,8 @@ fn down(from: &OwnedFd, name: &str, levels: usize) -> OwnedFd {
     (0..levels).fold(openat(from, ".", DIRECTORY, Mode::empty()).unwrap(), |at, _| step(at))
 }
 
-/// Directories inside directories, until no path leads down any more: 200 levels of the longest name are 51 200 bytes.
+/// Directories inside directories, until no path leads down any more: 200 levels of the longest
+/// name are 51 200 bytes.
 #[test]
 fn paths_longer_than_the_system_takes_come_back() {
     let (name, levels) = ("n".repeat(255), 200);
@@ -319,7 +322,8 @@ fn a_backup_that_outgrows_the_budget_fails_in_time_and_what_was_there_stays_usab
     assert_eq!(difference(&before, &contents(out.path())), None);
 }
 
-/// A restore that was stopped half-way is no trap for the next: what it left is right, or (if it was killed) does not pass for right.
+/// A restore that was stopped half-way is no trap for the next: what it left is right, or (if it
+/// was killed) does not pass for right.
 #[test]
 fn what_a_stopped_restore_left_is_whole_and_completed_by_the_next_one() {
     let folder = Folder::scratch();

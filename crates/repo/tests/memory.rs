@@ -1,16 +1,18 @@
-//! The memory of a process that does nothing but back up and restore. One test, so that nothing else runs beside it.
+//! The memory of a process that does nothing but back up and restore. One test, so that nothing
+//! else runs beside it.
 
 mod support;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
 
 use ibid_repo::{
     BackupOptions, MEMORY_DEFAULT, MEMORY_MIN, Monitor, ReadData, Repository, RestoreOptions, Similarity, Warning,
 };
 use ibid_storage::fault::Flaky;
 use ibid_storage::{Error, Local, Memory, Name, Operation, Storage};
-use std::path::Path;
-use std::process::Command;
-use std::sync::Arc;
-use std::time::Duration;
 use support::{Folder, noise, options, quick};
 
 /// What the program itself takes beside the budget: code, stacks, the allocator's own.
@@ -83,8 +85,8 @@ fn large_files_that_wait_for_a_slow_place() {
     is_within(peak, MEMORY_DEFAULT);
 }
 
-/// Small files in whose place larger ones are put after the walk has met them: one that is very large, and many that are as large as small
-/// files get.
+/// Small files in whose place larger ones are put after the walk has met them: one that is very
+/// large, and many that are as large as small files get.
 fn files_that_have_grown_between_being_met_and_being_read() {
     const MIB: usize = 1 << 20;
     let folder = Folder::scratch();
@@ -141,10 +143,12 @@ fn files_that_have_grown_between_being_met_and_being_read() {
     }
 }
 
-/// Tells this test to be the process that backs up, from the first of these folders into the second.
+/// Tells this test to be the process that backs up, from the first of these folders into the
+/// second.
 const BACK_UP: [&str; 2] = ["BACK_UP_FROM", "BACK_UP_INTO"];
 
-/// Versions of a file that are stored as what differs, and of which the last hangs on all: far more than there is room for.
+/// Versions of a file that are stored as what differs, and of which the last hangs on all: far more
+/// than there is room for.
 fn back_up_versions(from: &Path, into: &Path) {
     let storage = Arc::new(Local::create(into).unwrap());
     let repository = Repository::init(storage, Some(b"secret"), &quick(), 0).unwrap();
@@ -169,7 +173,8 @@ fn a_file_that_hangs_on_many_others() {
     let folder = Folder::scratch();
     let place = support::scratch();
     let repository = place.path().join("repository");
-    // What backups leave behind in the allocator would count against those who come after them: so they have a process of their own.
+    // What backups leave behind in the allocator would count against those who come after them: so they
+    // have a process of their own.
     let backups = Command::new(std::env::current_exe().unwrap())
         .envs(BACK_UP.into_iter().zip([folder.path(), &repository]))
         .status();

@@ -1,14 +1,16 @@
-//! What a restore does to what stands in its destination: it is replaced by what is complete, mended with what is verified, or left.
+//! What a restore does to what stands in its destination: it is replaced by what is complete,
+//! mended with what is verified, or left.
 
 mod support;
 
-use ibid_repo::{Error, Monitor, Overwrite, Repository, RestoreOptions, RestoreSummary, Warning};
-use ibid_storage::{Memory, Storage};
-use rustix::fs::XattrFlags;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+
+use ibid_repo::{Error, Monitor, Overwrite, Repository, RestoreOptions, RestoreSummary, Warning};
+use ibid_storage::{Memory, Storage};
+use rustix::fs::XattrFlags;
 use support::{Folder, backup, contents, difference, noise, quick, same_tree};
 
 /// A folder, a snapshot of it, and a place to restore it to.

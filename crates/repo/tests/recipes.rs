@@ -2,10 +2,11 @@
 
 mod support;
 
-use ibid_chunk::Settings;
-use ibid_repo::{InitOptions, Monitor, Repository};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+
+use ibid_chunk::Settings;
+use ibid_repo::{InitOptions, Monitor, Repository};
 use support::{Folder, backup, noise, quick};
 
 /// Small chunks, so that a file of a few megabytes has a long list.
@@ -62,7 +63,8 @@ fn one_new_file_in_a_large_directory_does_not_cost_a_new_listing() {
     }
     let repository = support::repository();
     backup(&repository, folder.path());
-    // Twice: files made in the same tick of the clock as the first backup get their ctime in the second.
+    // Twice: files made in the same tick of the clock as the first backup get their ctime in the
+    // second.
     std::thread::sleep(std::time::Duration::from_millis(50));
     backup(&repository, folder.path());
     let snapshot = repository.snapshot("latest").unwrap();

@@ -37,7 +37,8 @@ fn a_second_backup_of_the_same_reads_and_stores_nothing_new() {
     let repository = repository();
     backup(&repository, folder.path());
     std::thread::sleep(std::time::Duration::from_millis(50));
-    // Files made in the same tick of the clock as the first backup prove nothing by their times: they are read once more.
+    // Files made in the same tick of the clock as the first backup prove nothing by their times: they
+    // are read once more.
     backup(&repository, folder.path());
     let third = backup(&repository, folder.path());
     assert_eq!(third.unchanged_files, third.counters.files);

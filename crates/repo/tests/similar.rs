@@ -2,13 +2,14 @@
 
 mod support;
 
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
 use ibid_chunk::Settings;
 use ibid_repo::{
     BackupOptions, BackupSummary, Compression, InitOptions, Monitor, ReadData, Repository, RestoreOptions, Similarity,
     Warning,
 };
-use std::path::Path;
-use std::sync::{Arc, Mutex};
 use support::{noise, options, repository};
 
 /// A version of a file: noise, of which some bytes in every 32 KiB are other ones.
@@ -220,7 +221,8 @@ fn what_was_stored_without_looking_is_looked_into_once_by_who_looks() {
     let (storage, repository) = changeable();
     let folder = support::scratch();
     let file = folder.path().join("dump");
-    // Most of it is noise, of which little is looked at, and the rest is passed over once and for all. What has versions compresses, if not by much.
+    // Most of it is noise, of which little is looked at, and the rest is passed over once and for all.
+    // What has versions compresses, if not by much.
     let version = |number| {
         let compressible = version(number, LENGTH)
             .chunks(1000)

@@ -2,11 +2,12 @@
 
 mod support;
 
-use ibid_format::tree::EntryKind;
-use ibid_repo::{BackupOptions, Excludes, Monitor, Repository, RestoreOptions, Visit, Warning};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
+
+use ibid_format::tree::EntryKind;
+use ibid_repo::{BackupOptions, Excludes, Monitor, Repository, RestoreOptions, Visit, Warning};
 use support::{Folder, backup, noise, options, quick, repository};
 
 /// Names (from the folder's root on) that the latest snapshot holds.
@@ -236,8 +237,8 @@ fn what_is_named_on_another_file_system_is_kept_with_one_file_system_too() {
     assert_eq!(found, expected.map(std::path::PathBuf::from));
 }
 
-/// Backs up a folder that holds a repository of its own, "m"; when that is met on the way, `change` is called. Returns what was
-/// left out, with the reasons.
+/// Backs up a folder that holds a repository of its own, "m"; when that is met on the way, `change`
+/// is called. Returns what was left out, with the reasons.
 fn backup_with_a_change_half_way(
     folder: &Folder,
     change: impl Fn(&Monitor) + Send + Sync + 'static,
@@ -284,8 +285,8 @@ fn a_file_that_vanishes_is_named_and_counted_whenever_it_does() {
     }
 }
 
-/// Between two names of a file, other contents came under its number: the file was changed, or it was removed and its number is
-/// another file's.
+/// Between two names of a file, other contents came under its number: the file was changed, or it
+/// was removed and its number is another file's.
 #[test]
 fn a_file_that_changes_between_two_of_its_names_is_read_by_both() {
     let folder = Folder::new();
@@ -314,7 +315,8 @@ fn a_file_that_changes_between_two_of_its_names_is_read_by_both() {
     assert_eq!(restored("z/third"), "as it is now");
 }
 
-/// More attributes than an entry can hold. Only XFS and, since Linux 6.6, memory have room for so many: elsewhere nothing is tested.
+/// More attributes than an entry can hold. Only XFS and, since Linux 6.6, memory have room for so
+/// many: elsewhere nothing is tested.
 #[test]
 fn a_file_or_folder_with_more_attributes_than_an_entry_holds_is_stored_without_those_and_they_are_named() {
     let folder = Folder::scratch();

@@ -164,7 +164,8 @@ impl Backend {
 
     /// Runs `kernel` with the instructions of this backend.
     ///
-    /// The call costs a jump and is not inlined: a kernel should have some hundred bytes to look at.
+    /// The call costs a jump and is not inlined: a kernel should have some hundred bytes to look
+    /// at.
     #[inline]
     pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self.0 {
@@ -184,8 +185,8 @@ impl Backend {
         }
     }
 
-    /// Whether kernels should look tables up by [`Vector::gather_u64`](crate::Vector::gather_u64): only
-    /// the backend `avx512-gather` says so.
+    /// Whether kernels should look tables up by [`Vector::gather_u64`](crate::Vector::gather_u64):
+    /// only the backend `avx512-gather` says so.
     #[must_use]
     pub fn gathers(self) -> bool {
         self.0 == Isa::Avx512Gather

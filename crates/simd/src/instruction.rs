@@ -1,5 +1,5 @@
-//! Single instructions, repeated, so that somebody with a clock can tell what they cost (*Vectorized
-//! Sequence-Based Chunking*, section V: popcnt, pdep and tzcnt differ between CPUs).
+//! Single instructions, repeated, so that somebody with a clock can tell what they cost
+//! (*Vectorized Sequence-Based Chunking*, section V: popcnt, pdep and tzcnt differ between CPUs).
 
 /// An instruction on 64 bits that kernels use, or compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,8 +41,9 @@ impl Instruction {
         }
     }
 
-    /// Runs [`Instruction::PER_ROUND`] of them for each of `rounds`, each waiting for the one before:
-    /// how long that takes is their latency. Returns false, and runs none, on CPUs without it.
+    /// Runs [`Instruction::PER_ROUND`] of them for each of `rounds`, each waiting for the one
+    /// before: how long that takes is their latency. Returns false, and runs none, on CPUs
+    /// without it.
     ///
     /// ```
     /// use ibid_simd::Instruction;
@@ -68,8 +69,9 @@ impl Instruction {
 
 #[cfg(target_arch = "x86_64")]
 mod run {
-    use super::Instruction;
     use core::arch::asm;
+
+    use super::Instruction;
 
     /// Every other bit, so that depositing and extracting have something to do.
     const MASK: u64 = 0x5555_5555_5555_5555;

@@ -1,4 +1,5 @@
-//! Hints about memory that will be read. Every CPU of its kind has them, so there is nothing to ask for.
+//! Hints about memory that will be read. Every CPU of its kind has them, so there is nothing to ask
+//! for.
 
 /// Says that the cache line of `data[at]` will be read soon. `at` may lie beyond the end.
 #[inline(always)]

@@ -7,11 +7,12 @@ pub const BLOCK: usize = 64;
 
 /// Registers of bytes, and a proof that the CPU has them.
 ///
-/// A value comes only from [`Backend::run`](crate::Backend::run), within a function that is compiled
-/// for its instructions. All methods are inlined there; called from elsewhere (a closure or function
-/// that is not inlined into [`Kernel::run`]) they give the same answers, slowly.
+/// A value comes only from [`Backend::run`](crate::Backend::run), within a function that is
+/// compiled for its instructions. All methods are inlined there; called from elsewhere (a closure
+/// or function that is not inlined into [`Kernel::run`]) they give the same answers, slowly.
 ///
-/// Bytes are unsigned. A mask has one bit for every byte, the first byte's lowest; bits beyond are 0.
+/// Bytes are unsigned. A mask has one bit for every byte, the first byte's lowest; bits beyond are
+/// 0.
 pub trait Vector: Copy + private::Sealed {
     /// A register.
     type Register: Copy;
@@ -121,8 +122,8 @@ pub trait Vector: Copy + private::Sealed {
             .fold(u32::MAX, |least, number| least.min(u32::from_le_bytes(*number)))
     }
 
-    /// In every eight bytes of a register, eight bytes of `from`: the first from `at` on, the next from
-    /// `at + stride` on, and so forth.
+    /// In every eight bytes of a register, eight bytes of `from`: the first from `at` on, the next
+    /// from `at + stride` on, and so forth.
     ///
     /// # Panics
     /// When they are not all there.
@@ -158,11 +159,11 @@ pub trait Vector: Copy + private::Sealed {
         self.load(&sums, 0)
     }
 
-    /// In every eight places the number of `table` that byte `place` of the eight in `index` numbers,
-    /// least significant byte first. `place` is below 8.
+    /// In every eight places the number of `table` that byte `place` of the eight in `index`
+    /// numbers, least significant byte first. `place` is below 8.
     ///
-    /// AVX-512 has an instruction for it. Elsewhere it is loads one by one, which on many CPUs with the
-    /// instruction are faster still: see [`Backend::gathers`](crate::Backend::gathers).
+    /// AVX-512 has an instruction for it. Elsewhere it is loads one by one, which on many CPUs with
+    /// the instruction are faster still: see [`Backend::gathers`](crate::Backend::gathers).
     ///
     /// # Panics
     /// When `place` is 8 or more, on backends without the instruction; the others give any entries.
@@ -202,8 +203,8 @@ pub trait Vector: Copy + private::Sealed {
     /// The lowest bits of `bits`, moved to where `mask` is set: the inverse of
     /// [`Vector::extract_bits`].
     ///
-    /// `deposit_bits(1 << n, mask)` is the `n`-th set bit of `mask`, counting from 0, or 0 when there
-    /// are not that many.
+    /// `deposit_bits(1 << n, mask)` is the `n`-th set bit of `mask`, counting from 0, or 0 when
+    /// there are not that many.
     #[inline(always)]
     fn deposit_bits(self, bits: u64, mask: u64) -> u64 {
         bits::deposit(bits, mask)

@@ -1,8 +1,8 @@
 //! SSE4.1, AVX2 and AVX-512.
 //!
-//! The tokens' constructors are private and called by the entries alone. That is what the intrinsics
-//! rest on: where a token is, an entry was called, and [`Backend::run`](crate::Backend::run) calls
-//! one only if the CPU has its features.
+//! The tokens' constructors are private and called by the entries alone. That is what the
+//! intrinsics rest on: where a token is, an entry was called, and
+//! [`Backend::run`](crate::Backend::run) calls one only if the CPU has its features.
 
 use core::arch::x86_64::{
     __m128i, __m256i, __m512i, _mm_add_epi32, _mm_and_si128, _mm_cmpeq_epi8, _mm_cvtsi64_si128, _mm_loadu_si128,

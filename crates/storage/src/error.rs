@@ -1,4 +1,5 @@
-//! One error type for every implementation: what was attempted, on what, where, what was found, what to do next.
+//! One error type for every implementation: what was attempted, on what, where, what was found,
+//! what to do next.
 
 use std::error::Error as StdError;
 use std::{fmt, io};
@@ -7,8 +8,9 @@ use crate::Name;
 
 /// A call to a [`Storage`](crate::Storage) failed.
 ///
-/// Its text says what was attempted, on which object and where, what was found and what to do next. The error of the
-/// operating system, if there was one, is the [`source`](StdError::source) and not part of the text.
+/// Its text says what was attempted, on which object and where, what was found and what to do next.
+/// The error of the operating system, if there was one, is the [`source`](StdError::source) and not
+/// part of the text.
 ///
 /// ```
 /// use ibid_storage::{ErrorKind, Memory, Name, Storage};
@@ -46,12 +48,13 @@ pub enum ErrorKind {
     Truncated,
     /// The object is larger than the caller's limit; nothing was read.
     TooLarge,
-    /// Something that is no object has this name: a folder of objects, or a device; or an object has the name of a
-    /// folder on the way.
+    /// Something that is no object has this name: a folder of objects, or a device; or an object
+    /// has the name of a folder on the way.
     NotAnObject,
     /// The text given as a folder cannot be the folder of any [`Name`].
     InvalidName,
-    /// The place cannot do what is asked of it, for example publish a file without overwriting another.
+    /// The place cannot do what is asked of it, for example publish a file without overwriting
+    /// another.
     Unsupported,
     /// The device or the operating system failed otherwise; see the source.
     Io,
@@ -98,7 +101,8 @@ impl Error {
         }))
     }
 
-    /// The same for an error of the operating system, its kind translated and itself kept as the source.
+    /// The same for an error of the operating system, its kind translated and itself kept as the
+    /// source.
     #[must_use]
     pub fn from_io(error: io::Error, operation: Operation, name: Option<&Name>, location: impl Into<String>) -> Self {
         Self::new(kind_of(&error, operation), operation, name, location).with_source(error)

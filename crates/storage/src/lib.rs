@@ -1,13 +1,16 @@
-//! Where do bytes live? Named objects, written once and whole, in a place that survives what befalls it.
+//! Where do bytes live? Named objects, written once and whole, in a place that survives what
+//! befalls it.
 //!
-//! [`Storage`] is the small blocking trait that every place implements; it knows names and bytes only. [`Local`] is a
-//! folder, [`Memory`] is memory. [`conformance`] holds the tests that every implementation passes. [`fault`] holds
-//! places that fail on purpose: a simulated disk that loses power, and a wrapper that fails, corrupts and counts.
+//! [`Storage`] is the small blocking trait that every place implements; it knows names and bytes
+//! only. [`Local`] is a folder, [`Memory`] is memory. [`conformance`] holds the tests that every
+//! implementation passes. [`fault`] holds places that fail on purpose: a simulated disk that loses
+//! power, and a wrapper that fails, corrupts and counts.
 //!
-//! What is assumed of a disk: a sync that succeeds makes durable what was written before it, unless an earlier sync of
-//! the same file failed; a rename within a file
-//! system is seen by other processes at once and whole; a read returns what was written, or an error. Places do not
-//! detect bytes that change silently: the layers above, which know what the bytes mean, do.
+//! What is assumed of a disk: a sync that succeeds makes durable what was written before it, unless
+//! an earlier sync of the same file failed; a rename within a file
+//! system is seen by other processes at once and whole; a read returns what was written, or an
+//! error. Places do not detect bytes that change silently: the layers above, which know what the
+//! bytes mean, do.
 //!
 //! Unix only: the guarantees rest on renames that refuse to overwrite and on syncs of folders.
 //!

@@ -9,8 +9,8 @@ type Objects = BTreeMap<Name, Arc<[u8]>>;
 
 /// Objects in memory. A clone is the same place.
 ///
-/// It is as strict as a folder: a name is not used both for an object and for a folder of objects. "Durable" means
-/// here: until the last clone is dropped.
+/// It is as strict as a folder: a name is not used both for an object and for a folder of objects.
+/// "Durable" means here: until the last clone is dropped.
 ///
 /// ```
 /// use ibid_storage::{Memory, Name, Storage};
@@ -31,7 +31,8 @@ impl Memory {
         Self::default()
     }
 
-    // No code that holds the lock can leave the map half changed, so a panic elsewhere does not spoil it.
+    // No code that holds the lock can leave the map half changed, so a panic elsewhere does not spoil
+    // it.
     fn objects(&self) -> RwLockReadGuard<'_, Objects> {
         self.objects.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -129,7 +130,8 @@ impl Storage for Memory {
 }
 
 fn is_folder(objects: &Objects, name: &Name) -> bool {
-    // In order, `a-b` and `a.b` stand between `a` and `a/b`: all that start with `a` have to be looked at.
+    // In order, `a-b` and `a.b` stand between `a` and `a/b`: all that start with `a` have to be looked
+    // at.
     let mut same_start = objects
         .range(name..)
         .take_while(|(other, _)| other.as_str().starts_with(name.as_str()));

@@ -14,9 +14,10 @@ pub const RESERVED: &str = "tmp";
 
 /// The name of an object: one to four segments of `[a-z0-9._-]`, joined by `/`.
 ///
-/// A segment has 1 to 128 bytes and does not start with `.`; the whole name has at most 255 bytes; the first segment
-/// is not `tmp`. A name that passes can be used as a relative path on every file system and as a key in every object
-/// store: it cannot climb out of its folder, and no two names become one where upper and lower case are the same.
+/// A segment has 1 to 128 bytes and does not start with `.`; the whole name has at most 255 bytes;
+/// the first segment is not `tmp`. A name that passes can be used as a relative path on every file
+/// system and as a key in every object store: it cannot climb out of its folder, and no two names
+/// become one where upper and lower case are the same.
 ///
 /// One name is never used both for an object and for a folder of objects (`a` and `a/b`); see
 /// [`Storage::put`](crate::Storage::put).
@@ -135,8 +136,8 @@ impl Name {
         self.0.rsplit_once('/').map_or(self.as_str(), |(_, last)| last)
     }
 
-    /// Whether [`Storage::list`](crate::Storage::list) of `folder` gives this name: it starts with `folder` + `/`, or
-    /// `folder` is empty.
+    /// Whether [`Storage::list`](crate::Storage::list) of `folder` gives this name: it starts with
+    /// `folder` + `/`, or `folder` is empty.
     ///
     /// ```
     /// # use ibid_storage::Name;

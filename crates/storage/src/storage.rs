@@ -7,10 +7,11 @@ use crate::{Error, Name};
 
 /// A place where objects live: named sequences of bytes, written once, read at will, deleted.
 ///
-/// Calls block. Every method takes `&self` and may be called from many threads at once. The trait is safe for
-/// `dyn Storage`, and `&S`, `Box<S>` and `Arc<S>` are places whenever `S` is one.
+/// Calls block. Every method takes `&self` and may be called from many threads at once. The trait
+/// is safe for `dyn Storage`, and `&S`, `Box<S>` and `Arc<S>` are places whenever `S` is one.
 ///
-/// What an implementation promises is written at each method and tested by [`conformance::run`](crate::conformance::run).
+/// What an implementation promises is written at each method and tested by
+/// [`conformance::run`](crate::conformance::run).
 ///
 /// ```
 /// use ibid_storage::{ErrorKind, Memory, Name, Storage};
@@ -24,31 +25,33 @@ use crate::{Error, Name};
 pub trait Storage: Send + Sync {
     /// Stores a new object made of `parts` in order.
     ///
-    /// When it returns `Ok` the object is whole and durable: it survives a loss of power. A crash at any moment
-    /// leaves either nothing under `name` or the whole object. The object can be seen by others a moment before it is
-    /// durable, never before it is whole.
+    /// When it returns `Ok` the object is whole and durable: it survives a loss of power. A crash
+    /// at any moment leaves either nothing under `name` or the whole object. The object can be
+    /// seen by others a moment before it is durable, never before it is whole.
     ///
     /// # Errors
-    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) if `name` is taken: nothing is overwritten, and the object
-    /// there is durable too. [`NotAnObject`](crate::ErrorKind::NotAnObject) may be given if a name is used both for
-    /// an object and for a folder of objects; names are to be chosen so that this never happens. After any other
-    /// error nothing or the whole object is there; the call can be repeated.
+    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) if `name` is taken: nothing is
+    /// overwritten, and the object there is durable too.
+    /// [`NotAnObject`](crate::ErrorKind::NotAnObject) may be given if a name is used both for
+    /// an object and for a folder of objects; names are to be chosen so that this never happens.
+    /// After any other error nothing or the whole object is there; the call can be repeated.
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error>;
 
     /// The whole object.
     ///
     /// # Errors
-    /// [`TooLarge`](crate::ErrorKind::TooLarge), before memory is taken, if it has more than `limit` bytes.
-    /// [`NotFound`](crate::ErrorKind::NotFound) if there is none.
+    /// [`TooLarge`](crate::ErrorKind::TooLarge), before memory is taken, if it has more than
+    /// `limit` bytes. [`NotFound`](crate::ErrorKind::NotFound) if there is none.
     fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error>;
 
     /// Fills `buffer` with the bytes of the object from `offset` on.
     ///
-    /// An empty buffer succeeds if the object exists. After an error the content of `buffer` is unspecified.
+    /// An empty buffer succeeds if the object exists. After an error the content of `buffer` is
+    /// unspecified.
     ///
     /// # Errors
-    /// [`Truncated`](crate::ErrorKind::Truncated) if the object ends before `offset` + the length of `buffer`.
-    /// [`NotFound`](crate::ErrorKind::NotFound) if there is none.
+    /// [`Truncated`](crate::ErrorKind::Truncated) if the object ends before `offset` + the length
+    /// of `buffer`. [`NotFound`](crate::ErrorKind::NotFound) if there is none.
     fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), Error>;
 
     /// The size of the object in bytes.
@@ -57,33 +60,36 @@ pub trait Storage: Send + Sync {
     /// [`NotFound`](crate::ErrorKind::NotFound) if there is none.
     fn size(&self, name: &Name) -> Result<u64, Error>;
 
-    /// Calls `each` with the name and the size in bytes of every object whose name starts with `folder` + `/`, at any
-    /// depth. An empty `folder` means all objects.
+    /// Calls `each` with the name and the size in bytes of every object whose name starts with
+    /// `folder` + `/`, at any depth. An empty `folder` means all objects.
     ///
-    /// Objects only: unfinished files, and things that another program left and that no [`Name`] can denote, are left
-    /// out (see [`Local::foreign`](crate::Local::foreign)). No order is promised. A folder that does not exist is
-    /// empty. Objects stored or deleted meanwhile may be given or not. `each` may call this place again.
+    /// Objects only: unfinished files, and things that another program left and that no [`Name`]
+    /// can denote, are left out (see [`Local::foreign`](crate::Local::foreign)). No order is
+    /// promised. A folder that does not exist is empty. Objects stored or deleted meanwhile may
+    /// be given or not. `each` may call this place again.
     ///
     /// # Errors
-    /// [`InvalidName`](crate::ErrorKind::InvalidName) if `folder` is neither empty nor a valid name.
+    /// [`InvalidName`](crate::ErrorKind::InvalidName) if `folder` is neither empty nor a valid
+    /// name.
     fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error>;
 
     /// Makes durable that the object is there, whoever stored it.
     ///
-    /// [`put`](Storage::put) does so for what it stores. But what another process is storing can be seen a moment before
-    /// it is durable, and that process may be killed in that moment: then nobody will make it durable but who asks here.
-    /// To be called before anything that relies on somebody else's object is acknowledged.
+    /// [`put`](Storage::put) does so for what it stores. But what another process is storing can be
+    /// seen a moment before it is durable, and that process may be killed in that moment: then
+    /// nobody will make it durable but who asks here. To be called before anything that relies
+    /// on somebody else's object is acknowledged.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound) if there is none. After any other error the object may be durable or not;
-    /// the call can be repeated.
+    /// [`NotFound`](crate::ErrorKind::NotFound) if there is none. After any other error the object
+    /// may be durable or not; the call can be repeated.
     fn settle(&self, name: &Name) -> Result<(), Error>;
 
     /// Removes the object. When it returns `Ok` the removal is durable.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound) if there is none, and its absence is durable too. After any other
-    /// error the object may be there or not; the call can be repeated.
+    /// [`NotFound`](crate::ErrorKind::NotFound) if there is none, and its absence is durable too.
+    /// After any other error the object may be there or not; the call can be repeated.
     fn delete(&self, name: &Name) -> Result<(), Error>;
 
     /// What people call this place, for messages: `folder /srv/backup`.

@@ -1,4 +1,5 @@
-//! Many writers, readers and sweeps at once, each with its own handle, as separate processes would have.
+//! Many writers, readers and sweeps at once, each with its own handle, as separate processes would
+//! have.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

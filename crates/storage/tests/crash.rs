@@ -1,4 +1,5 @@
-//! Whatever moment power is lost at: an object is there whole or not at all, and what was acknowledged stays.
+//! Whatever moment power is lost at: an object is there whole or not at all, and what was
+//! acknowledged stays.
 
 mod careless;
 
@@ -273,8 +274,8 @@ fn what_a_killed_process_deleted_stays_away_once_another_says_that_it_is_absent(
     );
 }
 
-/// What is lost of objects that a killed process published and another one saw, if the power goes after that; first without settling
-/// them, then with.
+/// What is lost of objects that a killed process published and another one saw, if the power goes
+/// after that; first without settling them, then with.
 #[test]
 fn what_a_killed_process_published_is_durable_once_another_has_settled_it() {
     for object in [name("object"), name("packs/3f/object")] {
@@ -298,7 +299,8 @@ fn what_a_killed_process_published_is_durable_once_another_has_settled_it() {
                         place.settle(&object).unwrap();
                         settled += 1;
                     }
-                    // The folders above the place are those of whoever made the place, who is not acknowledged without them.
+                    // The folders above the place are those of whoever made the place, who is not acknowledged without
+                    // them.
                     let context = format!("killed before operation {at}, seed {seed}");
                     let there = whole_or_nothing(disk.crash(seed), &object, &context);
                     lost[usize::from(settle)] += u32::from(!there);

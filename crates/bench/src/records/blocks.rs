@@ -1,20 +1,24 @@
 //! Block compression, and the paper's rival: records as stretches of a line of blocks.
 //!
-//! Without chunks a record is one stretch, which is what an engine does that compresses its blocks. With chunks it is
-//! [traditional deduplication](ibid_measure::traditional): each chunk is looked for in an index of all chunks, in memory, and
-//! added to the line if it is new. The lists of stretches lie in blocks as well.
+//! Without chunks a record is one stretch, which is what an engine does that compresses its blocks.
+//! With chunks it is [traditional deduplication](ibid_measure::traditional): each chunk is looked
+//! for in an index of all chunks, in memory, and added to the line if it is new. The lists of
+//! stretches lie in blocks as well.
 //!
-//! The index is written nowhere: after a restart, a rival that goes on storing would have to read all chunks again.
+//! The index is written nowhere: after a restart, a rival that goes on storing would have to read
+//! all chunks again.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use ibid_measure::traditional::{ChunkIndex, decode, encode};
+use redb::{Database, TableDefinition};
 
 use super::compressed::Codec;
 use super::input::Entry;
 use super::line::{Appender, Blocks, KEPT_BYTES, Line};
 use super::subject::{CACHE_BYTES, Finished, Index, Load, Read, Subject};
 use super::table::{ByVersion, compacted, database, value, value_bytes};
-use anyhow::Result;
-use ibid_measure::traditional::{ChunkIndex, decode, encode};
-use redb::{Database, TableDefinition};
-use std::path::{Path, PathBuf};
 
 /// Key and version → its stretch of the recipes, or of the bodies if they are not cut.
 const RECORDS: ByVersion = TableDefinition::new("records");

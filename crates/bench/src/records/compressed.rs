@@ -1,9 +1,10 @@
 //! Values compressed one by one: the length of what is inside, and a frame of zstd.
 
-use super::subject::LEVEL;
 use anyhow::{Context, Result};
 use ibid_format::wire::{self, Reader};
 use zstd::bulk::{Compressor, Decompressor};
+
+use super::subject::LEVEL;
 
 /// A value may become so long, so that a damaged length asks for no more.
 const BYTES_MAX: u64 = 1 << 30;

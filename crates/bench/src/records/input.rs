@@ -1,12 +1,14 @@
-//! Records from a file, one JSON object a line: `{"key": …, "rev": …, "body": …}`, in the order of time.
+//! Records from a file, one JSON object a line: `{"key": …, "rev": …, "body": …}`, in the order of
+//! time.
 
-use anyhow::{Context, Result};
-use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
 
 /// What is stored in one transaction: so many records,
 const BATCH_RECORDS: usize = 100;
@@ -46,8 +48,8 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Begins with the first line. A file named `.zst` is decompressed. If `distinct`, every version is a record of its own, under
-    /// `key/rev`.
+    /// Begins with the first line. A file named `.zst` is decompressed. If `distinct`, every
+    /// version is a record of its own, under `key/rev`.
     pub(crate) fn open(path: &Path, distinct: bool) -> Result<Input> {
         let file = File::open(path).with_context(|| format!("reading {}", path.display()))?;
         let lines: Box<dyn BufRead> = if path.extension().is_some_and(|extension| extension == "zst") {
@@ -102,7 +104,8 @@ impl Input {
         Ok(batch)
     }
 
-    /// Every key with its number of versions, from what has been read so far. In the order of the keys.
+    /// Every key with its number of versions, from what has been read so far. In the order of the
+    /// keys.
     pub(crate) fn into_keys(self) -> Vec<(Vec<u8>, u32)> {
         let mut keys: Vec<_> = self.versions.into_iter().collect();
         keys.sort();

@@ -1,11 +1,13 @@
 //! Bytes one after the other, in blocks of 32 KiB.
 
-use super::compressed::Codec;
-use super::subject::CACHE_BYTES;
+use std::collections::{HashMap, VecDeque};
+
 use anyhow::{Context, Result};
 use ibid_measure::traditional::Stretch;
 use redb::{Database, ReadableDatabase, TableDefinition, WriteTransaction};
-use std::collections::{HashMap, VecDeque};
+
+use super::compressed::Codec;
+use super::subject::CACHE_BYTES;
 
 /// 32 KiB, less what redb needs beside a value to store it in a page of as much.
 const BLOCK: usize = (32 << 10) - 64;
@@ -46,7 +48,8 @@ impl Appender {
         }
     }
 
-    /// Writes what was added. The last block is written even if it is not full, and again when there is more of it.
+    /// Writes what was added. The last block is written even if it is not full, and again when
+    /// there is more of it.
     pub(crate) fn write(&mut self, transaction: &WriteTransaction) -> Result<()> {
         let mut table = transaction.open_table(self.blocks)?;
         for (number, block) in (self.first..).zip(self.pending.chunks(BLOCK)) {

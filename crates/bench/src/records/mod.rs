@@ -1,4 +1,5 @@
-//! Versions of records, stored by this project's store and by its rivals: space, time, memory, and how fast one is read.
+//! Versions of records, stored by this project's store and by its rivals: space, time, memory, and
+//! how fast one is read.
 
 mod blocks;
 mod compressed;
@@ -12,19 +13,20 @@ mod stream;
 mod subject;
 mod table;
 
-use crate::measure::{self, Cost};
-use crate::record::{Outcome, Record};
-use crate::report;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+pub(crate) use stage::run as run_stage;
 use stage::{Latency, Loaded, Order, ReadBack, Stage};
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use subject::{Index, Kind};
 
-pub(crate) use stage::run as run_stage;
+use crate::measure::{self, Cost};
+use crate::record::{Outcome, Record};
+use crate::report;
 
 /// The hidden command by which this program runs itself.
 pub(crate) const STAGE_COMMAND: &str = "records-stage";
@@ -32,7 +34,8 @@ pub(crate) const STAGE_COMMAND: &str = "records-stage";
 /// What was asked for.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Records, one JSON object a line with `key`, `rev` and `body`, in the order of time; `.zst` is decompressed
+    /// Records, one JSON object a line with `key`, `rev` and `body`, in the order of time; `.zst`
+    /// is decompressed
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// What stores them [default: all]

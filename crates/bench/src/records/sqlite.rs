@@ -1,11 +1,13 @@
 //! SQLite: a row for each version, its body compressed by itself.
 
+use std::path::Path;
+
+use anyhow::Result;
+use rusqlite::{Connection, OptionalExtension, Params};
+
 use super::compressed::Codec;
 use super::input::Entry;
 use super::subject::{CACHE_BYTES, Finished, Load, Read, Subject};
-use anyhow::Result;
-use rusqlite::{Connection, OptionalExtension, Params};
-use std::path::Path;
 
 // `rowid` tables keep large rows out of the tree that is searched.
 const TABLE: &str = "CREATE TABLE records (key BLOB, version INTEGER, body BLOB, PRIMARY KEY (key, version))";

@@ -1,14 +1,17 @@
-//! What happens in a process of its own: a store is filled, or it is read and compared with the file.
+//! What happens in a process of its own: a store is filled, or it is read and compared with the
+//! file.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
 
 use super::input::Input;
 use super::subject::{Finished, Index, Kind, Read};
 use crate::files;
 use crate::random::Random;
 use crate::statistics::percentile;
-use anyhow::{Context, Result, ensure};
-use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 /// Which of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,7 +158,8 @@ impl Order {
         })
     }
 
-    /// Fails unless every version of every record is as in the file, and each latest one is the last there.
+    /// Fails unless every version of every record is as in the file, and each latest one is the
+    /// last there.
     fn compare(&self, store: &mut dyn Read, keys: &[(Vec<u8>, u32)]) -> Result<()> {
         let mut input = Input::open(&self.file, self.distinct)?;
         while let Some(entry) = input.next()? {

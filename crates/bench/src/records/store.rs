@@ -1,12 +1,15 @@
-//! The record store of this project, as it is by default, or without deduplication; compacted or as it was filled.
+//! The record store of this project, as it is by default, or without deduplication; compacted or as
+//! it was filled.
 
-use super::input::Entry;
-use super::subject::{CACHE_BYTES, Finished, Index, Load, Read, Subject};
+use std::ops::{Bound, ControlFlow};
+use std::path::{Path, PathBuf};
+
 use anyhow::Result;
 use ibid_record::engine::{Direction, Engine, Redb, Table};
 use ibid_record::{Batch, Namespace, Options, Versions};
-use std::ops::{Bound, ControlFlow};
-use std::path::{Path, PathBuf};
+
+use super::input::Entry;
+use super::subject::{CACHE_BYTES, Finished, Index, Load, Read, Subject};
 
 /// What the engine calls its file.
 const FILE: &str = "redb";
@@ -16,8 +19,8 @@ pub(crate) struct Store {
     pub(crate) deltas: bool,
     /// Whether it is compacted in the end.
     pub(crate) compacted: bool,
-    /// Whether every version is a record of its own. Where versions are kept the latest of a key is never made a delta, and
-    /// then all would be latest ones.
+    /// Whether every version is a record of its own. Where versions are kept the latest of a key is
+    /// never made a delta, and then all would be latest ones.
     pub(crate) distinct: bool,
 }
 

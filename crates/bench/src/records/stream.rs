@@ -1,12 +1,14 @@
 //! All bodies in one stream of zstd: the limit of what it finds within a window of 128 MiB.
 
-use super::input::Entry;
-use super::subject::{Finished, LEVEL, Load, Read, Subject};
-use anyhow::{Context, Result, bail, ensure};
-use ibid_format::wire;
 use std::fs::File;
 use std::io::{BufReader, Read as _, Write as _};
 use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use ibid_format::wire;
+
+use super::input::Entry;
+use super::subject::{Finished, LEVEL, Load, Read, Subject};
 
 /// As `zstd --long=27`.
 const WINDOW_LOG: u32 = 27;

@@ -1,5 +1,11 @@
 //! What is compared, and what is asked of it.
 
+use std::path::Path;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
 use super::blocks::{Chunking, InBlocks};
 use super::input::Entry;
 use super::postgres::Postgres;
@@ -7,17 +13,15 @@ use super::sqlite::Sqlite;
 use super::store::Store;
 use super::stream::Stream;
 use super::table::Table;
-use anyhow::Result;
-use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
-use std::path::Path;
 
-/// Memory that each store of its own kind may use for what it has read, bytes; PostgreSQL has twice as much by default.
+/// Memory that each store of its own kind may use for what it has read, bytes; PostgreSQL has twice
+/// as much by default.
 pub(crate) const CACHE_BYTES: usize = 64 << 20;
 /// zstd's level wherever it is used.
 pub(crate) const LEVEL: i32 = 3;
 
-/// A way to store records, in a folder of its own. Loading and reading happen in processes of their own.
+/// A way to store records, in a folder of its own. Loading and reading happen in processes of their
+/// own.
 pub(crate) trait Subject {
     /// Makes an empty store in a folder that exists and is empty.
     fn create(&self, folder: &Path) -> Result<Box<dyn Load>>;
@@ -41,10 +45,11 @@ pub(crate) trait Load {
 pub(crate) trait Read {
     /// The last version of a record.
     fn latest(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>>;
-    /// One version. All are asked for once, in the order in which they were stored; a stream knows no other.
+    /// One version. All are asked for once, in the order in which they were stored; a stream knows
+    /// no other.
     fn version(&mut self, key: &[u8], version: u32) -> Result<Option<Vec<u8>>>;
-    /// Bytes that were given to the engine as values: what is stored without what the engine adds. None if it can't be seen.
-    /// Closes the store.
+    /// Bytes that were given to the engine as values: what is stored without what the engine adds.
+    /// None if it can't be seen. Closes the store.
     fn value_bytes(self: Box<Self>) -> Result<Option<u64>>;
 }
 
@@ -69,7 +74,8 @@ pub(crate) struct Index {
 pub(crate) enum Kind {
     /// The file is read, and nothing stored: what all others pay as well
     Nothing,
-    /// `ibid_record::Store` as it is by default: older records become deltas of newer ones (dDedup), and all is compacted
+    /// `ibid_record::Store` as it is by default: older records become deltas of newer ones
+    /// (dDedup), and all is compacted
     Ddedup,
     /// The same, not compacted
     DdedupHot,
@@ -101,12 +107,14 @@ pub(crate) enum Kind {
     #[value(name = "trad-64-blocks")]
     #[serde(rename = "trad-64-blocks")]
     Trad64Blocks,
-    /// All bodies as one stream, compressed by zstd with a window of 128 MiB: nothing can be read alone
+    /// All bodies as one stream, compressed by zstd with a window of 128 MiB: nothing can be read
+    /// alone
     Stream,
 }
 
 impl Kind {
-    /// What it stands for; none for [`Kind::Nothing`]. If `distinct`, every version is a record of its own.
+    /// What it stands for; none for [`Kind::Nothing`]. If `distinct`, every version is a record of
+    /// its own.
     pub(crate) fn subject(self, distinct: bool) -> Option<Box<dyn Subject>> {
         let blocks =
             |chunking, compressed| -> Option<Box<dyn Subject>> { Some(Box::new(InBlocks { chunking, compressed })) };

@@ -1,11 +1,13 @@
 //! A table of redb: key and version → the body, compressed by itself.
 
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use redb::{Database, Key, ReadableDatabase, ReadableTable, TableDefinition};
+
 use super::compressed::Codec;
 use super::input::Entry;
 use super::subject::{CACHE_BYTES, Finished, Load, Read, Subject};
-use anyhow::Result;
-use redb::{Database, Key, ReadableDatabase, ReadableTable, TableDefinition};
-use std::path::{Path, PathBuf};
 
 /// Values under a key and a version.
 pub(crate) type ByVersion = TableDefinition<'static, (&'static [u8], u32), &'static [u8]>;
@@ -22,10 +24,11 @@ pub(crate) fn database(folder: &Path, cache_bytes: usize) -> Result<Database> {
     Ok(builder.create(folder.join(FILE))?)
 }
 
-/// Gives back what the file in a folder holds free, which can be more than half of it, and says how large it is then.
+/// Gives back what the file in a folder holds free, which can be more than half of it, and says how
+/// large it is then.
 ///
-/// When it is closed, redb writes down what is free, and may double the file for that; which files it happens to says nothing
-/// about what is in them, so it is not counted.
+/// When it is closed, redb writes down what is free, and may double the file for that; which files
+/// it happens to says nothing about what is in them, so it is not counted.
 pub(crate) fn compacted(mut database: Database, folder: &Path) -> Result<Finished> {
     while database.compact()? {}
     let disk_bytes = Some(folder.join(FILE).metadata()?.len());

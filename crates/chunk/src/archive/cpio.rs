@@ -1,4 +1,5 @@
-//! cpio, the "new" ASCII formats, with and without checksum: numbers of eight hexadecimal digits, all padded to four bytes.
+//! cpio, the "new" ASCII formats, with and without checksum: numbers of eight hexadecimal digits,
+//! all padded to four bytes.
 
 use super::Member;
 
@@ -41,8 +42,9 @@ pub(super) fn member(header: &[u8]) -> Option<Member> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use alloc::string::String;
+
+    use super::*;
 
     fn header(size: u32, name: u32) -> String {
         let numbers = [1, 0o100_644, 0, 0, 1, 0, size, 0, 0, 0, 0, name, 0];

@@ -1,7 +1,8 @@
 //! Where do the members of an archive begin and end?
 //!
-//! Archives put a header before each member, and what a header says often changes where the member does not: times, owners, the number of
-//! links. A chunk with a header in it is then a new one. So large members are cut off from what is around them.
+//! Archives put a header before each member, and what a header says often changes where the member
+//! does not: times, owners, the number of links. A chunk with a header in it is then a new one. So
+//! large members are cut off from what is around them.
 
 mod cpio;
 mod tar;
@@ -12,11 +13,13 @@ use crate::Chunker;
 
 /// Cuts data by its content, and if it is an archive also where its large members begin and end.
 ///
-/// An archive is known by its first header: tar (any kind, by the checksum) or cpio (the "new" ASCII formats). Names do not matter, and
-/// what only looks like an archive, or a damaged one, is cut like any data, perhaps with a few cuts more. Small members stay together with the
+/// An archive is known by its first header: tar (any kind, by the checksum) or cpio (the "new"
+/// ASCII formats). Names do not matter, and what only looks like an archive, or a damaged one, is
+/// cut like any data, perhaps with a few cuts more. Small members stay together with the
 /// headers around them: a chunk each would cost more than it saves.
 ///
-/// Cuts depend on the bytes alone, not on how they arrive. Unlike those of a [`Chunker`], they depend on bytes before the chunk, since headers lead to one another.
+/// Cuts depend on the bytes alone, not on how they arrive. Unlike those of a [`Chunker`], they
+/// depend on bytes before the chunk, since headers lead to one another.
 ///
 /// ```
 /// use ibid_chunk::{ArchiveCutter, Chunker, Settings};
@@ -43,10 +46,12 @@ pub struct ArchiveCutter<'c> {
 impl<'c> ArchiveCutter<'c> {
     /// Bytes from which on a member is large: 32 KiB.
     ///
-    /// Repositories of twelve source trees as tar files in which all times differ, chunks of 64 KiB, MB: without regard to members 124.9; if those of 64, 32
-    /// or 16 KiB and more are cut off, 113.0, 99.5, 84.4. But a chunk takes some 150 bytes of metadata, and where similar chunks are stored as deltas, little
-    /// else is saved: 27.8 without regard to members, then 25.8, 25.7, 27.0. PostgreSQL's data directories as tar files, whose pages change where their headers
-    /// don't: 97.6, 97.1, 96.6 without deltas, and 56.2, 56.8, 57.1 with them.
+    /// Repositories of twelve source trees as tar files in which all times differ, chunks of 64
+    /// KiB, MB: without regard to members 124.9; if those of 64, 32 or 16 KiB and more are cut
+    /// off, 113.0, 99.5, 84.4. But a chunk takes some 150 bytes of metadata, and where similar
+    /// chunks are stored as deltas, little else is saved: 27.8 without regard to members, then
+    /// 25.8, 25.7, 27.0. PostgreSQL's data directories as tar files, whose pages change where their
+    /// headers don't: 97.6, 97.1, 96.6 without deltas, and 56.2, 56.8, 57.1 with them.
     pub const LARGE: u64 = 32 << 10;
 
     /// A cutter at the start of some data.
@@ -65,10 +70,13 @@ impl<'c> ArchiveCutter<'c> {
         }
     }
 
-    /// The length of the next chunk; `None` if that can't be said before more of the data is there, or if there is none left.
+    /// The length of the next chunk; `None` if that can't be said before more of the data is there,
+    /// or if there is none left.
     ///
-    /// `data` starts where the last chunk ended and holds at least what it held in the calls before. With `last` it holds all that is left, and the answer is a length as long as it is not empty;
-    /// so it is if `data` is as long as the longest chunk ([`Chunker::size_max`]). The length is 1 to that.
+    /// `data` starts where the last chunk ended and holds at least what it held in the calls
+    /// before. With `last` it holds all that is left, and the answer is a length as long as it is
+    /// not empty; so it is if `data` is as long as the longest chunk ([`Chunker::size_max`]).
+    /// The length is 1 to that.
     pub fn cut(&mut self, data: &[u8], last: bool) -> Option<usize> {
         self.see(data);
         let border = self.members.border_after(self.at).map(|border| border - self.at);
@@ -77,7 +85,8 @@ impl<'c> ArchiveCutter<'c> {
             _ => (data, last),
         };
         let len = self.chunker.cut(stretch);
-        // A cut before the end of what is there is final; one at the end is so only if nothing follows or the chunk is full.
+        // A cut before the end of what is there is final; one at the end is so only if nothing follows or
+        // the chunk is full.
         if len == 0 || len == stretch.len() && !ends && len < self.chunker.size_max() {
             return None;
         }
@@ -85,11 +94,13 @@ impl<'c> ArchiveCutter<'c> {
         Some(len)
     }
 
-    /// Whether a chunk that starts `from` bytes on in `data` could end after `len` more, as far as that place can tell: where a large member begins or
-    /// ends and none does before, or where [`Chunker::fits_at`] holds; anywhere between the minimum and the maximum
-    /// for algorithms that can't tell ([`Settings::tests_places`](crate::Settings::tests_places)).
+    /// Whether a chunk that starts `from` bytes on in `data` could end after `len` more, as far as
+    /// that place can tell: where a large member begins or ends and none does before, or where
+    /// [`Chunker::fits_at`] holds; anywhere between the minimum and the maximum for algorithms
+    /// that can't tell ([`Settings::tests_places`](crate::Settings::tests_places)).
     ///
-    /// `data` is as in [`ArchiveCutter::cut`]. What is known to be there already can be taken in one with [`ArchiveCutter::advance`] instead of being cut.
+    /// `data` is as in [`ArchiveCutter::cut`]. What is known to be there already can be taken in
+    /// one with [`ArchiveCutter::advance`] instead of being cut.
     pub fn could_end(&mut self, data: &[u8], from: usize, len: usize) -> bool {
         self.see(data);
         let Some(chunk) = data.get(from..).filter(|rest| (1..=rest.len()).contains(&len)) else {
@@ -106,7 +117,8 @@ impl<'c> ArchiveCutter<'c> {
         len as u64 == to_border || (len as u64) < to_border && fits()
     }
 
-    /// Goes on behind a chunk of so many bytes that was not cut off by it: where it could end, and at most as long as the longest chunk.
+    /// Goes on behind a chunk of so many bytes that was not cut off by it: where it could end, and
+    /// at most as long as the longest chunk.
     pub fn advance(&mut self, len: usize) {
         self.at += len as u64;
     }

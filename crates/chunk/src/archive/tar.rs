@@ -12,7 +12,8 @@ pub(super) const NONE: Member = Member {
     next: BLOCK as u64,
 };
 
-/// The fields of a header that matter here: POSIX.1-1988 ("ustar"), the same in GNU's and the oldest form.
+/// The fields of a header that matter here: POSIX.1-1988 ("ustar"), the same in GNU's and the
+/// oldest form.
 const SIZE: core::ops::Range<usize> = 124..136;
 const CHECKSUM: core::ops::Range<usize> = 148..156;
 const KIND: usize = 156;

@@ -49,10 +49,10 @@ pub(super) fn maxp(average: usize) -> Result<MaxpSettings, SettingsError> {
     Ok(settings)
 }
 
-/// A minimum of half the average saved more than less or (a little) more did. Lengths are not spread
-/// quite evenly from there to the maximum: the places up to the last maximum are known to have lost
-/// against the last cut, so the next is the likelier the further it lies beyond, and the mean of
-/// random data, found by trial, is 0.5236 of the way to the maximum instead of half.
+/// A minimum of half the average saved more than less or (a little) more did. Lengths are not
+/// spread quite evenly from there to the maximum: the places up to the last maximum are known to
+/// have lost against the last cut, so the next is the likelier the further it lies beyond, and the
+/// mean of random data, found by trial, is 0.5236 of the way to the maximum instead of half.
 pub(super) fn argmin(average: usize, window: ArgminWindow) -> Result<ArgminSettings, SettingsError> {
     in_range("average chunk size", AVERAGE_LEAST, SIZE_MAX_MOST / 2, average)?;
     let size_min = average / 2;
@@ -128,9 +128,9 @@ fn ram_expects(window: usize) -> f64 {
 /// Of all places, a share s are peaks, most of them of the largest bytes, which lie 256 bytes apart
 /// on average and further apart than the radius with probability p. Two such gaps in a row make a
 /// peak. The second is the first of the next, so peaks come in clusters, and from the start of a
-/// chunk, where there is no gap yet, it takes (1 + p)/s bytes to one, if the second gap is counted to
-/// its end: that is 256 (1 - p) bytes too many, on average over all sizes of peaks. The maximum cuts
-/// it short.
+/// chunk, where there is no gap yet, it takes (1 + p)/s bytes to one, if the second gap is counted
+/// to its end: that is 256 (1 - p) bytes too many, on average over all sizes of peaks. The maximum
+/// cuts it short.
 fn maxp_expects(radius: usize, size_max: usize) -> f64 {
     let share: f64 = (1..256u32)
         .map(|value| power(f64::from(value) / 256.0, 2 * radius) / 256.0)

@@ -54,8 +54,9 @@ pub(super) fn windowed(method: Method, hash: RollingHash, average: usize) -> Res
     Ok(settings)
 }
 
-/// The highest bits: no others are better, and some of rsync's are worse. With Gear more bytes decide a
-/// bit the higher it is, but masks with one of the highest eight are looked for more slowly.
+/// The highest bits: no others are better, and some of rsync's are worse. With Gear more bytes
+/// decide a bit the higher it is, but masks with one of the highest eight are looked for more
+/// slowly.
 fn mask(hash: RollingHash, bits: u32) -> usize {
     let highest = !(u32::MAX >> bits);
     (if hash == RollingHash::Gear {
@@ -83,8 +84,8 @@ fn with_mask(method: Method, average: usize, least: usize, size_max: usize) -> (
     (least, if below_is_nearer { above - 1 } else { above })
 }
 
-/// The expected length, when one hash in `divisor` is a boundary, and one in `half`, which is half of
-/// it, a boundary or in reserve.
+/// The expected length, when one hash in `divisor` is a boundary, and one in `half`, which is half
+/// of it, a boundary or in reserve.
 fn expects(size_min: usize, size_max: usize, divisor: usize, half: Option<usize>) -> f64 {
     let room = size_max - size_min.min(size_max);
     let p = 1.0 / divisor as f64;

@@ -11,14 +11,19 @@ pub enum Criterion {
     FastForward,
     /// When the chunk would end with the byte that the one before ended with (FF+MT).
     Marker,
-    /// When the chunker's own condition holds at that place (FF+RWT; [`Chunker::fits_at`](crate::Chunker::fits_at)).
-    /// An algorithm that can't tell for one place is refused.
+    /// When the chunker's own condition holds at that place (FF+RWT;
+    /// [`Chunker::fits_at`](crate::Chunker::fits_at)). An algorithm that can't tell for one
+    /// place is refused.
     Window,
-    /// When it holds, the last byte is the same, too, and the chunk was there before (FF+RWT+FPT; the byte is no test of the paper's, and saves most fingerprints of chunks that are not known).
+    /// When it holds, the last byte is the same, too, and the chunk was there before (FF+RWT+FPT;
+    /// the byte is no test of the paper's, and saves most fingerprints of chunks that are not
+    /// known).
     ///
-    /// **Cuts are then exactly those of the chunker alone**, whatever the hints say, if all chunks that are known were cut by it, with
-    /// the same settings, and not cut short by the end of their data ([`Known::find_cut`](super::Known::find_cut)): a chunk that was cut off where its bytes
-    /// said so has no boundary before its end, and that there is one now the test of the place has shown.
+    /// **Cuts are then exactly those of the chunker alone**, whatever the hints say, if all chunks
+    /// that are known were cut by it, with the same settings, and not cut short by the end of
+    /// their data ([`Known::find_cut`](super::Known::find_cut)): a chunk that was cut off where its
+    /// bytes said so has no boundary before its end, and that there is one now the test of the
+    /// place has shown.
     WindowAndFingerprint,
 }
 

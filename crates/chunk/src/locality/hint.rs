@@ -10,12 +10,14 @@ pub struct Hint {
     pub size: usize,
     /// Its last byte.
     pub marker: u8,
-    /// Whether it ended because the data did. Such a hint is followed only where the data ends, too.
+    /// Whether it ended because the data did. Such a hint is followed only where the data ends,
+    /// too.
     pub at_end: bool,
 }
 
 impl Hint {
-    /// The hint that this chunk is for whatever comes before it; `at_end` says that the data ended with it and nothing else cut it off.
+    /// The hint that this chunk is for whatever comes before it; `at_end` says that the data ended
+    /// with it and nothing else cut it off.
     #[must_use]
     pub fn of(chunk: &[u8], at_end: bool) -> Hint {
         Hint {

@@ -1,21 +1,22 @@
 //! Do not look twice: where the next chunk ended last time.
 //!
 //! After Ni and Jiang, *RapidCDC: Leveraging Duplicate Locality to Accelerate Chunking in CDC-based
-//! Deduplication Systems* (SoCC '19). Duplicates come in runs: behind a chunk that was there before comes
-//! most often the one that followed it then. So with every chunk the sizes of those are kept that
-//! followed it ([`Hint`]s, the last one first), and when the chunk turns up again, the next is cut off at
-//! one of these sizes without a look at the bytes between, if a [`Criterion`] accepts the place. If none
-//! is accepted, or the chunk was not there before, the chunker looks for a boundary as usual.
+//! Deduplication Systems* (SoCC '19). Duplicates come in runs: behind a chunk that was there before
+//! comes most often the one that followed it then. So with every chunk the sizes of those are kept
+//! that followed it ([`Hint`]s, the last one first), and when the chunk turns up again, the next is
+//! cut off at one of these sizes without a look at the bytes between, if a [`Criterion`] accepts
+//! the place. If none is accepted, or the chunk was not there before, the chunker looks for a
+//! boundary as usual.
 //!
-//! [`HintedChunker`] does this over any [`Chunker`](crate::Chunker) and anything that is [`Known`]; [`Table`] is a table of fingerprints
-//! and hints in memory that several threads can share.
+//! [`HintedChunker`] does this over any [`Chunker`](crate::Chunker) and anything that is [`Known`];
+//! [`Table`] is a table of fingerprints and hints in memory that several threads can share.
 //!
 //! # Hints are advice
 //!
-//! Whatever hints say, chunks have a length of 1 to the maximum and are together the data, so a lost,
-//! stale or garbled hint changes speed, at worst what is found to be there twice, and never what is
-//! restored. Under [`Criterion::WindowAndFingerprint`] cuts are exactly those of the chunker alone, whatever
-//! the hints: see there.
+//! Whatever hints say, chunks have a length of 1 to the maximum and are together the data, so a
+//! lost, stale or garbled hint changes speed, at worst what is found to be there twice, and never
+//! what is restored. Under [`Criterion::WindowAndFingerprint`] cuts are exactly those of the
+//! chunker alone, whatever the hints: see there.
 //!
 //! ```
 //! use ibid_chunk::locality::{Criterion, HintedChunker, Table};

@@ -3,10 +3,11 @@
 use super::Hint;
 use crate::Settings;
 
-/// How hints are kept in few bytes: the marker, whether the data ended, and how much longer than the minimum the chunk was.
+/// How hints are kept in few bytes: the marker, whether the data ended, and how much longer than
+/// the minimum the chunk was.
 ///
-/// Three bytes if the maximum is less than 32 KiB above the minimum, else four. No hint is all zeros. That a chunk was cut off
-/// at the maximum is in its length already.
+/// Three bytes if the maximum is less than 32 KiB above the minimum, else four. No hint is all
+/// zeros. That a chunk was cut off at the maximum is in its length already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packing {
     size_min: usize,
@@ -27,7 +28,8 @@ impl Packing {
         }
     }
 
-    /// None for a hint that could not be followed: a length out of bounds, or too far above the minimum (8 MiB) to be noted.
+    /// None for a hint that could not be followed: a length out of bounds, or too far above the
+    /// minimum (8 MiB) to be noted.
     pub(crate) fn pack(self, hint: Hint) -> Option<u32> {
         if hint.size < self.size_min || hint.size > self.size_max {
             return None;

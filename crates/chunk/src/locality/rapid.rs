@@ -5,7 +5,8 @@ use crate::Chunker;
 
 /// What is known of chunks: their fingerprints, and what followed them.
 ///
-/// [`HintedChunker`] asks and tells it in the order of the data; [`Table`](super::Table) is one in memory.
+/// [`HintedChunker`] asks and tells it in the order of the data; [`Table`](super::Table) is one in
+/// memory.
 pub trait Known {
     /// A collision-resistant name of a chunk's bytes.
     type Fingerprint;
@@ -15,15 +16,17 @@ pub trait Known {
     /// The fingerprint of a chunk.
     fn fingerprint(&mut self, chunk: &[u8]) -> Self::Fingerprint;
 
-    /// The chunk of this fingerprint, if it is known as one that was cut off by its bytes or at the maximum size: not one that ended
-    /// because its data did. `after` is the chunk before it, which may help to find it.
+    /// The chunk of this fingerprint, if it is known as one that was cut off by its bytes or at the
+    /// maximum size: not one that ended because its data did. `after` is the chunk before it,
+    /// which may help to find it.
     fn find_cut(&mut self, fingerprint: &Self::Fingerprint, after: Self::Entry) -> Option<Self::Entry>;
 
     /// Makes a chunk known that was not, and says whether it was. `at_end`: its data ended with it.
     fn enter(&mut self, fingerprint: Self::Fingerprint, after: Option<Self::Entry>, at_end: bool)
     -> Found<Self::Entry>;
 
-    /// The hint in this place of a chunk's list, from 0; that of what followed it last comes first. None past the end of the list.
+    /// The hint in this place of a chunk's list, from 0; that of what followed it last comes first.
+    /// None past the end of the list.
     fn hint(&mut self, entry: Self::Entry, place: usize) -> Option<Hint>;
 
     /// Notes that a chunk was followed by one like this. It becomes the first of its hints.
@@ -135,7 +138,8 @@ impl<'c> HintedChunker<'c> {
     /// Cuts with hints that this criterion accepts.
     ///
     /// # Errors
-    /// When the criterion asks the algorithm what it can't tell ([`Settings::tests_places`](crate::Settings::tests_places)).
+    /// When the criterion asks the algorithm what it can't tell
+    /// ([`Settings::tests_places`](crate::Settings::tests_places)).
     pub fn new(chunker: &'c Chunker, criterion: Criterion) -> Result<HintedChunker<'c>, CriterionError> {
         let settings = chunker.settings();
         if criterion.tests_places() && !settings.tests_places() {
@@ -153,7 +157,8 @@ impl<'c> HintedChunker<'c> {
         })
     }
 
-    /// Makes it refuse every hint after it was tested: the worst that can happen (paper 003, figure 12).
+    /// Makes it refuse every hint after it was tested: the worst that can happen (paper 003, figure
+    /// 12).
     #[must_use]
     pub fn refusing_all(mut self) -> HintedChunker<'c> {
         self.refuses_all = true;
@@ -166,7 +171,8 @@ impl<'c> HintedChunker<'c> {
         self.criterion
     }
 
-    /// Cuts `data`, which is all there is, looks every chunk up and makes it known; calls `take` with each in order.
+    /// Cuts `data`, which is all there is, looks every chunk up and makes it known; calls `take`
+    /// with each in order.
     pub fn for_each_chunk<'a, K: Known>(
         &self,
         known: &mut K,
@@ -182,7 +188,8 @@ impl<'c> HintedChunker<'c> {
         tally
     }
 
-    /// The same for what a reader gives, in a buffer of four times the maximum chunk size, at least 1 MiB.
+    /// The same for what a reader gives, in a buffer of four times the maximum chunk size, at least
+    /// 1 MiB.
     ///
     /// # Errors
     /// Those of the reader; reads that were interrupted are repeated.
@@ -221,8 +228,8 @@ impl<'c> HintedChunker<'c> {
 
     /// The next chunk: `data` starts where the last one ended, which `trail` remembers.
     ///
-    /// `data` is not empty, and with `last` all that is left; else it holds more bytes than the longest chunk ([`Chunker::size_max`]). What is beyond those does
-    /// not matter.
+    /// `data` is not empty, and with `last` all that is left; else it holds more bytes than the
+    /// longest chunk ([`Chunker::size_max`]). What is beyond those does not matter.
     ///
     /// # Panics
     /// When there is less.
@@ -283,7 +290,8 @@ impl<'c> HintedChunker<'c> {
 
     /// The next chunk after a duplicate.
     fn hinted<K: Known>(&self, known: &mut K, after: K::Entry, data: &[u8], last: bool, tally: &mut Tally) -> Next<K> {
-        // A fingerprint that turned out unknown, and the length that it is of: the chunker often cuts there, too.
+        // A fingerprint that turned out unknown, and the length that it is of: the chunker often cuts
+        // there, too.
         let mut unknown = None;
         let mut place = 0;
         while let Some(hint) = known.hint(after, place) {
@@ -339,8 +347,8 @@ impl<'c> HintedChunker<'c> {
             Criterion::Marker => data[hint.size - 1] == hint.marker,
             // Where the data ends, so does every chunk.
             Criterion::Window => hint.at_end || self.chunker.fits_at(data, hint.size),
-            // With another last byte it is another chunk than the one that the hint is of. A length of the maximum fits everywhere, so without
-            // this, long chunks are named in vain after every change.
+            // With another last byte it is another chunk than the one that the hint is of. A length of the maximum fits
+            // everywhere, so without this, long chunks are named in vain after every change.
             Criterion::WindowAndFingerprint => {
                 data[hint.size - 1] == hint.marker && (hint.at_end || self.chunker.fits_at(data, hint.size))
             }

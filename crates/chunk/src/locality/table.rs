@@ -1,10 +1,11 @@
 //! Fingerprints and hints in memory.
 
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
 use super::packing::Packing;
 use super::{Found, Hint, Known, LIST_MOST};
 use crate::Settings;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Shards of the fingerprints; the last bits of one say which.
 const SHARDS: usize = 64;
@@ -17,12 +18,14 @@ const AT_END: u64 = 1;
 
 /// Which chunks are known, and what followed each: for as many threads as like.
 ///
-/// Chunks are numbered in the order in which they become known, so that what is kept of one lies beside what is kept of the one that followed it. A
-/// duplicate in a run of duplicates is found by a look at the next number; the table is searched at the start of a run. No lock is held while somebody
-/// cuts or hashes: that of a shard is held for a search, and hints take none.
+/// Chunks are numbered in the order in which they become known, so that what is kept of one lies
+/// beside what is kept of the one that followed it. A duplicate in a run of duplicates is found by
+/// a look at the next number; the table is searched at the start of a run. No lock is held while
+/// somebody cuts or hashes: that of a shard is held for a search, and hints take none.
 ///
-/// Memory, for each chunk: 16 bytes of fingerprint, 4.4 to 6.7 of table, and 3 for each hint (4 if the maximum size is 32 KiB or more above the minimum). It
-/// grows as chunks become known; those beyond the number given stay unknown.
+/// Memory, for each chunk: 16 bytes of fingerprint, 4.4 to 6.7 of table, and 3 for each hint (4 if
+/// the maximum size is 32 KiB or more above the minimum). It grows as chunks become known; those
+/// beyond the number given stay unknown.
 #[derive(Debug)]
 pub struct Table {
     packing: Packing,
@@ -37,7 +40,9 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table for at most `chunks_most` chunks cut with these settings (some more if that is no multiple of 16384), which keeps `list` hints of each, 1 to [`LIST_MOST`]: other numbers count as the nearest.
+    /// A table for at most `chunks_most` chunks cut with these settings (some more if that is no
+    /// multiple of 16384), which keeps `list` hints of each, 1 to [`LIST_MOST`]: other numbers
+    /// count as the nearest.
     #[must_use]
     pub fn new(settings: &Settings, list: usize, chunks_most: usize) -> Table {
         let (packing, list) = (Packing::new(settings), list.clamp(1, LIST_MOST));
@@ -72,7 +77,8 @@ impl Table {
         slots * size_of::<u32>() + self.fingerprints.memory() + self.hints.memory()
     }
 
-    /// The table in the hands of one thread that names chunks so: by 16 bytes, of which 127 bits must be the same for no two different chunks.
+    /// The table in the hands of one thread that names chunks so: by 16 bytes, of which 127 bits
+    /// must be the same for no two different chunks.
     pub fn with<F: FnMut(&[u8]) -> [u8; 16]>(&self, fingerprint: F) -> TableWith<'_, F> {
         TableWith {
             table: self,
@@ -93,7 +99,8 @@ impl Table {
         self.packing.unpack(self.load(list, place))
     }
 
-    /// Puts a hint first in a chunk's list. Threads that do so for the same chunk at once may garble the list, which is advice.
+    /// Puts a hint first in a chunk's list. Threads that do so for the same chunk at once may
+    /// garble the list, which is advice.
     pub fn note(&self, chunk: TableEntry, hint: Hint) {
         let (Some(packed), Some(list)) = (self.packing.pack(hint), self.hints.get_or_make(chunk.0)) else {
             return;
@@ -137,7 +144,8 @@ impl Table {
         &self.shards[fingerprint.0[1] as usize >> 1 & (SHARDS - 1)]
     }
 
-    /// The entry of this fingerprint, and whether it was there before. None if there is no room for a new one.
+    /// The entry of this fingerprint, and whether it was there before. None if there is no room for
+    /// a new one.
     fn enter(&self, fingerprint: Fingerprint, at_end: bool) -> Option<(u32, bool)> {
         let mut shard = lock(self.shard(fingerprint));
         shard.make_room(self);
@@ -267,7 +275,8 @@ struct Shard {
 }
 
 impl Shard {
-    /// Where a fingerprint is or belongs, and its entry if it is there. There is a slot that is free.
+    /// Where a fingerprint is or belongs, and its entry if it is there. There is a slot that is
+    /// free.
     fn search(&self, table: &Table, fingerprint: Fingerprint) -> (usize, Option<u32>) {
         if self.slots.is_empty() {
             return (0, None);
@@ -346,7 +355,8 @@ impl<T: Default> Segments<T> {
     }
 }
 
-/// What a shard holds is whole between any two steps, so a panic of another thread leaves nothing to fear.
+/// What a shard holds is whole between any two steps, so a panic of another thread leaves nothing
+/// to fear.
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

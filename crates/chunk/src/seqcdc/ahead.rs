@@ -1,13 +1,13 @@
 //! Which bytes will the scan look at next? They are fetched before it comes to them.
 //!
-//! On random data, as many bytes lie between two skips as between any others, give or take a few, and a
-//! few cache lines at the right places do. Other data has a pace of its own, which the skips before
-//! tell. Where skips come irregularly, all that lies ahead is fetched. After a cut the next chunk's
-//! minimum is known before anything of that chunk is needed.
+//! On random data, as many bytes lie between two skips as between any others, give or take a few,
+//! and a few cache lines at the right places do. Other data has a pace of its own, which the skips
+//! before tell. Where skips come irregularly, all that lies ahead is fetched. After a cut the next
+//! chunk's minimum is known before anything of that chunk is needed.
 //!
-//! On 1 GiB of random data, most of the time is waiting for memory: fetching far ahead makes cuts of
-//! 16 KiB three times as fast. What is fetched and then not needed, since a chunk ended, costs as well:
-//! on a Xeon (Sapphire Rapids), 16 skips ahead instead of 6 are a fifth slower.
+//! On 1 GiB of random data, most of the time is waiting for memory: fetching far ahead makes cuts
+//! of 16 KiB three times as fast. What is fetched and then not needed, since a chunk ended, costs
+//! as well: on a Xeon (Sapphire Rapids), 16 skips ahead instead of 6 are a fifth slower.
 
 use ibid_simd::{prefetch, prefetch_far};
 
@@ -15,12 +15,13 @@ use crate::SeqCdcSettings;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// Cache lines that are looked at between two skips, their place being uncertain by as much as the next
-/// says.
+/// Cache lines that are looked at between two skips, their place being uncertain by as much as the
+/// next says.
 const LINES: usize = 3;
 /// Bytes by which a place that skips lead to may differ from where it is expected.
 const ASTRAY: usize = 16;
-/// How many skips ahead cache lines are fetched from memory, and how many from the start of a chunk.
+/// How many skips ahead cache lines are fetched from memory, and how many from the start of a
+/// chunk.
 const SKIPS_AHEAD: usize = 6;
 
 /// How many bytes ahead memory is read where skips come irregularly.

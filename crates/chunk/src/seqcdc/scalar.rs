@@ -4,8 +4,9 @@
 //! rest is arithmetic on whole masks, without a branch that depends on single bytes:
 //!
 //! 1. *Runs.* Level 1 is the ascents. Level k + 1 is the ascents whose predecessor, equals passed
-//!    over, is on level k. A shift finds the predecessor next door; where equals lie between, adding
-//!    the shifted bit to the mask of equals makes the carry run along them to the first pair after.
+//!    over, is on level k. A shift finds the predecessor next door; where equals lie between,
+//!    adding the shifted bit to the mask of equals makes the carry run along them to the first pair
+//!    after.
 //! 2. *Skips.* The number of descents says whether the trigger falls in this block; a search for
 //!    the n-th set bit says where.
 //!

@@ -1,16 +1,16 @@
 //! SeqCDC with vector instructions.
 //!
-//! As in the scalar form a block of 64 pairs becomes masks. Runs are found otherwise: the pairs that
-//! equal neighbours make are taken out of the mask of ascents, so that runs are consecutive bits, and
-//! the mask is joined with what came out of the blocks before it since the last skip. Then ANDs with
-//! shifts of itself leave the last bit of every run that is long enough.
+//! As in the scalar form a block of 64 pairs becomes masks. Runs are found otherwise: the pairs
+//! that equal neighbours make are taken out of the mask of ascents, so that runs are consecutive
+//! bits, and the mask is joined with what came out of the blocks before it since the last skip.
+//! Then ANDs with shifts of itself leave the last bit of every run that is long enough.
 //!
 //! *What takes time* is the way from a position to the next: load, compare, count, find the descent
 //! that starts the skip, load there. So
 //!
-//! - two blocks are looked at together, since most skips start in the second: one branch for all that
-//!   usually happens, and nothing to remember between them. They overlap, so that no more bytes are
-//!   loaded, and waited for, than usually matter;
+//! - two blocks are looked at together, since most skips start in the second: one branch for all
+//!   that usually happens, and nothing to remember between them. They overlap, so that no more
+//!   bytes are loaded, and waited for, than usually matter;
 //! - the places where scanning is likely to go on are fetched ahead, see [`Ahead`].
 
 use ibid_simd::{BLOCK, Vector};
@@ -28,8 +28,8 @@ const STEPS: usize = 3;
 /// A number of descents that no data has.
 const NO_SKIPS: u32 = u32::MAX;
 
-/// Pairs looked at beyond those in which half are descents, and make a skip. That is enough for 98 of
-/// 100 skips on random data.
+/// Pairs looked at beyond those in which half are descents, and make a skip. That is enough for 98
+/// of 100 skips on random data.
 const SPARE: u32 = 12;
 
 /// What does not change during a scan.
@@ -165,8 +165,8 @@ impl<V: Vector> Scan<V> {
         Err(right)
     }
 
-    /// The pairs of which the first is `bytes[at..at + 2]`, 64 less the `overlap` that is not looked at
-    /// again.
+    /// The pairs of which the first is `bytes[at..at + 2]`, 64 less the `overlap` that is not
+    /// looked at again.
     #[inline(always)]
     fn block<const DECREASING: bool, const STRICT: bool>(&self, bytes: &[u8], at: usize, overlap: u32) -> Block {
         let from = at - overlap as usize;
@@ -194,8 +194,8 @@ impl<V: Vector> Scan<V> {
         before.checked_shr(count).unwrap_or(0) | block.wanted.wrapping_shl(64 - count)
     }
 
-    /// The bits of `wanted` that are the last of as many ones in a row as make a sequence, with those
-    /// of `history` before them.
+    /// The bits of `wanted` that are the last of as many ones in a row as make a sequence, with
+    /// those of `history` before them.
     #[inline(always)]
     fn complete_runs(&self, history: u64, wanted: u64) -> u64 {
         let (mut before, mut runs) = (history, wanted);

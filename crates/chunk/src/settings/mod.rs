@@ -160,8 +160,8 @@ impl Settings {
     /// Whether a single place can be asked if it looks like the end of a chunk
     /// ([`Chunker::fits_at`](crate::Chunker::fits_at)).
     ///
-    /// Not so for argmin and AE, which compare all bytes of a chunk, nor for methods with a second divisor,
-    /// whose places in reserve count only if none after them is better.
+    /// Not so for argmin and AE, which compare all bytes of a chunk, nor for methods with a second
+    /// divisor, whose places in reserve count only if none after them is better.
     #[must_use]
     pub fn tests_places(&self) -> bool {
         match self {

@@ -11,7 +11,8 @@ const SEQ_LENGTH_MOST: usize = 63;
 /// The greatest [`SeqCdcSettings::skip_trigger`].
 const SKIP_TRIGGER_MOST: usize = 1 << 16;
 
-/// Parameters of SeqCDC; [`spec::seqcdc`](crate::spec::seqcdc) says what they do (paper, section 3).
+/// Parameters of SeqCDC; [`spec::seqcdc`](crate::spec::seqcdc) says what they do (paper, section
+/// 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SeqCdcSettings {
     /// Bytes below which no chunk ends unless the data does. At least [`SIZE_MIN_LEAST`].

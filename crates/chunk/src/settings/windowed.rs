@@ -26,8 +26,8 @@ pub struct WindowedSettings {
     pub hash: RollingHash,
     /// The divisor, 2 to 2^24; or the mask, not 0 (paper, figure 4: D).
     pub main: u32,
-    /// The same for boundaries in reserve; a divisor is smaller than `main`, a mask has fewer bits. 0
-    /// if the method has none (paper, figure 4: D').
+    /// The same for boundaries in reserve; a divisor is smaller than `main`, a mask has fewer bits.
+    /// 0 if the method has none (paper, figure 4: D').
     pub backup: u32,
 }
 

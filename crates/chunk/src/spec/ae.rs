@@ -1,4 +1,5 @@
-//! AE: a chunk ends a window after a byte that nothing before it, and nothing in the window, passes.
+//! AE: a chunk ends a window after a byte that nothing before it, and nothing in the window,
+//! passes.
 //!
 //! After Zhang and others, *AE: An Asymmetric Extremum Content Defined Chunking Algorithm for Fast
 //! and Bandwidth-Efficient Data Deduplication* (INFOCOM 2015), as *SeqCDC* (Middleware '24, section

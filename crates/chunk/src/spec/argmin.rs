@@ -1,13 +1,15 @@
-//! Argmin: a chunk ends after the window whose hash is the least of all between minimum and maximum.
+//! Argmin: a chunk ends after the window whose hash is the least of all between minimum and
+//! maximum.
 //!
-//! No paper of the three has it; the idea is that of the `mincdc` crate, the hashes and what follows
-//! are ours. Every length from `size_min` to `size_max` is compared by a hash of the 4 or 8 bytes
-//! that such a chunk would end with, and the least hash wins. So lengths are spread nearly evenly from
-//! minimum to maximum on any data that has 4 or 8 bytes to tell places apart by, and none is forced.
+//! No paper of the three has it; the idea is that of the `mincdc` crate, the hashes and what
+//! follows are ours. Every length from `size_min` to `size_max` is compared by a hash of the 4 or 8
+//! bytes that such a chunk would end with, and the least hash wins. So lengths are spread nearly
+//! evenly from minimum to maximum on any data that has 4 or 8 bytes to tell places apart by, and
+//! none is forced.
 //!
 //! - The choice needs all bytes up to `size_max`. With fewer, nothing is decided: **data shorter
-//!   than the maximum is one chunk**. Were such an end compared as far as it goes, a cut found there
-//!   could move when more data comes.
+//!   than the maximum is one chunk**. Were such an end compared as far as it goes, a cut found
+//!   there could move when more data comes.
 //! - Of equal hashes the *last* wins. A run of one byte thus ends with a chunk, or goes on to the
 //!   maximum, rather than being cut to pieces of the minimum size.
 //! - The hash is 32 bits of multiplications by odd numbers, one for each four bytes read least

@@ -105,8 +105,9 @@ pub fn fastcdc(parameters: &FastCdcParameters, data: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use md5::{Digest, Md5};
+
+    use super::*;
 
     #[test]
     fn the_gear_table_is_the_digest_of_64_equal_bytes() {

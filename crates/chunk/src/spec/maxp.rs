@@ -1,8 +1,9 @@
 //! MAXP: a chunk ends where a byte is larger than all bytes around it.
 //!
 //! Local maxima as in Bjørner, Blass and Gurevich, *Content-Dependent Chunking for Differential
-//! Compression, the Local Maximum Approach* (Journal of Computer and System Sciences 76, 2010), by the
-//! name that Anand and others use in *Redundancy in Network Traffic* (SIGMETRICS 2009). The readings:
+//! Compression, the Local Maximum Approach* (Journal of Computer and System Sciences 76, 2010), by
+//! the name that Anand and others use in *Redundancy in Network Traffic* (SIGMETRICS 2009). The
+//! readings:
 //!
 //! - A peak is strictly larger than each of the `radius` bytes before it and each of the `radius`
 //!   bytes after it: of equal bytes, none is a peak.

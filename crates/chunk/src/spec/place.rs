@@ -1,19 +1,19 @@
 //! Whether one place looks like the end of a chunk, without a look at the places before it.
 //!
 //! After Ni and Jiang, *RapidCDC: Leveraging Duplicate Locality to Accelerate Chunking in CDC-based
-//! Deduplication Systems* (SoCC '19), section 3.2: the test of the rolling window. It is the algorithm's
-//! own condition at that place. What an algorithm asks of all places before (that none of them was a
-//! boundary; where SeqCDC's skips came to lie) is left out, so a place that fits is an end of a chunk
-//! only if nothing before it is.
+//! Deduplication Systems* (SoCC '19), section 3.2: the test of the rolling window. It is the
+//! algorithm's own condition at that place. What an algorithm asks of all places before (that none
+//! of them was a boundary; where SeqCDC's skips came to lie) is left out, so a place that fits is
+//! an end of a chunk only if nothing before it is.
 
 use super::{FastCdcParameters, window_hash};
 use crate::{Equal, MaxpSettings, Mode, RamSettings, SeqCdcSettings, Settings, WindowedSettings};
 
-/// Whether `data`, which starts where a chunk starts, fits the condition of the algorithm at `len`: `None`
-/// if the algorithm has none that a single place can be asked ([`Settings::tests_places`]).
+/// Whether `data`, which starts where a chunk starts, fits the condition of the algorithm at `len`:
+/// `None` if the algorithm has none that a single place can be asked ([`Settings::tests_places`]).
 ///
-/// Nothing fits below the minimum and past the maximum or the data, everything does at the maximum. For
-/// FastCDC, whose deciding byte is the first of the next chunk, that byte has to be there.
+/// Nothing fits below the minimum and past the maximum or the data, everything does at the maximum.
+/// For FastCDC, whose deciding byte is the first of the next chunk, that byte has to be there.
 ///
 /// # Panics
 /// When the settings do not pass [`Settings::validate`].

@@ -1,16 +1,17 @@
 //! Windowed hashes: a chunk ends where the hash of the last bytes fits.
 //!
-//! After Chapuis, Garbinato and Andritsos, *Throughput: A Key Performance Measure of Content-Defined
-//! Chunking Algorithms* (2016), sections II and III, and what it draws on: basic sliding window (BSW),
-//! two thresholds (TT; LBFS), two divisors (TD) and both (TTTD), with divisors, or with bit masks (O).
-//! *SeqCDC* (Middleware '24) adds Rabin, CRC-32 and Gear to the hashes. The readings:
+//! After Chapuis, Garbinato and Andritsos, *Throughput: A Key Performance Measure of
+//! Content-Defined Chunking Algorithms* (2016), sections II and III, and what it draws on: basic
+//! sliding window (BSW), two thresholds (TT; LBFS), two divisors (TD) and both (TTTD), with
+//! divisors, or with bit masks (O). *SeqCDC* (Middleware '24) adds Rabin, CRC-32 and Gear to the
+//! hashes. The readings:
 //!
 //! - The window lies in the chunk, and its last byte, which completes the condition, is the chunk's
 //!   last. No hash is carried over a boundary, nor could it be seen if it were: the least length is
 //!   no shorter than the window.
-//! - A hash is a number of 32 bits ([`window_hash`]). It fits a divisor D when the remainder is D - 1,
-//!   and a mask when all of its bits are set. The paper leaves the remainder open and others ask for
-//!   zeros, which is what several hashes make of a window of zeros.
+//! - A hash is a number of 32 bits ([`window_hash`]). It fits a divisor D when the remainder is D -
+//!   1, and a mask when all of its bits are set. The paper leaves the remainder open and others ask
+//!   for zeros, which is what several hashes make of a window of zeros.
 //! - *Two divisors.* A place that fits the second divisor (mask) and not the first is held in
 //!   reserve. When a chunk reaches the maximum, it ends at the last such place instead. If the data
 //!   ends before the maximum, the places in reserve come to nothing: more data might bring a
@@ -64,8 +65,8 @@ pub fn windowed(settings: &WindowedSettings, data: &[u8]) -> usize {
 /// random numbers.
 pub(crate) const RABIN_KARP_MULTIPLIER: u32 = 1_664_525;
 
-/// An irreducible polynomial of degree 63, bit n standing for x^n: the first from x^63 and the first
-/// 62 binary digits of the fraction of pi on.
+/// An irreducible polynomial of degree 63, bit n standing for x^n: the first from x^63 and the
+/// first 62 binary digits of the fraction of pi on.
 pub(crate) const RABIN_POLYNOMIAL: u64 = 0xa43f_6a88_85a3_08dd;
 
 /// CRC-32's polynomial (IEEE 802.3), bit n standing for x^(31 - n), and x^32 left out.

@@ -1,16 +1,16 @@
-//! CRC-32 with vector instructions (SS-CRC in *Vectorized Sequence-Based Chunking*; the idea is from Ni,
-//! Lin and Jiang, *SS-CDC: A Two-stage Parallel Content-Defined Chunking*, SYSTOR 2019): places that fit
-//! are marked by many heads side by side, and the first is the cut.
+//! CRC-32 with vector instructions (SS-CRC in *Vectorized Sequence-Based Chunking*; the idea is
+//! from Ni, Lin and Jiang, *SS-CDC: A Two-stage Parallel Content-Defined Chunking*, SYSTOR 2019):
+//! places that fit are marked by many heads side by side, and the first is the cut.
 //!
-//! Each byte of a register is a head, and reads [`STEPS`] bytes of its own. Its CRC is in four registers,
-//! one for each byte of it. Tables of 256 numbers would have to be gathered from memory; but a CRC is
-//! linear, so what a byte adds is what its upper and lower four bits add, and two tables of 16 bytes
-//! fit in registers.
+//! Each byte of a register is a head, and reads [`STEPS`] bytes of its own. Its CRC is in four
+//! registers, one for each byte of it. Tables of 256 numbers would have to be gathered from memory;
+//! but a CRC is linear, so what a byte adds is what its upper and lower four bits add, and two
+//! tables of 16 bytes fit in registers.
 //!
 //! 1. Bytes are loaded 16 at a time from each head's place and transposed.
 //! 2. Every head finds the CRC of its own bytes alone.
-//! 3. The CRC of the window before a head is that of the four heads before it, each moved on by as many
-//!    zeros as there are bytes after it. That is one more linear function.
+//! 3. The CRC of the window before a head is that of the four heads before it, each moved on by as
+//!    many zeros as there are bytes after it. That is one more linear function.
 //! 4. From there on every head rolls its window over its bytes; what leaves is what the head four
 //!    places before read. A head that meets a place that fits ends the search for those behind it.
 //!
@@ -80,7 +80,8 @@ static PASSING: [Linear; 4] = {
     ]
 };
 
-/// What a byte of a CRC, counted from the lowest, becomes when a zero enters, and then more `zeros`.
+/// What a byte of a CRC, counted from the lowest, becomes when a zero enters, and then more
+/// `zeros`.
 const fn after_zeros(byte: u32, zeros: usize) -> Linear {
     let mut tables = [[[0; 16]; 2]; 4];
     let mut entry = 0;

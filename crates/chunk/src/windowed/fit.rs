@@ -43,10 +43,11 @@ impl Fit for Mask {
 
 /// The remainder is one less than the divisor, found by one multiplication.
 ///
-/// With `inverse` = 2^64 / divisor, rounded up, the product with a hash is, modulo 2^64, the fraction
-/// of hash / divisor in units of 2^-64, too large by less than what separates it from the next remainder
-/// (Lemire, Kaser and Kurz, *Faster Remainder by Direct Computation*, 2019: exact for all numbers of 32
-/// bits). The last remainder is thus where the fraction is (divisor - 1) / divisor or more.
+/// With `inverse` = 2^64 / divisor, rounded up, the product with a hash is, modulo 2^64, the
+/// fraction of hash / divisor in units of 2^-64, too large by less than what separates it from the
+/// next remainder (Lemire, Kaser and Kurz, *Faster Remainder by Direct Computation*, 2019: exact
+/// for all numbers of 32 bits). The last remainder is thus where the fraction is (divisor - 1) /
+/// divisor or more.
 #[derive(Clone, Debug)]
 pub(super) struct Divisor {
     inverse: u64,

@@ -1,20 +1,20 @@
 //! Gear with a mask: by the loop of FastCDC, or with vector instructions (SS-Gear in *Vectorized
 //! Sequence-Based Chunking*; the idea is from Ni, Lin and Jiang, *SS-CDC: A Two-stage Parallel
-//! Content-Defined Chunking*, SYSTOR 2019): places that fit are marked by several heads side by side,
-//! and the first is the cut.
+//! Content-Defined Chunking*, SYSTOR 2019): places that fit are marked by several heads side by
+//! side, and the first is the cut.
 //!
 //! A head is eight bytes of a register, its hash. It first rolls over the window before its own
-//! [`HEAD`] bytes, and then over those; what each byte adds is gathered from Gear's table. A head that
-//! meets a place that fits ends the search for those behind it. The heads know it for a step of eight
-//! bytes; which of the eight it is, a hash of its own finds in the end.
+//! [`HEAD`] bytes, and then over those; what each byte adds is gathered from Gear's table. A head
+//! that meets a place that fits ends the search for those behind it. The heads know it for a step
+//! of eight bytes; which of the eight it is, a hash of its own finds in the end.
 //!
-//! There is no way round the gathers. CRC-32 is linear, so that its table can be taken apart into some
-//! that fit in registers; Gear's sums carry, and all 64 bits of 256 random numbers count.
+//! There is no way round the gathers. CRC-32 is linear, so that its table can be taken apart into
+//! some that fit in registers; Gear's sums carry, and all 64 bits of 256 random numbers count.
 //!
-//! On Zen 4, whose gathers are slow, this loses to the two lanes of [`crate::gear`], which load one entry
-//! after another: 1.5 GB/s beside 7.0 on random bytes in the cache and chunks of 8 KiB, 1.8 beside 7.8
-//! with chunks of 64 KiB; heads of 128 and 512 bytes are no better. Other CPUs have not been measured.
-//! So it is for those who ask for gathers by the backend's name
+//! On Zen 4, whose gathers are slow, this loses to the two lanes of [`crate::gear`], which load one
+//! entry after another: 1.5 GB/s beside 7.0 on random bytes in the cache and chunks of 8 KiB, 1.8
+//! beside 7.8 with chunks of 64 KiB; heads of 128 and 512 bytes are no better. Other CPUs have not
+//! been measured. So it is for those who ask for gathers by the backend's name
 //! ([`Backend::gathers`](ibid_simd::Backend::gathers)). The two side by side:
 //! `cargo run --release -p ibid-chunk --example speed -- algorithms=gear averages=8,64 bytes=256
 //! backends=scalar,avx512-gather`.
@@ -24,8 +24,8 @@ use ibid_simd::{Kernel, Vector};
 use super::fit::Mask;
 use crate::gear::{self, Inverted, STEP, WINDOW};
 
-/// Bytes that a head judges. Longer ones repeat less of what the head before has read, and waste more
-/// behind a boundary.
+/// Bytes that a head judges. Longer ones repeat less of what the head before has read, and waste
+/// more behind a boundary.
 const HEAD: usize = 256;
 
 /// The search for the first length from `least` on whose hash fits.
@@ -75,7 +75,8 @@ const fn heads<V: Vector>() -> usize {
     V::LANES / size_of::<u64>()
 }
 
-/// Position of the first byte after a window at which the hash fits, in as many bytes as all heads judge.
+/// Position of the first byte after a window at which the hash fits, in as many bytes as all heads
+/// judge.
 #[inline(always)]
 fn first_in_block<V: Vector>(vector: V, bytes: &[u8], mask: u64) -> Option<usize> {
     let table = gear::addends::<Inverted>();

@@ -1,16 +1,16 @@
 //! Windowed hashes at speed: the cuts of [`spec::windowed`](crate::spec::windowed).
 //!
-//! One hash needs the hash before, and that chain is what a plain loop waits for. But a hash is known
-//! from its window alone, so it can be started anywhere: [`scan`] runs several lanes side by side.
-//! Hashes ([`roll`]) and tests ([`fit`]) are types, so that each pair has a loop of its own.
+//! One hash needs the hash before, and that chain is what a plain loop waits for. But a hash is
+//! known from its window alone, so it can be started anywhere: [`scan`] runs several lanes side by
+//! side. Hashes ([`roll`]) and tests ([`fit`]) are types, so that each pair has a loop of its own.
 //!
 //! Boundaries in reserve count only in chunks that reach the maximum, which few do. They are looked
 //! for in a second pass, from the maximum backwards.
 //!
-//! CRC-32 with a mask has a form with vector instructions, [`crc32`], and so has Gear, [`gear`]; but that
-//! has to gather from a table of 256 random numbers of 64 bits, and is used only by the backend that says
-//! so. Else Gear with a mask that leaves the highest bits out goes by the loop of FastCDC, in
-//! [`crate::gear`].
+//! CRC-32 with a mask has a form with vector instructions, [`crc32`], and so has Gear, [`gear`];
+//! but that has to gather from a table of 256 random numbers of 64 bits, and is used only by the
+//! backend that says so. Else Gear with a mask that leaves the highest bits out goes by the loop of
+//! FastCDC, in [`crate::gear`].
 
 mod crc32;
 mod fit;
@@ -18,12 +18,12 @@ mod gear;
 mod roll;
 mod scan;
 
+use fit::{Divisor, Fit, Mask};
 use ibid_simd::{Backend, Kernel as _};
+use roll::Roll;
 
 use crate::gear::has_room;
 use crate::{RollingHash, WindowedSettings};
-use fit::{Divisor, Fit, Mask};
-use roll::Roll;
 
 /// Settings made ready to cut by.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Hashes of a window that move on by a byte, from tables.
 //!
-//! All are sums over the bytes of the window, of one kind or another, so what a byte will have become
-//! when it leaves can be taken off by itself.
+//! All are sums over the bytes of the window, of one kind or another, so what a byte will have
+//! become when it leaves can be taken off by itself.
 
 use crate::spec::{GEAR, RABIN_KARP_MULTIPLIER, shift_in_crc32, shift_in_rabin};
 
@@ -119,8 +119,8 @@ impl Roll for Rsync {
         Rsync(sum, self.1.wrapping_add(sum))
     }
 
-    /// The byte is in the sum of sums once for each of the window's bytes, and once more for the byte
-    /// that has entered.
+    /// The byte is in the sum of sums once for each of the window's bytes, and once more for the
+    /// byte that has entered.
     #[inline(always)]
     fn leave(self, byte: u8) -> Rsync {
         let byte = u32::from(byte);
@@ -137,8 +137,8 @@ impl Roll for Rsync {
 pub(super) struct Rabin(u64);
 
 leaving_table!(RABIN_LEAVING: u64, byte => byte as u64, hash => shift_in_rabin(hash, 0), Rabin::WINDOW);
-// What the eight bits become that a byte shifts past the polynomial: they go, and leave a remainder. They
-// are still there when the entry is applied, as the entry has them.
+// What the eight bits become that a byte shifts past the polynomial: they go, and leave a
+// remainder. They are still there when the entry is applied, as the entry has them.
 leaving_table!(RABIN_OVERFLOW: u64, byte => shift_in_rabin((byte as u64) << 55, 0) ^ (byte as u64) << 63, hash => hash, 0);
 
 impl Roll for Rabin {
@@ -194,7 +194,8 @@ impl Roll for Crc32 {
     const IS_CRC32: bool = true;
     const START: Crc32 = Crc32(0);
 
-    /// Eight bytes at a time, each by a table of its own, so that they need not wait for one another.
+    /// Eight bytes at a time, each by a table of its own, so that they need not wait for one
+    /// another.
     fn of_window(window: &[u8]) -> Crc32 {
         let (steps, rest) = window.as_chunks::<8>();
         let crc = steps.iter().fold(0u32, |crc, step| {

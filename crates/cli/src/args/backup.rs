@@ -1,12 +1,14 @@
 //! `ibid backup`.
 
-use super::{InitSettings, value};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use ibid_format::tree::Time;
 use ibid_repo::{Compression, Hints, Similarity};
-use std::ffi::OsString;
-use std::path::PathBuf;
+
+use super::{InitSettings, value};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -34,7 +36,8 @@ pub(crate) struct BackupArgs {
     /// Record this machine's name instead of the real one
     #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) host: Option<String>,
-    /// Record this time instead of now: 2026-11-21T12:00:00Z, "2026-11-21 12:00:00" in local time, or @ and seconds since 1970
+    /// Record this time instead of now: 2026-11-21T12:00:00Z, "2026-11-21 12:00:00" in local time,
+    /// or @ and seconds since 1970
     #[arg(long, value_name = "TIME", value_parser = value::time)]
     pub(crate) time: Option<Time>,
     /// Say what would be stored, and store nothing
@@ -49,10 +52,12 @@ pub(crate) struct BackupArgs {
     /// How hard to compress: auto, off, or a level from 1 to 22
     #[arg(long, value_name = "LEVEL", value_parser = value::compression, default_value = "auto")]
     pub(crate) compression: Compression,
-    /// What is like what is known, and not the same, is stored as what differs: auto, off, or max (look everywhere and for more: smallest, slowest)
+    /// What is like what is known, and not the same, is stored as what differs: auto, off, or max
+    /// (look everywhere and for more: smallest, slowest)
     #[arg(long, value_name = "WHERE", value_parser = value::similarity, default_value = "auto")]
     pub(crate) similarity: Similarity,
-    /// Cut large files where what is stored was cut, as long as they are the same: auto (where that is faster than looking for boundaries), off, or always
+    /// Cut large files where what is stored was cut, as long as they are the same: auto (where that
+    /// is faster than looking for boundaries), off, or always
     #[arg(long, value_name = "WHEN", value_parser = value::hints, default_value = "auto")]
     pub(crate) hints: Hints,
     /// Threads that read, fingerprint and compress [default: one a core]

@@ -1,14 +1,16 @@
 //! What to measure.
 
-use super::json::{JsonFile, file_ending_in};
-use super::value;
-use super::{DuplicateLocalityArgs, LocalityArgs};
+use std::path::PathBuf;
+use std::time::Duration;
+
 use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use ibid_chunk::{Backend, Settings, SettingsError};
 use ibid_measure::Trace;
-use std::path::PathBuf;
-use std::time::Duration;
+
+use super::json::{JsonFile, file_ending_in};
+use super::value;
+use super::{DuplicateLocalityArgs, LocalityArgs};
 
 /// Stands for every chunker that there is.
 const ALL: &str = "all";
@@ -94,7 +96,8 @@ pub(crate) struct RecordsBenchArgs {
 /// How speeds are measured.
 #[derive(Debug, Args)]
 pub(crate) struct Measured {
-    /// With which vector instructions: scalar, sse41, avx2, avx512, neon [default: all that this machine has]
+    /// With which vector instructions: scalar, sse41, avx2, avx512, neon [default: all that this
+    /// machine has]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = backend)]
     pub(crate) backends: Vec<Backend>,
     /// How often each speed is measured

@@ -1,10 +1,12 @@
 //! What to cut, and how.
 
-use super::value;
+use std::path::PathBuf;
+
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use ibid_chunk::{Settings, SettingsError};
-use std::path::PathBuf;
+
+use super::value;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -27,7 +29,8 @@ pub(crate) struct ChunkArgs {
 /// A chunker with its parameters.
 #[derive(Debug, Args)]
 pub(crate) struct ChunkerArgs {
-    /// Which chunker: fastcdc, seqcdc, argmin, ae, ram, maxp, gear, rabin, crc32, tttd, fixed, and many more in docs/commands.md
+    /// Which chunker: fastcdc, seqcdc, argmin, ae, ram, maxp, gear, rabin, crc32, tttd, fixed, and
+    /// many more in docs/commands.md
     #[arg(
         long,
         value_name = "NAME",
@@ -45,7 +48,8 @@ pub(crate) struct ChunkerArgs {
     /// Size at which a chunk ends whatever it holds: the same as --param size_max=SIZE
     #[arg(long, value_name = "SIZE", value_parser = value::size_in_memory)]
     pub(crate) max: Option<usize>,
-    /// Another value for a parameter of the chunker; can be repeated. A wrong NAME is answered with those that there are
+    /// Another value for a parameter of the chunker; can be repeated. A wrong NAME is answered with
+    /// those that there are
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = value::parameter)]
     pub(crate) parameters: Vec<(String, String)>,
 }

@@ -1,9 +1,11 @@
 //! What data to make.
 
-use super::value;
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand, ValueEnum};
 use ibid_measure::EditKind;
-use std::path::PathBuf;
+
+use super::value;
 
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Examples:\n  ibid generate versions ~/series --size 200MB --versions 10")]

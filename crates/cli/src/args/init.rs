@@ -1,9 +1,10 @@
 //! How a repository is made: for `init`, and for `backup --init`.
 
-use super::value;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use ibid_format::slot::Argon2Cost;
+
+use super::value;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -22,7 +23,8 @@ pub(crate) struct InitArgs {
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Options of a new repository, which can't be changed later")]
 pub(crate) struct InitSettings {
-    /// What finds where files are cut into chunks: argmin, fastcdc, seqcdc and others that `ibid bench chunkers` compares, or fixed [default: argmin]
+    /// What finds where files are cut into chunks: argmin, fastcdc, seqcdc and others that `ibid
+    /// bench chunkers` compares, or fixed [default: argmin]
     #[arg(
         long,
         value_name = "NAME",
@@ -30,7 +32,8 @@ pub(crate) struct InitSettings {
         hide_possible_values = true
     )]
     pub(crate) chunker: Option<String>,
-    /// Average size of a chunk; smaller ones find more duplicates and need more memory [default: 128KiB]
+    /// Average size of a chunk; smaller ones find more duplicates and need more memory [default:
+    /// 128KiB]
     #[arg(long, value_name = "SIZE", value_parser = value::size)]
     pub(crate) average: Option<u64>,
     /// What is compressed together, 4KiB to 8MiB [default: 1MiB]

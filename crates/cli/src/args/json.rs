@@ -1,9 +1,10 @@
 //! Where JSON goes.
 
-use clap::Args;
-use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 
 /// Where JSON is to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,10 +16,12 @@ pub(crate) enum JsonTo {
     File(PathBuf),
 }
 
-/// Of commands whose result is worth keeping: this takes the place of the flag that all commands have.
+/// Of commands whose result is worth keeping: this takes the place of the flag that all commands
+/// have.
 #[derive(Debug, Args)]
 pub(crate) struct JsonFile {
-    /// Print JSON, as docs/json.md describes it; with a FILE, which has to end in .json, write it there and print text
+    /// Print JSON, as docs/json.md describes it; with a FILE, which has to end in .json, write it
+    /// there and print text
     #[arg(
         id = "json",
         long,

@@ -1,14 +1,16 @@
 //! What to measure of duplicates that lie together, and of hints.
 
-use super::generate::KindName;
-use super::json::{JsonFile, file_ending_in};
-use super::value;
+use std::path::PathBuf;
+
 use clap::Args;
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use ibid_chunk::locality::Criterion;
 use ibid_chunk::{Settings, SettingsError};
 use ibid_measure::{ChunkSizes, LocalityData, Series};
-use std::path::PathBuf;
+
+use super::generate::KindName;
+use super::json::{JsonFile, file_ending_in};
+use super::value;
 
 /// A chunker by the three sizes that papers state.
 #[derive(Debug, Args)]
@@ -22,7 +24,8 @@ pub(crate) struct SizedChunkerArgs {
         default_value = "rabin"
     )]
     pub(crate) chunker: String,
-    /// Minimum, average and maximum size of a chunk; fixed, ae, ram and maxp go by the average alone
+    /// Minimum, average and maximum size of a chunk; fixed, ae, ram and maxp go by the average
+    /// alone
     #[arg(long, value_name = "MIN,AVERAGE,MAX", value_parser = value::chunk_sizes, default_value = "4KiB,8KiB,12KiB")]
     pub(crate) sizes: ChunkSizes,
 }
@@ -110,10 +113,12 @@ pub(crate) struct LocalityArgs {
         default_value = "rabin"
     )]
     pub(crate) chunkers: Vec<String>,
-    /// Minimum, average and maximum size of a chunk; can be repeated. fixed, ae, ram and maxp go by the average alone
+    /// Minimum, average and maximum size of a chunk; can be repeated. fixed, ae, ram and maxp go by
+    /// the average alone
     #[arg(long, value_name = "MIN,AVERAGE,MAX", value_parser = value::chunk_sizes, default_value = "4KiB,8KiB,12KiB")]
     pub(crate) sizes: Vec<ChunkSizes>,
-    /// When a hint is believed: ff, ff+mt, ff+rwt, ff+rwt+fpt [default: each that the chunker can meet]
+    /// When a hint is believed: ff, ff+mt, ff+rwt, ff+rwt+fpt [default: each that the chunker can
+    /// meet]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = value::criterion)]
     pub(crate) criteria: Vec<Criterion>,
     /// How many hints are kept of a chunk, 1 to 8; --threads and --store use the first number
@@ -131,7 +136,8 @@ pub(crate) struct LocalityArgs {
     /// Cut several files at once with 1, 2, 4, … N threads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,
-    /// Deduplicate into a file in this folder, which leaves nothing behind: with fixed sizes, plain, with each criterion, and with all boundaries known beforehand
+    /// Deduplicate into a file in this folder, which leaves nothing behind: with fixed sizes,
+    /// plain, with each criterion, and with all boundaries known beforehand
     #[arg(long, value_name = "DIR")]
     pub(crate) store: Option<PathBuf>,
     /// Write a page with pictures, which needs nothing but a browser; its name has to end in .html
@@ -145,7 +151,8 @@ pub(crate) struct LocalityArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Synthetic series")]
 pub(crate) struct SyntheticArgs {
-    /// Make versions of random bytes instead of reading files, as `ibid generate versions` makes them
+    /// Make versions of random bytes instead of reading files, as `ibid generate versions` makes
+    /// them
     #[arg(long)]
     pub(crate) synthetic: bool,
     /// Size of the first version

@@ -1,4 +1,5 @@
-//! What was typed. Nothing is done here: every flag is defined once, and help, man pages and completions come from there.
+//! What was typed. Nothing is done here: every flag is defined once, and help, man pages and
+//! completions come from there.
 
 mod backup;
 mod bench;
@@ -14,9 +15,13 @@ mod select;
 mod tune;
 mod value;
 
+use std::ffi::OsString;
+use std::path::PathBuf;
+
 pub(crate) use backup::BackupArgs;
 pub(crate) use bench::{BenchCommand, BreakdownArgs, ChunkersArgs, CpuArgs, HashesArgs, RecordsBenchArgs};
 pub(crate) use chunk::ChunkArgs;
+use clap::{Args, Parser, Subcommand};
 pub(crate) use generate::{GenerateCommand, VersionsArgs};
 pub(crate) use init::{InitArgs, InitSettings};
 pub(crate) use json::JsonTo;
@@ -30,10 +35,6 @@ pub(crate) use records::{
 pub(crate) use restore::{OverwriteRule, RestoreArgs};
 pub(crate) use select::{Address, SelectArgs};
 pub(crate) use tune::{TuneCommand, TuneSeqcdcArgs};
-
-use clap::{Args, Parser, Subcommand};
-use std::ffi::OsString;
-use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
 Environment:
@@ -280,7 +281,8 @@ pub(crate) struct CheckArgs {
     /// Read every byte, or those of a share of the packs
     #[arg(long, value_name = "SHARE", value_parser = value::share, num_args = 0..=1, require_equals = true, default_missing_value = "100%")]
     pub(crate) read_data: Option<f64>,
-    /// Which packs are read of a share: the same number chooses the same ones [default: a random number]
+    /// Which packs are read of a share: the same number chooses the same ones [default: a random
+    /// number]
     #[arg(long, value_name = "NUMBER", requires = "read_data")]
     pub(crate) seed: Option<u64>,
 }

@@ -1,7 +1,9 @@
-//! Where passwords come from. The variables are read where the password is needed, not here: a flag stands above all of them.
+//! Where passwords come from. The variables are read where the password is needed, not here: a flag
+//! stands above all of them.
+
+use std::path::PathBuf;
 
 use clap::Args;
-use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(crate) struct PasswordArgs {

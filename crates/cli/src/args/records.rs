@@ -1,14 +1,16 @@
 //! `ibid records`: which store, which namespace, which key.
 
-use super::value;
-use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
-use clap::{Args, Subcommand, ValueEnum};
-use ibid_record::replicate::nats;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
+use clap::{Args, Subcommand, ValueEnum};
+use ibid_record::replicate::nats;
+
+use super::value;
 
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
@@ -77,7 +79,8 @@ pub(crate) struct NewRecordsArgs {
     /// What the namespace keeps [default: what it was made to keep; kept, if it is new]
     #[arg(long, value_name = "WHICH", value_enum)]
     pub(crate) versions: Option<VersionsKept>,
-    /// Encrypt the store, if it is new, with a password: IBID_PASSWORD, --password-file, --password-command, or typed in
+    /// Encrypt the store, if it is new, with a password: IBID_PASSWORD, --password-file,
+    /// --password-command, or typed in
     #[arg(long)]
     pub(crate) encrypted: bool,
 }
@@ -371,13 +374,15 @@ pub(crate) struct ServeArgs {
     /// Where to publish, and under which name: servers of one cluster, with commas between them
     #[arg(long, value_name = "nats://HOST:PORT/NAME")]
     pub(crate) publish: Option<nats::Address>,
-    /// Entries of the log that are kept; the oldest go, and a replica that lacks them takes all that there is [default: all]
+    /// Entries of the log that are kept; the oldest go, and a replica that lacks them takes all
+    /// that there is [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) log_entries: Option<u64>,
     /// Publish over TLS, to servers that have a certificate of one of these authorities, PEM
     #[arg(long, value_name = "FILE", requires = "publish")]
     pub(crate) authority: Option<PathBuf>,
-    /// Answer over TLS only, and show this certificate, PEM: its own first, then those between it and the authority. It is shown to servers of NATS, too, if they ask
+    /// Answer over TLS only, and show this certificate, PEM: its own first, then those between it
+    /// and the authority. It is shown to servers of NATS, too, if they ask
     #[arg(long, value_name = "FILE", requires = "private_key")]
     pub(crate) certificate: Option<PathBuf>,
     /// The certificate's key, PEM
@@ -458,7 +463,8 @@ pub(crate) struct ReplicateArgs {
     /// Give up what this store has and the other one has not
     #[arg(long)]
     pub(crate) discard: bool,
-    /// Encrypt the store, if it is new, with a password: IBID_PASSWORD, --password-file, --password-command, or typed in
+    /// Encrypt the store, if it is new, with a password: IBID_PASSWORD, --password-file,
+    /// --password-command, or typed in
     #[arg(long)]
     pub(crate) encrypted: bool,
 }

@@ -1,8 +1,10 @@
 //! `ibid restore`.
 
-use super::{Address, SelectArgs, select};
-use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::{Address, SelectArgs, select};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

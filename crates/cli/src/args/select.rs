@@ -1,10 +1,11 @@
 //! Which snapshots are meant, and what in them.
 
-use clap::Args;
-use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
 
 /// Among which snapshots to look, also for `latest`.
 #[derive(Clone, Debug, Default, Args)]

@@ -1,10 +1,12 @@
 //! What to look for.
 
-use super::json::JsonFile;
-use super::value;
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use ibid_chunk::{SeqCdcSettings, Settings, SettingsError};
-use std::path::PathBuf;
+
+use super::json::JsonFile;
+use super::value;
 
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Examples:\n  ibid tune seqcdc --average 16KiB --data ~/dumps")]
@@ -29,7 +31,8 @@ pub(crate) struct TuneSeqcdcArgs {
     /// Average size of a chunk that is wanted
     #[arg(long, value_name = "SIZE", value_parser = value::size_in_memory)]
     pub(crate) average: usize,
-    /// Files, and folders with files, to try candidates on; can be repeated [default: edited versions of random bytes]
+    /// Files, and folders with files, to try candidates on; can be repeated [default: edited
+    /// versions of random bytes]
     #[arg(long, value_name = "PATH")]
     pub(crate) data: Vec<PathBuf>,
     /// A parameter that is not looked for: size_min, size_max, mode, equal; can be repeated

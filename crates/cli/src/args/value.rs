@@ -1,14 +1,16 @@
 //! Values as people write them: sizes, shares, times.
 
-use super::VersionName;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
 use ibid_chunk::locality::{Criterion, CriterionError, LIST_MOST};
 use ibid_format::slot::Argon2Cost;
 use ibid_format::tree::{Time, check_name};
 use ibid_measure::{ChunkSizes, Trace};
 use ibid_repo::{Compression, Hints, Similarity};
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
-use std::time::Duration;
+
+use super::VersionName;
 
 const UNITS: [(&str, u64); 14] = [
     ("", 1),

@@ -1,5 +1,10 @@
 //! `ibid backup`.
 
+use std::os::unix::ffi::OsStringExt;
+
+use ibid_repo::{BackupOptions, Excludes, Stream};
+use ibid_storage::SWEEP_AGE;
+
 use super::init;
 use super::input::PatientInput;
 use super::open::{Context, Opened};
@@ -7,9 +12,6 @@ use super::watch::Watch;
 use crate::args::BackupArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
-use ibid_repo::{BackupOptions, Excludes, Stream};
-use ibid_storage::SWEEP_AGE;
-use std::os::unix::ffi::OsStringExt;
 
 pub(crate) fn run(context: &mut Context, args: BackupArgs) -> Result<Outcome> {
     if !args.init && !args.settings.is_empty() {
@@ -45,7 +47,8 @@ pub(crate) fn run(context: &mut Context, args: BackupArgs) -> Result<Outcome> {
     )
 }
 
-/// Removes what backups that were killed left unfinished. It is in nobody's way, so failing at it is no reason to stop.
+/// Removes what backups that were killed left unfinished. It is in nobody's way, so failing at it
+/// is no reason to stop.
 fn sweep(context: &Context, opened: &Opened) {
     if let Ok(swept) = opened.storage.sweep(SWEEP_AGE)
         && swept.files > 0

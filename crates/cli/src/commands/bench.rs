@@ -1,5 +1,8 @@
 //! `ibid bench breakdown`, `ibid bench hashes` and `ibid bench cpu`.
 
+use ibid_chunk::{Backend, Settings};
+use ibid_measure::{BreakdownPlan, breakdown, cpu, hashes};
+
 use super::observe::Observed;
 use super::open::Context;
 use super::output;
@@ -7,8 +10,6 @@ use super::watch::Watch;
 use crate::args::{BreakdownArgs, CpuArgs, HashesArgs};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
-use ibid_chunk::{Backend, Settings};
-use ibid_measure::{BreakdownPlan, breakdown, cpu, hashes};
 
 pub(crate) fn run_breakdown(context: &mut Context, args: &BreakdownArgs) -> Result<Outcome> {
     args.json.file().map_or(Ok(()), output::check_place)?;

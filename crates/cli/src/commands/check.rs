@@ -1,12 +1,14 @@
 //! `ibid check`.
 
+use std::hash::{BuildHasher, RandomState};
+
+use ibid_repo::ReadData;
+
 use super::open::Context;
 use super::watch::Watch;
 use crate::args::CheckArgs;
 use crate::failure::{Outcome, Result};
 use crate::print::{self, Verb};
-use ibid_repo::ReadData;
-use std::hash::{BuildHasher, RandomState};
 
 pub(crate) fn run(context: &mut Context, args: &CheckArgs) -> Result<Outcome> {
     let mut chosen_by = None;

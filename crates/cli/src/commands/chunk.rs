@@ -1,11 +1,12 @@
 //! `ibid chunk`.
 
+use ibid_chunk::{Chunker, Stream};
+
 use super::input;
 use super::open::Context;
 use crate::args::ChunkArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::ChunkPrinter;
-use ibid_chunk::{Chunker, Stream};
 
 /// What is read at once, unless a chunk can be larger.
 const BUFFER: usize = 1 << 20;

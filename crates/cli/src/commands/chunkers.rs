@@ -1,5 +1,7 @@
 //! `ibid bench chunkers`.
 
+use ibid_measure::{Error, Plan, compare, html};
+
 use super::observe::Observed;
 use super::open::Context;
 use super::output;
@@ -7,7 +9,6 @@ use super::watch::Watch;
 use crate::args::ChunkersArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
-use ibid_measure::{Error, Plan, compare, html};
 
 pub(crate) fn run(context: &mut Context, args: &ChunkersArgs) -> Result<Outcome> {
     let outputs = [args.report.as_deref(), args.json.file()];

@@ -1,12 +1,13 @@
 //! `ibid find`.
 
+use ibid_format::tree::EntryKind;
+use ibid_repo::{Patterns, SnapshotInfo, Visit};
+
 use super::open::Context;
 use super::watch::Watch;
 use crate::args::FindArgs;
 use crate::failure::{Outcome, Result};
 use crate::print::{FindPrinter, Verb};
-use ibid_format::tree::EntryKind;
-use ibid_repo::{Patterns, SnapshotInfo, Visit};
 
 pub(crate) fn run(context: &mut Context, args: &FindArgs) -> Result<Outcome> {
     let patterns = Patterns::new(&args.patterns, args.ignore_case)?;

@@ -1,15 +1,17 @@
 //! `ibid init`.
 
+use std::path::Path;
+use std::sync::Arc;
+
+use ibid_chunk::Settings;
+use ibid_repo::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, Error, InitOptions, Repository};
+use ibid_storage::{Local, Storage};
+
 use super::open::{self, Context, Opened};
 use super::password;
 use crate::args::{InitArgs, InitSettings};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print;
-use ibid_chunk::Settings;
-use ibid_repo::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, Error, InitOptions, Repository};
-use ibid_storage::{Local, Storage};
-use std::path::Path;
-use std::sync::Arc;
 
 pub(crate) fn run(context: &mut Context, args: &InitArgs) -> Result<Outcome> {
     let opened = make(context, &args.settings)?;
@@ -18,7 +20,8 @@ pub(crate) fn run(context: &mut Context, args: &InitArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Opens a repository to store into, or makes it if there is none. Of several that make one at once, one does, and the others use it.
+/// Opens a repository to store into, or makes it if there is none. Of several that make one at
+/// once, one does, and the others use it.
 pub(crate) fn open_or_make(context: &Context, settings: &InitSettings) -> Result<Opened> {
     let mut opened = context.open_to_store();
     if matches!(opened, Err(Failure::Repo(Error::NoRepository { .. }))) {
@@ -113,7 +116,8 @@ fn options(settings: &InitSettings) -> Result<InitOptions> {
     Ok(options)
 }
 
-/// Refuses a folder with other things in it. What an `init` that was cut short leaves, and what a new disk has, is all right.
+/// Refuses a folder with other things in it. What an `init` that was cut short leaves, and what a
+/// new disk has, is all right.
 fn refuse_strangers(path: &Path) -> Result<()> {
     let entries = match std::fs::read_dir(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),

@@ -1,10 +1,12 @@
 //! What is read: files, and standard input.
 
-use crate::failure::{Failure, Result};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::failure::{Failure, Result};
 
 /// What stands for standard input where a file could be named.
 pub(crate) fn is_stdin(path: &Path) -> bool {
@@ -20,7 +22,8 @@ pub(crate) fn open(path: &Path) -> Result<Box<dyn Read>> {
     Ok(Box::new(file))
 }
 
-/// Standard input, for those who look now and then whether to stop: it does not wait for longer than that.
+/// Standard input, for those who look now and then whether to stop: it does not wait for longer
+/// than that.
 pub(crate) struct PatientInput;
 
 impl Read for PatientInput {

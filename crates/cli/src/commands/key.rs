@@ -1,11 +1,12 @@
 //! `ibid key`.
 
+use ibid_format::slot::Argon2Cost;
+
 use super::open::{Context, Opened, now};
 use super::password;
 use crate::args::KeyCommand;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, KeyDone};
-use ibid_format::slot::Argon2Cost;
 
 pub(crate) fn run(context: &mut Context, command: &KeyCommand) -> Result<Outcome> {
     let opened = context.open()?;

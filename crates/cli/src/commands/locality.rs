@@ -1,5 +1,11 @@
 //! `ibid bench duplicate-locality` and `ibid bench locality`.
 
+use ibid_chunk::Chunker;
+use ibid_chunk::locality::{Criterion, HintedChunker};
+use ibid_measure::{
+    DuplicateLocalityPlan, Error, LocalityPlan, duplicate_locality, duplicate_locality_html, locality, locality_html,
+};
+
 use super::observe::Observed;
 use super::open::Context;
 use super::output;
@@ -7,11 +13,6 @@ use super::watch::Watch;
 use crate::args::{DuplicateLocalityArgs, LocalityArgs};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
-use ibid_chunk::Chunker;
-use ibid_chunk::locality::{Criterion, HintedChunker};
-use ibid_measure::{
-    DuplicateLocalityPlan, Error, LocalityPlan, duplicate_locality, duplicate_locality_html, locality, locality_html,
-};
 
 pub(crate) fn run_duplicates(context: &mut Context, args: &DuplicateLocalityArgs) -> Result<Outcome> {
     let outputs = [args.report.as_deref(), args.json.file()];

@@ -1,13 +1,15 @@
 //! `ibid ls`.
 
+use std::os::unix::ffi::OsStrExt;
+
+use ibid_format::tree::EntryKind;
+use ibid_repo::Visit;
+
 use super::open::Context;
 use super::watch::Watch;
 use crate::args::LsArgs;
 use crate::failure::{Outcome, Result};
 use crate::print::{LsPrinter, Verb};
-use ibid_format::tree::EntryKind;
-use ibid_repo::Visit;
-use std::os::unix::ffi::OsStrExt;
 
 pub(crate) fn run(context: &mut Context, args: &LsArgs) -> Result<Outcome> {
     let opened = context.open()?;

@@ -26,12 +26,14 @@ mod tune;
 mod versions;
 mod watch;
 
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use open::Context;
+
 use crate::args::{self, BenchCommand, Cli, Command, GenerateCommand, JsonTo, TuneCommand};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Out};
-use open::Context;
-use std::ffi::OsString;
-use std::process::ExitCode;
 
 /// Does what the command line says.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -104,7 +106,8 @@ fn no_json(context: &Context, command: &str) -> Result<()> {
     }
 }
 
-/// A backup keeps many files and folders open. If more are not to be had, it does with what there is.
+/// A backup keeps many files and folders open. If more are not to be had, it does with what there
+/// is.
 fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -1,13 +1,16 @@
 //! Measurements, watched as backups are.
 
-use crate::print;
-use ibid_measure::Observer;
-use ibid_repo::Monitor;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Shows how far a measurement is through the counters of a monitor, names what could not be read, and stops when the user asks for it.
+use ibid_measure::Observer;
+use ibid_repo::Monitor;
+
+use crate::print;
+
+/// Shows how far a measurement is through the counters of a monitor, names what could not be read,
+/// and stops when the user asks for it.
 pub(crate) struct Observed<'a> {
     monitor: &'a Monitor,
     /// Whether everything could be read.

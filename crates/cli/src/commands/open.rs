@@ -1,14 +1,16 @@
 //! From what was typed to an open repository.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use ibid_repo::{Error, Probe, Repository, SnapshotFilter, SnapshotInfo};
+use ibid_storage::{ErrorKind, Local, Storage};
+
 use super::password::{self, Password};
 use crate::args::{Global, SelectArgs};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, About, Out};
-use ibid_repo::{Error, Probe, Repository, SnapshotFilter, SnapshotInfo};
-use ibid_storage::{ErrorKind, Local, Storage};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::sync::Arc;
 
 /// What every command has at hand.
 pub(crate) struct Context {
@@ -62,7 +64,8 @@ impl Context {
                 "the repository at {location} is encrypted: leave out --unencrypted and give its password"
             )));
         }
-        // A password that was given must not be ignored: who has one expects encryption. --unencrypted says otherwise.
+        // A password that was given must not be ignored: who has one expects encryption. --unencrypted says
+        // otherwise.
         let password = match probe.encrypted {
             true => {
                 let location = storage.location();
@@ -148,7 +151,8 @@ impl Opened {
         Ok(self.repository.snapshot_among(name, &filter(select)?)?)
     }
 
-    /// All snapshots that are selected, oldest first. Those that can't be read are named, and keep nobody from the others.
+    /// All snapshots that are selected, oldest first. Those that can't be read are named, and keep
+    /// nobody from the others.
     pub(crate) fn snapshots(&self, select: &SelectArgs) -> Result<(Vec<SnapshotInfo>, Outcome)> {
         let filter = filter(select)?;
         let mut outcome = Outcome::Done;

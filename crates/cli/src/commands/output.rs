@@ -1,7 +1,8 @@
 //! Files that results are written to.
 
-use crate::failure::{Failure, Result};
 use std::path::Path;
+
+use crate::failure::{Failure, Result};
 
 /// Refuses what can't be written to before minutes are spent on what to write.
 pub(crate) fn check_place(path: &Path) -> Result<()> {

@@ -1,16 +1,18 @@
 //! Getting a password: flags, then variables, then whoever sits in front of it.
 
-use super::open::Context;
-use crate::args::{NewPasswordArgs, PasswordArgs};
-use crate::failure::{Failure, Result};
-use crate::print;
-use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr};
 use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
+
+use super::open::Context;
+use crate::args::{NewPasswordArgs, PasswordArgs};
+use crate::failure::{Failure, Result};
+use crate::print;
 
 /// Bytes that are wiped when no longer needed.
 pub(crate) type Password = Zeroizing<Vec<u8>>;
@@ -63,7 +65,8 @@ pub(crate) fn given(args: &PasswordArgs) -> Result<Option<Password>> {
     sources(args).read()
 }
 
-/// The password of what is at `path`, from whoever sits there if it was not given; the failure that is `needed` if nobody does.
+/// The password of what is at `path`, from whoever sits there if it was not given; the failure that
+/// is `needed` if nobody does.
 pub(crate) fn ask(context: &Context, path: &Path, needed: impl FnOnce() -> Failure) -> Result<Password> {
     if let Some(password) = given(&context.global.password)? {
         return not_empty(password);
@@ -123,8 +126,9 @@ fn twice(path: &Path, what: &str, instead: &str) -> Result<Password> {
     }
 }
 
-/// What somebody types at the terminal, unseen. Ctrl-C is an error of the kind `Interrupted`: it reaches us as the end of a line, not as a
-/// signal, so that the terminal is as it was before anything ends.
+/// What somebody types at the terminal, unseen. Ctrl-C is an error of the kind `Interrupted`: it
+/// reaches us as the end of a line, not as a signal, so that the terminal is as it was before
+/// anything ends.
 fn prompt(question: &str) -> std::io::Result<Password> {
     let mut terminal = std::fs::OpenOptions::new().read(true).write(true).open("/dev/tty")?;
     let before = tcgetattr(&terminal)?;
@@ -196,7 +200,8 @@ fn from_command(command: &OsStr) -> Result<Password> {
     }
 }
 
-/// Up to the first end of a line, which may be that of another system. What follows is read, so that its writer can finish.
+/// Up to the first end of a line, which may be that of another system. What follows is read, so
+/// that its writer can finish.
 fn first_line(mut input: impl Read) -> std::io::Result<Password> {
     let mut bytes = Zeroizing::new(Vec::with_capacity(4096));
     input.by_ref().take(LENGTH_MAX + 1).read_to_end(&mut bytes)?;

@@ -1,13 +1,15 @@
 //! `ibid restore`.
 
+use std::path::Path;
+use std::time::Instant;
+
+use ibid_repo::{Overwrite, RestoreOptions};
+
 use super::open::Context;
 use super::watch::Watch;
 use crate::args::{OverwriteRule, RestoreArgs};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Asked, Verb};
-use ibid_repo::{Overwrite, RestoreOptions};
-use std::path::Path;
-use std::time::Instant;
 
 pub(crate) fn run(context: &mut Context, args: RestoreArgs) -> Result<Outcome> {
     let opened = context.open()?;

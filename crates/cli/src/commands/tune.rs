@@ -1,5 +1,7 @@
 //! `ibid tune seqcdc`.
 
+use ibid_measure::{TunePlan, tune};
+
 use super::observe::Observed;
 use super::open::Context;
 use super::output;
@@ -7,7 +9,6 @@ use super::watch::Watch;
 use crate::args::TuneSeqcdcArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
-use ibid_measure::{TunePlan, tune};
 
 pub(crate) fn run(context: &mut Context, args: &TuneSeqcdcArgs) -> Result<Outcome> {
     if let Some(name) = args.sought() {

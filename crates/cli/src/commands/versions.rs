@@ -1,12 +1,13 @@
 //! `ibid generate versions`.
 
+use ibid_measure::{Error, Series};
+
 use super::observe::Observed;
 use super::open::Context;
 use super::watch::Watch;
 use crate::args::VersionsArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
-use ibid_measure::{Error, Series};
 
 pub(crate) fn run(context: &mut Context, args: &VersionsArgs) -> Result<Outcome> {
     let series = Series {

@@ -1,15 +1,18 @@
 //! Watching over an operation: progress, warnings, and the wish to stop.
 
-use crate::failure::{Failure, Result};
-use crate::print::{self, Progress, Unit, Verb};
-use ibid_repo::{Error, Monitor, Warning};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-/// Files that could not be read or restored, and why. All are named on standard error; JSON names so many again.
+use ibid_repo::{Error, Monitor, Warning};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::failure::{Failure, Result};
+use crate::print::{self, Progress, Unit, Verb};
+
+/// Files that could not be read or restored, and why. All are named on standard error; JSON names
+/// so many again.
 pub(crate) const PROBLEMS_MAX: usize = 10_000;
 
 pub(crate) struct Watch {
@@ -82,8 +85,9 @@ fn stop_on_signals(monitor: &Arc<Monitor>) -> Result<()> {
     let ignored = std::fs::read_to_string("/proc/self/status")
         .ok()
         .and_then(|status| ignored(&status));
-    // `nohup` and shells that start something in the background have signals ignored for good reason. Where that can't be told, nobody
-    // takes the one of `nohup`: it ends the program or does nothing, as it should.
+    // `nohup` and shells that start something in the background have signals ignored for good reason.
+    // Where that can't be told, nobody takes the one of `nohup`: it ends the program or does
+    // nothing, as it should.
     let is_taken = |signal: &i32| ignored.map_or(*signal != SIGHUP, |ignored| ignored >> (signal - 1) & 1 == 0);
     let signals: Vec<i32> = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_taken).collect();
     let failed = |error| Failure::Fatal(format!("cannot listen to signals: {error}"));

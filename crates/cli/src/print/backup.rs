@@ -1,12 +1,14 @@
 //! What a backup did.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use ibid_repo::{BackupSummary, Result};
+use serde::Serialize;
+
 use super::json::{JsonPath, JsonProblem};
 use super::numbers::{count, counted, duration, percent, rate, size};
 use super::{About, Out};
-use ibid_repo::{BackupSummary, Result};
-use serde::Serialize;
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 
 #[derive(Serialize)]
 struct JsonBackup<'a> {

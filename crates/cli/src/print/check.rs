@@ -1,12 +1,14 @@
 //! Whether all is well, and if not, whom it touches.
 
+use std::os::unix::ffi::OsStrExt;
+
+use ibid_repo::{CheckReport, Fault, Result};
+use serde::Serialize;
+
 use super::json::JsonPath;
 use super::names::{self, escape};
 use super::numbers::{count, counted, percent, size};
 use super::{About, Out};
-use ibid_repo::{CheckReport, Fault, Result};
-use serde::Serialize;
-use std::os::unix::ffi::OsStrExt;
 
 #[derive(Serialize)]
 struct JsonFault<'a> {

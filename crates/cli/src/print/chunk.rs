@@ -1,11 +1,12 @@
 //! Chunks, one a line.
 
-use super::chunker::JsonChunker;
-use super::numbers::{counted, size};
-use super::{Out, talk};
 use ibid_chunk::Settings;
 use ibid_repo::Result;
 use serde::Serialize;
+
+use super::chunker::JsonChunker;
+use super::numbers::{counted, size};
+use super::{Out, talk};
 
 #[derive(Serialize)]
 struct JsonBegin {

@@ -1,13 +1,14 @@
 //! Chunkers beside one another.
 
+use ibid_measure::{Comparison, Entry, INDEX_BYTES, INDEX_MEMORY_BYTES, Machine, RECIPE_BYTES, Speed};
+use ibid_repo::Result;
+use serde::Serialize;
+
 use super::chunker::JsonChunker;
 use super::json::Document;
 use super::numbers::{count, percent, size};
 use super::table::{Align, Table};
 use super::{Out, failed};
-use ibid_measure::{Comparison, Entry, INDEX_BYTES, INDEX_MEMORY_BYTES, Machine, RECIPE_BYTES, Speed};
-use ibid_repo::Result;
-use serde::Serialize;
 
 const COMMAND: &str = "bench chunkers";
 const PERCENTILES: [f64; 5] = [5.0, 25.0, 50.0, 75.0, 95.0];

@@ -1,14 +1,16 @@
 //! What changed.
 
+use std::os::unix::ffi::OsStrExt;
+
+use ibid_format::tree::{Entry, EntryKind};
+use ibid_repo::{Change, Difference, Result, SnapshotInfo, kind_name};
+use serde::Serialize;
+
 use super::json::{JsonEntry, JsonPath};
 use super::names::{self, escape};
 use super::numbers::{count, size};
 use super::tree::{mode, shown};
 use super::{About, Out, json};
-use ibid_format::tree::{Entry, EntryKind};
-use ibid_repo::{Change, Difference, Result, SnapshotInfo, kind_name};
-use serde::Serialize;
-use std::os::unix::ffi::OsStrExt;
 
 #[derive(Serialize)]
 struct JsonChange {

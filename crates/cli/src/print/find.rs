@@ -1,17 +1,19 @@
 //! What was found, snapshot by snapshot.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use ibid_format::FileId;
+use ibid_format::tree::Entry;
+use ibid_repo::{Result, SnapshotInfo};
+use serde::Serialize;
+
 use super::json::{JsonEntry, JsonPath};
 use super::names::escape;
 use super::numbers::{counted, size};
 use super::time::local;
 use super::tree::{mode, shown};
 use super::{About, Out, json};
-use ibid_format::FileId;
-use ibid_format::tree::Entry;
-use ibid_repo::{Result, SnapshotInfo};
-use serde::Serialize;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 #[derive(Serialize)]
 struct JsonMatch {

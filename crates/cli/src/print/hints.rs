@@ -1,10 +1,5 @@
 //! What hints gain.
 
-use super::Out;
-use super::chunker::JsonChunker;
-use super::chunkers::{JsonMachine, document_text};
-use super::numbers::{count, counted, percent, size};
-use super::table::{Align, Table};
 use ibid_chunk::locality::Criterion;
 use ibid_measure::{
     EditKind, Locality, LocalityChunker, LocalityData, LocalityDataset, LocalityEntry, LocalityRun, StoreEntry,
@@ -12,6 +7,12 @@ use ibid_measure::{
 };
 use ibid_repo::Result;
 use serde::Serialize;
+
+use super::Out;
+use super::chunker::JsonChunker;
+use super::chunkers::{JsonMachine, document_text};
+use super::numbers::{count, counted, percent, size};
+use super::table::{Align, Table};
 
 const COMMAND: &str = "bench locality";
 

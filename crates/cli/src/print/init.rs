@@ -1,10 +1,12 @@
 //! A new repository.
 
-use super::numbers::size;
-use super::{About, Out, names};
+use std::path::Path;
+
 use ibid_repo::{Repository, Result};
 use serde::Serialize;
-use std::path::Path;
+
+use super::numbers::size;
+use super::{About, Out, names};
 
 #[derive(Serialize)]
 struct JsonInit {

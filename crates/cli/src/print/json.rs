@@ -1,11 +1,12 @@
 //! What JSON says, field by field; `docs/json.md` promises it.
 
-use super::About;
-use super::time::rfc3339;
 use ibid_format::snapshot::Snapshot;
 use ibid_format::tree::{Entry, EntryKind};
 use ibid_repo::SnapshotInfo;
 use serde::Serialize;
+
+use super::About;
+use super::time::rfc3339;
 
 /// Goes up when a field disappears or changes its meaning; new fields may come at any time.
 const VERSION: u32 = 1;

@@ -1,14 +1,15 @@
 //! Passwords' keys.
 
+use ibid_format::FileId;
+use ibid_format::tree::Time;
+use ibid_repo::{KeyChange, KeyInfo, Result};
+use serde::Serialize;
+
 use super::names::escape;
 use super::numbers::{counted, size};
 use super::table::{Align, Table};
 use super::time::{local, rfc3339};
 use super::{About, Out};
-use ibid_format::FileId;
-use ibid_format::tree::Time;
-use ibid_repo::{KeyChange, KeyInfo, Result};
-use serde::Serialize;
 
 #[derive(Serialize)]
 struct JsonKey<'a> {

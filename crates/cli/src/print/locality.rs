@@ -1,13 +1,14 @@
 //! How duplicates lie together.
 
+use ibid_measure::{Checkpoint, DuplicateLocality};
+use ibid_repo::Result;
+use serde::Serialize;
+
 use super::Out;
 use super::chunker::JsonChunker;
 use super::chunkers::document_text;
 use super::numbers::{count, counted, percent, size};
 use super::table::{Align, Table};
-use ibid_measure::{Checkpoint, DuplicateLocality};
-use ibid_repo::Result;
-use serde::Serialize;
 
 const COMMAND: &str = "bench duplicate-locality";
 

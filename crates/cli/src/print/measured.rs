@@ -1,14 +1,15 @@
 //! Breakdowns, hashes, instructions.
 
+use ibid_chunk::Settings;
+use ibid_measure::{Breakdown, Cpu, HashEntry, Hashes, Part};
+use ibid_repo::Result;
+use serde::Serialize;
+
 use super::chunker::JsonChunker;
 use super::chunkers::{JsonBackend, JsonMachine, JsonSpeed, document_text, shown};
 use super::numbers::{count, size};
 use super::table::{Align, Table};
 use super::{Out, numbers};
-use ibid_chunk::Settings;
-use ibid_measure::{Breakdown, Cpu, HashEntry, Hashes, Part};
-use ibid_repo::Result;
-use serde::Serialize;
 
 #[derive(Serialize)]
 struct JsonStep {

@@ -1,7 +1,8 @@
 //! All that users see. Data goes to standard output, talk to standard error.
 //!
-//! With `--json`, standard output carries JSON and nothing else: one document, or, where there can be many things, one object a line
-//! between a `begin` and an `end`. Without, it carries text in which nothing that a file is called can play with the terminal.
+//! With `--json`, standard output carries JSON and nothing else: one document, or, where there can
+//! be many things, one object a line between a `begin` and an `end`. Without, it carries text in
+//! which nothing that a file is called can play with the terminal.
 
 mod backup;
 mod check;
@@ -30,6 +31,8 @@ mod tree;
 mod tuning;
 mod versions;
 
+use std::io::{BufWriter, IsTerminal, Stdout, Write};
+
 pub(crate) use backup::backup;
 pub(crate) use check::check;
 pub(crate) use chunk::ChunkPrinter;
@@ -37,6 +40,8 @@ pub(crate) use chunkers::{chunkers, chunkers_json};
 pub(crate) use diff::DiffPrinter;
 pub(crate) use find::FindPrinter;
 pub(crate) use hints::{locality, locality_json};
+use ibid_format::FileId;
+use ibid_repo::{Error, Repository, Result};
 pub(crate) use init::init;
 pub(crate) use key::{KeyDone, key_done, keys};
 pub(crate) use locality::{duplicate_locality, duplicate_locality_json};
@@ -50,6 +55,7 @@ pub(crate) use records::{
     records_versions,
 };
 pub(crate) use restore::{Asked, planned, restore};
+use serde::Serialize;
 pub(crate) use snapshots::snapshots;
 pub(crate) use stats::stats;
 pub(crate) use talk::{
@@ -59,11 +65,6 @@ pub(crate) use talk::{
 pub(crate) use tree::LsPrinter;
 pub(crate) use tuning::{tuning, tuning_json};
 pub(crate) use versions::versions;
-
-use ibid_format::FileId;
-use ibid_repo::{Error, Repository, Result};
-use serde::Serialize;
-use std::io::{BufWriter, IsTerminal, Stdout, Write};
 
 /// What every JSON document says of its repository.
 #[derive(Clone, Copy, Debug)]

@@ -1,15 +1,17 @@
 //! How far it is: a bar on a terminal, now and then a line elsewhere.
 
-use super::numbers::{count, duration, size};
-use super::talk;
-use ibid_repo::{Counters, Monitor};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use ibid_repo::{Counters, Monitor};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::numbers::{count, duration, size};
+use super::talk;
 
 const REDRAW: Duration = Duration::from_millis(100);
 const LINE: Duration = Duration::from_secs(10);

@@ -1,13 +1,15 @@
 //! What a restore did.
 
+use std::path::{Path, PathBuf};
+
+use ibid_repo::{Planned, RestoreSummary, Result, SnapshotInfo};
+use serde::Serialize;
+
 use super::backup::json_problems;
 use super::json::JsonProblem;
 use super::names;
 use super::numbers::{count, counted, duration, rate, size};
 use super::{About, Out};
-use ibid_repo::{Planned, RestoreSummary, Result, SnapshotInfo};
-use serde::Serialize;
-use std::path::{Path, PathBuf};
 
 #[derive(Serialize)]
 struct JsonRestore<'a> {

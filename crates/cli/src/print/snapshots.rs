@@ -1,14 +1,15 @@
 //! The list of snapshots.
 
+use ibid_format::snapshot::Counters;
+use ibid_repo::{Result, SnapshotInfo};
+use serde::Serialize;
+
 use super::json::JsonSnapshot;
 use super::names::escape;
 use super::numbers::{count, counted, size};
 use super::table::{Align, Table};
 use super::time::local;
 use super::{About, Out};
-use ibid_format::snapshot::Counters;
-use ibid_repo::{Result, SnapshotInfo};
-use serde::Serialize;
 
 #[derive(Serialize)]
 struct JsonEnd {

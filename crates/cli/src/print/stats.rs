@@ -1,10 +1,11 @@
 //! How much is stored, and what saved the rest.
 
+use ibid_repo::{Result, Stats};
+use serde::Serialize;
+
 use super::numbers::{count, percent, ratio, size};
 use super::table::{Align, Table};
 use super::{About, Out};
-use ibid_repo::{Result, Stats};
-use serde::Serialize;
 
 const BAR: usize = 40;
 

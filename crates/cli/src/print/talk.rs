@@ -1,18 +1,20 @@
 //! Standard error: warnings, errors, notes. Lines and progress do not get in each other's way.
 
-use super::names::{self, escape_text};
-use super::numbers::size;
-use super::records::BadLine;
-use crate::failure::{Failure, with_causes};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Mutex;
+
 use ibid_format::FileId;
 use ibid_record::replicate::nats::Address;
 use ibid_repo::{Error, Warning};
 use indicatif::ProgressBar;
 use serde::Serialize;
-use std::io::Write;
-use std::net::SocketAddr;
-use std::path::Path;
-use std::sync::Mutex;
+
+use super::names::{self, escape_text};
+use super::numbers::size;
+use super::records::BadLine;
+use crate::failure::{Failure, with_causes};
 
 /// The bar on the terminal, if there is one: lines are printed above it.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);

@@ -1,15 +1,17 @@
 //! What is in a snapshot.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use ibid_format::tree::{Entry, EntryKind};
+use ibid_repo::{Result, SnapshotInfo};
+use serde::Serialize;
+
 use super::json::{JsonEntry, JsonPath, JsonSnapshot};
 use super::names::{self, escape};
 use super::numbers::size;
 use super::time::local;
 use super::{About, Out, json};
-use ibid_format::tree::{Entry, EntryKind};
-use ibid_repo::{Result, SnapshotInfo};
-use serde::Serialize;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 #[derive(Serialize)]
 struct JsonListed {

@@ -1,14 +1,15 @@
 //! Parameters that were found.
 
+use ibid_chunk::Settings;
+use ibid_measure::{Entry, Speed, TunePlan, Tuning};
+use ibid_repo::Result;
+use serde::Serialize;
+
 use super::Out;
 use super::chunker::JsonChunker;
 use super::chunkers::{JsonMachine, JsonSpeed, document_text, shown};
 use super::numbers::size;
 use super::table::{Align, Table};
-use ibid_chunk::Settings;
-use ibid_measure::{Entry, Speed, TunePlan, Tuning};
-use ibid_repo::Result;
-use serde::Serialize;
 
 const COMMAND: &str = "tune seqcdc";
 

@@ -1,14 +1,16 @@
 //! Versions that were made.
 
+use std::os::unix::ffi::OsStrExt;
+
+use ibid_measure::Version;
+use ibid_repo::Result;
+use serde::Serialize;
+
 use super::Out;
 use super::json::JsonPath;
 use super::names;
 use super::numbers::count;
 use super::table::{Align, Table};
-use ibid_measure::Version;
-use ibid_repo::Result;
-use serde::Serialize;
-use std::os::unix::ffi::OsStrExt;
 
 #[derive(Serialize)]
 struct JsonVersion {

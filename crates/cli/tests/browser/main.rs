@@ -1,11 +1,14 @@
-//! The pages that `ibid bench chunkers`, `duplicate-locality`, `locality` and `records` write with `--report`, in a real browser.
+//! The pages that `ibid bench chunkers`, `duplicate-locality`, `locality` and `records` write with
+//! `--report`, in a real browser.
 //!
-//! Needs Chromium, or another browser that takes its options: `IBID_BROWSER=chromium cargo test -p ibid --test browser -- --ignored`. Without
-//! `--ignored`, cargo lists these tests as ignored; with it, a browser that is missing is a failure.
+//! Needs Chromium, or another browser that takes its options: `IBID_BROWSER=chromium cargo test -p
+//! ibid --test browser -- --ignored`. Without `--ignored`, cargo lists these tests as ignored; with
+//! it, a browser that is missing is a failure.
 
-use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use serde_json::Value;
 
 const ALGORITHMS: [&str; 4] = ["fastcdc", "seqcdc", "ram", "fixed"];
 const AVERAGES: [&str; 2] = ["4KiB", "16KiB"];
@@ -39,7 +42,8 @@ impl Report {
         )
     }
 
-    /// What deltas between records save: five versions of each of twenty pages, or as many records of keys of their own.
+    /// What deltas between records save: five versions of each of twenty pages, or as many records
+    /// of keys of their own.
     fn of_records(key: &str) -> Report {
         let report = Report {
             folder: tempfile::tempdir().unwrap(),
@@ -145,7 +149,8 @@ fn backends() -> usize {
     ibid_chunk::Backend::available().count()
 }
 
-/// Whether every chart is there with its marks, whole and readable, in light and dark, on wide and narrow screens; and so many rows of tables.
+/// Whether every chart is there with its marks, whole and readable, in light and dark, on wide and
+/// narrow screens; and so many rows of tables.
 fn is_readable(report: &Report, expected: &[(&str, usize)], rows: usize) {
     for (is_dark, width) in [(false, 1300), (true, 1300), (false, 500), (true, 500)] {
         let found = report.look(is_dark, width);
@@ -234,7 +239,8 @@ fn a_chunker_can_be_hidden_and_figures_are_shown_where_the_pointer_is() {
 #[ignore = "needs a browser: IBID_BROWSER=chromium cargo test -p ibid --test browser -- --ignored"]
 fn the_charts_of_locality_are_whole_and_readable_and_a_checkpoint_can_be_hidden() {
     let report = Report::of_locality();
-    // Two lines with a point for each checkpoint; a line for each that has sequences, which the first version has not.
+    // Two lines with a point for each checkpoint; a line for each that has sequences, which the first
+    // version has not.
     let expected = [("shares", 2 + 2 * VERSIONS), ("lengths", VERSIONS - 1)];
     is_readable(&report, &expected, 2 * VERSIONS);
     let found = report.look(false, 1300);
@@ -293,7 +299,8 @@ fn the_charts_of_hints_are_whole_and_readable_and_a_criterion_can_be_hidden() {
     let rows = 4 * (2 * 5) + 2 * (2 * 5 + 2 * 3) + 2 * (7 + 5);
     is_readable(&report, &expected, rows);
     let found = report.look(false, 1300);
-    // Plain: two in each of four pictures of ratios and of four of threads, one in each of eight of stores.
+    // Plain: two in each of four pictures of ratios and of four of threads, one in each of eight of
+    // stores.
     let hidden = 4 * 2 + 4 * 2 + 8;
     assert_eq!(
         (&found["hidden"], &found["pressed"], &found["restored"]),
@@ -331,7 +338,8 @@ fn the_charts_of_records_are_whole_and_readable_and_a_figure_can_be_hidden() {
         ("interval-ratio", 4),
         ("interval-speed", 4),
     ];
-    // Ways to store, classes of sizes, reads and writes of each mixture, memory and rewards, bursts, distances, intervals.
+    // Ways to store, classes of sizes, reads and writes of each mixture, memory and rewards, bursts,
+    // distances, intervals.
     let rows = 6 + 6 + 8 + 17 + 2 + 11 + 4;
     is_readable(&report, &expected, rows);
     let found = report.look(false, 1300);

@@ -1,10 +1,12 @@
 //! What is asked for is done, or refused in words that help.
 
-use crate::support::{CHEAP, Home, noise, ran, run};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{LocalModes, tcgetattr};
 use std::io::Write;
 use std::process::{Command, Stdio};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, tcgetattr};
+
+use crate::support::{CHEAP, Home, noise, ran, run};
 
 #[test]
 fn a_key_that_could_never_be_opened_is_refused_at_once() {
@@ -261,7 +263,8 @@ fn holes_are_counted_as_often_as_the_files_they_are_in() {
     assert_eq!(holes(3), 3 * one);
 }
 
-/// Ctrl-C at the question for a password, Ctrl-D, a slip of the finger: the terminal shows again what is typed.
+/// Ctrl-C at the question for a password, Ctrl-D, a slip of the finger: the terminal shows again
+/// what is typed.
 #[test]
 fn a_question_leaves_the_terminal_as_it_was() {
     let home = Home::new();

@@ -1,7 +1,8 @@
 //! `docs/commands.md` and `docs/records.md` do what they say.
 
-use crate::support::{Home, ran};
 use std::process::Command;
+
+use crate::support::{Home, ran};
 
 const DOCUMENT: &str = include_str!("../../../../docs/commands.md");
 const RECORDS: &str = include_str!("../../../../docs/records.md");
@@ -55,7 +56,8 @@ fn the_guide_to_records_runs_as_written() {
 /// Runs all blocks in one home; returns what was printed.
 #[track_caller]
 fn run_blocks(home: &Home, blocks: &[String]) -> String {
-    // One shell for all: what a block sets, the next ones use. The name of a block comes in front of what goes wrong in it.
+    // One shell for all: what a block sets, the next ones use. The name of a block comes in front of
+    // what goes wrong in it.
     let mut script = String::from("set -eu\n");
     for (n, block) in blocks.iter().enumerate() {
         script += &format!("echo \"block {n}\" >&2\n{block}");

@@ -1,8 +1,10 @@
 //! What `--json` prints, held against the tables of `docs/json.md`.
 
-use crate::support::{CHEAP, Home, noise, run};
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::support::{CHEAP, Home, noise, run};
 
 const DOCUMENT: &str = include_str!("../../../../docs/json.md");
 

@@ -1,10 +1,12 @@
 //! Duplicates that lie together, and what hints gain.
 
-use crate::support::{Home, ran, signal};
-use rustix::process::Signal;
-use serde_json::Value;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{Home, ran, signal};
 
 /// The row after so many files, below the first line: its cells, without the signs for percent.
 fn row(text: &str, files: &str) -> Vec<String> {
@@ -39,7 +41,8 @@ fn runs_of_duplicates_are_counted_as_files_are_added() {
         "{}",
         ran.out
     );
-    // Files, chunks, duplicates, in sequences, isolated, the same of bytes, ratio, sequences, median, longest.
+    // Files, chunks, duplicates, in sequences, isolated, the same of bytes, ratio, sequences, median,
+    // longest.
     assert_eq!(
         row(&ran.out, "1"),
         ["1", "8", "0.0", "0.0", "0.0", "0.0", "0.0", "1.00", "0", "0", "0"]

@@ -1,8 +1,9 @@
 //! What may be printed: nothing that plays with a terminal, and help that teaches.
 
-use crate::support::Home;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use crate::support::Home;
 
 const COMMANDS: [&[&str]; 38] = [
     &["init"],

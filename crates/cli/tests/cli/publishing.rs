@@ -1,17 +1,20 @@
 //! Records that are published through NATS JetStream, with the real server.
 //!
-//! Needs `nats-server`, or another program that is it: `cargo test -p ibid --test cli publishing -- --ignored` takes the one that `IBID_NATS_SERVER` names. Without `--ignored`,
-//! cargo lists these tests as ignored; with it, a server that is missing is a failure.
+//! Needs `nats-server`, or another program that is it: `cargo test -p ibid --test cli publishing --
+//! --ignored` takes the one that `IBID_NATS_SERVER` names. Without `--ignored`, cargo lists these
+//! tests as ignored; with it, a server that is missing is a failure.
 
-use crate::ports::free_port;
-use crate::records::write_identity;
-use crate::support::{Home, Ran, noise, run, signal};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustix::process::Signal;
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustix::process::Signal;
+
+use crate::ports::free_port;
+use crate::records::write_identity;
+use crate::support::{Home, Ran, noise, run, signal};
 
 /// A program that ends with the test, however that ends.
 struct Running(Child);

@@ -1,14 +1,16 @@
 //! Records: a store of its own.
 
-use crate::support::{Home, noise, ran, run, run_with, signal};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustix::process::Signal;
-use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{Home, noise, ran, run, run_with, signal};
 
 /// The program with `records` in front, and a store in this home.
 fn records<S: AsRef<OsStr>>(home: &Home, arguments: impl IntoIterator<Item = S>) -> Command {
@@ -532,7 +534,8 @@ fn an_interrupted_load_says_how_far_it_came() {
     assert_eq!(scanned(&home, &["--namespace", "piped"]).len(), 10);
 }
 
-/// Versions of pages, each with a line more than the one before; bodies by key, the first version first.
+/// Versions of pages, each with a line more than the one before; bodies by key, the first version
+/// first.
 fn growing_pages(pages: usize, versions: usize) -> Vec<(String, Vec<String>)> {
     let line = |page: usize, version: usize| format!("{:x?} of {page}\n", noise(20, (page * 1000 + version) as u64));
     let page = |page: usize| {
@@ -837,7 +840,8 @@ fn a_replica_has_the_same_and_takes_over() {
     assert!(scan("store").contains("\"later\""));
 }
 
-/// Writes a certificate for 127.0.0.1 by an authority of this test into a file, and its key into another.
+/// Writes a certificate for 127.0.0.1 by an authority of this test into a file, and its key into
+/// another.
 pub(crate) fn write_identity(home: &Home, name: &str, authority: &CertifiedIssuer<'_, KeyPair>) {
     let key = KeyPair::generate().unwrap();
     let parameters = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();

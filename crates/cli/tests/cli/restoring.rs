@@ -1,7 +1,8 @@
 //! What a restore does where something exists.
 
-use crate::support::{CHEAP, Home, as_somebody, noise, packs, run, tree};
 use std::os::unix::fs::PermissionsExt;
+
+use crate::support::{CHEAP, Home, as_somebody, noise, packs, run, tree};
 
 #[test]
 fn nothing_is_overwritten_unless_told_how() {

@@ -1,10 +1,11 @@
 //! A home folder to work in, and the program to run there.
 
-use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 /// What one guess costs in tests: as little as the format allows.
 pub(crate) const CHEAP: [&str; 2] = ["--argon2", "8KiB:1:1"];
@@ -196,7 +197,8 @@ pub(crate) fn tree(folder: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
     found
 }
 
-/// Root reads whatever its mode, so root runs the program as somebody else, from where they can reach it.
+/// Root reads whatever its mode, so root runs the program as somebody else, from where they can
+/// reach it.
 pub(crate) fn as_somebody(home: &Home, arguments: &[&str]) -> Command {
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::CommandExt;
@@ -204,8 +206,8 @@ pub(crate) fn as_somebody(home: &Home, arguments: &[&str]) -> Command {
     if rustix::process::geteuid().is_root() {
         let program = home.path("ibid");
         if !program.exists() {
-            // By another process: a file that this one has open for writing, if only for a moment, is inherited by what other tests
-            // start in that moment, and can't be run until they have.
+            // By another process: a file that this one has open for writing, if only for a moment, is inherited
+            // by what other tests start in that moment, and can't be run until they have.
             let copied = Command::new("cp")
                 .arg(env!("CARGO_BIN_EXE_ibid"))
                 .arg(&program)

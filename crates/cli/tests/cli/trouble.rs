@@ -1,10 +1,12 @@
 //! Exit codes, damage, and signals.
 
-use crate::support::{CHEAP, Home, as_somebody, noise, packs, ran, run, signal};
-use rustix::process::Signal;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::support::{CHEAP, Home, as_somebody, noise, packs, ran, run, signal};
 
 #[test]
 fn a_path_that_is_not_there_is_named_and_code_3() {
@@ -358,7 +360,8 @@ fn a_stream_is_called_like_one_file_or_it_is_a_usage_error_and_nothing_is_made()
     assert!(!home.path("repo").exists());
 }
 
-/// Whoever may start so few threads gets an error that says so, at whatever thread it is; root may always start more.
+/// Whoever may start so few threads gets an error that says so, at whatever thread it is; root may
+/// always start more.
 #[test]
 fn threads_that_cannot_be_started_are_an_error_and_no_panic() {
     let home = Home::bare();

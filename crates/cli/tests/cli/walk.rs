@@ -1,7 +1,8 @@
 //! From files to a repository and back, through every command.
 
-use crate::support::{CHEAP, Home, noise, run, run_with, tree};
 use std::process::Stdio;
+
+use crate::support::{CHEAP, Home, noise, run, run_with, tree};
 
 #[test]
 fn files_come_back_as_they_went() {

@@ -1,6 +1,7 @@
 //! What differs? A target as the difference from a base.
 //!
-//! A delta is `codec (u8) ‖ target length (varint) ‖ body`; `docs/format/delta.md` describes every byte.
+//! A delta is `codec (u8) ‖ target length (varint) ‖ body`; `docs/format/delta.md` describes every
+//! byte.
 
 mod anchor;
 mod anchor_zstd;
@@ -11,11 +12,11 @@ mod scan;
 
 use std::ops::Range;
 
-use crate::error::in_range;
-use crate::{Backend, Error, Interval, varint};
-
 pub use anchor::Reversal;
 pub use outline::{Outline, Stretch};
+
+use crate::error::in_range;
+use crate::{Backend, Error, Interval, varint};
 
 /// Longest base and target, bytes.
 pub const LENGTH_MAX: u64 = 1 << 30;
@@ -28,7 +29,8 @@ pub enum Codec {
     ZstdPrefix,
     /// Copies and inserts, found by anchors (paper 004, section 4.2).
     Anchor,
-    /// Copies found by anchors; what they leave by zstd, with the base's bytes beside the copies as prefix.
+    /// Copies found by anchors; what they leave by zstd, with the base's bytes beside the copies as
+    /// prefix.
     AnchorZstd,
 }
 
@@ -75,7 +77,8 @@ impl Codec {
 pub enum Method {
     /// [`Codec::ZstdPrefix`]: the smallest deltas of short records if they are not compressed again.
     ZstdPrefix {
-        /// zstd's level, -7 to 19; others are brought into this range. 1 while somebody waits, 3 in the background.
+        /// zstd's level, -7 to 19; others are brought into this range. 1 while somebody waits, 3 in
+        /// the background.
         level: i32,
     },
     /// [`Codec::Anchor`]: the fastest to decode and to [reverse](Encoder::reverse); for deltas that are compressed together.
@@ -87,7 +90,8 @@ pub enum Method {
     AnchorZstd {
         /// zstd's level for what is not copied, -7 to 19; others are brought into this range.
         level: i32,
-        /// How densely the base is looked up. One position in 64 is faster, one in 32 finds more among many small edits.
+        /// How densely the base is looked up. One position in 64 is faster, one in 32 finds more
+        /// among many small edits.
         interval: Interval,
     },
 }
@@ -156,12 +160,14 @@ impl Encoder {
         }
     }
 
-    /// Appends to `out` the delta that makes `target` of `base`. Gives the bytes of the target that zstd was left to look at: all but what anchors found copies for.
+    /// Appends to `out` the delta that makes `target` of `base`. Gives the bytes of the target that
+    /// zstd was left to look at: all but what anchors found copies for.
     ///
     /// Give two separate slices: zstd finds less in a base that shares memory with the target.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if either is longer than [`LENGTH_MAX`]; [`Error::Zstd`]. `out` is then as it was.
+    /// [`Error::OutOfRange`] if either is longer than [`LENGTH_MAX`]; [`Error::Zstd`]. `out` is
+    /// then as it was.
     pub fn encode(&mut self, method: Method, base: &[u8], target: &[u8], out: &mut Vec<u8>) -> Result<usize, Error> {
         check_lengths(base, target)?;
         let start = out.len();
@@ -187,7 +193,8 @@ impl Encoder {
         encoded
     }
 
-    /// The outline of the last target that was [encoded](Encoder::encode): what [`Decoder::outline`] makes of its delta. None if its codec is another than
+    /// The outline of the last target that was [encoded](Encoder::encode): what
+    /// [`Decoder::outline`] makes of its delta. None if its codec is another than
     /// [`Codec::AnchorZstd`], it was empty, or there is none.
     ///
     /// ```
@@ -204,15 +211,17 @@ impl Encoder {
         self.outlined.map(|length| self.anchor_zstd.outline(length))
     }
 
-    /// Appends to `out` the delta that makes `base` of `target`, given the one the other way, `forward` (paper 004, Algorithm 2).
+    /// Appends to `out` the delta that makes `base` of `target`, given the one the other way,
+    /// `forward` (paper 004, Algorithm 2).
     ///
-    /// The copies of an anchor delta are turned round, which takes no search. What they leave uncovered of the base is inserted; if that is
-    /// more than `uncovered_max` bytes (see [`Reversal::uncovered_max`]), or `forward` is of another codec, this encodes by `method` from
-    /// scratch instead.
+    /// The copies of an anchor delta are turned round, which takes no search. What they leave
+    /// uncovered of the base is inserted; if that is more than `uncovered_max` bytes (see
+    /// [`Reversal::uncovered_max`]), or `forward` is of another codec, this encodes by `method`
+    /// from scratch instead.
     ///
     /// # Errors
-    /// As [`Encoder::encode`]; whatever is wrong with `forward`; [`Error::OtherEnds`] if it does not make `target` of `base`. `out` is then as
-    /// it was.
+    /// As [`Encoder::encode`]; whatever is wrong with `forward`; [`Error::OtherEnds`] if it does
+    /// not make `target` of `base`. `out` is then as it was.
     pub fn reverse(
         &mut self,
         method: Method,
@@ -273,11 +282,13 @@ impl Decoder {
 
     /// Appends to `out` what `delta` makes of `base`, at most `target_max` bytes.
     ///
-    /// Any bytes may be given as delta: memory for the target is taken only when its stated length is within `target_max`. Whether `base` is the
-    /// right one is not known here; another gives other bytes or an error.
+    /// Any bytes may be given as delta: memory for the target is taken only when its stated length
+    /// is within `target_max`. Whether `base` is the right one is not known here; another gives
+    /// other bytes or an error.
     ///
     /// # Errors
-    /// Whatever is wrong with the delta; [`Error::OutOfRange`] for a target that is too long. `out` is then as it was.
+    /// Whatever is wrong with the delta; [`Error::OutOfRange`] for a target that is too long. `out`
+    /// is then as it was.
     pub fn decode(&mut self, base: &[u8], delta: &[u8], target_max: usize, out: &mut Vec<u8>) -> Result<(), Error> {
         let (codec, length, body) = take_head(delta, target_max as u64)?;
         let start = out.len();
@@ -295,11 +306,14 @@ impl Decoder {
 
     /// What `delta` makes of a base of `base_len` bytes, not put together yet.
     ///
-    /// `read` appends stretches of the base, which ascend and lie apart, to what it is given. It is called once at most, for those bytes that the delta's own ones are
-    /// packed with; deltas of other codecs than [`Codec::AnchorZstd`] want the whole base, and give outlines of one stretch.
+    /// `read` appends stretches of the base, which ascend and lie apart, to what it is given. It is
+    /// called once at most, for those bytes that the delta's own ones are packed with; deltas
+    /// of other codecs than [`Codec::AnchorZstd`] want the whole base, and give outlines of one
+    /// stretch.
     ///
     /// # Errors
-    /// As [`decode`](Decoder::decode); [`Error::OutOfRange`] for a base over [`LENGTH_MAX`]; [`Error::Mismatch`] if `read` gives another number of bytes than it was asked for;
+    /// As [`decode`](Decoder::decode); [`Error::OutOfRange`] for a base over [`LENGTH_MAX`];
+    /// [`Error::Mismatch`] if `read` gives another number of bytes than it was asked for;
     /// whatever `read` fails with.
     ///
     /// ```

@@ -1,7 +1,8 @@
-//! zstd with the base as prefix: matches reach back into the base as if it had been compressed just before.
+//! zstd with the base as prefix: matches reach back into the base as if it had been compressed just
+//! before.
 //!
-//! The body is what zstd writes, without the frame header, which follows from the target's length: one segment, a content size in the
-//! fewest bytes, no checksum, no dictionary number.
+//! The body is what zstd writes, without the frame header, which follows from the target's length:
+//! one segment, a content size in the fewest bytes, no checksum, no dictionary number.
 
 use std::fmt;
 use std::io::Cursor;
@@ -28,11 +29,13 @@ const LEVEL_MAX: i32 = 19;
 /// Every level's window is at least so long where zstd chooses it by the length of base and target.
 const WINDOW_MIN: usize = 512 << 10;
 
-/// The part of a base that zstd's tables of level 1 have room for, of a pair up to 128 KiB in sum, and of longer ones.
+/// The part of a base that zstd's tables of level 1 have room for, of a pair up to 128 KiB in sum,
+/// and of longer ones.
 const INDEXED_OF_SHORT: usize = 64 << 10;
 const INDEXED_OF_LONG: usize = 128 << 10;
 
-/// What zstd gets as prefix: the base, taken as mere bytes. One that begins like a dictionary loses its first byte.
+/// What zstd gets as prefix: the base, taken as mere bytes. One that begins like a dictionary loses
+/// its first byte.
 fn raw(base: &[u8]) -> &[u8] {
     if base.starts_with(&DICTIONARY_MAGIC) {
         &base[1..]
@@ -106,8 +109,9 @@ impl Encoder {
 
 /// Compresses with a window over base and target and tables that have room for the base.
 ///
-/// Those are parameters of a context, whose prefix is borrowed for the life of the context: so this makes one. That costs 10 µs: a target of 64 KiB takes
-/// 43 µs with a base of 128 KiB, which needs none, and 55 with one of 129 KiB.
+/// Those are parameters of a context, whose prefix is borrowed for the life of the context: so this
+/// makes one. That costs 10 µs: a target of 64 KiB takes 43 µs with a base of 128 KiB, which needs
+/// none, and 55 with one of 129 KiB.
 fn compress_long(prefix: &[u8], target: &[u8], level: i32, end: &mut Cursor<&mut Vec<u8>>) -> Result<(), Error> {
     let log = |length: usize| length.next_power_of_two().ilog2();
     let mut context = CCtx::try_create().ok_or(Error::Zstd {
@@ -123,7 +127,8 @@ fn compress_long(prefix: &[u8], target: &[u8], level: i32, end: &mut Cursor<&mut
         let hash_log = (log(prefix.len()).saturating_sub(2)).clamp(14, 22);
         context.set_parameter(CParameter::HashLog(hash_log)).map_err(failed)?;
     } else if level <= 4 {
-        // Levels 3 and 4 have two tables, of which the usual ones forget the beginning of a prefix of 1 MiB. More than 18 finds nothing more.
+        // Levels 3 and 4 have two tables, of which the usual ones forget the beginning of a prefix of 1
+        // MiB. More than 18 finds nothing more.
         let table_log = window_log.clamp(16, 18);
         for parameter in [CParameter::HashLog(table_log), CParameter::ChainLog(table_log)] {
             context.set_parameter(parameter).map_err(failed)?;

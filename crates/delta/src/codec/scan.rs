@@ -6,12 +6,15 @@ use super::matches::Match;
 use crate::Backend;
 use crate::sample::{Interval, WINDOW, sample};
 
-/// Bytes of the target whose anchors are found at a time: most of it lies in matches and needs none.
+/// Bytes of the target whose anchors are found at a time: most of it lies in matches and needs
+/// none.
 const PIECE: usize = 2048;
 
-/// Asks for a match at every anchor in a `range` of `target` that the matches before do not cover, in order, and adds it.
+/// Asks for a match at every anchor in a `range` of `target` that the matches before do not cover,
+/// in order, and adds it.
 ///
-/// `find` is told where the match before ended, and the anchor; the match that it gives begins between the two, and ends after the anchor.
+/// `find` is told where the match before ended, and the anchor; the match that it gives begins
+/// between the two, and ends after the anchor.
 pub(super) fn for_each_anchor(
     (backend, interval): (Backend, Interval),
     target: &[u8],

@@ -1,17 +1,20 @@
 //! Which records have this feature? Paper 004, section 3.1.2.
 //!
-//! Memory is fixed when a partition is made. Where it runs out, entries that were not used for longest give way. So the index may forget, and, since it keeps two
-//! bytes of each feature, it may name places that do not have the feature: one entry in 65 535 of those in the four slots that are looked at, 0.00025 a
-//! lookup. Whoever asks finds out when the delta comes out large; nothing goes wrong.
+//! Memory is fixed when a partition is made. Where it runs out, entries that were not used for
+//! longest give way. So the index may forget, and, since it keeps two bytes of each feature, it may
+//! name places that do not have the feature: one entry in 65 535 of those in the four slots that
+//! are looked at, 0.00025 a lookup. Whoever asks finds out when the delta comes out large; nothing
+//! goes wrong.
 
 mod persist;
 mod table;
 
 use std::collections::BTreeMap;
 
+use table::{SLOT, Table};
+
 use crate::error::in_range;
 use crate::{Error, Sketch};
-use table::{SLOT, Table};
 
 /// Places remembered for one feature, at most. With so many, it says little: it is *hot*.
 pub const POSTING_MAX: usize = 8;
@@ -56,7 +59,8 @@ pub struct Candidate {
     pub hot: u32,
 }
 
-/// Features of records, in partitions that can be dropped one by one. A place is whatever number the caller knows a record by.
+/// Features of records, in partitions that can be dropped one by one. A place is whatever number
+/// the caller knows a record by.
 ///
 /// ```
 /// use ibid_delta::{FeatureIndex, Sketch};
@@ -81,8 +85,10 @@ impl FeatureIndex {
         FeatureIndex::default()
     }
 
-    /// Makes an empty partition with room for at least `entries` entries (a record takes one for each feature), in place of one that had the number. The room
-    /// is `entries` divided by 0.9 and rounded up to a power of two, times [`BYTES_PER_ENTRY`]; the system gives it as it is filled.
+    /// Makes an empty partition with room for at least `entries` entries (a record takes one for
+    /// each feature), in place of one that had the number. The room is `entries` divided by 0.9
+    /// and rounded up to a power of two, times [`BYTES_PER_ENTRY`]; the system gives it as it is
+    /// filled.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] for more than 1.9 billion entries, or too many partitions.
@@ -105,7 +111,8 @@ impl FeatureIndex {
         self.partitions.keys().copied()
     }
 
-    /// Entries in a partition, and how many there is room for; `None` if there is no such partition.
+    /// Entries in a partition, and how many there is room for; `None` if there is no such
+    /// partition.
     #[must_use]
     pub fn load(&self, partition: u64) -> Option<(usize, usize)> {
         self.partitions
@@ -138,7 +145,8 @@ impl FeatureIndex {
         report
     }
 
-    /// Forgets the features of a record, of which this is the sketch: when it is deleted, or a newer version takes its place.
+    /// Forgets the features of a record, of which this is the sketch: when it is deleted, or a
+    /// newer version takes its place.
     pub fn remove(&mut self, partition: u64, sketch: &Sketch, place: u32) {
         if let Some(table) = self.partitions.get_mut(&partition) {
             for &feature in sketch.features() {
@@ -147,7 +155,8 @@ impl FeatureIndex {
         }
     }
 
-    /// Says that the record at `place` was of use to one with this sketch: the features that they share are evicted later.
+    /// Says that the record at `place` was of use to one with this sketch: the features that they
+    /// share are evicted later.
     pub fn touch(&mut self, partition: u64, sketch: &Sketch, place: u32) {
         if let Some(table) = self.partitions.get_mut(&partition) {
             for &feature in sketch.features() {
@@ -156,8 +165,8 @@ impl FeatureIndex {
         }
     }
 
-    /// Gives `found` the places of each feature of a sketch, at most [`POSTING_MAX`], with the feature's number in it: for who must know which features a
-    /// place shares.
+    /// Gives `found` the places of each feature of a sketch, at most [`POSTING_MAX`], with the
+    /// feature's number in it: for who must know which features a place shares.
     pub fn places(&self, partition: u64, sketch: &Sketch, mut found: impl FnMut(usize, u32)) {
         if let Some(table) = self.partitions.get(&partition) {
             table.fetch(sketch.features());
@@ -167,7 +176,8 @@ impl FeatureIndex {
         }
     }
 
-    /// Puts into `candidates` every place that shares a feature with the sketch, by place, ascending; at most [`POSTING_MAX`] for each feature.
+    /// Puts into `candidates` every place that shares a feature with the sketch, by place,
+    /// ascending; at most [`POSTING_MAX`] for each feature.
     pub fn candidates(&self, partition: u64, sketch: &Sketch, candidates: &mut Vec<Candidate>) {
         candidates.clear();
         let Some(table) = self.partitions.get(&partition) else {

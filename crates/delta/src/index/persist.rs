@@ -9,7 +9,8 @@ use crate::{Error, varint};
 const MAGIC: [u8; 8] = *b"ibidfea\x01";
 
 impl FeatureIndex {
-    /// Appends the index to `out`: an eighth of a byte for each entry that there is room for, seven bytes for each that is there.
+    /// Appends the index to `out`: an eighth of a byte for each entry that there is room for, seven
+    /// bytes for each that is there.
     pub fn save(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&MAGIC);
         varint::put(out, self.partitions.len() as u64);
@@ -31,10 +32,12 @@ impl FeatureIndex {
         }
     }
 
-    /// The index that these bytes hold. Any bytes may be given; what can be read behaves, even if it is no index that was saved.
+    /// The index that these bytes hold. Any bytes may be given; what can be read behaves, even if
+    /// it is no index that was saved.
     ///
     /// # Errors
-    /// Whatever is wrong with them; [`Error::OutOfRange`] if the index takes more than `memory_max` bytes of memory, before it is taken.
+    /// Whatever is wrong with them; [`Error::OutOfRange`] if the index takes more than `memory_max`
+    /// bytes of memory, before it is taken.
     pub fn load_from(bytes: &[u8], memory_max: usize) -> Result<FeatureIndex, Error> {
         let mut rest = bytes;
         let magic = take::<8>("feature index magic", &mut rest)?;

@@ -1,8 +1,10 @@
 //! One partition: places by feature, in a cuckoo table of a fixed size.
 //!
-//! A slot has four entries; an entry is two bytes of the feature's hash, a place of four bytes, and a byte that says how long ago it was used. A feature may
-//! lie in any of four slots. Which these are is worked out from one of them and the two bytes alone, so an entry can be moved without knowing its feature: `s`,
-//! `s ^ a`, `s ^ b` and `s ^ a ^ b`, where `a` and `b` are made of the two bytes. From each of the four the same rule leads to the other three.
+//! A slot has four entries; an entry is two bytes of the feature's hash, a place of four bytes, and
+//! a byte that says how long ago it was used. A feature may lie in any of four slots. Which these
+//! are is worked out from one of them and the two bytes alone, so an entry can be moved without
+//! knowing its feature: `s`, `s ^ a`, `s ^ b` and `s ^ a ^ b`, where `a` and `b` are made of the
+//! two bytes. From each of the four the same rule leads to the other three.
 
 use std::fmt;
 
@@ -13,12 +15,14 @@ pub(super) const SLOT: usize = 4;
 /// Slots that a feature may lie in: the number of hash functions.
 const CHOICES: usize = 4;
 
-/// Times that an entry is new, or used again, are counted in this many steps while as many entries come in as the table has room for.
+/// Times that an entry is new, or used again, are counted in this many steps while as many entries
+/// come in as the table has room for.
 const STEPS_PER_FILL: usize = 64;
 /// The clock is set back to this when it has run out of numbers.
 const CLOCK_BASE: u8 = u8::MAX / 2;
 
-/// A slot as it lies in memory, all of it in one place: two checks in each of the first two words, four places, and a byte for each entry's time of use.
+/// A slot as it lies in memory, all of it in one place: two checks in each of the first two words,
+/// four places, and a byte for each entry's time of use.
 ///
 /// Words, since memory for these comes zeroed from the system, and only when it is used.
 type Words = [u32; 7];
@@ -128,7 +132,8 @@ impl Table {
         slot * SLOT..slot * SLOT + SLOT
     }
 
-    /// The entries of a slot with this check, all four looked at together; those that are free with 0.
+    /// The entries of a slot with this check, all four looked at together; those that are free with
+    /// 0.
     #[inline(always)]
     fn with_check(&self, slot: usize, check: u16) -> impl Iterator<Item = usize> + use<> {
         const ONE_EACH: u64 = 0x0001_0001_0001_0001;
@@ -151,8 +156,8 @@ impl Table {
             .flat_map(move |slot| self.with_check(slot, key.check))
     }
 
-    /// Looks at all slots that these features may lie in, so that they come from memory at the same time. One after the other, whoever asks for features
-    /// waits for memory most of the time.
+    /// Looks at all slots that these features may lie in, so that they come from memory at the same
+    /// time. One after the other, whoever asks for features waits for memory most of the time.
     pub(super) fn fetch(&self, features: &[u64]) {
         let slots = features.iter().flat_map(|&feature| self.key(feature).slots);
         let looked_at = slots.fold(0, |seen, slot| seen ^ self.slots[slot][0]);
@@ -227,7 +232,8 @@ impl Table {
         before
     }
 
-    /// The one that was used earlier. The clock is coarse: within one of its steps it is the one with the lesser place, which mostly came first.
+    /// The one that was used earlier. The clock is coarse: within one of its steps it is the one
+    /// with the lesser place, which mostly came first.
     fn staler(&self, before: Option<usize>, entry: usize) -> Option<usize> {
         let age = |entry: usize| (self.used(entry), self.place(entry));
         match before {
@@ -240,8 +246,9 @@ impl Table {
         slots.into_iter().find_map(|slot| self.with_check(slot, 0).next())
     }
 
-    /// Moves some entry of these slots to another of its own slots, and gives the place that it left. A feature's sixteen entries lead to 48 more slots; so
-    /// one move is enough until the table is nearly full.
+    /// Moves some entry of these slots to another of its own slots, and gives the place that it
+    /// left. A feature's sixteen entries lead to 48 more slots; so one move is enough until the
+    /// table is nearly full.
     fn make_room(&mut self, slots: [usize; CHOICES]) -> Option<usize> {
         for slot in slots {
             for entry in Table::entries(slot) {
@@ -255,7 +262,8 @@ impl Table {
         None
     }
 
-    /// Lets the clock go on with the entries that come in. When it has run out, all times are halved: what was before stays before or becomes equal.
+    /// Lets the clock go on with the entries that come in. When it has run out, all times are
+    /// halved: what was before stays before or becomes equal.
     fn tick(&mut self) {
         self.ticks += 1;
         if self.ticks <= self.room() / STEPS_PER_FILL {

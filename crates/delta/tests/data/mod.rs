@@ -1,9 +1,10 @@
 //! Test data by stated rules: functions of a seed alone.
 #![allow(dead_code, reason = "every test file takes what it needs")]
 
+use std::ops::Range;
+
 use ibid_delta::{Decoder, Error, Outline, Stretch};
 use proptest::prelude::*;
-use std::ops::Range;
 
 /// The splitmix64 sequence.
 pub(crate) struct Random(pub(crate) u64);

@@ -17,7 +17,8 @@ const WINDOW_LOG_MAX: u32 = BODY_BYTES_MAX.ilog2();
 const ZSTD_BLOCK: u64 = 128 << 10;
 const ZSTD_BLOCK_PACKED_MIN: u64 = 4;
 
-/// Reads frames. Owns zstd contexts, and the memory that [`decode`](Decoder::decode) decompresses into: keep it.
+/// Reads frames. Owns zstd contexts, and the memory that [`decode`](Decoder::decode) decompresses
+/// into: keep it.
 pub struct Decoder {
     context: DCtx<'static>,
     delta: ibid_delta::Decoder,
@@ -46,18 +47,20 @@ impl Decoder {
         }
     }
 
-    /// Reads a frame's plaintext; with `upto_slot`, decompresses no further than the end of that slot where the codec allows it, and the
-    /// slots after it can't be asked for.
+    /// Reads a frame's plaintext; with `upto_slot`, decompresses no further than the end of that
+    /// slot where the codec allows it, and the slots after it can't be asked for.
     ///
-    /// `prefix` are the bytes that the frame's [`pieces`](super::pieces) stand for, concatenated; a frame without pieces wants none.
+    /// `prefix` are the bytes that the frame's [`pieces`](super::pieces) stand for, concatenated; a
+    /// frame without pieces wants none.
     ///
-    /// A stored frame is not copied: its chunks are slices of `plaintext`. Nothing here compares chunks to their ids; a frame
-    /// does not hold them. So a wrong prefix of the right length may give wrong bytes.
+    /// A stored frame is not copied: its chunks are slices of `plaintext`. Nothing here compares
+    /// chunks to their ids; a frame does not hold them. So a wrong prefix of the right length
+    /// may give wrong bytes.
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with the frame; [`Error::Mismatch`] if the prefix is not as long as the pieces together;
-    /// [`Error::NoSuchSlot`] if the frame has no slot `upto_slot`.
+    /// Whatever is wrong with the frame; [`Error::Mismatch`] if the prefix is not as long as the
+    /// pieces together; [`Error::NoSuchSlot`] if the frame has no slot `upto_slot`.
     pub fn decode<'a>(
         &'a mut self,
         plaintext: &'a [u8],
@@ -78,12 +81,15 @@ impl Decoder {
 
     /// Reads of a frame's plaintext what it has itself, and where each chunk ends, into `ends`.
     ///
-    /// Without pieces that is all: the chunks go into `body`, one after the other in place of what was there. With pieces it is an outline of the chunks, which says what of
-    /// the prefix comes between the frame's own bytes; `body` is empty then. `read` appends stretches of the prefix: [`ibid_delta::Decoder::outline`] says which.
+    /// Without pieces that is all: the chunks go into `body`, one after the other in place of what
+    /// was there. With pieces it is an outline of the chunks, which says what of the prefix
+    /// comes between the frame's own bytes; `body` is empty then. `read` appends stretches of the
+    /// prefix: [`ibid_delta::Decoder::outline`] says which.
     ///
     /// # Errors
     ///
-    /// As [`decode`](Decoder::decode), and whatever `read` fails with. Then `body` and `ends` are empty.
+    /// As [`decode`](Decoder::decode), and whatever `read` fails with. Then `body` and `ends` are
+    /// empty.
     pub fn decode_own<E: From<Error>>(
         &mut self,
         plaintext: &[u8],
@@ -124,7 +130,8 @@ impl Decoder {
             })
     }
 
-    /// Reads a frame up to a slot. Its bytes go into `body`, unless they are in the plaintext as they are: then it gives them.
+    /// Reads a frame up to a slot. Its bytes go into `body`, unless they are in the plaintext as
+    /// they are: then it gives them.
     fn fill<'a>(
         &mut self,
         plaintext: &'a [u8],
@@ -170,7 +177,8 @@ impl Decoder {
     fn decompress(&mut self, packed: &[u8], total: usize, wanted: usize, body: &mut Vec<u8>) -> Result<(), Error> {
         check_packed(packed, total as u64)?;
         body.clear();
-        // Stopping early goes through zstd's own window, which costs a copy: only worth it when a good part is left out.
+        // Stopping early goes through zstd's own window, which costs a copy: only worth it when a good part
+        // is left out.
         if wanted > total - total / 4 {
             body.reserve_exact(total);
             let produced = self.context.decompress(body, packed).map_err(failed)?;
@@ -256,8 +264,8 @@ fn read_blobs(reader: &mut Reader<'_>, ends: &mut Vec<u32>) -> Result<usize, Err
     Ok(end as usize)
 }
 
-/// Refuses what can't give `total` bytes before memory for them is taken: it must be one zstd frame that says it gives so many,
-/// and has enough blocks for that.
+/// Refuses what can't give `total` bytes before memory for them is taken: it must be one zstd frame
+/// that says it gives so many, and has enough blocks for that.
 pub(crate) fn check_packed(packed: &[u8], total: u64) -> Result<(), Error> {
     let field = "frame body";
     let most = (packed.len() as u64 / ZSTD_BLOCK_PACKED_MIN + 1) * ZSTD_BLOCK;

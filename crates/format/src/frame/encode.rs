@@ -66,11 +66,13 @@ pub enum Compression {
     Stored,
     /// Compress by zstd at this level; levels out of zstd's range are brought into it.
     Zstd(i32),
-    /// Compress by zstd's level 1, made to look for matches of five bytes instead of seven. About as fast as level 1; on pages of
-    /// databases smaller than level 3, on much else larger than both.
+    /// Compress by zstd's level 1, made to look for matches of five bytes instead of seven. About
+    /// as fast as level 1; on pages of databases smaller than level 3, on much else larger than
+    /// both.
     ZstdShort,
-    /// Compress by zstd's level 1 with a table of 1024 places, so that it finds what came last and little else. Of dumps of many short values, whose far
-    /// matches take more than their bytes, a tenth smaller than level 1; on much else larger.
+    /// Compress by zstd's level 1 with a table of 1024 places, so that it finds what came last and
+    /// little else. Of dumps of many short values, whose far matches take more than their
+    /// bytes, a tenth smaller than level 1; on much else larger.
     ZstdNear,
 }
 
@@ -96,13 +98,14 @@ impl Encoder {
         }
     }
 
-    /// Appends the plaintext of a frame to `out`. It is stored whenever compression would save less than 1/32 of the body:
-    /// reading such a frame then costs nothing.
+    /// Appends the plaintext of a frame to `out`. It is stored whenever compression would save less
+    /// than 1/32 of the body: reading such a frame then costs nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] for no or too many blobs, an empty or too long chunk, or a body over the limit;
-    /// [`Error::Mismatch`] if the body is not as long as the blobs together; [`Error::Zstd`]. `out` is then as it was.
+    /// [`Error::OutOfRange`] for no or too many blobs, an empty or too long chunk, or a body over
+    /// the limit; [`Error::Mismatch`] if the body is not as long as the blobs together;
+    /// [`Error::Zstd`]. `out` is then as it was.
     pub fn encode(
         &mut self,
         blobs: &[Blob],
@@ -132,15 +135,18 @@ impl Encoder {
         Ok(())
     }
 
-    /// Appends the plaintext of a delta frame to `out`: the body as the difference from `prefix`, which `pieces` are concatenated.
+    /// Appends the plaintext of a delta frame to `out`: the body as the difference from `prefix`,
+    /// which `pieces` are concatenated.
     ///
-    /// How long it gets is for the caller to look at: [`encode`](Encoder::encode) may give less, and a frame that needs no other. Gives the bytes of the body
-    /// that zstd was left to look at.
+    /// How long it gets is for the caller to look at: [`encode`](Encoder::encode) may give less,
+    /// and a frame that needs no other. Gives the bytes of the body that zstd was left to look
+    /// at.
     ///
     /// # Errors
     ///
-    /// As [`encode`](Encoder::encode); [`Error::OutOfRange`] for no or too many pieces, an empty one, one that ends beyond any chunk, or too long
-    /// a prefix; [`Error::Mismatch`] if the prefix is not as long as the pieces together; [`Error::Delta`]. `out` is then as it was.
+    /// As [`encode`](Encoder::encode); [`Error::OutOfRange`] for no or too many pieces, an empty
+    /// one, one that ends beyond any chunk, or too long a prefix; [`Error::Mismatch`] if the
+    /// prefix is not as long as the pieces together; [`Error::Delta`]. `out` is then as it was.
     pub fn encode_delta(
         &mut self,
         blobs: &[Blob],
@@ -165,13 +171,15 @@ impl Encoder {
         encoded
     }
 
-    /// The outline of the body that was last encoded as a delta: what [`Decoder::decode_own`](super::Decoder::decode_own) gives of its frame. None if
+    /// The outline of the body that was last encoded as a delta: what
+    /// [`Decoder::decode_own`](super::Decoder::decode_own) gives of its frame. None if
     /// [there is none](ibid_delta::Encoder::outline).
     pub fn outline(&self) -> Option<ibid_delta::Outline> {
         self.delta.outline()
     }
 
-    /// Bytes that `compression` makes of `sample`, compressed into `space` as if it were part of a large frame.
+    /// Bytes that `compression` makes of `sample`, compressed into `space` as if it were part of a
+    /// large frame.
     ///
     /// # Errors
     ///
@@ -192,8 +200,9 @@ impl Encoder {
     /// Appends the compressed body, one zstd frame, and gives its length.
     fn compress(&mut self, body: &[u8], compression: Compression, out: &mut Vec<u8>) -> Result<usize, Error> {
         if self.set != compression {
-            // Zero leaves it to zstd, which chooses by the length of the body: so what is tried on samples is given in full.
-            // At level 3, tables half as large as usual fit the second-level cache beside the frame: 5 to 10 % faster, 0.3 % larger at most.
+            // Zero leaves it to zstd, which chooses by the length of the body: so what is tried on samples is
+            // given in full. At level 3, tables half as large as usual fit the second-level cache
+            // beside the frame: 5 to 10 % faster, 0.3 % larger at most.
             let (level, hash_log, chain_log, match_min) = match compression {
                 Compression::Zstd(1) => (1, 14, 13, 7),
                 Compression::Stored | Compression::ZstdShort => (1, 14, 13, 5),

@@ -4,9 +4,9 @@
 //! codec (u8) ‖ codec 2: pieces ‖ count (varint) ‖ per blob: length (varint) ‖ body
 //! ```
 //!
-//! The body is the chunks' bytes in order, stored or compressed by zstd as a whole; a chunk's number in it is its *slot*.
-//! Neighbours in a backup resemble each other, so together they compress better than alone, and reading one chunk
-//! decompresses no further than its end.
+//! The body is the chunks' bytes in order, stored or compressed by zstd as a whole; a chunk's
+//! number in it is its *slot*. Neighbours in a backup resemble each other, so together they
+//! compress better than alone, and reading one chunk decompresses no further than its end.
 //!
 //! ```
 //! use ibid_format::frame::{Builder, Compression, Decoder, Encoder};
@@ -26,8 +26,9 @@
 //! # Ok::<(), ibid_format::Error>(())
 //! ```
 //!
-//! A *delta frame* is compressed against bytes of chunks in other frames, its *bases*. It names them by their pieces, which are
-//! read first ([`pieces`]); concatenated, these make the *prefix* that the body is a delta of.
+//! A *delta frame* is compressed against bytes of chunks in other frames, its *bases*. It names
+//! them by their pieces, which are read first ([`pieces`]); concatenated, these make the *prefix*
+//! that the body is a delta of.
 //!
 //! ```
 //! # use ibid_format::frame::{self, Builder, Decoder, Encoder, Piece};
@@ -65,7 +66,8 @@ pub const BLOBS_MAX: usize = 65_535;
 /// Longest body of a frame before compression, bytes.
 pub const BODY_BYTES_MAX: u32 = 64 << 20;
 
-/// Deepest frame: so many frames must be decoded at most, one after the other, before this one can be.
+/// Deepest frame: so many frames must be decoded at most, one after the other, before this one can
+/// be.
 pub const DEPTH_MAX: u8 = 16;
 
 /// The number of the codec that leaves the body as it is.
@@ -94,8 +96,8 @@ pub(crate) fn body_len(blobs: &[Blob]) -> Result<u32, Error> {
     crate::error::in_range("frame body", sum, 1, BODY_BYTES_MAX.into()).map(|sum| sum as u32)
 }
 
-/// Checks what a directory says of a frame's bases: a frame is as deep as 0 without any, and at most [`DEPTH_MAX`] with some, each named
-/// once.
+/// Checks what a directory says of a frame's bases: a frame is as deep as 0 without any, and at
+/// most [`DEPTH_MAX`] with some, each named once.
 pub(crate) fn check_bases(depth: u8, bases: &[ChunkPrefix]) -> Result<(), Error> {
     use crate::error::in_range;
     let depth_min = u64::from(!bases.is_empty());

@@ -13,7 +13,8 @@ pub const PREFIX_BYTES_MAX: u32 = 16 << 20;
 /// Shortest piece as it is written, bytes: base, start, length.
 const PIECE_MIN: usize = 12 + 1 + 1;
 
-/// Some bytes of a chunk that is stored elsewhere: a part of the prefix that a delta frame is encoded against.
+/// Some bytes of a chunk that is stored elsewhere: a part of the prefix that a delta frame is
+/// encoded against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Piece {
     /// The chunk.
@@ -26,7 +27,8 @@ pub struct Piece {
 
 /// The pieces that a frame's prefix is made of, in order: none unless it is a delta frame.
 ///
-/// Looks at the beginning of the frame's plaintext only; [`Decoder::decode`](super::Decoder::decode) checks the rest.
+/// Looks at the beginning of the frame's plaintext only;
+/// [`Decoder::decode`](super::Decoder::decode) checks the rest.
 ///
 /// # Errors
 ///

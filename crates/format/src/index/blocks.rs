@@ -17,7 +17,8 @@ pub struct Header {
 ///
 /// # Errors
 ///
-/// If it is not an index, of another version, the seal does not open, or the counts don't fit the size.
+/// If it is not an index, of another version, the seal does not open, or the counts don't fit the
+/// size.
 pub fn header(keys: &Keys, id: FileId, bytes: &mut [u8]) -> Result<Header, Error> {
     FileKind::Index.check(bytes)?;
     equal("index header", HEAD as u64, bytes.len() as u64)?;
@@ -87,7 +88,8 @@ impl Header {
         })
     }
 
-    /// The block of entries that `id` is in, most likely; [`EntryBlock::find`] tells. `None` if there are no entries.
+    /// The block of entries that `id` is in, most likely; [`EntryBlock::find`] tells. `None` if
+    /// there are no entries.
     pub fn block_of(&self, id: &ChunkId) -> Option<Block> {
         let position = (u128::from(id.leading_bits()) * u128::from(self.layout.entries)) >> 64;
         self.block(position as u32 / BLOCK_RECORDS)

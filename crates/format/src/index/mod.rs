@@ -4,10 +4,12 @@
 //! magic (8) ‖ header, sealed (72) ‖ packs ‖ frames ‖ entries ‖ padding, sealed
 //! ```
 //!
-//! The three tables have records of fixed size, cut in blocks of [`BLOCK_RECORDS`] that are sealed one by one. Entries are
-//! sorted by chunk id, and ids are uniform, so the place of an id is guessed and the guess is nearly right.
+//! The three tables have records of fixed size, cut in blocks of [`BLOCK_RECORDS`] that are sealed
+//! one by one. Entries are sorted by chunk id, and ids are uniform, so the place of an id is
+//! guessed and the guess is nearly right.
 //!
-//! [`Index`] holds a whole file in memory at 38 bytes a chunk; [`Header`] says which block of a file on disk to read instead.
+//! [`Index`] holds a whole file in memory at 38 bytes a chunk; [`Header`] says which block of a
+//! file on disk to read instead.
 
 mod blocks;
 mod layout;
@@ -28,11 +30,12 @@ use crate::{ChunkId, Error, FileId};
 pub const LIMIT: u64 = 64 << 20;
 /// Records in every block of a table but the last.
 pub const BLOCK_RECORDS: u32 = 1024;
-/// So many entries fit into one index file, as long as there are five to a frame and a hundred to a pack; [`would_fit`] is
-/// exact.
+/// So many entries fit into one index file, as long as there are five to a frame and a hundred to a
+/// pack; [`would_fit`] is exact.
 pub const ENTRIES_MAX: u32 = 1_400_000;
 
-/// How often a place is guessed again from what was found at the last guess: twice brings a million entries down to a few.
+/// How often a place is guessed again from what was found at the last guess: twice brings a million
+/// entries down to a few.
 const GUESSES: usize = 2;
 
 /// A pack, as an index lists it.
@@ -44,7 +47,8 @@ pub struct Pack {
     pub kind: PackKind,
     /// Size of the file, bytes.
     pub size: u64,
-    /// Number of its first frame in the table of frames; its frames end where the next pack's begin.
+    /// Number of its first frame in the table of frames; its frames end where the next pack's
+    /// begin.
     pub first_frame: u32,
 }
 
@@ -99,7 +103,8 @@ impl Pack {
 }
 
 impl From<&FrameSummary> for Frame {
-    /// What an index keeps of a directory's frame. (Counts and sums beyond 16 and 32 bits, which no valid frame has, become the largest number.)
+    /// What an index keeps of a directory's frame. (Counts and sums beyond 16 and 32 bits, which no
+    /// valid frame has, become the largest number.)
     fn from(summary: &FrameSummary) -> Frame {
         let length: u64 = summary.blobs.iter().map(|blob| u64::from(blob.length)).sum();
         Frame {
@@ -156,11 +161,13 @@ impl Entry {
     }
 }
 
-/// The first entry with an id not below `id`, in a sorted table of `count`, where `id_at` gives the id of an entry.
+/// The first entry with an id not below `id`, in a sorted table of `count`, where `id_at` gives the
+/// id of an entry.
 ///
-/// Ids are uniform, so the share of all ids that are below one tells its place, off by about the square root of the count. The
-/// id found there tells how far it still is, off by the square root of that, and so on. From there steps double until they
-/// have passed the place, and the range in between is halved. Ids that are not uniform cost time, not correctness.
+/// Ids are uniform, so the share of all ids that are below one tells its place, off by about the
+/// square root of the count. The id found there tells how far it still is, off by the square root
+/// of that, and so on. From there steps double until they have passed the place, and the range in
+/// between is halved. Ids that are not uniform cost time, not correctness.
 fn lower_bound(count: usize, id: &ChunkId, id_at: impl Fn(usize) -> ChunkId) -> usize {
     let share = |prefix: u64| ((u128::from(prefix) * count as u128) >> 64) as usize;
     let mut guess = share(id.leading_bits());

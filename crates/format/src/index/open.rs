@@ -12,7 +12,8 @@ use crate::pack;
 use crate::wire::Reader;
 use crate::{ChunkId, Error, FileId, Keys, SEAL_OVERHEAD, SealKind};
 
-/// A whole index file, validated. It takes as much memory as the file: 38 bytes a chunk and a few for the rest.
+/// A whole index file, validated. It takes as much memory as the file: 38 bytes a chunk and a few
+/// for the rest.
 ///
 /// ```
 /// use ibid_format::frame::Blob;
@@ -37,13 +38,14 @@ use crate::{ChunkId, Error, FileId, Keys, SEAL_OVERHEAD, SealKind};
 #[derive(Clone)]
 pub struct Index {
     layout: Layout,
-    /// The plaintext of the three tables, one after the other. (In the file's own memory: seals are squeezed out.)
+    /// The plaintext of the three tables, one after the other. (In the file's own memory: seals are
+    /// squeezed out.)
     records: Vec<u8>,
 }
 
 impl Index {
-    /// Opens and validates the file named `id`: all seals, the order of entries, every number that points somewhere, counts,
-    /// padding, the file's length.
+    /// Opens and validates the file named `id`: all seals, the order of entries, every number that
+    /// points somewhere, counts, padding, the file's length.
     ///
     /// # Errors
     ///
@@ -96,7 +98,8 @@ impl Index {
         Ok(())
     }
 
-    /// Frames of a pack lie back to back and within it; their chunks together are as many as there are entries.
+    /// Frames of a pack lie back to back and within it; their chunks together are as many as there
+    /// are entries.
     fn check_frames(&self) -> Result<(), Error> {
         let mut blobs = 0;
         for (pack, range) in self.packs_with_frames() {
@@ -186,7 +189,8 @@ impl Index {
             return None;
         }
         let pack = |number| Pack::read(self.record(0, PACK, number)).expect("validated by `open`");
-        // The last pack that begins at the frame or before it; packs without frames begin where the next one does.
+        // The last pack that begins at the frame or before it; packs without frames begin where the next
+        // one does.
         let (mut low, mut high) = (0, self.layout.packs);
         while high - low > 1 {
             let middle = low + (high - low) / 2;
@@ -237,8 +241,8 @@ impl Index {
     }
 }
 
-/// Opens all blocks of a table and moves their records to `end`; gives the new end. `end` is before the table always, since
-/// what was in front of it has lost its seals.
+/// Opens all blocks of a table and moves their records to `end`; gives the new end. `end` is before
+/// the table always, since what was in front of it has lost its seals.
 fn open_table(keys: &Keys, id: FileId, table: Table, bytes: &mut [u8], mut end: usize) -> Result<usize, Error> {
     for span in table.spans() {
         let start = span.offset as usize;

@@ -61,7 +61,8 @@ fn count(packs: &[Summary]) -> Result<Layout, Error> {
         .flat_map(|pack| &pack.frames)
         .map(|frame| frame.blobs.len() as u64)
         .sum();
-    // No table can have so many records that its length in bytes is beyond the limit; after this, 32 bits hold all.
+    // No table can have so many records that its length in bytes is beyond the limit; after this, 32
+    // bits hold all.
     for (field, count) in [
         ("index: packs", packs.len() as u64),
         ("index: frames", frames),

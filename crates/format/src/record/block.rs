@@ -1,7 +1,8 @@
 //! Blocks: records that are compressed together, in frames.
 //!
-//! A delta of some 200 bytes takes as much again in a table of an engine. In frames, deltas of one chain are compressed together, and share a checksum; a record that is read
-//! often has a frame of its own. A block holds as many frames as make good use of an engine's pages.
+//! A delta of some 200 bytes takes as much again in a table of an engine. In frames, deltas of one
+//! chain are compressed together, and share a checksum; a record that is read often has a frame of
+//! its own. A block holds as many frames as make good use of an engine's pages.
 
 use std::io::Cursor;
 
@@ -95,7 +96,8 @@ impl FrameBuilder {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] for no records, too many, or more bytes than the largest record has; [`Error::Zstd`].
+    /// [`Error::OutOfRange`] for no records, too many, or more bytes than the largest record has;
+    /// [`Error::Zstd`].
     pub fn finish(&mut self) -> Result<PackedFrame<Vec<u8>>, Error> {
         let (records, bytes) = (std::mem::take(&mut self.records), std::mem::take(&mut self.bytes));
         in_range("records of a frame", records.len() as u64, 1, RECORDS_MAX)?;
@@ -271,7 +273,8 @@ fn checked((frame, stated): Stated<'_>) -> Result<PackedFrame<&[u8]>, Error> {
 ///
 /// # Errors
 ///
-/// [`Error::Check`] if a byte of the heads or of the frame is not as written; else what is wrong with them.
+/// [`Error::Check`] if a byte of the heads or of the frame is not as written; else what is wrong
+/// with them.
 pub fn frame_of_block(number: u64, block: &[u8], frame: u8) -> Result<PackedFrame<&[u8]>, Error> {
     let mut heads = heads(number, block)?;
     in_range("frame of a block", frame.into(), 0, heads.len() as u64 - 1)?;
@@ -332,7 +335,8 @@ impl FrameDecoder {
     }
 }
 
-/// Numbers and bytes of the records of a frame that was decompressed and has so many, in the order in which they lie.
+/// Numbers and bytes of the records of a frame that was decompressed and has so many, in the order
+/// in which they lie.
 ///
 /// # Errors
 ///

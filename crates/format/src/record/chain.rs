@@ -19,7 +19,8 @@ const BYTES_FOLLOW: u8 = 0x80;
 
 /// What the next record of a chain has to know of its newest: an entry of the table `chains`.
 ///
-/// Of use to encode what is similar to it, and to nothing else: without it some records take more space.
+/// Of use to encode what is similar to it, and to nothing else: without it some records take more
+/// space.
 ///
 /// ```
 /// use ibid_format::record::ChainEntry;
@@ -36,11 +37,13 @@ pub struct ChainEntry {
     pub position: u64,
     /// The hop distance that `hops` go by.
     pub distance: u32,
-    /// For each stride, ascending, the last record at a multiple of it, which is before this one; at most [`HOPS_MAX`].
+    /// For each stride, ascending, the last record at a multiple of it, which is before this one;
+    /// at most [`HOPS_MAX`].
     pub hops: Vec<Option<u64>>,
     /// Its sketch: features, descending, at most [`FEATURES_MAX`].
     pub features: Vec<u32>,
-    /// Bytes that each feature is a hash of, a power of two from 32 to 1024. Features of other bytes have nothing in common with these.
+    /// Bytes that each feature is a hash of, a power of two from 32 to 1024. Features of other
+    /// bytes have nothing in common with these.
     pub feature_bytes: u32,
 }
 
@@ -63,8 +66,9 @@ impl ChainEntry {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] for more than the limits, a record that is not before this one, or features of so many bytes as none has;
-    /// [`Error::Unordered`] for features that do not descend.
+    /// [`Error::OutOfRange`] for more than the limits, a record that is not before this one, or
+    /// features of so many bytes as none has; [`Error::Unordered`] for features that do not
+    /// descend.
     pub fn encode(&self, number: u64) -> Result<Vec<u8>, Error> {
         in_range("hops of a chain", self.hops.len() as u64, 0, HOPS_MAX as u64)?;
         in_range(

@@ -1,4 +1,5 @@
-//! The small entries that lead to records. Each ends with four bytes of checksum over its table, its key and itself.
+//! The small entries that lead to records. Each ends with four bytes of checksum over its table,
+//! its key and itself.
 
 use super::{ENCODED_KEY, GIVEN_UP_PREFIX, KEY_BYTES_MAX, NAME_BYTES_MAX, NEXT_KEY};
 use crate::Error;
@@ -23,7 +24,8 @@ pub(super) enum Table {
     Oplog = 10,
 }
 
-/// The key in the table `keys`: the namespace's number, big-endian, so that its keys lie together and in order.
+/// The key in the table `keys`: the namespace's number, big-endian, so that its keys lie together
+/// and in order.
 pub fn key_of(namespace: u32, key: &[u8]) -> Vec<u8> {
     [&namespace.to_be_bytes(), key].concat()
 }
@@ -32,7 +34,8 @@ pub fn key_of(namespace: u32, key: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// [`Error::Truncated`] for fewer than four bytes, [`Error::OutOfRange`] for a key that is too long.
+/// [`Error::Truncated`] for fewer than four bytes, [`Error::OutOfRange`] for a key that is too
+/// long.
 pub fn split_key(stored: &[u8]) -> Result<(u32, &[u8]), Error> {
     let mut reader = Reader::new(stored);
     let namespace = reader.array::<NAMESPACE_BYTES>("namespace of a key")?;
@@ -72,7 +75,8 @@ impl KeyEntry {
     ///
     /// # Errors
     ///
-    /// [`Error::Check`] if a byte of it or of the key is not as written; else what is wrong with it.
+    /// [`Error::Check`] if a byte of it or of the key is not as written; else what is wrong with
+    /// it.
     pub fn decode(key: &[u8], bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = opened("entry of a key", Table::Keys, key, bytes)?;
         let deleted = flag(&mut reader, "state of a key")?;
@@ -154,7 +158,8 @@ pub struct GivenUp {
 }
 
 impl GivenUp {
-    /// Where it lies in the table `meta`: [`GIVEN_UP_PREFIX`] and the namespace's number, big-endian.
+    /// Where it lies in the table `meta`: [`GIVEN_UP_PREFIX`] and the namespace's number,
+    /// big-endian.
     pub fn key(namespace: u32) -> Vec<u8> {
         [GIVEN_UP_PREFIX, &namespace.to_be_bytes()].concat()
     }

@@ -1,4 +1,5 @@
-//! What two stores say to each other, so that one has what the other has. `docs/replication.md` describes every byte.
+//! What two stores say to each other, so that one has what the other has. `docs/replication.md`
+//! describes every byte.
 //!
 //! A message ends with a checksum. What it has room for is limited before memory is taken for it.
 

@@ -1,7 +1,9 @@
-//! Records: versions of values under keys, as a record store keeps them in an ordered table of an engine.
+//! Records: versions of values under keys, as a record store keeps them in an ordered table of an
+//! engine.
 //!
-//! `docs/format/records.md` describes every byte. A record knows what it is of (namespace, key, version), and its checksum
-//! covers that and its number: bytes that changed, or that lie under another number, are an error and never a record.
+//! `docs/format/records.md` describes every byte. A record knows what it is of (namespace, key,
+//! version), and its checksum covers that and its number: bytes that changed, or that lie under
+//! another number, are an error and never a record.
 //!
 //! ```
 //! use ibid_format::record::{Body, Record};
@@ -57,7 +59,8 @@ pub const BODY_BYTES_MAX: usize = 1 << 28;
 pub const NUMBER_MAX: u64 = u64::MAX >> 1;
 /// Longest name of a namespace, bytes.
 pub const NAME_BYTES_MAX: usize = 255;
-/// What the value under the key [`FORMAT_KEY`] of the table `meta` is: seven letters and the version.
+/// What the value under the key [`FORMAT_KEY`] of the table `meta` is: seven letters and the
+/// version.
 pub const FORMAT: [u8; 8] = *b"ibidrec\x01";
 /// Where [`FORMAT`] lies in the table `meta`.
 pub const FORMAT_KEY: &[u8] = b"format";
@@ -74,8 +77,8 @@ pub const GIVEN_UP_PREFIX: &[u8] = b"given up/";
 const CHECK_BYTES: usize = 8;
 /// Length of the checksum of a body that is stored as a delta, bytes.
 pub const BODY_CHECK_BYTES: usize = 4;
-/// Most bytes of a record beside key and body: tag, two varints of 32 bits, the key's length, the base and the body's checksum of
-/// a delta, and the checksum.
+/// Most bytes of a record beside key and body: tag, two varints of 32 bits, the key's length, the
+/// base and the body's checksum of a delta, and the checksum.
 const OVERHEAD_MAX: usize = 1 + 5 + 5 + 2 + wire::VARINT_BYTES_MAX + BODY_CHECK_BYTES + CHECK_BYTES;
 /// Longest encoded record, bytes.
 pub const RECORD_BYTES_MAX: usize = OVERHEAD_MAX + KEY_BYTES_MAX + BODY_BYTES_MAX;
@@ -106,7 +109,8 @@ pub enum Body<'a> {
     Whole(&'a [u8]),
     /// What makes the bytes of those of another record.
     Delta {
-        /// Number of the record that it is a delta of: larger than its own, so that following bases comes to an end.
+        /// Number of the record that it is a delta of: larger than its own, so that following bases
+        /// comes to an end.
         base: u64,
         /// [`body_check`] of the bytes.
         check: [u8; BODY_CHECK_BYTES],
@@ -134,7 +138,8 @@ impl<'a> Record<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] if a number is 0 or a length beyond its limit; nothing was appended then.
+    /// [`Error::OutOfRange`] if a number is 0 or a length beyond its limit; nothing was appended
+    /// then.
     pub fn encode(&self, number: u64, out: &mut Vec<u8>) -> Result<(), Error> {
         let start = out.len();
         self.encode_packed(number, out)?;
@@ -180,8 +185,9 @@ impl<'a> Record<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Check`] if any byte is not as written or the number is another; then, for bytes with a valid checksum that
-    /// no encoder writes, what is wrong with them: [`Error::Unknown`] for a tag of a newer version.
+    /// [`Error::Check`] if any byte is not as written or the number is another; then, for bytes
+    /// with a valid checksum that no encoder writes, what is wrong with them:
+    /// [`Error::Unknown`] for a tag of a newer version.
     pub fn decode(number: u64, bytes: &'a [u8]) -> Result<Self, Error> {
         in_range(
             "record",
@@ -200,7 +206,8 @@ impl<'a> Record<'a> {
         Record::decode_packed(number, encoded)
     }
 
-    /// Reads what [`encode_packed`](Self::encode_packed) wrote under the same `number`. Allocates nothing.
+    /// Reads what [`encode_packed`](Self::encode_packed) wrote under the same `number`. Allocates
+    /// nothing.
     ///
     /// # Errors
     ///

@@ -1,6 +1,7 @@
 //! The log of a store: what was done to it, in order, so that another one can do the same.
 //!
-//! An entry names records and does not hold them: their bodies are in the store, once. Doing the same in the same order gives the same numbers, so little has to be said.
+//! An entry names records and does not hold them: their bodies are in the store, once. Doing the
+//! same in the same order gives the same numbers, so little has to be said.
 
 use super::entry::{Table, closed, flag, opened};
 use super::{KEY_BYTES_MAX, LOG_KEY, NAME_BYTES_MAX, NUMBER_MAX};
@@ -26,7 +27,8 @@ const WRITES_DELETION: u8 = 1;
 const REMOVES: u8 = 2;
 const PURGES: u8 = 3;
 
-/// First bytes of BLAKE3 over an entry and the digest of the one before it: two logs whose entries have the same digest say the same up to there.
+/// First bytes of BLAKE3 over an entry and the digest of the one before it: two logs whose entries
+/// have the same digest say the same up to there.
 pub type Digest = [u8; DIGEST_BYTES];
 
 /// From a promotion to the next.
@@ -34,7 +36,8 @@ pub type Digest = [u8; DIGEST_BYTES];
 pub struct Epoch {
     /// One more than that of the epoch before. 0 before a replica knows.
     pub number: u64,
-    /// Drawn at random: two replicas that were promoted to the same number are not of the same epoch.
+    /// Drawn at random: two replicas that were promoted to the same number are not of the same
+    /// epoch.
     pub id: u64,
 }
 
@@ -54,7 +57,8 @@ impl Epoch {
 /// What an operation did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogChange {
-    /// Wrote a record with a body. `prior` is an older record that it is like, 0 if there is none: the key's latest until then, or what the caller said.
+    /// Wrote a record with a body. `prior` is an older record that it is like, 0 if there is none:
+    /// the key's latest until then, or what the caller said.
     Body {
         /// Its number, less than that of the record.
         prior: u64,
@@ -104,7 +108,8 @@ pub enum LogEntry {
     },
     /// Records became deltas of newer ones.
     Rewrites {
-        /// The first of the positions, on average, between two at which a record is searched for copies.
+        /// The first of the positions, on average, between two at which a record is searched for
+        /// copies.
         interval: u8,
         /// Record and base, in the order in which they were written: ascending by record.
         rewrites: Vec<(u64, u64)>,
@@ -126,7 +131,8 @@ impl LogEntry {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] for what no decoder would accept; then nothing that was appended is of use.
+    /// [`Error::OutOfRange`] for what no decoder would accept; then nothing that was appended is of
+    /// use.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Error> {
         let start = out.len();
         match self {

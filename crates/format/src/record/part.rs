@@ -152,7 +152,8 @@ impl Gathering {
         self.came
     }
 
-    /// Adds the next part; gives the message if it was the last one, and begins anew. Memory is taken for what came, not for what was announced.
+    /// Adds the next part; gives the message if it was the last one, and begins anew. Memory is
+    /// taken for what came, not for what was announced.
     ///
     /// # Errors
     ///

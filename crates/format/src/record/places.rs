@@ -6,7 +6,8 @@ use crate::Error;
 use crate::error::in_range;
 use crate::wire;
 
-/// Records whose places share an entry of the table `places`: those whose numbers, divided by it, are the same.
+/// Records whose places share an entry of the table `places`: those whose numbers, divided by it,
+/// are the same.
 pub const PLACES_PER_GROUP: u64 = 256;
 
 /// Largest number of a block: so that it and a frame of it fit into 63 bits.

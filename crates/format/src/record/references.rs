@@ -5,7 +5,8 @@ use crate::Error;
 use crate::error::in_range;
 use crate::wire;
 
-/// Records whose counts share an entry of the table `references`: those whose numbers, divided by it, are the same.
+/// Records whose counts share an entry of the table `references`: those whose numbers, divided by
+/// it, are the same.
 pub const REFERENCES_PER_GROUP: u64 = 64;
 
 /// Most records that are decoded from one.
@@ -55,7 +56,8 @@ impl References {
         self.counts[Self::place(number)]
     }
 
-    /// Whether no key leads to the record any more, so that it goes with the last that is decoded from it.
+    /// Whether no key leads to the record any more, so that it goes with the last that is decoded
+    /// from it.
     pub fn is_obsolete(&self, number: u64) -> bool {
         self.obsolete >> Self::place(number) & 1 == 1
     }
@@ -73,7 +75,8 @@ impl References {
         self.counts.iter().all(|&count| count == 0)
     }
 
-    /// Numbers, counts and whether they are obsolete, of the records of `group` from which others are decoded.
+    /// Numbers, counts and whether they are obsolete, of the records of `group` from which others
+    /// are decoded.
     pub fn iter(&self, group: u64) -> impl Iterator<Item = (u64, u32, bool)> + '_ {
         let numbers = (0..REFERENCES_PER_GROUP).map(move |place| group * REFERENCES_PER_GROUP + place);
         numbers

@@ -31,7 +31,8 @@ pub fn seal_value(keys: &Keys, table: u8, key: &[u8], value: &[u8], out: &mut Ve
 ///
 /// # Errors
 ///
-/// [`Error::Seal`] if a byte is not as it was sealed, or it was sealed under another key or in another table.
+/// [`Error::Seal`] if a byte is not as it was sealed, or it was sealed under another key or in
+/// another table.
 pub fn open_value<'a>(keys: &Keys, table: u8, key: &[u8], sealed: &'a mut [u8]) -> Result<&'a mut [u8], Error> {
     let (file, position) = place(table, key);
     keys.open(SealKind::Value, file, position, sealed)

@@ -6,7 +6,8 @@ use crate::Error;
 use crate::error::in_range;
 use crate::wire;
 
-/// Versions that share an entry of the table `versions`: those whose numbers, divided by it, are the same.
+/// Versions that share an entry of the table `versions`: those whose numbers, divided by it, are
+/// the same.
 pub const VERSIONS_PER_GROUP: u32 = 64;
 
 /// A version after the first.
@@ -97,7 +98,8 @@ impl VersionGroup {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] for no versions or more than a group has, or numbers that do not ascend from that of the first version.
+    /// [`Error::OutOfRange`] for no versions or more than a group has, or numbers that do not
+    /// ascend from that of the first version.
     pub fn encode(&self) -> Result<Vec<u8>, Error> {
         self.validate()?;
         let mut out = Vec::new();

@@ -72,7 +72,8 @@ pub(crate) fn bases() -> impl Strategy<Value = (u8, Vec<ChunkPrefix>)> {
     ]
 }
 
-/// The plaintext of a delta frame of these chunks, against the one that comes first, whole, and the middle of all together.
+/// The plaintext of a delta frame of these chunks, against the one that comes first, whole, and the
+/// middle of all together.
 pub(crate) fn delta_frame(keys: &Keys, chunks: &[Vec<u8>], method: Method) -> (Vec<u8>, Vec<Piece>, Vec<u8>) {
     let mut gathered = frame::Builder::new();
     for chunk in chunks {

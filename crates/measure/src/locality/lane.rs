@@ -1,15 +1,17 @@
 //! All ways through the data with one chunker.
 
+use std::hint::black_box;
+use std::io;
+
+use ibid_chunk::Chunker;
+use ibid_chunk::locality::{Criterion, HintedChunker, Known, Table, TableEntry, Tally, Trail};
+
 use super::replay::{Answers, Recorder, Replay};
 use super::source::{Piece, STEP};
 use super::{LocalityChunker, LocalityEntry, LocalityPlan, LocalityRun};
 use crate::Observer;
 use crate::clock::ThreadClock;
 use crate::error::Stop;
-use ibid_chunk::Chunker;
-use ibid_chunk::locality::{Criterion, HintedChunker, Known, Table, TableEntry, Tally, Trail};
-use std::hint::black_box;
-use std::io;
 
 /// How often a lane goes over the data: once with naming and looking up, once without.
 pub(super) const PASSES: usize = 2;
@@ -105,7 +107,8 @@ impl<'c> Lanes<'c> {
     }
 }
 
-/// Where chunks begin that may still be cut off in a piece: nearer to its end there is too little data, unless it is the last.
+/// Where chunks begin that may still be cut off in a piece: nearer to its end there is too little
+/// data, unless it is the last.
 fn limit(piece: &Piece<'_>, size_max: usize) -> usize {
     match piece.last {
         true => piece.bytes.len(),

@@ -1,8 +1,9 @@
 //! What is gained by not looking twice: paper 003, section 4.
 //!
-//! Everything is measured in one run and on the same bytes in memory, piece by piece, each piece by every contender in turn, so that
-//! what else the machine does falls on all of them, and in processor time, so that little of it does. Only threads and stores go over all the data, one after the other, and by the
-//! clock on the wall.
+//! Everything is measured in one run and on the same bytes in memory, piece by piece, each piece by
+//! every contender in turn, so that what else the machine does falls on all of them, and in
+//! processor time, so that little of it does. Only threads and stores go over all the data, one
+//! after the other, and by the clock on the wall.
 
 mod lane;
 mod replay;
@@ -11,14 +12,15 @@ mod store;
 mod threads;
 mod way;
 
-use crate::{Machine, Observer, Result, Series};
+use std::path::PathBuf;
+
 use ibid_chunk::locality::{Criterion, Tally};
 use ibid_chunk::{Chunker, Settings};
 use source::Source;
-use std::path::PathBuf;
-
 pub use store::{StoreEntry, StoreMethod};
 pub use threads::ThreadsEntry;
+
+use crate::{Machine, Observer, Result, Series};
 
 /// What is cut.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,15 +38,18 @@ pub struct LocalityPlan {
     pub data: Vec<LocalityData>,
     /// With which chunkers.
     pub chunkers: Vec<Settings>,
-    /// With which criteria; those that a chunker can't meet ([`Settings::tests_places`]) are left out for it.
+    /// With which criteria; those that a chunker can't meet ([`Settings::tests_places`]) are left
+    /// out for it.
     pub criteria: Vec<Criterion>,
-    /// With how many hints for a chunk, each 1 to [`LIST_MOST`](ibid_chunk::locality::LIST_MOST). Threads and stores use the first.
+    /// With how many hints for a chunk, each 1 to [`LIST_MOST`](ibid_chunk::locality::LIST_MOST).
+    /// Threads and stores use the first.
     pub lists: Vec<usize>,
     /// Whether to see also what it costs if every hint is refused after its test (figure 12).
     pub worst: bool,
     /// With how many threads to cut several files at once (figure 18); none leaves that out.
     pub threads: Vec<usize>,
-    /// The folder in which to measure a whole deduplication (figure 17), into a file that has a name for a moment only; none leaves that out.
+    /// The folder in which to measure a whole deduplication (figure 17), into a file that has a
+    /// name for a moment only; none leaves that out.
     pub store: Option<PathBuf>,
 }
 
@@ -113,7 +118,8 @@ impl LocalityChunker {
         self.plain.total_seconds / run.total_seconds.max(MOMENT)
     }
 
-    /// How much slower than without hints boundaries are found if all hints are refused: 0.05 is 5 % (figure 12). None if that was not measured.
+    /// How much slower than without hints boundaries are found if all hints are refused: 0.05 is 5
+    /// % (figure 12). None if that was not measured.
     #[must_use]
     pub fn worst_slowdown(&self, entry: &LocalityEntry) -> Option<f64> {
         Some(entry.worst_seconds? / self.plain.chunking_seconds.max(MOMENT) - 1.0)
@@ -147,17 +153,20 @@ pub struct LocalityEntry {
     pub list: usize,
     /// What came of it.
     pub run: LocalityRun,
-    /// Seconds of chunking if every hint is refused after its test, if that was asked for. With [`Criterion::FastForward`], which tests nothing: none.
+    /// Seconds of chunking if every hint is refused after its test, if that was asked for. With
+    /// [`Criterion::FastForward`], which tests nothing: none.
     pub worst_seconds: Option<f64>,
 }
 
 /// One way through all the data.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LocalityRun {
-    /// Seconds of the processor that finding boundaries took: looking at data, at hints and keeping these; fingerprints of places that were not accepted in the end count, too. What every
+    /// Seconds of the processor that finding boundaries took: looking at data, at hints and keeping
+    /// these; fingerprints of places that were not accepted in the end count, too. What every
     /// deduplication needs is left out: naming the chunks and looking them up.
     pub chunking_seconds: f64,
-    /// The same with all of it: finding boundaries, naming chunks (BLAKE3) and looking them up in a table in memory.
+    /// The same with all of it: finding boundaries, naming chunks (BLAKE3) and looking them up in a
+    /// table in memory.
     pub total_seconds: f64,
     /// Bytes of chunks that are not there already.
     pub unique_bytes: u64,
@@ -198,7 +207,8 @@ impl LocalityRun {
         self.bytes() as f64 / self.unique_bytes.max(1) as f64
     }
 
-    /// Of the chunks after a duplicate, the share whose end was the hint in this place of the list, from 0 (figure 14).
+    /// Of the chunks after a duplicate, the share whose end was the hint in this place of the list,
+    /// from 0 (figure 14).
     #[must_use]
     pub fn hit_share(&self, place: usize) -> f64 {
         let hits = self.tally.hits.get(place).copied().unwrap_or_default();
@@ -208,14 +218,18 @@ impl LocalityRun {
 
 /// Cuts the data with all chunkers, each without hints and with them.
 ///
-/// The observer is told once how many bytes will be looked at in all: those of the data as often as they are gone over.
+/// The observer is told once how many bytes will be looked at in all: those of the data as often as
+/// they are gone over.
 ///
-/// Memory: for each chunker without hints, and with each criterion and list length (twice to see the worst), at most 23 bytes for each different chunk, 3 for each hint of
-/// its list (4 with sizes that far apart: [`Table`](ibid_chunk::locality::Table)), and those of the hints once more. Besides, 64 MiB and the longest chunk; of a series, two versions, and all of them if
-/// threads are asked for. A store takes 5 MiB, and 4 bytes for every chunk.
+/// Memory: for each chunker without hints, and with each criterion and list length (twice to see
+/// the worst), at most 23 bytes for each different chunk, 3 for each hint of its list (4 with sizes
+/// that far apart: [`Table`](ibid_chunk::locality::Table)), and those of the hints once more.
+/// Besides, 64 MiB and the longest chunk; of a series, two versions, and all of them if threads are
+/// asked for. A store takes 5 MiB, and 4 bytes for every chunk.
 ///
 /// # Errors
-/// When the data can't be read, settings can't be, there is no writing in the folder of the store, or the observer asks to stop.
+/// When the data can't be read, settings can't be, there is no writing in the folder of the store,
+/// or the observer asks to stop.
 pub fn locality(plan: &LocalityPlan, observer: &mut impl Observer) -> Result<Locality> {
     if let Some(folder) = &plan.store {
         // Before minutes are spent on the rest.

@@ -1,4 +1,5 @@
-//! What a table answered, written down and read out again: finding boundaries takes as long as it takes, naming and looking up takes nothing.
+//! What a table answered, written down and read out again: finding boundaries takes as long as it
+//! takes, naming and looking up takes nothing.
 
 use ibid_chunk::locality::{Fingerprint, Found, Hint, Known, Table, TableEntry, TableWith};
 
@@ -21,7 +22,8 @@ impl Answers {
 pub(super) struct Recorder<'a, F> {
     pub(super) table: TableWith<'a, F>,
     pub(super) answers: &'a mut Answers,
-    /// Whether what is found is refused all the same: then a fingerprint is of use only if the chunk is entered by it.
+    /// Whether what is found is refused all the same: then a fingerprint is of use only if the
+    /// chunk is entered by it.
     pub(super) refuses_all: bool,
 }
 

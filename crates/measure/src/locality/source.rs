@@ -1,12 +1,14 @@
 //! Data, file by file and piece by piece.
 
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+use ibid_chunk::Settings;
+
 use super::LocalityData;
 use crate::error::Stop;
 use crate::inputs::Inputs;
 use crate::{Error, Observer, Result, Series};
-use ibid_chunk::Settings;
-use std::fs::File;
-use std::io::{self, Read, Write};
 
 /// A piece that is kept in memory while every lane goes over it.
 const PIECE: usize = 64 << 20;
@@ -76,7 +78,8 @@ impl Source {
         (bytes / settings.size_min().max(1)).saturating_add(files)
     }
 
-    /// Gives every file or version to `take`, with its number from 0. What can't be read and was not named is told to the observer and passed over.
+    /// Gives every file or version to `take`, with its number from 0. What can't be read and was
+    /// not named is told to the observer and passed over.
     pub(super) fn for_each_file<O: Observer>(
         &self,
         observer: &mut O,
@@ -113,7 +116,8 @@ impl Source {
         Ok(total)
     }
 
-    /// Gives all data to `take`. Of every piece but a file's last, so many bytes are held back for the next as the longest chunk has, and one more.
+    /// Gives all data to `take`. Of every piece but a file's last, so many bytes are held back for
+    /// the next as the longest chunk has, and one more.
     pub(super) fn for_each_piece<O: Observer>(
         &self,
         longest: usize,

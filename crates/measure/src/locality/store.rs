@@ -1,5 +1,12 @@
 //! All of a deduplication: read, cut, name, look up, and write what is new (paper 003, figure 17).
 
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::Path;
+
+use ibid_chunk::locality::{Criterion, HintedChunker, Table};
+use ibid_chunk::{Chunker, FixedSettings, Settings};
+
 use super::LocalityPlan;
 use super::lane::name;
 use super::source::{Source, Window};
@@ -7,11 +14,6 @@ use super::way::{Walk, Way};
 use crate::clock::ProcessClock;
 use crate::error::Stop;
 use crate::{Error, Observer, Result};
-use ibid_chunk::locality::{Criterion, HintedChunker, Table};
-use ibid_chunk::{Chunker, FixedSettings, Settings};
-use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
-use std::path::Path;
 
 /// How boundaries are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +46,8 @@ impl StoreMethod {
 pub struct StoreEntry {
     /// Which.
     pub method: StoreMethod,
-    /// Seconds from the first byte read to the last byte written and synced. Making a series takes none.
+    /// Seconds from the first byte read to the last byte written and synced. Making a series takes
+    /// none.
     pub seconds: f64,
     /// Of these, seconds of the processor: the rest was waiting, for the disk or for others.
     pub cpu_seconds: f64,
@@ -113,7 +116,8 @@ pub(super) fn run(
     Ok(entries)
 }
 
-/// A file that nobody else sees: it loses its name at once, so that nothing is left of it however this ends.
+/// A file that nobody else sees: it loses its name at once, so that nothing is left of it however
+/// this ends.
 pub(super) fn create(folder: &Path) -> Result<BufWriter<File>> {
     let path = folder.join(format!(".ibid-bench-{}", std::process::id()));
     let mut options = File::options();

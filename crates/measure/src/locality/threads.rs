@@ -1,5 +1,14 @@
 //! Several files at once, over one table of fingerprints and hints (paper 003, figure 18).
 
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Sender};
+
+use ibid_chunk::Chunker;
+use ibid_chunk::locality::{Criterion, HintedChunker, Table};
+
 use super::LocalityPlan;
 use super::lane::{Naming, name};
 use super::source::{STEP, Source, Window, make};
@@ -8,13 +17,6 @@ use crate::clock::ProcessClock;
 use crate::error::Stop;
 use crate::inputs::Input;
 use crate::{Error, Observer, Result};
-use ibid_chunk::Chunker;
-use ibid_chunk::locality::{Criterion, HintedChunker, Table};
-use std::fs::File;
-use std::io;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Sender};
 
 /// What some threads came to.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,9 +25,11 @@ pub struct ThreadsEntry {
     pub threads: usize,
     /// When a hint was accepted; none without hints.
     pub criterion: Option<Criterion>,
-    /// Seconds that it took to read, cut, name and look up everything. Files are read, so they should be in the system's cache; a series is in memory.
+    /// Seconds that it took to read, cut, name and look up everything. Files are read, so they
+    /// should be in the system's cache; a series is in memory.
     pub seconds: f64,
-    /// Seconds of all processors together. Less than the threads had time for: others had the processors.
+    /// Seconds of all processors together. Less than the threads had time for: others had the
+    /// processors.
     pub cpu_seconds: f64,
     /// Bytes of all files.
     pub bytes: u64,
@@ -59,7 +63,8 @@ enum Files<'a> {
     Memory(Vec<Vec<u8>>),
 }
 
-/// Cuts all files without hints and with every criterion, with every number of threads; each thread takes the next file that nobody has.
+/// Cuts all files without hints and with every criterion, with every number of threads; each thread
+/// takes the next file that nobody has.
 pub(super) fn run(
     plan: &LocalityPlan,
     chunker: &Chunker,

@@ -1,8 +1,9 @@
 //! One way of cutting, as threads and stores use it: chunk by chunk, each named and looked up.
 
-use super::lane::Naming;
 use ibid_chunk::Chunker;
 use ibid_chunk::locality::{HintedChunker, Known, TableEntry, TableWith, Tally, Trail};
+
+use super::lane::Naming;
 
 /// How boundaries are found.
 pub(super) enum Way<'c> {
@@ -26,7 +27,8 @@ impl Walk {
         }
     }
 
-    /// Length of the next chunk, and whether it was known. `length` if that is known beforehand: then nothing is looked for.
+    /// Length of the next chunk, and whether it was known. `length` if that is known beforehand:
+    /// then nothing is looked for.
     pub(super) fn step(
         &mut self,
         way: &Way<'_>,

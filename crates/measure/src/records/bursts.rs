@@ -14,7 +14,8 @@ const SLICES: u32 = 10;
 /// The longest that nobody asks whether to go on.
 const NAP: Duration = Duration::from_millis(20);
 
-/// What the bursts count as among bytes to be stored: about as many as are stored, so that progress is even.
+/// What the bursts count as among bytes to be stored: about as many as are stored, so that progress
+/// is even.
 pub(super) fn expected(bursts: Bursts, bytes: u64) -> u64 {
     u64::from(bursts.count.min(1)) * bytes
 }

@@ -1,6 +1,8 @@
-//! What do deltas between records save, and what do they cost? The figures of paper 004, section 5, and its figure 6, on records of one's own.
+//! What do deltas between records save, and what do they cost? The figures of paper 004, section 5,
+//! and its figure 6, on records of one's own.
 //!
-//! Every run stores all records in a store of its own, in the order in which they come, a hundred at a time and without syncs: what is measured is the work, not the disk.
+//! Every run stores all records in a store of its own, in the order in which they come, a hundred
+//! at a time and without syncs: what is measured is the work, not the disk.
 
 mod bursts;
 mod rivals;
@@ -17,8 +19,9 @@ use crate::{Machine, Observer, Result};
 /// What is measured.
 #[derive(Clone, Debug)]
 pub struct RecordsPlan {
-    /// Keys and bodies, in the order in which they are stored. The same key again is another version. If there is none, versions are not kept, so that any record may
-    /// become a delta of one that is like it: where they are kept, the latest of a key never does.
+    /// Keys and bodies, in the order in which they are stored. The same key again is another
+    /// version. If there is none, versions are not kept, so that any record may become a delta
+    /// of one that is like it: where they are kept, the latest of a key never does.
     pub records: Vec<(Vec<u8>, Vec<u8>)>,
     /// An empty folder for the stores, which are removed one after the other.
     pub folder: PathBuf,
@@ -76,7 +79,8 @@ pub struct Records {
     pub runs: Vec<RecordsRun>,
     /// What else stores them.
     pub rivals: Vec<RivalRun>,
-    /// Records by the size of their bodies, and what is stored of them by default, before it is compressed together.
+    /// Records by the size of their bodies, and what is stored of them by default, before it is
+    /// compressed together.
     pub sizes: Vec<SizeClass>,
     /// Mixtures of reads and writes, each without deltas and with.
     pub traces: Vec<TraceRun>,
@@ -115,7 +119,8 @@ impl Records {
         self.sizes.iter().map(share).collect()
     }
 
-    /// Of these shares of the records, ascending, the first sizes that so many of them have at most; none twice.
+    /// Of these shares of the records, ascending, the first sizes that so many of them have at
+    /// most; none twice.
     #[must_use]
     pub fn sizes_at(&self, shares: &[f64]) -> Vec<SizeShare> {
         let all = self.size_shares();
@@ -135,7 +140,8 @@ impl Records {
 /// A figure of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordsFigure {
-    /// 1 and 9: what deltas and blocks save, with features of 64 bytes and of 1 KiB, and how much memory the index takes.
+    /// 1 and 9: what deltas and blocks save, with features of 64 bytes and of 1 KiB, and how much
+    /// memory the index takes.
     Ratio,
     /// 11a: the size of the source cache, and the reward for records in it.
     SourceCache,
@@ -171,7 +177,8 @@ pub struct RecordsRun {
 }
 
 impl RecordsRun {
-    /// Of the older records that were looked for, the share that had to be read from the store: 0 if none was looked for.
+    /// Of the older records that were looked for, the share that had to be read from the store: 0
+    /// if none was looked for.
     #[must_use]
     pub fn miss_share(&self) -> f64 {
         self.cache_misses as f64 / (self.cache_hits + self.cache_misses).max(1) as f64
@@ -181,21 +188,25 @@ impl RecordsRun {
 /// Another way to store records, of figures 1 and 9.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rival {
-    /// Block compression alone: bodies one after the other, in blocks of 32 KiB, each compressed by zstd at its level 3.
+    /// Block compression alone: bodies one after the other, in blocks of 32 KiB, each compressed by
+    /// zstd at its level 3.
     Blocks,
-    /// [Deduplication](crate::traditional) by chunks of so many bytes on average, in the same blocks.
+    /// [Deduplication](crate::traditional) by chunks of so many bytes on average, in the same
+    /// blocks.
     Traditional {
         /// A power of two.
         chunk_bytes: usize,
     },
 }
 
-/// What a rival stores. It is counted, and not written: a rival has no store here, so nothing is said of its speed.
+/// What a rival stores. It is counted, and not written: a rival has no store here, so nothing is
+/// said of its speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RivalRun {
     /// Which.
     pub rival: Rival,
-    /// Bytes that are stored of bodies before they are compressed: chunks, and the recipes that say which of them a record has.
+    /// Bytes that are stored of bodies before they are compressed: chunks, and the recipes that say
+    /// which of them a record has.
     pub stored_bytes: u64,
     /// The same, compressed.
     pub block_bytes: u64,
@@ -242,7 +253,8 @@ impl Latencies {
         Some(self.0[place.min(last)])
     }
 
-    /// Percent, and the microseconds that so many took at most: every second percent, and closer towards the slowest. Nothing if there are none.
+    /// Percent, and the microseconds that so many took at most: every second percent, and closer
+    /// towards the slowest. Nothing if there are none.
     pub fn curve(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         let even = (0..50).map(|step| f64::from(2 * step));
         let slow = [99.0, 99.5, 99.9, 99.95, 99.99, 100.0];
@@ -254,7 +266,8 @@ impl Latencies {
 /// Bursts of writes: figure 11b.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BurstsRun {
-    /// Whether deltas waited in the write-back cache until nothing else was to do; else each was written at once.
+    /// Whether deltas waited in the write-back cache until nothing else was to do; else each was
+    /// written at once.
     pub write_back: bool,
     /// How long a slice is, seconds.
     pub slice_seconds: f64,
@@ -274,7 +287,8 @@ impl BurstsRun {
         self.slices.iter().map(|&records| records as f64 / self.slice_seconds)
     }
 
-    /// Records a second on average and at least, in slices in which any was stored; 0 if there are none.
+    /// Records a second on average and at least, in slices in which any was stored; 0 if there are
+    /// none.
     #[must_use]
     pub fn busy_speeds(&self) -> (f64, f64) {
         let busy = || self.speeds().filter(|speed| *speed > 0.0);
@@ -330,7 +344,8 @@ fn encodings() -> Vec<(RecordsFigure, Encoding)> {
 /// Stores the records in many ways.
 ///
 /// # Errors
-/// [`Error::Records`](crate::Error::Records), [`Error::File`](crate::Error::File), [`Error::Stopped`](crate::Error::Stopped).
+/// [`Error::Records`](crate::Error::Records), [`Error::File`](crate::Error::File),
+/// [`Error::Stopped`](crate::Error::Stopped).
 ///
 /// ```
 /// use ibid_measure::{Bursts, Nobody, RecordsPlan, records};

@@ -6,7 +6,8 @@ use super::plot::{Plot, Scale, escape, nice_step};
 
 /// Between groups, as a share of a group.
 const GAP: f64 = 0.22;
-/// Bars narrower than this, or than so much for each character, have no room for a number above them; the pointer shows it.
+/// Bars narrower than this, or than so much for each character, have no room for a number above
+/// them; the pointer shows it.
 const LABELLED: f64 = 23.0;
 const CHARACTER: f64 = 6.0;
 
@@ -23,7 +24,8 @@ pub(super) struct Group<'a> {
     pub(super) bars: Vec<Bar<'a>>,
 }
 
-/// Groups from left to right; `across` says what they differ in, `label` writes values. Values may be below zero.
+/// Groups from left to right; `across` says what they differ in, `label` writes values. Values may
+/// be below zero.
 pub(super) fn bars(
     id: &str,
     description: &str,

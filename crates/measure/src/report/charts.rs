@@ -1,9 +1,10 @@
 //! The pictures.
 
+use ibid_chunk::Settings;
+
 use super::plot::{Plot, Scale, nice_step, spread_apart};
 use super::{Series, gb, percent, series_of, size, speed_of, width_of};
 use crate::{Comparison, Entry};
-use ibid_chunk::Settings;
 
 pub(super) const WIDTH: f64 = 580.0;
 /// There is no room for more beside a picture; the legend and the pointer name them all.
@@ -238,7 +239,8 @@ pub(super) fn savings(comparison: &Comparison, all: &[Series]) -> String {
     )
 }
 
-/// Sizes of chunks across, the share of the chunks that are no larger upwards; for one average size.
+/// Sizes of chunks across, the share of the chunks that are no larger upwards; for one average
+/// size.
 pub(super) fn distribution(entries: &[&Entry], all: &[Series], average: usize) -> String {
     let mut plot = Plot::new(WIDTH, 290.0, [10.0, 18.0, 48.0, 52.0]);
     // Up to where hardly any chunk is larger, by any of them.
@@ -278,7 +280,8 @@ pub(super) fn distribution(entries: &[&Entry], all: &[Series], average: usize) -
     plot.finish(&format!("sizes-{average}"), &description)
 }
 
-/// Speeds from left to right: where they are too far apart to be seen beside one another, logarithmic.
+/// Speeds from left to right: where they are too far apart to be seen beside one another,
+/// logarithmic.
 fn speed_scale(entries: &[&Entry], across: (f64, f64)) -> (Scale, &'static str) {
     let on_scale = entries.iter().filter(|entry| !is_off_the_scale(entry));
     let all = on_scale.flat_map(|entry| entry.speeds.iter().map(|(_, speed)| speed.median / 1e9));

@@ -26,7 +26,8 @@ pub(super) struct Line<'a> {
     pub(super) tip: String,
 }
 
-/// Lines over `across`, from zero to `most` upwards or beyond it to a round number; `label` writes values.
+/// Lines over `across`, from zero to `most` upwards or beyond it to a round number; `label` writes
+/// values.
 pub(super) fn lines(
     id: &str,
     description: &str,

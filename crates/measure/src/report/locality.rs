@@ -1,16 +1,17 @@
 //! How duplicates lie together, as a page with pictures.
 
+use std::fmt::Write;
+
 use super::charts::{WIDTH, point};
 use super::plot::{Plot, Scale, nice_step, spread_apart};
 use super::{COLORS, DASHES, Series, figure, legend, page, percent, size};
 use crate::{Checkpoint, DuplicateLocality};
-use std::fmt::Write;
 
 /// Lines closer than this are one to the eye.
 const STEP_LEAST: f64 = 0.5;
 
-/// How duplicates lie together as one self-contained HTML page, of which [`html`](crate::html) says the rest: figures 3 and 4 of paper
-/// 003, and all figures as tables.
+/// How duplicates lie together as one self-contained HTML page, of which [`html`](crate::html) says
+/// the rest: figures 3 and 4 of paper 003, and all figures as tables.
 #[must_use]
 pub fn duplicate_locality_html(found: &DuplicateLocality) -> String {
     // Without any sequence there is no line to draw.
@@ -171,7 +172,8 @@ fn tip(checkpoint: &Checkpoint) -> String {
     )
 }
 
-/// Figure 4: lengths across, upwards the share of the chunks in sequences that is in shorter ones; a line for each checkpoint.
+/// Figure 4: lengths across, upwards the share of the chunks in sequences that is in shorter ones;
+/// a line for each checkpoint.
 fn lengths(drawn: &[&Checkpoint], all: &[Series]) -> String {
     let mut plot = Plot::new(2.0 * WIDTH, 400.0, [14.0, 26.0, 48.0, 56.0]);
     let longest = drawn.last().map_or(0, |last| last.longest());

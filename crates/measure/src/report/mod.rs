@@ -9,13 +9,15 @@ mod plot;
 mod records;
 mod tables;
 
-use crate::{Comparison, Entry, INDEX_BYTES, INDEX_MEMORY_BYTES, RECIPE_BYTES};
+use std::fmt::Write;
+
 pub use hints::locality_html;
 use ibid_chunk::{Backend, Settings};
 pub use locality::duplicate_locality_html;
 use plot::escape;
 pub use records::records_html;
-use std::fmt::Write;
+
+use crate::{Comparison, Entry, INDEX_BYTES, INDEX_MEMORY_BYTES, RECIPE_BYTES};
 
 /// How one chunker, or whatever else a line stands for, looks in all pictures.
 struct Series {
@@ -38,9 +40,10 @@ const COLORS: [&str; 7] = [
 ];
 const DASHES: [&str; 4] = ["none", "7 4", "2 4", "9 3 2 3"];
 
-/// A comparison as one self-contained HTML page: no other file, no script or font from elsewhere. Pictures are SVG: savings over speed with
-/// the frontier, savings over realised size, distributions of sizes and speeds for each average; below them, all figures as
-/// tables. It follows the reader's choice of light or dark.
+/// A comparison as one self-contained HTML page: no other file, no script or font from elsewhere.
+/// Pictures are SVG: savings over speed with the frontier, savings over realised size,
+/// distributions of sizes and speeds for each average; below them, all figures as tables. It
+/// follows the reader's choice of light or dark.
 #[must_use]
 pub fn html(comparison: &Comparison) -> String {
     let all = series(comparison);

@@ -1,10 +1,12 @@
 //! All figures, as tables.
 
-use super::{gb, percent, size};
-use crate::{Comparison, Entry};
 use std::fmt::Write;
 
-/// Rows with a line above where the average changes; a cell is what `cells` gives, after average and name.
+use super::{gb, percent, size};
+use crate::{Comparison, Entry};
+
+/// Rows with a line above where the average changes; a cell is what `cells` gives, after average
+/// and name.
 fn table(comparison: &Comparison, titles: &[String], cells: impl Fn(&Entry) -> Vec<String>) -> String {
     let mut out = String::from(
         "<div class=scroll><table><thead><tr><th scope=col>average</th><th scope=col class=name>chunker</th>",

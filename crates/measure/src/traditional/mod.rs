@@ -1,14 +1,17 @@
-//! Deduplication as it is done for files: each record is cut into chunks, and a chunk that is in the index is not stored again (paper 004, section 2.2).
+//! Deduplication as it is done for files: each record is cut into chunks, and a chunk that is in
+//! the index is not stored again (paper 004, section 2.2).
 //!
-//! The rival of the paper's figures 1 and 9. Chunks lie in a line of bytes, one after the other. Those of a record that follow each other there make one [`Stretch`], so that
-//! references take as little as they can. Who keeps the line, and where, is for the caller.
+//! The rival of the paper's figures 1 and 9. Chunks lie in a line of bytes, one after the other.
+//! Those of a record that follow each other there make one [`Stretch`], so that references take as
+//! little as they can. Who keeps the line, and where, is for the caller.
 
 mod rabin;
+
+use std::collections::HashMap;
 
 use ibid_format::wire::{self, Reader};
 use rabin::Rabin;
 use sha1::{Digest, Sha1};
-use std::collections::HashMap;
 
 /// SHA-1.
 type Name = [u8; 20];
@@ -72,7 +75,8 @@ pub struct ChunkIndex {
 }
 
 impl ChunkIndex {
-    /// Of chunks of `average` bytes on average, a power of two; sixteen times that at most. They end by content, at Rabin's fingerprint of 48 bytes.
+    /// Of chunks of `average` bytes on average, a power of two; sixteen times that at most. They
+    /// end by content, at Rabin's fingerprint of 48 bytes.
     #[must_use]
     pub fn new(average: usize) -> ChunkIndex {
         ChunkIndex {
@@ -81,7 +85,8 @@ impl ChunkIndex {
         }
     }
 
-    /// Where the chunks of a record lie. Those that are not there yet are given to `append`, which says where it put them: at the end of the line.
+    /// Where the chunks of a record lie. Those that are not there yet are given to `append`, which
+    /// says where it put them: at the end of the line.
     pub fn store(&mut self, body: &[u8], mut append: impl FnMut(&[u8]) -> Stretch) -> Vec<Stretch> {
         let mut stretches = Vec::new();
         for chunk in self.rabin.chunks(body) {
@@ -123,7 +128,8 @@ fn push(stretches: &mut Vec<Stretch>, next: Stretch) {
     }
 }
 
-/// A list of stretches as bytes, a record's recipe: for each, how far from the end of the one before it begins, and its length.
+/// A list of stretches as bytes, a record's recipe: for each, how far from the end of the one
+/// before it begins, and its length.
 #[must_use]
 pub fn encode(stretches: &[Stretch]) -> Vec<u8> {
     let (mut out, mut end) = (Vec::new(), 0);
@@ -138,7 +144,8 @@ pub fn encode(stretches: &[Stretch]) -> Vec<u8> {
 /// Reads what [`encode`] wrote.
 ///
 /// # Errors
-/// [`OutOfRange`](ibid_format::Error::OutOfRange) for a stretch that begins before the line, or ends beyond all numbers; else what else is wrong with the bytes.
+/// [`OutOfRange`](ibid_format::Error::OutOfRange) for a stretch that begins before the line, or
+/// ends beyond all numbers; else what else is wrong with the bytes.
 pub fn decode(recipe: &[u8]) -> Result<Vec<Stretch>, ibid_format::Error> {
     let (mut reader, mut stretches, mut end) = (Reader::new(recipe), Vec::new(), 0u64);
     let outside = |field, max, found| ibid_format::Error::OutOfRange {

@@ -1,6 +1,8 @@
-//! Where the paper's rival cuts: wherever the fingerprint of the bytes before matches, and nowhere else.
+//! Where the paper's rival cuts: wherever the fingerprint of the bytes before matches, and nowhere
+//! else.
 //!
-//! `ibid-chunk` has this too, but no chunks of less than 64 bytes, and so none of 64 bytes on average.
+//! `ibid-chunk` has this too, but no chunks of less than 64 bytes, and so none of 64 bytes on
+//! average.
 
 /// Irreducible, of degree 63; that of `ibid-chunk`.
 const POLYNOMIAL: u64 = 0xa43f_6a88_85a3_08dd;
@@ -41,7 +43,8 @@ impl Rabin {
         }
     }
 
-    /// The fingerprint of the bytes from `at + 1 - WINDOW` to `at`, by that of the bytes one place before.
+    /// The fingerprint of the bytes from `at + 1 - WINDOW` to `at`, by that of the bytes one place
+    /// before.
     fn slide(&self, fingerprint: u64, data: &[u8], at: usize) -> u64 {
         let high = (fingerprint >> 55) as usize & 0xff;
         let entered = (fingerprint & ((1 << 55) - 1)) << 8 | u64::from(data[at]);
@@ -71,9 +74,10 @@ impl Rabin {
 
 #[cfg(test)]
 mod tests {
+    use ibid_chunk::{RollingHash, spec};
+
     use super::*;
     use crate::Random;
-    use ibid_chunk::{RollingHash, spec};
 
     fn noise(length: usize) -> Vec<u8> {
         Random::new(1).bytes(length)

@@ -1,9 +1,12 @@
 //! Where a record stands in its chain, and which others hop to it.
 //!
-//! A chain is of records that are decoded from one another: each from the one after it, the newest from nothing. So that the oldest is not decoded from all of them, some
-//! are decoded from one further on (paper 004, section 3.2.2): those whose position is a multiple of a *stride*, from the next multiple. Strides are half of the hop
-//! distance H, H itself, and its powers. Half of it, so that the way to the first hop and from the last one are no longer than H together, which makes N/H + H the bound
-//! for a chain of N records; the powers because they cost next to nothing, and make the way a multiple of the logarithm.
+//! A chain is of records that are decoded from one another: each from the one after it, the newest
+//! from nothing. So that the oldest is not decoded from all of them, some are decoded from one
+//! further on (paper 004, section 3.2.2): those whose position is a multiple of a *stride*, from
+//! the next multiple. Strides are half of the hop distance H, H itself, and its powers. Half of it,
+//! so that the way to the first hop and from the last one are no longer than H together, which
+//! makes N/H + H the bound for a chain of N records; the powers because they cost next to nothing,
+//! and make the way a multiple of the logarithm.
 
 use ibid_format::record::{ChainEntry, HOPS_MAX};
 
@@ -12,13 +15,14 @@ use ibid_format::record::{ChainEntry, HOPS_MAX};
 pub enum Retrieval {
     /// They are not: each record is decoded from the next.
     Chain,
-    /// Some are decoded from a record further on. At most N/H + H others are needed to decode one of a chain of N. The distance is brought into 2 to 65 536, and to an
-    /// even number.
+    /// Some are decoded from a record further on. At most N/H + H others are needed to decode one
+    /// of a chain of N. The distance is brought into 2 to 65 536, and to an even number.
     Hop {
         /// H.
         distance: u32,
     },
-    /// Some are stored whole, so that at most H − 1 others are needed: what the paper compares hops with.
+    /// Some are stored whole, so that at most H − 1 others are needed: what the paper compares hops
+    /// with.
     VersionJumping {
         /// H, from 1.
         distance: u32,
@@ -54,7 +58,8 @@ fn strides(distance: u32) -> impl Iterator<Item = u64> {
     half.into_iter().chain(powers).take(HOPS_MAX)
 }
 
-/// The entry of a record that follows `newest`, the newest of a chain until now; and which records of the chain are to be decoded from it, beside that one.
+/// The entry of a record that follows `newest`, the newest of a chain until now; and which records
+/// of the chain are to be decoded from it, beside that one.
 pub(crate) fn follow(newest: u64, entry: &ChainEntry, retrieval: Retrieval) -> (ChainEntry, Vec<u64>) {
     let distance = retrieval.hop_distance();
     let position = entry.position + 1;

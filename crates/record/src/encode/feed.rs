@@ -58,7 +58,8 @@ impl Feed {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands over what was committed, ascending. Waits for nothing. The encoder sees it when it looks next, or is [woken](Self::wake).
+    /// Hands over what was committed, ascending. Waits for nothing. The encoder sees it when it
+    /// looks next, or is [woken](Self::wake).
     pub(crate) fn push(&self, new: impl IntoIterator<Item = New>) {
         let mut state = self.state();
         for mut record in new {
@@ -91,7 +92,8 @@ impl Feed {
         self.came.notify_one();
     }
 
-    /// Ends the encoder after what it is doing now; who waits for it to finish is not told any more.
+    /// Ends the encoder after what it is doing now; who waits for it to finish is not told any
+    /// more.
     pub(crate) fn end(&self) {
         let mut state = self.state();
         state.ended = true;

@@ -3,7 +3,8 @@
 /// Records after which the size below which none is encoded is set anew.
 const SIZES: usize = 1000;
 
-/// Gives encoding up where it does not pay, for good: a store that is opened without a governor begins again.
+/// Gives encoding up where it does not pay, for good: a store that is opened without a governor
+/// begins again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Governor {
     /// Records after which a namespace is judged; 0 for never.
@@ -33,7 +34,8 @@ pub(crate) struct Judgement {
 }
 
 impl Judgement {
-    /// Whether a record of this size is to be compared with others. `percent` of the records before were smaller than those that are.
+    /// Whether a record of this size is to be compared with others. `percent` of the records before
+    /// were smaller than those that are.
     pub(crate) fn takes(&mut self, size: usize, percent: u8) -> bool {
         if percent > 0 {
             self.sizes.push(size.try_into().unwrap_or(u32::MAX));
@@ -47,7 +49,8 @@ impl Judgement {
         size >= self.size_min
     }
 
-    /// Counts a record and what its coming saved. True if encoding has not paid over as many as the governor waits for.
+    /// Counts a record and what its coming saved. True if encoding has not paid over as many as the
+    /// governor waits for.
     pub(crate) fn count(&mut self, governor: Governor, bytes: usize, saved: u64) -> bool {
         self.records += 1;
         self.bytes += bytes as u64;

@@ -1,12 +1,17 @@
-//! Which record is the new one like? Older records become deltas of newer ones, in the background (paper 004, sections 3.1 and 3.2).
+//! Which record is the new one like? Older records become deltas of newer ones, in the background
+//! (paper 004, sections 3.1 and 3.2).
 //!
-//! A new record is stored whole. Then the encoder looks for an older one that it is like: the one that was the latest under its key, else one that shares features of
-//! its sketch. That one is encoded as a delta of the new one and takes the new one's place as the newest of its chain: so the newest is read without decoding anything.
+//! A new record is stored whole. Then the encoder looks for an older one that it is like: the one
+//! that was the latest under its key, else one that shares features of its sketch. That one is
+//! encoded as a delta of the new one and takes the new one's place as the newest of its chain: so
+//! the newest is read without decoding anything.
 //!
-//! Only the newest records of chains are in the feature index. An older one is like its successors, and one that a key leads to as its latest version, where versions are
-//! kept, is never made a delta: reading it shall cost what it costs without all this.
+//! Only the newest records of chains are in the feature index. An older one is like its successors,
+//! and one that a key leads to as its latest version, where versions are kept, is never made a
+//! delta: reading it shall cost what it costs without all this.
 //!
-//! Nothing here is needed to read a record back. A crash, a full cache, a lost entry leave records whole that might have been deltas.
+//! Nothing here is needed to read a record back. A crash, a full cache, a lost entry leave records
+//! whole that might have been deltas.
 
 mod chain;
 mod feed;
@@ -20,6 +25,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
+pub use chain::Retrieval;
+use feed::Next;
+pub(crate) use feed::{Feed, New};
+pub use governor::Governor;
+use governor::Judgement;
 use ibid_delta::{
     BYTES_PER_ENTRY, Backend, Candidate, Encoder as Codec, FeatureBytes, FeatureIndex, Interval, Method, Scored,
     Scoring, Sketch, Sketcher, Standing,
@@ -27,6 +37,7 @@ use ibid_delta::{
 use ibid_format::record::{
     self, ChainEntry, ENCODED_KEY, Encoded as Watermark, GIVEN_UP_PREFIX, GivenUp, Record, body_check, key_of,
 };
+use pending::Pending;
 
 use crate::engine::{Direction, Engine, Snapshot, Table};
 use crate::recent::Recent;
@@ -36,17 +47,13 @@ use crate::store::lookup;
 use crate::store::rewrite::Rewrite;
 use crate::store::writer::{Request, What};
 use crate::store::{Durability, Error};
-pub use chain::Retrieval;
-use feed::Next;
-pub(crate) use feed::{Feed, New};
-pub use governor::Governor;
-use governor::Judgement;
-use pending::Pending;
 
 /// Features of a record: the paper's K.
 const FEATURES: usize = 8;
-/// A record that is like the new one, but not of the same key, becomes a delta if that takes at most this part of it. One that is hardly alike would be lost to those that
-/// it is more like: of revisions of wiki pages and JSON documents that come without their keys, 1/2 stored 13.2 and 10.0 MB, 1/4 14.5 and 5.2, 1/8 15.8 and 4.2, 1/16 18.4 and 4.4.
+/// A record that is like the new one, but not of the same key, becomes a delta if that takes at
+/// most this part of it. One that is hardly alike would be lost to those that it is more like: of
+/// revisions of wiki pages and JSON documents that come without their keys, 1/2 stored 13.2 and
+/// 10.0 MB, 1/4 14.5 and 5.2, 1/8 15.8 and 4.2, 1/16 18.4 and 4.4.
 const PART_MAX: usize = 8;
 /// Most candidates that are tried.
 const TRIALS: usize = 3;
@@ -69,14 +76,19 @@ pub struct Encoding {
     pub on: bool,
     /// How many others must be read for an old record.
     pub retrieval: Retrieval,
-    /// How densely a record is searched for copies: paper 004's anchor interval (figure 12b). Denser finds more, and takes longer.
+    /// How densely a record is searched for copies: paper 004's anchor interval (figure 12b).
+    /// Denser finds more, and takes longer.
     pub interval: Interval,
-    /// Bytes that a feature is a hash of, and positions from one to the next on average: what is nearest to the chunks of paper 004 (figures 1 and 9), of which each has a
-    /// feature. A record has [the eight largest](ibid_delta::Sketcher::spaced) at most. Fewer bytes find what is alike in smaller records, and between more edits; more tell
-    /// records apart that share boilerplate, and take a little less memory. Where a record replaces another of the same key, that is taken for what it is like without asking for features.
+    /// Bytes that a feature is a hash of, and positions from one to the next on average: what is
+    /// nearest to the chunks of paper 004 (figures 1 and 9), of which each has a feature. A
+    /// record has [the eight largest](ibid_delta::Sketcher::spaced) at most. Fewer bytes find what
+    /// is alike in smaller records, and between more edits; more tell records apart that share
+    /// boilerplate, and take a little less memory. Where a record replaces another of the same key,
+    /// that is taken for what it is like without asking for features.
     ///
-    /// What is stored says which features it has. Those of another setting are not compared: the newest records of chains that were stored under it are found by their
-    /// keys alone, until others replace them.
+    /// What is stored says which features it has. Those of another setting are not compared: the
+    /// newest records of chains that were stored under it are found by their keys alone, until
+    /// others replace them.
     pub feature_bytes: FeatureBytes,
     /// Memory for bodies of the newest records of chains, bytes.
     pub source_cache_bytes: usize,
@@ -92,15 +104,18 @@ pub struct Encoding {
     pub idle_requests_max: usize,
     /// When encoding is given up.
     pub governor: Governor,
-    /// Records smaller than this part of those before them, percent, are not compared with others of other keys. The paper's is 40; with revisions of wiki pages and JSON
-    /// documents that come without their keys, 40 saves a seventh of the time and stores 2.3 and 1.5 times as much.
+    /// Records smaller than this part of those before them, percent, are not compared with others
+    /// of other keys. The paper's is 40; with revisions of wiki pages and JSON documents that
+    /// come without their keys, 40 saves a seventh of the time and stores 2.3 and 1.5 times as
+    /// much.
     pub size_filter_percent: u8,
     /// Most memory for the feature index of a namespace, bytes.
     pub index_bytes_max: usize,
 }
 
 impl Default for Encoding {
-    /// Hops at distance 16, anchors at one position in 16, features of 64 bytes, caches of 32 and 8 MiB, reward 2, idle after 5 ms with nothing waiting, the paper's governor, no size filter,
+    /// Hops at distance 16, anchors at one position in 16, features of 64 bytes, caches of 32 and 8
+    /// MiB, reward 2, idle after 5 ms with nothing waiting, the paper's governor, no size filter,
     /// indexes of 64 MiB.
     fn default() -> Self {
         Encoding {
@@ -131,7 +146,8 @@ pub struct EncodingReport {
     pub deltas: u64,
     /// Records that became deltas of one further on in their chain.
     pub hops: u64,
-    /// Bytes that deltas take less than what they replaced. Some of them may have been dropped since.
+    /// Bytes that deltas take less than what they replaced. Some of them may have been dropped
+    /// since.
     pub saved_bytes: u64,
     /// Deltas that were dropped because there was no room for them until they could be written.
     pub dropped: u64,
@@ -211,7 +227,8 @@ pub(crate) struct Encoder {
     written: u64,
     spaces: HashMap<u32, Space>,
     index: FeatureIndex,
-    /// Bodies of the newest records of chains, which the next ones will be compared with (paper 004, section 3.3.1).
+    /// Bodies of the newest records of chains, which the next ones will be compared with (paper
+    /// 004, section 3.3.1).
     cache: Recent<u64, Arc<Vec<u8>>>,
     pending: Pending,
     sketcher: Sketcher,
@@ -720,7 +737,8 @@ impl Encoder {
     }
 }
 
-/// Has the threads of those who read and write go first, where priorities are those of threads. Who is not allowed to wait gains nothing, and loses nothing.
+/// Has the threads of those who read and write go first, where priorities are those of threads. Who
+/// is not allowed to wait gains nothing, and loses nothing.
 fn give_way() {
     #[cfg(target_os = "linux")]
     {
@@ -738,7 +756,8 @@ struct Found {
     rewrite: Rewrite,
 }
 
-/// What others are compared with of the newest record of a chain: nothing if its features are not of so many bytes.
+/// What others are compared with of the newest record of a chain: nothing if its features are not
+/// of so many bytes.
 fn sketch_of(entry: &ChainEntry, bytes: FeatureBytes) -> Sketch {
     if entry.feature_bytes as usize != bytes.count() {
         return Sketch::default();

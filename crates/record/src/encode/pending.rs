@@ -1,7 +1,7 @@
 //! What was encoded and is not written yet: the lossy write-back cache (paper 004, section 3.3.2).
 //!
-//! A record that was to be rewritten as a delta and is not stays whole, so any of them may be dropped. Those that save most are written first, those that save least are
-//! dropped first.
+//! A record that was to be rewritten as a delta and is not stays whole, so any of them may be
+//! dropped. Those that save most are written first, those that save least are dropped first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,8 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// With room for so many bytes of deltas. If it is not lossy, who fills it must see to it that they are written when it is half full.
+    /// With room for so many bytes of deltas. If it is not lossy, who fills it must see to it that
+    /// they are written when it is half full.
     pub(crate) fn new(room: usize, lossy: bool) -> Self {
         Pending {
             room,
@@ -37,7 +38,8 @@ impl Pending {
         }
     }
 
-    /// Adds a rewrite that saves so many bytes, in place of another of the same record. Drops those that save least if there is no room.
+    /// Adds a rewrite that saves so many bytes, in place of another of the same record. Drops those
+    /// that save least if there is no room.
     pub(crate) fn rewrite(&mut self, saves: u64, rewrite: Rewrite) {
         self.forget(rewrite.number);
         self.bytes += rewrite.delta.len();
@@ -62,7 +64,8 @@ impl Pending {
         self.rewrites.get(&number).map(|(_, rewrite)| rewrite)
     }
 
-    /// What becomes of the entry of a record in the table `chains`, if anything does: the entry, or that it goes.
+    /// What becomes of the entry of a record in the table `chains`, if anything does: the entry, or
+    /// that it goes.
     pub(crate) fn chain(&self, number: u64) -> Option<Option<&ChainEntry>> {
         self.chains.get(&number).map(Option::as_ref)
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 /// A call to an [`Engine`](super::Engine) failed.
 ///
-/// Its text says what was attempted and where, what was expected and found, and what to do. Cheap to clone, because all
-/// callers whose batches shared a failed commit get it.
+/// Its text says what was attempted and where, what was expected and found, and what to do. Cheap
+/// to clone, because all callers whose batches shared a failed commit get it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
@@ -47,7 +47,8 @@ pub enum EngineError {
         /// What it was given, bytes.
         found: u64,
     },
-    /// The disk or the operating system failed. A commit that fails so may or may not be there after reopening.
+    /// The disk or the operating system failed. A commit that fails so may or may not be there
+    /// after reopening.
     #[error("cannot {operation} {path}: {source}{hint}", path = .path.display(), hint = hint(source))]
     Io {
         /// What was attempted.

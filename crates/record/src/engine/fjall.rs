@@ -15,14 +15,16 @@ use super::{
 };
 
 const ENGINE: &str = "fjall";
-/// Longest value, bytes: what [`Transaction::put`] promises to take, sealed; fjall would take ten times as much.
+/// Longest value, bytes: what [`Transaction::put`] promises to take, sealed; fjall would take ten
+/// times as much.
 const VALUE_BYTES_MAX: usize = (300 << 20) + ibid_format::SEAL_OVERHEAD;
 /// Longest key, bytes. A longer one would make fjall panic.
 const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
 /// An [`Engine`] in a folder, `fjall`'s.
 ///
-/// Commits go to a journal: those with [`Commit::Unsynced`] survive the end of the process, but not of the machine.
+/// Commits go to a journal: those with [`Commit::Unsynced`] survive the end of the process, but not
+/// of the machine.
 pub struct Fjall {
     keyspace: TxKeyspace,
     /// In the order of [`Table::ALL`].
@@ -33,12 +35,12 @@ pub struct Fjall {
 }
 
 impl Fjall {
-    /// Opens the folder, or makes it. Blocks up to `cache_bytes` are kept in memory, beside 64 MiB at most of what is not in
-    /// sorted files yet.
+    /// Opens the folder, or makes it. Blocks up to `cache_bytes` are kept in memory, beside 64 MiB
+    /// at most of what is not in sorted files yet.
     ///
     /// # Errors
-    /// [`EngineError::InUse`] if it is open elsewhere, [`EngineError::Damaged`] or [`EngineError::Version`] if it is not as
-    /// fjall writes it, [`EngineError::Io`].
+    /// [`EngineError::InUse`] if it is open elsewhere, [`EngineError::Damaged`] or
+    /// [`EngineError::Version`] if it is not as fjall writes it, [`EngineError::Io`].
     pub fn open(path: &Path, cache_bytes: usize) -> Result<Self, EngineError> {
         let io = |source| EngineError::io("open", path, source);
         fs::create_dir_all(path).map_err(io)?;

@@ -1,10 +1,11 @@
 //! The seam between a store and what keeps its bytes: ordered tables, one writer, snapshots.
 //!
-//! [`Redb`] is the default, a copy-on-write B-tree in one file; `Fjall`, behind the feature `fjall`, is an LSM tree in a folder.
-//! [`conformance`](crate::conformance) holds the tests that every engine passes.
+//! [`Redb`] is the default, a copy-on-write B-tree in one file; `Fjall`, behind the feature
+//! `fjall`, is an LSM tree in a folder. [`conformance`](crate::conformance) holds the tests that
+//! every engine passes.
 //!
-//! Callbacks instead of iterators and guards: a value is looked at where the engine has it, without a copy, and no lifetime of
-//! an engine's own types shows through the trait.
+//! Callbacks instead of iterators and guards: a value is looked at where the engine has it, without
+//! a copy, and no lifetime of an engine's own types shows through the trait.
 
 mod error;
 #[cfg(feature = "fjall")]
@@ -99,7 +100,8 @@ impl Table {
 pub enum Commit {
     /// It, and every commit before it, survives a crash of the machine.
     Synced,
-    /// Readers see it. A crash, even of the process alone, may lose it and those after it, never those before it alone.
+    /// Readers see it. A crash, even of the process alone, may lose it and those after it, never
+    /// those before it alone.
     Unsynced,
 }
 
@@ -141,7 +143,8 @@ pub trait Transaction: Read {
     /// Stores a value, in place of the one that is there.
     ///
     /// # Errors
-    /// [`EngineError::TooLarge`] for more than the engine takes; at least 4200 bytes of key and 300 MiB of value are taken.
+    /// [`EngineError::TooLarge`] for more than the engine takes; at least 4200 bytes of key and 300
+    /// MiB of value are taken.
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), EngineError>;
 
     /// Removes a key, if it is there.
@@ -153,7 +156,8 @@ pub type Work<'a> = &'a mut dyn FnMut(&mut dyn Transaction) -> Result<(), Engine
 
 /// Ordered tables of bytes, with atomic commits.
 ///
-/// Keys have at least one byte. One writer at a time: a second [`write`](Self::write) waits. Readers wait for nobody.
+/// Keys have at least one byte. One writer at a time: a second [`write`](Self::write) waits.
+/// Readers wait for nobody.
 pub trait Engine: Send + Sync {
     /// What is committed now.
     fn snapshot(&self) -> Result<Box<dyn Snapshot>, EngineError>;
@@ -161,13 +165,15 @@ pub trait Engine: Send + Sync {
     /// Runs `work` in a transaction and commits it, unless it fails.
     ///
     /// # Errors
-    /// Those of `work`; nothing was changed then. Those of the commit itself: whether it took place is known after reopening.
+    /// Those of `work`; nothing was changed then. Those of the commit itself: whether it took place
+    /// is known after reopening.
     fn write(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError>;
 
     /// Makes every earlier commit survive a crash.
     fn sync(&self) -> Result<(), EngineError>;
 
-    /// Gives room on the disk back that is not needed any more, as far as that goes while snapshots are open. Others may have to wait meanwhile. Syncs.
+    /// Gives room on the disk back that is not needed any more, as far as that goes while snapshots
+    /// are open. Others may have to wait meanwhile. Syncs.
     fn compact(&self) -> Result<(), EngineError>;
 }
 

@@ -18,7 +18,8 @@ use super::{
 const ENGINE: &str = "redb";
 /// Fewest bytes of cache that redb is given.
 const CACHE_BYTES_MIN: usize = 1 << 20;
-/// Longest value, bytes: what [`Transaction::put`] promises to take, sealed; redb would take ten times as much.
+/// Longest value, bytes: what [`Transaction::put`] promises to take, sealed; redb would take ten
+/// times as much.
 const VALUE_BYTES_MAX: usize = (300 << 20) + ibid_format::SEAL_OVERHEAD;
 /// Longest key, bytes.
 const KEY_BYTES_MAX: usize = 64 << 10;
@@ -31,8 +32,9 @@ fn definition(table: Table) -> Definition {
 
 /// An [`Engine`] in one file, `redb`'s.
 ///
-/// Commits with [`Commit::Synced`] cost one sync of the file. What was not synced is kept in memory and lost if the process
-/// ends without [`sync`](Engine::sync). After a crash, opening reads through the file's tables once to find what is free.
+/// Commits with [`Commit::Synced`] cost one sync of the file. What was not synced is kept in memory
+/// and lost if the process ends without [`sync`](Engine::sync). After a crash, opening reads
+/// through the file's tables once to find what is free.
 pub struct Redb {
     /// [`None`] only while it is dropped. Written to by who compacts it.
     database: RwLock<Option<Database>>,
@@ -43,13 +45,14 @@ impl Redb {
     /// Opens the file, or makes it. Pages up to `cache_bytes` are kept in memory.
     ///
     /// # Errors
-    /// [`EngineError::InUse`] if it is open elsewhere, [`EngineError::Damaged`] or [`EngineError::Version`] if it is not as
-    /// redb writes it, [`EngineError::Io`].
+    /// [`EngineError::InUse`] if it is open elsewhere, [`EngineError::Damaged`] or
+    /// [`EngineError::Version`] if it is not as redb writes it, [`EngineError::Io`].
     pub fn open(path: &Path, cache_bytes: usize) -> Result<Self, EngineError> {
         Redb::opened(path, cache_bytes, |builder| builder.create(path))
     }
 
-    /// The same on storage of the caller's: of a test that pulls the plug, say. `path` is for messages.
+    /// The same on storage of the caller's: of a test that pulls the plug, say. `path` is for
+    /// messages.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -106,7 +109,8 @@ impl Redb {
 impl Drop for Redb {
     fn drop(&mut self) {
         let database = self.database.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // redb tidies its file up when it closes it. Nobody is to be told that it could not: what was synced is there.
+        // redb tidies its file up when it closes it. Nobody is to be told that it could not: what was
+        // synced is there.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
     }
 }
@@ -288,8 +292,9 @@ fn range(
     Ok(())
 }
 
-/// Makes an error of a panic, for redb follows what it reads in its pages without asking: a byte that changed in one may lead
-/// out of it. Nothing is left half done by reading. (A panic while writing ends the store's thread for writing, which is told.)
+/// Makes an error of a panic, for redb follows what it reads in its pages without asking: a byte
+/// that changed in one may lead out of it. Nothing is left half done by reading. (A panic while
+/// writing ends the store's thread for writing, which is told.)
 fn unless_it_panics<T>(path: &Path, read: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());

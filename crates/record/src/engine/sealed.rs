@@ -10,8 +10,9 @@ use super::{Commit, Direction, EachPair, Engine, EngineError, KeyRange, Read, Sn
 
 /// An [`Engine`] that seals every value before it hands it to another.
 ///
-/// A seal is of its table and key, so that values can't change places either. Keys are not sealed, since they are in order: keys of records, names of namespaces, how long
-/// values are and when they change can be seen. Nor can it be seen that all of a store is an older copy of itself.
+/// A seal is of its table and key, so that values can't change places either. Keys are not sealed,
+/// since they are in order: keys of records, names of namespaces, how long values are and when they
+/// change can be seen. Nor can it be seen that all of a store is an older copy of itself.
 pub struct Sealed<E> {
     engine: E,
     keys: Keys,

@@ -13,23 +13,27 @@ const ASK_EVERY: Duration = Duration::from_millis(200);
 /// How long it waits after nobody could be asked.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The log of a primary, wherever it is: in this process ([`Sender`](super::Sender)), at the other end of a connection
-/// ([`net::Connection`](super::net::Connection)), or published for whoever wants it ([`nats::Published`](super::nats::Published)).
+/// The log of a primary, wherever it is: in this process ([`Sender`](super::Sender)), at the other
+/// end of a connection ([`net::Connection`](super::net::Connection)), or published for whoever
+/// wants it ([`nats::Published`](super::nats::Published)).
 ///
 /// It is asked again after an error, so one whose connection failed makes another then.
 pub trait Oplog {
     /// Answers a request of a [`Receiver`]. [`None`] if `stop` was set before there was an answer.
     ///
     /// # Errors
-    /// [`Error::Network`], [`Error::Nats`] and [`Error::Message`], after which asking again may help; others, after which it will not.
+    /// [`Error::Network`], [`Error::Nats`] and [`Error::Message`], after which asking again may
+    /// help; others, after which it will not.
     fn answer(&mut self, request: &[u8], stop: &AtomicBool) -> Result<Option<Vec<u8>>, Error>;
 }
 
-/// Has a replica follow a log until `stop` is set. `told` hears what each answer brought, and why there was none; after that the log is asked again, a second later.
+/// Has a replica follow a log until `stop` is set. `told` hears what each answer brought, and why
+/// there was none; after that the log is asked again, a second later.
 ///
 /// # Errors
-/// What asking again will not help: [`Error::Refused`], [`Error::StalePrimary`], [`Error::Diverged`], [`Error::Certificate`]; [`Error::Damaged`], [`Error::Engine`], [`Error::WriterEnded`],
-/// [`Error::NoLog`] of the replica itself.
+/// What asking again will not help: [`Error::Refused`], [`Error::StalePrimary`],
+/// [`Error::Diverged`], [`Error::Certificate`]; [`Error::Damaged`], [`Error::Engine`],
+/// [`Error::WriterEnded`], [`Error::NoLog`] of the replica itself.
 pub fn follow(
     store: &Store,
     log: &mut dyn Oplog,

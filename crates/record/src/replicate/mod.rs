@@ -1,8 +1,11 @@
 //! How does another store come to have the same? A replica asks, a primary answers.
 //!
-//! A [`Receiver`] asks for what comes after its position in the log; a [`Sender`] answers with the entries and the bodies that they name, each as a delta of one that the
-//! receiver has where that is shorter. Neither does any input or output but to its own store, and neither minds if messages are lost, repeated or late: an answer that does
-//! not fit where the receiver is changes nothing. An [`Oplog`] is where requests go: the sender itself, or one that brings them there; [`follow`] goes on asking it. `docs/replication.md` says what is promised, and describes the messages.
+//! A [`Receiver`] asks for what comes after its position in the log; a [`Sender`] answers with the
+//! entries and the bodies that they name, each as a delta of one that the receiver has where that
+//! is shorter. Neither does any input or output but to its own store, and neither minds if messages
+//! are lost, repeated or late: an answer that does not fit where the receiver is changes nothing.
+//! An [`Oplog`] is where requests go: the sender itself, or one that brings them there; [`follow`]
+//! goes on asking it. `docs/replication.md` says what is promised, and describes the messages.
 //!
 //! ```
 //! use ibid_record::replicate::{Receiver, Sender};

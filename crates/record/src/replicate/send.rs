@@ -69,7 +69,8 @@ pub struct Sender {
     traffic: Traffic,
 }
 
-/// Records that later became deltas: the base, which the encoder found to be like it, and the record. A replica has the record when it gets the base.
+/// Records that later became deltas: the base, which the encoder found to be like it, and the
+/// record. A replica has the record when it gets the base.
 #[derive(Default)]
 struct Ahead {
     by_base: BTreeMap<u64, u64>,
@@ -124,7 +125,8 @@ impl Sender {
     /// Answers a request.
     ///
     /// # Errors
-    /// [`Error::Message`] for what is none; [`Error::Damaged`], [`Error::Engine`], [`Error::WriterEnded`].
+    /// [`Error::Message`] for what is none; [`Error::Damaged`], [`Error::Engine`],
+    /// [`Error::WriterEnded`].
     pub fn answer(&mut self, request: &[u8]) -> Result<Vec<u8>, Error> {
         let request = Request::decode(request)?;
         let answer = self.answer_to(&request)?.encode();

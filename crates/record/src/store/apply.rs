@@ -1,7 +1,7 @@
 //! What a batch does to the tables.
 //!
-//! First all of it is planned against what is there, which may refuse it; then it is written. So batches that share a transaction
-//! do not share their refusals.
+//! First all of it is planned against what is there, which may refuse it; then it is written. So
+//! batches that share a transaction do not share their refusals.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,8 @@ struct Step {
 pub(crate) struct Written {
     /// Number of the record.
     pub(crate) number: u64,
-    /// The record that was the key's latest until then, or else the latest of the key that it is like, as the caller says.
+    /// The record that was the key's latest until then, or else the latest of the key that it is
+    /// like, as the caller says.
     pub(crate) prior: Option<Prior>,
 }
 

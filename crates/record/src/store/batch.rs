@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::Namespace;
 
-/// Changes that are made together, in any namespaces of one store; [`Store::commit`](crate::Store::commit) makes them.
+/// Changes that are made together, in any namespaces of one store;
+/// [`Store::commit`](crate::Store::commit) makes them.
 ///
 /// They take effect in order: a later one sees those before it.
 ///
@@ -50,7 +51,8 @@ impl Batch {
         self.push(namespace, key, Change::Put(body.into()))
     }
 
-    /// Removes the record of `key`, which has one. Where versions are kept, this is a version too, and those before it stay.
+    /// Removes the record of `key`, which has one. Where versions are kept, this is a version too,
+    /// and those before it stay.
     pub fn delete(&mut self, namespace: &Namespace, key: &[u8]) -> &mut Self {
         self.push(namespace, key, Change::Delete)
     }
@@ -60,8 +62,10 @@ impl Batch {
         self.push(namespace, key, Change::Purge)
     }
 
-    /// Says that what the last change stores is like the latest record under another key of the same namespace, or was made of it: a reply of what it quotes, a copy of its
-    /// original. That saves looking for it, and finds it where many records are alike. Advice: it changes what is stored, never what is read.
+    /// Says that what the last change stores is like the latest record under another key of the
+    /// same namespace, or was made of it: a reply of what it quotes, a copy of its
+    /// original. That saves looking for it, and finds it where many records are alike. Advice: it
+    /// changes what is stored, never what is read.
     ///
     /// ```
     /// use ibid_record::{Batch, Options, Store, Versions};

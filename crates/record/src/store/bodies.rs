@@ -57,7 +57,8 @@ fn of_owner(record: Record<'_>, owner: Option<Owner<'_>>) -> Result<Stored, Dama
     }
 }
 
-/// A store's contents from one state to the next that has nothing to do with it: the even numbers of [`Wholeness`](super::oplog::Wholeness).
+/// A store's contents from one state to the next that has nothing to do with it: the even numbers
+/// of [`Wholeness`](super::oplog::Wholeness).
 pub(crate) type History = u64;
 
 type Latest = Recent<(History, u64), Arc<[u8]>>;
@@ -65,8 +66,9 @@ type Latest = Recent<(History, u64), Arc<[u8]>>;
 /// Finds records wherever they lie, and makes bodies of deltas.
 pub(crate) struct Bodies {
     frames: Frames,
-    /// Latest versions that are whole and were read from frames, as they are there. A record that is whole never changes, so one that is kept is right for every snapshot of
-    /// its history; and hot ones stay when frames, most of whose records nobody asked for, would have no room.
+    /// Latest versions that are whole and were read from frames, as they are there. A record that
+    /// is whole never changes, so one that is kept is right for every snapshot of its history;
+    /// and hot ones stay when frames, most of whose records nobody asked for, would have no room.
     latest: Mutex<Latest>,
     /// One for each reader at work at most.
     decoders: Mutex<Vec<Decoder>>,
@@ -206,8 +208,9 @@ impl Bodies {
         stored.transpose().map_err(damaged)
     }
 
-    /// The body of a record of which `stored` was read, and of how many other records it took; [`None`] if it says that its key was deleted. Gets those that it is a
-    /// delta of, directly or not, from `fetch`.
+    /// The body of a record of which `stored` was read, and of how many other records it took;
+    /// [`None`] if it says that its key was deleted. Gets those that it is a delta of, directly
+    /// or not, from `fetch`.
     pub(crate) fn decode(
         &self,
         number: u64,

@@ -1,7 +1,9 @@
 //! What is not written any more is compressed together, and room that is not needed is given back.
 //!
-//! Deltas of one chain lie together in a frame, from the newest on: so they share what they have in common, and reading an old version decompresses few frames. What a key
-//! leads to as its latest version has a frame of its own, or shares a small one, so that reading it decompresses little else.
+//! Deltas of one chain lie together in a frame, from the newest on: so they share what they have in
+//! common, and reading an old version decompresses few frames. What a key leads to as its latest
+//! version has a frame of its own, or shares a small one, so that reading it decompresses little
+//! else.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -23,7 +25,8 @@ use crate::engine::{Direction, Snapshot, Table};
 
 /// Bytes of a block, so that it fills a page of redb, 128 KiB, with what redb keeps beside it.
 const BLOCK_BYTES: usize = (128 << 10) - 64;
-/// Bytes of records that are compressed together: 16 KiB stored 8 % more of revisions of wiki pages, 256 KiB 6 % less, and take four times as long to read one of.
+/// Bytes of records that are compressed together: 16 KiB stored 8 % more of revisions of wiki
+/// pages, 256 KiB 6 % less, and take four times as long to read one of.
 const FRAME_BYTES: usize = 64 << 10;
 /// The same for latest versions. Shorter ones share a frame.
 const LATEST_FRAME_BYTES: usize = 4 << 10;
@@ -76,11 +79,14 @@ impl Blocks {
 }
 
 impl Store {
-    /// Encodes what is not encoded yet, compresses all records together with others, and gives room on the disk back. Others may read and write meanwhile; what they write
-    /// is not compressed. `progress` is told how many more bytes of records were gone through, and may break it off.
+    /// Encodes what is not encoded yet, compresses all records together with others, and gives room
+    /// on the disk back. Others may read and write meanwhile; what they write
+    /// is not compressed. `progress` is told how many more bytes of records were gone through, and
+    /// may break it off.
     ///
     /// # Errors
-    /// [`Error::Engine`], [`Error::WriterEnded`], [`Error::Damaged`]. What was done until then is done, and nothing is lost.
+    /// [`Error::Engine`], [`Error::WriterEnded`], [`Error::Damaged`]. What was done until then is
+    /// done, and nothing is lost.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -123,7 +129,8 @@ impl Store {
 /// Records on their way into blocks.
 #[derive(Default)]
 struct Window {
-    /// Number, base, whether it is a latest version that is stored whole, where it is, and where its bytes are.
+    /// Number, base, whether it is a latest version that is stored whole, where it is, and where
+    /// its bytes are.
     items: Vec<Item>,
     bytes: Vec<u8>,
 }
@@ -192,7 +199,8 @@ impl Window {
         groups.into_iter().map(|(_, places)| places).collect()
     }
 
-    /// Places of the others, so that each comes right after what it is decoded from, or what else is.
+    /// Places of the others, so that each comes right after what it is decoded from, or what else
+    /// is.
     fn by_chain(&self) -> Vec<usize> {
         let others = |&place: &usize| !self.items[place].is_latest;
         let mut by_base: Vec<usize> = (0..self.items.len()).filter(others).collect();
@@ -272,7 +280,8 @@ impl<'p> Packer<'p> {
         }
     }
 
-    /// Puts the records of blocks that are not worth keeping into the window, and gives the blocks. Of the others only their heads are looked at.
+    /// Puts the records of blocks that are not worth keeping into the window, and gives the blocks.
+    /// Of the others only their heads are looked at.
     fn read_worn_blocks(&mut self) -> Result<Vec<u64>, Error> {
         let live = pack::live(self.read)?;
         let (mut unused, mut worn, mut short) = (Vec::new(), Vec::new(), Vec::new());
@@ -362,7 +371,8 @@ impl<'p> Packer<'p> {
         self.window.push(number, record, is_latest, origin)
     }
 
-    /// Adds records that lie by themselves, from the one after a number on, until the window is full. Gives the number of the last; [`None`] if there was none.
+    /// Adds records that lie by themselves, from the one after a number on, until the window is
+    /// full. Gives the number of the last; [`None`] if there was none.
     fn read_window(&mut self, after: u64) -> Result<Option<u64>, Error> {
         let mut last = None;
         let mut failed = Ok(());

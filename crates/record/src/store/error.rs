@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use crate::Versions;
 use crate::engine::{EngineError, Table};
 
-/// A call to a [`Store`](crate::Store) failed. Its text says what was expected and found, and what to do.
+/// A call to a [`Store`](crate::Store) failed. Its text says what was expected and found, and what
+/// to do.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -43,7 +44,8 @@ pub enum Error {
         /// Its name.
         name: String,
     },
-    /// A key, a body or a name is too long, or a name empty, or a key has too many versions. Nothing of its batch was done.
+    /// A key, a body or a name is too long, or a name empty, or a key has too many versions.
+    /// Nothing of its batch was done.
     #[error("{field}: between {min} and {max} expected, found {found}")]
     OutOfRange {
         /// What was given.
@@ -95,7 +97,8 @@ pub enum Error {
         /// The path.
         path: PathBuf,
     },
-    /// The password is another one, or the file `key` is damaged, or its cost is beyond what is allowed.
+    /// The password is another one, or the file `key` is damaged, or its cost is beyond what is
+    /// allowed.
     #[error("cannot open {path}: {source}", path = path.display())]
     Key {
         /// The path.
@@ -139,7 +142,8 @@ pub enum Error {
         /// What the operating system says.
         found: String,
     },
-    /// Servers of NATS, or one who publishes through them, can't be reached, or answer otherwise than they should.
+    /// Servers of NATS, or one who publishes through them, can't be reached, or answer otherwise
+    /// than they should.
     #[error("cannot {operation}: {found}")]
     Nats {
         /// What was attempted.
@@ -209,7 +213,8 @@ pub enum Damage {
 }
 
 impl Error {
-    /// Whether asking another store again may help: a connection that failed, a server that is away, a message that was damaged, or of another program, which may be replaced.
+    /// Whether asking another store again may help: a connection that failed, a server that is
+    /// away, a message that was damaged, or of another program, which may be replaced.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(self, Error::Network { .. } | Error::Nats { .. } | Error::Message(_))
     }

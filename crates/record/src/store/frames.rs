@@ -41,7 +41,8 @@ impl Frame {
 
 /// Reads frames, and keeps those that were read last.
 ///
-/// A block's number is not given twice while a store is open, so what is kept is right for every snapshot.
+/// A block's number is not given twice while a store is open, so what is kept is right for every
+/// snapshot.
 pub(crate) struct Frames {
     recent: Mutex<Recent<Place, Arc<Frame>>>,
     decoders: Mutex<Vec<FrameDecoder>>,

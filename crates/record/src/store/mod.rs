@@ -27,23 +27,22 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub use batch::Batch;
+use bodies::{Bodies, History};
+use compact::Blocks;
 pub use compact::Compaction;
 pub use error::{Damage, Error};
+use ibid_format::slot::Argon2Cost;
 pub use namespace::Namespace;
 pub use oplog::Log;
+use oplog::Wholeness;
 pub use sizes::{BodySizes, SizeClass};
 pub use snapshot::{Record, Snapshot, Version};
 pub use statistics::{Amount, Bucket, NamespaceStatistics, Retrievals, Statistics};
 pub use verify::{FAULTS_MAX, Fault, NamespaceCounts, Problem, Verification};
-
-use ibid_format::slot::Argon2Cost;
+use writer::{Outcome, Request, What, Writer};
 
 use crate::encode::{Counters, Encoder, Encoding, EncodingReport, Feed};
 use crate::engine::{Engine, Snapshot as Snapshotted};
-use bodies::{Bodies, History};
-use compact::Blocks;
-use oplog::Wholeness;
-use writer::{Outcome, Request, What, Writer};
 
 /// Requests that wait for the writer before callers wait for a place among them.
 const QUEUE: usize = 1024;
@@ -53,11 +52,12 @@ const QUEUE: usize = 1024;
 pub enum Durability {
     /// It is on disk.
     Sync,
-    /// It is seen by readers, and on disk after so long; a crash before that may lose it, and what came after it. If the sync
-    /// fails, everything that is asked of the writer afterwards is an error.
+    /// It is seen by readers, and on disk after so long; a crash before that may lose it, and what
+    /// came after it. If the sync fails, everything that is asked of the writer afterwards is
+    /// an error.
     Batched(Duration),
-    /// It is seen by readers, and on disk after [`Store::sync`], or when the store is closed, or with a later change that is
-    /// synced.
+    /// It is seen by readers, and on disk after [`Store::sync`], or when the store is closed, or
+    /// with a later change that is synced.
     None,
 }
 
@@ -97,15 +97,18 @@ pub struct Options {
     pub engine: EngineKind,
     /// Memory for pages of the engine, bytes.
     pub cache_bytes: usize,
-    /// Memory for what was decompressed, bytes: most of it for latest versions, the rest for frames of others.
+    /// Memory for what was decompressed, bytes: most of it for latest versions, the rest for frames
+    /// of others.
     pub frame_cache_bytes: usize,
     /// Of changes for which nothing else is said.
     pub durability: Durability,
     /// How records that resemble each other are made small.
     pub encoding: Encoding,
-    /// Whether the store begins a log, by which others can have the same. A store that has one keeps it whatever this says.
+    /// Whether the store begins a log, by which others can have the same. A store that has one
+    /// keeps it whatever this says.
     pub oplog: bool,
-    /// Entries of the log that a primary keeps; the oldest are removed as others come, [as by hand](Store::truncate_log). All of them with [`None`]: only who knows how far behind a
+    /// Entries of the log that a primary keeps; the oldest are removed as others come, [as by
+    /// hand](Store::truncate_log). All of them with [`None`]: only who knows how far behind a
     /// replica may be can say how many are enough.
     pub log_entries_max: Option<u64>,
 }
@@ -127,8 +130,9 @@ impl Default for Options {
 
 /// Records under keys, in namespaces.
 ///
-/// Any number of threads read and write. Reads see what was committed when they began, and wait for nobody; changes go to one
-/// thread that commits together what came in meanwhile. The store closes when it, its namespaces and its snapshots are dropped.
+/// Any number of threads read and write. Reads see what was committed when they began, and wait for
+/// nobody; changes go to one thread that commits together what came in meanwhile. The store closes
+/// when it, its namespaces and its snapshots are dropped.
 ///
 /// ```
 /// use ibid_record::{Options, Store, Versions};
@@ -148,20 +152,24 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store in a folder, or makes it, with the folder. One process at a time may have it open.
+    /// Opens the store in a folder, or makes it, with the folder. One process at a time may have it
+    /// open.
     ///
     /// # Errors
-    /// [`Error::NotAStore`] if something else is there, [`Error::OtherEngine`]; [`Error::Engine`] if it is open already or
-    /// damaged, or the disk fails; [`Error::Damaged`].
+    /// [`Error::NotAStore`] if something else is there, [`Error::OtherEngine`]; [`Error::Engine`]
+    /// if it is open already or damaged, or the disk fails; [`Error::Damaged`].
     pub fn open(path: &Path, options: Options) -> Result<Self, Error> {
         let engine = place::open(path, options, None)?;
         Store::with_engine(path, engine, options)
     }
 
-    /// Opens the encrypted store in a folder with its password, or makes it. What is stored is sealed as in an encrypted repository, under a key in the file `key` that the
-    /// password opens; [`Sealed`](crate::engine::Sealed) says what can be seen all the same. Without the password, or without that file, nothing can be read again.
+    /// Opens the encrypted store in a folder with its password, or makes it. What is stored is
+    /// sealed as in an encrypted repository, under a key in the file `key` that the
+    /// password opens; [`Sealed`](crate::engine::Sealed) says what can be seen all the same.
+    /// Without the password, or without that file, nothing can be read again.
     ///
-    /// `cost` is what guessing the password of a new store is to cost, and opening it: some 30 ms by default.
+    /// `cost` is what guessing the password of a new store is to cost, and opening it: some 30 ms
+    /// by default.
     ///
     /// # Errors
     /// As [`open`](Self::open); [`Error::Key`] for a wrong password, [`Error::NotEncrypted`].
@@ -190,11 +198,12 @@ impl Store {
         place::is_encrypted(path)
     }
 
-    /// Opens the store that an engine of the caller's keeps, or makes it if the engine is empty. `path` is for messages; what `options` say of an engine does not
-    /// matter.
+    /// Opens the store that an engine of the caller's keeps, or makes it if the engine is empty.
+    /// `path` is for messages; what `options` say of an engine does not matter.
     ///
     /// # Errors
-    /// [`Error::NotAStore`] if something else is in the engine, [`Error::Damaged`], [`Error::Engine`].
+    /// [`Error::NotAStore`] if something else is in the engine, [`Error::Damaged`],
+    /// [`Error::Engine`].
     pub fn with_engine(path: &Path, engine: Box<dyn Engine>, options: Options) -> Result<Self, Error> {
         let engine: Arc<dyn Engine> = Arc::from(engine);
         let next = place::begin(path, &*engine)?;
@@ -248,7 +257,8 @@ impl Store {
     /// The namespace of this name (1 to 255 bytes); made if there is none.
     ///
     /// # Errors
-    /// [`Error::NamespaceDiffers`] if it was made with other `versions`, [`Error::OutOfRange`] for its name.
+    /// [`Error::NamespaceDiffers`] if it was made with other `versions`, [`Error::OutOfRange`] for
+    /// its name.
     pub fn namespace(&self, name: &str, versions: Versions) -> Result<Namespace, Error> {
         let name: Arc<str> = name.into();
         let made = |number| Namespace::new(self.inner.clone(), name.clone(), number, versions);
@@ -301,12 +311,14 @@ impl Store {
         Ok(all.into_values().collect())
     }
 
-    /// Does everything in a batch, or nothing, and returns when it has the durability of the store's options. Gives for each
-    /// change the number of the record that it wrote: none for one that only removes.
+    /// Does everything in a batch, or nothing, and returns when it has the durability of the
+    /// store's options. Gives for each change the number of the record that it wrote: none for
+    /// one that only removes.
     ///
     /// # Errors
     /// [`Error::KeyExists`], [`Error::NoSuchKey`], [`Error::OutOfRange`], [`Error::ForeignNamespace`], [`Error::Damaged`]:
-    /// nothing was done. [`Error::Engine`], [`Error::WriterEnded`]: whether it was done is known after opening the store again.
+    /// nothing was done. [`Error::Engine`], [`Error::WriterEnded`]: whether it was done is known
+    /// after opening the store again.
     pub fn commit(&self, batch: Batch) -> Result<Vec<Option<u64>>, Error> {
         self.inner.commit(batch, self.inner.durability)
     }
@@ -327,11 +339,13 @@ impl Store {
         self.inner.ask(What::Sync, Durability::Sync).map(drop)
     }
 
-    /// Returns when everything that was committed before is encoded, as far as that pays. On disk it is with the next [`sync`](Self::sync), or within a second. A replica has
-    /// nothing to encode: it does what its primary found out.
+    /// Returns when everything that was committed before is encoded, as far as that pays. On disk
+    /// it is with the next [`sync`](Self::sync), or within a second. A replica has nothing to
+    /// encode: it does what its primary found out.
     ///
     /// # Errors
-    /// [`Error::Damaged`], [`Error::Engine`], [`Error::WriterEnded`]; what is stored can be read all the same.
+    /// [`Error::Damaged`], [`Error::Engine`], [`Error::WriterEnded`]; what is stored can be read
+    /// all the same.
     pub fn finish_encoding(&self) -> Result<(), Error> {
         let Some(feed) = &self.inner.feed else {
             return Ok(());
@@ -392,7 +406,8 @@ impl Inner {
             let name = foreign.name().to_owned();
             return Err(Error::ForeignNamespace { name });
         }
-        // The writer gets no namespaces: as the last holder of a store it would have to wait for its own end.
+        // The writer gets no namespaces: as the last holder of a store it would have to wait for its own
+        // end.
         let operations = batch.operations.into_iter().map(|(_, operation)| operation).collect();
         match self.ask(What::Batch(operations), durability)? {
             Outcome::Written(written) => Ok(written.into_iter().map(|written| Some(written?.number)).collect()),

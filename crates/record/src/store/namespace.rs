@@ -7,10 +7,12 @@ use super::snapshot::{Record, Snapshot, Version};
 use super::{Batch, Error, Inner, Versions};
 use crate::engine::{Direction, KeyRange};
 
-/// A namespace of a store; [`Store::namespace`](crate::Store::namespace) opens it. Keeps the store open. Cheap to clone.
+/// A namespace of a store; [`Store::namespace`](crate::Store::namespace) opens it. Keeps the store
+/// open. Cheap to clone.
 ///
-/// Keys are any bytes, up to 4096; bodies too, up to 256 MiB. Each method that changes is a batch of its own, with the durability of
-/// the store's options; each that reads looks at a snapshot of its own.
+/// Keys are any bytes, up to 4096; bodies too, up to 256 MiB. Each method that changes is a batch
+/// of its own, with the durability of the store's options; each that reads looks at a snapshot of
+/// its own.
 #[derive(Clone)]
 pub struct Namespace {
     store: Arc<Inner>,
@@ -42,8 +44,8 @@ impl Namespace {
     /// Stores `body` under `key`, which has no record yet, and gives the record's number.
     ///
     /// # Errors
-    /// [`Error::KeyExists`] if it has one, [`Error::OutOfRange`]; nothing was done. [`Error::Engine`],
-    /// [`Error::WriterEnded`]: whether it was done is known after opening the store again.
+    /// [`Error::KeyExists`] if it has one, [`Error::OutOfRange`]; nothing was done.
+    /// [`Error::Engine`], [`Error::WriterEnded`]: whether it was done is known after opening the store again.
     pub fn insert(&self, key: &[u8], body: &[u8]) -> Result<u64, Error> {
         let mut batch = Batch::new();
         batch.insert(self, key, body);
@@ -60,7 +62,8 @@ impl Namespace {
         self.commit(batch)
     }
 
-    /// Stores `body` under `key`, whether it has a record or not, and gives the new record's number.
+    /// Stores `body` under `key`, whether it has a record or not, and gives the new record's
+    /// number.
     ///
     /// # Errors
     /// As [`insert`](Self::insert), but for a key that exists.
@@ -70,7 +73,8 @@ impl Namespace {
         self.commit(batch)
     }
 
-    /// Removes the record of `key`. Where versions are kept, this is a version too, and those before it stay.
+    /// Removes the record of `key`. Where versions are kept, this is a version too, and those
+    /// before it stay.
     ///
     /// # Errors
     /// [`Error::NoSuchKey`] if it has none; else as [`insert`](Self::insert).
@@ -93,7 +97,8 @@ impl Namespace {
     /// The body under `key`; [`None`] if there is no such key.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if what is stored is not what was written; [`Error::Engine`]. So for all that read.
+    /// [`Error::Damaged`] if what is stored is not what was written; [`Error::Engine`]. So for all
+    /// that read.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.snapshot()?.get(self, key)
     }
@@ -114,7 +119,8 @@ impl Namespace {
         self.snapshot()?.versions(self, key)
     }
 
-    /// The body of one version, from 1; [`None`] if there is no such version, or the key was deleted with it.
+    /// The body of one version, from 1; [`None`] if there is no such version, or the key was
+    /// deleted with it.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -122,7 +128,8 @@ impl Namespace {
         self.snapshot()?.get_version(self, key, version)
     }
 
-    /// The first records, `limit` at most, whose keys are in a range, in the order of the keys' bytes.
+    /// The first records, `limit` at most, whose keys are in a range, in the order of the keys'
+    /// bytes.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -146,8 +153,8 @@ impl Namespace {
         records.take(limit).collect()
     }
 
-    /// The records written after number `after`, 0 for all, `limit` at most, in the order in which they were written. Only what
-    /// is under a key now: of each key its latest version.
+    /// The records written after number `after`, 0 for all, `limit` at most, in the order in which
+    /// they were written. Only what is under a key now: of each key its latest version.
     ///
     /// # Errors
     /// As [`get`](Self::get).

@@ -1,10 +1,13 @@
 //! The log of what was done, so that replicas do the same.
 //!
-//! Every entry is written in the commit of what it tells of. It names records and does not hold them; so a record that it names stays, if need be as an obsolete one, until
-//! the entry is removed. Since numbers of records ascend with positions, those are the records from one number on: nothing has to be counted for those that keys lead to.
+//! Every entry is written in the commit of what it tells of. It names records and does not hold
+//! them; so a record that it names stays, if need be as an obsolete one, until the entry is
+//! removed. Since numbers of records ascend with positions, those are the records from one number
+//! on: nothing has to be counted for those that keys lead to.
 //!
-//! Whatever a replica does is a function of the log: it is in the state that its primary was in at the same position, but for what is compressed and what the encoder knows.
-//! Removing entries is in the log for that reason.
+//! Whatever a replica does is a function of the log: it is in the state that its primary was in at
+//! the same position, but for what is compressed and what the encoder knows. Removing entries is in
+//! the log for that reason.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +27,8 @@ use super::writer::{What, namespace};
 use super::{Durability, Store, Versions, references};
 use crate::engine::{Commit, Direction, Engine, EngineError, Read, Table, Transaction};
 
-/// Most bytes of keys and bodies of a batch in a store with a log: so that a message has room for it.
+/// Most bytes of keys and bodies of a batch in a store with a log: so that a message has room for
+/// it.
 const BATCH_BYTES_MAX: usize = 448 << 20;
 /// The same of keys alone.
 const KEYS_BYTES_MAX: usize = 32 << 20;
@@ -88,7 +92,8 @@ pub(crate) struct Taken {
     pub(crate) log: Option<LogState>,
 }
 
-/// Tables that replicas have the same of, by their numbers in messages, in the order in which they are sent. `meta` gives what number comes next, and nothing else.
+/// Tables that replicas have the same of, by their numbers in messages, in the order in which they
+/// are sent. `meta` gives what number comes next, and nothing else.
 pub(crate) const SENT: [(u8, Table); 7] = [
     (1, Table::Namespaces),
     (2, Table::Keys),
@@ -101,7 +106,8 @@ pub(crate) const SENT: [(u8, Table); 7] = [
 
 /// Whether a store is incomplete, for those who read.
 ///
-/// Even while it is whole. Who reads the same even number before and after taking a snapshot has a snapshot of a whole store.
+/// Even while it is whole. Who reads the same even number before and after taking a snapshot has a
+/// snapshot of a whole store.
 #[derive(Debug, Default)]
 pub(crate) struct Wholeness(AtomicU64);
 
@@ -117,7 +123,8 @@ impl Wholeness {
         }
     }
 
-    /// Called before a commit with the state after it, if that is an incomplete one; and after each.
+    /// Called before a commit with the state after it, if that is an incomplete one; and after
+    /// each.
     pub(crate) fn set(&self, incomplete: bool) {
         if (self.0.load(Ordering::SeqCst) % 2 == 1) != incomplete {
             self.0.fetch_add(1, Ordering::SeqCst);
@@ -183,7 +190,8 @@ pub(crate) fn begin(engine: &dyn Engine, next: Next, wanted: bool) -> Result<Opt
             put_state(transaction, &begun)
         })?;
     } else {
-        // What was done before is not in the log. A replica that has nothing has to ask for all; so the first entry is one that was removed.
+        // What was done before is not in the log. A replica that has nothing has to ask for all; so the
+        // first entry is one that was removed.
         let (_, digest) = entry
             .seal(state.next, state.digest)
             .map_err(|error| Error::damaged(Table::Oplog, b"", error))?;
@@ -220,7 +228,8 @@ fn append(transaction: &mut dyn Transaction, state: &mut LogState, entry: &LogEn
     Ok(())
 }
 
-/// The first entry to be kept of a primary's log that has more than `most` and a quarter: so that not each commit removes one, and says so in the log.
+/// The first entry to be kept of a primary's log that has more than `most` and a quarter: so that
+/// not each commit removes one, and says so in the log.
 pub(crate) fn too_long(log: Option<&LogState>, most: u64) -> Option<u64> {
     let log = log.filter(|log| log.role == Role::Primary)?;
     let kept = log.next - log.first;
@@ -397,7 +406,8 @@ fn follow(next: Next, log: &mut Option<LogState>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Says in the log that entries before `first` are removed, and removes them, and what is there for their sake alone.
+/// Says in the log that entries before `first` are removed, and removes them, and what is there for
+/// their sake alone.
 fn truncate(transaction: &mut dyn Transaction, bodies: &Bodies, state: &mut LogState, first: u64) -> Result<(), Error> {
     append(transaction, state, &LogEntry::Truncated { first })?;
     for position in state.first..first {
@@ -622,7 +632,8 @@ impl Store {
         }))
     }
 
-    /// Removes entries of the log before a position, and what is stored for their sake alone. A replica that has not come so far takes all that there is.
+    /// Removes entries of the log before a position, and what is stored for their sake alone. A
+    /// replica that has not come so far takes all that there is.
     ///
     /// # Errors
     /// [`Error::NoLog`]; as for any change.
@@ -639,7 +650,8 @@ impl Store {
         Ok(())
     }
 
-    /// Makes a replica of a store that is empty, or that is or was a primary. It writes nothing but what its primary does, until it is promoted.
+    /// Makes a replica of a store that is empty, or that is or was a primary. It writes nothing but
+    /// what its primary does, until it is promoted.
     ///
     /// # Errors
     /// [`Error::NoLog`] if there are records in it that no log tells of.
@@ -647,7 +659,8 @@ impl Store {
         self.inner.ask(What::Log(Task::Follow), Durability::Sync).map(drop)
     }
 
-    /// Makes a replica the primary, in a new epoch: those who hear of it follow no earlier one any more. It encodes what is written when it is opened the next time.
+    /// Makes a replica the primary, in a new epoch: those who hear of it follow no earlier one any
+    /// more. It encodes what is written when it is opened the next time.
     ///
     /// # Errors
     /// [`Error::NoLog`] if it is none of several; [`Error::Incomplete`], [`Error::Fenced`].

@@ -30,7 +30,8 @@ pub(crate) struct Pack {
     pub(crate) records: Vec<(u64, u8, Origin)>,
 }
 
-/// Writes a block. A record that is not any more as it was packed stays where it is, and what the block has of it is of no use.
+/// Writes a block. A record that is not any more as it was packed stays where it is, and what the
+/// block has of it is of no use.
 pub(crate) fn carry_out(transaction: &mut dyn Transaction, pack: &Pack) -> Result<(), Error> {
     let mut groups: BTreeMap<u64, Places> = BTreeMap::new();
     let mut moved = false;

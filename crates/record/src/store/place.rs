@@ -69,7 +69,8 @@ pub(crate) fn open(path: &Path, options: Options, password: Option<Password<'_>>
         EngineKind::Fjall => Box::new(crate::engine::Fjall::open(&place, options.cache_bytes)?),
     };
     if new {
-        // Neither the engine's file nor the folder itself may be lost with a crash after something was synced into it.
+        // Neither the engine's file nor the folder itself may be lost with a crash after something was
+        // synced into it.
         for folder in [Some(path), path.parent().filter(|parent| *parent != Path::new(""))] {
             let synced = folder.map_or(Ok(()), |folder| File::open(folder)?.sync_all());
             synced.map_err(failed)?;

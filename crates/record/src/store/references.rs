@@ -1,6 +1,8 @@
-//! How many records are decoded from a record, and what becomes of one that no key leads to any more.
+//! How many records are decoded from a record, and what becomes of one that no key leads to any
+//! more.
 //!
-//! A record that others are decoded from outlives its key: it is obsolete then, and goes with the last of them.
+//! A record that others are decoded from outlives its key: it is obsolete then, and goes with the
+//! last of them.
 
 use ibid_format::record::{Body, Record, References};
 
@@ -56,7 +58,8 @@ pub(crate) fn subtract(transaction: &mut dyn Transaction, bodies: &Bodies, base:
     Ok(())
 }
 
-/// Says that no key leads to a record any more: it goes, unless others are decoded from it, or the log names it. That counts as one more, until the log does not.
+/// Says that no key leads to a record any more: it goes, unless others are decoded from it, or the
+/// log names it. That counts as one more, until the log does not.
 pub(crate) fn release(transaction: &mut dyn Transaction, bodies: &Bodies, number: u64) -> Result<(), Error> {
     if number >= oplog::held_from(transaction)? {
         return set(transaction, number, |count, _| (count.saturating_add(1), true));

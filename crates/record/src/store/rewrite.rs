@@ -67,8 +67,9 @@ pub(crate) fn carry_out(
     Ok(written)
 }
 
-/// Writes rewrites, ascending by record, so that a replica can do the same in the same order. What was deleted since is left alone: a record's body never changes, so that
-/// it is there is all that has to be known.
+/// Writes rewrites, ascending by record, so that a replica can do the same in the same order. What
+/// was deleted since is left alone: a record's body never changes, so that it is there is all that
+/// has to be known.
 pub(crate) fn carry_out_rewrites(
     transaction: &mut dyn Transaction,
     bodies: &Bodies,
@@ -104,7 +105,8 @@ pub(crate) fn carry_out_rewrites(
     Ok(written)
 }
 
-/// Puts the record into `bytes` as it is to be stored, given how it is, and gives the base that it has.
+/// Puts the record into `bytes` as it is to be stored, given how it is, and gives the base that it
+/// has.
 fn delta_of(record: Record<'_>, rewrite: &Rewrite, bytes: &mut Vec<u8>) -> Result<Option<u64>, Damage> {
     let base = match record.body {
         record::Body::Whole(_) => None,

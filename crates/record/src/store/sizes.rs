@@ -3,7 +3,8 @@
 /// Classes of sizes between a power of two and the next.
 const PER_OCTAVE: usize = 8;
 
-/// Records by the size of their bodies: a histogram whose classes are an eighth of a power of two wide, and single sizes below eight bytes (paper 004, figure 6).
+/// Records by the size of their bodies: a histogram whose classes are an eighth of a power of two
+/// wide, and single sizes below eight bytes (paper 004, figure 6).
 ///
 /// ```
 /// assert_eq!(ibid_record::BodySizes::default().classes().count(), 0);

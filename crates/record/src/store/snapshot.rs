@@ -41,9 +41,11 @@ pub struct Version {
     pub deleted: bool,
 }
 
-/// Everything that was committed at one moment; [`Store::snapshot`](crate::Store::snapshot) makes it.
+/// Everything that was committed at one moment; [`Store::snapshot`](crate::Store::snapshot) makes
+/// it.
 ///
-/// Later commits don't change what it shows. The engine keeps what it needs for this, so one that is held for long costs space.
+/// Later commits don't change what it shows. The engine keeps what it needs for this, so one that
+/// is held for long costs space.
 ///
 /// ```
 /// use ibid_record::{Options, Store, Versions};
@@ -76,8 +78,8 @@ impl Snapshot {
     /// The body under `key`; [`None`] if there is no such key.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if what is stored is not what was written; [`Error::ForeignNamespace`]; [`Error::Engine`]. So for all
-    /// methods.
+    /// [`Error::Damaged`] if what is stored is not what was written; [`Error::ForeignNamespace`];
+    /// [`Error::Engine`]. So for all methods.
     pub fn get(&self, namespace: &Namespace, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         let Some(entry) = self.entry(namespace, key)?.filter(|entry| !entry.deleted) else {
             return Ok(None);
@@ -93,7 +95,8 @@ impl Snapshot {
         keys.iter().map(|key| self.get(namespace, key)).collect()
     }
 
-    /// All versions of a key, the oldest first; none if there is no such key. Where versions are not kept there is one at most.
+    /// All versions of a key, the oldest first; none if there is no such key. Where versions are
+    /// not kept there is one at most.
     pub fn versions(&self, namespace: &Namespace, key: &[u8]) -> Result<Vec<Version>, Error> {
         let Some(entry) = self.entry(namespace, key)? else {
             return Ok(Vec::new());
@@ -107,7 +110,8 @@ impl Snapshot {
         Ok(versions.into_iter().map(version).collect())
     }
 
-    /// The body of one version, from 1; [`None`] if there is no such version, or the key was deleted with it.
+    /// The body of one version, from 1; [`None`] if there is no such version, or the key was
+    /// deleted with it.
     pub fn get_version(&self, namespace: &Namespace, key: &[u8], version: u32) -> Result<Option<Vec<u8>>, Error> {
         let Some(entry) = self.entry(namespace, key)? else {
             return Ok(None);
@@ -128,7 +132,8 @@ impl Snapshot {
         Ok(body)
     }
 
-    /// The records whose keys are in a range, in the order of the keys' bytes or its reverse. Reads some ahead.
+    /// The records whose keys are in a range, in the order of the keys' bytes or its reverse. Reads
+    /// some ahead.
     pub fn scan<'s>(
         &'s self,
         namespace: &'s Namespace,
@@ -160,9 +165,10 @@ impl Snapshot {
         std::iter::from_fn(move || scan.next().transpose())
     }
 
-    /// The records of a namespace in the order in which they were written, from the one after number `after` on. Reads some
-    /// ahead. Only what is under a key now, so of each key its latest version. What the engine has lost altogether is noticed by
-    /// [`scan`](Self::scan), not here.
+    /// The records of a namespace in the order in which they were written, from the one after
+    /// number `after` on. Reads some ahead. Only what is under a key now, so of each key its
+    /// latest version. What the engine has lost altogether is noticed by [`scan`](Self::scan),
+    /// not here.
     pub fn in_order<'s>(
         &'s self,
         namespace: &'s Namespace,

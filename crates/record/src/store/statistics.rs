@@ -1,10 +1,13 @@
 //! How much is there, in what form, and how far from being read?
 //!
-//! Numbers of records are gone through descending, in windows. A record is decoded from one with a larger number, so what there is to know of its base is known when it
-//! comes. No body is decoded: a delta says how long what it makes is. Frames are decompressed, each once for each window that it has records of.
+//! Numbers of records are gone through descending, in windows. A record is decoded from one with a
+//! larger number, so what there is to know of its base is known when it comes. No body is decoded:
+//! a delta says how long what it makes is. Frames are decompressed, each once for each window that
+//! it has records of.
 //!
-//! In memory are a window, which takes some MiB, and some 50 bytes for each record that is a base of some that are still to come: no more than a chain has strides, times
-//! the chains that there are.
+//! In memory are a window, which takes some MiB, and some 50 bytes for each record that is a base
+//! of some that are still to come: no more than a chain has strides, times the chains that there
+//! are.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, ControlFlow};
@@ -22,10 +25,12 @@ use super::{Store, Versions, lookup};
 use crate::encode::EncodingReport;
 use crate::engine::{Direction, KeyRange, Snapshot, Table};
 
-/// Numbers of records that are looked at together: as many as are compacted together, so that few frames have records of two windows.
+/// Numbers of records that are looked at together: as many as are compacted together, so that few
+/// frames have records of two windows.
 const WINDOW: u64 = 1 << 16;
 
-/// How much is in a store, and in what form. What is damaged is counted in [`damaged`](Self::damaged) alone.
+/// How much is in a store, and in what form. What is damaged is counted in
+/// [`damaged`](Self::damaged) alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
@@ -63,11 +68,13 @@ pub struct NamespaceStatistics {
     pub whole: Amount,
     /// Versions that are stored as deltas, and what is stored of them.
     pub deltas: Amount,
-    /// Records that no key leads to any more, and that are kept because others are decoded from them; what is stored of them.
+    /// Records that no key leads to any more, and that are kept because others are decoded from
+    /// them; what is stored of them.
     pub obsolete: Amount,
     /// Versions by the size of their bodies, and what is stored of them; without deletions.
     pub sizes: BodySizes,
-    /// Records of all these kinds that lie in blocks, and what is in there of them, before compression.
+    /// Records of all these kinds that lie in blocks, and what is in there of them, before
+    /// compression.
     pub packed: Amount,
     /// Records that were not compared with others yet.
     pub unencoded: u64,
@@ -81,7 +88,8 @@ pub struct NamespaceStatistics {
     pub chains: u64,
     /// Records of the longest of them, with those that are gone.
     pub chain_longest: u64,
-    /// Features of records that new ones are compared with: entries that the feature index of the namespace has to have.
+    /// Features of records that new ones are compared with: entries that the feature index of the
+    /// namespace has to have.
     pub features: u64,
 }
 
@@ -169,7 +177,8 @@ impl Retrievals {
         (self.records > 0).then(|| self.total as f64 / self.records as f64)
     }
 
-    /// How many records need so many others, up to those that need most: 0, 1, 2 to 3, 4 to 7, 8 to 15 and so on.
+    /// How many records need so many others, up to those that need most: 0, 1, 2 to 3, 4 to 7, 8 to
+    /// 15 and so on.
     ///
     /// ```
     /// # use ibid_record::Retrievals;
@@ -197,9 +206,11 @@ pub struct Bucket {
 }
 
 impl Store {
-    /// Counts everything that is committed now. `progress` is told how many more bytes were read, and may break it off.
+    /// Counts everything that is committed now. `progress` is told how many more bytes were read,
+    /// and may break it off.
     ///
-    /// Every record is read once, and not decoded. Others read and write meanwhile; what they write is not counted.
+    /// Every record is read once, and not decoded. Others read and write meanwhile; what they write
+    /// is not counted.
     ///
     /// # Errors
     /// Only what keeps it from looking on: [`Error::Engine`].
@@ -533,7 +544,8 @@ impl Counter<'_> {
         Ok(entry.is_some_and(|entry| entry.latest == number && !entry.deleted))
     }
 
-    /// Counts how many others a record takes, of which all with larger numbers were counted. `needed` are decoded from it.
+    /// Counts how many others a record takes, of which all with larger numbers were counted.
+    /// `needed` are decoded from it.
     fn retrievals(&mut self, head: &Head, needed: u32) -> Result<(), Error> {
         let retrievals = match head.base {
             None => 0,

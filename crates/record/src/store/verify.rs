@@ -1,11 +1,13 @@
 //! Is everything there, and as it was written?
 //!
-//! One snapshot is gone through both ways. From keys: each entry of the table `keys` has its version entries, and these their
-//! records. Back again: each version entry, and each record, is one that its key leads to. The second way finds what the first
-//! can't: a byte that changed in the engine's own structure may hide a key, and what it led to is then led to by nobody.
+//! One snapshot is gone through both ways. From keys: each entry of the table `keys` has its
+//! version entries, and these their records. Back again: each version entry, and each record, is
+//! one that its key leads to. The second way finds what the first can't: a byte that changed in the
+//! engine's own structure may hide a key, and what it led to is then led to by nobody.
 //!
-//! Every entry is looked at where the engine has it; beside it, the bodies on the way to one and at most [`FAULTS_MAX`] faults are in memory, what
-//! namespaces there are, and a number for each chain of deltas.
+//! Every entry is looked at where the engine has it; beside it, the bodies on the way to one and at
+//! most [`FAULTS_MAX`] faults are in memory, what namespaces there are, and a number for each chain
+//! of deltas.
 
 use std::collections::HashSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -69,7 +71,8 @@ pub struct NamespaceCounts {
     pub body_bytes: u64,
     /// Bodies of the latest version of each key, bytes.
     pub latest_body_bytes: u64,
-    /// What is kept of these bodies, bytes: themselves, or deltas; before they are compressed together.
+    /// What is kept of these bodies, bytes: themselves, or deltas; before they are compressed
+    /// together.
     pub stored_bytes: u64,
 }
 
@@ -156,10 +159,11 @@ pub enum Problem {
 }
 
 impl Store {
-    /// Looks at everything that is committed now, and reports all that is wrong. `progress` is told how many more bytes were
-    /// looked at, and may break it off.
+    /// Looks at everything that is committed now, and reports all that is wrong. `progress` is told
+    /// how many more bytes were looked at, and may break it off.
     ///
-    /// Every record is read three times: where it lies, from its key, and in the order of numbers. Others read and write meanwhile; what they write is not looked at.
+    /// Every record is read three times: where it lies, from its key, and in the order of numbers.
+    /// Others read and write meanwhile; what they write is not looked at.
     ///
     /// # Errors
     /// Only what keeps it from looking on: [`Error::Engine`] if the disk fails.
@@ -503,7 +507,8 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// A group of versions, and the way back to its key: by the record of the first version, or if that is lost by one of its own.
+    /// A group of versions, and the way back to its key: by the record of the first version, or if
+    /// that is lost by one of its own.
     fn version(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
         let Some((lineage, group)) = split_group_key(stored_key) else {
             self.fault(Table::Versions, stored_key, Problem::Unknown);
@@ -525,7 +530,8 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// The key in the table `keys` of what a record is of. None if that can't be told, which is a fault of the record's own.
+    /// The key in the table `keys` of what a record is of. None if that can't be told, which is a
+    /// fault of the record's own.
     fn owner(&self, number: u64) -> Result<Option<Vec<u8>>, Error> {
         let mut owner = None;
         let mut found = |record: record::Record<'_>| owner = Some(key_of(record.namespace, record.key));

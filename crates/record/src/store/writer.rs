@@ -1,7 +1,8 @@
 //! The one thread that writes, and the group commit.
 //!
-//! Callers hand over a request and wait for its outcome. What has come in while a commit was under way is committed together,
-//! with one sync; a caller waits for the commit that its own request is in, and for no other.
+//! Callers hand over a request and wait for its outcome. What has come in while a commit was under
+//! way is committed together, with one sync; a caller waits for the commit that its own request is
+//! in, and for no other.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -97,7 +98,8 @@ impl Writer {
 
     /// Works until nobody can ask for anything any more, or a commit fails.
     ///
-    /// After a failure the engine's state is uncertain; the requests still waiting are dropped, which tells their callers.
+    /// After a failure the engine's state is uncertain; the requests still waiting are dropped,
+    /// which tells their callers.
     pub(crate) fn run(mut self) {
         loop {
             if self.truncate().is_err() {

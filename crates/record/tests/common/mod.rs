@@ -53,7 +53,8 @@ impl Refusal {
 }
 
 impl Model {
-    /// What the model is after `ops`; each record written gets the number 0, as `numbered` replaces it.
+    /// What the model is after `ops`; each record written gets the number 0, as `numbered` replaces
+    /// it.
     pub(crate) fn after(&self, ops: &[Op]) -> Result<Model, Refusal> {
         let mut model = self.clone();
         for op in ops {
@@ -79,7 +80,8 @@ impl Model {
         Ok(model)
     }
 
-    /// Gives numbers to what `ops` wrote, where it is still there. Each key has as many versions without one as the ops left it.
+    /// Gives numbers to what `ops` wrote, where it is still there. Each key has as many versions
+    /// without one as the ops left it.
     pub(crate) fn numbered(mut self, ops: &[Op], written: &[Option<u64>]) -> Model {
         assert_eq!(ops.len(), written.len());
         for (op, number) in ops.iter().zip(written).rev() {
@@ -124,7 +126,8 @@ pub(crate) fn batch(spaces: &[Namespace; 2], ops: &[Op]) -> Batch {
     batch
 }
 
-/// Everything that can be read from a snapshot is as the model says. Numbers are compared where the model knows them.
+/// Everything that can be read from a snapshot is as the model says. Numbers are compared where the
+/// model knows them.
 pub(crate) fn assert_same(snapshot: &Snapshot, spaces: &[Namespace; 2], model: &Model) {
     for (index, space) in spaces.iter().enumerate() {
         let everything = (Bound::Unbounded, Bound::Unbounded);
@@ -210,7 +213,8 @@ fn number(key: &[u8]) -> u64 {
     u64::from_be_bytes(key[..8].try_into().unwrap())
 }
 
-/// References are counted exactly: every base is there, with as many as are decoded from it; what no key leads to is there for the sake of others only.
+/// References are counted exactly: every base is there, with as many as are decoded from it; what
+/// no key leads to is there for the sake of others only.
 pub(crate) fn assert_counted(engine: &dyn Engine) {
     let mut led_to = BTreeSet::new();
     for (key, value) in entries(engine, Table::Keys) {
@@ -278,7 +282,8 @@ pub(crate) fn assert_counted(engine: &dyn Engine) {
     }
 }
 
-/// Tables that are the same byte for byte in stores that follow each other, where nothing is compressed.
+/// Tables that are the same byte for byte in stores that follow each other, where nothing is
+/// compressed.
 const SAME: [Table; 6] = [
     Table::Namespaces,
     Table::Keys,
@@ -288,7 +293,8 @@ const SAME: [Table; 6] = [
     Table::Records,
 ];
 
-/// That stores, which are closed, have the same as the first of them. Where one was compacted, its records lie elsewhere.
+/// That stores, which are closed, have the same as the first of them. Where one was compacted, its
+/// records lie elsewhere.
 pub(crate) fn assert_same_tables(folders: &[&Path], compacted: bool) {
     let tables = |folder: &Path| {
         with_engine(folder, |engine| {

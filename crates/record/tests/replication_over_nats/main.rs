@@ -1,7 +1,10 @@
-//! Replicas follow through NATS JetStream, whichever server or process is killed: with the real server, on the loopback interface.
+//! Replicas follow through NATS JetStream, whichever server or process is killed: with the real
+//! server, on the loopback interface.
 //!
-//! Needs `nats-server`, or another program that is it: `cargo test -p ibid-record --test replication_over_nats -- --ignored` takes the one that `IBID_NATS_SERVER` names. Without
-//! `--ignored`, cargo lists these tests as ignored; with it, a server that is missing is a failure. `IBID_NATS_ROUNDS=50` kills more often.
+//! Needs `nats-server`, or another program that is it: `cargo test -p ibid-record --test
+//! replication_over_nats -- --ignored` takes the one that `IBID_NATS_SERVER` names. Without
+//! `--ignored`, cargo lists these tests as ignored; with it, a server that is missing is a failure.
+//! `IBID_NATS_ROUNDS=50` kills more often.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -176,7 +179,8 @@ fn replicas_have_the_same_though_servers_are_killed() {
         goes_on("nothing is published");
         assert_eq!(replicas_of_the_stream(&servers), 3);
         for round in 0..rounds(2) {
-            // In turn the one that leads the stream, so that the others choose another, and one that does not. Nothing that was acknowledged is lost.
+            // In turn the one that leads the stream, so that the others choose another, and one that does not.
+            // Nothing that was acknowledged is lost.
             let leader = servers.leader();
             let victim = (leader + round % 2 * (1 + round / 2 % 2)) % 3;
             servers.kill(victim);
@@ -463,7 +467,8 @@ fn one_that_is_behind_the_stream_takes_from_the_primary_what_is_gone_there() {
     std::thread::scope(|scope| {
         let stops = Stops(vec![&stop]);
         let publishing = scope.spawn(|| nats::publish(&store, &few, bytes_max, &stop, &mut |_| {}));
-        // Its log has them still: entries. And then it has not: all that there is, though it takes several parts.
+        // Its log has them still: entries. And then it has not: all that there is, though it takes several
+        // parts.
         catch_up(&asks, &few, position(&store)).unwrap();
         store.truncate_log(u64::MAX).unwrap();
         write(&pages, 60..70);

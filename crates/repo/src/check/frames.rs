@@ -1,4 +1,7 @@
-//! Every frame of the packs that are to be read whole: seal, compression, and every chunk against its id.
+//! Every frame of the packs that are to be read whole: seal, compression, and every chunk against
+//! its id.
+
+use ibid_format::pack::Summary;
 
 use super::hanging::Cause;
 use super::order::{Fingerprint, Plan, Turns};
@@ -8,7 +11,6 @@ use crate::error::BaseFault;
 use crate::index::{Frame, Place};
 use crate::load::read_directory;
 use crate::{Counters, Error, Result};
-use ibid_format::pack::Summary;
 
 /// What a thread reads with.
 #[derive(Default)]
@@ -21,7 +23,8 @@ struct Reading {
 }
 
 impl Checking<'_> {
-    /// Reads all frames of the chosen packs, in such an order that as few as possible are decoded twice.
+    /// Reads all frames of the chosen packs, in such an order that as few as possible are decoded
+    /// twice.
     pub(super) fn frames(&self, plan: &Plan, chosen: &[bool]) -> Result<()> {
         let turns = Turns::new(plan);
         self.side_by_side(
@@ -75,7 +78,8 @@ impl Checking<'_> {
         Ok(())
     }
 
-    /// Some chunks of a frame may be other than its pack's directory says, which is read once more to tell.
+    /// Some chunks of a frame may be other than its pack's directory says, which is read once more
+    /// to tell.
     fn wrong(&self, number: u32, frame: &Frame, opened: &Opened<'_>, last: &mut Option<Summary>) -> Result<()> {
         let pack = self.loaded.index.pack(frame.pack);
         let summary = match last.take().filter(|summary| summary.id == pack.id) {
@@ -107,7 +111,8 @@ impl Checking<'_> {
         Ok(())
     }
 
-    /// A frame can't be read: for a reason of its own, or since it hangs on another. Then that one is to blame, even if nobody reads it.
+    /// A frame can't be read: for a reason of its own, or since it hangs on another. Then that one
+    /// is to blame, even if nobody reads it.
     fn unreadable(&self, number: u32, frame: &Frame, error: &Error) {
         let index = &self.loaded.index;
         let mut bad = self.bad();

@@ -1,5 +1,10 @@
 //! What is lost or damaged, once for each cause, and what hangs on it.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use ibid_format::index::Entry;
+use ibid_format::{ChunkPrefix, FileId};
+
 use super::trees::Lost;
 use super::{Bad, Checking, is_fault};
 use crate::edges::Edges;
@@ -7,9 +12,6 @@ use crate::load::read_index;
 use crate::repository::{folder, list_ids, name_in};
 use crate::show::Size;
 use crate::{Error, Result};
-use ibid_format::index::Entry;
-use ibid_format::{ChunkPrefix, FileId};
-use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Why chunks of a frame can't be had.
 pub(super) enum Cause {
@@ -182,8 +184,9 @@ impl Checking<'_> {
         Ok(())
     }
 
-    /// Packs that an index file lists and that are not there as they should be. What was in them may have been stored again since, or
-    /// nobody may need it any more: then they are no fault.
+    /// Packs that an index file lists and that are not there as they should be. What was in them
+    /// may have been stored again since, or nobody may need it any more: then they are no
+    /// fault.
     pub(super) fn missing(&self, lost: &Lost, lacking: &Lacking) -> Result<()> {
         let needed = self.needed(lost)?;
         let loses = lost.perhaps_more || !lost.chunks.is_empty();

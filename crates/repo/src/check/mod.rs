@@ -6,18 +6,20 @@ mod order;
 mod packs;
 mod trees;
 
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard};
+
+use hanging::Cause;
+use ibid_format::FileId;
+use ibid_format::slot::{self, Slot};
+
 use crate::chunks::ChunkReader;
 use crate::index::Place;
 use crate::load::Loaded;
 use crate::repository::{folder, list_ids, name_in};
 use crate::similar;
 use crate::{Error, Monitor, Repository, Result};
-use hanging::Cause;
-use ibid_format::FileId;
-use ibid_format::slot::{self, Slot};
-use std::collections::{BTreeMap, HashSet};
-use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard};
 
 /// How thoroughly to look.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -77,7 +79,8 @@ pub struct CheckReport {
     pub affected: Vec<Affected>,
     /// How many it touches.
     pub affected_total: u64,
-    /// Packs that no index file lists, since a backup was cut short or an index file is lost: the next backup lists them.
+    /// Packs that no index file lists, since a backup was cut short or an index file is lost: the
+    /// next backup lists them.
     pub unlisted_packs: u64,
 }
 
@@ -105,13 +108,15 @@ struct Checking<'a> {
     bad: Mutex<Bad>,
 }
 
-/// Where the index finds what can't be read. The same chunk may lie in a good pack too, but it is this one that a restore would read.
+/// Where the index finds what can't be read. The same chunk may lie in a good pack too, but it is
+/// this one that a restore would read.
 #[derive(Default)]
 struct Bad {
     /// Numbers of frames that can't be read.
     frames: HashSet<u32>,
     places: HashSet<Place>,
-    /// Numbers of frames that are encoded against something of the above, or something lost, by however many steps.
+    /// Numbers of frames that are encoded against something of the above, or something lost, by
+    /// however many steps.
     hanging: HashSet<u32>,
     /// Why, by pack and offset of the frame that is to blame.
     causes: BTreeMap<(FileId, u32), Cause>,
@@ -155,9 +160,11 @@ impl Repository {
     /// Checks the repository.
     ///
     /// # Errors
-    /// Only what keeps it from looking (storage out of reach, memory, cancelled). What is wrong in the repository is in the report.
+    /// Only what keeps it from looking (storage out of reach, memory, cancelled). What is wrong in
+    /// the repository is in the report.
     pub fn check(&self, read: ReadData, monitor: &Monitor) -> Result<CheckReport> {
-        // Snapshots before the index: whatever a snapshot needs was stored before it, so backups that end meanwhile raise no alarm.
+        // Snapshots before the index: whatever a snapshot needs was stored before it, so backups that end
+        // meanwhile raise no alarm.
         let mut unreadable = Vec::new();
         let snapshots = self.snapshots_with(|id, error| unreadable.push((id, error)))?;
         self.refresh();
@@ -243,8 +250,8 @@ impl Checking<'_> {
         Ok(())
     }
 
-    /// Whether a slot is this repository's, whatever its header says. If not, it is what an `init` left that was cut short before
-    /// there was a config, and in nobody's way.
+    /// Whether a slot is this repository's, whatever its header says. If not, it is what an `init`
+    /// left that was cut short before there was a config, and in nobody's way.
     fn is_own_slot(&self, id: FileId) -> Result<bool> {
         let name = name_in(folder::KEYS, id);
         let mut bytes = self.repository.storage.get(&name, slot::LIMIT)?;
@@ -256,7 +263,8 @@ impl Checking<'_> {
     }
 }
 
-/// Whether an error tells of the repository's state: then it goes into the report and the check goes on.
+/// Whether an error tells of the repository's state: then it goes into the report and the check
+/// goes on.
 pub(crate) fn is_fault(error: &Error) -> bool {
     use ibid_storage::ErrorKind;
     match error {

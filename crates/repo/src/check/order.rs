@@ -1,15 +1,20 @@
-//! In which order frames are read: each soon after those that it is encoded against, while these are still kept.
+//! In which order frames are read: each soon after those that it is encoded against, while these
+//! are still kept.
 //!
-//! A frame comes after the deepest of those that it needs, and what comes after it, by however many steps, comes before anything else. Of
-//! each frame there are a few numbers in memory here, and no bytes.
+//! A frame comes after the deepest of those that it needs, and what comes after it, by however many
+//! steps, comes before anything else. Of each frame there are a few numbers in memory here, and no
+//! bytes.
+
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+use ibid_format::Keys;
+use ibid_format::pack::Summary;
 
 use crate::edges::usable;
 use crate::load::Loaded;
-use ibid_format::Keys;
-use ibid_format::pack::Summary;
-use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// What the chunks of a frame are called, all in one: to compare them with, since all their ids would take as much memory as the index.
+/// What the chunks of a frame are called, all in one: to compare them with, since all their ids
+/// would take as much memory as the index.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint([u8; 16]);
 
@@ -44,7 +49,8 @@ impl Plan {
         }
     }
 
-    /// Takes what a pack's directory says of its frames, the first of which has this number; it has `count` of them.
+    /// Takes what a pack's directory says of its frames, the first of which has this number; it has
+    /// `count` of them.
     pub(super) fn add(&mut self, loaded: &Loaded, keys: &Keys, first: u32, count: usize, summary: &Summary) {
         let mut ids = Vec::new();
         for (frame, number) in summary.frames.iter().take(count).zip(first as usize..) {
@@ -128,7 +134,8 @@ impl<'p> Turns<'p> {
         self.state.lock().expect("no holder of this lock panics")
     }
 
-    /// The next frame, or none if there are no more. Waits while others are being read after which more may come.
+    /// The next frame, or none if there are no more. Waits while others are being read after which
+    /// more may come.
     pub(super) fn next(&self) -> Option<Turn<'_>> {
         let mut state = self.state();
         loop {

@@ -1,5 +1,11 @@
 //! Every pack: its directory against the index, and which are to be read whole.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ibid_format::pack::Summary;
+use ibid_format::{FileId, FileKind};
+
 use super::order::Plan;
 use super::{CheckReport, Checking, ReadData, is_fault};
 use crate::edges::usable;
@@ -8,10 +14,6 @@ use crate::load::read_directory;
 use crate::repository::{folder, name_in};
 use crate::threads::spawn;
 use crate::{Error, Result};
-use ibid_format::pack::Summary;
-use ibid_format::{FileId, FileKind};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 impl Checking<'_> {
     /// Directories of all packs against the index; all bytes of some.
@@ -53,7 +55,8 @@ impl Checking<'_> {
         Ok(())
     }
 
-    /// Works with several threads until all are done; after an error `stop` has to make the others end soon.
+    /// Works with several threads until all are done; after an error `stop` has to make the others
+    /// end soon.
     pub(super) fn side_by_side(&self, stop: impl Fn() + Sync, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
         let failure = Mutex::new(None);
         let fail = |error| {
@@ -169,7 +172,8 @@ impl Checking<'_> {
     }
 }
 
-/// Which packs are to be read whole: of a share, so many that it is reached, the smallest by a fingerprint of id and seed. There is always one.
+/// Which packs are to be read whole: of a share, so many that it is reached, the smallest by a
+/// fingerprint of id and seed. There is always one.
 fn choose(packs: &[Pack], read: ReadData) -> Vec<bool> {
     let ReadData::Share { share, seed } = read else {
         return vec![read == ReadData::All; packs.len()];

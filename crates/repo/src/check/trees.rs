@@ -1,15 +1,17 @@
 //! Every tree of every snapshot: is all there that its files need?
 
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use ibid_format::ChunkId;
+use ibid_format::content::{Content, Item};
+use ibid_format::tree::EntryKind;
+
 use super::{AFFECTED_MAX, Affected, Bad, CheckReport, Checking, is_fault};
 use crate::chunks::ChunkReader;
 use crate::recipe::{Items, content_key};
 use crate::tree::{TreeStep, TreeWalk};
 use crate::{Result, SnapshotInfo};
-use ibid_format::ChunkId;
-use ibid_format::content::{Content, Item};
-use ibid_format::tree::EntryKind;
-use std::collections::HashSet;
-use std::path::PathBuf;
 
 /// What snapshots need and the index does not know.
 #[derive(Default)]
@@ -20,7 +22,8 @@ pub(super) struct Lost {
 }
 
 impl Checking<'_> {
-    /// Every tree of every snapshot; equal subtrees are read once if they are clean. Returns what they need and is lost.
+    /// Every tree of every snapshot; equal subtrees are read once if they are clean. Returns what
+    /// they need and is lost.
     pub(super) fn trees(&self, snapshots: &[SnapshotInfo], report: &mut CheckReport) -> Result<Lost> {
         let reader = self.repository.tree_reader(self.monitor)?;
         let bad = std::mem::take(&mut *self.bad());
@@ -43,7 +46,8 @@ struct TreeCheck<'a, 'r> {
     checking: &'a Checking<'a>,
     reader: &'r ChunkReader<'r>,
     bad: Bad,
-    /// Contents (encoded) all of whose chunks are there and right, and for directories all that is below them.
+    /// Contents (encoded) all of whose chunks are there and right, and for directories all that is
+    /// below them.
     clean: HashSet<Vec<u8>>,
     lost: Lost,
     report: &'a mut CheckReport,

@@ -1,5 +1,17 @@
 //! The builder: starts all others, takes what they give in the order of the tree, and writes trees.
 
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use crossbeam_channel::{Receiver, bounded, unbounded};
+use ibid_format::content::{Content, Item};
+use ibid_format::pack::Summary;
+use ibid_format::snapshot::{self, Snapshot};
+use ibid_format::tree::{Entry, EntryKind};
+
 use super::Job;
 use super::compress::Efforts;
 use super::gather::{Channels, Gather};
@@ -14,16 +26,6 @@ use crate::similar::can_wait;
 use crate::source::Owners;
 use crate::threads::spawn;
 use crate::{Counters, Error, Result, Warning};
-use crossbeam_channel::{Receiver, bounded, unbounded};
-use ibid_format::content::{Content, Item};
-use ibid_format::pack::Summary;
-use ibid_format::snapshot::{self, Snapshot};
-use ibid_format::tree::{Entry, EntryKind};
-use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 
 /// What the builder has made.
 pub(crate) struct Built {
@@ -91,7 +93,8 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: O
             slots,
         };
         spawn(scope, move || read::run(job, input, parent, own, &outlets))?;
-        // Each thread ends when all who could send to it have gone; this one must not hold on to what the others wait for.
+        // Each thread ends when all who could send to it have gone; this one must not hold on to what the
+        // others wait for.
         drop((work, large, packs));
         let channels = Channels {
             work: work_in,
@@ -129,7 +132,8 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: O
     listed?;
     let mut written = stored.written.load(Ordering::Relaxed);
     let data = stored.data.into_inner().expect("no holder of this lock panics");
-    // What the first backup stores is of use to another one only, which can find out what it is like as well, if it is not too much.
+    // What the first backup stores is of use to another one only, which can find out what it is like as
+    // well, if it is not too much.
     let Data { unlike, similar: alike } = data;
     let is_left_to_the_next =
         job.loaded.index.frames.is_empty() && can_wait(unlike.chunks + alike.chunks, unlike.bytes + alike.bytes);
@@ -156,7 +160,8 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: O
     })
 }
 
-/// (device, inode) of the folder that holds the repository, if it is a folder here: it is not to be backed up into itself.
+/// (device, inode) of the folder that holds the repository, if it is a folder here: it is not to be
+/// backed up into itself.
 fn own_folder(job: &Job<'_>) -> Option<(u64, u64)> {
     let stat = rustix::fs::stat(job.repository.storage.folder()?).ok()?;
     Some((stat.st_dev, stat.st_ino))
@@ -175,7 +180,8 @@ struct Tally {
 struct Builder<'g, 'j> {
     gather: &'g mut Gather<'j>,
     chunkers: MetadataChunkers,
-    /// The directories we are in, with their listings so far; the first is the root, which has no entry.
+    /// The directories we are in, with their listings so far; the first is the root, which has no
+    /// entry.
     directories: Vec<(Option<Box<Entry>>, ListingWriter)>,
     tally: Tally,
     /// Files with several names, by what they are: the entry of the first.

@@ -1,5 +1,13 @@
 //! Frames, compressed: by themselves, or against their bases.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ibid_delta::Cover;
+use ibid_format::frame::{self, Blob};
+use ibid_format::pack::PackKind;
+use ibid_format::{ChunkId, ChunkPrefix};
+
 use super::deltas::{self, Against};
 use super::effort::{DeltaEffort, EffortChoice};
 use super::{Compression, Job};
@@ -7,17 +15,12 @@ use crate::Error;
 use crate::bodies::Body;
 use crate::index::Place;
 use crate::pieced::{Pieced, Sources};
-use ibid_delta::Cover;
-use ibid_format::frame::{self, Blob};
-use ibid_format::pack::PackKind;
-use ibid_format::{ChunkId, ChunkPrefix};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes that a frame being gathered grows by, or more.
 const GROWTH: usize = 256 << 10;
 
-/// Chunks gathered for a frame. Its buffers are used again and again: fresh memory costs page faults.
+/// Chunks gathered for a frame. Its buffers are used again and again: fresh memory costs page
+/// faults.
 #[derive(Default)]
 pub(crate) struct FrameBuffers {
     pub(crate) blobs: Vec<Blob>,
@@ -53,7 +56,8 @@ impl FrameBuffers {
     pub(crate) fn push(&mut self, id: ChunkId, chunk: &[u8]) {
         let length = chunk.len() as u32;
         self.blobs.push(Blob { id, length });
-        // Bodies are kept, and what they have too much is as if it were used: twice the memory, where it doubles.
+        // Bodies are kept, and what they have too much is as if it were used: twice the memory, where it
+        // doubles.
         if self.body.capacity() - self.body.len() < chunk.len() {
             self.body.reserve_exact(chunk.len().max(GROWTH));
         }
@@ -80,7 +84,8 @@ impl From<Encoded> for FrameBuffers {
 pub(crate) struct Efforts {
     whole: EffortChoice,
     delta: DeltaEffort,
-    /// Bytes that a MiB of data takes by itself, as the last frames of it did; 0 as long as there was none.
+    /// Bytes that a MiB of data takes by itself, as the last frames of it did; 0 as long as there
+    /// was none.
     usual: AtomicU64,
 }
 

@@ -1,7 +1,15 @@
 //! Which chunks are encoded together, and against what.
 //!
-//! Similar chunks are gathered in [`Group`]s, by the depth of their bases: so a chunk whose bases lie deep draws hardly any other down with it. When a
-//! group is complete, a worker reads the bases, looks which stretches of them the group has anchors of, and encodes it against these.
+//! Similar chunks are gathered in [`Group`]s, by the depth of their bases: so a chunk whose bases
+//! lie deep draws hardly any other down with it. When a group is complete, a worker reads the
+//! bases, looks which stretches of them the group has anchors of, and encodes it against these.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ibid_delta::{Backend, Cover, CoverSettings, Interval, Sketch};
+use ibid_format::ChunkPrefix;
+use ibid_format::frame::{PIECES_MAX, PREFIX_BYTES_MAX, Piece};
 
 use crate::bodies::Body;
 use crate::check::is_fault;
@@ -9,16 +17,12 @@ use crate::chunks::ChunkReader;
 use crate::index::Place;
 use crate::similar::{Base, Similar};
 use crate::{Error, Result};
-use ibid_delta::{Backend, Cover, CoverSettings, Interval, Sketch};
-use ibid_format::ChunkPrefix;
-use ibid_format::frame::{PIECES_MAX, PREFIX_BYTES_MAX, Piece};
-use std::ops::Range;
-use std::sync::Arc;
 
 /// Frames that one group holds at most until they can be read back.
 const HELD_MAX: usize = 48;
-/// How bases are looked through: one position in 128 finds pages in them, and takes a third less time than one in 64 (pg 39.5 instead of 39.1 MB). With four new anchors
-/// instead of three, pg takes 0.7 % more.
+/// How bases are looked through: one position in 128 finds pages in them, and takes a third less
+/// time than one in 64 (pg 39.5 instead of 39.1 MB). With four new anchors instead of three, pg
+/// takes 0.7 % more.
 const COVER: CoverSettings = CoverSettings {
     interval: Interval::I128,
     anchors_min: 3,
@@ -49,8 +53,9 @@ pub(crate) struct Wanted {
 
 /// What a group is encoded against.
 pub(crate) struct Against {
-    /// What may be of use, in the order in which it came into the repository: the oldest lie least deep, and what was beside each other in the data is so here, where copies
-    /// go on from one chunk to the next.
+    /// What may be of use, in the order in which it came into the repository: the oldest lie least
+    /// deep, and what was beside each other in the data is so here, where copies go on from one
+    /// chunk to the next.
     wanted: Vec<Wanted>,
     /// Frames that are here.
     held: Vec<Held>,
@@ -77,7 +82,8 @@ impl Group {
         self.chunks.len()
     }
 
-    /// Adds a chunk with its bases. Those that can't be read back yet are held, as far as they are there.
+    /// Adds a chunk with its bases. Those that can't be read back yet are held, as far as they are
+    /// there.
     pub(crate) fn push(
         &mut self,
         place: Place,
@@ -124,9 +130,11 @@ impl Group {
 }
 
 impl Against {
-    /// Reads what is of use for `target`: puts it into `prefix`, and names the pieces. Every chunk is verified.
+    /// Reads what is of use for `target`: puts it into `prefix`, and names the pieces. Every chunk
+    /// is verified.
     ///
-    /// A base that is neither stored nor here any more is passed over, and so is one that can't be read.
+    /// A base that is neither stored nor here any more is passed over, and so is one that can't be
+    /// read.
     pub(crate) fn read(
         &self,
         reader: &ChunkReader<'_>,
@@ -197,8 +205,9 @@ impl<'l> Looking<'l> {
         }
     }
 
-    /// Appends to `out` the stretches of the chunk in a place that are of use, as many as there is room for (pieces, bytes), and gives its name. None if it has nothing
-    /// that is new, or is neither stored nor here.
+    /// Appends to `out` the stretches of the chunk in a place that are of use, as many as there is
+    /// room for (pieces, bytes), and gives its name. None if it has nothing that is new, or is
+    /// neither stored nor here.
     fn take(
         &mut self,
         place: Place,

@@ -1,13 +1,15 @@
 //! Which way of compressing suits the data: found by trying all of them on parts of some frames.
 
-use ibid_delta::{Interval, Method};
-use ibid_format::Error;
-use ibid_format::frame::{Blob, Compression, Encoder, Piece};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// The ways, the fastest first, and what a byte of each weighs, in thousandths: more where it takes longer to make. None is always the
-/// smallest: on Redis dumps it is the second, on database pages the third, on sources the last.
+use ibid_delta::{Interval, Method};
+use ibid_format::Error;
+use ibid_format::frame::{Blob, Compression, Encoder, Piece};
+
+/// The ways, the fastest first, and what a byte of each weighs, in thousandths: more where it takes
+/// longer to make. None is always the smallest: on Redis dumps it is the second, on database pages
+/// the third, on sources the last.
 const WAYS: [(Compression, u64); 4] = [
     (Compression::Zstd(1), 1000),
     (Compression::ZstdNear, 1002),
@@ -20,7 +22,8 @@ const FIRST: usize = 3;
 const TRIAL_EVERY: u32 = 32;
 /// At most one frame in so many is.
 const TRIAL_AT_MOST: u32 = 4;
-/// The data has changed when a frame takes so many times what the one at the last trial took, or this part of it.
+/// The data has changed when a frame takes so many times what the one at the last trial took, or
+/// this part of it.
 const JUMP: u64 = 2;
 /// Bytes in the middle of a frame that are tried.
 const SAMPLE: usize = 256 << 10;
@@ -73,7 +76,8 @@ impl EffortChoice {
         }
     }
 
-    /// Compresses in the way that is best as far as is known. Now and then it is found out anew; `space` is memory for that.
+    /// Compresses in the way that is best as far as is known. Now and then it is found out anew;
+    /// `space` is memory for that.
     pub(crate) fn encode(
         &self,
         encoder: &mut Encoder,
@@ -123,9 +127,10 @@ fn costs(mut sizes: [u64; WAYS.len()]) -> [u64; WAYS.len()] {
     sizes
 }
 
-/// zstd's levels for deltas, the fastest first, and what the time costs that each takes, in bytes for each KiB that it has to look at: about
-/// 2.5 MB a second, and twice that for the third. On Redis dumps the first gives the smallest deltas, on pages of databases and on sources the third; but of pages so much
-/// is left to look at that the second costs less.
+/// zstd's levels for deltas, the fastest first, and what the time costs that each takes, in bytes
+/// for each KiB that it has to look at: about 2.5 MB a second, and twice that for the third. On
+/// Redis dumps the first gives the smallest deltas, on pages of databases and on sources the third;
+/// but of pages so much is left to look at that the second costs less.
 const LEVELS: [(i32, u64); 3] = [(1, 0), (3, 3), (6, 24)];
 /// The level that is taken until something is known.
 const LEVEL_FIRST: usize = 1;
@@ -147,8 +152,9 @@ impl DeltaEffort {
         }
     }
 
-    /// Encodes a frame against a prefix, at this level if there is one, else at the one that is best as far as is known. Now and then all are tried, and
-    /// the best is taken; `space` is memory for that.
+    /// Encodes a frame against a prefix, at this level if there is one, else at the one that is
+    /// best as far as is known. Now and then all are tried, and the best is taken; `space` is
+    /// memory for that.
     pub(crate) fn encode(
         &self,
         encoder: &mut Encoder,
@@ -221,7 +227,8 @@ mod tests {
             let length = body.len() as u32;
             ([Blob { id, length }], body)
         };
-        // Five bytes that come back between noise: too short for level 1. And the same long text again and again.
+        // Five bytes that come back between noise: too short for level 1. And the same long text again and
+        // again.
         let short: Vec<u8> = (0..60_000)
             .flat_map(|n| [b"short".to_vec(), noise(n, 3)].concat())
             .collect();

@@ -1,11 +1,13 @@
 //! What is a chunk called, and what is it like?
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ibid_delta::{Sketch, Sketcher};
+use ibid_format::{ChunkId, Fingerprinter};
+
 use super::gains::{Kind, LOOK_EVERY};
 use super::{Job, Similarity};
 use crate::similar;
-use ibid_delta::{Sketch, Sketcher};
-use ibid_format::{ChunkId, Fingerprinter};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The sketches of the chunks in a buffer that were unknown when they were looked at.
 #[derive(Default)]
@@ -28,7 +30,8 @@ pub(crate) struct Span {
     pub(crate) sketch: u32,
     /// That of its file.
     pub(crate) kind: Kind,
-    /// Whether a pack lists it, so that nothing similar need be looked for. (Whether it can be read, the index says.)
+    /// Whether a pack lists it, so that nothing similar need be looked for. (Whether it can be
+    /// read, the index says.)
     pub(crate) is_listed: bool,
 }
 
@@ -65,8 +68,8 @@ pub(crate) struct Eye<'a> {
     lengths: Vec<u32>,
 }
 
-/// After so many bytes that did not compress, what is similar is looked for in one chunk of so many only: media and archives that were compressed have nothing in common but
-/// whole chunks.
+/// After so many bytes that did not compress, what is similar is looked for in one chunk of so many
+/// only: media and archives that were compressed have nothing in common but whole chunks.
 pub(crate) const INCOMPRESSIBLE_MAX: u64 = 16 << 20;
 
 impl<'a> Eye<'a> {
@@ -80,7 +83,8 @@ impl<'a> Eye<'a> {
         }
     }
 
-    /// Fingerprints chunks of a buffer that are not yet, and sketches those that are unknown so far.
+    /// Fingerprints chunks of a buffer that are not yet, and sketches those that are unknown so
+    /// far.
     pub(crate) fn see<'s>(&mut self, spans: impl Iterator<Item = &'s mut Span>, data: &[u8], sketches: &mut Sketches) {
         let mut spans: Vec<&mut Span> = spans.collect();
         let mut nameless: Vec<&mut Span> = spans
@@ -129,12 +133,14 @@ impl Job<'_> {
     }
 }
 
-/// Of the chunks in a buffer those are not worth a sketch that are short, and have no more than one byte in so many of it together.
+/// Of the chunks in a buffer those are not worth a sketch that are short, and have no more than one
+/// byte in so many of it together.
 const SHORT_PART: u64 = 16;
 const SHORT_MAX: u32 = 4 << 10;
 
-/// The least length of chunks that are worth a sketch, of those with these lengths. (Paper 004, section 3.4.2, where the shortest two fifths are not. Of a source tree's
-/// files, to pass over all that are shorter than 4 KiB makes no difference in what is stored.)
+/// The least length of chunks that are worth a sketch, of those with these lengths. (Paper 004,
+/// section 3.4.2, where the shortest two fifths are not. Of a source tree's files, to pass over all
+/// that are shorter than 4 KiB makes no difference in what is stored.)
 pub(crate) fn worth_a_sketch(job: &Job<'_>, lengths: impl Iterator<Item = u32>, sorted: &mut Vec<u32>) -> u32 {
     if job.options.similarity == Similarity::Max {
         return 0;

@@ -1,32 +1,42 @@
 //! What follows a chunk that is there already is probably what follows it in the repository.
 //!
-//! RapidCDC (paper 003) keeps with every chunk the size of the next one, and looks there first. In a repository these hints are there already: a pack's
-//! directory lists its chunks in the order in which they were stored, with their sizes and their ids. So where a chunk of a large file is known, the directory of
-//! its pack is read, and what comes next is cut off at the sizes listed there, many chunks at a time, and fingerprinted at once. As long as ids are those expected,
-//! nothing is looked for; the first that is another ends the run, and the chunker goes on from there.
+//! RapidCDC (paper 003) keeps with every chunk the size of the next one, and looks there first. In
+//! a repository these hints are there already: a pack's directory lists its chunks in the order in
+//! which they were stored, with their sizes and their ids. So where a chunk of a large file is
+//! known, the directory of its pack is read, and what comes next is cut off at the sizes listed
+//! there, many chunks at a time, and fingerprinted at once. As long as ids are those expected,
+//! nothing is looked for; the first that is another ends the run, and the chunker goes on from
+//! there.
 //!
-//! A chunk that is taken so has the id of one that is stored, and passes the chunker's own test of its end if it has one: then it ends where it would have ended anyway
-//! (but for the last chunk of a file, of SeqCDC or FastCDC, that turns up in the middle of another and seems to end there).
-//! A chunker without a test (argmin compares all bytes up to the maximum) might have gone on differently behind a chunk whose surroundings have changed; what is
-//! taken is stored already all the same.
+//! A chunk that is taken so has the id of one that is stored, and passes the chunker's own test of
+//! its end if it has one: then it ends where it would have ended anyway (but for the last chunk of
+//! a file, of SeqCDC or FastCDC, that turns up in the middle of another and seems to end there).
+//! A chunker without a test (argmin compares all bytes up to the maximum) might have gone on
+//! differently behind a chunk whose surroundings have changed; what is taken is stored already all
+//! the same.
 //!
-//! Hints are advice: a directory that can't be read, or that says anything else than what is in the file, costs time only. Only packs of earlier backups are followed,
-//! so how fast this one stores its own changes nothing.
+//! Hints are advice: a directory that can't be read, or that says anything else than what is in the
+//! file, costs time only. Only packs of earlier backups are followed, so how fast this one stores
+//! its own changes nothing.
 //!
-//! It pays where looking for boundaries costs more than fingerprinting, which otherwise many threads do at once.
+//! It pays where looking for boundaries costs more than fingerprinting, which otherwise many
+//! threads do at once.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ibid_chunk::ArchiveCutter;
+use ibid_format::pack::Summary;
+use ibid_format::{ChunkId, Fingerprinter};
 
 use super::eye::Span;
 use super::gains::Kind;
 use super::{Hints, Job};
 use crate::index::Place;
 use crate::load::read_directory;
-use ibid_chunk::ArchiveCutter;
-use ibid_format::pack::Summary;
-use ibid_format::{ChunkId, Fingerprinter};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-/// The most chunks fingerprinted at once, and the most bytes of them (unless a single chunk has more).
+/// The most chunks fingerprinted at once, and the most bytes of them (unless a single chunk has
+/// more).
 const RUN_MOST: usize = 64;
 const RUN_BYTES: usize = 1 << 20;
 /// Chunks that are looked up one by one after a run has ended, until one is known again.
@@ -76,7 +86,8 @@ impl<'a> Follower<'a> {
         })
     }
 
-    /// Another piece of the file begins: its first chunk is looked up even if none was known for long.
+    /// Another piece of the file begins: its first chunk is looked up even if none was known for
+    /// long.
     pub(super) fn next_piece(&mut self) {
         self.tries = self.tries.max(1);
     }
@@ -86,7 +97,8 @@ impl<'a> Follower<'a> {
         self.place = None;
     }
 
-    /// Takes chunks from the start of `data`, which starts where the last one ended and is all that is left if `last`. Spans start at `base`.
+    /// Takes chunks from the start of `data`, which starts where the last one ended and is all that
+    /// is left if `last`. Spans start at `base`.
     pub(super) fn follow(
         &mut self,
         cutter: &mut ArchiveCutter<'_>,
@@ -150,7 +162,8 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Takes note of a chunk that was cut off by the chunker, and looks now and then whether it is known.
+    /// Takes note of a chunk that was cut off by the chunker, and looks now and then whether it is
+    /// known.
     pub(super) fn cut(&mut self, span: &mut Span, chunk: &[u8]) {
         self.place = None;
         if self.tries == 0 {

@@ -1,14 +1,17 @@
-//! Where is looking for what is similar worth it? (Paper 004, section 3.4.1: its governor gives up where little is gained.)
+//! Where is looking for what is similar worth it? (Paper 004, section 3.4.1: its governor gives up
+//! where little is gained.)
 //!
-//! What is new to a repository is like nothing in it, and its next version will be like it: so only files count that were there in the snapshot before and have changed.
-//! If these, of one kind, were like nothing either, their next versions will hardly be.
+//! What is new to a repository is like nothing in it, and its next version will be like it: so only
+//! files count that were there in the snapshot before and have changed. If these, of one kind, were
+//! like nothing either, their next versions will hardly be.
 
-use ibid_format::tree::{Entry, EntryKind};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use ibid_format::tree::{Entry, EntryKind};
 
 /// The kind of a file that has changed, by the end of its name; [`Kind::NEW`] for all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +57,8 @@ impl Kinds {
 
 /// Of a kind, it is judged by so many bytes of new chunks, and again after half as many.
 const WINDOW: u64 = 64 << 20;
-/// One part in so many has to be like something: else these bytes take more than 1/1.1 of what they would.
+/// One part in so many has to be like something: else these bytes take more than 1/1.1 of what they
+/// would.
 const ALIKE_PART_MIN: u64 = 11;
 /// Of what gains nothing, one chunk in so many is looked at: it may do so again.
 pub(crate) const LOOK_EVERY: u64 = 16;
@@ -80,7 +84,8 @@ impl Gains {
         self.0[usize::from(kind.0)].is_little.load(Ordering::Relaxed)
     }
 
-    /// A new chunk was looked at, and something like it was found, or not. For one thread at a time.
+    /// A new chunk was looked at, and something like it was found, or not. For one thread at a
+    /// time.
     pub(crate) fn note(&self, kind: Kind, bytes: u64, is_alike: bool) {
         if kind == Kind::NEW {
             return;
@@ -106,9 +111,10 @@ impl Gains {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use ibid_format::content::Content;
     use ibid_format::tree::Time;
+
+    use super::*;
 
     fn file(length: u64) -> Entry {
         let time = Time { seconds: 0, nanos: 0 };

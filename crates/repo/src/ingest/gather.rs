@@ -1,5 +1,13 @@
 //! New chunks into frames, in the order of the tree; complete frames to the workers and the packer.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use ibid_delta::Sketch;
+use ibid_format::ChunkId;
+use ibid_format::pack::PackKind;
+
 use super::Job;
 use super::compress::{Complete, FrameBuffers};
 use super::deltas::Against;
@@ -12,14 +20,9 @@ use crate::index::{Frame, Place};
 use crate::recipe::MetadataSink;
 use crate::similar::UNSAVED_MAX;
 use crate::{Error, Result};
-use crossbeam_channel::{Receiver, Sender, bounded};
-use ibid_delta::Sketch;
-use ibid_format::ChunkId;
-use ibid_format::pack::PackKind;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-/// Bytes of metadata that are compressed together: trees are read a piece at a time, so their frames are smaller.
+/// Bytes of metadata that are compressed together: trees are read a piece at a time, so their
+/// frames are smaller.
 const METADATA_FRAME: u32 = 256 << 10;
 /// After so many new chunks it is checked that the index stays within the budget.
 const CHECK_EVERY: u64 = 4096;
@@ -191,7 +194,8 @@ impl<'j> Gather<'j> {
                 self.stored.written.fetch_add(written, Ordering::Relaxed);
             }
         }
-        // It grows in steps, and goes on growing until the next check; and a small backup is to succeed after this one has failed.
+        // It grows in steps, and goes on growing until the next check; and a small backup is to succeed
+        // after this one has failed.
         self.check_memory(self.job.loaded.index.bytes() / 8)
     }
 
@@ -261,8 +265,9 @@ impl<'j> Gather<'j> {
         if sent { Ok(()) } else { Err(Error::Interrupted) }
     }
 
-    /// Whether the index, with all that is new and `more` bytes, leaves room for buffers: for those of this backup, and for the least that
-    /// others do with, which must be able to read what this one stores.
+    /// Whether the index, with all that is new and `more` bytes, leaves room for buffers: for those
+    /// of this backup, and for the least that others do with, which must be able to read what
+    /// this one stores.
     pub(super) fn check_memory(&self, more: u64) -> Result<()> {
         let Job {
             repository,

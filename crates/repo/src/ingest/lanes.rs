@@ -1,5 +1,7 @@
 //! Chunks that are like others, and wait to be encoded together.
 
+use ibid_delta::Sketch;
+
 use super::Job;
 use super::compress::FrameBuffers;
 use super::deltas::Group;
@@ -8,12 +10,13 @@ use crate::chunks::ChunkReader;
 use crate::index::Place;
 use crate::recency::Recency;
 use crate::similar::{Base, DEPTH_MAX, Distance, Similar};
-use ibid_delta::Sketch;
 
 /// Most chunks that are encoded together.
 const LANE_CHUNKS: usize = 64;
-/// Chunks after which what was gathered to be encoded is sent off, however little it is. What is encoded together is read together, and the bases of what lies far apart
-/// lie far apart too: 16 take 2 % more of sources and pages than 48, 8 took 4 % more, and 256 took 30 times as long to read back.
+/// Chunks after which what was gathered to be encoded is sent off, however little it is. What is
+/// encoded together is read together, and the bases of what lies far apart lie far apart too: 16
+/// take 2 % more of sources and pages than 48, 8 took 4 % more, and 256 took 30 times as long to
+/// read back.
 const LANE_PATIENCE: u64 = 48;
 /// Depths whose chunks share a lane: it is full sooner, and draws few of them down.
 const LANE_DEPTHS: u8 = 2;
@@ -22,8 +25,9 @@ const LANE_DEPTHS: u8 = 2;
 pub(super) struct Lanes<'j> {
     pub(super) similar: Similar,
     pub(super) bases: &'j ChunkReader<'j>,
-    /// The frames that were used last, at most so many: not what is kept at the moment, which depends on how fast others are. So the same data has the same bases,
-    /// but for those that are not stored yet.
+    /// The frames that were used last, at most so many: not what is kept at the moment, which
+    /// depends on how fast others are. So the same data has the same bases, but for those that
+    /// are not stored yet.
     near: Recency,
     near_max: usize,
     /// Chunks with bases, by the depth of the deepest of these, [`LANE_DEPTHS`] together.

@@ -1,4 +1,15 @@
-//! Large files, and streams: read and cut a piece at a time, while workers fingerprint the pieces before.
+//! Large files, and streams: read and cut a piece at a time, while workers fingerprint the pieces
+//! before.
+
+use std::io::Read;
+use std::ops::Range;
+use std::path::Path;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use ibid_chunk::ArchiveCutter;
+use ibid_format::content::Content;
+use ibid_format::tree::{Entry, EntryKind, Time};
+use rustix::fs::FileType;
 
 use super::eye::Span;
 use super::follow::{Followed, Follower};
@@ -7,14 +18,6 @@ use super::work::{Piece, ToRead, Work};
 use super::{Job, Stream};
 use crate::source::{Extent, Opened};
 use crate::{Counters, Error, Result};
-use crossbeam_channel::{Receiver, Sender, bounded};
-use ibid_chunk::ArchiveCutter;
-use ibid_format::content::Content;
-use ibid_format::tree::{Entry, EntryKind, Time};
-use rustix::fs::FileType;
-use std::io::Read;
-use std::ops::Range;
-use std::path::Path;
 
 /// What the builder gets to know of a large file.
 pub(crate) enum LargePart {
@@ -30,7 +33,8 @@ pub(crate) enum Large {
     Stream { stream: Stream, parts: Sender<LargePart> },
 }
 
-/// Cuts large files until there are no more. Two of these run, so that the next file is read while the last is still fingerprinted.
+/// Cuts large files until there are no more. Two of these run, so that the next file is read while
+/// the last is still fingerprinted.
 pub(crate) fn cut_large(job: &Job<'_>, large: &Receiver<Large>, work: &Sender<Work>, spare: &Receiver<Vec<u8>>) {
     while let Ok(file) = large.recv() {
         cut(job, file, work, spare);
@@ -188,7 +192,8 @@ impl LargeCutter<'_> {
         })))
     }
 
-    /// Takes `read` new bytes into account, cuts what can be cut, and sends it off. False if nobody listens.
+    /// Takes `read` new bytes into account, cuts what can be cut, and sends it off. False if nobody
+    /// listens.
     fn cut(&mut self, read: usize, last: bool) -> bool {
         let filled = self.filled + read;
         let size_average = self.job.repository.chunker.settings().size_average();
@@ -216,7 +221,8 @@ impl LargeCutter<'_> {
         self.parts.send(LargePart::Piece(result)).is_ok() && self.work.send(Work::Piece { piece, reply }).is_ok()
     }
 
-    /// Takes the next chunks of the buffer; gives the bytes of them, or none if there is too little.
+    /// Takes the next chunks of the buffer; gives the bytes of them, or none if there is too
+    /// little.
     fn next(&mut self, left: Range<usize>, last: bool, chunks: &mut Vec<Span>) -> Option<usize> {
         let (start, data) = (left.start, &self.buffer[left]);
         if let Some(follower) = &mut self.follower {

@@ -10,7 +10,8 @@ pub(crate) struct Limits {
     pub(crate) cutters: usize,
     /// Results of the reader that wait for the builder.
     pub(crate) events: usize,
-    /// Pieces of one large file that wait: enough to keep every worker busy; more would only take fresh memory.
+    /// Pieces of one large file that wait: enough to keep every worker busy; more would only take
+    /// fresh memory.
     pub(crate) pieces: usize,
     /// Pieces of all large files that wait; at least those of one.
     pub(crate) pieces_all: usize,
@@ -28,17 +29,20 @@ pub(crate) struct Limits {
     pub(crate) features: u64,
 }
 
-/// What one worker needs to encode against bases, bytes: zstd's tables, the prefix, and frames that are read for it.
+/// What one worker needs to encode against bases, bytes: zstd's tables, the prefix, and frames that
+/// are read for it.
 const DELTA_CODER: usize = 16 << 20;
 /// Less than this is not worth looking for what is similar.
 const SIMILARITY_MIN: u64 = 16 << 20;
-/// Bytes of frames kept as bases, and of features: more has not gained more, and every page of it that is touched costs 2 µs.
+/// Bytes of frames kept as bases, and of features: more has not gained more, and every page of it
+/// that is touched costs 2 µs.
 const BASES_MAX: u64 = 160 << 20;
 const FEATURES_MAX: u64 = 64 << 20;
 
 impl Limits {
-    /// Splits `budget` (what remains after the index), bytes. A quarter is left for what the index grows by, if that is possible. Whether somebody `looks` for
-    /// what is similar: then that is given room before speed, but for the last of it.
+    /// Splits `budget` (what remains after the index), bytes. A quarter is left for what the index
+    /// grows by, if that is possible. Whether somebody `looks` for what is similar: then that
+    /// is given room before speed, but for the last of it.
     pub(crate) fn new(
         budget: u64,
         cores: usize,
@@ -99,7 +103,8 @@ impl Limits {
         }
     }
 
-    /// Gives what is left to those who look for what is similar, if it is enough; and they borrow what the index has not grown into yet.
+    /// Gives what is left to those who look for what is similar, if it is enough; and they borrow
+    /// what the index has not grown into yet.
     fn share_out(&mut self, left: u64, growth: u64) {
         let room = left.saturating_sub((self.workers * DELTA_CODER) as u64);
         if room >= SIMILARITY_MIN {
@@ -112,7 +117,8 @@ impl Limits {
     /// The most that buffers can hold at once, but for what is lent.
     pub(crate) fn bytes(&self, frame: u32) -> u64 {
         let groups = (self.events + self.workers + 2) * 2 * GROUP;
-        // Beside those that wait: one at the builder, two at each cutter, and two at the one that reads a file which has grown meanwhile.
+        // Beside those that wait: one at the builder, two at each cutter, and two at the one that reads a
+        // file which has grown meanwhile.
         let pieces = (self.pieces_all + 1 + 2 * self.cutters + 2) * self.piece;
         // A frame exists uncompressed and compressed; zstd's own tables are about 4 MiB at level 3.
         let frames = (self.frames + 2) * 2 * (frame as usize + self.piece / 8) + self.workers * (4 << 20);

@@ -1,4 +1,10 @@
-//! What are the chunks like that are stored already? Files of sketches tell of most; into what they don't tell of, a backup looks itself.
+//! What are the chunks like that are stored already? Files of sketches tell of most; into what they
+//! don't tell of, a backup looks itself.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crossbeam_channel::unbounded;
+use ibid_delta::{Sketch, Sketcher};
 
 use super::eye::{INCOMPRESSIBLE_MAX, worth_a_sketch};
 use super::gains::LOOK_EVERY;
@@ -9,9 +15,6 @@ use crate::chunks::ChunkReader;
 use crate::index::Place;
 use crate::similar::{self, Similar};
 use crate::threads::spawn;
-use crossbeam_channel::unbounded;
-use ibid_delta::{Sketch, Sketcher};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What is known to be like what, from earlier backups.
 pub(crate) fn look_back(job: &Job<'_>, bases: &ChunkReader<'_>) -> Result<Similar> {
@@ -65,7 +68,8 @@ fn look_into(job: &Job<'_>, reader: &ChunkReader<'_>, frames: &[u32], similar: &
     Ok(())
 }
 
-/// Which of these frames are passed over: of those that did not compress as many as while they were stored.
+/// Which of these frames are passed over: of those that did not compress as many as while they were
+/// stored.
 fn passed_over(job: &Job<'_>, frames: &[u32]) -> Vec<bool> {
     let (mut count, mut bytes) = (0_u64, 0);
     let is_passed_over = |&number: &u32| {

@@ -7,10 +7,14 @@
 //!                                                  ▲──compress──┘ └────sealed in order
 //! ```
 //!
-//! The **reader** ([`read`]) walks and decides what must be read. **Cutters** ([`large`]) read and cut large files, or [`follow`] what is stored. **Workers** ([`work`]) read small files, cut, fingerprint and sketch ([`eye`]; [`gains`] says where that pays) and compress
-//! ([`compress`], [`deltas`]), one a core. The **builder** ([`build`]; the calling thread) takes their results in the order of the walk, asks the index, gathers
-//! new chunks into frames ([`gather`], [`lanes`]) and writes trees; so the same input makes the same frames whatever the number of cores, and neighbours stay
-//! neighbours. The **packer** and uploaders ([`store`]) seal and store. Every queue is bounded; [`Limits`] sizes them from one budget.
+//! The **reader** ([`read`]) walks and decides what must be read. **Cutters** ([`large`]) read and
+//! cut large files, or [`follow`] what is stored. **Workers** ([`work`]) read small files, cut,
+//! fingerprint and sketch ([`eye`]; [`gains`] says where that pays) and compress ([`compress`],
+//! [`deltas`]), one a core. The **builder** ([`build`]; the calling thread) takes their results in
+//! the order of the walk, asks the index, gathers new chunks into frames ([`gather`], [`lanes`])
+//! and writes trees; so the same input makes the same frames whatever the number of cores, and
+//! neighbours stay neighbours. The **packer** and uploaders ([`store`]) seal and store. Every queue
+//! is bounded; [`Limits`] sizes them from one budget.
 
 mod build;
 mod compress;
@@ -28,16 +32,6 @@ mod read;
 mod store;
 mod work;
 
-use crate::chunks::ChunkReader;
-use crate::load::Loaded;
-use crate::repository::{folder, name_in};
-use crate::source::{Excludes, Filter, XattrFault};
-use crate::{Error, Monitor, Repository, Result, Warning};
-use gains::Gains;
-use ibid_format::FileId;
-use ibid_format::snapshot::{Counters, Snapshot};
-use ibid_format::tree::Time;
-use limits::Limits;
 use std::collections::HashSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -45,10 +39,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
+use gains::Gains;
+use ibid_format::FileId;
+use ibid_format::snapshot::{Counters, Snapshot};
+use ibid_format::tree::Time;
+use limits::Limits;
+
+use crate::chunks::ChunkReader;
+use crate::load::Loaded;
+use crate::repository::{folder, name_in};
+use crate::source::{Excludes, Filter, XattrFault};
+use crate::{Error, Monitor, Repository, Result, Warning};
+
 /// How hard to compress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// One of three ways between zstd's levels 1 and 3: the fastest that is about the smallest on a sample of the data's own frames.
+    /// One of three ways between zstd's levels 1 and 3: the fastest that is about the smallest on a
+    /// sample of the data's own frames.
     #[default]
     Auto,
     /// Not at all.
@@ -65,14 +72,17 @@ pub enum Similarity {
     Auto,
     /// Nothing.
     Off,
-    /// Look for what is similar in all data, also in such that does not compress, and for more of it: the least is stored, and it takes longer.
+    /// Look for what is similar in all data, also in such that does not compress, and for more of
+    /// it: the least is stored, and it takes longer.
     Max,
 }
 
-/// Whether large files are cut where the repository suggests (RapidCDC; paper 003): behind a chunk that is known, at the sizes of the chunks that were stored behind it.
+/// Whether large files are cut where the repository suggests (RapidCDC; paper 003): behind a chunk
+/// that is known, at the sizes of the chunks that were stored behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hints {
-    /// If looking for boundaries takes longer than fingerprinting, with this chunker on this machine.
+    /// If looking for boundaries takes longer than fingerprinting, with this chunker on this
+    /// machine.
     #[default]
     Auto,
     /// Never.
@@ -85,8 +95,9 @@ pub enum Hints {
 pub struct Stream {
     /// The name it gets: one file in the root of the snapshot.
     pub name: Vec<u8>,
-    /// Its bytes. An error ends the backup; [`Interrupted`](std::io::ErrorKind::Interrupted) only makes it look whether it should stop,
-    /// so a reader that waits for long returns that now and then.
+    /// Its bytes. An error ends the backup; [`Interrupted`](std::io::ErrorKind::Interrupted) only
+    /// makes it look whether it should stop, so a reader that waits for long returns that now
+    /// and then.
     pub reader: Box<dyn Read + Send + Sync>,
 }
 
@@ -109,7 +120,8 @@ pub struct BackupOptions {
     pub program: String,
     /// Read every file, even those that look unchanged.
     pub force: bool,
-    /// The snapshot to compare with (see [`Repository::snapshot`](crate::Repository::snapshot)); the latest of the same host and paths if none.
+    /// The snapshot to compare with (see [`Repository::snapshot`](crate::Repository::snapshot));
+    /// the latest of the same host and paths if none.
     pub parent: Option<String>,
     /// Do all but write.
     pub dry_run: bool,
@@ -117,12 +129,14 @@ pub struct BackupOptions {
     pub compression: Compression,
     /// What to do about data that is like other data. Without compression, nothing is done.
     pub similarity: Similarity,
-    /// Bytes of frames that may be read back to encode against them, or to find out what they are like, if the storage is not a folder of this machine: 256 MiB if none.
-    /// Frames that are on their way when so many are read come on top.
+    /// Bytes of frames that may be read back to encode against them, or to find out what they are
+    /// like, if the storage is not a folder of this machine: 256 MiB if none. Frames that are
+    /// on their way when so many are read come on top.
     pub remote_reads: Option<u64>,
     /// Whether large files are cut where the repository suggests.
     pub hints: Hints,
-    /// Count files and bytes beforehand, beside the work, so that progress can tell how much is left.
+    /// Count files and bytes beforehand, beside the work, so that progress can tell how much is
+    /// left.
     pub estimate: bool,
     /// Threads that read, fingerprint and compress; the number of cores if none.
     pub threads: Option<usize>,
@@ -141,10 +155,12 @@ pub struct BackupSummary {
     pub unchanged_files: u64,
     /// Bytes of holes in the files that were read: nothing was stored for them.
     pub holes: u64,
-    /// Extended attributes that could not be read, or that are beyond what an entry can hold; each was reported.
+    /// Extended attributes that could not be read, or that are beyond what an entry can hold; each
+    /// was reported.
     pub attributes_lost: u64,
-    /// Frames of earlier backups that were wanted as bases and can't be read; each was reported. They were done without, but what lies in them, or hangs on them,
-    /// is lost unless it is stored elsewhere too, and this snapshot may need it: a [`check`](Repository::check) tells.
+    /// Frames of earlier backups that were wanted as bases and can't be read; each was reported.
+    /// They were done without, but what lies in them, or hangs on them, is lost unless it is
+    /// stored elsewhere too, and this snapshot may need it: a [`check`](Repository::check) tells.
     pub damaged_frames: u64,
     /// Of the counters' `new_bytes`, those of metadata: trees and lists of chunks.
     pub new_metadata_bytes: u64,
@@ -152,11 +168,14 @@ pub struct BackupSummary {
     pub unlike: StoredData,
     /// New data that is stored as the difference from similar data.
     pub similar: StoredData,
-    /// Bytes of new chunks for which nothing similar was looked for, since the data before them did not compress.
+    /// Bytes of new chunks for which nothing similar was looked for, since the data before them did
+    /// not compress.
     pub passed_over: u64,
-    /// Bytes of new chunks for which nothing similar was looked for, since changed files of their kind have been like nothing that is stored.
+    /// Bytes of new chunks for which nothing similar was looked for, since changed files of their
+    /// kind have been like nothing that is stored.
     pub without_gain: u64,
-    /// Bytes of large files that were cut where the repository suggested, without looking for boundaries.
+    /// Bytes of large files that were cut where the repository suggested, without looking for
+    /// boundaries.
     pub hinted: u64,
     /// Bytes written to the repository in all: packs, index, sketches, snapshot.
     pub written: u64,
@@ -182,14 +201,16 @@ const REMOTE_READS: u64 = 256 << 20;
 pub(crate) const GROUP: usize = 1 << 20;
 
 impl Repository {
-    /// Makes a snapshot. When this returns `Ok`, it is durable: whole, and readable after any crash.
+    /// Makes a snapshot. When this returns `Ok`, it is durable: whole, and readable after any
+    /// crash.
     ///
     /// Files that can't be read are reported to `monitor`, counted, and left out.
     ///
     /// # Errors
-    /// [`Error::NothingToBackUp`] if no path could be read at all; [`Error::BadStreamName`]; [`Error::Pipe`] if the stream
-    /// failed; [`Error::Interrupted`] if `monitor` was cancelled (what was stored stays and is
-    /// used by the next backup); [`Error::MemoryBudget`]; whatever the storage says. In each case no snapshot is made and earlier ones are intact.
+    /// [`Error::NothingToBackUp`] if no path could be read at all; [`Error::BadStreamName`];
+    /// [`Error::Pipe`] if the stream failed; [`Error::Interrupted`] if `monitor` was cancelled
+    /// (what was stored stays and is used by the next backup); [`Error::MemoryBudget`];
+    /// whatever the storage says. In each case no snapshot is made and earlier ones are intact.
     ///
     /// ```
     /// # use ibid_repo::{InitOptions, Monitor, Repository, BackupOptions};
@@ -216,7 +237,8 @@ impl Repository {
             }
             None => resolve_all(&options.paths, monitor)?,
         };
-        // An index of its own: it comes to hold chunks that are not stored yet, and nobody else must rely on those.
+        // An index of its own: it comes to hold chunks that are not stored yet, and nobody else must rely
+        // on those.
         self.refresh();
         let mut loaded = Loaded::load(self, monitor)?;
         if !options.dry_run {
@@ -334,7 +356,8 @@ impl Repository {
         Ok((Some(id), bytes.len() as u64))
     }
 
-    /// The snapshot to compare with. One that can't be read is not worth failing for: files are read again.
+    /// The snapshot to compare with. One that can't be read is not worth failing for: files are
+    /// read again.
     fn parent(
         &self,
         options: &BackupOptions,
@@ -369,13 +392,15 @@ pub(crate) struct Job<'a> {
     pub(crate) started: Time,
     /// Bytes of the last frames in a row that did not compress.
     pub(crate) incompressible: AtomicU64,
-    /// Bytes of new chunks for which nothing similar was looked for, since what came before did not compress.
+    /// Bytes of new chunks for which nothing similar was looked for, since what came before did not
+    /// compress.
     pub(crate) passed_over: AtomicU64,
     /// Bytes that `bases` may read; none if it may read whatever pays.
     pub(crate) reads_max: Option<u64>,
     /// What looking for what is similar has gained.
     pub(crate) gains: Gains,
-    /// Bytes of new chunks for which nothing similar was looked for, since their kind has gained too little.
+    /// Bytes of new chunks for which nothing similar was looked for, since their kind has gained
+    /// too little.
     pub(crate) without_gain: AtomicU64,
     /// Whether following what is stored pays, once somebody has measured it.
     pub(crate) follows: OnceLock<bool>,

@@ -1,5 +1,17 @@
 //! The reader: walks, decides what must be read, and keeps everything in order.
 
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use ibid_format::content::{Content, Item};
+use ibid_format::snapshot::Snapshot;
+use ibid_format::tree::{Entry, EntryKind, Time};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{FileType, Stat};
+
 use super::gains::Kinds;
 use super::large::{Large, LargePart};
 use super::work::{FileKey, Names, Small, ToRead, Work, attribute_bytes};
@@ -8,16 +20,6 @@ use crate::chunks::ChunkReader;
 use crate::recipe::{Entries, Items};
 use crate::source::{Moment, Step, Walker, entry_from, read_xattrs_at, read_xattrs_of};
 use crate::{Counters, Error, Monitor, Result, Warning};
-use crossbeam_channel::{Receiver, Sender, bounded};
-use ibid_format::content::{Content, Item};
-use ibid_format::snapshot::Snapshot;
-use ibid_format::tree::{Entry, EntryKind, Time};
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{FileType, Stat};
-use std::collections::HashMap;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// What is backed up.
 pub(crate) enum Input {
@@ -50,8 +52,9 @@ pub(crate) struct Outlets {
     pub(crate) events: Sender<Event>,
     pub(crate) work: Sender<Work>,
     pub(crate) large: Sender<Large>,
-    /// One for each piece of a large file that may wait. The reader takes them in the order of the files, so the file that the builder is at
-    /// always has its own, and never waits for those after it.
+    /// One for each piece of a large file that may wait. The reader takes them in the order of the
+    /// files, so the file that the builder is at always has its own, and never waits for those
+    /// after it.
     pub(crate) slots: Receiver<()>,
 }
 
@@ -356,7 +359,8 @@ impl<'r> Reading<'r, '_> {
         Ok(entry)
     }
 
-    /// Size, mtime, ctime and inode as they were, nothing in doubt then, and its chunks still there.
+    /// Size, mtime, ctime and inode as they were, nothing in doubt then, and its chunks still
+    /// there.
     fn is_unchanged(&self, former: &Entry, stat: &Stat) -> bool {
         let EntryKind::File(content) = &former.kind else {
             return false;
@@ -375,8 +379,8 @@ impl<'r> Reading<'r, '_> {
             && self.is_stored(content)
     }
 
-    /// Whether the chunks of a content are known, all of them: a pack may be lost together with the index files that listed it, and
-    /// then nothing else tells.
+    /// Whether the chunks of a content are known, all of them: a pack may be lost together with the
+    /// index files that listed it, and then nothing else tells.
     fn is_stored(&self, content: &Content) -> bool {
         let known = |item: &Item| match item {
             Item::Chunk { id, .. } => self.job.loaded.index.get(id).is_some(),

@@ -1,18 +1,20 @@
 //! From frames to durable packs, and the index files that list them.
 
-use super::compress::{Encoded, FrameBuffers};
-use super::{Job, StoredData};
-use crate::repository::{folder, name_in};
-use crate::{Counters, Error, Result};
-use crossbeam_channel::{Receiver, Sender};
-use ibid_format::pack::{self, PackKind, Summary};
-use ibid_format::{FileId, index as index_file};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 
-/// Chunks that may be stored before an index file lists them. It bounds memory; after a crash, packs that are not listed
-/// are read for their directories.
+use crossbeam_channel::{Receiver, Sender};
+use ibid_format::pack::{self, PackKind, Summary};
+use ibid_format::{FileId, index as index_file};
+
+use super::compress::{Encoded, FrameBuffers};
+use super::{Job, StoredData};
+use crate::repository::{folder, name_in};
+use crate::{Counters, Error, Result};
+
+/// Chunks that may be stored before an index file lists them. It bounds memory; after a crash,
+/// packs that are not listed are read for their directories.
 const UNLISTED_MAX: usize = 200_000;
 
 /// A frame on its way, in the order in which frames go into packs.
@@ -131,7 +133,8 @@ impl Stored {
         self.progress.notify_all();
     }
 
-    /// Stops whoever asks once packer or uploaders have failed; why they did is for [`failure`](Stored::failure) to say at the end.
+    /// Stops whoever asks once packer or uploaders have failed; why they did is for
+    /// [`failure`](Stored::failure) to say at the end.
     pub(crate) fn check(&self) -> Result<()> {
         if self.failed.load(Ordering::Acquire) {
             return Err(Error::Interrupted);
@@ -177,8 +180,8 @@ impl Stored {
     }
 }
 
-/// How many of these packs go into one index file. Even if every chunk had a pack of its own, it would be far from the limit of a file;
-/// and writing it takes a few times its memory.
+/// How many of these packs go into one index file. Even if every chunk had a pack of its own, it
+/// would be far from the limit of a file; and writing it takes a few times its memory.
 fn packs_of_one_index_file(packs: &[Summary]) -> usize {
     let mut chunks = 0;
     let fits = |summary: &&Summary| {
@@ -242,7 +245,8 @@ pub(crate) fn pack(
 pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<PackDue>) {
     while let Ok(due) = packs.recv() {
         let size = due.bytes.len() as u64;
-        // Its bases may be in any of those before it, and a pack whose bases are not durable must not be: after a crash, its chunks would seem to be there.
+        // Its bases may be in any of those before it, and a pack whose bases are not durable must not be:
+        // after a crash, its chunks would seem to be there.
         if due.summary.frames.iter().any(|frame| frame.depth > 0) && !stored.wait_for_those_before(due.number) {
             return;
         }
@@ -277,10 +281,11 @@ pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<PackDue>) 
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use ibid_format::ChunkId;
     use ibid_format::frame::Blob;
     use ibid_format::pack::FrameSummary;
+
+    use super::*;
 
     /// As after a loss of all index files of a repository that has one chunk in every frame.
     #[test]

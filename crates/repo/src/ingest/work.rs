@@ -1,17 +1,20 @@
-//! What workers do: read small files and cut them, fingerprint and sketch, compress. One thread a core.
+//! What workers do: read small files and cut them, fingerprint and sketch, compress. One thread a
+//! core.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender};
+use ibid_chunk::ArchiveCutter;
+use ibid_format::tree::{Entry, Time};
+use rustix::fd::OwnedFd;
+use rustix::fs::{FileType, Stat};
 
 use super::compress::{Complete, Compressor, Efforts, Encoded};
 use super::eye::{Eye, Sketches, Span};
 use super::{GROUP, Job, gains};
 use crate::source::{Extent, Moment, Opened, entry_from, read_xattrs_of};
 use crate::{Counters, Error, Monitor, Warning};
-use crossbeam_channel::{Receiver, Sender};
-use ibid_chunk::ArchiveCutter;
-use ibid_format::tree::{Entry, Time};
-use rustix::fd::OwnedFd;
-use rustix::fs::{FileType, Stat};
-use std::path::PathBuf;
-use std::sync::Arc;
 
 /// Something for a worker to do, and where its result goes.
 pub(crate) enum Work {
@@ -69,7 +72,8 @@ pub(crate) enum Names {
     Each,
     /// Its entry is kept for them.
     Remember,
-    /// It is not what was read by another name: the file has changed since, or its number is another file's now. So it stands by itself.
+    /// It is not what was read by another name: the file has changed since, or its number is
+    /// another file's now. So it stands by itself.
     Apart,
 }
 
@@ -114,7 +118,8 @@ pub(crate) struct Group {
     pub(crate) outcomes: Vec<Outcome>,
     /// Bytes of extended attributes of files that were read.
     attributes: usize,
-    /// Files that were not read since those before them took all the room: some had grown meanwhile, or had no size to go by.
+    /// Files that were not read since those before them took all the room: some had grown
+    /// meanwhile, or had no size to go by.
     pub(crate) rest: Vec<Small>,
 }
 
@@ -236,7 +241,8 @@ fn cut_from(cutter: &mut ArchiveCutter<'_>, group: &mut Group, base: usize, kind
     }
 }
 
-/// Files of `/proc` and `/sys` have contents and no size. Reads at most a group's worth; false if there is more.
+/// Files of `/proc` and `/sys` have contents and no size. Reads at most a group's worth; false if
+/// there is more.
 fn read_unsized(file: &Opened, data: &mut Vec<u8>) -> Result<bool, rustix::io::Errno> {
     let mut page = [0; 4096];
     let mut done = 0;
@@ -251,7 +257,8 @@ fn read_unsized(file: &Opened, data: &mut Vec<u8>) -> Result<bool, rustix::io::E
     Ok(false)
 }
 
-/// Opens a regular file; its entry comes from the open file, so that a file put in its place meanwhile is described as itself.
+/// Opens a regular file; its entry comes from the open file, so that a file put in its place
+/// meanwhile is described as itself.
 pub(crate) fn open(job: &Job<'_>, wanted: &ToRead) -> crate::Result<(Opened, Entry)> {
     let (name, path) = (&wanted.name, &wanted.path);
     let file = Opened::open(&wanted.parent, name).map_err(|error| Error::local("open", path, error))?;
@@ -273,10 +280,12 @@ pub(crate) fn open(job: &Job<'_>, wanted: &ToRead) -> crate::Result<(Opened, Ent
     Ok((file, entry))
 }
 
-/// Whether a file with this ctime, read by a backup that began at `started`, gets another ctime by any change after it was read.
+/// Whether a file with this ctime, read by a backup that began at `started`, gets another ctime by
+/// any change after it was read.
 ///
-/// The kernel's clock for files ticks every few milliseconds: a change within the tick that we read in would leave no trace. Some file systems
-/// keep whole seconds only (ext3, ext4 with small inodes), or even ones (FAT).
+/// The kernel's clock for files ticks every few milliseconds: a change within the tick that we read
+/// in would leave no trace. Some file systems keep whole seconds only (ext3, ext4 with small
+/// inodes), or even ones (FAT).
 fn tells_later_changes(ctime: Time, started: Time) -> bool {
     const TICK: i128 = 20_000_000;
     let nanos = |time: Time| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos);
@@ -284,7 +293,8 @@ fn tells_later_changes(ctime: Time, started: Time) -> bool {
     nanos(ctime) < nanos(started) - TICK - coarse
 }
 
-/// Marks what changed while it was read, and takes away the ctime of what can't be told from a later change by it.
+/// Marks what changed while it was read, and takes away the ctime of what can't be told from a
+/// later change by it.
 pub(crate) fn finish_entry(
     monitor: &Monitor,
     file: &Opened,

@@ -1,11 +1,13 @@
 //! What a file is besides its bytes: compared, set, and taken away where the snapshot has none.
 
-use crate::source::{read_xattrs_of, read_xattrs_through};
+use std::path::PathBuf;
+
 use ibid_format::tree::{Entry, EntryKind, Time, Xattr};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
-use std::path::PathBuf;
+
+use crate::source::{read_xattrs_of, read_xattrs_through};
 
 /// Attributes that could not be set: what, and why.
 pub(crate) type AttributeFaults = Vec<(String, std::io::Error)>;
@@ -21,8 +23,8 @@ pub(crate) struct Owner {
 pub(crate) enum Held<'a> {
     /// Open for reading or writing.
     Open(BorrowedFd<'a>),
-    /// What can't be opened so, or need not be (a symlink, FIFO, socket, device): open as a mere place (`O_PATH`), which some calls
-    /// reach through `/proc` only.
+    /// What can't be opened so, or need not be (a symlink, FIFO, socket, device): open as a mere
+    /// place (`O_PATH`), which some calls reach through `/proc` only.
     Place(OwnedFd, PathBuf),
 }
 
@@ -102,8 +104,9 @@ fn timestamps(mtime: Time) -> Timestamps {
     }
 }
 
-/// Whether an attribute that the snapshot does not have goes. Others (`security.selinux`, what a file system keeps for itself) are this
-/// machine's, not the file's. A snapshot that was not made by root lacks `trusted.*`, but then nobody but root has set one.
+/// Whether an attribute that the snapshot does not have goes. Others (`security.selinux`, what a
+/// file system keeps for itself) are this machine's, not the file's. A snapshot that was not made
+/// by root lacks `trusted.*`, but then nobody but root has set one.
 fn is_the_files_own(name: &[u8]) -> bool {
     name.starts_with(b"user.")
         || name.starts_with(b"system.posix_acl_")
@@ -145,11 +148,13 @@ pub(crate) fn has_mtime(stat: &Stat, entry: &Entry) -> bool {
     (stat.st_mtime, stat.st_mtime_nsec as u32) == (entry.mtime.seconds, entry.mtime.nanos)
 }
 
-/// Gives a thing owner, extended attributes, mode and times, and takes the extended attributes that the snapshot does not have: an ACL
-/// that stayed, or was inherited from a directory of the destination, would open the file to whom the snapshot does not.
+/// Gives a thing owner, extended attributes, mode and times, and takes the extended attributes that
+/// the snapshot does not have: an ACL that stayed, or was inherited from a directory of the
+/// destination, would open the file to whom the snapshot does not.
 ///
-/// The order matters: a change of owner clears setuid and capabilities; `user.*` needs the permission to write that the mode may take;
-/// a change of mode narrows an ACL; and everything changes the ctime.
+/// The order matters: a change of owner clears setuid and capabilities; `user.*` needs the
+/// permission to write that the mode may take; a change of mode narrows an ACL; and everything
+/// changes the ctime.
 pub(crate) fn set_attributes(held: &Held<'_>, entry: &Entry, owner: Option<Owner>) -> AttributeFaults {
     let mut faults = Vec::new();
     let mut note = |what: &str, result: Result<(), Errno>| {
@@ -185,7 +190,8 @@ pub(crate) fn set_attributes(held: &Held<'_>, entry: &Entry, owner: Option<Owner
     faults
 }
 
-/// The same for what may have them already: nothing is touched without need, so that its ctime stays.
+/// The same for what may have them already: nothing is touched without need, so that its ctime
+/// stays.
 pub(crate) fn mend_attributes(held: &Held<'_>, entry: &Entry, owner: Option<Owner>) -> AttributeFaults {
     if are_right(held, entry, owner) {
         return Vec::new();

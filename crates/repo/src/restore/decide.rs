@@ -1,16 +1,18 @@
 //! What is to be done about an entry, given what stands in its place.
 
-use super::attributes::{self, Held, Owner};
-use super::{Overwrite, Task, target};
-use crate::Result;
-use crate::chunks::ChunkReader;
-use crate::source::Opened;
+use std::path::Path;
+
 use ibid_format::content::Content;
 use ibid_format::tree::{Entry, EntryKind};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
-use std::path::Path;
+
+use super::attributes::{self, Held, Owner};
+use super::{Overwrite, Task, target};
+use crate::Result;
+use crate::chunks::ChunkReader;
+use crate::source::Opened;
 
 /// What is to be done about an entry that is no directory.
 pub(crate) enum Decision {
@@ -60,7 +62,8 @@ impl Task<'_> {
                 if self.passes_for_right(entry, content, stat) {
                     true
                 } else {
-                    // What has other names is not written to: they may lie outside the destination. Nor is anything with what may be damaged.
+                    // What has other names is not written to: they may lie outside the destination. Nor is anything
+                    // with what may be damaged.
                     if stat.st_nlink == 1
                         && !self.options.keep_damaged
                         && let Some((file, length)) = target::open_existing(parent, name)
@@ -85,7 +88,8 @@ impl Task<'_> {
             && attributes::has_mtime(stat, entry)
     }
 
-    /// Whether a file that is not to be written to has the right contents. If it can't be read either, it is to be replaced.
+    /// Whether a file that is not to be written to has the right contents. If it can't be read
+    /// either, it is to be replaced.
     fn has_contents(
         &self,
         reader: &ChunkReader<'_>,

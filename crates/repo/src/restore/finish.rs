@@ -1,21 +1,23 @@
 //! The end of a file's restore: holes, attributes, its place and its other names; or that it goes.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::Ordering;
+
+use ibid_format::tree::{Entry, EntryKind};
+use rustix::fd::OwnedFd;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
 use super::attributes::{self, Held};
 use super::folder::Folder;
 use super::links::{self, Links, Name};
 use super::write::{Lost, Progress, Restoring, Standing, fail, skipped, write_all_at};
 use super::{Overwrite, Task, target};
 use crate::{Counters, Error, Result, Warning};
-use ibid_format::tree::{Entry, EntryKind};
-use rustix::fd::OwnedFd;
-use rustix::fs::FallocateFlags;
-use rustix::io::Errno;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::Ordering;
 
-/// One part less. After the last, the file gets its attributes and its place; if it has not become what it should be, it goes, and what
-/// stood there stays.
+/// One part less. After the last, the file gets its attributes and its place; if it has not become
+/// what it should be, it goes, and what stood there stays.
 pub(crate) fn finish<'a>(task: &Task<'_>, progress: &Progress, file: &Restoring<'a>) {
     if file.pending.fetch_sub(1, Ordering::AcqRel) != 1 {
         return;
@@ -76,7 +78,8 @@ fn give_attributes(task: &Task<'_>, file: &Restoring<'_>) {
     }
 }
 
-/// Puts a file that has zeros where pieces are lost under a name by which nobody takes it for whole. Returns what to say of it.
+/// Puts a file that has zeros where pieces are lost under a name by which nobody takes it for
+/// whole. Returns what to say of it.
 fn keep_damaged(task: &Task<'_>, file: &Restoring<'_>, lost: Lost) -> Result<Error> {
     give_attributes(task, file);
     let name = match &file.standing {
@@ -121,7 +124,8 @@ fn ranges(mut pieces: Vec<(u64, u64)>) -> String {
 }
 
 fn undo(task: &Task<'_>, file: &Restoring<'_>) {
-    // Nothing is better than something wrong. If removing it fails there is nothing left to try: the file was reported.
+    // Nothing is better than something wrong. If removing it fails there is nothing left to try: the
+    // file was reported.
     let _ = match &file.standing {
         Standing::New => target::remove(&file.parent, &file.entry.name),
         Standing::Aside(aside) => target::remove(&file.parent, aside),
@@ -182,7 +186,8 @@ fn make_hole(file: &Restoring<'_>, offset: u64, length: u64) -> std::result::Res
     punch(&file.file, offset, length)
 }
 
-/// Makes `length` bytes from `offset` read as zeros, without occupying space if the file system can.
+/// Makes `length` bytes from `offset` read as zeros, without occupying space if the file system
+/// can.
 fn punch(file: &OwnedFd, offset: u64, length: u64) -> std::result::Result<(), Errno> {
     match rustix::fs::fallocate(
         file,

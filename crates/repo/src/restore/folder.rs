@@ -1,16 +1,18 @@
 //! Directories of the destination in which something is restored.
 
-use super::Task;
-use super::attributes::{self, Held, Owner};
-use super::target;
-use crate::Warning;
-use ibid_format::tree::Entry;
-use rustix::fd::OwnedFd;
-use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+use ibid_format::tree::Entry;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+
+use super::Task;
+use super::attributes::{self, Held, Owner};
+use super::target;
+use crate::Warning;
 
 /// What becomes of a directory once all in it is done.
 pub(crate) enum Then {
@@ -22,8 +24,9 @@ pub(crate) enum Then {
     All(Option<Owner>, Box<Entry>),
 }
 
-/// A directory in which something is restored. It gets its attributes when nobody needs it any more: the planner has left it and every
-/// file in it is done under all its names. Not before, since making and removing files changes its mtime, and its mode may forbid it.
+/// A directory in which something is restored. It gets its attributes when nobody needs it any
+/// more: the planner has left it and every file in it is done under all its names. Not before,
+/// since making and removing files changes its mtime, and its mode may forbid it.
 pub(crate) struct Folder<'a> {
     task: &'a Task<'a>,
     root: &'a OwnedFd,

@@ -1,12 +1,14 @@
 //! Files with several names.
 
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::AtFlags;
+use rustix::io::Errno;
+
 use super::folder::Folder;
 use super::target;
 use crate::{Error, Result};
-use rustix::fs::AtFlags;
-use rustix::io::Errno;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 
 /// A name in the destination.
 pub(crate) struct Name<'a> {
@@ -16,7 +18,8 @@ pub(crate) struct Name<'a> {
     pub(crate) path: PathBuf,
 }
 
-/// What has become of a file that has several names. Its other names wait until it is whole: what they stand for now may be all there is.
+/// What has become of a file that has several names. Its other names wait until it is whole: what
+/// they stand for now may be all there is.
 pub(crate) struct Links<'a>(Mutex<State<'a>>);
 
 enum State<'a> {
@@ -83,7 +86,8 @@ pub(crate) fn lost_with_its_other_name(path: &Path) -> Error {
     )
 }
 
-/// Gives what stands at a name of `from` another one, in the place of what stands there. False if it had that name already.
+/// Gives what stands at a name of `from` another one, in the place of what stands there. False if
+/// it had that name already.
 pub(crate) fn link(from: &Folder<'_>, first: &[u8], to: &Name<'_>, may_replace: bool) -> Result<bool> {
     let failed = |error: Errno| Error::local("link", &to.path, error);
     let (from, parent) = (from.open().map_err(failed)?, to.folder.open().map_err(failed)?);

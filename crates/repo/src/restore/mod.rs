@@ -1,13 +1,16 @@
 //! Restore: a snapshot's tree, or part of it, back as files.
 //!
-//! The planner (the calling thread) walks the tree, makes directories and files, and collects which chunk goes where. Every
-//! [`WINDOW`] chunks it sorts what it has by frame, so that each frame is read once, and hands it to the workers,
-//! which read, verify and write. A file gets its attributes when its last chunk is written, a directory when all in it is done.
+//! The planner (the calling thread) walks the tree, makes directories and files, and collects which
+//! chunk goes where. Every [`WINDOW`] chunks it sorts what it has by frame, so that each frame is
+//! read once, and hands it to the workers, which read, verify and write. A file gets its attributes
+//! when its last chunk is written, a directory when all in it is done.
 //!
-//! What stands in the destination is replaced by what is complete (made aside and renamed), mended with chunks that are verified, or left.
+//! What stands in the destination is replaced by what is complete (made aside and renamed), mended
+//! with chunks that are verified, or left.
 //!
-//! Everything is done relative to open directories, one name at a time, never through a symlink: whatever a snapshot says and whatever is
-//! planted in the destination, nothing outside it is touched.
+//! Everything is done relative to open directories, one name at a time, never through a symlink:
+//! whatever a snapshot says and whatever is planted in the destination, nothing outside it is
+//! touched.
 
 mod attributes;
 mod decide;
@@ -24,11 +27,12 @@ mod target;
 mod verify;
 mod write;
 
-use crate::{Monitor, Patterns, Repository, Result, SnapshotInfo, Warning};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
+
+use crate::{Monitor, Patterns, Repository, Result, SnapshotInfo, Warning};
 
 /// What to do where something exists already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +42,8 @@ pub enum Overwrite {
     Refuse,
     /// Make it as in the snapshot; bytes that are right already are not written again.
     Always,
-    /// The same, but take the contents of a file with the right size and mtime as right without reading it.
+    /// The same, but take the contents of a file with the right size and mtime as right without
+    /// reading it.
     IfChanged,
     /// Leave it.
     Never,
@@ -49,18 +54,20 @@ pub enum Overwrite {
 pub struct RestoreOptions {
     /// What to do where something exists.
     pub overwrite: Overwrite,
-    /// Restore only what matches one of these [`Patterns`], and what lies below. Paths are those of the snapshot.
+    /// Restore only what matches one of these [`Patterns`], and what lies below. Paths are those of
+    /// the snapshot.
     pub include: Vec<String>,
     /// Leave out what matches one of these.
     pub exclude: Vec<String>,
     /// Afterwards, read everything back from the disk and compare.
     pub verify: bool,
-    /// Keep what is left of a file that is damaged in the repository: beside its place, as `NAME.damaged`, with zeros for what is lost.
-    /// It counts as failed.
+    /// Keep what is left of a file that is damaged in the repository: beside its place, as
+    /// `NAME.damaged`, with zeros for what is lost. It counts as failed.
     pub keep_damaged: bool,
     /// Give files to the recorded numeric owners, even if names say otherwise here.
     pub numeric_ids: bool,
-    /// Threads; the number of cores if none. Fewer, if the memory budget has no room for what each needs.
+    /// Threads; the number of cores if none. Fewer, if the memory budget has no room for what each
+    /// needs.
     pub threads: Option<usize>,
 }
 
@@ -171,14 +178,16 @@ impl Selection {
 }
 
 impl Repository {
-    /// Restores what is at `path` of a snapshot into the directory `destination`, which is made if it does not exist. If a directory is
-    /// at `path`, its contents are restored; a file is restored under its own name.
+    /// Restores what is at `path` of a snapshot into the directory `destination`, which is made if
+    /// it does not exist. If a directory is at `path`, its contents are restored; a file is
+    /// restored under its own name.
     ///
-    /// What can't be restored is reported to `monitor` and counted; the rest is restored. A new file whose stored bytes are damaged is removed
-    /// again; what stood in its place stays.
+    /// What can't be restored is reported to `monitor` and counted; the rest is restored. A new
+    /// file whose stored bytes are damaged is removed again; what stood in its place stays.
     ///
     /// # Errors
-    /// [`Error::WouldOverwrite`](crate::Error::WouldOverwrite) before anything is written; [`Error::NoSuchPath`](crate::Error::NoSuchPath); a tree that can't be read; a full disk.
+    /// [`Error::WouldOverwrite`](crate::Error::WouldOverwrite) before anything is written;
+    /// [`Error::NoSuchPath`](crate::Error::NoSuchPath); a tree that can't be read; a full disk.
     pub fn restore(
         &self,
         info: &SnapshotInfo,
@@ -190,8 +199,9 @@ impl Repository {
         Task::new(self, info, path, destination, options, monitor)?.run()
     }
 
-    /// Says what [`restore`](Repository::restore) would do, and does nothing: `hear` is told of every file, and of directories that would be made.
-    /// The summary is that of a restore in which nothing goes wrong. What exists is read and compared, as far as the rule asks for it.
+    /// Says what [`restore`](Repository::restore) would do, and does nothing: `hear` is told of
+    /// every file, and of directories that would be made. The summary is that of a restore in
+    /// which nothing goes wrong. What exists is read and compared, as far as the rule asks for it.
     ///
     /// # Errors
     /// Those of a restore; those of `hear`.

@@ -1,9 +1,11 @@
 //! Who owners are on this machine.
 
+use std::collections::HashMap;
+
+use ibid_format::tree::Entry;
+
 use super::Task;
 use super::attributes::Owner;
-use ibid_format::tree::Entry;
-use std::collections::HashMap;
 
 /// Who owners are here.
 pub(crate) struct Owners {

@@ -1,5 +1,19 @@
 //! The planner of a restore.
 
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crossbeam_channel::Sender;
+use ibid_format::content::{Content, Item};
+use ibid_format::tree::{Entry, EntryKind};
+use rustix::fd::OwnedFd;
+use rustix::fs::Mode;
+use rustix::io::Errno;
+
 use super::attributes::{self, Held};
 use super::decide::Decision;
 use super::finish;
@@ -17,18 +31,6 @@ use crate::chunks::ChunkReader;
 use crate::load::Loaded;
 use crate::recipe::Items;
 use crate::{Counters, Error, Monitor, Result, Warning};
-use crossbeam_channel::Sender;
-use ibid_format::content::{Content, Item};
-use ibid_format::tree::{Entry, EntryKind};
-use rustix::fd::OwnedFd;
-use rustix::fs::Mode;
-use rustix::io::Errno;
-use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// Chunks that are collected and sorted by frame before they are handed out.
 const WINDOW: usize = 1 << 18;
@@ -207,7 +209,8 @@ impl<'a> Planner<'a> {
         move |error| Error::local(action, path.clone(), error)
     }
 
-    /// Makes the directories that we are in, as far as they are not there. False if one can't be made: then all in it is lost.
+    /// Makes the directories that we are in, as far as they are not there. False if one can't be
+    /// made: then all in it is lost.
     fn make(&mut self) -> bool {
         let first = self.directories.iter().position(|made| made.folder.is_none());
         for depth in first.unwrap_or(self.directories.len())..self.directories.len() {
@@ -238,7 +241,8 @@ impl<'a> Planner<'a> {
         self.task.destination.join(names.collect::<PathBuf>())
     }
 
-    /// Makes one of the directories that we are in. False if something else stands there and is to be kept.
+    /// Makes one of the directories that we are in. False if something else stands there and is to
+    /// be kept.
     fn make_one(&mut self, depth: usize) -> Result<bool> {
         let path = self.path_of(depth);
         let failed = |error| Error::local("make directory", &path, error);
@@ -507,8 +511,9 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Hands the window to the workers, frame by frame, in the order in which files need them first: what such frames are encoded against lies
-    /// close together too, so that it is still there.
+    /// Hands the window to the workers, frame by frame, in the order in which files need them
+    /// first: what such frames are encoded against lies close together too, so that it is still
+    /// there.
     fn hand_out(&mut self) {
         let mut window = std::mem::take(&mut self.window);
         self.window_files = 0;

@@ -1,5 +1,14 @@
 //! What a restore would do.
 
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ibid_format::content::{Content, Item};
+use ibid_format::tree::{Entry, EntryKind};
+use rustix::fd::OwnedFd;
+use rustix::fs::Stat;
+
 use super::decide::Decision;
 use super::open_files::OpenFiles;
 use super::owners::Owners;
@@ -10,13 +19,6 @@ use crate::chunks::ChunkReader;
 use crate::recipe::Items;
 use crate::source::Opened;
 use crate::{Error, Result, Warning};
-use ibid_format::content::{Content, Item};
-use ibid_format::tree::{Entry, EntryKind};
-use rustix::fd::OwnedFd;
-use rustix::fs::Stat;
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// What hears of everything that would be restored.
 pub(crate) type Hear<'v> = &'v mut dyn FnMut(&Path, Planned) -> Result<()>;
@@ -202,7 +204,8 @@ impl Preview<'_> {
         Ok(Ok(()))
     }
 
-    /// What would be done, whether what stands there was found right, and how many bytes would be written.
+    /// What would be done, whether what stands there was found right, and how many bytes would be
+    /// written.
     fn plan(&mut self, path: &Path, entry: &Entry) -> Result<(Planned, bool, u64)> {
         let place = self.look(path, &entry.name)?;
         let existing = place.as_ref().and_then(|(_, stat)| *stat);

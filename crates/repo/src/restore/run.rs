@@ -1,5 +1,12 @@
 //! One restore from its start to its summary: threads, totals, and what is done at the end.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crossbeam_channel::bounded;
+use ibid_format::content::Content;
+use ibid_format::tree::{Entry, EntryKind};
+
 use super::attributes::Held;
 use super::folder::{Folder, Then};
 use super::open_files::OpenFiles;
@@ -14,11 +21,6 @@ use crate::chunks::ChunkReader;
 use crate::threads::spawn;
 use crate::tree::Found;
 use crate::{Error, Monitor, Result};
-use crossbeam_channel::bounded;
-use ibid_format::content::Content;
-use ibid_format::tree::{Entry, EntryKind};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// What is to be restored.
 struct Wanted {

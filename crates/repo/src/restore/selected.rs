@@ -1,5 +1,13 @@
 //! What of a tree a restore is about, and what of that exists already.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use ibid_format::content::Content;
+use ibid_format::tree::{Entry, EntryKind};
+
 use super::Task;
 use super::open_files::OpenFiles;
 use super::target::{self, Stack};
@@ -7,16 +15,11 @@ use crate::check::is_fault;
 use crate::chunks::ChunkReader;
 use crate::tree::{TreeStep, TreeWalk};
 use crate::{Error, Result};
-use ibid_format::content::Content;
-use ibid_format::tree::{Entry, EntryKind};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::sync::Arc;
 
 /// A step of [`Task::selected`].
 pub(crate) enum Selected<'a> {
-    /// `wanted` is false for a directory that only leads to what may be wanted. The visitor says whether to descend.
+    /// `wanted` is false for a directory that only leads to what may be wanted. The visitor says
+    /// whether to descend.
     Entry {
         path: &'a Path,
         entry: &'a Entry,

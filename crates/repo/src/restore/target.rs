@@ -1,16 +1,18 @@
 //! The destination: made and entered one name at a time, never through a symlink.
 
-use super::attributes::Held;
-use crate::{Error, Result};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+
 use ibid_format::FileId;
 use ibid_format::tree::{EntryKind, NAME_BYTES_MAX};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
-use std::sync::Arc;
+
+use super::attributes::Held;
+use crate::{Error, Result};
 
 const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -34,8 +36,8 @@ pub(crate) fn open_beneath(root: &OwnedFd, path: &[&[u8]]) -> std::result::Resul
     Ok(at)
 }
 
-/// Opens the destination itself; if need be it is made with this mode, and what leads to it. True if it was made. The user named it:
-/// links on the way are the user's.
+/// Opens the destination itself; if need be it is made with this mode, and what leads to it. True
+/// if it was made. The user named it: links on the way are the user's.
 pub(crate) fn open_destination(path: &Path, mode: u32) -> Result<(OwnedFd, bool)> {
     let failed = |action| move |source| Error::local(action, path, source);
     if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
@@ -84,7 +86,8 @@ pub(crate) fn is_empty(parent: impl AsFd, name: &[u8]) -> std::result::Result<bo
     Ok(true)
 }
 
-/// Makes a directory of ours one that we may write into and go through, if it is not; returns the mode it had.
+/// Makes a directory of ours one that we may write into and go through, if it is not; returns the
+/// mode it had.
 pub(crate) fn let_us_in(directory: &Held<'_>) -> std::result::Result<Option<u32>, Errno> {
     let (stat, us) = (directory.stat()?, rustix::process::geteuid());
     let mode = stat.st_mode & 0o7777;
@@ -108,8 +111,8 @@ pub(crate) fn aside() -> Vec<u8> {
     format!(".ibid-{}", FileId::random()).into_bytes()
 }
 
-/// Puts what stands at `aside` in the place of what stands at `name`, in one step; only an empty directory goes before. If it can't be,
-/// `aside` is removed, and what stood there stays.
+/// Puts what stands at `aside` in the place of what stands at `name`, in one step; only an empty
+/// directory goes before. If it can't be, `aside` is removed, and what stood there stays.
 pub(crate) fn put_in_place(parent: impl AsFd, aside: &[u8], name: &[u8]) -> std::result::Result<(), Errno> {
     let rename = || rustix::fs::renameat(&parent, aside, &parent, name);
     let put = match rename() {
@@ -120,7 +123,8 @@ pub(crate) fn put_in_place(parent: impl AsFd, aside: &[u8], name: &[u8]) -> std:
     put.and(remove(&parent, aside))
 }
 
-/// Renames `from` to what `name` becomes by appending `.damaged`, or `.damaged-1` and so on where that is taken; returns it.
+/// Renames `from` to what `name` becomes by appending `.damaged`, or `.damaged-1` and so on where
+/// that is taken; returns it.
 pub(crate) fn put_beside(parent: impl AsFd, from: &[u8], name: &[u8]) -> std::result::Result<Vec<u8>, Errno> {
     for n in 0u64.. {
         let suffix = if n == 0 {
@@ -173,8 +177,9 @@ pub(crate) fn create_file(parent: impl AsFd, name: &[u8]) -> std::result::Result
     rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o600))
 }
 
-/// Opens an existing ordinary file to bring it up to date, and says how long it is. None if it is something else by now, has other names
-/// (which may lie outside the destination), or can't be opened for writing.
+/// Opens an existing ordinary file to bring it up to date, and says how long it is. None if it is
+/// something else by now, has other names (which may lie outside the destination), or can't be
+/// opened for writing.
 pub(crate) fn open_existing(parent: impl AsFd, name: &[u8]) -> Option<(OwnedFd, u64)> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::openat(parent, name, flags, Mode::empty()).ok()?;

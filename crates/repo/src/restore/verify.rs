@@ -1,5 +1,14 @@
 //! Reading back what was restored.
 
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ibid_format::content::{Content, Item};
+use ibid_format::tree::{Entry, EntryKind};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+
 use super::Task;
 use super::open_files::OpenFiles;
 use super::selected::Selected;
@@ -8,17 +17,10 @@ use crate::chunks::ChunkReader;
 use crate::recipe::Items;
 use crate::source::Opened;
 use crate::{Counters, Error, Result, Warning};
-use ibid_format::content::{Content, Item};
-use ibid_format::tree::{Entry, EntryKind};
-use rustix::fd::OwnedFd;
-use rustix::io::Errno;
-use std::collections::HashSet;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 impl Task<'_> {
-    /// Compares every selected file in the destination with the snapshot; returns how many are right and adds to `failed` those that are not,
-    /// without what was `lost` before.
+    /// Compares every selected file in the destination with the snapshot; returns how many are
+    /// right and adds to `failed` those that are not, without what was `lost` before.
     pub(crate) fn verify<'r>(
         &self,
         reader: &'r ChunkReader<'r>,
@@ -104,7 +106,8 @@ impl Task<'_> {
         difference.map_or(Ok(()), |at| Err(differs(at)))
     }
 
-    /// Compares a file in the destination with contents of the snapshot, piece by piece, as long as `each` says to go on.
+    /// Compares a file in the destination with contents of the snapshot, piece by piece, as long as
+    /// `each` says to go on.
     pub(crate) fn compare<'r>(
         &self,
         reader: &'r ChunkReader<'r>,

@@ -1,5 +1,16 @@
 //! Workers of a restore: read a frame once, verify, write where its chunks belong.
 
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crossbeam_channel::Receiver;
+use ibid_format::ChunkId;
+use ibid_format::tree::{Entry, EntryKind};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+
 use super::attributes::Owner;
 use super::finish::finish;
 use super::folder::Folder;
@@ -9,21 +20,13 @@ use super::{Overwrite, RestoreSummary, Task};
 use crate::chunks::{ChunkReader, FrameReader};
 use crate::error::is_no_room;
 use crate::{Counters, Error, Result, Warning};
-use crossbeam_channel::Receiver;
-use ibid_format::ChunkId;
-use ibid_format::tree::{Entry, EntryKind};
-use rustix::fd::OwnedFd;
-use rustix::io::Errno;
-use std::collections::HashSet;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// Where a file stands while it is not complete.
 pub(crate) enum Standing {
     /// Under its own name, where nothing was before.
     New,
-    /// Under this other name. It takes its own, and the place of what stands there, once it is complete.
+    /// Under this other name. It takes its own, and the place of what stands there, once it is
+    /// complete.
     Aside(Vec<u8>),
     /// It was there and is brought up to date: chunk by chunk, each verified before.
     InPlace,
@@ -162,7 +165,8 @@ impl Progress {
     }
 }
 
-/// Works until there are no more groups; each holds the parts of one frame, in order of slots. `bodies` are for workers together.
+/// Works until there are no more groups; each holds the parts of one frame, in order of slots.
+/// `bodies` are for workers together.
 pub(crate) fn run(task: &Task<'_>, bodies: &ChunkReader<'_>, progress: &Progress, groups: &Receiver<Vec<Part<'_>>>) {
     let mut reader = FrameReader::default();
     let mut scratch = Vec::new();
@@ -297,7 +301,8 @@ pub(crate) fn lose(task: &Task<'_>, progress: &Progress, file: &Restoring<'_>, o
     lost.pieces.push((offset, length));
 }
 
-/// A file can't be completed: said once. A full disk ends the restore, since every other file would fail the same way.
+/// A file can't be completed: said once. A full disk ends the restore, since every other file would
+/// fail the same way.
 pub(crate) fn fail(task: &Task<'_>, progress: &Progress, file: &Restoring<'_>, error: Error) {
     if is_full_disk(&error) {
         file.failed.store(true, Ordering::Relaxed);

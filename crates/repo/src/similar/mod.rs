@@ -1,35 +1,44 @@
 //! What was stored that is like this?
 //!
-//! Every chunk that has a sketch is known here by a number, once its frame is complete: until then nobody could read it.
+//! Every chunk that has a sketch is known here by a number, once its frame is complete: until then
+//! nobody could read it.
 //!
-//! The index remembers eight places for a feature. Those that may be any of a chunk's bases have tables of their own: in one with all, the last eight versions of a page
-//! would have taken every place, and they lie too deep to be more than the first base.
+//! The index remembers eight places for a feature. Those that may be any of a chunk's bases have
+//! tables of their own: in one with all, the last eight versions of a page would have taken every
+//! place, and they lie too deep to be more than the first base.
 
 mod saved;
 
+use std::collections::VecDeque;
+
+use ibid_delta::{FeatureIndex, Sketch, Sketcher};
 pub(crate) use saved::{UNSAVED_MAX, can_wait, read};
 
 use crate::index::Place;
-use ibid_delta::{FeatureIndex, Sketch, Sketcher};
-use std::collections::VecDeque;
 
 /// Deepest that a chunk may come to lie: the deltas to apply until its bytes are there.
 pub(crate) const DEPTH_MAX: u8 = 8;
 /// Bits of a feature that are kept: as many as in files of sketches.
 const FEATURE_BITS: u32 = 32;
-/// Features in a sketch. In 128 KiB there are sixteen pages of a database, each of which may be like one elsewhere: two features for each tell of most of them.
+/// Features in a sketch. In 128 KiB there are sixteen pages of a database, each of which may be
+/// like one elsewhere: two features for each tell of most of them.
 const FEATURES: usize = 32;
-/// What is shorter than all features' share of these bytes has fewer, but as many as this: files of source code are many and small, and what they are like is to take a small part of what they take.
-/// With 256 bytes, 12 versions of a source tree take 26.25 MB, with 512 26.1, with 1024 26.5; with 32 features of each file, 26.5.
+/// What is shorter than all features' share of these bytes has fewer, but as many as this: files of
+/// source code are many and small, and what they are like is to take a small part of what they
+/// take. With 256 bytes, 12 versions of a source tree take 26.25 MB, with 512 26.1, with 1024 26.5;
+/// with 32 features of each file, 26.5.
 const FEATURE_BYTES: usize = 512;
 const FEATURES_MIN: usize = 4;
 /// Of what lies deep, so many are in the index.
 const FEATURES_DEEP: usize = 8;
-/// A chunk's bases lie less deep than this but for the first, which may be any: what is scattered must be quick to read.
+/// A chunk's bases lie less deep than this but for the first, which may be any: what is scattered
+/// must be quick to read.
 const OTHERS_DEPTH_END: u8 = 1;
-/// Quarters of a feature that a base is worth for each level that it lies less deep: it is sooner read, and so is what is encoded against it.
+/// Quarters of a feature that a base is worth for each level that it lies less deep: it is sooner
+/// read, and so is what is encoded against it.
 const LEVEL_REWARD: u32 = 1;
-/// The same, for those who want as little stored as possible: of dumps 6 % less and of pages of databases 1 %, for up to a third more time.
+/// The same, for those who want as little stored as possible: of dumps 6 % less and of pages of
+/// databases 1 %, for up to a third more time.
 const LEVEL_REWARD_THOROUGH: u32 = 0;
 /// At least one feature in so many must be found somewhere, or the chunk is like nothing.
 const SHARED_PART_MIN: u32 = 4;
@@ -39,8 +48,9 @@ const GAIN_MIN_FAR: u32 = 2;
 const QUARTERS: u32 = 4;
 /// What is near may have so many quarters fewer than what is far.
 const NEAR_REWARD: u32 = 24;
-/// Entries that there is room for at first beyond those of the chunks that are stored already: the features of 256 MiB of new data. Once they are there, the
-/// index grows. It is looked at in places that come one after the other by chance only, so it should not be larger than it must.
+/// Entries that there is room for at first beyond those of the chunks that are stored already: the
+/// features of 256 MiB of new data. Once they are there, the index grows. It is looked at in places
+/// that come one after the other by chance only, so it should not be larger than it must.
 const ENTRIES_NEW: u64 = 64 << 10;
 
 /// Makes the sketches by which chunks are known here.
@@ -73,9 +83,11 @@ pub(crate) enum Distance {
 /// Which tables of the index have a chunk's features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layer {
-    /// It may be any of another's bases: for one page that they have in common, two features in a hundred tell of it, so that the table has all.
+    /// It may be any of another's bases: for one page that they have in common, two features in a
+    /// hundred tell of it, so that the table has all.
     Shallow,
-    /// It may be the first alone, and so is of interest only if it has most features of another: a few find it, and the others are compared then.
+    /// It may be the first alone, and so is of interest only if it has most features of another: a
+    /// few find it, and the others are compared then.
     Deep,
 }
 
@@ -147,7 +159,8 @@ pub(crate) struct Similar {
 }
 
 impl Similar {
-    /// Nothing yet; with room for the features of so many chunks that are stored, each with its depth, and some more, within `memory` bytes.
+    /// Nothing yet; with room for the features of so many chunks that are stored, each with its
+    /// depth, and some more, within `memory` bytes.
     pub(crate) fn new(chunks: impl Iterator<Item = (u8, u64)>, memory: u64, thorough: bool) -> Similar {
         let mut similar = Similar {
             index: FeatureIndex::new(),
@@ -195,7 +208,8 @@ impl Similar {
         *before += 1;
     }
 
-    /// The partition of a layer that new features come into: one that has room, while there is memory for that.
+    /// The partition of a layer that new features come into: one that has room, while there is
+    /// memory for that.
     fn newest(&mut self, layer: Layer) -> u64 {
         let newest = |partitions: &[u64]| layer.partition(partitions[layer as usize] - 1);
         let (entries, most) = self
@@ -218,7 +232,8 @@ impl Similar {
         (self.index.memory() + known + unsaved) as u64
     }
 
-    /// A chunk that was looked at, or passed over; its frame is complete and lies so deep. From now on, others find it, if it has features.
+    /// A chunk that was looked at, or passed over; its frame is complete and lies so deep. From now
+    /// on, others find it, if it has features.
     pub(crate) fn add(&mut self, place: Place, depth: u8, sketch: &Sketch) {
         let sketch = shortened(sketch);
         let mut unsaved = Unsaved {
@@ -255,8 +270,9 @@ impl Similar {
         }
     }
 
-    /// Puts into `bases` the chunks that together are most like one with this sketch, the best first: each shares features that those before it don't.
-    /// None if too little is found. `distance` says of a place how far it is, or that it can't be read.
+    /// Puts into `bases` the chunks that together are most like one with this sketch, the best
+    /// first: each shares features that those before it don't. None if too little is found.
+    /// `distance` says of a place how far it is, or that it can't be read.
     pub(crate) fn bases(
         &mut self,
         sketch: &Sketch,

@@ -1,21 +1,25 @@
 //! Sketches between backups: files beside the index.
 
+use std::collections::HashMap;
+
+use ibid_delta::Sketch;
+use ibid_format::FileId;
+use ibid_format::pack::PackKind;
+use ibid_format::sketches::{CHUNK_BYTES, Features, LIMIT, Run, Sketches};
+
 use super::{DEPTH_MAX, Similar, Unsaved};
 use crate::index::Place;
 use crate::load::Loaded;
 use crate::repository::{folder, list_ids, name_in};
 use crate::{Error, Monitor, Repository, Result, Warning};
-use ibid_delta::Sketch;
-use ibid_format::FileId;
-use ibid_format::pack::PackKind;
-use ibid_format::sketches::{CHUNK_BYTES, Features, LIMIT, Run, Sketches};
-use std::collections::HashMap;
 
-/// Chunks whose sketches go into one file: as many as are within its limit if each has a run of its own.
+/// Chunks whose sketches go into one file: as many as are within its limit if each has a run of its
+/// own.
 const CHUNKS_OF_ONE_FILE: usize = LIMIT as usize / 2 / (CHUNK_BYTES + 16);
 /// Sketches that may wait to be saved: they take memory, and they are lost if the backup is killed.
 pub(crate) const UNSAVED_MAX: usize = 200_000;
-/// Of what nothing that was saved tells of, a backup looks into so many chunks, and so many bytes: a second of one core, and 20 MiB of memory.
+/// Of what nothing that was saved tells of, a backup looks into so many chunks, and so many bytes:
+/// a second of one core, and 20 MiB of memory.
 const UNTOLD_CHUNKS_MAX: u64 = 64 << 10;
 const UNTOLD_BYTES_MAX: u64 = 1 << 30;
 
@@ -25,7 +29,8 @@ pub(crate) fn can_wait(chunks: u64, bytes: u64) -> bool {
 }
 
 impl Similar {
-    /// What the backups before this one have saved, as far as there is `memory` for it, bytes; and the frames to look into, since nothing that was saved tells of them.
+    /// What the backups before this one have saved, as far as there is `memory` for it, bytes; and
+    /// the frames to look into, since nothing that was saved tells of them.
     pub(crate) fn load(
         repository: &Repository,
         loaded: &Loaded,
@@ -92,7 +97,8 @@ impl Similar {
 
     /// Writes what is not saved yet, of chunks that are stored; returns the bytes written.
     ///
-    /// Chunks that are not stored by now are not saved, nor those after them: call it again when they are.
+    /// Chunks that are not stored by now are not saved, nor those after them: call it again when
+    /// they are.
     pub(crate) fn save(&mut self, repository: &Repository, loaded: &Loaded) -> Result<u64> {
         let mut written = 0;
         loop {
@@ -114,7 +120,8 @@ impl Similar {
         }
     }
 
-    /// Runs of the oldest chunks that are not saved, as far as they are stored; and how many chunks they are.
+    /// Runs of the oldest chunks that are not saved, as far as they are stored; and how many chunks
+    /// they are.
     fn stored_runs(&self, loaded: &Loaded) -> (Vec<Run>, usize) {
         let mut runs: Vec<Run> = Vec::new();
         let mut last: Option<Place> = None;
@@ -144,7 +151,8 @@ impl Similar {
     }
 }
 
-/// Frames of data that nothing which was saved tells of, as many as a backup looks into: the least deep, in the order of their numbers.
+/// Frames of data that nothing which was saved tells of, as many as a backup looks into: the least
+/// deep, in the order of their numbers.
 fn untold(loaded: &Loaded, told: &[bool]) -> Vec<u32> {
     let index = &loaded.index;
     let is_of_use = |number: &u32| {

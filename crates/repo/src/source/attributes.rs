@@ -1,14 +1,16 @@
 //! What a file is besides its bytes.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
 use ibid_format::content::Content;
 use ibid_format::tree::{ENTRY_BYTES_MAX, Entry, EntryKind, TARGET_BYTES_MAX, Time};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
-/// An entry with everything that `stat` tells; contents and extended attributes are for the caller to fill in.
+/// An entry with everything that `stat` tells; contents and extended attributes are for the caller
+/// to fill in.
 ///
 /// None for types that are none of the seven that are kept.
 pub(crate) fn entry_from(name: &[u8], stat: &Stat) -> Option<Entry> {
@@ -56,7 +58,8 @@ type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 /// What could not be read: an attribute's name (empty for the list itself) and why.
 pub(crate) type XattrFault = (Vec<u8>, std::io::Error);
 
-/// The most that all attributes of a file may take, so that its entry can hold them beside all else that is in it, bytes.
+/// The most that all attributes of a file may take, so that its entry can hold them beside all else
+/// that is in it, bytes.
 const XATTRS_BYTES_MAX: usize = ENTRY_BYTES_MAX - 2 * TARGET_BYTES_MAX;
 /// What an attribute takes in an entry beside its name and value, at most: their lengths, bytes.
 const LENGTHS: usize = 6;
@@ -86,7 +89,8 @@ pub(crate) fn read_xattrs_through(path: &Path) -> (Xattrs, Vec<XattrFault>) {
     )
 }
 
-/// A path to `name` in an open directory, for the calls that have no form relative to one. It is short however deep the directory.
+/// A path to `name` in an open directory, for the calls that have no form relative to one. It is
+/// short however deep the directory.
 fn through_proc(directory: BorrowedFd<'_>, name: &[u8]) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
     let mut path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
@@ -105,7 +109,8 @@ fn read_xattrs(
         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOENT) => return (Vec::new(), Vec::new()),
         Err(error) => return (Vec::new(), vec![(Vec::new(), error.into())]),
     };
-    // In this order the system's own, such as `system.posix_acl_access`, get their room before the users'.
+    // In this order the system's own, such as `system.posix_acl_access`, get their room before the
+    // users'.
     let mut names: Vec<_> = names.split(|&byte| byte == 0).filter(|name| !name.is_empty()).collect();
     names.sort_unstable();
     names.dedup();

@@ -1,17 +1,20 @@
 //! What is left out of a backup.
 
+use std::path::{Path, PathBuf};
+
 use crate::pattern::PatternsBuilder;
 use crate::{Patterns, Result};
-use std::path::{Path, PathBuf};
 
 /// What to leave out, as asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Excludes {
     /// [`Patterns`]: `*.o`, `target/` and `me/cache` match at any depth, `/home/*/cache` only there, `!keep.o` takes back.
     pub patterns: Vec<String>,
-    /// Files of such patterns, one a line. They come before [`patterns`](Excludes::patterns), which can take back what they exclude.
+    /// Files of such patterns, one a line. They come before [`patterns`](Excludes::patterns), which
+    /// can take back what they exclude.
     pub files: Vec<PathBuf>,
-    /// Leave out what lies in folders with a valid `CACHEDIR.TAG` (the folder and the tag are kept).
+    /// Leave out what lies in folders with a valid `CACHEDIR.TAG` (the folder and the tag are
+    /// kept).
     pub caches: bool,
     /// Leave out files larger than this, bytes.
     pub larger_than: Option<u64>,

@@ -1,5 +1,5 @@
-//! This machine's file system, as a backup sees it: names relative to open directories, so that no path is too long
-//! and no name can be replaced by a link between looking and opening.
+//! This machine's file system, as a backup sees it: names relative to open directories, so that no
+//! path is too long and no name can be replaced by a link between looking and opening.
 
 mod attributes;
 mod exclude;

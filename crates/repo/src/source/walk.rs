@@ -1,18 +1,21 @@
 //! Walking what is to be backed up: depth first, every directory's names in order of their bytes.
 //!
-//! Directories are opened relative to their parents. Only the nearest [`OPEN_MAX`] stay open; on the way back up from deeper ones the
-//! parent is opened again as `..` and must be the same directory as before.
+//! Directories are opened relative to their parents. Only the nearest [`OPEN_MAX`] stay open; on
+//! the way back up from deeper ones the parent is opened again as `..` and must be the same
+//! directory as before.
 
-use super::Filter;
-use crate::{Error, Result};
-use ibid_format::tree::check_name;
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use ibid_format::tree::check_name;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+
+use super::Filter;
+use crate::{Error, Result};
 
 /// Directories held open on the way down.
 const OPEN_MAX: usize = 128;
@@ -279,7 +282,8 @@ impl Walker {
         too_large || self.filter.leaves_out(self.path(), is_directory)
     }
 
-    /// Ends the innermost level. If the one above can't be opened again and had more names, they are given up, and the failure is returned.
+    /// Ends the innermost level. If the one above can't be opened again and had more names, they
+    /// are given up, and the failure is returned.
     fn ascend(&mut self) -> Option<Step> {
         let below = self.levels.pop().expect("a level");
         let mut level = self.levels.pop()?;
@@ -299,7 +303,8 @@ impl Walker {
         failed
     }
 
-    /// Opens a directory that was closed on the way down: as the parent of the one below, or, if that was moved, by its path.
+    /// Opens a directory that was closed on the way down: as the parent of the one below, or, if
+    /// that was moved, by its path.
     fn reopen(&self, level: &Level, below: Option<&OwnedFd>) -> std::io::Result<OwnedFd> {
         let same = |directory: OwnedFd| {
             let stat = rustix::fs::fstat(&directory)?;
@@ -375,7 +380,8 @@ mod tests {
         assert_eq!(taken, [b"a", b"b", b"c"]);
     }
 
-    /// The paths of files, and of what could not be walked, with `at_the_bottom` called when the file "bottom" is met.
+    /// The paths of files, and of what could not be walked, with `at_the_bottom` called when the
+    /// file "bottom" is met.
     fn walked(root: &Path, mut at_the_bottom: impl FnMut()) -> (Vec<PathBuf>, Vec<PathBuf>) {
         let filter = Arc::new(Filter::new(&Excludes::default()).unwrap());
         let mut walker = Walker::new(&[root.to_owned()], filter, None).unwrap();

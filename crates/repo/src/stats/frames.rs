@@ -1,11 +1,13 @@
 //! How deep frames lie, and what it takes to read one chunk.
 
+use std::collections::HashSet;
+
 use crate::edges::Edges;
 use crate::load::Loaded;
 use crate::{Monitor, Repository, Result};
-use std::collections::HashSet;
 
-/// Frames of one depth. Those of depth 0 need no others; a frame is one deeper than the deepest that it needs.
+/// Frames of one depth. Those of depth 0 need no others; a frame is one deeper than the deepest
+/// that it needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameClass {
     /// Frames.

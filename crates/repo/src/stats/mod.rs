@@ -2,17 +2,18 @@
 
 mod frames;
 
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
 pub use frames::{FrameClass, ReadCost};
+use ibid_format::content::{Content, Item};
+use ibid_format::pack::PackKind;
+use ibid_format::tree::EntryKind;
 
 use crate::recipe::{Items, content_key};
 use crate::repository::{folder, list_ids};
 use crate::tree::{TreeStep, TreeWalk};
 use crate::{Counters, Monitor, Repository, Result, SnapshotInfo};
-use ibid_format::content::{Content, Item};
-use ibid_format::pack::PackKind;
-use ibid_format::tree::EntryKind;
-use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 
 /// Chunks of one size class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +50,8 @@ pub struct Stats {
     pub chunks: u64,
     /// Bytes of these: what is left when every chunk is counted once.
     pub unique: u64,
-    /// Bytes that these take in packs, compressed and sealed (a frame's bytes divided among its chunks by their length).
+    /// Bytes that these take in packs, compressed and sealed (a frame's bytes divided among its
+    /// chunks by their length).
     pub packed: u64,
     /// Different metadata chunks (trees, recipes), bytes of these, and bytes in packs.
     pub metadata_chunks: u64,
@@ -71,7 +73,8 @@ pub struct Stats {
     pub snapshot_bytes: u64,
     /// Bytes of sketches, by which backups find what is similar.
     pub sketch_bytes: u64,
-    /// Frames in the whole repository, by how deep they lie: `frame_depths[0]` are those that need no others.
+    /// Frames in the whole repository, by how deep they lie: `frame_depths[0]` are those that need
+    /// no others.
     pub frame_depths: Vec<FrameClass>,
     /// What reading one chunk of the repository costs.
     pub read_cost: ReadCost,

@@ -1,15 +1,18 @@
 //! Backups on a disk that loses power, and what must be true afterwards.
 //!
-//! One `run` is: a repository is made and some versions of a tree are backed up into it, until the disk crashes (power lost, or only
-//! the process killed). Then the survivor is opened, checked, restored from and backed up into; then the power goes once more.
+//! One `run` is: a repository is made and some versions of a tree are backed up into it, until the
+//! disk crashes (power lost, or only the process killed). Then the survivor is opened, checked,
+//! restored from and backed up into; then the power goes once more.
 
-use super::{Contents, Folder, Random, contents, difference, options, quick, scratch};
-use ibid_repo::{BackupSummary, Error, InitOptions, Monitor, ReadData, Repository, RestoreOptions};
-use ibid_storage::Local;
-use ibid_storage::fault::FaultDisk;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+
+use ibid_repo::{BackupSummary, Error, InitOptions, Monitor, ReadData, Repository, RestoreOptions};
+use ibid_storage::Local;
+use ibid_storage::fault::FaultDisk;
+
+use super::{Contents, Folder, Random, contents, difference, options, quick, scratch};
 
 pub const PLACE: &str = "/srv/place";
 
@@ -80,8 +83,8 @@ impl Plan {
         repository.backup(options(self.folder.path()), &Monitor::silent())
     }
 
-    /// Makes the repository and the backups; stops at the first error. Which snapshots were acknowledged, and the tree of the one that
-    /// was not.
+    /// Makes the repository and the backups; stops at the first error. Which snapshots were
+    /// acknowledged, and the tree of the one that was not.
     fn work(&self, disk: &FaultDisk, made: &mut bool) -> (Vec<(String, Contents)>, Contents) {
         let mut acknowledged = Vec::new();
         let mut last = self.tree(0);
@@ -142,7 +145,8 @@ impl Plan {
         let repository = self.reopen(&disk, true, &context);
         let context = format!("{context}, after the second loss of power");
         let after = self.intact(&repository, &mut acknowledged, None, &mut Seen::default(), &context);
-        // An index file that was seen before it was durable may go; its packs stay, and are found without it.
+        // An index file that was seen before it was durable may go; its packs stay, and are found without
+        // it.
         assert!(
             after == 0 || end == End::Kill,
             "{context}: {after} packs without an index file"
@@ -158,7 +162,8 @@ impl Plan {
             Ok(repository) => repository,
             Err(error) => {
                 assert!(!made, "{context}: {error}");
-                // A crash in `init` leaves no repository, or a whole one. The next `init` succeeds where there is none.
+                // A crash in `init` leaves no repository, or a whole one. The next `init` succeeds where there is
+                // none.
                 let place = Local::create_on(disk.clone(), PLACE).unwrap();
                 Repository::init(Arc::new(place), Some(b"secret"), &self.init(), 0)
                     .unwrap_or_else(|error| panic!("{context}: {error}"))

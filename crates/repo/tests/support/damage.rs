@@ -1,11 +1,13 @@
 //! A repository to damage, and what must be true of it afterwards.
 
-use super::{Contents, Folder, contents, noise, quick, scratch};
-use ibid_repo::{CheckReport, Error, InitOptions, Monitor, ReadData, Repository, RestoreOptions, Warning};
-use ibid_storage::{Memory, Name, Storage};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+
+use ibid_repo::{CheckReport, Error, InitOptions, Monitor, ReadData, Repository, RestoreOptions, Warning};
+use ibid_storage::{Memory, Name, Storage};
+
+use super::{Contents, Folder, contents, noise, quick, scratch};
 
 /// All objects of a repository.
 pub type Image = BTreeMap<Name, Vec<u8>>;
@@ -70,7 +72,8 @@ impl Scene {
             // As much new data each time, so that packs of different backups have the same size.
             folder.write("new", &noise(10 + version, 60_000));
             folder.write(format!("deep/er/{version}"), format!("version {version}").as_bytes());
-            // A file that has just been written is read again by the next backup: later damage has to meet those that are not.
+            // A file that has just been written is read again by the next backup: later damage has to meet
+            // those that are not.
             std::thread::sleep(std::time::Duration::from_millis(30));
             let summary = super::backup(&repository, folder.path());
             snapshots.push((summary.id.unwrap().to_string(), contents(folder.path())));
@@ -93,7 +96,8 @@ impl Scene {
         image
     }
 
-    /// Opens, checks and restores everything; returns the report, or the error if it can't even be opened.
+    /// Opens, checks and restores everything; returns the report, or the error if it can't even be
+    /// opened.
     pub fn judge(&self, image: &Image, context: &str) -> Result<CheckReport, Error> {
         let repository = open(storage(image))?;
         let report = repository
@@ -117,7 +121,8 @@ impl Scene {
         Ok(report)
     }
 
-    /// Restores a snapshot: what comes is right, and what does not come is exactly what the check said.
+    /// Restores a snapshot: what comes is right, and what does not come is exactly what the check
+    /// said.
     pub fn restore(&self, repository: &Repository, report: &CheckReport, id: &str, tree: &Contents, context: &str) {
         let out = scratch();
         let lost = Arc::new(Mutex::new(BTreeSet::new()));

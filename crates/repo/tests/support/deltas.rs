@@ -1,6 +1,9 @@
-//! Repositories whose frames of data were written by hand, encoded against others in any way one likes.
+//! Repositories whose frames of data were written by hand, encoded against others in any way one
+//! likes.
 
-use super::damage::{Image, image, storage};
+use std::ops::Range;
+use std::sync::Arc;
+
 use ibid_delta::Method;
 use ibid_format::content::{Content, Item};
 use ibid_format::frame::{self, Compression, Decoder, Encoder, Piece};
@@ -10,8 +13,8 @@ use ibid_format::snapshot::{Counters, Snapshot};
 use ibid_format::tree::{Entry, EntryKind, Time};
 use ibid_format::{FileId, Keys, index};
 use ibid_storage::{Memory, Name, Storage};
-use std::ops::Range;
-use std::sync::Arc;
+
+use super::damage::{Image, image, storage};
 
 /// A frame to be written.
 #[derive(Clone, Default)]
@@ -201,7 +204,8 @@ impl Writer {
     }
 }
 
-/// The same repository with other packs of data, which `draw` makes of the chunks: a list of frames for each.
+/// The same repository with other packs of data, which `draw` makes of the chunks: a list of frames
+/// for each.
 pub fn rewrite(of: &Image, draw: impl FnOnce(Vec<Vec<u8>>) -> Vec<Vec<Frame>>) -> Image {
     let writer = Writer::of(storage(of));
     let (mut chunks, mut packs) = (Vec::new(), Vec::new());
@@ -227,7 +231,8 @@ pub fn rewrite(of: &Image, draw: impl FnOnce(Vec<Vec<u8>>) -> Vec<Vec<Frame>>) -
     image(writer.storage.as_ref())
 }
 
-/// Frames of `each` chunks, every one encoded against the one before, up to this depth; then it begins anew. Neighbours are in different packs.
+/// Frames of `each` chunks, every one encoded against the one before, up to this depth; then it
+/// begins anew. Neighbours are in different packs.
 pub fn chains(chunks: &[Vec<u8>], each: usize, depth_max: u8, packs: usize) -> Vec<Vec<Frame>> {
     let mut drawn: Vec<Vec<Frame>> = vec![Vec::new(); packs];
     let groups: Vec<_> = chunks.chunks(each).collect();

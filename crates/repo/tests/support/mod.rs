@@ -6,14 +6,15 @@ pub mod damage;
 pub mod deltas;
 pub mod reads;
 
-use ibid_format::slot::Argon2Cost;
-use ibid_repo::{BackupOptions, BackupSummary, InitOptions, Monitor, Repository};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use ibid_format::slot::Argon2Cost;
+use ibid_repo::{BackupOptions, BackupSummary, InitOptions, Monitor, Repository};
 
 /// Options of a repository that opens quickly.
 pub fn quick() -> InitOptions {
@@ -68,7 +69,8 @@ pub struct Folder {
     path: PathBuf,
 }
 
-/// A temporary folder in memory, where there is such a thing: tests that restore a thousand times should not wait for a disk.
+/// A temporary folder in memory, where there is such a thing: tests that restore a thousand times
+/// should not wait for a disk.
 pub fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }

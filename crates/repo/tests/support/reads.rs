@@ -1,8 +1,9 @@
 //! A place that remembers what was read of it.
 
-use ibid_storage::{Error, Memory, Name, Storage};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+
+use ibid_storage::{Error, Memory, Name, Storage};
 
 /// Counts how often something was read of an object from each offset on.
 pub struct Reads {

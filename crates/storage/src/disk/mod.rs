@@ -1,4 +1,5 @@
-//! The seam between [`Local`](crate::Local) and the file system: the few operations it really performs.
+//! The seam between [`Local`](crate::Local) and the file system: the few operations it really
+//! performs.
 
 mod os;
 
@@ -11,8 +12,9 @@ pub use os::{OsDisk, OsFile};
 
 /// The file operations that a local folder of objects is made of.
 ///
-/// [`OsDisk`] performs them; [`FaultDisk`](crate::fault::FaultDisk) simulates them with crashes and failures. Time and
-/// random names go through it too, so that a simulated run can be repeated exactly.
+/// [`OsDisk`] performs them; [`FaultDisk`](crate::fault::FaultDisk) simulates them with crashes and
+/// failures. Time and random names go through it too, so that a simulated run can be repeated
+/// exactly.
 ///
 /// Operations may be short or interrupted, as on a real disk: the caller loops.
 pub trait Disk: Send + Sync {
@@ -28,8 +30,8 @@ pub trait Disk: Send + Sync {
     /// Opens an existing regular file. A symbolic link at the end of `path` is not followed.
     ///
     /// # Errors
-    /// [`io::ErrorKind::IsADirectory`] for a folder, [`io::ErrorKind::InvalidInput`] for anything else that is no
-    /// regular file.
+    /// [`io::ErrorKind::IsADirectory`] for a folder, [`io::ErrorKind::InvalidInput`] for anything
+    /// else that is no regular file.
     fn open(&self, path: &Path, access: Access) -> io::Result<Self::File>;
 
     /// Takes the lock of the file for this handle, without waiting.
@@ -43,7 +45,8 @@ pub trait Disk: Send + Sync {
     /// Writes a beginning of `parts`, joined, at the end of the file; says how many bytes.
     ///
     /// # Errors
-    /// Those of the operating system; [`io::ErrorKind::Interrupted`] means that nothing was written.
+    /// Those of the operating system; [`io::ErrorKind::Interrupted`] means that nothing was
+    /// written.
     fn write(&self, file: &mut Self::File, parts: &[IoSlice<'_>]) -> io::Result<usize>;
 
     /// Makes the content of the file durable.

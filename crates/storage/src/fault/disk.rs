@@ -11,14 +11,17 @@ use rustix::io::Errno;
 use super::random::Random;
 use super::tree::Tree;
 
-/// A simulated disk, in memory, for [`Local::create_on`](crate::Local::create_on). A clone is the same disk.
+/// A simulated disk, in memory, for [`Local::create_on`](crate::Local::create_on). A clone is the
+/// same disk.
 ///
-/// It tells what was synced from what was not, so that [`crash`](Self::crash) can lose the latter. The same seed, calls
-/// and settings give the same results. Paths start at `/`, which exists and is empty.
+/// It tells what was synced from what was not, so that [`crash`](Self::crash) can lose the latter.
+/// The same seed, calls and settings give the same results. Paths start at `/`, which exists and is
+/// empty.
 ///
-/// Operations are counted from 0. A failure that is set for an operation happens instead of it. A failed sync of a
-/// file does more: what it should have made durable never will be, although it can be read and a second sync succeeds,
-/// as on Linux. A failed sync of a folder can be repeated: there, a file system with a journal stops altogether.
+/// Operations are counted from 0. A failure that is set for an operation happens instead of it. A
+/// failed sync of a file does more: what it should have made durable never will be, although it can
+/// be read and a second sync succeeds, as on Linux. A failed sync of a folder can be repeated:
+/// there, a file system with a journal stops altogether.
 #[derive(Clone)]
 pub struct FaultDisk {
     pub(super) state: Arc<Mutex<State>>,
@@ -136,8 +139,9 @@ impl FaultDisk {
         self.state().settings.crash_at = Some(number);
     }
 
-    /// Power is lost now, if it was not before. Gives the disk after power came back: with everything that was durable,
-    /// and of the rest what the seed decides. This disk and its files fail from now on; the new one has no settings.
+    /// Power is lost now, if it was not before. Gives the disk after power came back: with
+    /// everything that was durable, and of the rest what the seed decides. This disk and its
+    /// files fail from now on; the new one has no settings.
     #[must_use]
     pub fn crash(&self, seed: u64) -> Self {
         let mut state = self.state();
@@ -147,9 +151,9 @@ impl FaultDisk {
         Self::with(tree, random.next(), state.clock)
     }
 
-    /// The process is killed now, if it was not before, but the machine runs on. Gives the disk as the next process
-    /// finds it: nothing is lost, what was not synced still is not, and there are no locks. This disk and its files
-    /// fail from now on; the new one has no settings.
+    /// The process is killed now, if it was not before, but the machine runs on. Gives the disk as
+    /// the next process finds it: nothing is lost, what was not synced still is not, and there
+    /// are no locks. This disk and its files fail from now on; the new one has no settings.
     #[must_use]
     pub fn restart(&self) -> Self {
         let mut state = self.state();
@@ -174,7 +178,8 @@ impl FaultDisk {
         self.state().settings.drop_syncs = drop;
     }
 
-    /// How many more bytes of content can be written, until files are removed; `None` for any number.
+    /// How many more bytes of content can be written, until files are removed; `None` for any
+    /// number.
     pub fn space(&self, bytes: Option<usize>) {
         self.state().settings.space = bytes;
     }
@@ -189,7 +194,8 @@ impl FaultDisk {
         self.state().clock += time;
     }
 
-    /// Flips one bit of a stored file, silently; bit 8 is the lowest of the second byte. Beyond the end: nothing.
+    /// Flips one bit of a stored file, silently; bit 8 is the lowest of the second byte. Beyond the
+    /// end: nothing.
     ///
     /// # Errors
     /// If there is no such file.

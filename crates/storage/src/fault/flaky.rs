@@ -8,7 +8,8 @@ use crate::{Error, ErrorKind, Name, Operation, Storage};
 
 /// Wraps a place: fails chosen calls, shows chosen objects damaged, delays, and counts.
 ///
-/// Damage is shown, not done: what the wrapped place holds stays whole, and [`heal`](Self::heal) takes all damage back.
+/// Damage is shown, not done: what the wrapped place holds stays whole, and [`heal`](Self::heal)
+/// takes all damage back.
 ///
 /// ```
 /// use ibid_storage::fault::{Damage, Flaky, ObjectFault};
@@ -54,7 +55,8 @@ pub enum Damage {
     Unreadable,
 }
 
-/// How often each call was made, failed ones included, and how many bytes went through those that succeeded.
+/// How often each call was made, failed ones included, and how many bytes went through those that
+/// succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Calls of [`Storage::put`].
@@ -131,7 +133,8 @@ impl<S: Storage> Flaky<S> {
         self.damage(other, Damage::ReadFrom(one.clone()));
     }
 
-    /// Shows the object as it is now from now on, even if it is deleted or stored anew: a stale replay.
+    /// Shows the object as it is now from now on, even if it is deleted or stored anew: a stale
+    /// replay.
     ///
     /// # Errors
     /// If the object cannot be read now.

@@ -1,11 +1,13 @@
 //! A file system in memory that remembers what would survive a loss of power.
 //!
-//! Every file has its live content, its durable content, and the writes since its last sync; every folder its live
-//! entries, its durable entries, and the changes of entries since its last sync. Power loss keeps what is durable and,
-//! of the rest, whatever chance decides: a write may be lost, kept, cut at any byte, or there in length only (zeros);
-//! each change of an entry is lost or kept by itself, so that a rename may leave both names, or none.
+//! Every file has its live content, its durable content, and the writes since its last sync; every
+//! folder its live entries, its durable entries, and the changes of entries since its last sync.
+//! Power loss keeps what is durable and, of the rest, whatever chance decides: a write may be lost,
+//! kept, cut at any byte, or there in length only (zeros); each change of an entry is lost or kept
+//! by itself, so that a rename may leave both names, or none.
 //!
-//! That is harsher than most file systems (many order such changes), and no harsher than what POSIX allows.
+//! That is harsher than most file systems (many order such changes), and no harsher than what POSIX
+//! allows.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -197,7 +199,8 @@ impl Tree {
     /// What is there after a loss of power.
     pub(super) fn survive(&self, random: &mut Random) -> Self {
         let mut after = Self { nodes: BTreeMap::new() };
-        // How likely what is not synced survives, in quarters: a fair coin alone would hardly ever lose, or keep, all.
+        // How likely what is not synced survives, in quarters: a fair coin alone would hardly ever lose, or
+        // keep, all.
         let quarters = random.below(5);
         self.survive_below(ROOT, &mut after, random, quarters);
         after
@@ -269,8 +272,9 @@ impl File {
         }
     }
 
-    /// What was written so far will not become durable any more, although it can be read: as on Linux, where the
-    /// kernel drops the pages that it could not write and a second sync succeeds.
+    /// What was written so far will not become durable any more, although it can be read: as on
+    /// Linux, where the kernel drops the pages that it could not write and a second sync
+    /// succeeds.
     pub(super) fn fail_sync(&mut self) {
         self.pending.clear();
     }

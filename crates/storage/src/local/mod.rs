@@ -10,14 +10,15 @@
 //! sync the folder                                              (from here on the name is durable)
 //! ```
 //!
-//! Four steps are less obvious than they look. A folder that exists may have been made by another process that has not
-//! synced its parent yet, so we sync the parent even if we did not make the folder. An object that exists may have been
-//! published by another process that has not synced the folder yet, so we sync it before we say `AlreadyExists`, and
-//! `settle` syncs it for those who are about to rely on what they only saw. And a failed sync is never repeated: the
-//! kernel may have dropped the data and say yes the second time.
+//! Four steps are less obvious than they look. A folder that exists may have been made by another
+//! process that has not synced its parent yet, so we sync the parent even if we did not make the
+//! folder. An object that exists may have been published by another process that has not synced the
+//! folder yet, so we sync it before we say `AlreadyExists`, and `settle` syncs it for those who are
+//! about to rely on what they only saw. And a failed sync is never repeated: the kernel may have
+//! dropped the data and say yes the second time.
 //!
-//! A read opens the file, reads and closes it. Opening and closing cost 1.7 µs beside the 1.1 µs that reading 16 KiB from
-//! the page cache takes: not worth a cache of handles.
+//! A read opens the file, reads and closes it. Opening and closing cost 1.7 µs beside the 1.1 µs
+//! that reading 16 KiB from the page cache takes: not worth a cache of handles.
 
 mod publish;
 mod sweep;
@@ -36,9 +37,9 @@ use crate::{Error, ErrorKind, Name, Operation, Storage};
 
 /// Objects as files in a folder: the object `packs/3f/3fa9` is the file `packs/3f/3fa9`.
 ///
-/// Files have mode 0600 and folders 0700. Unfinished files are in `tmp`. A process may have many handles on one folder,
-/// and many processes may use one folder at once. Folders that become empty stay. Symbolic links below the folder are
-/// not followed.
+/// Files have mode 0600 and folders 0700. Unfinished files are in `tmp`. A process may have many
+/// handles on one folder, and many processes may use one folder at once. Folders that become empty
+/// stay. Symbolic links below the folder are not followed.
 ///
 /// ```
 /// use ibid_storage::{Local, Name, Storage};
@@ -53,13 +54,14 @@ use crate::{Error, ErrorKind, Name, Operation, Storage};
 pub struct Local<D = OsDisk> {
     disk: D,
     root: PathBuf,
-    /// Folders whose entry, and that of every folder above them up to the root, this process has made durable.
+    /// Folders whose entry, and that of every folder above them up to the root, this process has
+    /// made durable.
     settled: Mutex<HashSet<PathBuf>>,
 }
 
 impl Local {
-    /// Makes the folder, and those above it, where missing; each made durable. A folder that exists is used as it is, so
-    /// that a call that was interrupted can be repeated.
+    /// Makes the folder, and those above it, where missing; each made durable. A folder that exists
+    /// is used as it is, so that a call that was interrupted can be repeated.
     ///
     /// # Errors
     /// If a folder cannot be made or a file is in its place.
@@ -70,7 +72,8 @@ impl Local {
     /// Uses a folder that exists. Nothing is written, so that it can be on a read-only medium.
     ///
     /// # Errors
-    /// [`NotFound`](ErrorKind::NotFound) if there is none, [`NotAnObject`](ErrorKind::NotAnObject) if it is no folder.
+    /// [`NotFound`](ErrorKind::NotFound) if there is none, [`NotAnObject`](ErrorKind::NotAnObject)
+    /// if it is no folder.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         Self::open_on(OsDisk, path)
     }
@@ -117,7 +120,8 @@ impl<D: Disk> Local<D> {
     fn make_root(&self) -> io::Result<()> {
         let mut made = Vec::new();
         self.make_with_parents(&self.root, &mut made)?;
-        // All of them, also those that were there: a process that was killed may have made them a moment ago.
+        // All of them, also those that were there: a process that was killed may have made them a moment
+        // ago.
         for folder in self.root.ancestors() {
             match parent(folder).map_or(Ok(()), |parent| self.disk.sync_dir(parent)) {
                 // What is in a folder that we may not read was made by somebody else.
@@ -232,7 +236,8 @@ impl<D: Disk> Storage for Local<D> {
     fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
         let fail = |error| self.error(error, Operation::ReadAt, Some(name));
         let file = self.open_object(Operation::ReadAt, name)?;
-        // File systems count in i64; beyond that lies no object, and the call would be refused for another reason.
+        // File systems count in i64; beyond that lies no object, and the call would be refused for another
+        // reason.
         let end = offset
             .checked_add(buffer.len() as u64)
             .filter(|&end| i64::try_from(end).is_ok());
@@ -266,7 +271,8 @@ impl<D: Disk> Storage for Local<D> {
 
     fn settle(&self, name: &Name) -> Result<(), Error> {
         self.open_object(Operation::Settle, name)?;
-        // Its content was durable before it had this name; the name is not, nor are those of the folders on the way.
+        // Its content was durable before it had this name; the name is not, nor are those of the folders on
+        // the way.
         self.settle_folder(name.folder())
             .and_then(|()| self.disk.sync_dir(&self.path(name.folder())))
             .map_err(|error| self.error(error, Operation::Settle, Some(name)))

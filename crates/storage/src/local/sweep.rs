@@ -12,7 +12,8 @@ use crate::{Error, Operation};
 
 /// The age from which on [`Local::sweep`] should take unfinished files: one hour.
 ///
-/// A writer holds a lock, which protects its file at any age; the age protects those on file systems without locks.
+/// A writer holds a lock, which protects its file at any age; the age protects those on file
+/// systems without locks.
 pub const SWEEP_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// What [`Local::sweep`] did.
@@ -29,8 +30,9 @@ pub struct Swept {
 impl<D: Disk> Local<D> {
     /// Removes unfinished files that processes left when they were killed.
     ///
-    /// Takes only those whose writer is gone and that were last written at least `age_min` ago; [`SWEEP_AGE`] is a good
-    /// choice. A writer that is at work holds a lock and never loses its file.
+    /// Takes only those whose writer is gone and that were last written at least `age_min` ago;
+    /// [`SWEEP_AGE`] is a good choice. A writer that is at work holds a lock and never loses
+    /// its file.
     ///
     /// # Errors
     /// If the folder cannot be read or a file not removed.
@@ -70,7 +72,8 @@ impl<D: Disk> Local<D> {
     /// Removes one unfinished file and says its size, or leaves it.
     fn sweep_file(&self, path: &Path, age_min: Duration) -> io::Result<Option<u64>> {
         let file = self.disk.open(path, Access::Lock)?;
-        // The lock is held until the file is removed: a writer that comes late sees that its file has no name.
+        // The lock is held until the file is removed: a writer that comes late sees that its file has no
+        // name.
         if !self.is_locked(&file)? || self.disk.age(&file)? < age_min {
             return Ok(None);
         }
@@ -79,8 +82,8 @@ impl<D: Disk> Local<D> {
         Ok(Some(size))
     }
 
-    /// Whether the writer of the file is gone. Without locks the age alone decides; a writer that was asleep so long
-    /// finds its file gone and stores the object anew.
+    /// Whether the writer of the file is gone. Without locks the age alone decides; a writer that
+    /// was asleep so long finds its file gone and stores the object anew.
     fn is_locked(&self, file: &D::File) -> io::Result<bool> {
         match self.disk.lock(file) {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(true),

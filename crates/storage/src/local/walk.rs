@@ -15,8 +15,9 @@ pub(super) enum Item {
 }
 
 impl<D: Disk> Local<D> {
-    /// The paths, relative to the folder, of everything in it that is neither an object nor an unfinished file:
-    /// what [`Storage::list`](crate::Storage::list) leaves out. For a check that tells people about them.
+    /// The paths, relative to the folder, of everything in it that is neither an object nor an
+    /// unfinished file: what [`Storage::list`](crate::Storage::list) leaves out. For a check
+    /// that tells people about them.
     ///
     /// # Errors
     /// If the folder cannot be read.

@@ -1,14 +1,16 @@
 //! A PostgreSQL server of our own, as long as it is needed.
 
-use super::wire::Client;
-use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+
+use super::wire::Client;
 
 /// Who it runs as if we are root, as which it refuses to run. Debian's packages make that user.
 const USER: &str = "postgres";
@@ -165,7 +167,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // One that was only read from has nothing to lose, and whoever has written has an error to tell already.
+        // One that was only read from has nothing to lose, and whoever has written has an error to tell
+        // already.
         let _ = self.end();
     }
 }

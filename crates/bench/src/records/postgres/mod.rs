@@ -1,14 +1,17 @@
-//! PostgreSQL: a row for each version, long bodies compressed by lz4 and stored beside the table (TOAST).
+//! PostgreSQL: a row for each version, long bodies compressed by lz4 and stored beside the table
+//! (TOAST).
 
 mod cluster;
 mod wire;
 
-use super::input::Entry;
-use super::subject::{Finished, Load, Read, Subject};
+use std::path::Path;
+
 use anyhow::{Context, Result};
 use cluster::{Programs, Server};
-use std::path::Path;
 use wire::{Client, Column};
+
+use super::input::Entry;
+use super::subject::{Finished, Load, Read, Subject};
 
 const TABLE: &str = "CREATE TABLE records (key bytea, version int, body bytea, PRIMARY KEY (key, version))";
 const INSERT: &str = "INSERT INTO records VALUES ($1, $2, $3)";

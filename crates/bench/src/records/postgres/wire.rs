@@ -1,11 +1,13 @@
-//! The little of PostgreSQL's protocol (version 3) that is needed here: prepared statements with parameters and results as
-//! bytes, over a socket in a folder. A client library would be fifty crates.
+//! The little of PostgreSQL's protocol (version 3) that is needed here: prepared statements with
+//! parameters and results as bytes, over a socket in a folder. A client library would be fifty
+//! crates.
 
-use anyhow::{Context, Result, anyhow, ensure};
-use ibid_format::wire::Reader;
 use std::io::{BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use ibid_format::wire::Reader;
 
 /// Version 3.0.
 const PROTOCOL: u32 = 3 << 16;

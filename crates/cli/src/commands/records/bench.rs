@@ -1,5 +1,9 @@
 //! `ibid bench records`.
 
+use std::path::{Path, PathBuf};
+
+use ibid_measure::{Bursts, Error, RecordsPlan, records, records_html};
+
 use super::fields::Shape;
 use super::lines::{Line, Lines};
 use crate::args::RecordsBenchArgs;
@@ -9,8 +13,6 @@ use crate::commands::output;
 use crate::commands::watch::Watch;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print;
-use ibid_measure::{Bursts, Error, RecordsPlan, records, records_html};
-use std::path::{Path, PathBuf};
 
 pub(crate) fn run(context: &mut Context, args: &RecordsBenchArgs) -> Result<Outcome> {
     let outputs = [args.report.as_deref(), args.json.file()];

@@ -1,14 +1,16 @@
 //! `ibid records compact`.
 
+use std::path::Path;
+use std::time::Instant;
+
+use ibid_record::Store;
+
 use super::{is_there, none_there, open_at, options_to_store, place, size_on_disk, stepping};
 use crate::args::CompactArgs;
 use crate::commands::open::Context;
 use crate::commands::watch::Watch;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Compacted};
-use ibid_record::Store;
-use std::path::Path;
-use std::time::Instant;
 
 pub(crate) fn run(context: &mut Context, args: &CompactArgs) -> Result<Outcome> {
     let path = place(&args.store)?;

@@ -1,11 +1,12 @@
 //! `ibid records delete`.
 
+use ibid_record::Error;
+
 use super::{not_there, open_namespace};
 use crate::args::{DeleteArgs, VersionName};
 use crate::commands::open::Context;
 use crate::failure::{Outcome, Result};
 use crate::print;
-use ibid_record::Error;
 
 pub(crate) fn run(context: &mut Context, args: &DeleteArgs) -> Result<Outcome> {
     let (_store, namespace) = open_namespace(context, &args.place)?;

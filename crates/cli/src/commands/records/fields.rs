@@ -1,11 +1,13 @@
 //! From a line of JSON to a key and a body.
 //!
-//! Only the fields that are asked for are taken out of it, and of what is not asked for nothing is kept, however deep it is nested.
+//! Only the fields that are asked for are taken out of it, and of what is not asked for nothing is
+//! kept, however deep it is nested.
+
+use std::borrow::Cow;
+use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
-use std::borrow::Cow;
-use std::fmt;
 
 /// Bytes that are shown of a line that is no JSON object.
 const SHOWN: usize = 24;
@@ -116,8 +118,8 @@ fn text_of(name: &str, value: &RawValue) -> Result<String, String> {
     text.map_err(|error| format!("field {name:?}: {}", told(&error).0))
 }
 
-/// Valid JSON without the white space between its tokens. Numbers and the order of fields stay as they are, which a value of the library
-/// would not keep.
+/// Valid JSON without the white space between its tokens. Numbers and the order of fields stay as
+/// they are, which a value of the library would not keep.
 fn compact(json: &str) -> String {
     let (mut in_text, mut escaped) = (false, false);
     let keep = |c: &char| {

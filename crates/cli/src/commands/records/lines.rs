@@ -1,19 +1,22 @@
 //! Lines of bounded length, of what may be compressed.
 
-use crate::commands::input::{self, PatientInput};
-use crate::failure::{Failure, Result};
-use ibid_repo::Monitor;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use ibid_repo::Monitor;
+
+use crate::commands::input::{self, PatientInput};
+use crate::failure::{Failure, Result};
+
 /// What is read at once.
 const BUFFER: usize = 256 << 10;
 /// How frames of zstd begin.
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// How those begin that are to be skipped, but for the lower half of the first byte, which is anything.
+/// How those begin that are to be skipped, but for the lower half of the first byte, which is
+/// anything.
 const ZSTD_SKIPPED: [u8; 4] = [0x50, 0x2a, 0x4d, 0x18];
 
 /// Lines, one after the other.
@@ -47,8 +50,9 @@ enum State {
 }
 
 impl Lines {
-    /// Opens a file, or standard input. `monitor` counts what is read of it, and ends it with an error when it is to stop. What zstd
-    /// looks back on may have a quarter of `memory`, which is what `zstd --long` needs of the default, and a line an eighth.
+    /// Opens a file, or standard input. `monitor` counts what is read of it, and ends it with an
+    /// error when it is to stop. What zstd looks back on may have a quarter of `memory`, which
+    /// is what `zstd --long` needs of the default, and a line an eighth.
     pub(super) fn open(path: &Path, memory: u64, monitor: &Arc<Monitor>) -> Result<Lines> {
         let source: Box<dyn Read> = if input::is_stdin(path) {
             Box::new(PatientInput)
@@ -92,8 +96,8 @@ impl Lines {
         Ok(Some(Line::Whole(without_end(&self.line))))
     }
 
-    /// Reads on to the end of a line, or to what shows that it is too long and then over it. Whether there is one. After an error of the
-    /// kind `WouldBlock`, it goes on from there.
+    /// Reads on to the end of a line, or to what shows that it is too long and then over it.
+    /// Whether there is one. After an error of the kind `WouldBlock`, it goes on from there.
     fn read(&mut self) -> io::Result<bool> {
         if self.state == State::Done {
             // One that was long is no reason to keep so much.
@@ -148,7 +152,8 @@ fn plain(mut source: Watched, window_max: u64) -> io::Result<Box<dyn BufRead>> {
     Ok(Box::new(BufReader::with_capacity(BUFFER, decoder)))
 }
 
-/// Counts what is read, fails when the user asks to stop, and says it would block when nothing has come for a while.
+/// Counts what is read, fails when the user asks to stop, and says it would block when nothing has
+/// come for a while.
 struct Watched {
     source: Box<dyn Read>,
     monitor: Arc<Monitor>,

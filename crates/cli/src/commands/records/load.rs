@@ -1,7 +1,15 @@
 //! `ibid records load`.
 //!
-//! One thread reads lines and makes batches of them, another commits these one after the other. So what is in the store, whenever it
-//! ends, are the records of all lines up to one.
+//! One thread reads lines and makes batches of them, another commits these one after the other. So
+//! what is in the store, whenever it ends, are the records of all lines up to one.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use ibid_format::record::{BODY_BYTES_MAX, KEY_BYTES_MAX};
+use ibid_record::{Batch, Durability, Error, Namespace, Store};
+use ibid_repo::Monitor;
 
 use super::compact::{self, left_by};
 use super::fields::Shape;
@@ -12,18 +20,14 @@ use crate::commands::open::Context;
 use crate::commands::watch::{PROBLEMS_MAX, Watch};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, BadLine, Loaded};
-use ibid_format::record::{BODY_BYTES_MAX, KEY_BYTES_MAX};
-use ibid_record::{Batch, Durability, Error, Namespace, Store};
-use ibid_repo::Monitor;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, Instant};
 
 /// Records in a batch, at most.
 const BATCH_RECORDS: usize = 4096;
-/// Bytes of keys and bodies in a batch, beyond its first record, and a sixteenth of the memory at most.
+/// Bytes of keys and bodies in a batch, beyond its first record, and a sixteenth of the memory at
+/// most.
 const BATCH_BYTES: u64 = 8 << 20;
-/// How long a record waits for more before it is committed, and with `--durability batched` for what was committed to be synced.
+/// How long a record waits for more before it is committed, and with `--durability batched` for
+/// what was committed to be synced.
 const DELAY: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
@@ -131,7 +135,8 @@ struct Pending {
 }
 
 impl Pending {
-    /// Whether it is time to commit it: it is large enough, or what came first has waited long enough.
+    /// Whether it is time to commit it: it is large enough, or what came first has waited long
+    /// enough.
     fn is_due(&self, bytes_max: usize) -> bool {
         let has_waited = self.since.is_some_and(|since| since.elapsed() >= DELAY);
         has_waited || self.batch.len() >= BATCH_RECORDS || self.bytes_held >= bytes_max

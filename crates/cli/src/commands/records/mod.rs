@@ -14,21 +14,22 @@ mod stats;
 mod verify;
 mod versions;
 
-pub(crate) use bench::run as run_bench;
-
-use super::open::{Context, local_folder};
-use super::password;
-use crate::args::{NamespaceArgs, NewRecordsArgs, RecordsCommand, StoreArgs, VersionName, VersionsKept};
-use crate::failure::{Failure, Outcome, Result};
-use crate::print;
-use ibid_record::{Argon2Cost, Encoding, Error, Namespace, Options, Store, Versions};
-use ibid_repo::Monitor;
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
+
+pub(crate) use bench::run as run_bench;
+use ibid_record::{Argon2Cost, Encoding, Error, Namespace, Options, Store, Versions};
+use ibid_repo::Monitor;
+
+use super::open::{Context, local_folder};
+use super::password;
+use crate::args::{NamespaceArgs, NewRecordsArgs, RecordsCommand, StoreArgs, VersionName, VersionsKept};
+use crate::failure::{Failure, Outcome, Result};
+use crate::print;
 
 /// Bytes that what `stat` calls a block stands for, whatever the disk calls one.
 const BLOCK: u64 = 512;
@@ -51,8 +52,8 @@ pub(crate) fn run(context: &mut Context, command: &RecordsCommand) -> Result<Out
     }
 }
 
-/// redb panics over pages that are damaged. The store makes errors of that, which say what happened; what Rust prints before is not for
-/// users.
+/// redb panics over pages that are damaged. The store makes errors of that, which say what
+/// happened; what Rust prints before is not for users.
 fn silence_the_engine() {
     let otherwise = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -97,7 +98,8 @@ fn none_there(path: &Path) -> Failure {
     ))
 }
 
-/// Bytes that all files in a folder take on the disk: the engine makes its file twice as long when it needs a page more, and most of that takes nothing.
+/// Bytes that all files in a folder take on the disk: the engine makes its file twice as long when
+/// it needs a page more, and most of that takes nothing.
 fn size_on_disk(folder: &Path) -> Result<u64> {
     let failed = |source| Failure::local("look into", folder, source);
     let mut bytes = 0;
@@ -153,7 +155,8 @@ fn open(context: &Context, args: &StoreArgs) -> Result<Store> {
     open_at(context, path, options(context), false)
 }
 
-/// Opens a store, with its password if it is encrypted; makes one that is, if that was said and there is none.
+/// Opens a store, with its password if it is encrypted; makes one that is, if that was said and
+/// there is none.
 fn open_at(context: &Context, path: &Path, options: Options, encrypted: bool) -> Result<Store> {
     let given = &context.global.password;
     let password = if Store::is_encrypted(path)? {

@@ -1,14 +1,16 @@
 //! `ibid records put`.
 
+use std::io::Read;
+use std::path::Path;
+
+use ibid_format::record::BODY_BYTES_MAX;
+
 use super::open_or_make;
 use crate::args::PutArgs;
 use crate::commands::input;
 use crate::commands::open::Context;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print;
-use ibid_format::record::BODY_BYTES_MAX;
-use std::io::Read;
-use std::path::Path;
 
 pub(crate) fn run(context: &mut Context, args: &PutArgs) -> Result<Outcome> {
     // Before a store is made for what can't be read.

@@ -1,19 +1,21 @@
 //! `ibid records serve`, `replicate`, `promote`.
 
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use ibid_record::replicate::nats::{self, Publishing};
+use ibid_record::replicate::net::{self, tls};
+use ibid_record::replicate::{self, Oplog, Progress};
+use ibid_record::{Options, Role, Store};
+
 use super::{is_there, none_there, open, open_at, options_to_store, place};
 use crate::args::{Followed, PromoteArgs, ReplicateArgs, ServeArgs};
 use crate::commands::open::Context;
 use crate::commands::watch::Watch;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
-use ibid_record::replicate::nats::{self, Publishing};
-use ibid_record::replicate::net::{self, tls};
-use ibid_record::replicate::{self, Oplog, Progress};
-use ibid_record::{Options, Role, Store};
-use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
 
 /// How often is looked whether the user wants it to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

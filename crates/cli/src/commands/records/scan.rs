@@ -1,13 +1,15 @@
 //! `ibid records scan`.
 
+use std::ops::Bound;
+
+use ibid_record::engine::Direction;
+use ibid_record::{Error, Record};
+
 use super::open_namespace;
 use crate::args::{Key, ScanArgs};
 use crate::commands::open::Context;
 use crate::failure::{Outcome, Result};
 use crate::print::ScanPrinter;
-use ibid_record::engine::Direction;
-use ibid_record::{Error, Record};
-use std::ops::Bound;
 
 pub(crate) fn run(context: &mut Context, args: &ScanArgs) -> Result<Outcome> {
     let (store, namespace) = open_namespace(context, &args.place)?;

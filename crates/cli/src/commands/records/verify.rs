@@ -1,13 +1,14 @@
 //! `ibid records verify`.
 
+use ibid_record::Error;
+use ibid_record::engine::EngineError;
+
 use super::{open, stepping};
 use crate::args::VerifyArgs;
 use crate::commands::open::Context;
 use crate::commands::watch::Watch;
 use crate::failure::{Failure, Outcome, Result, with_causes};
 use crate::print;
-use ibid_record::Error;
-use ibid_record::engine::EngineError;
 
 pub(crate) fn run(context: &mut Context, args: &VerifyArgs) -> Result<Outcome> {
     let store = open(context, &args.store).map_err(damage_is_a_fault)?;

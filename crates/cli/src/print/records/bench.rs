@@ -1,14 +1,15 @@
 //! What deltas between records save, and what they cost.
 
+use ibid_measure::{BurstsRun, Latencies, Records, RecordsFigure, RecordsRun, Rival, RivalRun, SizeShare, TraceRun};
+use ibid_record::{Encoding, Retrieval, Versions};
+use ibid_repo::Result;
+use serde::Serialize;
+
 use super::super::Out;
 use super::super::chunkers::{JsonMachine, document_text};
 use super::super::numbers::{count, counted, percent, size};
 use super::super::table::{Align, Table};
 use super::versions_word;
-use ibid_measure::{BurstsRun, Latencies, Records, RecordsFigure, RecordsRun, Rival, RivalRun, SizeShare, TraceRun};
-use ibid_record::{Encoding, Retrieval, Versions};
-use ibid_repo::Result;
-use serde::Serialize;
 
 const COMMAND: &str = "bench records";
 

@@ -1,10 +1,11 @@
 //! What a compaction came to.
 
+use ibid_repo::Result;
+use serde::Serialize;
+
 use super::super::Out;
 use super::super::numbers::{counted, duration, ratio, size};
 use super::super::table::{Align, Table};
-use ibid_repo::Result;
-use serde::Serialize;
 
 /// What a compaction did to a store.
 #[derive(Clone, Copy, Debug, Serialize)]

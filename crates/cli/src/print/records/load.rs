@@ -1,11 +1,12 @@
 //! What was loaded.
 
+use ibid_repo::Result;
+use serde::Serialize;
+
 use super::super::Out;
 use super::super::names::escape;
 use super::super::numbers::{count, counted, duration, rate, size};
 use super::compact::{self, Compacted};
-use ibid_repo::Result;
-use serde::Serialize;
 
 /// A line that could not be loaded.
 #[derive(Clone, Debug, Serialize)]

@@ -9,8 +9,11 @@ mod verify;
 
 pub(crate) use bench::{records_bench, records_bench_json};
 pub(crate) use compact::{Compacted, records_compact};
+use ibid_record::{Version, Versions};
+use ibid_repo::Result;
 pub(crate) use load::{BadLine, Loaded, records_load};
 pub(crate) use scan::ScanPrinter;
+use serde::Serialize;
 pub(crate) use stats::{StoreStats, records_stats};
 pub(crate) use verify::records_verify;
 
@@ -19,9 +22,6 @@ use super::json::lossless;
 use super::names::escape;
 use super::numbers::{counted, size};
 use super::table::{Align, Table};
-use ibid_record::{Version, Versions};
-use ibid_repo::Result;
-use serde::Serialize;
 
 /// A key: as text, and as hexadecimal digits if text can't hold it.
 #[derive(Serialize)]

@@ -1,13 +1,14 @@
 //! Records, one a line.
 
+use ibid_record::Record;
+use ibid_repo::Result;
+use serde::Serialize;
+
 use super::super::Out;
 use super::super::json::hex;
 use super::super::names::escape;
 use super::super::numbers::size;
 use super::JsonKey;
-use ibid_record::Record;
-use ibid_repo::Result;
-use serde::Serialize;
 
 #[derive(Serialize)]
 struct JsonBegin<'n> {

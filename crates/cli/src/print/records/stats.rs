@@ -1,13 +1,14 @@
 //! How much there is.
 
+use ibid_record::{Amount, Bucket, NamespaceCounts, NamespaceStatistics, Retrievals, Statistics};
+use ibid_repo::Result;
+use serde::Serialize;
+
 use super::super::Out;
 use super::super::names::escape;
 use super::super::numbers::{count, counted, size};
 use super::super::table::{Align, Table};
 use super::versions_word;
-use ibid_record::{Amount, Bucket, NamespaceCounts, NamespaceStatistics, Retrievals, Statistics};
-use ibid_repo::Result;
-use serde::Serialize;
 
 /// What a store holds, and what it takes.
 #[derive(Debug)]

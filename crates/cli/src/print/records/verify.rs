@@ -1,13 +1,14 @@
 //! Whether all is well in a store.
 
+use ibid_record::{Fault, Verification};
+use ibid_repo::Result;
+use serde::Serialize;
+
 use super::super::Out;
 use super::super::json::lossless;
 use super::super::names::escape_text;
 use super::super::numbers::{count, counted, size};
 use super::stats::{JsonNamespace, json_namespaces};
-use ibid_record::{Fault, Verification};
-use ibid_repo::Result;
-use serde::Serialize;
 
 #[derive(Serialize)]
 struct JsonFault {

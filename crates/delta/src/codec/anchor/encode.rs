@@ -8,7 +8,8 @@ use crate::codec::matches::{Match, common_prefix, common_suffix};
 use crate::codec::scan::for_each_anchor;
 use crate::sample::{Interval, sample};
 
-/// Targets shorter than this between common prefix and suffix are not searched for anchors, only densely.
+/// Targets shorter than this between common prefix and suffix are not searched for anchors, only
+/// densely.
 const ANCHORED_MIN: usize = 64;
 
 /// The shortest match that is copied where something was inserted anyway, bytes.
@@ -108,8 +109,9 @@ impl Encoder {
         for &next in self.long.iter().chain([&end]) {
             let gap = &target[last.target_end() as usize..next.target as usize];
             if gap.len() >= SHORT_MIN {
-                // Between the same neighbours in the base, or, where these lie otherwise, after the first; but not much more than what is looked
-                // for, so that many small gaps take no more time than one large.
+                // Between the same neighbours in the base, or, where these lie otherwise, after the first; but not
+                // much more than what is looked for, so that many small gaps take no more time than
+                // one large.
                 let from = last.base_end() as usize;
                 let most = base.len().min(from + NEARBY + NEARBY_FACTOR * gap.len());
                 let until = if next.base as usize >= from {
@@ -132,7 +134,8 @@ impl Encoder {
         }
     }
 
-    /// Joins matches that continue each other, and drops those that take more bytes to write than to insert.
+    /// Joins matches that continue each other, and drops those that take more bytes to write than
+    /// to insert.
     pub(super) fn drop_costly(&mut self) {
         let mut read = 0;
         let mut kept = 0_usize;

@@ -1,20 +1,24 @@
 //! The bytes of an anchor delta.
 //!
-//! `insert bytes (varint length, bytes) ‖ instructions`. An instruction is `inserted (varint) ‖ copied (varint) ‖ from (zigzag)`: take so many of the
-//! insert bytes, then copy so many bytes of the base, from where the last copy ended plus `from`. Nothing copied means all that the
-//! target still lacks. What the instructions leave over of the target are the rest of the insert bytes.
+//! `insert bytes (varint length, bytes) ‖ instructions`. An instruction is `inserted (varint) ‖
+//! copied (varint) ‖ from (zigzag)`: take so many of the insert bytes, then copy so many bytes of
+//! the base, from where the last copy ended plus `from`. Nothing copied means all that the
+//! target still lacks. What the instructions leave over of the target are the rest of the insert
+//! bytes.
 
 use crate::codec::LENGTH_MAX;
 use crate::codec::matches::Match;
 use crate::error::{equal, in_range};
 use crate::{Error, varint};
 
-/// Bytes that a copy takes to write when it costs little. Copying fewer than these would save nothing.
+/// Bytes that a copy takes to write when it costs little. Copying fewer than these would save
+/// nothing.
 pub(super) fn copy_cost(distance: i64, length: u32) -> usize {
     2 + varint::len(distance.unsigned_abs() << 1) + varint::len(length.into())
 }
 
-/// Appends the body of a delta of these matches, which ascend in the target and do not overlap there.
+/// Appends the body of a delta of these matches, which ascend in the target and do not overlap
+/// there.
 pub(super) fn write(matches: &[Match], target: &[u8], out: &mut Vec<u8>) {
     let copied: usize = matches.iter().map(|found| found.length as usize).sum();
     varint::put(out, (target.len() - copied) as u64);
@@ -46,7 +50,8 @@ pub(super) struct Step<'a> {
     pub(super) length: usize,
 }
 
-/// The steps of a body, checked one by one: what is copied lies in the base, and together they give just the target's length.
+/// The steps of a body, checked one by one: what is copied lies in the base, and together they give
+/// just the target's length.
 pub(super) struct Steps<'a> {
     base_len: usize,
     inserts: &'a [u8],
@@ -72,7 +77,8 @@ impl<'a> Steps<'a> {
         })
     }
 
-    /// More bytes than this the body can't give: every instruction, of three bytes or more, copies the whole base.
+    /// More bytes than this the body can't give: every instruction, of three bytes or more, copies
+    /// the whole base.
     fn most(&self) -> u64 {
         const INSTRUCTION_MIN: u64 = 3;
         self.inserts.len() as u64 + self.instructions.len() as u64 / INSTRUCTION_MIN * self.base_len as u64

@@ -12,11 +12,14 @@
 //!
 //! Where this deviates from Algorithm 1, and why:
 //!
-//! - *Anchors are chosen by a hash of each window of eight bytes, not by a rolling checksum.* Vector instructions find them ten times as fast,
-//!   and the checksum of 16 bytes is computed for anchors only.
-//! - *The last few places with a checksum are remembered, not the last one.* Records repeat themselves; the longest match is a smaller delta.
-//! - *What lies between two matches is searched once more, densely.* Anchors miss matches shorter than some two intervals. Two matches a short
-//!   way apart, in base and target alike, are the two sides of an edit, and the text between is short; so a dense search costs little there.
+//! - *Anchors are chosen by a hash of each window of eight bytes, not by a rolling checksum.*
+//!   Vector instructions find them ten times as fast, and the checksum of 16 bytes is computed for
+//!   anchors only.
+//! - *The last few places with a checksum are remembered, not the last one.* Records repeat
+//!   themselves; the longest match is a smaller delta.
+//! - *What lies between two matches is searched once more, densely.* Anchors miss matches shorter
+//!   than some two intervals. Two matches a short way apart, in base and target alike, are the two
+//!   sides of an edit, and the text between is short; so a dense search costs little there.
 
 mod encode;
 mod instructions;

@@ -15,8 +15,8 @@ pub(super) struct Dense {
 }
 
 impl Dense {
-    /// Appends the matches of at least `least` bytes between two stretches, in the target's order. What is appended begins where the stretches
-    /// begin in base and target, `from`.
+    /// Appends the matches of at least `least` bytes between two stretches, in the target's order.
+    /// What is appended begins where the stretches begin in base and target, `from`.
     pub(super) fn search(
         &mut self,
         base: &[u8],

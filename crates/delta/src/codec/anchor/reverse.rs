@@ -1,7 +1,8 @@
 //! The delta the other way round: paper 004, Algorithm 2.
 //!
-//! A copy from base to target is a copy from target to base as well. Sorted by their place in the base, the copies cover it, but for what was
-//! removed or changed, which is inserted. Where copies overlap in the base, the later gives way.
+//! A copy from base to target is a copy from target to base as well. Sorted by their place in the
+//! base, the copies cover it, but for what was removed or changed, which is inserted. Where copies
+//! overlap in the base, the later gives way.
 
 use super::Encoder;
 use super::instructions::{Steps, write};
@@ -21,10 +22,11 @@ pub enum Reversal {
 }
 
 impl Reversal {
-    /// Bytes of a base of `base_len` bytes that may be left uncovered before encoding from scratch is worth it: 1/32 of it, 64 at least.
+    /// Bytes of a base of `base_len` bytes that may be left uncovered before encoding from scratch
+    /// is worth it: 1/32 of it, 64 at least.
     ///
-    /// A forward delta that copies from one place many times, as in JSON with its repetitions, leaves the others uncovered, which a search
-    /// would find in the target.
+    /// A forward delta that copies from one place many times, as in JSON with its repetitions,
+    /// leaves the others uncovered, which a search would find in the target.
     #[must_use]
     pub const fn uncovered_max(base_len: usize) -> usize {
         let part = base_len / 32;
@@ -33,7 +35,8 @@ impl Reversal {
 }
 
 impl Encoder {
-    /// Turns the matches of a forward delta round, and gives the number of bytes of the base that they leave uncovered.
+    /// Turns the matches of a forward delta round, and gives the number of bytes of the base that
+    /// they leave uncovered.
     pub(crate) fn turn_round(&mut self, base: &[u8], target: &[u8], body: &[u8]) -> Result<usize, Error> {
         self.matches.clear();
         let mut steps = Steps::new(base.len(), body, target.len())?;

@@ -31,7 +31,8 @@ struct Anchor {
     before: u32,
 }
 
-/// Lists of anchors with the same lower bits of the checksum. Memory: 12 bytes an anchor and 4 for one to two list heads each.
+/// Lists of anchors with the same lower bits of the checksum. Memory: 12 bytes an anchor and 4 for
+/// one to two list heads each.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     heads: Vec<u32>,
@@ -60,8 +61,8 @@ impl Table {
         }
     }
 
-    /// The longest match with the bytes of the target at `at` that an anchor of the base gives, extended both ways, but in the target not to
-    /// before `from`.
+    /// The longest match with the bytes of the target at `at` that an anchor of the base gives,
+    /// extended both ways, but in the target not to before `from`.
     pub(super) fn longest(&self, base: &[u8], target: &[u8], from: usize, at: usize) -> Option<Match> {
         let ahead = &target[at..];
         let sum = checksum(ahead.first_chunk()?);

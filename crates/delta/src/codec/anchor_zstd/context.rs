@@ -1,6 +1,7 @@
 //! What of the base is of use for the rest of the target?
 //!
-//! That which stood in its place: between the copies, or, where the copies before and after lie apart, beside either.
+//! That which stood in its place: between the copies, or, where the copies before and after lie
+//! apart, beside either.
 
 use std::ops::Range;
 
@@ -9,10 +10,12 @@ use crate::codec::matches::Match;
 /// Bytes of a copy's end that belong to the context.
 const MARGIN: usize = 32;
 
-/// Between two copies the base is taken whole if it is at most so much longer than the target there, bytes.
+/// Between two copies the base is taken whole if it is at most so much longer than the target
+/// there, bytes.
 const LONGER_MAX: usize = 512;
 
-/// Most bytes of the base that are taken after a copy, or before one, if the base is not taken whole between the two.
+/// Most bytes of the base that are taken after a copy, or before one, if the base is not taken
+/// whole between the two.
 const BESIDE_MAX: usize = 8 << 10;
 
 /// Derives contexts. Memory: 16 bytes for each place where something was inserted.
@@ -34,7 +37,8 @@ impl Context {
         &self.bytes
     }
 
-    /// Where in a base of this length the bytes beside these copies lie: ascending and apart, so they are at most as many as the base's.
+    /// Where in a base of this length the bytes beside these copies lie: ascending and apart, so
+    /// they are at most as many as the base's.
     pub(super) fn find(&mut self, base_len: usize, copies: &[Match], target_len: usize) -> &[Range<u32>] {
         self.gather_stretches(base_len, copies, target_len);
         // Copies mostly ascend in the base as in the target, and then this is a pass over what is sorted.

@@ -11,7 +11,8 @@ use crate::codec::outline::Outline;
 use crate::codec::prefix;
 use crate::error::equal;
 
-/// What deltas are read with. Memory: some bytes for each byte of the longest rest so far, and the context.
+/// What deltas are read with. Memory: some bytes for each byte of the longest rest so far, and the
+/// context.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     instructions: Instructions,
@@ -53,7 +54,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// The outline of the target, which is `length` bytes long, at least 1. `read` appends stretches of the base, which is `base_len` bytes long.
+    /// The outline of the target, which is `length` bytes long, at least 1. `read` appends
+    /// stretches of the base, which is `base_len` bytes long.
     pub(crate) fn outline<E: From<Error>>(
         &mut self,
         zstd: &mut prefix::Decoder,

@@ -1,4 +1,5 @@
-//! The copies of a delta as bytes: an instruction for each, together packed by zstd if that is shorter.
+//! The copies of a delta as bytes: an instruction for each, together packed by zstd if that is
+//! shorter.
 
 use super::COPY_MIN;
 use crate::codec::matches::Match;
@@ -56,7 +57,8 @@ impl Instructions {
         }
     }
 
-    /// Takes the copies off the front of `rest`. They lie in the base, and one after the other within the target.
+    /// Takes the copies off the front of `rest`. They lie in the base, and one after the other
+    /// within the target.
     pub(super) fn take(
         &mut self,
         (base_len, target_len): (usize, usize),

@@ -12,9 +12,11 @@
 //! write the rest as a delta of the context, by zstd-prefix
 //! ```
 //!
-//! zstd alone would look at all bytes of base and target. Of two versions of a file nine tenths are equal over long stretches, which are found and
-//! copied at the speed of memory; zstd's time and tables are left to the parts that need them. What was changed is mostly like what stood in
-//! its place, which lies between the copies of the base: so a small part of the base serves as well as the whole.
+//! zstd alone would look at all bytes of base and target. Of two versions of a file nine tenths are
+//! equal over long stretches, which are found and copied at the speed of memory; zstd's time and
+//! tables are left to the parts that need them. What was changed is mostly like what stood in
+//! its place, which lies between the copies of the base: so a small part of the base serves as well
+//! as the whole.
 //!
 //! The reader derives the context from the copies, so a delta does not state it.
 

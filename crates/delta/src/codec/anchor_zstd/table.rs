@@ -2,7 +2,8 @@
 
 use crate::window::{FOUND_BY, hash};
 
-/// A place for every window, one window for every slot: the last that was entered. Memory: 4 bytes a slot, two to four slots a window.
+/// A place for every window, one window for every slot: the last that was entered. Memory: 4 bytes
+/// a slot, two to four slots a window.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     /// Positions in the base plus one; 0: none.

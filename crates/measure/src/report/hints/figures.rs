@@ -1,13 +1,15 @@
 //! The pictures.
 
+use std::fmt::Write;
+
+use ibid_chunk::Settings;
+use ibid_chunk::locality::Criterion;
+
 use super::super::bars::{Bar, Group, bars};
 use super::super::plot::escape;
 use super::super::{figure, gb, heading, percent, size, times};
 use super::{Looks, by_chunker, chunker_name, data_name, each, first_list, labels, plain_tip, tip};
 use crate::{Locality, LocalityChunker, LocalityEntry, StoreEntry};
-use ibid_chunk::Settings;
-use ibid_chunk::locality::Criterion;
-use std::fmt::Write;
 
 /// All for which there is data.
 pub(super) fn draw(body: &mut String, found: &Locality, looks: &Looks) {

@@ -3,16 +3,18 @@
 mod figures;
 mod tables;
 
+use std::fmt::Write;
+
+use ibid_chunk::Settings;
+use ibid_chunk::locality::{Criterion, LIST_MOST};
+
 use super::bars::Bar;
 use super::plot::escape;
 use super::{COLORS, Series, cards, gb, legend, page, percent, size, times};
 use crate::{Locality, LocalityChunker, LocalityData, LocalityDataset, LocalityEntry};
-use ibid_chunk::Settings;
-use ibid_chunk::locality::{Criterion, LIST_MOST};
-use std::fmt::Write;
 
-/// What hints gain as one self-contained HTML page, of which [`html`](crate::html) says the rest: figures 8 to 18 of paper 003, as far as
-/// there is something to show, and all figures as tables.
+/// What hints gain as one self-contained HTML page, of which [`html`](crate::html) says the rest:
+/// figures 8 to 18 of paper 003, as far as there is something to show, and all figures as tables.
 #[must_use]
 pub fn locality_html(found: &Locality) -> String {
     let looks = Looks::new(found);

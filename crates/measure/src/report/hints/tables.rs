@@ -1,10 +1,11 @@
 //! All figures, as tables.
 
+use std::fmt::Write;
+
 use super::super::tables::named as table;
 use super::super::{gb, percent, size};
 use super::each;
 use crate::{Locality, LocalityChunker, LocalityRun};
-use std::fmt::Write;
 
 /// A table for each dataset, chunker and length of lists, one of threads and one of stores.
 pub(super) fn all(body: &mut String, found: &Locality) {

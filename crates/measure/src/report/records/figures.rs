@@ -1,5 +1,7 @@
 //! The pictures.
 
+use ibid_record::Retrieval;
+
 use super::super::bars::{Bar, Group, bars, wide_bars};
 use super::super::lines::{Across, Line, lines};
 use super::super::{Series, figure, heading, legend, percent, size, times};
@@ -8,7 +10,6 @@ use super::{
     trace_name, write_back_name,
 };
 use crate::{Latencies, Records, RecordsFigure, RecordsRun};
-use ibid_record::Retrieval;
 
 /// Labels below a logarithmic axis, at most.
 const TICKS_MOST: usize = 8;

@@ -3,14 +3,17 @@
 mod figures;
 mod tables;
 
+use std::fmt::Write;
+
+use ibid_record::{Encoding, FeatureBytes, Retrieval};
+
 use super::plot::escape;
 use super::{COLORS, DASHES, Series, cards, page, size, times};
 use crate::{Latencies, Records, RecordsFigure, RecordsRun, Rival, RivalRun, Trace};
-use ibid_record::{Encoding, FeatureBytes, Retrieval};
-use std::fmt::Write;
 
-/// What deltas between records save and cost as one self-contained HTML page, of which [`html`](crate::html) says the rest: figures 1, 6 and 9 to 12 of paper
-/// 004, as far as they were measured, and all figures as tables.
+/// What deltas between records save and cost as one self-contained HTML page, of which
+/// [`html`](crate::html) says the rest: figures 1, 6 and 9 to 12 of paper 004, as far as they were
+/// measured, and all figures as tables.
 ///
 /// ```
 /// use ibid_measure::{Bursts, Nobody, RecordsPlan, records, records_html};

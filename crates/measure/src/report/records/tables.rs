@@ -1,11 +1,13 @@
 //! All figures, as tables.
 
+use std::fmt::Write;
+
+use ibid_record::Retrieval;
+
 use super::super::tables::named;
 use super::super::{percent, size};
 use super::{of, ratio, retrieval_name, rival_name, run_name, speed, store_name, trace_name, write_back_name};
 use crate::{Records, RecordsFigure};
-use ibid_record::Retrieval;
-use std::fmt::Write;
 
 fn section(body: &mut String, title: &str, titles: &[&str], rows: &[Vec<String>], note: &str) {
     if rows.is_empty() {

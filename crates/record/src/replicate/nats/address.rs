@@ -11,11 +11,14 @@ const PORT: u16 = 4222;
 /// Longest name of a log, bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Where a log is published: `nats://HOST:PORT/NAME`, or `nats://USER:PASSWORD@HOST:PORT,HOST:PORT,HOST:PORT/NAME`.
+/// Where a log is published: `nats://HOST:PORT/NAME`, or
+/// `nats://USER:PASSWORD@HOST:PORT,HOST:PORT,HOST:PORT/NAME`.
 ///
-/// Servers are those of one cluster, of which one is asked, and another if that fails; who and which password are for all of them. A token is given as a user without a password.
-/// The port is 4222 unless it is said. A name has letters, digits, `-` and `_`, 64 at most: what is published lies in the stream `ibid-NAME`, under the subject `ibid.NAME.log`, and
-/// the primary is asked under `ibid.NAME.ask`.
+/// Servers are those of one cluster, of which one is asked, and another if that fails; who and
+/// which password are for all of them. A token is given as a user without a password. The port is
+/// 4222 unless it is said. A name has letters, digits, `-` and `_`, 64 at most: what is published
+/// lies in the stream `ibid-NAME`, under the subject `ibid.NAME.log`, and the primary is asked
+/// under `ibid.NAME.ask`.
 ///
 /// ```
 /// use ibid_record::replicate::nats::Address;
@@ -46,7 +49,8 @@ pub(super) struct Server {
 pub struct AddressError(&'static str);
 
 impl Address {
-    /// The same over TLS alone, by servers that have a certificate of one of `authorities`, PEM, for their host. Shows `identity` to those that ask who connects.
+    /// The same over TLS alone, by servers that have a certificate of one of `authorities`, PEM,
+    /// for their host. Shows `identity` to those that ask who connects.
     ///
     /// # Errors
     /// [`Error::Certificate`].

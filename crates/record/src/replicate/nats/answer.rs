@@ -28,7 +28,8 @@ struct Asker {
     heard: Instant,
 }
 
-/// Answers all who ask until `stop` is set. What fails is tried again: whoever got no answer asks again, too.
+/// Answers all who ask until `stop` is set. What fails is tried again: whoever got no answer asks
+/// again, too.
 pub(super) fn answer_all(store: &Store, address: &Address, stop: &AtomicBool) {
     let (mut askers, mut turn) = (HashMap::new(), 0);
     while !stop.load(Ordering::Relaxed) {

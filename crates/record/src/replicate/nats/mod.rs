@@ -1,9 +1,13 @@
-//! The log in NATS JetStream, for those who outgrow one machine: a stream that several servers keep.
+//! The log in NATS JetStream, for those who outgrow one machine: a stream that several servers
+//! keep.
 //!
-//! A primary [publishes](publish) its log, as answers that no replica asked for, one after the other. What goes after the last message of the stream is what comes after the
-//! last entry in it, and the stream takes a message only after the one that its publisher knew as the last: so two never both append, and one that was replaced learns of it
-//! there. A replica [reads](Published) the stream at its own position. What the stream has not (entries from before its first message, a body as it is because a base is missing,
-//! all that there is) it asks of the primary, in parts, since messages of NATS are short.
+//! A primary [publishes](publish) its log, as answers that no replica asked for, one after the
+//! other. What goes after the last message of the stream is what comes after the last entry in it,
+//! and the stream takes a message only after the one that its publisher knew as the last: so two
+//! never both append, and one that was replaced learns of it there. A replica [reads](Published)
+//! the stream at its own position. What the stream has not (entries from before its first message,
+//! a body as it is because a base is missing, all that there is) it asks of the primary, in parts,
+//! since messages of NATS are short.
 //!
 //! `docs/replication.md` says what is promised of it.
 

@@ -23,9 +23,12 @@ const REPLICAS: u8 = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Publishing {
-    /// How many servers keep it, 1 to 5; by default three of a cluster, and one if there is but one.
+    /// How many servers keep it, 1 to 5; by default three of a cluster, and one if there is but
+    /// one.
     pub replicas: Option<u8>,
-    /// Bytes of the stream, from which on the oldest messages go, at least twice what a server lets pass at once (1 MiB); by default it is as long as the log was ever. A replica that lacks what is gone asks the primary.
+    /// Bytes of the stream, from which on the oldest messages go, at least twice what a server lets
+    /// pass at once (1 MiB); by default it is as long as the log was ever. A replica that lacks
+    /// what is gone asks the primary.
     pub bytes_max: Option<u64>,
 }
 
@@ -55,12 +58,16 @@ struct End {
     heard: Option<Epoch>,
 }
 
-/// Publishes the log of a primary until `stop` is set, and answers what replicas ask that the stream has not. It goes on after what was published last, by whomever. `told` hears
-/// how far it is, `position` being what the servers have acknowledged, and why it could not go on; it tries again then, a second later.
+/// Publishes the log of a primary until `stop` is set, and answers what replicas ask that the
+/// stream has not. It goes on after what was published last, by whomever. `told` hears how far it
+/// is, `position` being what the servers have acknowledged, and why it could not go on; it tries
+/// again then, a second later.
 ///
 /// # Errors
-/// What trying again will not help: [`Error::Fenced`] if a store of a later epoch published, [`Error::StreamDiffers`], [`Error::OtherStream`], [`Error::IsReplica`],
-/// [`Error::Incomplete`], [`Error::NoLog`], [`Error::OutOfRange`] for what is said of the stream; [`Error::Damaged`], [`Error::Engine`], [`Error::WriterEnded`].
+/// What trying again will not help: [`Error::Fenced`] if a store of a later epoch published,
+/// [`Error::StreamDiffers`], [`Error::OtherStream`], [`Error::IsReplica`], [`Error::Incomplete`],
+/// [`Error::NoLog`], [`Error::OutOfRange`] for what is said of the stream; [`Error::Damaged`],
+/// [`Error::Engine`], [`Error::WriterEnded`].
 pub fn publish(
     store: &Store,
     address: &Address,
@@ -234,7 +241,8 @@ impl Publisher<'_> {
     }
 }
 
-/// Appends an answer, part for part; gives the place of the last one, [`None`] if something else came between.
+/// Appends an answer, part for part; gives the place of the last one, [`None`] if something else
+/// came between.
 fn append_all(
     link: &mut Link,
     mut sequence: u64,

@@ -173,7 +173,8 @@ impl Published {
                     None => continue,
                 }
             }
-            // The server that leads the stream knows whether that is all. It is not asked again and again by all who wait.
+            // The server that leads the stream knows whether that is all. It is not asked again and again by
+            // all who wait.
             if let Some((end, asked_at)) = self.ended
                 && end == sequence
                 && asked_at.elapsed() < END_IS_KNOWN
@@ -205,7 +206,8 @@ impl Published {
         }
     }
 
-    /// Where in the stream a position is; [`None`] if that is before its first message. It may be at the end.
+    /// Where in the stream a position is; [`None`] if that is before its first message. It may be
+    /// at the end.
     fn locate(&mut self, link: &mut Link, position: u64, stop: &AtomicBool) -> Result<Option<Place>, Stopped> {
         let extent = existing(link, stop)?;
         let Some(LastWhole {
@@ -380,7 +382,8 @@ fn part_at(link: &mut Link, sequence: u64, stop: &AtomicBool) -> Result<Option<(
     })
 }
 
-/// The last answer that is there whole: who published the one after it was killed, or is about to go on.
+/// The last answer that is there whole: who published the one after it was killed, or is about to
+/// go on.
 pub(super) fn last_whole(link: &mut Link, extent: &Extent, stop: &AtomicBool) -> Result<Option<LastWhole>, Stopped> {
     let (mut sequence, mut lags) = (extent.last, 0);
     let mut heard = Epoch::default();
@@ -418,7 +421,8 @@ pub(super) fn last_whole(link: &mut Link, extent: &Extent, stop: &AtomicBool) ->
     Ok(None)
 }
 
-/// Reads the stream from a place on until an answer is whole. Of one that was not published to its end the parts are passed over.
+/// Reads the stream from a place on until an answer is whole. Of one that was not published to its
+/// end the parts are passed over.
 fn gather(link: &mut Link, mut sequence: u64, stop: &AtomicBool) -> Result<Gathered, Stopped> {
     let mut begun: Option<Span> = None;
     let mut gathering = Gathering::default();

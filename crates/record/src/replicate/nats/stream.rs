@@ -10,7 +10,8 @@ use super::address::Address;
 use super::wire::{Wire, refused, unreadable};
 use crate::store::Error;
 
-/// How long a server may take to answer. A cluster that lost the server that leads a stream takes some seconds to choose another, and says nothing meanwhile.
+/// How long a server may take to answer. A cluster that lost the server that leads a stream takes
+/// some seconds to choose another, and says nothing meanwhile.
 const WITHIN: Duration = Duration::from_secs(3);
 /// What JetStream calls that there is no such stream.
 const NO_STREAM: u64 = 10059;
@@ -20,7 +21,8 @@ const WRONG_LAST: u64 = 10071;
 const NOT_FOUND: u16 = 404;
 /// Status of an answer: nobody has subscribed to the subject.
 const NO_RESPONDERS: u16 = 503;
-/// Bytes that a server has to let pass at once: the longest answer has no more parts then than it may have.
+/// Bytes that a server has to let pass at once: the longest answer has no more parts then than it
+/// may have.
 const PAYLOAD_BYTES_MIN: usize = 16 << 10;
 /// Room for headers and for what we put before a part, bytes.
 const PART_OVERHEAD: usize = 1 << 10;
@@ -123,7 +125,8 @@ impl Link {
         }
     }
 
-    /// The first message with this sequence number or a later one, and its own; [`None`] if the server that is asked, one of those that keep the stream, has none.
+    /// The first message with this sequence number or a later one, and its own; [`None`] if the
+    /// server that is asked, one of those that keep the stream, has none.
     pub(super) fn get(&mut self, sequence: u64, stop: &AtomicBool) -> Result<Option<(u64, Vec<u8>)>, Stopped> {
         let subject = format!("$JS.API.DIRECT.GET.{}", self.address.stream());
         let wanted = json!({ "seq": sequence, "next_by_subj": self.address.subject() }).to_string();
@@ -144,7 +147,8 @@ impl Link {
         }
     }
 
-    /// Appends a message, if the last one has this sequence number. Gives its own, [`None`] if the last one is another. Returns when as many servers as it takes have it.
+    /// Appends a message, if the last one has this sequence number. Gives its own, [`None`] if the
+    /// last one is another. Returns when as many servers as it takes have it.
     pub(super) fn append(&mut self, last: u64, message: &[u8], stop: &AtomicBool) -> Result<Option<u64>, Stopped> {
         let headers = format!(
             "Nats-Expected-Stream: {}\r\nNats-Expected-Last-Sequence: {last}\r\n",

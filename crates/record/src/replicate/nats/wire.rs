@@ -12,7 +12,8 @@
 //! server: +OK, -ERR 'text'
 //! ```
 //!
-//! Six calls are all that is needed, each of which waits for its answer: so this is a socket and a buffer, and no library that brings a runtime.
+//! Six calls are all that is needed, each of which waits for its answer: so this is a socket and a
+//! buffer, and no library that brings a runtime.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -27,7 +28,8 @@ use crate::store::{Error, oplog};
 
 /// Longest line, bytes. One with INFO names all servers of a cluster.
 const LINE_BYTES_MAX: usize = 1 << 18;
-/// Longest payload with its headers that is taken from a server, bytes: as long as a server may be told to let pass.
+/// Longest payload with its headers that is taken from a server, bytes: as long as a server may be
+/// told to let pass.
 const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 /// How long a server may say nothing before it is asked whether it is there.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -171,7 +173,8 @@ impl Wire {
         Ok(None)
     }
 
-    /// Publishes something, and waits for an answer. [`None`] if `stop` was set before there was one.
+    /// Publishes something, and waits for an answer. [`None`] if `stop` was set before there was
+    /// one.
     pub(super) fn request(
         &mut self,
         subject: &str,
@@ -283,7 +286,8 @@ impl Wire {
     }
 }
 
-/// Whether to try again to say something: unless the server takes nothing since long, or all is to stop.
+/// Whether to try again to say something: unless the server takes nothing since long, or all is to
+/// stop.
 fn go_on(error: &io::Error, begun: Instant, stop: &AtomicBool) -> Result<(), Error> {
     if is_late(error) && !stop.load(Ordering::Relaxed) && begun.elapsed() < SILENCE_MAX {
         return Ok(());
@@ -291,7 +295,8 @@ fn go_on(error: &io::Error, begun: Instant, stop: &AtomicBool) -> Result<(), Err
     Err(failed("talk to the NATS server", error))
 }
 
-/// The first thing that is said in these bytes, and how many of them say it; [`None`] if it is not all there yet.
+/// The first thing that is said in these bytes, and how many of them say it; [`None`] if it is not
+/// all there yet.
 fn parse(bytes: &[u8]) -> Result<Option<(Said, usize)>, Error> {
     let Some(end) = bytes.iter().take(LINE_BYTES_MAX).position(|&byte| byte == b'\n') else {
         if bytes.len() >= LINE_BYTES_MAX {

@@ -1,6 +1,8 @@
-//! The network between the one that asks and the one that answers: TCP, and [TLS](tls) over it unless nobody else can listen or connect.
+//! The network between the one that asks and the one that answers: TCP, and [TLS](tls) over it
+//! unless nobody else can listen or connect.
 //!
-//! Each message comes after its length (u32). Without TLS, and with one that lets everybody in, whoever can connect gets all that is in the store.
+//! Each message comes after its length (u32). Without TLS, and with one that lets everybody in,
+//! whoever can connect gets all that is in the store.
 
 pub mod tls;
 
@@ -28,10 +30,12 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 pub(super) trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
-/// Answers all who connect, each in a thread, until `stop` is set. With `tls` only those who use it, and whom it lets in.
+/// Answers all who connect, each in a thread, until `stop` is set. With `tls` only those who use
+/// it, and whom it lets in.
 ///
 /// # Errors
-/// [`Error::NoLog`], [`Error::Network`] if there can be no connections at all. One that fails ends, and the others go on.
+/// [`Error::NoLog`], [`Error::Network`] if there can be no connections at all. One that fails ends,
+/// and the others go on.
 pub fn serve(store: &Store, listener: &TcpListener, tls: Option<&tls::Server>, stop: &AtomicBool) -> Result<(), Error> {
     Sender::new(store)?;
     listener
@@ -52,7 +56,8 @@ pub fn serve(store: &Store, listener: &TcpListener, tls: Option<&tls::Server>, s
                 }
                 Ok(_) => {} // one too many, which is closed
                 Err(error) if is_late(&error) => std::thread::sleep(LOOK_EVERY),
-                // One that was given up before it was accepted; or there are too many files, some of which will be closed.
+                // One that was given up before it was accepted; or there are too many files, some of which will be
+                // closed.
                 Err(_) => std::thread::sleep(LOOK_EVERY),
             }
         }
@@ -82,7 +87,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// One to an address, `HOST:PORT`, where nothing is asked yet. A name is looked up whenever a connection is made.
+    /// One to an address, `HOST:PORT`, where nothing is asked yet. A name is looked up whenever a
+    /// connection is made.
     pub fn to(address: impl ToString) -> Self {
         Connection {
             address: address.to_string(),
@@ -143,7 +149,8 @@ pub(super) fn prepare(stream: &TcpStream) -> Result<(), Error> {
     prepared.map_err(|error| network("set up a connection", &error))
 }
 
-/// A message; [`None`] if the other end closed the connection before one began, or there is nothing to wait for any more.
+/// A message; [`None`] if the other end closed the connection before one began, or there is nothing
+/// to wait for any more.
 fn receive(stream: &mut impl Read, most: usize, stop: &AtomicBool) -> Result<Option<Vec<u8>>, Error> {
     let mut length = [0; 4];
     match fill(stream, &mut length, stop)? {
@@ -174,7 +181,8 @@ fn receive(stream: &mut impl Read, most: usize, stop: &AtomicBool) -> Result<Opt
     Ok(Some(message))
 }
 
-/// Reads until `bytes` are full, the other end has closed, or the work is to stop; gives how many came.
+/// Reads until `bytes` are full, the other end has closed, or the work is to stop; gives how many
+/// came.
 fn fill(stream: &mut impl Read, bytes: &mut [u8], stop: &AtomicBool) -> Result<usize, Error> {
     let (mut filled, mut heard) = (0, Instant::now());
     while filled < bytes.len() {
@@ -208,7 +216,8 @@ fn send(stream: &mut impl Write, message: &[u8], stop: &AtomicBool) -> Result<()
     Ok(())
 }
 
-/// Whether to try again, after nothing was done for a moment: unless the other end is silent since long before, or all is to stop.
+/// Whether to try again, after nothing was done for a moment: unless the other end is silent since
+/// long before, or all is to stop.
 fn go_on(operation: &'static str, error: io::Error, heard: Instant, stop: &AtomicBool) -> Result<(), Error> {
     if !is_late(&error) || heard.elapsed() >= SILENCE_MAX {
         return Err(network(operation, &error));

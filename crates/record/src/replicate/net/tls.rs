@@ -32,7 +32,8 @@ pub struct Client {
 }
 
 impl Server {
-    /// Shows `identity`. With `authorities`, PEM, it answers only those who have a certificate of one of these; without, everybody who can connect.
+    /// Shows `identity`. With `authorities`, PEM, it answers only those who have a certificate of
+    /// one of these; without, everybody who can connect.
     ///
     /// # Errors
     /// [`Error::Certificate`].
@@ -63,7 +64,9 @@ impl Server {
 }
 
 impl Client {
-    /// Believes who has a certificate of one of `authorities`, PEM, for `name`: a name of hosts, or an address, with or without brackets around one of IPv6. Shows `identity` if it is asked who it is.
+    /// Believes who has a certificate of one of `authorities`, PEM, for `name`: a name of hosts, or
+    /// an address, with or without brackets around one of IPv6. Shows `identity` if it is asked who
+    /// it is.
     ///
     /// # Errors
     /// [`Error::Certificate`].
@@ -133,7 +136,8 @@ fn refused(what: &'static str, why: &impl std::fmt::Display) -> Error {
     Error::Certificate { what, found }
 }
 
-/// Whether a connection failed because the ends do not trust each other, or cannot speak to each other: asking again will not help.
+/// Whether a connection failed because the ends do not trust each other, or cannot speak to each
+/// other: asking again will not help.
 pub(in crate::replicate) fn is_refusal(error: &io::Error) -> bool {
     let source = error
         .get_ref()
