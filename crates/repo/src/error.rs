@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ibid_format::{ChunkId, ChunkPrefix, FileId};
 
-use crate::show::{Size, quoted, quoted_path};
+use crate::text::{Size, quoted, quoted_path};
 
 /// Why an operation on a repository failed.
 #[derive(Debug, thiserror::Error)]
@@ -477,6 +477,19 @@ impl Error {
                     | Error::BaseUnreadable { .. }
             ),
         }
+    }
+}
+
+/// Whether an error tells of the repository's state: then it goes into the report and the check
+/// goes on.
+pub(crate) fn is_fault(error: &Error) -> bool {
+    use ibid_storage::ErrorKind;
+    match error {
+        Error::Storage(error) => matches!(
+            error.kind(),
+            ErrorKind::NotFound | ErrorKind::Truncated | ErrorKind::TooLarge | ErrorKind::Io
+        ),
+        error => error.is_damage(),
     }
 }
 

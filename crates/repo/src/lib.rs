@@ -23,33 +23,27 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod bodies;
 mod check;
-mod chunks;
-mod diff;
-mod edges;
+mod clock;
 mod error;
 mod index;
 mod ingest;
 mod keys;
-mod load;
+mod layout;
 mod monitor;
 mod pattern;
-mod pieced;
-mod recency;
-mod recipe;
+mod read;
 mod repository;
 mod restore;
-mod show;
 mod similar;
 mod snapshots;
 mod source;
 mod stats;
+mod text;
 mod threads;
 mod tree;
 
 pub use check::{AFFECTED_MAX, Affected, CheckReport, Fault, ReadData};
-pub use diff::{Change, Difference};
 pub use error::{BaseFault, Error, Result};
 pub use ingest::{BackupOptions, BackupSummary, Compression, Hints, Similarity, StoredData, Stream};
 pub use keys::{KeyChange, KeyInfo};
@@ -57,8 +51,8 @@ pub use monitor::{Counters, Monitor, Warning};
 pub use pattern::Patterns;
 pub use repository::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, InitOptions, MEMORY_DEFAULT, MEMORY_MIN, Probe, Repository};
 pub use restore::{Overwrite, Planned, RestoreOptions, RestoreSummary};
-pub use show::{Size, escape, escape_text};
 pub use snapshots::{SnapshotFilter, SnapshotInfo, recorded_as, split_address};
 pub use source::{Excludes, host_name, user_name};
 pub use stats::{DepthClass, FrameClass, ReadCost, SizeClass, Stats};
-pub use tree::{Visit, kind_name};
+pub use text::{Size, escape, escape_text};
+pub use tree::{Change, Difference, Visit, kind_name};

@@ -6,9 +6,11 @@ use ibid_chunk::{Chunker, Settings};
 use ibid_format::config::{self, Config};
 use ibid_format::slot::Argon2Cost;
 use ibid_format::{FileId, Keys, MasterKey};
-use ibid_storage::{ErrorKind, Name, Storage};
+use ibid_storage::{ErrorKind, Storage};
 
-use crate::load::Loaded;
+use crate::index::Loaded;
+use crate::keys::slots::{add_slot, unlock};
+use crate::layout::{config_name, folder, list_ids, name_in};
 use crate::{Error, Monitor, Result};
 
 /// Default memory budget of an operation, bytes.
@@ -70,46 +72,6 @@ pub struct Repository {
     loaded: Mutex<Option<Arc<Loaded>>>,
 }
 
-/// Folders of a repository, as names begin.
-pub(crate) mod folder {
-    pub(crate) const CONFIG: &str = "config";
-    pub(crate) const KEYS: &str = "keys";
-    pub(crate) const PACKS: &str = "packs";
-    pub(crate) const INDEX: &str = "index";
-    pub(crate) const SNAPSHOTS: &str = "snapshots";
-    pub(crate) const SKETCHES: &str = "sketches";
-}
-
-pub(crate) fn name_in(folder: &str, id: FileId) -> Name {
-    let hex = id.to_string();
-    let name = if folder == folder::PACKS {
-        format!("{folder}/{}/{hex}", &hex[..2])
-    } else {
-        format!("{folder}/{hex}")
-    };
-    Name::new(&name).expect("hexadecimal digits make a valid name")
-}
-
-pub(crate) fn config_name() -> Name {
-    Name::new(folder::CONFIG).expect("a valid name")
-}
-
-/// Ids of all files of a folder, with their sizes. Names that are no ids are not ours and are left
-/// alone.
-pub(crate) fn list_ids(storage: &dyn Storage, folder: &str) -> Result<Vec<(FileId, u64)>> {
-    let mut found = Vec::new();
-    storage.list(folder, &mut |name, size| {
-        let last = name.as_str().rsplit('/').next().unwrap_or_default();
-        if let Some(id) = FileId::parse(last)
-            && name_in(folder, id) == name
-        {
-            found.push((id, size));
-        }
-    })?;
-    found.sort_unstable();
-    Ok(found)
-}
-
 impl Repository {
     /// Makes a repository. `password` none makes an **unencrypted** one: callers must have been
     /// asked for that in so many words.
@@ -158,8 +120,7 @@ impl Repository {
             what: "the repository",
             source,
         })?;
-        let add =
-            |password| crate::keys::add_slot(storage.as_ref(), &keys, password, options.cost, &options.key_label, now);
+        let add = |password| add_slot(storage.as_ref(), &keys, password, options.cost, &options.key_label, now);
         let slot = password.map(add).transpose()?;
         // The config comes last: with it the repository exists, and then it has a key.
         match storage.put(&config_name(), &[&bytes]) {
@@ -224,7 +185,7 @@ impl Repository {
             (Some(_), Some(_)) => return Err(Error::NotEncrypted { location }),
             (None, None) => return Err(Error::PasswordNeeded { location }),
             (Some(password), None) => {
-                let (keys, slot) = crate::keys::unlock(storage.as_ref(), header.repository, password)?;
+                let (keys, slot) = unlock(storage.as_ref(), header.repository, password)?;
                 (keys, Some(slot))
             }
         };

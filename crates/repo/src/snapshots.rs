@@ -6,8 +6,8 @@ use std::path::{Component, Path, PathBuf};
 use ibid_format::FileId;
 use ibid_format::snapshot::{self, Snapshot};
 
-use crate::check::is_fault;
-use crate::repository::{folder, list_ids, name_in};
+use crate::error::is_fault;
+use crate::layout::{folder, list_ids, name_in};
 use crate::{Error, Repository, Result};
 
 /// A snapshot and its id.

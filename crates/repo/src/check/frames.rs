@@ -3,13 +3,14 @@
 
 use ibid_format::pack::Summary;
 
-use super::hanging::Cause;
+use super::Checking;
+use super::dependents::Cause;
 use super::order::{Fingerprint, Plan, Turns};
-use super::{Checking, is_fault};
-use crate::chunks::{FrameReader, Opened};
 use crate::error::BaseFault;
+use crate::error::is_fault;
+use crate::index::read_directory;
 use crate::index::{Frame, Place};
-use crate::load::read_directory;
+use crate::read::{FrameReader, Opened};
 use crate::{Counters, Error, Result};
 
 /// What a thread reads with.

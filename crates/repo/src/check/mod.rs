@@ -1,7 +1,7 @@
 //! Is everything there, and is it right? And if not: which files of which snapshots does it touch?
 
+mod dependents;
 mod frames;
-mod hanging;
 mod order;
 mod packs;
 mod trees;
@@ -10,16 +10,17 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
 
-use hanging::Cause;
+use dependents::Cause;
 use ibid_format::FileId;
 use ibid_format::slot::{self, Slot};
 
-use crate::chunks::ChunkReader;
+use crate::error::is_fault;
+use crate::index::Loaded;
 use crate::index::Place;
-use crate::load::Loaded;
-use crate::repository::{folder, list_ids, name_in};
+use crate::layout::{folder, list_ids, name_in};
+use crate::read::ChunkReader;
 use crate::similar;
-use crate::{Error, Monitor, Repository, Result};
+use crate::{Monitor, Repository, Result};
 
 /// How thoroughly to look.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -260,18 +261,5 @@ impl Checking<'_> {
         };
         header.copy_from_slice(&self.repository.id().0);
         Ok(Slot::parse(id, &bytes).is_ok_and(|slot| slot.note(&self.repository.keys).is_ok()))
-    }
-}
-
-/// Whether an error tells of the repository's state: then it goes into the report and the check
-/// goes on.
-pub(crate) fn is_fault(error: &Error) -> bool {
-    use ibid_storage::ErrorKind;
-    match error {
-        Error::Storage(error) => matches!(
-            error.kind(),
-            ErrorKind::NotFound | ErrorKind::Truncated | ErrorKind::TooLarge | ErrorKind::Io
-        ),
-        error => error.is_damage(),
     }
 }

@@ -7,11 +7,12 @@ use ibid_format::pack::Summary;
 use ibid_format::{FileId, FileKind};
 
 use super::order::Plan;
-use super::{CheckReport, Checking, ReadData, is_fault};
-use crate::edges::usable;
+use super::{CheckReport, Checking, ReadData};
+use crate::error::is_fault;
+use crate::index::read_directory;
+use crate::index::usable;
 use crate::index::{Frame, Pack};
-use crate::load::read_directory;
-use crate::repository::{folder, name_in};
+use crate::layout::{folder, name_in};
 use crate::threads::spawn;
 use crate::{Error, Result};
 

@@ -7,9 +7,10 @@ use ibid_format::ChunkId;
 use ibid_format::content::{Content, Item};
 use ibid_format::tree::EntryKind;
 
-use super::{AFFECTED_MAX, Affected, Bad, CheckReport, Checking, is_fault};
-use crate::chunks::ChunkReader;
-use crate::recipe::{Items, content_key};
+use super::{AFFECTED_MAX, Affected, Bad, CheckReport, Checking};
+use crate::error::is_fault;
+use crate::read::ChunkReader;
+use crate::tree::{Items, content_key};
 use crate::tree::{TreeStep, TreeWalk};
 use crate::{Result, SnapshotInfo};
 

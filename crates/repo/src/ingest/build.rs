@@ -14,17 +14,17 @@ use ibid_format::tree::{Entry, EntryKind};
 
 use super::Job;
 use super::compress::Efforts;
+use super::earlier;
 use super::gather::{Channels, Gather};
-use super::lanes::Lanes;
+use super::groups::Lanes;
 use super::large::{self, Large, LargePart};
-use super::look_back;
 use super::read::{self, Event, Input, Outlets};
 use super::store::{self, Data, Stored};
 use super::work::{self, FileKey, Names, Outcome, Part, ToRead, Work};
-use crate::recipe::{ListWriter, ListingWriter, MetadataChunkers};
 use crate::similar::can_wait;
 use crate::source::Owners;
 use crate::threads::spawn;
+use crate::tree::{ListWriter, ListingWriter, MetadataChunkers};
 use crate::{Counters, Error, Result, Warning};
 
 /// What the builder has made.
@@ -46,7 +46,7 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: O
     let own = own_folder(job);
     let efforts = Efforts::new();
     let similar = match &job.bases {
-        Some(bases) => Some(look_back::look_back(job, bases)?),
+        Some(bases) => Some(earlier::look_back(job, bases)?),
         None => None,
     };
     let stored = Stored::new(unlisted);

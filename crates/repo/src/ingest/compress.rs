@@ -12,9 +12,9 @@ use super::deltas::{self, Against};
 use super::effort::{DeltaEffort, EffortChoice};
 use super::{Compression, Job};
 use crate::Error;
-use crate::bodies::Body;
 use crate::index::Place;
-use crate::pieced::{Pieced, Sources};
+use crate::read::Body;
+use crate::read::{Pieced, Sources};
 
 /// Bytes that a frame being gathered grows by, or more.
 const GROWTH: usize = 256 << 10;

@@ -11,10 +11,10 @@ use ibid_delta::{Backend, Cover, CoverSettings, Interval, Sketch};
 use ibid_format::ChunkPrefix;
 use ibid_format::frame::{PIECES_MAX, PREFIX_BYTES_MAX, Piece};
 
-use crate::bodies::Body;
-use crate::check::is_fault;
-use crate::chunks::ChunkReader;
+use crate::error::is_fault;
 use crate::index::Place;
+use crate::read::Body;
+use crate::read::ChunkReader;
 use crate::similar::{Base, Similar};
 use crate::{Error, Result};
 

@@ -11,14 +11,14 @@ use ibid_format::pack::PackKind;
 use super::Job;
 use super::compress::{Complete, FrameBuffers};
 use super::deltas::Against;
-use super::eye::{Sketches, Span};
-use super::lanes::Lanes;
+use super::fingerprint::{Sketches, Span};
+use super::groups::Lanes;
 use super::store::{FrameDue, Stored};
 use super::work::Work;
-use crate::bodies::Body;
 use crate::index::{Frame, Place};
-use crate::recipe::MetadataSink;
+use crate::read::Body;
 use crate::similar::UNSAVED_MAX;
+use crate::tree::MetadataSink;
 use crate::{Error, Result};
 
 /// Bytes of metadata that are compressed together: trees are read a piece at a time, so their

@@ -11,9 +11,9 @@ use ibid_format::content::Content;
 use ibid_format::tree::{Entry, EntryKind, Time};
 use rustix::fs::FileType;
 
-use super::eye::Span;
-use super::follow::{Followed, Follower};
-use super::gains::Kind;
+use super::fingerprint::Span;
+use super::hints::{Followed, Follower};
+use super::sampling::Kind;
 use super::work::{Piece, ToRead, Work};
 use super::{Job, Stream};
 use crate::source::{Extent, Opened};
@@ -176,7 +176,7 @@ impl LargeCutter<'_> {
                 break;
             }
         }
-        let now = super::now();
+        let now = crate::clock::now();
         Ok(Some(Box::new(Entry {
             name: stream.name,
             kind: EntryKind::File(Content::empty()),

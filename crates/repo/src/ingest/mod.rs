@@ -8,10 +8,10 @@
 //! ```
 //!
 //! The **reader** ([`read`]) walks and decides what must be read. **Cutters** ([`large`]) read and
-//! cut large files, or [`follow`] what is stored. **Workers** ([`work`]) read small files, cut,
-//! fingerprint and sketch ([`eye`]; [`gains`] says where that pays) and compress ([`compress`],
+//! cut large files, or [`hints`] what is stored. **Workers** ([`work`]) read small files, cut,
+//! fingerprint and sketch ([`fingerprint`]; [`sampling`] says where that pays) and compress ([`compress`],
 //! [`deltas`]), one a core. The **builder** ([`build`]; the calling thread) takes their results in
-//! the order of the walk, asks the index, gathers new chunks into frames ([`gather`], [`lanes`])
+//! the order of the walk, asks the index, gathers new chunks into frames ([`gather`], [`groups`])
 //! and writes trees; so the same input makes the same frames whatever the number of cores, and
 //! neighbours stay neighbours. The **packer** and uploaders ([`store`]) seal and store. Every queue
 //! is bounded; [`Limits`] sizes them from one budget.
@@ -19,16 +19,16 @@
 mod build;
 mod compress;
 mod deltas;
+mod earlier;
 mod effort;
-mod eye;
-mod follow;
-mod gains;
+mod fingerprint;
 mod gather;
-mod lanes;
+mod groups;
+mod hints;
 mod large;
 mod limits;
-mod look_back;
 mod read;
+mod sampling;
 mod store;
 mod work;
 
@@ -39,15 +39,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
-use gains::Gains;
 use ibid_format::FileId;
 use ibid_format::snapshot::{Counters, Snapshot};
 use ibid_format::tree::Time;
 use limits::Limits;
+use sampling::Gains;
 
-use crate::chunks::ChunkReader;
-use crate::load::Loaded;
-use crate::repository::{folder, name_in};
+use crate::index::Loaded;
+use crate::layout::{folder, name_in};
+use crate::read::ChunkReader;
 use crate::source::{Excludes, Filter, XattrFault};
 use crate::{Error, Monitor, Repository, Result, Warning};
 
@@ -268,7 +268,7 @@ impl Repository {
             self.config.pack_size,
             looks,
         )?;
-        let now = now();
+        let now = crate::clock::now();
         let loaded = Arc::new(loaded);
         let job = Job {
             repository: self,
@@ -438,17 +438,6 @@ impl Job<'_> {
                 source,
             });
         }
-    }
-}
-
-/// The current time.
-pub(crate) fn now() -> Time {
-    let since = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
-    Time {
-        seconds: since.as_secs() as i64,
-        nanos: since.subsec_nanos(),
     }
 }
 

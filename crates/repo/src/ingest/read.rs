@@ -12,13 +12,13 @@ use ibid_format::tree::{Entry, EntryKind, Time};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Stat};
 
-use super::gains::Kinds;
 use super::large::{Large, LargePart};
+use super::sampling::Kinds;
 use super::work::{FileKey, Names, Small, ToRead, Work, attribute_bytes};
 use super::{GROUP, Job, Stream};
-use crate::chunks::ChunkReader;
-use crate::recipe::{Entries, Items};
+use crate::read::ChunkReader;
 use crate::source::{Moment, Step, Walker, entry_from, read_xattrs_at, read_xattrs_of};
+use crate::tree::{Entries, Items};
 use crate::{Counters, Error, Monitor, Result, Warning};
 
 /// What is backed up.

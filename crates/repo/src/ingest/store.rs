@@ -10,7 +10,7 @@ use ibid_format::{FileId, index as index_file};
 
 use super::compress::{Encoded, FrameBuffers};
 use super::{Job, StoredData};
-use crate::repository::{folder, name_in};
+use crate::layout::{folder, name_in};
 use crate::{Counters, Error, Result};
 
 /// Chunks that may be stored before an index file lists them. It bounds memory; after a crash,

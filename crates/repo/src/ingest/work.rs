@@ -11,8 +11,8 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Stat};
 
 use super::compress::{Complete, Compressor, Efforts, Encoded};
-use super::eye::{Eye, Sketches, Span};
-use super::{GROUP, Job, gains};
+use super::fingerprint::{Eye, Sketches, Span};
+use super::{GROUP, Job, sampling};
 use crate::source::{Extent, Moment, Opened, entry_from, read_xattrs_of};
 use crate::{Counters, Error, Monitor, Warning};
 
@@ -42,7 +42,7 @@ pub(crate) struct ToRead {
     pub(crate) stat: Stat,
     pub(crate) path: PathBuf,
     pub(crate) names: Names,
-    pub(crate) kind: gains::Kind,
+    pub(crate) kind: sampling::Kind,
 }
 
 /// A small file to read, or an entry that is complete and only keeps its place in the order.
@@ -233,7 +233,7 @@ fn read_small(
 }
 
 /// Cuts what a group's data has gained since it was `base` long.
-fn cut_from(cutter: &mut ArchiveCutter<'_>, group: &mut Group, base: usize, kind: gains::Kind) {
+fn cut_from(cutter: &mut ArchiveCutter<'_>, group: &mut Group, base: usize, kind: sampling::Kind) {
     let mut at = base;
     while let Some(length) = cutter.cut(&group.data[at..], true) {
         group.parts.push(Part::Chunk(Span::new(at, length, kind)));

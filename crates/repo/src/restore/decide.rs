@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::attributes::{self, Held, Owner};
 use super::{Overwrite, Task, target};
 use crate::Result;
-use crate::chunks::ChunkReader;
+use crate::read::ChunkReader;
 use crate::source::Opened;
 
 /// What is to be done about an entry that is no directory.

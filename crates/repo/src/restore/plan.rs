@@ -26,10 +26,10 @@ use super::selected::Selected;
 use super::target::{self, Stack};
 use super::write::{self, Part, Progress, Restoring, Standing};
 use super::{Overwrite, Task};
-use crate::check::is_fault;
-use crate::chunks::ChunkReader;
-use crate::load::Loaded;
-use crate::recipe::Items;
+use crate::error::is_fault;
+use crate::index::Loaded;
+use crate::read::ChunkReader;
+use crate::tree::Items;
 use crate::{Counters, Error, Monitor, Result, Warning};
 
 /// Chunks that are collected and sorted by frame before they are handed out.

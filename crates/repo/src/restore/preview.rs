@@ -15,9 +15,9 @@ use super::owners::Owners;
 use super::selected::Selected;
 use super::target::{self, Stack};
 use super::{Overwrite, Planned, RestoreSummary, Task};
-use crate::chunks::ChunkReader;
-use crate::recipe::Items;
+use crate::read::ChunkReader;
 use crate::source::Opened;
+use crate::tree::Items;
 use crate::{Error, Result, Warning};
 
 /// What hears of everything that would be restored.

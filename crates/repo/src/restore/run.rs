@@ -17,7 +17,7 @@ use super::selected::Selected;
 use super::target;
 use super::write::{self, Progress};
 use super::{Overwrite, RestoreSummary, Task};
-use crate::chunks::ChunkReader;
+use crate::read::ChunkReader;
 use crate::threads::spawn;
 use crate::tree::Found;
 use crate::{Error, Monitor, Result};

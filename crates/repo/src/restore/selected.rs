@@ -11,8 +11,8 @@ use ibid_format::tree::{Entry, EntryKind};
 use super::Task;
 use super::open_files::OpenFiles;
 use super::target::{self, Stack};
-use crate::check::is_fault;
-use crate::chunks::ChunkReader;
+use crate::error::is_fault;
+use crate::read::ChunkReader;
 use crate::tree::{TreeStep, TreeWalk};
 use crate::{Error, Result};
 

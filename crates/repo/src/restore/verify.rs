@@ -13,9 +13,9 @@ use super::Task;
 use super::open_files::OpenFiles;
 use super::selected::Selected;
 use super::target::{self, Stack};
-use crate::chunks::ChunkReader;
-use crate::recipe::Items;
+use crate::read::ChunkReader;
 use crate::source::Opened;
+use crate::tree::Items;
 use crate::{Counters, Error, Result, Warning};
 
 impl Task<'_> {

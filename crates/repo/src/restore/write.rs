@@ -17,8 +17,8 @@ use super::folder::Folder;
 use super::links::Links;
 use super::open_files::Permit;
 use super::{Overwrite, RestoreSummary, Task};
-use crate::chunks::{ChunkReader, FrameReader};
 use crate::error::is_no_room;
+use crate::read::{ChunkReader, FrameReader};
 use crate::{Counters, Error, Result, Warning};
 
 /// Where a file stands while it is not complete.

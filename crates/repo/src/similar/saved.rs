@@ -8,9 +8,9 @@ use ibid_format::pack::PackKind;
 use ibid_format::sketches::{CHUNK_BYTES, Features, LIMIT, Run, Sketches};
 
 use super::{DEPTH_MAX, Similar, Unsaved};
+use crate::index::Loaded;
 use crate::index::Place;
-use crate::load::Loaded;
-use crate::repository::{folder, list_ids, name_in};
+use crate::layout::{folder, list_ids, name_in};
 use crate::{Error, Monitor, Repository, Result, Warning};
 
 /// Chunks whose sketches go into one file: as many as are within its limit if each has a run of its
@@ -108,7 +108,7 @@ impl Similar {
             }
             let id = FileId::random();
             let sketches = Sketches {
-                time: crate::ingest::now(),
+                time: crate::clock::now(),
                 runs,
             };
             let bytes = sketches

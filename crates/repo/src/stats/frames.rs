@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use crate::edges::Edges;
-use crate::load::Loaded;
+use crate::index::Edges;
+use crate::index::Loaded;
 use crate::{Monitor, Repository, Result};
 
 /// Frames of one depth. Those of depth 0 need no others; a frame is one deeper than the deepest

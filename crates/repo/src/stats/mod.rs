@@ -10,8 +10,8 @@ use ibid_format::content::{Content, Item};
 use ibid_format::pack::PackKind;
 use ibid_format::tree::EntryKind;
 
-use crate::recipe::{Items, content_key};
-use crate::repository::{folder, list_ids};
+use crate::layout::{folder, list_ids};
+use crate::tree::{Items, content_key};
 use crate::tree::{TreeStep, TreeWalk};
 use crate::{Counters, Monitor, Repository, Result, SnapshotInfo};
 
@@ -99,7 +99,7 @@ struct Met {
 }
 
 impl Met {
-    fn new(loaded: &crate::load::Loaded) -> Met {
+    fn new(loaded: &crate::index::Loaded) -> Met {
         let mut total = 0;
         let mut first = Vec::with_capacity(loaded.index.frames.len());
         for frame in &loaded.index.frames {
@@ -153,7 +153,7 @@ impl Below {
 }
 
 struct Counting<'a> {
-    loaded: &'a crate::load::Loaded,
+    loaded: &'a crate::index::Loaded,
     met: Met,
     stats: Stats,
     /// What lies below a listing, by its encoding: equal subtrees are read once.
@@ -195,7 +195,7 @@ impl Counting<'_> {
     }
 
     /// Counts the chunks of a content; returns the bytes of its holes.
-    fn content(&mut self, reader: &crate::chunks::ChunkReader<'_>, content: &Content, kind: PackKind) -> Result<u64> {
+    fn content(&mut self, reader: &crate::read::ChunkReader<'_>, content: &Content, kind: PackKind) -> Result<u64> {
         let mut lists = Vec::new();
         let mut holes = 0;
         for item in Items::noting(reader, content, &mut lists) {
@@ -264,7 +264,7 @@ impl Repository {
     /// What lies below a listing, by depth.
     fn count_tree(
         &self,
-        reader: &crate::chunks::ChunkReader<'_>,
+        reader: &crate::read::ChunkReader<'_>,
         counting: &mut Counting<'_>,
         root: &Content,
         monitor: &Monitor,

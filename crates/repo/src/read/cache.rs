@@ -8,8 +8,8 @@ use ibid_delta::Anchors;
 use ibid_format::frame::Blob;
 use ibid_format::{ChunkId, Keys};
 
-use crate::pieced::Pieced;
-use crate::recency::Recency;
+use super::delta_body::Pieced;
+use super::recency::Recency;
 
 /// Memory of a body that is gone is kept for the next, up to this much; and of so many.
 const SPARE_BYTES_MAX: usize = 4 << 20;
@@ -364,8 +364,8 @@ mod tests {
     use ibid_format::frame::Builder;
     use ibid_format::{FileId, MasterKey};
 
+    use super::super::delta_body::Sources;
     use super::*;
-    use crate::pieced::Sources;
 
     fn keys() -> Keys {
         Keys::encrypted(FileId([0; 16]), &MasterKey::random())

@@ -6,9 +6,9 @@ use std::collections::{HashMap, HashSet};
 use ibid_format::pack::{FrameSummary, Summary};
 use ibid_format::{ChunkPrefix, FileId};
 
-use crate::check::is_fault;
-use crate::index::Place;
-use crate::load::{Loaded, read_directory};
+use super::load::{Loaded, read_directory};
+use super::memory::Place;
+use crate::error::is_fault;
 use crate::{Monitor, Repository, Result};
 
 /// What frames are encoded against. Frames are named by their numbers in the index.

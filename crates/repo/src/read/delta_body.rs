@@ -12,10 +12,10 @@ use ibid_delta::{Outline, Stretch};
 use ibid_format::frame::{self, Piece};
 use ibid_format::{ChunkId, ChunkPrefix, FileId};
 
-use crate::bodies::{Body, Content};
-use crate::check::is_fault;
-use crate::chunks::{ChunkReader, FRAMES_MAX};
+use super::cache::{Body, Content};
+use super::reader::{ChunkReader, FRAMES_MAX};
 use crate::error::BaseFault;
+use crate::error::is_fault;
 use crate::index::Place;
 use crate::{Error, Result};
 
@@ -435,9 +435,9 @@ mod tests {
     use ibid_storage::{Memory, Storage};
     use proptest::prelude::*;
 
+    use super::super::reader::FrameReader;
     use super::*;
-    use crate::chunks::FrameReader;
-    use crate::repository::{folder, name_in};
+    use crate::layout::{folder, name_in};
     use crate::{InitOptions, Monitor, Repository};
 
     const CHUNK: usize = 3000;

@@ -12,10 +12,10 @@ use ibid_format::pack::{self, Summary};
 use ibid_format::{FileId, index as index_file};
 use ibid_storage::Name;
 
-use crate::check::is_fault;
-use crate::edges::Edges;
-use crate::index::{Frame, Index, Pack, Place};
-use crate::repository::{config_name, folder, list_ids, name_in};
+use super::dependencies::Edges;
+use super::memory::{Frame, Index, Pack, Place};
+use crate::error::is_fault;
+use crate::layout::{config_name, folder, list_ids, name_in};
 use crate::{Error, Monitor, Repository, Result, Warning};
 
 /// An index file is at most this long.

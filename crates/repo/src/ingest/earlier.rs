@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crossbeam_channel::unbounded;
 use ibid_delta::{Sketch, Sketcher};
 
-use super::eye::{INCOMPRESSIBLE_MAX, worth_a_sketch};
-use super::gains::LOOK_EVERY;
+use super::fingerprint::{INCOMPRESSIBLE_MAX, worth_a_sketch};
+use super::sampling::LOOK_EVERY;
 use super::{Job, Similarity};
 use crate::Result;
-use crate::check::is_fault;
-use crate::chunks::ChunkReader;
+use crate::error::is_fault;
 use crate::index::Place;
+use crate::read::ChunkReader;
 use crate::similar::{self, Similar};
 use crate::threads::spawn;
 

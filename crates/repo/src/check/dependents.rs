@@ -6,11 +6,12 @@ use ibid_format::index::Entry;
 use ibid_format::{ChunkPrefix, FileId};
 
 use super::trees::Lost;
-use super::{Bad, Checking, is_fault};
-use crate::edges::Edges;
-use crate::load::read_index;
-use crate::repository::{folder, list_ids, name_in};
-use crate::show::Size;
+use super::{Bad, Checking};
+use crate::error::is_fault;
+use crate::index::Edges;
+use crate::index::read_index;
+use crate::layout::{folder, list_ids, name_in};
+use crate::text::Size;
 use crate::{Error, Result};
 
 /// Why chunks of a frame can't be had.

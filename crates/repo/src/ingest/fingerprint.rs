@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ibid_delta::{Sketch, Sketcher};
 use ibid_format::{ChunkId, Fingerprinter};
 
-use super::gains::{Kind, LOOK_EVERY};
+use super::sampling::{Kind, LOOK_EVERY};
 use super::{Job, Similarity};
 use crate::similar;
 

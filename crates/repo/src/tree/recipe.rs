@@ -9,7 +9,7 @@ use ibid_format::ChunkId;
 use ibid_format::content::{Content, DEPTH_MAX, ITEMS_INLINE, Item};
 use ibid_format::tree::Entry;
 
-use crate::chunks::ChunkReader;
+use crate::read::ChunkReader;
 use crate::{Error, Result};
 
 /// What tells contents apart: equal contents have equal keys.

@@ -9,11 +9,11 @@ use ibid_format::frame::{self, Decoder};
 use ibid_format::pack;
 use ibid_format::{ChunkId, Keys};
 
-use crate::bodies::{Bodies, Body, Claim, Content, Reading};
+use super::cache::{Bodies, Body, Claim, Content, Reading};
+use super::delta_body::{Lists, Pieced, Sources};
 use crate::index::Place;
-use crate::load::{BUFFERS_MIN, Loaded};
-use crate::pieced::{Lists, Pieced, Sources};
-use crate::repository::{folder, name_in};
+use crate::index::{BUFFERS_MIN, Loaded};
+use crate::layout::{folder, name_in};
 use crate::{Error, Repository, Result};
 
 /// So many frames are decoded for one at most. Nobody writes such chains; this is for repositories

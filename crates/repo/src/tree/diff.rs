@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use ibid_format::content::Content;
 use ibid_format::tree::{Entry, EntryKind};
 
-use crate::chunks::ChunkReader;
-use crate::recipe::Entries;
-use crate::tree::Found;
+use super::recipe::Entries;
+use super::walk::Found;
+use crate::read::ChunkReader;
 use crate::{Monitor, Repository, Result, SnapshotInfo};
 
 /// How an entry differs.

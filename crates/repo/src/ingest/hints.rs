@@ -29,11 +29,11 @@ use ibid_chunk::ArchiveCutter;
 use ibid_format::pack::Summary;
 use ibid_format::{ChunkId, Fingerprinter};
 
-use super::eye::Span;
-use super::gains::Kind;
+use super::fingerprint::Span;
+use super::sampling::Kind;
 use super::{Hints, Job};
 use crate::index::Place;
-use crate::load::read_directory;
+use crate::index::read_directory;
 
 /// The most chunks fingerprinted at once, and the most bytes of them (unless a single chunk has
 /// more).

@@ -6,9 +6,9 @@ use super::Job;
 use super::compress::FrameBuffers;
 use super::deltas::Group;
 use super::gather::Open;
-use crate::chunks::ChunkReader;
 use crate::index::Place;
-use crate::recency::Recency;
+use crate::read::ChunkReader;
+use crate::read::Recency;
 use crate::similar::{Base, DEPTH_MAX, Distance, Similar};
 
 /// Most chunks that are encoded together.

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use ibid_format::content::{Content, Item};
 use ibid_format::tree::{Entry, EntryKind};
 
-use crate::chunks::ChunkReader;
-use crate::recipe::{Entries, Items};
+use super::recipe::{Entries, Items};
+use crate::read::ChunkReader;
 use crate::{Error, Monitor, Repository, Result, SnapshotInfo};
 
 /// What a visitor wants next.

@@ -1,0 +1,112 @@
+//! Key slots in storage: reading, trying and adding them.
+
+use ibid_format::slot::{self, Argon2Cost, MEMORY_KIB_ALLOWED, Note, Slot};
+use ibid_format::{FileId, Keys, MasterKey};
+use ibid_storage::Storage;
+
+use crate::layout::{folder, list_ids, name_in};
+use crate::{Error, Result};
+
+pub(super) fn read_slot(storage: &dyn Storage, id: FileId) -> Result<Slot> {
+    let name = name_in(folder::KEYS, id);
+    let bytes = storage.get(&name, slot::LIMIT)?;
+    Slot::parse(id, &bytes).map_err(Error::damaged(name))
+}
+
+/// The master key, or none if the slot opens with another password (or is damaged: that looks the
+/// same).
+pub(super) fn try_slot(slot: &Slot, password: &[u8]) -> Result<Option<MasterKey>> {
+    match slot.unlock(password, MEMORY_KIB_ALLOWED) {
+        Ok(master) => Ok(Some(master)),
+        Err(ibid_format::Error::WrongPassword) => Ok(None),
+        Err(source) => Err(Error::KeyUnusable { id: slot.id(), source }),
+    }
+}
+
+/// Tries the password on every slot; returns the keys, and the slot that opened. A damaged slot
+/// does not keep a good one from opening.
+pub(crate) fn unlock(storage: &dyn Storage, repository: FileId, password: &[u8]) -> Result<(Keys, FileId)> {
+    let ids = list_ids(storage, folder::KEYS)?;
+    let mut slots = 0;
+    let mut foreign = Vec::new();
+    let mut untried = None;
+    for (id, _) in &ids {
+        let tried = match read_slot(storage, *id) {
+            Ok(slot) if slot.repository() != repository => {
+                foreign.push(slot);
+                continue;
+            }
+            Ok(slot) => try_slot(&slot, password),
+            Err(error) => Err(error),
+        };
+        match tried {
+            Ok(Some(master)) => return Ok((Keys::encrypted(repository, &master), *id)),
+            Ok(None) => slots += 1,
+            Err(error) => untried = Some(error),
+        }
+    }
+    if slots > 0 {
+        return Err(Error::WrongPassword {
+            slots,
+            location: storage.location(),
+            untried: untried.map(Box::new),
+        });
+    }
+    // A slot that opens is whole, and with it the repository that it names: then it is the config that
+    // names a wrong one.
+    for slot in foreign {
+        if let Ok(Some(_)) = try_slot(&slot, password) {
+            return Err(Error::ConfigDamaged {
+                source: ibid_format::Error::Repository {
+                    expected: slot.repository(),
+                    found: repository,
+                },
+            });
+        }
+    }
+    Err(untried.unwrap_or(Error::NoKeys {
+        location: storage.location(),
+        found: ids.len(),
+    }))
+}
+
+/// Stores a slot, and opens it as it comes back: whoever relies on it may be about to delete the
+/// one before it.
+pub(crate) fn add_slot(
+    storage: &dyn Storage,
+    keys: &Keys,
+    password: &[u8],
+    cost: Argon2Cost,
+    label: &str,
+    now: i64,
+) -> Result<FileId> {
+    let id = FileId::random();
+    let note = Note {
+        created: now,
+        label: label.to_owned(),
+        host: crate::source::host_name(),
+        user: crate::source::user_name(),
+    };
+    let refused = |source| Error::Refused {
+        what: "the key",
+        source,
+    };
+    let bytes = slot::create(id, keys, password, cost, &note).map_err(refused)?;
+    let name = name_in(folder::KEYS, id);
+    storage.put(&name, &[&bytes])?;
+    let opened = read_slot(storage, id).and_then(|slot| {
+        let master = try_slot(&slot, password)?;
+        // The note opens with the key that it was sealed with, and no other.
+        let is_right = |master| slot.note(&Keys::encrypted(keys.repository(), &master)).is_ok();
+        if master.is_some_and(is_right) {
+            Ok(id)
+        } else {
+            Err(Error::KeyNotStored { id })
+        }
+    });
+    if opened.is_err() {
+        // What does not open is of no use; if it can't be deleted either, a check will name it.
+        let _ = storage.delete(&name);
+    }
+    opened
+}

@@ -1,0 +1,46 @@
+//! What a repository's files are called in storage: see `docs/format/README.md`.
+
+use ibid_format::FileId;
+use ibid_storage::{Name, Storage};
+
+use crate::Result;
+
+/// Folders of a repository, as names begin.
+pub(crate) mod folder {
+    pub(crate) const CONFIG: &str = "config";
+    pub(crate) const KEYS: &str = "keys";
+    pub(crate) const PACKS: &str = "packs";
+    pub(crate) const INDEX: &str = "index";
+    pub(crate) const SNAPSHOTS: &str = "snapshots";
+    pub(crate) const SKETCHES: &str = "sketches";
+}
+
+pub(crate) fn name_in(folder: &str, id: FileId) -> Name {
+    let hex = id.to_string();
+    let name = if folder == folder::PACKS {
+        format!("{folder}/{}/{hex}", &hex[..2])
+    } else {
+        format!("{folder}/{hex}")
+    };
+    Name::new(&name).expect("hexadecimal digits make a valid name")
+}
+
+pub(crate) fn config_name() -> Name {
+    Name::new(folder::CONFIG).expect("a valid name")
+}
+
+/// Ids of all files of a folder, with their sizes. Names that are no ids are not ours and are left
+/// alone.
+pub(crate) fn list_ids(storage: &dyn Storage, folder: &str) -> Result<Vec<(FileId, u64)>> {
+    let mut found = Vec::new();
+    storage.list(folder, &mut |name, size| {
+        let last = name.as_str().rsplit('/').next().unwrap_or_default();
+        if let Some(id) = FileId::parse(last)
+            && name_in(folder, id) == name
+        {
+            found.push((id, size));
+        }
+    })?;
+    found.sort_unstable();
+    Ok(found)
+}

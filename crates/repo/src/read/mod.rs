@@ -1,0 +1,11 @@
+//! Reading chunks back from packs.
+
+mod cache;
+mod delta_body;
+mod reader;
+mod recency;
+
+pub(crate) use cache::Body;
+pub(crate) use delta_body::{Pieced, Sources};
+pub(crate) use reader::{ChunkReader, FrameReader, Opened};
+pub(crate) use recency::Recency;
