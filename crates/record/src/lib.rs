@@ -25,19 +25,25 @@
 
 #![forbid(unsafe_code)]
 
+mod audit;
 pub mod conformance;
 mod encode;
 pub mod engine;
+mod error;
+mod read;
 mod recent;
 pub mod replicate;
 mod store;
+mod write;
 
+pub use audit::{
+    Amount, BodySizes, Bucket, Compaction, FAULTS_MAX, Fault, NamespaceCounts, NamespaceStatistics, Problem,
+    Retrievals, SizeClass, Statistics, Verification,
+};
 pub use encode::{Encoding, EncodingReport, Governor, Retrieval};
+pub use error::{Damage, Error};
 pub use ibid_delta::{FeatureBytes, Interval};
 pub use ibid_format::record::{Refused, Role};
 pub use ibid_format::slot::Argon2Cost;
-pub use store::{
-    Amount, Batch, BodySizes, Bucket, Compaction, Damage, Durability, EngineKind, Error, FAULTS_MAX, Fault, Log,
-    Namespace, NamespaceCounts, NamespaceStatistics, Options, Problem, Record, Retrievals, SizeClass, Snapshot,
-    Statistics, Store, Verification, Version, Versions,
-};
+pub use store::{Batch, Durability, EngineKind, Namespace, Options, Record, Snapshot, Store, Version, Versions};
+pub use write::replay::Log;

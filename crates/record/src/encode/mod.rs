@@ -14,7 +14,6 @@
 //! whole that might have been deltas.
 
 mod chain;
-mod feed;
 mod governor;
 mod pending;
 
@@ -26,8 +25,6 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 pub use chain::Retrieval;
-use feed::Next;
-pub(crate) use feed::{Feed, New};
 pub use governor::Governor;
 use governor::Judgement;
 use ibid_delta::{
@@ -40,13 +37,15 @@ use ibid_format::record::{
 use pending::Pending;
 
 use crate::engine::{Direction, Engine, Snapshot, Table};
+use crate::error::Error;
+use crate::read::bodies::{Bodies, Stored};
+use crate::read::lookup;
 use crate::recent::Recent;
-use crate::store::apply::Prior;
-use crate::store::bodies::{Bodies, Stored};
-use crate::store::lookup;
-use crate::store::rewrite::Rewrite;
-use crate::store::writer::{Request, What};
-use crate::store::{Durability, Error};
+use crate::store::Durability;
+use crate::write::apply::Prior;
+use crate::write::feed::{Feed, New, Next};
+use crate::write::rewrite::Rewrite;
+use crate::write::writer::{Request, What};
 
 /// Features of a record: the paper's K.
 const FEATURES: usize = 8;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ibid_format::record::ChainEntry;
 
-use crate::store::rewrite::{Encoded, Rewrite};
+use crate::write::rewrite::{Encoded, Rewrite};
 
 #[derive(Debug)]
 pub(crate) struct Pending {

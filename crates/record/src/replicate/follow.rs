@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Progress, Receiver};
-use crate::store::{Error, Store};
+use crate::error::Error;
+use crate::store::Store;
 
 /// How often is looked whether to stop.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);

@@ -12,10 +12,12 @@ use ibid_format::record::{
 
 use super::send::Bodily;
 use crate::engine::{Snapshot, Table};
+use crate::error::{Damage, Error};
+use crate::read::lookup;
 use crate::store::batch::{Change, Operation, Target};
-use crate::store::oplog::{self, Arrived, Step, Taken, Task};
-use crate::store::writer::What;
-use crate::store::{Damage, Durability, Error, Inner, Store, lookup};
+use crate::store::{Durability, Inner, Store};
+use crate::write::replay::{self, Arrived, Step, Taken, Task};
+use crate::write::writer::What;
 
 /// How soon what arrived is on disk. A crash before that takes position and records back together.
 const DURABILITY: Durability = Durability::Batched(Duration::from_secs(1));
@@ -73,7 +75,7 @@ impl Receiver {
     }
 
     fn state(&self) -> Result<LogState, Error> {
-        oplog::state(&*self.store.engine.snapshot()?)?.ok_or(Error::NoLog)
+        replay::state(&*self.store.engine.snapshot()?)?.ok_or(Error::NoLog)
     }
 
     /// What to ask next.
@@ -208,7 +210,7 @@ impl Receiver {
                         base
                     }
                     None => {
-                        stored = oplog::body(&*snapshot, &self.store.bodies, made.base)?;
+                        stored = replay::body(&*snapshot, &self.store.bodies, made.base)?;
                         &stored
                     }
                 };

@@ -13,11 +13,12 @@ use ibid_format::record::{
 
 use super::Oplog;
 use crate::engine::{Direction, Snapshot, Table};
+use crate::error::{Damage, Error};
+use crate::read::bodies::Bodies;
 use crate::recent::Recent;
-use crate::store::bodies::Bodies;
-use crate::store::oplog::{self, SENT, Task};
-use crate::store::writer::What;
-use crate::store::{Damage, Durability, Error, Inner, Store};
+use crate::store::{Durability, Inner, Store};
+use crate::write::replay::{self, SENT, Task};
+use crate::write::writer::What;
 
 /// Bytes of entries and deltas in a message, beyond the first entry.
 const MESSAGE_BYTES: usize = 1 << 20;
@@ -92,7 +93,7 @@ impl Sender {
     /// [`Error::NoLog`].
     pub fn new(store: &Store) -> Result<Self, Error> {
         let store = store.inner.clone();
-        oplog::state(&*store.engine.snapshot()?)?.ok_or(Error::NoLog)?;
+        replay::state(&*store.engine.snapshot()?)?.ok_or(Error::NoLog)?;
         Ok(Sender {
             store,
             synced: 0,
@@ -137,7 +138,7 @@ impl Sender {
 
     pub(super) fn answer_to(&mut self, request: &Request) -> Result<Answer, Error> {
         let snapshot = self.store.engine.snapshot()?;
-        let state = oplog::state(&*snapshot)?.ok_or(Error::NoLog)?;
+        let state = replay::state(&*snapshot)?.ok_or(Error::NoLog)?;
         if let Some(refused) = self.refuses(&state, request)? {
             return Ok(Answer::Refused(refused));
         }
@@ -181,7 +182,7 @@ impl Sender {
                     self.chunk(*table, key, &state)
                 } else {
                     self.transfer = Some(Transfer {
-                        id: oplog::random()?.max(1),
+                        id: replay::random()?.max(1),
                         snapshot,
                         log: state.encode(),
                     });
@@ -293,7 +294,7 @@ impl Sender {
         if let Some(body) = self.cache.get(number) {
             return Ok(body);
         }
-        oplog::body(read, &self.store.bodies, number).map(Arc::new)
+        replay::body(read, &self.store.bodies, number).map(Arc::new)
     }
 
     /// The body as a delta of another, or as it is if that is shorter.
@@ -310,7 +311,7 @@ impl Sender {
             let older = match self.cache.get(base) {
                 Some(older) => older,
                 None if !self.store.bodies.is_there(read, base)? => continue,
-                None => match oplog::body(read, &self.store.bodies, base) {
+                None => match replay::body(read, &self.store.bodies, base) {
                     Ok(older) => Arc::new(older),
                     Err(Error::Damaged { .. }) => continue,
                     Err(error) => return Err(error),
@@ -572,6 +573,6 @@ fn digest_before(read: &dyn Snapshot, state: &LogState, position: u64) -> Result
     } else if position == state.next {
         Ok(state.digest)
     } else {
-        oplog::entry(read, position - 1).map(|(_, digest)| digest)
+        replay::entry(read, position - 1).map(|(_, digest)| digest)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::Namespace;
+use super::Namespace;
 
 /// Changes that are made together, in any namespaces of one store;
 /// [`Store::commit`](crate::Store::commit) makes them.

@@ -1,23 +1,9 @@
 //! The store: opening it, and handing work to its writer.
 
-pub(crate) mod apply;
 pub(crate) mod batch;
-pub(crate) mod bodies;
-mod compact;
-mod error;
-mod frames;
-pub(crate) mod lookup;
+pub(crate) mod folder;
 mod namespace;
-pub(crate) mod oplog;
-mod pack;
-mod place;
-mod references;
-pub(crate) mod rewrite;
-mod sizes;
 mod snapshot;
-mod statistics;
-mod verify;
-pub(crate) mod writer;
 
 use std::fmt;
 use std::path::Path;
@@ -27,22 +13,19 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub use batch::Batch;
-use bodies::{Bodies, History};
-use compact::Blocks;
-pub use compact::Compaction;
-pub use error::{Damage, Error};
 use ibid_format::slot::Argon2Cost;
 pub use namespace::Namespace;
-pub use oplog::Log;
-use oplog::Wholeness;
-pub use sizes::{BodySizes, SizeClass};
 pub use snapshot::{Record, Snapshot, Version};
-pub use statistics::{Amount, Bucket, NamespaceStatistics, Retrievals, Statistics};
-pub use verify::{FAULTS_MAX, Fault, NamespaceCounts, Problem, Verification};
-use writer::{Outcome, Request, What, Writer};
 
-use crate::encode::{Counters, Encoder, Encoding, EncodingReport, Feed};
+use crate::audit::Blocks;
+use crate::encode::{Counters, Encoder, Encoding, EncodingReport};
 use crate::engine::{Engine, Snapshot as Snapshotted};
+use crate::error::Error;
+use crate::read::bodies::{Bodies, History};
+use crate::read::lookup;
+use crate::write::feed::Feed;
+use crate::write::replay::{self, Wholeness};
+use crate::write::writer::{Outcome, Request, What, Writer};
 
 /// Requests that wait for the writer before callers wait for a place among them.
 const QUEUE: usize = 1024;
@@ -159,7 +142,7 @@ impl Store {
     /// [`Error::NotAStore`] if something else is there, [`Error::OtherEngine`]; [`Error::Engine`]
     /// if it is open already or damaged, or the disk fails; [`Error::Damaged`].
     pub fn open(path: &Path, options: Options) -> Result<Self, Error> {
-        let engine = place::open(path, options, None)?;
+        let engine = folder::open(path, options, None)?;
         Store::with_engine(path, engine, options)
     }
 
@@ -186,7 +169,7 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn open_encrypted(path: &Path, options: Options, password: &[u8], cost: Argon2Cost) -> Result<Self, Error> {
-        let engine = place::open(path, options, Some((password, cost)))?;
+        let engine = folder::open(path, options, Some((password, cost)))?;
         Store::with_engine(path, engine, options)
     }
 
@@ -195,7 +178,7 @@ impl Store {
     /// # Errors
     /// [`Error::Engine`] if that can't be found out.
     pub fn is_encrypted(path: &Path) -> Result<bool, Error> {
-        place::is_encrypted(path)
+        folder::is_encrypted(path)
     }
 
     /// Opens the store that an engine of the caller's keeps, or makes it if the engine is empty.
@@ -206,11 +189,11 @@ impl Store {
     /// [`Error::Engine`].
     pub fn with_engine(path: &Path, engine: Box<dyn Engine>, options: Options) -> Result<Self, Error> {
         let engine: Arc<dyn Engine> = Arc::from(engine);
-        let next = place::begin(path, &*engine)?;
-        let log = oplog::begin(&*engine, next, options.oplog)?;
+        let next = folder::begin(path, &*engine)?;
+        let log = replay::begin(&*engine, next, options.oplog)?;
         let wholeness = Arc::new(Wholeness::of(log.as_ref()));
         // A replica does what its primary's encoder found out.
-        let encodes = options.encoding.on && oplog::check_primary(log.as_ref()).is_ok();
+        let encodes = options.encoding.on && replay::check_primary(log.as_ref()).is_ok();
         let (requests, queue) = sync_channel(QUEUE);
         let feed = encodes.then(|| Arc::new(Feed::default()));
         let (bodies, counters) = (
@@ -222,7 +205,7 @@ impl Store {
         );
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
-            spawned.map_err(|error| place::io("start a thread for", path, error))
+            spawned.map_err(|error| folder::io("start a thread for", path, error))
         };
         let writer = Writer::new(
             engine.clone(),
@@ -351,7 +334,7 @@ impl Store {
             return Ok(());
         };
         // It may have become one since it was opened.
-        if oplog::check_primary(oplog::state(&*self.inner.engine.snapshot()?)?.as_ref()).is_err() {
+        if replay::check_primary(replay::state(&*self.inner.engine.snapshot()?)?.as_ref()).is_err() {
             return Ok(());
         }
         let (told, answer) = sync_channel(1);
@@ -378,9 +361,9 @@ pub(crate) struct Inner {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) bodies: Arc<Bodies>,
     counters: Arc<Counters>,
-    blocks: Blocks,
+    pub(crate) blocks: Blocks,
     wholeness: Arc<Wholeness>,
-    durability: Durability,
+    pub(crate) durability: Durability,
     /// [`None`] only while it is dropped: that ends the writer.
     requests: Option<SyncSender<Request>>,
     writer: Option<JoinHandle<()>>,
@@ -391,7 +374,7 @@ pub(crate) struct Inner {
 
 impl Inner {
     /// What is committed now, unless it is only a part of what another store has.
-    fn whole_snapshot(&self) -> Result<(Box<dyn Snapshotted>, History), Error> {
+    pub(crate) fn whole_snapshot(&self) -> Result<(Box<dyn Snapshotted>, History), Error> {
         let history = self.wholeness.now()?;
         let snapshot = self.engine.snapshot()?;
         if self.wholeness.now()? == history {

@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::snapshot::{Record, Snapshot, Version};
-use super::{Batch, Error, Inner, Versions};
+use super::{Batch, Inner, Versions};
 use crate::engine::{Direction, KeyRange};
+use crate::error::Error;
 
 /// A namespace of a store; [`Store::namespace`](crate::Store::namespace) opens it. Keeps the store
 /// open. Cheap to clone.

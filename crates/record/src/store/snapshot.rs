@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use ibid_format::record::{self, KeyEntry, VersionEntry, key_of};
 
-use super::bodies::{History, Stored};
-use super::error::{Damage, Error};
-use super::{Inner, lookup};
-use crate::Namespace;
+use super::{Inner, Namespace};
 use crate::engine::{self, Direction, KeyRange, Table};
+use crate::error::{Damage, Error};
+use crate::read::bodies::{History, Stored};
+use crate::read::lookup;
 
 /// Keys, or records, that an iterator reads ahead.
 const PAGE: usize = 64;

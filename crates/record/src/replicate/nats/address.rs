@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::error::Error;
 use crate::replicate::net::tls;
-use crate::store::Error;
 
 /// The port of a server for which none is said.
 const PORT: u16 = 4222;

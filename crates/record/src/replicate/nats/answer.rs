@@ -9,9 +9,11 @@ use ibid_format::record::{Part, Pull, Pulled, Role, split};
 use super::Stopped;
 use super::address::Address;
 use super::stream::Link;
+use crate::error::Error;
 use crate::replicate::Sender;
 use crate::replicate::follow::{RETRY_AFTER, wait};
-use crate::store::{Error, Store, oplog};
+use crate::store::Store;
+use crate::write::replay;
 
 /// Those who ask at the same time. One more, and who was silent for longest begins anew.
 const ASKERS_MAX: usize = 16;
@@ -71,7 +73,7 @@ fn answer(
     part_bytes: usize,
 ) -> Result<Option<Vec<u8>>, Error> {
     let pull = Pull::decode(request)?;
-    let state = oplog::state(&*store.inner.engine.snapshot()?)?.ok_or(Error::NoLog)?;
+    let state = replay::state(&*store.inner.engine.snapshot()?)?.ok_or(Error::NoLog)?;
     if (pull.store, pull.epoch) != (state.store, state.epoch) || state.role != Role::Primary {
         return Ok(None);
     }

@@ -22,7 +22,7 @@ pub use address::{Address, AddressError};
 pub use publish::{Publishing, publish};
 pub use read::Published;
 
-use crate::store::Error;
+use crate::error::Error;
 
 /// Why something was not done.
 enum Stopped {

@@ -12,8 +12,9 @@ use super::Stopped;
 use super::address::Address;
 use super::stream::{Extent, Link};
 use super::wire::refused;
+use crate::error::Error;
 use crate::replicate::follow::{Oplog, wait};
-use crate::store::{Error, oplog};
+use crate::write::replay;
 
 /// How long the primary may take for an answer. It is asked again for the same one then.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
@@ -90,7 +91,7 @@ impl Published {
             place: None,
             ended: None,
             asking: Asking {
-                asker: oplog::random()?,
+                asker: replay::random()?,
                 number: 0,
                 request: Vec::new(),
                 gathering: Gathering::default(),

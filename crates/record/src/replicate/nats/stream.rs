@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Stopped;
 use super::address::Address;
 use super::wire::{Wire, refused, unreadable};
-use crate::store::Error;
+use crate::error::Error;
 
 /// How long a server may take to answer. A cluster that lost the server that leads a stream takes
 /// some seconds to choose another, and says nothing meanwhile.

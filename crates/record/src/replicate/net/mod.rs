@@ -15,7 +15,8 @@ use ibid_format::record::MESSAGE_BYTES_MAX;
 
 use super::Sender;
 use super::follow::{LOOK_EVERY, Oplog};
-use crate::store::{Error, Store};
+use crate::error::Error;
+use crate::store::Store;
 
 /// Longest request, bytes: a key, and little else.
 const REQUEST_BYTES_MAX: usize = 8 << 10;

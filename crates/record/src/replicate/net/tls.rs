@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
-use crate::store::Error;
+use crate::error::Error;
 
 /// A certificate, those that vouch for it, and its key, each as PEM.
 #[derive(Clone, Copy)]

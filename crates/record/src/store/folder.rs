@@ -10,9 +10,9 @@ use ibid_format::record::{FORMAT, FORMAT_KEY, NEXT_KEY, Next};
 use ibid_format::slot::{self, Argon2Cost, Note, Slot};
 use ibid_format::{FileId, Keys, MasterKey};
 
-use super::error::{Damage, Error};
 use super::{EngineKind, Options};
 use crate::engine::{Commit, Direction, Engine, EngineError, Read, Redb, Sealed, Table};
+use crate::error::{Damage, Error};
 
 /// What each engine keeps its bytes in, in the folder.
 const ENGINES: [&str; 2] = ["redb", "fjall"];

@@ -5,10 +5,10 @@ use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{KeyEntry, NEXT_KEY, NamespaceEntry, Next, VersionEntry, VersionGroup, version_group_key};
 
-use super::Versions;
 use super::bodies::{Bodies, Owner, Stored};
-use super::error::{Damage, Error};
 use crate::engine::{Direction, Read, Table};
+use crate::error::{Damage, Error};
+use crate::store::Versions;
 
 /// Number and name of a namespace, and what it keeps, given its entry.
 pub(crate) fn namespace_of(name: &[u8], value: &[u8]) -> Result<(u32, String, Versions), Error> {

@@ -5,9 +5,9 @@ use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{Place, Places};
 
-use super::error::Error;
-use super::frames;
 use crate::engine::{Direction, Read, Table, Transaction};
+use crate::error::Error;
+use crate::read::frames;
 
 /// Last bytes of a record's entry: its checksum.
 pub(crate) type Check = [u8; 8];

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ibid_delta::Decoder;
 use ibid_format::record::{self, BODY_BYTES_MAX, BODY_CHECK_BYTES, Place, Record, body_check, key_of};
 
-use super::error::{Damage, Error};
 use super::frames::{self, Frame, Frames};
 use super::lookup;
 use crate::engine::{Direction, Read, Table};
+use crate::error::{Damage, Error};
 use crate::recent::Recent;
 
 /// Whose a record is: namespace, key and version.
@@ -58,7 +58,7 @@ fn of_owner(record: Record<'_>, owner: Option<Owner<'_>>) -> Result<Stored, Dama
 }
 
 /// A store's contents from one state to the next that has nothing to do with it: the even numbers
-/// of [`Wholeness`](super::oplog::Wholeness).
+/// of [`Wholeness`](crate::write::replay::Wholeness).
 pub(crate) type History = u64;
 
 type Latest = Recent<(History, u64), Arc<[u8]>>;

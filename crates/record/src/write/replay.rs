@@ -19,13 +19,14 @@ use ibid_format::record::{
 };
 
 use super::apply::{self, Failure, Written};
-use super::batch::{Change, Operation};
-use super::bodies::Bodies;
-use super::error::{Damage, Error};
+use super::references;
 use super::rewrite::{self, Rewrite};
 use super::writer::{What, namespace};
-use super::{Durability, Store, Versions, references};
 use crate::engine::{Commit, Direction, Engine, EngineError, Read, Table, Transaction};
+use crate::error::{Damage, Error};
+use crate::read::bodies::Bodies;
+use crate::store::batch::{Change, Operation};
+use crate::store::{Durability, Store, Versions, folder};
 
 /// Most bytes of keys and bodies of a batch in a store with a log: so that a message has room for
 /// it.
@@ -213,7 +214,7 @@ fn engine_error(error: Error) -> EngineError {
 pub(crate) fn random() -> Result<u64, Error> {
     getrandom::u64().map_err(|error| {
         let error = std::io::Error::other(error);
-        super::place::io("get randomness for", std::path::Path::new("a log"), error)
+        folder::io("get randomness for", std::path::Path::new("a log"), error)
     })
 }
 

@@ -5,8 +5,8 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::store::Error;
-use crate::store::apply::Prior;
+use super::apply::Prior;
+use crate::error::Error;
 
 /// Bodies that wait, bytes. More are read from the store when it is their turn.
 const BYTES_MAX: usize = 32 << 20;

@@ -18,12 +18,13 @@ use ibid_format::record::{
     key_of, split_key,
 };
 
-use super::bodies::Bodies;
-use super::error::{Damage, Error};
 use super::sizes::BodySizes;
-use super::{Store, Versions, lookup};
 use crate::encode::EncodingReport;
 use crate::engine::{Direction, KeyRange, Snapshot, Table};
+use crate::error::{Damage, Error};
+use crate::read::bodies::Bodies;
+use crate::read::lookup;
+use crate::store::{Store, Versions};
 
 /// Numbers of records that are looked at together: as many as are compacted together, so that few
 /// frames have records of two windows.

@@ -6,10 +6,11 @@
 
 use ibid_format::record::{Body, Record, References};
 
-use super::bodies::Bodies;
-use super::error::Error;
-use super::{frames, oplog};
+use super::replay;
 use crate::engine::{Read, Table, Transaction};
+use crate::error::Error;
+use crate::read::bodies::Bodies;
+use crate::read::frames;
 
 /// The counts of the group of a record.
 pub(crate) fn group(read: &(impl Read + ?Sized), number: u64) -> Result<References, Error> {
@@ -61,7 +62,7 @@ pub(crate) fn subtract(transaction: &mut dyn Transaction, bodies: &Bodies, base:
 /// Says that no key leads to a record any more: it goes, unless others are decoded from it, or the
 /// log names it. That counts as one more, until the log does not.
 pub(crate) fn release(transaction: &mut dyn Transaction, bodies: &Bodies, number: u64) -> Result<(), Error> {
-    if number >= oplog::held_from(transaction)? {
+    if number >= replay::held_from(transaction)? {
         return set(transaction, number, |count, _| (count.saturating_add(1), true));
     }
     if group(transaction, number)?.count(number) > 0 {

@@ -12,15 +12,16 @@ use ibid_delta::Interval;
 use ibid_format::record::{LogState, NAME_BYTES_MAX, NEXT_KEY, NamespaceEntry, Next};
 
 use super::apply::{self, Failure, Written};
-use super::batch::{Change, Operation};
-use super::bodies::Bodies;
-use super::error::Error;
-use super::oplog::{self, Task, Wholeness};
-use super::pack::{self, Pack};
+use super::block::{self, Pack};
+use super::feed::{Feed, New};
+use super::replay::{self, Task, Wholeness};
 use super::rewrite::{self, Encoded};
-use super::{Durability, Options, Versions, lookup};
-use crate::encode::{Feed, New};
 use crate::engine::{Commit, Engine, EngineError, Table, Transaction};
+use crate::error::Error;
+use crate::read::bodies::Bodies;
+use crate::read::lookup;
+use crate::store::batch::{Change, Operation};
+use crate::store::{Durability, Options, Versions};
 
 /// Most requests in one commit.
 const GROUP_REQUESTS: usize = 1024;
@@ -136,7 +137,7 @@ impl Writer {
     fn truncate(&mut self) -> Result<(), EngineError> {
         while let Some(first) = self
             .log_entries_max
-            .and_then(|most| oplog::too_long(self.log.as_ref(), most))
+            .and_then(|most| replay::too_long(self.log.as_ref(), most))
         {
             let (outcome, done) = sync_channel(1);
             let request = Request {
@@ -210,7 +211,7 @@ impl Writer {
                 if log != self.log
                     && let Some(log) = &log
                 {
-                    oplog::put_state(transaction, log)?;
+                    replay::put_state(transaction, log)?;
                 }
                 if next == self.next {
                     Ok(())
@@ -232,7 +233,7 @@ impl Writer {
         };
         self.next = next;
         self.log = log;
-        self.wholeness.set(oplog::is_incomplete(self.log.as_ref()));
+        self.wholeness.set(replay::is_incomplete(self.log.as_ref()));
         self.unsynced = !synced;
         let latest = |(request, _): &(Request, _)| match request.durability {
             Durability::Batched(delay) => Instant::now().checked_add(delay),
@@ -302,12 +303,12 @@ fn carry_out(
 ) -> Result<Outcome, Failure> {
     match what {
         What::Batch(operations) => {
-            oplog::check_primary(log.as_ref()).map_err(Failure::Refused)?;
-            oplog::check_size(log.as_ref(), operations).map_err(Failure::Refused)?;
+            replay::check_primary(log.as_ref()).map_err(Failure::Refused)?;
+            replay::check_size(log.as_ref(), operations).map_err(Failure::Refused)?;
             let record = next.record;
             let written = apply::batch(transaction, bodies, next, operations)?;
             if let Some(log) = log {
-                let logged = oplog::log_batch(transaction, log, record, operations, &written);
+                let logged = replay::log_batch(transaction, log, record, operations, &written);
                 logged.map_err(Failure::Undone)?;
             }
             Ok(Outcome::Written(written))
@@ -317,33 +318,33 @@ fn carry_out(
             let outcome = namespace(transaction, next, name, *versions)?;
             if before != *next {
                 // One that is there is found on a replica, too.
-                oplog::check_primary(log.as_ref()).map_err(Failure::Undone)?;
+                replay::check_primary(log.as_ref()).map_err(Failure::Undone)?;
                 if let Some(log) = log {
-                    let logged = oplog::log_namespace(transaction, log, name, *versions);
+                    let logged = replay::log_namespace(transaction, log, name, *versions);
                     logged.map_err(Failure::Undone)?;
                 }
             }
             Ok(outcome)
         }
         What::Encoded(encoded) => {
-            oplog::check_primary(log.as_ref()).map_err(Failure::Refused)?;
+            replay::check_primary(log.as_ref()).map_err(Failure::Refused)?;
             let written = rewrite::carry_out(transaction, bodies, encoded).map_err(Failure::Undone)?;
             if let Some(log) = log {
-                let logged = oplog::log_rewrites(transaction, log, interval, &written);
+                let logged = replay::log_rewrites(transaction, log, interval, &written);
                 logged.map_err(Failure::Undone)?;
             }
             Ok(Outcome::Done)
         }
         What::Log(task) => {
-            let done = oplog::carry_out(transaction, bodies, next, log, task);
+            let done = replay::carry_out(transaction, bodies, next, log, task);
             done.map(|()| Outcome::Done)
         }
         What::Pack(pack) => {
-            let packed = pack::carry_out(transaction, pack);
+            let packed = block::carry_out(transaction, pack);
             packed.map(|()| Outcome::Done).map_err(Failure::Undone)
         }
         What::Free(blocks) => {
-            let freed = pack::free(transaction, blocks);
+            let freed = block::free(transaction, blocks);
             freed.map(|()| Outcome::Done).map_err(Failure::Undone)
         }
         What::Sync => Ok(Outcome::Done),
@@ -351,7 +352,7 @@ fn carry_out(
 }
 
 /// Finds a namespace, or makes it.
-pub(super) fn namespace(
+pub(crate) fn namespace(
     transaction: &mut dyn Transaction,
     next: &mut Next,
     name: &str,

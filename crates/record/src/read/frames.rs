@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ibid_format::record::{FrameDecoder, Place, Places, frame_of_block, records_of_frame};
 
-use super::error::{Damage, Error};
 use crate::engine::{Direction, Read, Table, Transaction};
+use crate::error::{Damage, Error};
 use crate::recent::Recent;
 
 /// Bytes that a record takes in a frame's directory, about.

@@ -20,10 +20,12 @@ use ibid_format::record::{
     VersionGroup, frames_of_block, key_of, log_digest, open_log_entry, records_of_frame, split_key, version_group_key,
 };
 
-use super::bodies::Bodies;
-use super::error::{Damage, Error};
-use super::{Store, Versions, lookup, references};
 use crate::engine::{Direction, EngineError, KeyRange, Read, Table};
+use crate::error::{Damage, Error};
+use crate::read::bodies::Bodies;
+use crate::read::lookup;
+use crate::store::{Store, Versions};
+use crate::write::references;
 
 /// Faults that a verification lists; beyond, it only counts them.
 pub const FAULTS_MAX: usize = 1000;

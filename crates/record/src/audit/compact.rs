@@ -15,13 +15,13 @@ use ibid_format::record::{
     frames_of_block, records_of_block, records_of_frame,
 };
 
-use super::bodies::Bodies;
-use super::error::Error;
-use super::frames;
-use super::pack::{self, Origin, Pack};
-use super::writer::What;
-use super::{Durability, Inner, Store};
 use crate::engine::{Direction, Snapshot, Table};
+use crate::error::Error;
+use crate::read::bodies::Bodies;
+use crate::read::frames;
+use crate::store::{Durability, Inner, Store};
+use crate::write::block::{self, Origin, Pack};
+use crate::write::writer::What;
 
 /// Bytes of a block, so that it fills a page of redb, 128 KiB, with what redb keeps beside it.
 const BLOCK_BYTES: usize = (128 << 10) - 64;
@@ -283,7 +283,7 @@ impl<'p> Packer<'p> {
     /// Puts the records of blocks that are not worth keeping into the window, and gives the blocks.
     /// Of the others only their heads are looked at.
     fn read_worn_blocks(&mut self) -> Result<Vec<u64>, Error> {
-        let live = pack::live(self.read)?;
+        let live = block::live(self.read)?;
         let (mut unused, mut worn, mut short) = (Vec::new(), Vec::new(), Vec::new());
         let mut failed = Ok(());
         let mut each = |key: &[u8], block: &[u8]| {

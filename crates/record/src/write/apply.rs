@@ -7,11 +7,12 @@ use std::collections::HashMap;
 
 use ibid_format::record::{self, Body, KeyEntry, Next, Record, VersionEntry, VersionGroup, key_of, version_group_key};
 
-use super::batch::{Change, Operation};
-use super::bodies::Bodies;
-use super::error::Error;
-use super::{lookup, references};
+use super::references;
 use crate::engine::{Read, Table, Transaction};
+use crate::error::Error;
+use crate::read::bodies::Bodies;
+use crate::read::lookup;
+use crate::store::batch::{Change, Operation};
 
 /// Why a batch is not done.
 #[derive(Debug)]

@@ -2,10 +2,11 @@
 
 use ibid_format::record::{self, BODY_CHECK_BYTES, ChainEntry, ENCODED_KEY, GivenUp, Record};
 
-use super::bodies::{Bodies, Stored};
-use super::error::{Damage, Error};
-use super::{frames, references};
+use super::references;
 use crate::engine::{Table, Transaction};
+use crate::error::{Damage, Error};
+use crate::read::bodies::{Bodies, Stored};
+use crate::read::frames;
 
 /// A record, as a delta of another.
 #[derive(Debug)]
