@@ -431,6 +431,19 @@ impl Error {
         }
     }
 
+    /// Whether this tells of the repository's state, such as damage or a file that is missing, and not of
+    /// storage that is out of reach, memory, or the like.
+    pub(crate) fn is_fault(&self) -> bool {
+        use ibid_storage::ErrorKind;
+        match self {
+            Error::Storage(error) => matches!(
+                error.kind(),
+                ErrorKind::NotFound | ErrorKind::Truncated | ErrorKind::TooLarge | ErrorKind::Io
+            ),
+            error => error.is_damage(),
+        }
+    }
+
     pub(crate) fn damaged(object: impl std::fmt::Display) -> impl FnOnce(ibid_format::Error) -> Error {
         move |source| Error::Damaged {
             object: object.to_string(),
@@ -477,19 +490,6 @@ impl Error {
                     | Error::BaseUnreadable { .. }
             ),
         }
-    }
-}
-
-/// Whether an error tells of the repository's state: then it goes into the report and the check
-/// goes on.
-pub(crate) fn is_fault(error: &Error) -> bool {
-    use ibid_storage::ErrorKind;
-    match error {
-        Error::Storage(error) => matches!(
-            error.kind(),
-            ErrorKind::NotFound | ErrorKind::Truncated | ErrorKind::TooLarge | ErrorKind::Io
-        ),
-        error => error.is_damage(),
     }
 }
 

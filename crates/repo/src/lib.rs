@@ -23,11 +23,14 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod budget;
 mod check;
 mod clock;
 mod error;
+mod files;
 mod index;
 mod ingest;
+mod key_slots;
 mod keys;
 mod layout;
 mod monitor;
@@ -43,13 +46,14 @@ mod text;
 mod threads;
 mod tree;
 
+pub use budget::{MEMORY_DEFAULT, MEMORY_MIN};
 pub use check::{AFFECTED_MAX, Affected, CheckReport, Fault, ReadData};
 pub use error::{BaseFault, Error, Result};
 pub use ingest::{BackupOptions, BackupSummary, Compression, Hints, Similarity, StoredData, Stream};
 pub use keys::{KeyChange, KeyInfo};
 pub use monitor::{Counters, Monitor, Warning};
 pub use pattern::Patterns;
-pub use repository::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, InitOptions, MEMORY_DEFAULT, MEMORY_MIN, Probe, Repository};
+pub use repository::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, InitOptions, Probe, Repository};
 pub use restore::{Overwrite, Planned, RestoreOptions, RestoreSummary};
 pub use snapshots::{SnapshotFilter, SnapshotInfo, recorded_as, split_address};
 pub use source::{Excludes, host_name, user_name};

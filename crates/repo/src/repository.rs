@@ -8,21 +8,22 @@ use ibid_format::slot::Argon2Cost;
 use ibid_format::{FileId, Keys, MasterKey};
 use ibid_storage::{ErrorKind, Storage};
 
+use crate::budget::{BUFFERS_MIN, MEMORY_DEFAULT, MEMORY_MIN};
+use crate::files::Files;
 use crate::index::Loaded;
-use crate::keys::slots::{add_slot, unlock};
+use crate::key_slots::{add_slot, unlock};
 use crate::layout::{config_name, folder, list_ids, name_in};
+use crate::read::ChunkReader;
 use crate::{Error, Monitor, Result};
-
-/// Default memory budget of an operation, bytes.
-pub const MEMORY_DEFAULT: u64 = 512 << 20;
-/// The least memory budget that operations accept, bytes.
-pub const MEMORY_MIN: u64 = 128 << 20;
 
 /// The chunker of new repositories, by its name in [`ibid_chunk::NAMES`]: of those that cut 1.5
 /// GB/s or more, the one that saves most.
 pub const CHUNKER_DEFAULT: &str = "argmin";
 /// The average size of a chunk in new repositories, bytes.
 pub const AVERAGE_DEFAULT: usize = 128 << 10;
+
+/// The bytes of frames that readers of trees keep.
+const TREE_CACHE: u64 = 32 << 20;
 
 /// How a new repository is made.
 #[derive(Clone, Debug)]
@@ -62,8 +63,7 @@ pub struct Probe {
 
 /// An open repository.
 pub struct Repository {
-    pub(crate) storage: Arc<dyn Storage>,
-    pub(crate) keys: Keys,
+    pub(crate) files: Files,
     /// The key slot that opened it.
     pub(crate) slot: Option<FileId>,
     pub(crate) config: Config,
@@ -147,8 +147,7 @@ impl Repository {
         chunker: Chunker,
     ) -> Repository {
         Repository {
-            storage,
-            keys,
+            files: Files { storage, keys },
             slot,
             config,
             chunker,
@@ -213,17 +212,17 @@ impl Repository {
 
     /// Its identity.
     pub fn id(&self) -> FileId {
-        self.keys.repository()
+        self.files.keys.repository()
     }
 
     /// Whether what it stores is encrypted.
     pub fn is_encrypted(&self) -> bool {
-        self.keys.is_encrypted()
+        self.files.keys.is_encrypted()
     }
 
     /// Where it lives, for messages.
     pub fn location(&self) -> String {
-        self.storage.location()
+        self.files.storage.location()
     }
 
     /// Where it cuts.
@@ -247,9 +246,42 @@ impl Repository {
         if let Some(loaded) = loaded.as_ref() {
             return Ok(loaded.clone());
         }
-        let fresh = Arc::new(Loaded::load(self, monitor)?);
+        let fresh = Arc::new(Loaded::load(&self.files, self.memory, monitor)?);
         *loaded = Some(fresh.clone());
         Ok(fresh)
+    }
+
+    /// A reader of trees.
+    pub(crate) fn tree_reader(&self, monitor: &Monitor) -> Result<ChunkReader<'_>> {
+        Ok(ChunkReader::new(&self.files, self.loaded(monitor)?, TREE_CACHE))
+    }
+
+    /// A reader of very many frames. What it keeps, since others may be encoded against it, takes
+    /// most of the memory that index and buffers leave: the more, the less is decoded twice.
+    /// (The last of eight versions of a database's pages takes four times as long with a budget of
+    /// 128 MiB as with 512, of which it uses 210; of source trees and dumps 32 MiB are enough.)
+    pub(crate) fn body_reader(&self, loaded: &Arc<Loaded>) -> ChunkReader<'_> {
+        const BUDGET_MIN: u64 = 16 << 20;
+        // The other half of the buffers is what `readers_max` gives to those who read.
+        let left = self.memory.saturating_sub(loaded.index.bytes() + BUFFERS_MIN / 2);
+        ChunkReader::new(&self.files, loaded.clone(), (left / 4 * 3).max(BUDGET_MIN))
+    }
+
+    /// How many threads may read frames at once with what is left beside a
+    /// [`body_reader`](Repository::body_reader). Each has a frame at hand, sealed, opened and
+    /// decoded, and the same of those that this hangs on: measured, 4 to 5 times the largest frame,
+    /// and some MiB of tables and of what the allocator keeps for a thread.
+    pub(crate) fn readers_max(&self, loaded: &Loaded) -> usize {
+        const TABLES: u64 = 6 << 20;
+        let left = self.memory.saturating_sub(loaded.index.bytes() + BUFFERS_MIN);
+        let largest = loaded.index.frames.iter().map(|frame| u64::from(frame.length)).max();
+        let (room, frames) = if loaded.index.has_deltas() {
+            (left / 4, 5)
+        } else {
+            (left, 2)
+        };
+        let each = TABLES + frames * largest.unwrap_or(0);
+        ((BUFFERS_MIN / 2 + room) / each).max(1) as usize
     }
 
     /// Forgets the index, so that the next operation sees what others have written meanwhile.

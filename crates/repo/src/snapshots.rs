@@ -6,8 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use ibid_format::FileId;
 use ibid_format::snapshot::{self, Snapshot};
 
-use crate::error::is_fault;
-use crate::layout::{folder, list_ids, name_in};
+use crate::layout::{folder, name_in};
 use crate::{Error, Repository, Result};
 
 /// A snapshot and its id.
@@ -99,14 +98,14 @@ impl Repository {
     /// Whatever the storage says when it is out of reach; damage goes to `on_damage`.
     pub fn snapshots_with(&self, mut on_damage: impl FnMut(FileId, Error)) -> Result<Vec<SnapshotInfo>> {
         let mut found = Vec::new();
-        for (id, file_size) in list_ids(self.storage.as_ref(), folder::SNAPSHOTS)? {
+        for (id, file_size) in self.files.list(folder::SNAPSHOTS)? {
             match self.read_snapshot(id) {
                 Ok(snapshot) => found.push(SnapshotInfo {
                     id,
                     file_size,
                     snapshot,
                 }),
-                Err(error) if is_fault(&error) => on_damage(id, error),
+                Err(error) if error.is_fault() => on_damage(id, error),
                 Err(error) => return Err(error),
             }
         }
@@ -116,8 +115,8 @@ impl Repository {
 
     fn read_snapshot(&self, id: FileId) -> Result<Snapshot> {
         let name = name_in(folder::SNAPSHOTS, id);
-        let mut bytes = self.storage.get(&name, snapshot::LIMIT)?;
-        Snapshot::open(&self.keys, id, &mut bytes).map_err(Error::damaged(name))
+        let mut bytes = self.files.storage.get(&name, snapshot::LIMIT)?;
+        Snapshot::open(&self.files.keys, id, &mut bytes).map_err(Error::damaged(name))
     }
 
     /// All snapshots, oldest first.
@@ -168,7 +167,7 @@ impl Repository {
         if wanted.is_empty() {
             return Err(unknown());
         }
-        let ids = list_ids(self.storage.as_ref(), folder::SNAPSHOTS)?;
+        let ids = self.files.list(folder::SNAPSHOTS)?;
         let mut matching = ids
             .into_iter()
             .filter(|(id, _)| id.to_string().starts_with(&wanted.to_ascii_lowercase()));

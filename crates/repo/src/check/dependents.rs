@@ -5,28 +5,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use ibid_format::index::Entry;
 use ibid_format::{ChunkPrefix, FileId};
 
+use super::checking::{Bad, Cause, Checking};
 use super::trees::Lost;
-use super::{Bad, Checking};
-use crate::error::is_fault;
+use crate::Result;
 use crate::index::Edges;
-use crate::index::read_index;
-use crate::layout::{folder, list_ids, name_in};
+use crate::layout::{folder, name_in};
 use crate::text::Size;
-use crate::{Error, Result};
-
-/// Why chunks of a frame can't be had.
-pub(super) enum Cause {
-    /// The frame can't be read.
-    Frame(String),
-    /// Some of its chunks are not what they should be.
-    Chunks(String),
-}
-
-impl Cause {
-    pub(super) fn frame(offset: u32, error: &Error) -> Cause {
-        Cause::Frame(format!("at offset {offset}: {}", error.problem()))
-    }
-}
 
 /// What frames lack that are encoded against something.
 #[derive(Default)]
@@ -60,7 +44,7 @@ impl Checking<'_> {
         let mut bad = self.bad();
         let lacks = bad.lacks_bases || !bad.causes.is_empty() || !self.loaded.lost.is_empty();
         let edges = if lacks && self.loaded.index.has_deltas() {
-            Edges::read(self.repository, self.loaded, &bad.places, self.monitor)?
+            Edges::read(&self.repository.files, self.loaded, &bad.places, self.monitor)?
         } else {
             Edges::default()
         };
@@ -161,12 +145,12 @@ impl Checking<'_> {
         if missing.is_empty() {
             return Ok(());
         }
-        for (id, _) in list_ids(self.repository.storage.as_ref(), folder::INDEX)? {
+        for (id, _) in self.repository.files.list(folder::INDEX)? {
             self.monitor.check_cancelled()?;
-            let file = match read_index(self.repository, id) {
+            let file = match self.repository.files.read_index(id) {
                 Ok(file) => file,
                 // Damage was named when the index was loaded, and another backup may have taken a file away.
-                Err(error) if is_fault(&error) => continue,
+                Err(error) if error.is_fault() => continue,
                 Err(error) => return Err(error),
             };
             let packs: Vec<_> = file.packs().collect();

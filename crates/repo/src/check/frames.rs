@@ -3,12 +3,9 @@
 
 use ibid_format::pack::Summary;
 
-use super::Checking;
-use super::dependents::Cause;
+use super::checking::{Cause, Checking};
 use super::order::{Fingerprint, Plan, Turns};
 use crate::error::BaseFault;
-use crate::error::is_fault;
-use crate::index::read_directory;
 use crate::index::{Frame, Place};
 use crate::read::{FrameReader, Opened};
 use crate::{Counters, Error, Result};
@@ -49,7 +46,7 @@ impl Checking<'_> {
     }
 
     fn frame(&self, number: u32, frame: &Frame, plan: &Plan, reading: &mut Reading) -> Result<()> {
-        let keys = &self.repository.keys;
+        let keys = &self.repository.files.keys;
         let Reading { reader, ids, directory } = reading;
         let opened = if plan.is_base(number) {
             reader.open(&self.bodies, number, None)
@@ -58,7 +55,7 @@ impl Checking<'_> {
         };
         let opened = match opened {
             Ok(opened) => opened,
-            Err(error) if is_fault(&error) => {
+            Err(error) if error.is_fault() => {
                 self.unreadable(number, frame, &error);
                 return Ok(());
             }
@@ -85,9 +82,9 @@ impl Checking<'_> {
         let pack = self.loaded.index.pack(frame.pack);
         let summary = match last.take().filter(|summary| summary.id == pack.id) {
             Some(summary) => summary,
-            None => match read_directory(self.repository, pack.id, pack.size) {
+            None => match self.repository.files.read_directory(pack.id, pack.size) {
                 Ok(summary) => summary,
-                Err(error) if is_fault(&error) => {
+                Err(error) if error.is_fault() => {
                     self.unreadable(number, frame, &error);
                     return Ok(());
                 }
@@ -98,7 +95,7 @@ impl Checking<'_> {
         let listed = &summary.frames[(number - first) as usize].blobs;
         let mut wrong = 0;
         for (blob, slot) in listed.iter().zip(0u16..) {
-            if opened.id(&self.repository.keys, slot) != Some(blob.id) {
+            if opened.id(&self.repository.files.keys, slot) != Some(blob.id) {
                 wrong += 1;
                 self.bad().places.insert(Place { frame: number, slot });
             }

@@ -10,8 +10,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use ibid_format::Keys;
 use ibid_format::pack::Summary;
 
-use crate::index::Loaded;
-use crate::index::usable;
+use crate::index::{Loaded, usable};
 
 /// What the chunks of a frame are called, all in one: to compare them with, since all their ids
 /// would take as much memory as the index.

@@ -6,14 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ibid_format::pack::Summary;
 use ibid_format::{FileId, FileKind};
 
+use super::checking::Checking;
 use super::order::Plan;
-use super::{CheckReport, Checking, ReadData};
-use crate::error::is_fault;
-use crate::index::read_directory;
-use crate::index::usable;
-use crate::index::{Frame, Pack};
+use super::report::{CheckReport, ReadData};
+use crate::index::{Frame, Pack, usable};
 use crate::layout::{folder, name_in};
-use crate::threads::spawn;
 use crate::{Error, Result};
 
 impl Checking<'_> {
@@ -56,55 +53,20 @@ impl Checking<'_> {
         Ok(())
     }
 
-    /// Works with several threads until all are done; after an error `stop` has to make the others
-    /// end soon.
-    pub(super) fn side_by_side(&self, stop: impl Fn() + Sync, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
-        let failure = Mutex::new(None);
-        let fail = |error| {
-            failure
-                .lock()
-                .expect("no holder of this lock panics")
-                .get_or_insert(error);
-            stop();
-        };
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = cores.min(8).min(self.repository.readers_max(self.loaded));
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                if let Err(error) = spawn(scope, || work().unwrap_or_else(&fail)) {
-                    return fail(error);
-                }
-            }
-        });
-        self.monitor.check_cancelled()?;
-        match failure.into_inner().expect("no holder of this lock panics") {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
-    }
-
-    /// The frames of a pack by the index, and the number of the first.
-    pub(super) fn frames_of(&self, pack: u32) -> (u32, &[Frame]) {
-        let frames = &self.loaded.index.frames;
-        let first = frames.partition_point(|frame| frame.pack < pack);
-        let count = frames[first..].partition_point(|frame| frame.pack == pack);
-        (first as u32, &frames[first..][..count])
-    }
-
     /// What a pack says of itself: its directory, and its first bytes if it is to be read.
     fn pack(&self, number: u32, read: bool, plan: Option<&Mutex<Plan>>) -> Result<()> {
         let pack = self.loaded.index.packs[number as usize];
         let (first, frames) = self.frames_of(number);
         let object = name_in(folder::PACKS, pack.id).to_string();
-        match read_directory(self.repository, pack.id, pack.size) {
+        match self.repository.files.read_directory(pack.id, pack.size) {
             Ok(summary) => {
                 self.compare(number, first, frames, &summary, &object);
                 if let Some(plan) = plan {
                     let mut plan = plan.lock().expect("no holder of this lock panics");
-                    plan.add(self.loaded, &self.repository.keys, first, frames.len(), &summary);
+                    plan.add(self.loaded, &self.repository.files.keys, first, frames.len(), &summary);
                 }
             }
-            Err(error) if is_fault(&error) => self.fault(&object, error.problem()),
+            Err(error) if error.is_fault() => self.fault(&object, error.problem()),
             Err(error) => return Err(error),
         }
         if read {
@@ -120,11 +82,12 @@ impl Checking<'_> {
         let name = name_in(folder::PACKS, id);
         let read = self
             .repository
+            .files
             .storage
             .read_at(&name, 0, &mut magic)
             .map_err(Error::from);
         match read.and_then(|()| kind.check(&magic).map_err(Error::damaged(object))) {
-            Err(error) if is_fault(&error) => self.fault(object, error.problem()),
+            Err(error) if error.is_fault() => self.fault(object, error.problem()),
             result => result?,
         }
         Ok(())

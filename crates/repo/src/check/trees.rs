@@ -7,11 +7,10 @@ use ibid_format::ChunkId;
 use ibid_format::content::{Content, Item};
 use ibid_format::tree::EntryKind;
 
-use super::{AFFECTED_MAX, Affected, Bad, CheckReport, Checking};
-use crate::error::is_fault;
+use super::checking::{Bad, Checking};
+use super::report::{AFFECTED_MAX, Affected, CheckReport};
 use crate::read::ChunkReader;
-use crate::tree::{Items, content_key};
-use crate::tree::{TreeStep, TreeWalk};
+use crate::tree::{Items, TreeStep, TreeWalk, content_key};
 use crate::{Result, SnapshotInfo};
 
 /// What snapshots need and the index does not know.
@@ -66,7 +65,7 @@ impl TreeCheck<'_, '_> {
             self.checking.monitor.check_cancelled()?;
             match step {
                 // The rest of this directory's listing can't be read; what was read before is checked.
-                Err(error) if is_fault(&error) => {
+                Err(error) if error.is_fault() => {
                     levels.last_mut().expect("the root").1 = false;
                     self.lost.perhaps_more = true;
                     let problem = format!("the directory can't be read any further: {}", error.problem());
@@ -123,7 +122,7 @@ impl TreeCheck<'_, '_> {
                     }
                 }
                 Ok(Item::Hole { .. }) => {}
-                Err(error) if is_fault(&error) => {
+                Err(error) if error.is_fault() => {
                     self.lost.perhaps_more = true;
                     return Ok(Some(format!("its list of chunks can't be read: {}", error.problem())));
                 }

@@ -6,10 +6,10 @@ use std::collections::{HashMap, HashSet};
 use ibid_format::pack::{FrameSummary, Summary};
 use ibid_format::{ChunkPrefix, FileId};
 
-use super::load::{Loaded, read_directory};
+use super::loaded::Loaded;
 use super::memory::Place;
-use crate::error::is_fault;
-use crate::{Monitor, Repository, Result};
+use crate::files::Files;
+use crate::{Monitor, Result};
 
 /// What frames are encoded against. Frames are named by their numbers in the index.
 #[derive(Default)]
@@ -26,12 +26,7 @@ impl Edges {
     /// Reads the directories of all packs that have frames with bases, but those that are here
     /// already. Of chunks that are in one of `places` it is told which frames need just them.
     /// Packs whose directories can't be read, or say other things than the index, are passed over.
-    pub(crate) fn read(
-        repository: &Repository,
-        loaded: &Loaded,
-        places: &HashSet<Place>,
-        monitor: &Monitor,
-    ) -> Result<Edges> {
+    pub(crate) fn read(files: &Files, loaded: &Loaded, places: &HashSet<Place>, monitor: &Monitor) -> Result<Edges> {
         let index = &loaded.index;
         let mut edges = Edges::default();
         // The index does not know chunks of frames that are lost; but what is encoded against them hangs on
@@ -53,12 +48,12 @@ impl Edges {
             let read;
             let summary = match unlisted.get(&pack.id) {
                 Some(&summary) => summary,
-                None => match read_directory(repository, pack.id, pack.size) {
+                None => match files.read_directory(pack.id, pack.size) {
                     Ok(summary) => {
                         read = summary;
                         &read
                     }
-                    Err(error) if is_fault(&error) => continue,
+                    Err(error) if error.is_fault() => continue,
                     Err(error) => return Err(error),
                 },
             };

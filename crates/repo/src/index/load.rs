@@ -8,53 +8,27 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ibid_format::pack::{self, Summary};
+use ibid_format::pack::Summary;
 use ibid_format::{FileId, index as index_file};
 use ibid_storage::Name;
 
 use super::dependencies::Edges;
-use super::memory::{Frame, Index, Pack, Place};
-use crate::error::is_fault;
-use crate::layout::{config_name, folder, list_ids, name_in};
-use crate::{Error, Monitor, Repository, Result, Warning};
-
-/// An index file is at most this long.
-const INDEX_FILE_MAX: u64 = index_file::LIMIT;
-
-/// The index in memory and how it came about.
-pub(crate) struct Loaded {
-    pub(crate) index: Index,
-    /// Packs that no index file lists.
-    pub(crate) unlisted: Vec<Summary>,
-    /// Packs that an index file lists but that are not there, or not of the size they had.
-    pub(crate) missing: Vec<MissingPack>,
-    /// Index files that can't be read, and packs whose directory can't be.
-    pub(crate) damaged: Vec<(Name, String)>,
-    /// Frames that hang on something which is lost with a pack: by their numbers. Their chunks are
-    /// unknown to the index.
-    pub(crate) lost: HashSet<u32>,
-    /// Bytes of index files.
-    pub(crate) index_bytes: u64,
-}
-
-/// A pack that should be there.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MissingPack {
-    pub(crate) id: FileId,
-    pub(crate) expected: u64,
-    /// Its size, if there is one of another size.
-    pub(crate) found: Option<u64>,
-}
+use super::loaded::{Loaded, MissingPack};
+use super::memory::{Frame, Pack, Place};
+use crate::files::Files;
+use crate::layout::{folder, name_in};
+use crate::{Error, Monitor, Result, Warning, budget};
 
 /// Frames that are not to be believed in: each by its pack and its offset there.
 type Lost = HashSet<(FileId, u32)>;
 
 impl Loaded {
-    pub(crate) fn load(repository: &Repository, monitor: &Monitor) -> Result<Loaded> {
+    /// Loads the index within `budget` bytes of memory.
+    pub(crate) fn load(files: &Files, budget: u64, monitor: &Monitor) -> Result<Loaded> {
         let mut lost = Lost::new();
-        let mut loaded = Loaded::load_without(repository, &lost, Vec::new(), monitor)?;
+        let mut loaded = Loaded::load_without(files, budget, &lost, Vec::new(), monitor)?;
         while loaded.lacks_packs() && loaded.index.has_deltas() {
-            let edges = Edges::read(repository, &loaded, &HashSet::new(), monitor)?;
+            let edges = Edges::read(files, &loaded, &HashSet::new(), monitor)?;
             let hanging = edges.hanging(edges.unknown().iter().map(|&(_, frame)| frame));
             let known = lost.len();
             lost.extend(hanging.into_iter().map(|number| {
@@ -68,7 +42,7 @@ impl Loaded {
             // what hangs on a lost frame is lost, and the bases of all others stay where they are.
             // Unless somebody has stored or removed packs meanwhile.
             let packs = loaded.packs();
-            loaded = Loaded::load_without(repository, &lost, loaded.unlisted, monitor)?;
+            loaded = Loaded::load_without(files, budget, &lost, loaded.unlisted, monitor)?;
             if loaded.packs() == packs {
                 break;
             }
@@ -76,28 +50,22 @@ impl Loaded {
         Ok(loaded)
     }
 
-    /// Packs that are there.
-    fn packs(&self) -> HashSet<FileId> {
-        self.index.packs.iter().map(|pack| pack.id).collect()
-    }
-
-    /// Whether packs are lost, so that frames may lack what they are encoded against.
-    fn lacks_packs(&self) -> bool {
-        let is_pack = |(name, _): &(Name, String)| name.as_str().starts_with(folder::PACKS);
-        !self.missing.is_empty() || self.damaged.iter().any(is_pack)
-    }
-
     /// Loads the index; what is in `lost` frames counts as unknown. `unlisted` are directories that
     /// were read before.
-    fn load_without(repository: &Repository, lost: &Lost, unlisted: Vec<Summary>, monitor: &Monitor) -> Result<Loaded> {
+    fn load_without(
+        files: &Files,
+        budget: u64,
+        lost: &Lost,
+        unlisted: Vec<Summary>,
+        monitor: &Monitor,
+    ) -> Result<Loaded> {
         // Index files before packs: a pack is stored before any index file lists it, so one that is missing
         // now is missing.
-        let index_files = list_ids(repository.storage.as_ref(), folder::INDEX)?;
-        let packs: HashMap<FileId, u64> = list_ids(repository.storage.as_ref(), folder::PACKS)?
-            .into_iter()
-            .collect();
+        let index_files = files.list(folder::INDEX)?;
+        let packs: HashMap<FileId, u64> = files.list(folder::PACKS)?.into_iter().collect();
         let mut loading = Loading {
-            repository,
+            files,
+            budget,
             packs,
             numbers: HashMap::new(),
             lost,
@@ -110,47 +78,18 @@ impl Loaded {
             if let Err(error) = loading.index_file(id) {
                 loading.note_damage(name_in(folder::INDEX, id), error, monitor)?;
             }
-            repository.check_memory(loading.loaded.index.bytes(), 0)?;
+            budget::check(budget, loading.loaded.index.bytes(), 0)?;
         }
         loading.unlisted_packs(monitor)?;
         loading.loaded.index.frames.shrink_to_fit();
         Ok(loading.loaded)
     }
-
-    /// Makes durable what the next snapshot will rely on and nobody may have made durable yet: the
-    /// config, and packs that are adopted.
-    ///
-    /// Whoever stored an object and returned has made it durable; but of what is only *seen*, its
-    /// writer may have been killed a moment before that. Packs that an index file lists were
-    /// durable before it was written (here too: an adopted pack is settled before an index file
-    /// lists it), and so was everything that a snapshot needs. An index file that vanishes takes
-    /// nothing with it.
-    pub(crate) fn settle(&self, repository: &Repository) -> Result<()> {
-        let storage = &repository.storage;
-        storage.settle(&config_name())?;
-        for pack in &self.unlisted {
-            storage.settle(&name_in(folder::PACKS, pack.id))?;
-        }
-        Ok(())
-    }
-
-    fn empty() -> Loaded {
-        Loaded {
-            index: Index::new(),
-            unlisted: Vec::new(),
-            missing: Vec::new(),
-            damaged: Vec::new(),
-            lost: HashSet::new(),
-            index_bytes: 0,
-        }
-    }
 }
 
-/// Bytes of buffers that every operation has.
-pub(crate) const BUFFERS_MIN: u64 = 96 << 20;
-
 struct Loading<'a> {
-    repository: &'a Repository,
+    files: &'a Files,
+    /// Bytes of memory for index and buffers.
+    budget: u64,
     /// Packs that are there, with their sizes.
     packs: HashMap<FileId, u64>,
     /// For packs known so far: the number of their first frame, none if the pack is missing.
@@ -161,23 +100,11 @@ struct Loading<'a> {
     loaded: Loaded,
 }
 
-impl Repository {
-    /// Whether an index of so many bytes leaves room for so many bytes of buffers, and at least for
-    /// those that every operation has.
-    pub(crate) fn check_memory(&self, index: u64, buffers: u64) -> Result<()> {
-        let (budget, needed) = (self.memory, index + buffers.max(BUFFERS_MIN));
-        if needed > budget {
-            return Err(Error::MemoryBudget { budget, needed });
-        }
-        Ok(())
-    }
-}
-
 impl Loading<'_> {
     /// What is wrong with one file is noted, and the file done without; anything else (no
     /// permission, memory) ends the operation.
     fn note_damage(&mut self, what: Name, error: Error, monitor: &Monitor) -> Result<()> {
-        if !is_fault(&error) {
+        if !error.is_fault() {
             return Err(error);
         }
         self.loaded.damaged.push((what, error.problem()));
@@ -189,7 +116,7 @@ impl Loading<'_> {
     }
 
     fn index_file(&mut self, id: FileId) -> Result<()> {
-        let file = read_index(self.repository, id)?;
+        let file = self.files.read_index(id)?;
         let packs: Vec<_> = file.packs().collect();
         let frames: Vec<_> = file.frames().collect();
         let frames_of = |n: usize| {
@@ -287,7 +214,7 @@ impl Loading<'_> {
             monitor.check_cancelled()?;
             let directory = match self.directories.remove(&id) {
                 Some(directory) => Ok(directory),
-                None => read_directory(self.repository, id, size),
+                None => self.files.read_directory(id, size),
             };
             match directory {
                 Ok(summary) => {
@@ -309,40 +236,10 @@ impl Loading<'_> {
                 }
                 Err(error) => self.note_damage(name_in(folder::PACKS, id), error, monitor)?,
             }
-            self.repository.check_memory(self.loaded.index.bytes(), 0)?;
+            budget::check(self.budget, self.loaded.index.bytes(), 0)?;
         }
         Ok(())
     }
-}
-
-/// Reads an index file.
-pub(crate) fn read_index(repository: &Repository, id: FileId) -> Result<index_file::Index> {
-    let name = name_in(folder::INDEX, id);
-    let bytes = repository.storage.get(&name, INDEX_FILE_MAX)?;
-    index_file::Index::open(&repository.keys, id, bytes).map_err(Error::damaged(name))
-}
-
-/// Reads what a pack says of itself.
-pub(crate) fn read_directory(repository: &Repository, id: FileId, size: u64) -> Result<Summary> {
-    let name = name_in(folder::PACKS, id);
-    let damaged = || Error::damaged(&name);
-    let position = size
-        .checked_sub(pack::TRAILER)
-        .filter(|_| size <= pack::LIMIT)
-        .ok_or_else(|| {
-            damaged()(ibid_format::Error::OutOfRange {
-                field: "pack size",
-                min: pack::TRAILER,
-                max: pack::LIMIT,
-                found: size,
-            })
-        })?;
-    let mut trailer = [0; pack::TRAILER as usize];
-    repository.storage.read_at(&name, position, &mut trailer)?;
-    let offset = pack::open_trailer(&repository.keys, id, size, &mut trailer).map_err(damaged())?;
-    let mut directory = vec![0; (position - offset) as usize];
-    repository.storage.read_at(&name, offset, &mut directory)?;
-    pack::open_directory(&repository.keys, id, size, offset, &mut directory).map_err(damaged())
 }
 
 #[cfg(test)]
@@ -355,7 +252,7 @@ mod tests {
     use ibid_format::slot::Argon2Cost;
 
     use super::*;
-    use crate::{BackupOptions, InitOptions};
+    use crate::{BackupOptions, InitOptions, Repository};
 
     /// An index file that lists a frame more than the pack has, read before the true one and after
     /// it.
@@ -378,8 +275,8 @@ mod tests {
             ..BackupOptions::default()
         };
         repository.backup(backup, &Monitor::silent()).unwrap();
-        let (id, size) = list_ids(repository.storage.as_ref(), folder::PACKS).unwrap()[0];
-        let mut summary = read_directory(&repository, id, size).unwrap();
+        let (id, size) = repository.files.list(folder::PACKS).unwrap()[0];
+        let mut summary = repository.files.read_directory(id, size).unwrap();
         let end = summary.frames.last().map(|frame| frame.offset + frame.sealed).unwrap();
         let nowhere = ChunkId([7; 32]);
         let blob = Blob { id: nowhere, length: 7 };
@@ -390,17 +287,17 @@ mod tests {
             bases: vec![],
             blobs: vec![blob],
         });
-        let honest = list_ids(repository.storage.as_ref(), folder::INDEX).unwrap()[0].0;
+        let honest = repository.files.list(folder::INDEX).unwrap()[0].0;
         for (false_one, second) in [(FileId([0; 16]), honest), (FileId([0xFF; 16]), FileId([0xFF; 16]))] {
-            let bytes = index_file::encode(&repository.keys, false_one, std::slice::from_ref(&summary)).unwrap();
+            let bytes = index_file::encode(&repository.files.keys, false_one, std::slice::from_ref(&summary)).unwrap();
             let name = name_in(folder::INDEX, false_one);
-            repository.storage.put(&name, &[&bytes]).unwrap();
+            repository.files.storage.put(&name, &[&bytes]).unwrap();
             let heard = Arc::new(Mutex::new(Vec::new()));
             let monitor = Monitor::new({
                 let heard = heard.clone();
                 move |warning| heard.lock().unwrap().push(warning)
             });
-            let loaded = Loaded::load(&repository, &monitor).unwrap();
+            let loaded = Loaded::load(&repository.files, repository.memory, &monitor).unwrap();
             let warnings = std::mem::take(&mut *heard.lock().unwrap());
             assert!(
                 matches!(&warnings[..], [Warning::Repository { error: Error::Contradiction { index, pack } }]
@@ -412,7 +309,7 @@ mod tests {
             for place in places.filter_map(|blob| loaded.index.get(&blob.id)) {
                 assert!((place.frame as usize) < loaded.index.frames.len());
             }
-            repository.storage.delete(&name).unwrap();
+            repository.files.storage.delete(&name).unwrap();
         }
     }
 }

@@ -2,8 +2,9 @@
 
 mod dependencies;
 mod load;
+mod loaded;
 mod memory;
 
 pub(crate) use dependencies::{Edges, usable};
-pub(crate) use load::{BUFFERS_MIN, Loaded, read_directory, read_index};
+pub(crate) use loaded::Loaded;
 pub(crate) use memory::{Frame, Pack, Place};

@@ -12,11 +12,11 @@ use ibid_format::pack::Summary;
 use ibid_format::snapshot::{self, Snapshot};
 use ibid_format::tree::{Entry, EntryKind};
 
-use super::Job;
 use super::compress::Efforts;
 use super::earlier;
 use super::gather::{Channels, Gather};
 use super::groups::Lanes;
+use super::job::Job;
 use super::large::{self, Large, LargePart};
 use super::read::{self, Event, Input, Outlets};
 use super::store::{self, Data, Stored};
@@ -138,7 +138,7 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: O
     let is_left_to_the_next =
         job.loaded.index.frames.is_empty() && can_wait(unlike.chunks + alike.chunks, unlike.bytes + alike.bytes);
     if let Some(mut similar) = similar.filter(|_| !job.options.dry_run && !is_left_to_the_next) {
-        written += similar.save(job.repository, &job.loaded)?;
+        written += similar.save(&job.repository.files, &job.loaded)?;
     }
     let (users, groups) = tally.owners.into_names();
     let counters = snapshot::Counters {
@@ -163,7 +163,7 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: O
 /// (device, inode) of the folder that holds the repository, if it is a folder here: it is not to be
 /// backed up into itself.
 fn own_folder(job: &Job<'_>) -> Option<(u64, u64)> {
-    let stat = rustix::fs::stat(job.repository.storage.folder()?).ok()?;
+    let stat = rustix::fs::stat(job.repository.files.storage.folder()?).ok()?;
     Some((stat.st_dev, stat.st_ino))
 }
 

@@ -10,11 +10,11 @@ use ibid_format::{ChunkId, ChunkPrefix};
 
 use super::deltas::{self, Against};
 use super::effort::{DeltaEffort, EffortChoice};
-use super::{Compression, Job};
+use super::job::Job;
+use super::options::Compression;
 use crate::Error;
 use crate::index::Place;
-use crate::read::Body;
-use crate::read::{Pieced, Sources};
+use crate::read::{Body, Pieced, Sources};
 
 /// Bytes that a frame being gathered grows by, or more.
 const GROWTH: usize = 256 << 10;

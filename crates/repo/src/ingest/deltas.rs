@@ -11,10 +11,8 @@ use ibid_delta::{Backend, Cover, CoverSettings, Interval, Sketch};
 use ibid_format::ChunkPrefix;
 use ibid_format::frame::{PIECES_MAX, PREFIX_BYTES_MAX, Piece};
 
-use crate::error::is_fault;
 use crate::index::Place;
-use crate::read::Body;
-use crate::read::ChunkReader;
+use crate::read::{Body, ChunkReader};
 use crate::similar::{Base, Similar};
 use crate::{Error, Result};
 
@@ -157,7 +155,7 @@ impl Against {
             let base = match looking.take(place, held.map(|(_, body)| body), room, prefix) {
                 Ok(Some(base)) => base,
                 Ok(None) => continue,
-                Err(error) if is_fault(&error) => {
+                Err(error) if error.is_fault() => {
                     prefix.truncate(before);
                     bases.faults.push((place.frame, error));
                     continue;
@@ -232,7 +230,7 @@ impl<'l> Looking<'l> {
                 body.note_anchors(slot, anchors);
                 self.reader.bodies.grew(place.frame);
                 if new > 0 {
-                    body.name(&self.reader.repository.keys, slot, chunk);
+                    body.name(&self.reader.files.keys, slot, chunk);
                 }
                 (new, Some(chunk))
             }

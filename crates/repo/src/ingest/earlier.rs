@@ -7,10 +7,10 @@ use crossbeam_channel::unbounded;
 use ibid_delta::{Sketch, Sketcher};
 
 use super::fingerprint::{INCOMPRESSIBLE_MAX, worth_a_sketch};
+use super::job::Job;
+use super::options::Similarity;
 use super::sampling::LOOK_EVERY;
-use super::{Job, Similarity};
 use crate::Result;
-use crate::error::is_fault;
 use crate::index::Place;
 use crate::read::ChunkReader;
 use crate::similar::{self, Similar};
@@ -19,7 +19,13 @@ use crate::threads::spawn;
 /// What is known to be like what, from earlier backups.
 pub(crate) fn look_back(job: &Job<'_>, bases: &ChunkReader<'_>) -> Result<Similar> {
     let thorough = job.options.similarity == Similarity::Max;
-    let (mut similar, untold) = Similar::load(job.repository, &job.loaded, job.limits.features, thorough, job.monitor)?;
+    let (mut similar, untold) = Similar::load(
+        &job.repository.files,
+        &job.loaded,
+        job.limits.features,
+        thorough,
+        job.monitor,
+    )?;
     look_into(job, bases, &untold, &mut similar)?;
     Ok(similar)
 }
@@ -103,7 +109,7 @@ fn sketches_of(job: &Job<'_>, reader: &ChunkReader<'_>, frame: u32, sketcher: &m
         sketches.collect::<Result<Vec<Sketch>>>()
     };
     match sketches() {
-        Err(error) if is_fault(&error) => {
+        Err(error) if error.is_fault() => {
             job.damaged(frame, error);
             Ok(Vec::new())
         }

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ibid_delta::{Sketch, Sketcher};
 use ibid_format::{ChunkId, Fingerprinter};
 
+use super::job::Job;
+use super::options::Similarity;
 use super::sampling::{Kind, LOOK_EVERY};
-use super::{Job, Similarity};
 use crate::similar;
 
 /// The sketches of the chunks in a buffer that were unknown when they were looked at.
@@ -76,7 +77,7 @@ impl<'a> Eye<'a> {
     pub(crate) fn new(job: &'a Job<'a>) -> Eye<'a> {
         Eye {
             job,
-            fingerprinter: Fingerprinter::new(&job.repository.keys),
+            fingerprinter: Fingerprinter::new(&job.repository.files.keys),
             sketcher: job.bases.is_some().then(similar::sketcher),
             unknown: 0,
             lengths: Vec::new(),

@@ -8,18 +8,19 @@ use ibid_delta::Sketch;
 use ibid_format::ChunkId;
 use ibid_format::pack::PackKind;
 
-use super::Job;
 use super::compress::{Complete, FrameBuffers};
 use super::deltas::Against;
 use super::fingerprint::{Sketches, Span};
 use super::groups::Lanes;
+use super::job::Job;
+use super::open_frame::{Open, push};
 use super::store::{FrameDue, Stored};
 use super::work::Work;
-use crate::index::{Frame, Place};
+use crate::index::Frame;
 use crate::read::Body;
 use crate::similar::UNSAVED_MAX;
 use crate::tree::MetadataSink;
-use crate::{Error, Result};
+use crate::{Error, Result, budget};
 
 /// Bytes of metadata that are compressed together: trees are read a piece at a time, so their
 /// frames are smaller.
@@ -52,35 +53,6 @@ pub(super) struct Channels {
     pub(super) spare_frames: Receiver<FrameBuffers>,
     /// Where the slots of a large file's pieces go when all of them are done with.
     pub(super) slots: Sender<()>,
-}
-
-/// A frame that is being gathered.
-pub(super) struct Open {
-    number: u32,
-    pub(super) buffers: FrameBuffers,
-}
-
-impl Open {
-    pub(super) fn new(job: &Job<'_>, buffers: FrameBuffers) -> Open {
-        let number = job.loaded.index.add_frame();
-        Open { number, buffers }
-    }
-
-    /// Whether nothing more should come into it, when frames have so many bytes.
-    pub(super) fn is_full(&self, size: u32) -> bool {
-        self.buffers.body.len() >= size as usize || self.buffers.blobs.len() >= usize::from(u16::MAX)
-    }
-}
-
-/// Puts a chunk that is not known into a frame.
-fn push(job: &Job<'_>, open: &mut Open, id: &ChunkId, bytes: &[u8]) -> Result<Place> {
-    let place = Place {
-        frame: open.number,
-        slot: open.buffers.blobs.len() as u16,
-    };
-    job.loaded.index.insert(id, place)?;
-    open.buffers.push(*id, bytes);
-    Ok(place)
 }
 
 impl<'j> Gather<'j> {
@@ -190,7 +162,7 @@ impl<'j> Gather<'j> {
             if self.job.options.dry_run {
                 lanes.similar.forget_unsaved();
             } else {
-                let written = lanes.similar.save(self.job.repository, &self.job.loaded)?;
+                let written = lanes.similar.save(&self.job.repository.files, &self.job.loaded)?;
                 self.stored.written.fetch_add(written, Ordering::Relaxed);
             }
         }
@@ -285,7 +257,7 @@ impl<'j> Gather<'j> {
             let left = repository.memory.saturating_sub(index + buffers);
             lanes.bases.bodies.limit(limits.bases + limits.bases_lent.min(left));
         }
-        repository.check_memory(index, buffers)
+        budget::check(repository.memory, index, buffers)
     }
 
     /// Gives a buffer back to those who read. There may be nobody left who does.
@@ -305,7 +277,7 @@ impl<'j> Gather<'j> {
 
 impl MetadataSink for Gather<'_> {
     fn store(&mut self, chunk: &[u8]) -> Result<ChunkId> {
-        let id = self.job.repository.keys.chunk_id(chunk);
+        let id = self.job.repository.files.keys.chunk_id(chunk);
         self.metadata(&id, chunk)?;
         Ok(id)
     }

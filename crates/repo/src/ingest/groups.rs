@@ -2,13 +2,12 @@
 
 use ibid_delta::Sketch;
 
-use super::Job;
 use super::compress::FrameBuffers;
 use super::deltas::Group;
-use super::gather::Open;
+use super::job::Job;
+use super::open_frame::Open;
 use crate::index::Place;
-use crate::read::ChunkReader;
-use crate::read::Recency;
+use crate::read::{ChunkReader, Recency};
 use crate::similar::{Base, DEPTH_MAX, Distance, Similar};
 
 /// Most chunks that are encoded together.

@@ -30,10 +30,10 @@ use ibid_format::pack::Summary;
 use ibid_format::{ChunkId, Fingerprinter};
 
 use super::fingerprint::Span;
+use super::job::Job;
+use super::options::Hints;
 use super::sampling::Kind;
-use super::{Hints, Job};
 use crate::index::Place;
-use crate::index::read_directory;
 
 /// The most chunks fingerprinted at once, and the most bytes of them (unless a single chunk has
 /// more).
@@ -78,7 +78,7 @@ impl<'a> Follower<'a> {
         };
         wanted.then(|| Follower {
             job,
-            fingerprinter: Fingerprinter::new(&job.repository.keys),
+            fingerprinter: Fingerprinter::new(&job.repository.files.keys),
             directories: Vec::new(),
             place: None,
             run: 1,
@@ -170,7 +170,7 @@ impl<'a> Follower<'a> {
             return;
         }
         self.tries -= 1;
-        span.id = self.job.repository.keys.chunk_id(chunk);
+        span.id = self.job.repository.files.keys.chunk_id(chunk);
         let index = &self.job.loaded.index;
         let is_of_before = |place: &Place| (place.frame as usize) < index.frames.len();
         self.place = index.get(&span.id).filter(is_of_before);
@@ -203,7 +203,11 @@ impl<'a> Follower<'a> {
             return directory.clone();
         }
         let listed = self.job.loaded.index.pack(pack);
-        let read = read_directory(self.job.repository, listed.id, listed.size)
+        let read = self
+            .job
+            .repository
+            .files
+            .read_directory(listed.id, listed.size)
             .ok()
             .map(Arc::new);
         if self.directories.len() == DIRECTORIES {
@@ -227,7 +231,7 @@ fn pays(job: &Job<'_>) -> bool {
             .wrapping_add(1_442_695_040_888_963_407);
         *bytes = (state ^ state >> 29).to_le_bytes();
     }
-    let mut names = Fingerprinter::new(&job.repository.keys);
+    let mut names = Fingerprinter::new(&job.repository.files.keys);
     let (mut cutting, mut naming) = (Duration::MAX, Duration::MAX);
     for _ in 0..3 {
         let clock = Instant::now();

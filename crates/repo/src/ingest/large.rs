@@ -13,9 +13,10 @@ use rustix::fs::FileType;
 
 use super::fingerprint::Span;
 use super::hints::{Followed, Follower};
+use super::job::Job;
+use super::options::Stream;
 use super::sampling::Kind;
 use super::work::{Piece, ToRead, Work};
-use super::{Job, Stream};
 use crate::source::{Extent, Opened};
 use crate::{Counters, Error, Result};
 

@@ -1,7 +1,9 @@
 //! One budget of memory, split among all who need some.
 
-use super::GROUP;
 use crate::{Error, Result};
+
+/// Bytes of small files that are read together.
+pub(crate) const GROUP: usize = 1 << 20;
 
 /// Sizes of the queues, so that all buffers together stay within the budget.
 #[derive(Clone, Copy, Debug)]

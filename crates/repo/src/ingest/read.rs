@@ -12,10 +12,12 @@ use ibid_format::tree::{Entry, EntryKind, Time};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Stat};
 
+use super::job::Job;
 use super::large::{Large, LargePart};
+use super::limits::GROUP;
+use super::options::Stream;
 use super::sampling::Kinds;
 use super::work::{FileKey, Names, Small, ToRead, Work, attribute_bytes};
-use super::{GROUP, Job, Stream};
 use crate::read::ChunkReader;
 use crate::source::{Moment, Step, Walker, entry_from, read_xattrs_at, read_xattrs_of};
 use crate::tree::{Entries, Items};
@@ -180,7 +182,7 @@ fn walk(
     parent: Option<&Snapshot>,
     outlets: &Outlets,
 ) -> std::result::Result<Result<()>, Gone> {
-    let reader = ChunkReader::new(job.repository, job.loaded.clone(), 16 << 20);
+    let reader = ChunkReader::new(&job.repository.files, job.loaded.clone(), 16 << 20);
     let former = parent.map(|parent| Former {
         entries: Entries::new(&reader, &parent.root).peekable(),
     });

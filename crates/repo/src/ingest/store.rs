@@ -9,7 +9,8 @@ use ibid_format::pack::{self, PackKind, Summary};
 use ibid_format::{FileId, index as index_file};
 
 use super::compress::{Encoded, FrameBuffers};
-use super::{Job, StoredData};
+use super::job::Job;
+use super::summary::StoredData;
 use crate::layout::{folder, name_in};
 use crate::{Counters, Error, Result};
 
@@ -168,10 +169,13 @@ impl Stored {
         while !rest.is_empty() {
             let count = packs_of_one_index_file(rest);
             let id = FileId::random();
-            let bytes = index_file::encode(&job.repository.keys, id, &rest[..count])
+            let bytes = index_file::encode(&job.repository.files.keys, id, &rest[..count])
                 .map_err(Error::damaged("the new index"))?;
             if !job.options.dry_run {
-                job.repository.storage.put(&name_in(folder::INDEX, id), &[&bytes])?;
+                job.repository
+                    .files
+                    .storage
+                    .put(&name_in(folder::INDEX, id), &[&bytes])?;
             }
             self.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             rest = &rest[count..];
@@ -215,7 +219,7 @@ pub(crate) fn pack(
         }
         let slot = &mut open[usize::from(due.kind == PackKind::Metadata)];
         let pack = slot.get_or_insert_with(|| Open {
-            builder: pack::Builder::new(&job.repository.keys, FileId::random(), due.kind),
+            builder: pack::Builder::new(&job.repository.files.keys, FileId::random(), due.kind),
             frames: Vec::new(),
         });
         let before = pack.builder.len();
@@ -253,6 +257,7 @@ pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<PackDue>) 
         if !job.options.dry_run
             && let Err(error) = job
                 .repository
+                .files
                 .storage
                 .put(&name_in(folder::PACKS, due.summary.id), &[&due.bytes])
         {

@@ -12,7 +12,9 @@ use rustix::fs::{FileType, Stat};
 
 use super::compress::{Complete, Compressor, Efforts, Encoded};
 use super::fingerprint::{Eye, Sketches, Span};
-use super::{GROUP, Job, sampling};
+use super::job::Job;
+use super::limits::GROUP;
+use super::sampling;
 use crate::source::{Extent, Moment, Opened, entry_from, read_xattrs_of};
 use crate::{Counters, Error, Monitor, Warning};
 

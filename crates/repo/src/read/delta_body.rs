@@ -15,7 +15,6 @@ use ibid_format::{ChunkId, ChunkPrefix, FileId};
 use super::cache::{Body, Content};
 use super::reader::{ChunkReader, FRAMES_MAX};
 use crate::error::BaseFault;
-use crate::error::is_fault;
 use crate::index::Place;
 use crate::{Error, Result};
 
@@ -207,7 +206,7 @@ impl ChunkReader<'_> {
             return Ok(None);
         };
         let chunk = self.bytes_by(body, range, left, space)?;
-        Ok(Some(body.name(&self.repository.keys, slot, chunk)))
+        Ok(Some(body.name(&self.files.keys, slot, chunk)))
     }
 
     /// Finds what a frame is encoded against. If that is to be compared with its ids, it is read.
@@ -404,7 +403,7 @@ impl ChunkReader<'_> {
                 steps: steps + 1,
                 fault,
             },
-            error if is_fault(&error) => {
+            error if error.is_fault() => {
                 let (pack, offset) = self.holder(source);
                 let error = Box::new(error);
                 let fault = BaseFault::Unreadable { pack, offset, error };
@@ -487,7 +486,7 @@ mod tests {
         };
         let storage = Arc::new(Memory::new());
         let repository = Repository::init(storage.clone(), Some(b"secret"), &init, 0).unwrap();
-        let keys = &repository.keys;
+        let keys = &repository.files.keys;
         let mut state = 1u64;
         let mut noise = |length: usize| -> Vec<u8> {
             let mut next = || {
@@ -547,12 +546,12 @@ mod tests {
         let (repository, layers) = layers();
         let loaded = repository.loaded(&Monitor::silent()).unwrap();
         for budget in [0, 10_000, 1 << 20] {
-            let compares = ChunkReader::new(&repository, loaded.clone(), budget);
-            let not = ChunkReader::new(&repository, loaded.clone(), budget).comparing_ends_only();
+            let compares = ChunkReader::new(&repository.files, loaded.clone(), budget);
+            let not = ChunkReader::new(&repository.files, loaded.clone(), budget).comparing_ends_only();
             for reader in [compares, not] {
                 let mut space = Vec::new();
                 for chunks in &layers {
-                    let place = loaded.index.get(&repository.keys.chunk_id(&chunks[0])).unwrap();
+                    let place = loaded.index.get(&repository.files.keys.chunk_id(&chunks[0])).unwrap();
                     let body = reader.frame(place.frame).unwrap().unwrap();
                     let all = chunks.concat();
                     assert_eq!(body.len(), all.len());
@@ -568,7 +567,7 @@ mod tests {
                     assert!(out == [b"before", &all[100..1000], &all[2100..2101]].concat());
                     for (chunk, slot) in chunks.iter().zip(0..) {
                         let id = reader.id(&body, slot, &mut space).unwrap();
-                        assert_eq!(id, Some(repository.keys.chunk_id(chunk)));
+                        assert_eq!(id, Some(repository.files.keys.chunk_id(chunk)));
                     }
                     assert_eq!(reader.id(&body, 2, &mut space).unwrap(), None);
 
@@ -586,9 +585,9 @@ mod tests {
     fn what_is_pieced_takes_memory_for_what_is_its_own() {
         let (repository, layers) = layers();
         let loaded = repository.loaded(&Monitor::silent()).unwrap();
-        let reader = ChunkReader::new(&repository, loaded.clone(), 1 << 20).comparing_ends_only();
+        let reader = ChunkReader::new(&repository.files, loaded.clone(), 1 << 20).comparing_ends_only();
         for chunks in &layers[1..] {
-            let place = loaded.index.get(&repository.keys.chunk_id(&chunks[0])).unwrap();
+            let place = loaded.index.get(&repository.files.keys.chunk_id(&chunks[0])).unwrap();
             let body = reader.frame(place.frame).unwrap().unwrap();
             let Content::Pieced(pieced) = body.content() else {
                 panic!("a delta is not put together unless somebody asks")

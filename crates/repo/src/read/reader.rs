@@ -6,15 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ibid_format::frame::{self, Decoder};
-use ibid_format::pack;
-use ibid_format::{ChunkId, Keys};
+use ibid_format::{ChunkId, Keys, pack};
 
 use super::cache::{Bodies, Body, Claim, Content, Reading};
 use super::delta_body::{Lists, Pieced, Sources};
-use crate::index::Place;
-use crate::index::{BUFFERS_MIN, Loaded};
+use crate::files::Files;
+use crate::index::{Loaded, Place};
 use crate::layout::{folder, name_in};
-use crate::{Error, Repository, Result};
+use crate::{Error, Result};
 
 /// So many frames are decoded for one at most. Nobody writes such chains; this is for repositories
 /// that were made to keep readers busy.
@@ -127,43 +126,13 @@ impl FrameReader {
     }
 }
 
-impl Repository {
-    /// A reader of very many frames. What it keeps, since others may be encoded against it, takes
-    /// most of the memory that index and buffers leave: the more, the less is decoded twice.
-    /// (The last of eight versions of a database's pages takes four times as long with a budget of
-    /// 128 MiB as with 512, of which it uses 210; of source trees and dumps 32 MiB are enough.)
-    pub(crate) fn body_reader(&self, loaded: &Arc<Loaded>) -> ChunkReader<'_> {
-        const BUDGET_MIN: u64 = 16 << 20;
-        // The other half of the buffers is what `readers_max` gives to those who read.
-        let left = self.memory.saturating_sub(loaded.index.bytes() + BUFFERS_MIN / 2);
-        ChunkReader::new(self, loaded.clone(), (left / 4 * 3).max(BUDGET_MIN))
-    }
-
-    /// How many threads may read frames at once with what is left beside a
-    /// [`body_reader`](Repository::body_reader). Each has a frame at hand, sealed, opened and
-    /// decoded, and the same of those that this hangs on: measured, 4 to 5 times the largest frame,
-    /// and some MiB of tables and of what the allocator keeps for a thread.
-    pub(crate) fn readers_max(&self, loaded: &Loaded) -> usize {
-        const TABLES: u64 = 6 << 20;
-        let left = self.memory.saturating_sub(loaded.index.bytes() + BUFFERS_MIN);
-        let largest = loaded.index.frames.iter().map(|frame| u64::from(frame.length)).max();
-        let (room, frames) = if loaded.index.has_deltas() {
-            (left / 4, 5)
-        } else {
-            (left, 2)
-        };
-        let each = TABLES + frames * largest.unwrap_or(0);
-        ((BUFFERS_MIN / 2 + room) / each).max(1) as usize
-    }
-}
-
 /// Reads chunks and frames of any depth, and keeps the frames they came in. Several threads may use
 /// one.
 ///
 /// What frames hang on is read in the same way: so each is decoded once as long as there is room
 /// for it, and no lock is held while one is read.
 pub(crate) struct ChunkReader<'a> {
-    pub(crate) repository: &'a Repository,
+    pub(crate) files: &'a Files,
     pub(crate) loaded: Arc<Loaded>,
     /// Frames that were read, and those that a backup has made.
     pub(crate) bodies: Bodies,
@@ -180,9 +149,9 @@ pub(crate) struct ChunkReader<'a> {
 
 impl<'a> ChunkReader<'a> {
     /// A reader that keeps about `budget` bytes of frames.
-    pub(crate) fn new(repository: &'a Repository, loaded: Arc<Loaded>, budget: u64) -> ChunkReader<'a> {
+    pub(crate) fn new(files: &'a Files, loaded: Arc<Loaded>, budget: u64) -> ChunkReader<'a> {
         ChunkReader {
-            repository,
+            files,
             loaded,
             bodies: Bodies::new(budget),
             compares_bases: true,
@@ -230,7 +199,7 @@ impl<'a> ChunkReader<'a> {
         };
         let range = body.range(place.slot).ok_or_else(damaged)?;
         let chunk = self.bytes(body, range, space)?;
-        if body.name(&self.repository.keys, place.slot, chunk) != *id {
+        if body.name(&self.files.keys, place.slot, chunk) != *id {
             return Err(damaged());
         }
         if chunk.len() != length as usize {
@@ -288,11 +257,11 @@ impl<'a> ChunkReader<'a> {
         let frame = self.loaded.index.frame(number);
         let pack = self.loaded.index.pack(frame.pack).id;
         sealed.resize(frame.sealed as usize, 0);
-        self.repository
+        self.files
             .storage
             .read_at(&name_in(folder::PACKS, pack), u64::from(frame.offset), sealed)?;
         self.bytes_read.fetch_add(sealed.len() as u64, Ordering::Relaxed);
-        let plain = pack::open_frame(&self.repository.keys, pack, frame.offset, sealed);
+        let plain = pack::open_frame(&self.files.keys, pack, frame.offset, sealed);
         plain
             .map(|plain| &*plain)
             .map_err(|source| self.damaged(number, source))
@@ -399,7 +368,7 @@ mod tests {
 
     use super::*;
     use crate::error::BaseFault;
-    use crate::{InitOptions, Monitor};
+    use crate::{InitOptions, Monitor, Repository};
 
     /// Two chunks of each depth, every one in a frame of its own and encoded against both of the
     /// depth below: to decode a deepest one, a reader that keeps nothing decodes twice as many
@@ -415,7 +384,7 @@ mod tests {
         };
         let storage = Arc::new(Flaky::new(Memory::new()));
         let repository = Repository::init(storage.clone(), Some(b"secret"), &init, 0).unwrap();
-        let keys = &repository.keys;
+        let keys = &repository.files.keys;
         let (id, mut encoder) = (FileId::random(), Encoder::new());
         let mut pack = pack::Builder::new(keys, id, PackKind::Data);
         let mut below: Vec<[u8; 2]> = Vec::new();
@@ -460,7 +429,7 @@ mod tests {
         let (storage, repository, deepest) = doubling();
         let loaded = repository.loaded(&Monitor::silent()).unwrap();
         let before = storage.counts().read_at;
-        let patient = ChunkReader::new(&repository, loaded.clone(), 1 << 20);
+        let patient = ChunkReader::new(&repository.files, loaded.clone(), 1 << 20);
         assert_eq!(chunk(&patient, &deepest, 2).unwrap(), [DEPTH_MAX, 0]);
         let frames = storage.counts().read_at - before;
         assert_eq!(
@@ -469,7 +438,7 @@ mod tests {
             "there is room for all, so each is read once"
         );
 
-        let keeps_nothing = ChunkReader::new(&repository, loaded.clone(), 0);
+        let keeps_nothing = ChunkReader::new(&repository.files, loaded.clone(), 0);
         let before = storage.counts().read_at;
         match chunk(&keeps_nothing, &deepest, 2).err() {
             Some(Error::BaseUnreadable { fault, .. }) => {
@@ -494,7 +463,7 @@ mod tests {
     #[test]
     fn a_wrong_chunk_between_is_noticed_at_the_end_if_not_before() {
         let (storage, repository, _) = doubling();
-        let keys = &repository.keys;
+        let keys = &repository.files.keys;
         let noise = |seed: u64| -> Vec<u8> {
             let mut state = seed;
             let mut next = || {
@@ -543,7 +512,7 @@ mod tests {
         storage.put(&name_in(folder::PACKS, id), &[&pack.finish().0]).unwrap();
 
         let loaded = repository.loaded(&Monitor::silent()).unwrap();
-        let reader = || ChunkReader::new(&repository, loaded.clone(), 1 << 20);
+        let reader = || ChunkReader::new(&repository.files, loaded.clone(), 1 << 20);
         for reader in [reader(), reader().comparing_ends_only()] {
             assert!(chunk(&reader, &keys.chunk_id(&first), 5000).unwrap() == first);
             let between = chunk(&reader, &keys.chunk_id(&second), 5000).err();

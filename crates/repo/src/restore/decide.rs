@@ -9,7 +9,9 @@ use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use super::attributes::{self, Held, Owner};
-use super::{Overwrite, Task, target};
+use super::options::Overwrite;
+use super::target;
+use super::task::Task;
 use crate::Result;
 use crate::read::ChunkReader;
 use crate::source::Opened;

@@ -10,10 +10,13 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use super::attributes::{self, Held};
+use super::file::{Lost, Restoring, Standing, write_all_at};
 use super::folder::Folder;
 use super::links::{self, Links, Name};
-use super::write::{Lost, Progress, Restoring, Standing, fail, skipped, write_all_at};
-use super::{Overwrite, Task, target};
+use super::options::Overwrite;
+use super::progress::{Progress, fail, skipped};
+use super::target;
+use super::task::Task;
 use crate::{Counters, Error, Result, Warning};
 
 /// One part less. After the last, the file gets its attributes and its place; if it has not become

@@ -9,9 +9,9 @@ use ibid_format::tree::Entry;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
-use super::Task;
 use super::attributes::{self, Held, Owner};
 use super::target;
+use super::task::Task;
 use crate::Warning;
 
 /// What becomes of a directory once all in it is done.

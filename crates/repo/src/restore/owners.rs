@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use ibid_format::tree::Entry;
 
-use super::Task;
 use super::attributes::Owner;
+use super::task::Task;
 
 /// Who owners are here.
 pub(crate) struct Owners {

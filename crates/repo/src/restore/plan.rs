@@ -16,17 +16,17 @@ use rustix::io::Errno;
 
 use super::attributes::{self, Held};
 use super::decide::Decision;
+use super::file::{Part, Restoring, Standing};
 use super::finish;
 use super::folder::{Folder, Then};
 use super::links::{self, Linked, Links, Name};
 use super::open_files::{OpenFiles, Permit};
+use super::options::Overwrite;
 use super::owners::Owners;
-use super::run::Total;
+use super::progress::{self, Progress, Total};
 use super::selected::Selected;
 use super::target::{self, Stack};
-use super::write::{self, Part, Progress, Restoring, Standing};
-use super::{Overwrite, Task};
-use crate::error::is_fault;
+use super::task::Task;
 use crate::index::Loaded;
 use crate::read::ChunkReader;
 use crate::tree::Items;
@@ -197,10 +197,10 @@ impl<'a> Planner<'a> {
 
     /// What can't be restored is said and counted; a full disk ends it all.
     fn failed(&self, error: Error) {
-        if write::is_full_disk(&error) {
+        if progress::is_full_disk(&error) {
             self.progress.stop(error);
         } else {
-            write::skipped(self.task, self.progress, &self.path, error);
+            progress::skipped(self.task, self.progress, &self.path, error);
         }
     }
 
@@ -449,7 +449,7 @@ impl<'a> Planner<'a> {
             false => Ok(()),
         };
         if let Err(error) = sized.and_then(|()| self.contents(&restoring, content)) {
-            write::fail(self.task, self.progress, &restoring, error);
+            progress::fail(self.task, self.progress, &restoring, error);
         }
         finish::finish(self.task, self.progress, &restoring);
         self.window_files += 1;
@@ -465,8 +465,8 @@ impl<'a> Planner<'a> {
         for item in Items::new(self.reader, content) {
             let item = match item {
                 // The list of its chunks is damaged: the rest is lost.
-                Err(error) if is_fault(&error) => {
-                    write::lose(self.task, self.progress, file, offset, content.length - offset, error);
+                Err(error) if error.is_fault() => {
+                    progress::lose(self.task, self.progress, file, offset, content.length - offset, error);
                     return Ok(());
                 }
                 item => item?,
@@ -483,7 +483,7 @@ impl<'a> Planner<'a> {
                 Item::Chunk { id, length } => {
                     let Some(place) = self.loaded.index.get_stored(&id) else {
                         let error = Error::ChunkMissing { id };
-                        write::lose(self.task, self.progress, file, offset, length.into(), error);
+                        progress::lose(self.task, self.progress, file, offset, length.into(), error);
                         offset += u64::from(length);
                         continue;
                     };

@@ -11,10 +11,11 @@ use rustix::fs::Stat;
 
 use super::decide::Decision;
 use super::open_files::OpenFiles;
+use super::options::{Overwrite, Planned, RestoreSummary};
 use super::owners::Owners;
 use super::selected::Selected;
 use super::target::{self, Stack};
-use super::{Overwrite, Planned, RestoreSummary, Task};
+use super::task::Task;
 use crate::read::ChunkReader;
 use crate::source::Opened;
 use crate::tree::Items;

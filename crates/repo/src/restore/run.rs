@@ -10,17 +10,18 @@ use ibid_format::tree::{Entry, EntryKind};
 use super::attributes::Held;
 use super::folder::{Folder, Then};
 use super::open_files::OpenFiles;
+use super::options::{Overwrite, RestoreSummary};
 use super::owners::Owners;
 use super::plan::{Planner, Shared};
 use super::preview::Hear;
+use super::progress::{Progress, Total};
 use super::selected::Selected;
-use super::target;
-use super::write::{self, Progress};
-use super::{Overwrite, RestoreSummary, Task};
+use super::task::Task;
+use super::{target, write};
 use crate::read::ChunkReader;
 use crate::threads::spawn;
 use crate::tree::Found;
-use crate::{Error, Monitor, Result};
+use crate::{Error, Result};
 
 /// What is to be restored.
 struct Wanted {
@@ -158,28 +159,5 @@ impl Task<'_> {
     /// Whether directories that existed become as in the snapshot.
     pub(crate) fn updates_directories(&self) -> bool {
         matches!(self.options.overwrite, Overwrite::Always | Overwrite::IfChanged)
-    }
-}
-
-/// How much there is to do.
-#[derive(Default)]
-pub(crate) struct Total {
-    files: u64,
-    bytes: u64,
-}
-
-impl Total {
-    pub(crate) fn add(&mut self, entry: &Entry) {
-        if let EntryKind::File(content) = &entry.kind {
-            self.files += 1;
-            self.bytes += content.length;
-        }
-    }
-
-    pub(crate) fn tell(&self, monitor: &Monitor) {
-        let counters = &monitor.counters;
-        counters.files_total.store(self.files, Ordering::Relaxed);
-        counters.bytes_total.store(self.bytes, Ordering::Relaxed);
-        counters.totals_final.store(true, Ordering::Relaxed);
     }
 }

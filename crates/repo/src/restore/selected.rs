@@ -8,10 +8,9 @@ use std::sync::Arc;
 use ibid_format::content::Content;
 use ibid_format::tree::{Entry, EntryKind};
 
-use super::Task;
 use super::open_files::OpenFiles;
 use super::target::{self, Stack};
-use crate::error::is_fault;
+use super::task::Task;
 use crate::read::ChunkReader;
 use crate::tree::{TreeStep, TreeWalk};
 use crate::{Error, Result};
@@ -60,7 +59,7 @@ impl Task<'_> {
             self.monitor.check_cancelled()?;
             let step = match step {
                 // The rest of this directory is lost; all others may be whole.
-                Err(error) if is_fault(&error) => {
+                Err(error) if error.is_fault() => {
                     let path = walk.path();
                     visitor(Selected::Damaged { path, error })?;
                     continue;

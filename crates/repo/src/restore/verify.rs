@@ -9,10 +9,10 @@ use ibid_format::tree::{Entry, EntryKind};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
-use super::Task;
 use super::open_files::OpenFiles;
 use super::selected::Selected;
 use super::target::{self, Stack};
+use super::task::Task;
 use crate::read::ChunkReader;
 use crate::source::Opened;
 use crate::tree::Items;
@@ -126,7 +126,7 @@ impl Task<'_> {
                 Item::Chunk { id, length } => {
                     buffer.resize(length as usize, 0);
                     let read = file.read_at(offset, &mut buffer).map_err(failed)?;
-                    let equal = read == length as usize && self.repository.keys.chunk_id(&buffer) == id;
+                    let equal = read == length as usize && self.repository.files.keys.chunk_id(&buffer) == id;
                     (!equal).then_some(offset)
                 }
                 Item::Hole { length } => verify_hole(file, offset, length, &mut buffer).map_err(failed)?,

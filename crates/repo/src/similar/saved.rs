@@ -8,10 +8,10 @@ use ibid_format::pack::PackKind;
 use ibid_format::sketches::{CHUNK_BYTES, Features, LIMIT, Run, Sketches};
 
 use super::{DEPTH_MAX, Similar, Unsaved};
-use crate::index::Loaded;
-use crate::index::Place;
-use crate::layout::{folder, list_ids, name_in};
-use crate::{Error, Monitor, Repository, Result, Warning};
+use crate::files::Files;
+use crate::index::{Loaded, Place};
+use crate::layout::{folder, name_in};
+use crate::{Error, Monitor, Result, Warning};
 
 /// Chunks whose sketches go into one file: as many as are within its limit if each has a run of its
 /// own.
@@ -32,31 +32,31 @@ impl Similar {
     /// What the backups before this one have saved, as far as there is `memory` for it, bytes; and
     /// the frames to look into, since nothing that was saved tells of them.
     pub(crate) fn load(
-        repository: &Repository,
+        files: &Files,
         loaded: &Loaded,
         memory: u64,
         thorough: bool,
         monitor: &Monitor,
     ) -> Result<(Similar, Vec<u32>)> {
         let frames = FramesOfPacks::new(loaded);
-        let mut files = Vec::new();
+        let mut saved = Vec::new();
         // In memory, each feature takes four bytes instead of three beside the index.
         let (mut bytes, most) = (0, memory / 2);
-        for (id, size) in list_ids(repository.storage.as_ref(), folder::SKETCHES)? {
+        for (id, size) in files.list(folder::SKETCHES)? {
             monitor.check_cancelled()?;
             bytes += size;
             if bytes > most {
                 break;
             }
-            match read(repository, id) {
-                Ok(sketches) => files.push(sketches),
+            match read(files, id) {
+                Ok(sketches) => saved.push(sketches),
                 // They are advice.
                 Err(error) if error.is_damage() => monitor.warn(Warning::Repository { error }),
                 Err(error) => return Err(error),
             }
         }
-        files.sort_by_key(|sketches| (sketches.time.seconds, sketches.time.nanos));
-        let runs = files.iter().flat_map(|sketches| &sketches.runs);
+        saved.sort_by_key(|sketches| (sketches.time.seconds, sketches.time.nanos));
+        let runs = saved.iter().flat_map(|sketches| &sketches.runs);
         let known: Vec<(u32, &Run)> = runs
             .filter_map(|run| Some((frames.find(loaded, run.pack, run.offset)?, run)))
             .collect();
@@ -99,7 +99,7 @@ impl Similar {
     ///
     /// Chunks that are not stored by now are not saved, nor those after them: call it again when
     /// they are.
-    pub(crate) fn save(&mut self, repository: &Repository, loaded: &Loaded) -> Result<u64> {
+    pub(crate) fn save(&mut self, files: &Files, loaded: &Loaded) -> Result<u64> {
         let mut written = 0;
         loop {
             let (runs, chunks) = self.stored_runs(loaded);
@@ -112,9 +112,9 @@ impl Similar {
                 runs,
             };
             let bytes = sketches
-                .encode(&repository.keys, id)
+                .encode(&files.keys, id)
                 .map_err(Error::damaged("the new sketches"))?;
-            repository.storage.put(&name_in(folder::SKETCHES, id), &[&bytes])?;
+            files.storage.put(&name_in(folder::SKETCHES, id), &[&bytes])?;
             written += bytes.len() as u64;
             self.unsaved.drain(..chunks);
         }
@@ -178,10 +178,10 @@ fn untold(loaded: &Loaded, told: &[bool]) -> Vec<u32> {
 }
 
 /// Reads a file of sketches.
-pub(crate) fn read(repository: &Repository, id: FileId) -> Result<Sketches> {
+pub(crate) fn read(files: &Files, id: FileId) -> Result<Sketches> {
     let name = name_in(folder::SKETCHES, id);
-    let mut bytes = repository.storage.get(&name, LIMIT)?;
-    Sketches::open(&repository.keys, id, &mut bytes).map_err(Error::damaged(name))
+    let mut bytes = files.storage.get(&name, LIMIT)?;
+    Sketches::open(&files.keys, id, &mut bytes).map_err(Error::damaged(name))
 }
 
 /// Where the frames of each pack begin in the index: they stand in the order of their offsets.

@@ -2,8 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::index::Edges;
-use crate::index::Loaded;
+use crate::index::{Edges, Loaded};
 use crate::{Monitor, Repository, Result};
 
 /// Frames of one depth. Those of depth 0 need no others; a frame is one deeper than the deepest
@@ -54,7 +53,7 @@ pub(super) fn classes(loaded: &Loaded) -> Vec<FrameClass> {
 pub(super) fn read_cost(repository: &Repository, loaded: &Loaded, monitor: &Monitor) -> Result<ReadCost> {
     let frames = &loaded.index.frames;
     let mut bases: Vec<(u32, u32)> = if loaded.index.has_deltas() {
-        let edges = Edges::read(repository, loaded, &HashSet::new(), monitor)?;
+        let edges = Edges::read(&repository.files, loaded, &HashSet::new(), monitor)?;
         edges.frames().iter().map(|&(base, frame)| (frame, base)).collect()
     } else {
         Vec::new()

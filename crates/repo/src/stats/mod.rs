@@ -10,9 +10,8 @@ use ibid_format::content::{Content, Item};
 use ibid_format::pack::PackKind;
 use ibid_format::tree::EntryKind;
 
-use crate::layout::{folder, list_ids};
-use crate::tree::{Items, content_key};
-use crate::tree::{TreeStep, TreeWalk};
+use crate::layout::folder;
+use crate::tree::{Items, TreeStep, TreeWalk, content_key};
 use crate::{Counters, Monitor, Repository, Result, SnapshotInfo};
 
 /// Chunks of one size class.
@@ -249,7 +248,7 @@ impl Repository {
         stats.pack_bytes = loaded.index.packs.iter().map(|pack| pack.size).sum();
         stats.index_bytes = loaded.index_bytes;
         let size = |folder| -> Result<u64> {
-            let files = list_ids(self.storage.as_ref(), folder)?;
+            let files = self.files.list(folder)?;
             Ok(files.iter().map(|(_, size)| size).sum())
         };
         stats.snapshot_bytes = size(folder::SNAPSHOTS)?;

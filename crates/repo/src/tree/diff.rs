@@ -9,7 +9,7 @@ use ibid_format::content::Content;
 use ibid_format::tree::{Entry, EntryKind};
 
 use super::recipe::Entries;
-use super::walk::Found;
+use super::visit::Found;
 use crate::read::ChunkReader;
 use crate::{Monitor, Repository, Result, SnapshotInfo};
 

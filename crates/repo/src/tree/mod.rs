@@ -2,9 +2,11 @@
 
 mod diff;
 mod recipe;
+mod visit;
 mod walk;
 
 pub use diff::{Change, Difference};
 pub(crate) use recipe::{Entries, Items, ListWriter, ListingWriter, MetadataChunkers, MetadataSink, content_key};
-pub(crate) use walk::{Found, TreeStep, TreeWalk, components};
-pub use walk::{Visit, kind_name};
+pub(crate) use visit::{Found, components};
+pub use visit::{Visit, kind_name};
+pub(crate) use walk::{TreeStep, TreeWalk};

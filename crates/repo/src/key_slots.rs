@@ -7,7 +7,7 @@ use ibid_storage::Storage;
 use crate::layout::{folder, list_ids, name_in};
 use crate::{Error, Result};
 
-pub(super) fn read_slot(storage: &dyn Storage, id: FileId) -> Result<Slot> {
+pub(crate) fn read_slot(storage: &dyn Storage, id: FileId) -> Result<Slot> {
     let name = name_in(folder::KEYS, id);
     let bytes = storage.get(&name, slot::LIMIT)?;
     Slot::parse(id, &bytes).map_err(Error::damaged(name))
@@ -15,7 +15,7 @@ pub(super) fn read_slot(storage: &dyn Storage, id: FileId) -> Result<Slot> {
 
 /// The master key, or none if the slot opens with another password (or is damaged: that looks the
 /// same).
-pub(super) fn try_slot(slot: &Slot, password: &[u8]) -> Result<Option<MasterKey>> {
+pub(crate) fn try_slot(slot: &Slot, password: &[u8]) -> Result<Option<MasterKey>> {
     match slot.unlock(password, MEMORY_KIB_ALLOWED) {
         Ok(master) => Ok(Some(master)),
         Err(ibid_format::Error::WrongPassword) => Ok(None),

@@ -1,12 +1,10 @@
 //! The key slots: several passwords, one master key.
 
-pub(crate) mod slots;
-
 use ibid_format::FileId;
 use ibid_format::slot::{Argon2Cost, Note, Slot};
-use slots::{add_slot, read_slot, try_slot};
 
-use crate::layout::{folder, list_ids, name_in};
+use crate::key_slots::{add_slot, read_slot, try_slot};
+use crate::layout::{folder, name_in};
 use crate::{Error, Repository, Result};
 
 /// A key slot, as listed.
@@ -38,10 +36,10 @@ pub struct KeyChange {
 impl Repository {
     /// Every key slot, or why it can't be read.
     pub(crate) fn slots(&self) -> Result<Vec<(FileId, Result<Slot>)>> {
-        let ids = list_ids(self.storage.as_ref(), folder::KEYS)?;
+        let ids = self.files.list(folder::KEYS)?;
         Ok(ids
             .into_iter()
-            .map(|(id, _)| (id, read_slot(self.storage.as_ref(), id)))
+            .map(|(id, _)| (id, read_slot(self.files.storage.as_ref(), id)))
             .collect())
     }
 
@@ -56,7 +54,7 @@ impl Repository {
             current: self.slot == Some(id),
             cost: slot.as_ref().ok().map(Slot::cost),
             note: match slot {
-                Ok(slot) => slot.note(&self.keys).map_err(|error| error.to_string()),
+                Ok(slot) => slot.note(&self.files.keys).map_err(|error| error.to_string()),
                 Err(error) => Err(error.problem()),
             },
         };
@@ -83,7 +81,14 @@ impl Repository {
                 return Err(Error::PasswordInUse { id });
             }
         }
-        add_slot(self.storage.as_ref(), &self.keys, password, cost, label, now)
+        add_slot(
+            self.files.storage.as_ref(),
+            &self.files.keys,
+            password,
+            cost,
+            label,
+            now,
+        )
     }
 
     /// Removes the slot whose id starts with `prefix`. The one that opened the repository stays: it
@@ -93,7 +98,7 @@ impl Repository {
     /// [`Error::UnknownKey`], [`Error::KeyInUse`]; whatever the storage says.
     pub fn key_remove(&self, prefix: &str) -> Result<FileId> {
         let wanted = prefix.to_ascii_lowercase();
-        let mut matching = list_ids(self.storage.as_ref(), folder::KEYS)?;
+        let mut matching = self.files.list(folder::KEYS)?;
         matching.retain(|(id, _)| id.to_string().starts_with(&wanted));
         let [(id, _)] = matching[..] else {
             return Err(Error::UnknownKey {
@@ -104,7 +109,7 @@ impl Repository {
         if self.slot == Some(id) {
             return Err(Error::KeyInUse { id });
         }
-        self.storage.delete(&name_in(folder::KEYS, id))?;
+        self.files.storage.delete(&name_in(folder::KEYS, id))?;
         Ok(id)
     }
 
@@ -145,14 +150,14 @@ impl Repository {
                 untried: None,
             });
         };
-        let label = first.note(&self.keys).map(|note| note.label).unwrap_or_default();
+        let label = first.note(&self.files.keys).map(|note| note.label).unwrap_or_default();
         if let Some(slot) = others.iter().find(|slot| matches!(try_slot(slot, new), Ok(Some(_)))) {
             return Err(Error::PasswordInUse { id: slot.id() });
         }
-        let id = add_slot(self.storage.as_ref(), &self.keys, new, cost, &label, now)?;
+        let id = add_slot(self.files.storage.as_ref(), &self.files.keys, new, cost, &label, now)?;
         let removed: Vec<FileId> = replaced.iter().map(Slot::id).collect();
         for id in &removed {
-            self.storage.delete(&name_in(folder::KEYS, *id))?;
+            self.files.storage.delete(&name_in(folder::KEYS, *id))?;
         }
         Ok(KeyChange { id, removed, untried })
     }

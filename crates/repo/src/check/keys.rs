@@ -1,0 +1,69 @@
+//! Key slots and files of sketches.
+
+use ibid_format::FileId;
+use ibid_format::slot::{self, Slot};
+
+use super::checking::Checking;
+use crate::layout::{folder, name_in};
+use crate::{Result, similar};
+
+/// Where a key file says which repository it opens.
+const REPOSITORY_IN_SLOT: std::ops::Range<usize> = 8..24;
+
+impl Checking<'_> {
+    pub(super) fn keys(&self) -> Result<()> {
+        if !self.repository.is_encrypted() {
+            return Ok(());
+        }
+        for (id, slot) in self.repository.slots()? {
+            let name = name_in(folder::KEYS, id);
+            match slot {
+                Ok(slot) if slot.repository() != self.repository.id() => {
+                    let says = format!("it says that it opens repository {}, not this one", slot.repository());
+                    if self.is_own_slot(id)? {
+                        self.fault(name, says);
+                    } else {
+                        let left = "an `init` that was cut short may have left it";
+                        self.note(name, format!("{says}; {left}, and `ibid key remove` removes it"));
+                    }
+                }
+                Ok(slot) => {
+                    if let Err(error) = slot.note(&self.repository.files.keys) {
+                        self.fault(name, error);
+                    }
+                }
+                Err(error) => self.fault(name, error.problem()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sketches, all of them: nobody else would tell that one is damaged.
+    pub(super) fn sketches(&self) -> Result<()> {
+        for (id, _) in self.repository.files.list(folder::SKETCHES)? {
+            self.monitor.check_cancelled()?;
+            match similar::read(&self.repository.files, id) {
+                Ok(_) => {}
+                Err(error) if error.is_fault() => {
+                    let problem = error.problem();
+                    let advice = "no data is lost, and the file can be deleted: what it told of is found out again by the next backups";
+                    self.fault(name_in(folder::SKETCHES, id), format!("{problem}; {advice}"));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a slot is this repository's, whatever its header says. If not, it is what an `init`
+    /// left that was cut short before there was a config, and in nobody's way.
+    fn is_own_slot(&self, id: FileId) -> Result<bool> {
+        let name = name_in(folder::KEYS, id);
+        let mut bytes = self.repository.files.storage.get(&name, slot::LIMIT)?;
+        let Some(header) = bytes.get_mut(REPOSITORY_IN_SLOT) else {
+            return Ok(true);
+        };
+        header.copy_from_slice(&self.repository.id().0);
+        Ok(Slot::parse(id, &bytes).is_ok_and(|slot| slot.note(&self.repository.files.keys).is_ok()))
+    }
+}

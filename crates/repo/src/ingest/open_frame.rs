@@ -1,0 +1,37 @@
+//! Frames that are being gathered.
+
+use ibid_format::ChunkId;
+
+use super::compress::FrameBuffers;
+use super::job::Job;
+use crate::Result;
+use crate::index::Place;
+
+/// A frame that is being gathered.
+pub(super) struct Open {
+    pub(super) number: u32,
+    pub(super) buffers: FrameBuffers,
+}
+
+impl Open {
+    pub(super) fn new(job: &Job<'_>, buffers: FrameBuffers) -> Open {
+        let number = job.loaded.index.add_frame();
+        Open { number, buffers }
+    }
+
+    /// Whether nothing more should come into it, when frames have so many bytes.
+    pub(super) fn is_full(&self, size: u32) -> bool {
+        self.buffers.body.len() >= size as usize || self.buffers.blobs.len() >= usize::from(u16::MAX)
+    }
+}
+
+/// Puts a chunk that is not known into a frame.
+pub(super) fn push(job: &Job<'_>, open: &mut Open, id: &ChunkId, bytes: &[u8]) -> Result<Place> {
+    let place = Place {
+        frame: open.number,
+        slot: open.buffers.blobs.len() as u16,
+    };
+    job.loaded.index.insert(id, place)?;
+    open.buffers.push(*id, bytes);
+    Ok(place)
+}

@@ -1,0 +1,113 @@
+//! One restore: what its threads share.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+
+use super::options::RestoreOptions;
+use crate::{Monitor, Patterns, Repository, Result, SnapshotInfo, Warning};
+
+/// Include and exclude patterns.
+pub(crate) struct Selection {
+    include: Option<Patterns>,
+    exclude: Patterns,
+    /// Include patterns that nothing has matched yet.
+    unmatched: Mutex<Vec<(String, Patterns)>>,
+    /// Where in the snapshot the folder is that is restored.
+    base: PathBuf,
+}
+
+impl Selection {
+    pub(super) fn new(options: &RestoreOptions, path: &[u8]) -> Result<Selection> {
+        let base: PathBuf = crate::tree::components(path).map(OsStr::from_bytes).collect();
+        let include = match options.include.is_empty() {
+            true => None,
+            false => Some(Patterns::new(&options.include, false)?),
+        };
+        let asks = |pattern: &&String| !pattern.starts_with('!');
+        let alone = |pattern: &String| Ok((pattern.clone(), Patterns::new(&[pattern], false)?));
+        let unmatched: Result<_> = options.include.iter().filter(asks).map(alone).collect();
+        let selection = Selection {
+            // What is in a folder that is asked for is asked for.
+            include: include.filter(|include| !base.ancestors().any(|folder| include.matches(folder, true))),
+            exclude: Patterns::new(&options.exclude, false)?,
+            unmatched: Mutex::new(unmatched?),
+            base,
+        };
+        for folder in selection.base.ancestors() {
+            selection.note(folder, true);
+        }
+        Ok(selection)
+    }
+
+    pub(super) fn unmatched(&self) -> MutexGuard<'_, Vec<(String, Patterns)>> {
+        self.unmatched.lock().expect("no holder of this lock panics")
+    }
+
+    /// Notes which patterns match a path of the snapshot.
+    pub(super) fn note(&self, path: &Path, is_directory: bool) {
+        let mut unmatched = self.unmatched();
+        unmatched.retain(|(_, pattern)| !pattern.matches(path, is_directory));
+    }
+
+    /// Says which include patterns nothing has matched; returns how many.
+    pub(super) fn tell_unmatched(&self, monitor: &Monitor) -> u64 {
+        let unmatched = std::mem::take(&mut *self.unmatched());
+        let count = unmatched.len() as u64;
+        for (pattern, _) in unmatched {
+            monitor.warn(Warning::NothingMatches { pattern });
+        }
+        count
+    }
+
+    pub(super) fn excludes(&self, path: &Path, is_directory: bool) -> bool {
+        self.exclude.matches(&self.base.join(path), is_directory)
+    }
+
+    /// Whether there are no include patterns.
+    pub(super) fn includes_all(&self) -> bool {
+        self.include.is_none()
+    }
+
+    /// Whether this very path is asked for. Without include patterns, everything is.
+    pub(super) fn includes(&self, path: &Path, is_directory: bool) -> bool {
+        self.include.as_ref().is_none_or(|include| {
+            let path = self.base.join(path);
+            self.note(&path, is_directory);
+            include.matches(&path, is_directory)
+        })
+    }
+}
+
+/// One restore.
+pub(crate) struct Task<'a> {
+    pub(crate) repository: &'a Repository,
+    pub(crate) info: &'a SnapshotInfo,
+    pub(crate) path: &'a [u8],
+    pub(crate) destination: PathBuf,
+    pub(crate) options: &'a RestoreOptions,
+    pub(crate) selection: Selection,
+    pub(crate) monitor: &'a Monitor,
+}
+
+impl<'a> Task<'a> {
+    pub(super) fn new(
+        repository: &'a Repository,
+        info: &'a SnapshotInfo,
+        path: &'a [u8],
+        destination: &Path,
+        options: &'a RestoreOptions,
+        monitor: &'a Monitor,
+    ) -> Result<Task<'a>> {
+        Ok(Task {
+            repository,
+            info,
+            path,
+            destination: destination.to_owned(),
+            options,
+            selection: Selection::new(options, path)?,
+            monitor,
+        })
+    }
+}
