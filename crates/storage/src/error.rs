@@ -1,5 +1,4 @@
-//! One error type for every implementation: what was attempted, on what, where, what was found,
-//! what to do next.
+//! One error type for every implementation: what was attempted, on what, where, and what was found.
 
 use std::error::Error as StdError;
 use std::{fmt, io};
@@ -8,8 +7,8 @@ use crate::Name;
 
 /// A call to a [`Storage`](crate::Storage) failed.
 ///
-/// Its text says what was attempted, on which object and where, what was found and what to do next.
-/// The error of the operating system, if there was one, is the [`source`](StdError::source) and not
+/// Its text says what was attempted, on which object and where, and what was found. What to do
+/// about it is for the program to say, which knows what it was doing. The error of the operating system, if there was one, is the [`source`](StdError::source) and not
 /// part of the text.
 ///
 /// ```
@@ -215,59 +214,22 @@ impl Operation {
 }
 
 impl Inner {
-    /// What was found, and what to do next.
-    fn texts(&self) -> (&'static str, &'static str) {
+    /// Returns what was found, for a kind of failure that has no numbers of its own.
+    fn usual_finding(&self) -> &'static str {
         match (self.kind, self.operation) {
-            (ErrorKind::NotFound, Operation::Put | Operation::Sweep | Operation::List) => (
-                "the folder itself is gone",
-                "check that the disk is still mounted, then run the command again",
-            ),
-            (ErrorKind::NotFound, operation) if operation.is_about_place() => (
-                "there is no such folder",
-                "check the path, and that the disk is mounted",
-            ),
-            (ErrorKind::NotFound, _) => (
-                "there is no such object",
-                "check that this is the right place, and whether the object was deleted",
-            ),
-            (ErrorKind::AlreadyExists, _) => (
-                "an object of this name is stored already",
-                "it was left as it is; objects are never overwritten",
-            ),
-            (ErrorKind::PermissionDenied, _) => (
-                "permission was denied",
-                "run as the user who owns the place, or give this user access",
-            ),
-            (ErrorKind::NoSpace, _) => (
-                "no space is left",
-                "free space there and run the command again; nothing stored before is lost",
-            ),
-            (ErrorKind::ReadOnly, _) => (
-                "it can be read only",
-                "mount it writable and run the command again; if it turned read-only by itself, check the disk first",
-            ),
-            (ErrorKind::Truncated, _) => (
-                "the object ends too early",
-                "it is damaged; restore it from another copy of this place",
-            ),
-            (ErrorKind::TooLarge, _) => (
-                "the object is larger than it may be",
-                "it is not what its name says, or a newer version wrote it",
-            ),
-            (ErrorKind::NotAnObject, _) => (
-                "something that is no object stands in the way",
-                "move it away and run the command again",
-            ),
-            (ErrorKind::InvalidName, _) => ("this cannot be the folder of any object", "give a folder as in a name"),
-            (ErrorKind::Unsupported, _) => (
-                "the file system cannot do this safely",
-                "choose a place on another file system",
-            ),
-            (ErrorKind::Io, Operation::Put) => (
-                "the device failed",
-                "treat the object as not stored; check the device, then run the command again",
-            ),
-            (ErrorKind::Io, _) => ("the device failed", "check the device, then run the command again"),
+            (ErrorKind::NotFound, Operation::Put | Operation::Sweep | Operation::List) => "the folder itself is gone",
+            (ErrorKind::NotFound, operation) if operation.is_about_place() => "there is no such folder",
+            (ErrorKind::NotFound, _) => "there is no such object",
+            (ErrorKind::AlreadyExists, _) => "an object of this name is stored already",
+            (ErrorKind::PermissionDenied, _) => "permission denied",
+            (ErrorKind::NoSpace, _) => "no space is left",
+            (ErrorKind::ReadOnly, _) => "the file system is read-only",
+            (ErrorKind::Truncated, _) => "the object ends too early",
+            (ErrorKind::TooLarge, _) => "the object is larger than it may be",
+            (ErrorKind::NotAnObject, _) => "something that is no object has this name",
+            (ErrorKind::InvalidName, _) => "this cannot be the folder of any object",
+            (ErrorKind::Unsupported, _) => "the file system cannot do this safely",
+            (ErrorKind::Io, _) => "the device failed",
         }
     }
 }
@@ -281,8 +243,8 @@ impl fmt::Display for Error {
             None if inner.operation.is_about_place() => write!(f, "{}", inner.location)?,
             None => write!(f, "in {}", inner.location)?,
         }
-        let (found, next) = inner.texts();
-        write!(f, ": {}; {next}", inner.found.as_deref().unwrap_or(found))
+        let found = inner.found.as_deref().unwrap_or_else(|| inner.usual_finding());
+        write!(f, ": {found}")
     }
 }
 

@@ -1,4 +1,4 @@
-//! What goes wrong is told apart, and the text says what to do next.
+//! Errors tell failures apart, and each text names the attempt, the object, the place and what was found.
 
 use std::error::Error as _;
 use std::fs;
@@ -25,8 +25,7 @@ fn a_full_disk_says_so_and_loses_nothing() {
     assert_eq!(error.kind(), ErrorKind::NoSpace);
     assert_eq!(
         error.to_string(),
-        "cannot store packs/b in folder /place: no space is left; free space there and run the command again; \
-         nothing stored before is lost"
+        "cannot store packs/b in folder /place: no space is left"
     );
     assert!(error.source().unwrap().to_string().contains("No space left on device"));
     assert_eq!(place.get(&name("packs/a"), 10).unwrap(), b"0123456789");
@@ -46,8 +45,7 @@ fn denied_permission_says_so() {
     );
     assert_eq!(
         error.to_string(),
-        "cannot store packs/b in folder /place: permission was denied; run as the user who owns the place, or give \
-         this user access"
+        "cannot store packs/b in folder /place: permission denied"
     );
     assert_eq!(
         place.get(&name("packs/a"), 10).unwrap_err().kind(),
@@ -113,8 +111,7 @@ fn an_object_that_was_cut_short_is_truncated() {
     assert_eq!(error.kind(), ErrorKind::Truncated);
     assert_eq!(
         error.to_string(),
-        "cannot read a part of packs/a in folder /place: the object ends after 7 bytes, and 4 from byte 4 on were \
-         wanted; it is damaged; restore it from another copy of this place"
+        "cannot read a part of packs/a in folder /place: the object ends after 7 bytes, and 4 from byte 4 on were wanted"
     );
 }
 
@@ -134,12 +131,7 @@ fn a_place_that_is_not_there_is_not_opened() {
     let folder = tempfile::tempdir().unwrap();
     let error = Local::open(folder.path().join("none")).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::NotFound);
-    assert!(
-        error
-            .to_string()
-            .contains("check the path, and that the disk is mounted"),
-        "{error}"
-    );
+    assert!(error.to_string().ends_with("there is no such folder"), "{error}");
     fs::write(folder.path().join("file"), b"x").unwrap();
     for result in [
         Local::open(folder.path().join("file")),
@@ -165,10 +157,7 @@ fn a_place_that_vanished_is_not_taken_for_an_empty_one() {
     }
     let error = place.put(&name("packs/b"), &[b"x"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
-    assert!(
-        error.to_string().contains("check that the disk is still mounted"),
-        "{error}"
-    );
+    assert!(error.to_string().ends_with("the folder itself is gone"), "{error}");
 }
 
 #[test]

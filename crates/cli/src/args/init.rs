@@ -1,4 +1,4 @@
-//! How a repository is made: for `init`, and for `backup --init`.
+//! The settings of a new repository, for `ibid init` and `ibid backup --init`.
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -11,20 +11,20 @@ use super::value;
 Examples:
   ibid -r /mnt/disk/backup init
   ibid -r /mnt/disk/backup init --password-file /root/backup-password
-  ibid -r /mnt/disk/images init --average 256KiB --frame 4MiB   for few large files
-  ibid -r /mnt/disk/strong init --argon2 1GiB:4:4               guessing costs far more, and so does opening
-  ibid -r /mnt/disk/public init --unencrypted                   readable by whoever has the disk")]
+  ibid -r /mnt/disk/images init --average 256KiB --frame 4MiB   for few, large files
+  ibid -r /mnt/disk/strong init --argon2 1GiB:4:4               more expensive to guess, and to open
+  ibid -r /mnt/disk/public init --unencrypted                   anyone who has the disk can read it")]
 pub(crate) struct InitArgs {
     #[command(flatten)]
     pub(crate) settings: InitSettings,
 }
 
-/// Each is absent unless given, so that `backup` can tell that one was given without --init.
+/// Each setting is absent unless given, so that `backup` can refuse one without --init.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
-#[command(next_help_heading = "Options of a new repository, which can't be changed later")]
+#[command(next_help_heading = "Settings of a new repository, which cannot be changed later")]
 pub(crate) struct InitSettings {
-    /// What finds where files are cut into chunks: argmin, fastcdc, seqcdc and others that `ibid
-    /// bench chunkers` compares, or fixed [default: argmin]
+    /// Cut files into chunks with this chunker: argmin, fastcdc, seqcdc, fixed or another that
+    /// docs/chunkers.md explains [default: argmin]
     #[arg(
         long,
         value_name = "NAME",
@@ -32,26 +32,26 @@ pub(crate) struct InitSettings {
         hide_possible_values = true
     )]
     pub(crate) chunker: Option<String>,
-    /// Average size of a chunk; smaller ones find more duplicates and need more memory [default:
-    /// 128KiB]
+    /// Set the average size of chunks: smaller ones find more duplicates and take more memory
+    /// [default: 128KiB]
     #[arg(long, value_name = "SIZE", value_parser = value::size)]
     pub(crate) average: Option<u64>,
-    /// What is compressed together, 4KiB to 8MiB [default: 1MiB]
+    /// Compress this much data together, 4KiB to 8MiB [default: 1MiB]
     #[arg(long, value_name = "SIZE", value_parser = value::size_u32)]
     pub(crate) frame: Option<u32>,
-    /// Size of the files that hold the data, 1MiB to 64MiB [default: 16MiB]
+    /// Set the size of packs, the files that hold the data, 1MiB to 64MiB [default: 16MiB]
     #[arg(long, value_name = "SIZE", value_parser = value::size_u32)]
     pub(crate) pack: Option<u32>,
-    /// What one guess at the password costs [default: 46MiB:1:1]
+    /// Set what one guess at the password costs [default: 46MiB:1:1]
     #[arg(long, value_name = "MEMORY:PASSES:LANES", value_parser = value::argon2)]
     pub(crate) argon2: Option<Argon2Cost>,
-    /// What to call the first key
+    /// Name the first key, for `ibid key list`
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
 }
 
 impl InitSettings {
-    /// Whether none was given.
+    /// Whether no setting was given.
     pub(crate) fn is_empty(&self) -> bool {
         *self == InitSettings::default()
     }

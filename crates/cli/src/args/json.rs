@@ -1,4 +1,4 @@
-//! Where JSON goes.
+//! `--json`: whether to print JSON, and where.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
-/// Where JSON is to go.
+/// The destination of JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JsonTo {
     Nowhere,
@@ -16,12 +16,10 @@ pub(crate) enum JsonTo {
     File(PathBuf),
 }
 
-/// Of commands whose result is worth keeping: this takes the place of the flag that all commands
-/// have.
+/// The flag of commands whose result is worth keeping, in place of the global one.
 #[derive(Debug, Args)]
 pub(crate) struct JsonFile {
-    /// Print JSON, as docs/json.md describes it; with a FILE, which has to end in .json, write it
-    /// there and print text
+    /// Print JSON; with FILE, which must end in .json, write it there and print text
     #[arg(
         id = "json",
         long,
@@ -29,7 +27,7 @@ pub(crate) struct JsonFile {
         num_args = 0..=1,
         default_missing_value = OUTPUT,
         value_parser = json_to(),
-        help_heading = "Options of every command"
+        help_heading = "Global options"
     )]
     pub(crate) to: Option<JsonTo>,
 }
@@ -43,9 +41,9 @@ impl JsonFile {
     }
 }
 
-/// What `--json` without a value stands for.
+/// The value that stands for `--json` without one.
 pub(crate) const OUTPUT: &str = "-";
-/// What no `--json` stands for.
+/// The value that stands for the absence of `--json`.
 pub(crate) const NOWHERE: &str = "";
 
 pub(crate) fn json_to() -> impl TypedValueParser<Value = JsonTo> {
@@ -57,7 +55,7 @@ pub(crate) fn json_to() -> impl TypedValueParser<Value = JsonTo> {
     })
 }
 
-/// The path of a file to be written, of which the name says so.
+/// Returns the path of a file to write, if its name ends in `.{ending}`.
 pub(crate) fn file_ending_in(ending: &str, text: &OsString) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     match path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending)) {

@@ -1,5 +1,5 @@
-//! What was typed. Nothing is done here: every flag is defined once, and help, man pages and
-//! completions come from there.
+//! The command line. Every flag is defined here, once: help, manual pages and completions are made
+//! from these definitions.
 
 mod backup;
 mod bench;
@@ -37,28 +37,31 @@ pub(crate) use select::{Address, SelectArgs};
 pub(crate) use tune::{TuneCommand, TuneSeqcdcArgs};
 
 const AFTER_HELP: &str = "\
-Environment:
-  IBID_REPO              the repository, unless --repo says otherwise
-  IBID_PASSWORD          the password itself
-  IBID_PASSWORD_FILE     as --password-file
-  IBID_PASSWORD_COMMAND  as --password-command
-  IBID_MEMORY            as --memory
-  IBID_STORE             the store of `ibid records`, unless --store says otherwise
-  IBID_NEW_PASSWORD, IBID_NEW_PASSWORD_FILE, IBID_NEW_PASSWORD_COMMAND
-                         the same for the new password of `key add` and `key passwd`
+Snapshots:
+  4f1a          the snapshot whose id begins with 4f1a
+  latest        the newest snapshot
+  latest~2      the second before the newest
+  SNAP:PATH     a file or folder in a snapshot
 
-Snapshots are named by the beginning of their id, by `latest`, or by `latest~2` for the second before that. \
-`SNAP:path/inside` addresses a file or folder in a snapshot.
+Environment:
+  IBID_REPO              same as --repo
+  IBID_MEMORY            same as --memory
+  IBID_PASSWORD          the password itself
+  IBID_PASSWORD_FILE     same as --password-file
+  IBID_PASSWORD_COMMAND  same as --password-command
+  IBID_NEW_PASSWORD, IBID_NEW_PASSWORD_FILE, IBID_NEW_PASSWORD_COMMAND
+                         the new password of `key add` and `key passwd`
+  IBID_STORE             same as --store of `ibid records`
 
 Exit codes:
   0    done
   1    failed
-  2    the command line makes no sense
-  3    done, but something could not be read, loaded or restored; each was named
+  2    wrong command line
+  3    done, but some files or records were left out; each was named
   4    `check` or `records verify` found faults
-  5    wrong password, or none
-  6    `records`: there is no such key, version or namespace
-  10   there is no repository, or no store of records
+  5    wrong password, or no password
+  6    `records`: no such key, version or namespace
+  10   no repository, or no store of records, at this place
   130  interrupted
 
 Examples:
@@ -78,11 +81,11 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What every command takes.
+/// The options that every command takes.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Options of every command")]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// The repository: a folder
+    /// Use the repository in this folder
     #[arg(
         short,
         long,
@@ -94,16 +97,24 @@ pub(crate) struct Global {
     pub(crate) repo: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) password: PasswordArgs,
-    /// Accept that the repository is not encrypted: needed to make one so, and to back up into one
+    /// Accept a repository without encryption: needed to create one and to back up into one
     #[arg(long, global = true, conflicts_with_all = ["password_file", "password_command"])]
     pub(crate) unencrypted: bool,
-    /// Memory that the work may take: index, buffers, queues
-    #[arg(long, global = true, value_name = "SIZE", value_parser = value::size, default_value = "512MiB", env = "IBID_MEMORY", hide_env_values = true)]
+    /// Limit the memory for index, buffers and queues
+    #[arg(
+        long,
+        global = true,
+        value_name = "SIZE",
+        value_parser = value::size,
+        default_value = "512MiB",
+        env = "IBID_MEMORY",
+        hide_env_values = true
+    )]
     pub(crate) memory: u64,
-    /// No progress, no summaries: only what was asked for, warnings and errors
+    /// Print only results, warnings and errors: no progress, no summaries
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// Print JSON, as docs/json.md describes it
+    /// Print JSON; docs/json.md describes it
     #[arg(
         long,
         global = true,
@@ -117,30 +128,30 @@ pub(crate) struct Global {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a repository
+    /// Create a repository
     Init(InitArgs),
-    /// Make a snapshot of files and folders
+    /// Store a snapshot of files and folders
     Backup(BackupArgs),
-    /// List the snapshots
+    /// List snapshots
     Snapshots(SnapshotsArgs),
-    /// List what is in a snapshot
+    /// List the files in a snapshot
     Ls(LsArgs),
     /// Find files in all snapshots
     Find(FindArgs),
-    /// Bring files back
+    /// Restore files from a snapshot
     Restore(RestoreArgs),
     /// Write one file of a snapshot to standard output
     Dump(DumpArgs),
     /// Show what changed between two snapshots
     Diff(DiffArgs),
-    /// Show how much is stored, and what saved the rest
+    /// Show how much is stored and how much was saved
     Stats(StatsArgs),
-    /// Check that everything is there and right
+    /// Check the repository for damage
     Check(CheckArgs),
     /// List, add, remove and change passwords
     #[command(subcommand)]
     Key(KeyCommand),
-    /// Keep records and their versions under keys, in a store of their own
+    /// Store records and their versions under keys
     #[command(subcommand)]
     Records(RecordsCommand),
     /// Show where a file is cut into chunks
@@ -154,23 +165,23 @@ pub(crate) enum Command {
     /// Make data to try things with
     #[command(subcommand)]
     Generate(GenerateCommand),
-    /// Print the completions for a shell
+    /// Print completions for a shell
     Completions(CompletionsArgs),
-    /// Print the manual
+    /// Print a manual page
     Man(ManArgs),
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ibid snapshots                       all of them, newest last
+  ibid snapshots                       all snapshots, newest last
   ibid snapshots --latest 5            the newest five
   ibid snapshots --host mill --tag weekly
   ibid snapshots --json                one JSON object a line")]
 pub(crate) struct SnapshotsArgs {
     #[command(flatten)]
     pub(crate) select: SelectArgs,
-    /// Only the newest N of them
+    /// List only the newest N
     #[arg(long, value_name = "N")]
     pub(crate) latest: Option<usize>,
 }
@@ -178,17 +189,17 @@ pub(crate) struct SnapshotsArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ibid ls latest                       what is in the root
+  ibid ls latest                       the root of the newest snapshot
   ibid ls latest:home/me -l            one folder, with modes, owners, sizes and times
-  ibid ls 4f1a -R                      everything")]
+  ibid ls 4f1a -R                      the whole snapshot 4f1a")]
 pub(crate) struct LsArgs {
-    /// The snapshot, and where in it
+    /// The snapshot, or a file or folder in it
     #[arg(value_name = "SNAP[:PATH]", value_parser = select::address())]
     pub(crate) address: Address,
-    /// Modes, owners, sizes and times, too
+    /// Show modes, owners, sizes and times
     #[arg(short, long)]
     pub(crate) long: bool,
-    /// And what is in the folders
+    /// List folders with everything below them
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
     #[command(flatten)]
@@ -197,22 +208,28 @@ pub(crate) struct LsArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A pattern that begins with a slash is compared with whole paths, any other with the end of paths: `a.txt` and \
-`letters/a.txt` match in every folder, `/a.txt` only in the root. With a slash at its end it means folders only. `*` and \
-`?` match no slash, `**` does; `[ab]` and `{one,two}` work, too; `!pattern` takes back what an earlier one found.
+Patterns:
+  a.txt            in every folder
+  letters/a.txt    in every folder that is called letters
+  /home/me/a.txt   a leading slash means the whole path, from the root
+  letters/         a trailing slash means folders only
+  *  ?             any text, any character: neither matches a slash
+  **               any text, with slashes
+  [ab]  {one,two}  one of these
+  !PATTERN         takes back what an earlier pattern found
 
 Examples:
   ibid find '*.odt'                    by name, in every snapshot
   ibid find 'letters/*.odt'            in every folder that is called so
   ibid find '/home/me/**/*.odt' --snapshot latest")]
 pub(crate) struct FindArgs {
-    /// What to look for
+    /// Find files and folders that match; see Patterns below
     #[arg(value_name = "PATTERN", required = true)]
     pub(crate) patterns: Vec<String>,
-    /// Only in this snapshot, or in what it has at a path; can be repeated
+    /// Search only this snapshot, or this folder in it; can be repeated
     #[arg(long, value_name = "SNAP[:PATH]", value_parser = select::address())]
     pub(crate) snapshot: Vec<Address>,
-    /// Upper and lower case are the same
+    /// Ignore the difference between upper and lower case
     #[arg(short, long)]
     pub(crate) ignore_case: bool,
     #[command(flatten)]
@@ -226,7 +243,7 @@ Examples:
   ibid dump latest:db.sql | psql       into another program
   ibid dump latest~3:db.sql > db.sql   into a file")]
 pub(crate) struct DumpArgs {
-    /// The snapshot, and the file in it
+    /// The file, and the snapshot it is in
     #[arg(value_name = "SNAP:PATH", value_parser = select::address())]
     pub(crate) address: Address,
     #[command(flatten)]
@@ -235,19 +252,22 @@ pub(crate) struct DumpArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each line begins with what happened:
-  +  only in the second        M  other contents      T  another kind of thing
-  -  only in the first         U  other attributes (mode, owner, times, extended attributes)
+The first letter of each line says what happened:
+  +  added
+  -  removed
+  M  other contents
+  U  other attributes: mode, owner, times, extended attributes
+  T  another type, such as a link in place of a file
 
 Examples:
   ibid diff latest~1 latest            what the last backup changed
-  ibid diff latest~1:home latest:home  only there
+  ibid diff latest~1:home latest:home  the same, for one folder
   ibid diff latest:old latest:new      two folders of one snapshot")]
 pub(crate) struct DiffArgs {
-    /// The first snapshot, and where in it
+    /// The old snapshot, or a file or folder in it
     #[arg(value_name = "SNAP[:PATH]", value_parser = select::address())]
     pub(crate) old: Address,
-    /// The second
+    /// The new snapshot, or a file or folder in it
     #[arg(value_name = "SNAP[:PATH]", value_parser = select::address())]
     pub(crate) new: Address,
     #[command(flatten)]
@@ -258,10 +278,10 @@ pub(crate) struct DiffArgs {
 #[command(after_help = "\
 Examples:
   ibid stats                           all snapshots together
-  ibid stats latest                    one of them
-  ibid stats --host mill               those of one machine")]
+  ibid stats latest                    the newest snapshot
+  ibid stats --host mill               the snapshots of one machine")]
 pub(crate) struct StatsArgs {
-    /// Only these snapshots
+    /// Count only these snapshots [default: all]
     #[arg(value_name = "SNAP")]
     pub(crate) snapshots: Vec<String>,
     #[command(flatten)]
@@ -270,47 +290,54 @@ pub(crate) struct StatsArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --read-data, the structure is checked: keys, index, directories of packs, snapshots, every folder of every \
-snapshot, and that every chunk has a place. Bytes that rotted in a pack are found by reading them only.
+Without --read-data, `check` reads the structure: keys, index, directories of packs, snapshots and every folder of every \
+snapshot, and it makes sure that every chunk has a place. Only --read-data finds bytes that rotted in a pack.
 
 Examples:
   ibid check                           the structure: quick
   ibid check --read-data               every byte
-  ibid check --read-data=5%            every byte of a twentieth of the packs, at least of one, each time others")]
+  ibid check --read-data=5%            a random 5% of the packs, at least one")]
 pub(crate) struct CheckArgs {
-    /// Read every byte, or those of a share of the packs
-    #[arg(long, value_name = "SHARE", value_parser = value::share, num_args = 0..=1, require_equals = true, default_missing_value = "100%")]
+    /// Read and verify all data, or the data of a random SHARE of the packs
+    #[arg(
+        long,
+        value_name = "SHARE",
+        value_parser = value::share,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "100%"
+    )]
     pub(crate) read_data: Option<f64>,
-    /// Which packs are read of a share: the same number chooses the same ones [default: a random
-    /// number]
+    /// Choose the packs of a SHARE by this number: the same number chooses the same packs [default:
+    /// random]
     #[arg(long, value_name = "NUMBER", requires = "read_data")]
     pub(crate) seed: Option<u64>,
 }
 
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
-Each key file opens the repository with one password. Removing one keeps its password from opening this repository; \
-whoever had the password before could have kept a copy of what it opens.
+Each key opens the repository with one password. After you remove a key, its password does not open this repository any \
+more. Someone who knew it and copied the key file can still open the repository with that copy.
 
 Examples:
   ibid key list
   ibid key add --label laptop
-  ibid key passwd                      another password instead of the one given
+  ibid key passwd                      replace the password you opened it with
   ibid key remove 4f1a")]
 pub(crate) enum KeyCommand {
-    /// List the keys
+    /// List keys
     #[command(after_help = "Examples:\n  ibid key list\n  ibid key list --json")]
     List,
-    /// Add another password
+    /// Add a key with another password
     #[command(after_help = "\
 Examples:
   ibid key add --label laptop
   ibid key add --new-password-file /root/second --argon2 1GiB:4:4")]
     Add(KeyAddArgs),
-    /// Remove a key; the one that opened the repository stays
+    /// Remove a key, but never the one that opened the repository
     #[command(after_help = "Examples:\n  ibid key remove 4f1a")]
     Remove(KeyRemoveArgs),
-    /// Change the password: the new one is stored before the old one goes
+    /// Change the password: store the new key, then remove the old one
     #[command(after_help = "Examples:\n  ibid key passwd\n  ibid key passwd --new-password-command 'pass ibid'")]
     Passwd(KeyPasswdArgs),
 }
@@ -319,17 +346,17 @@ Examples:
 pub(crate) struct KeyAddArgs {
     #[command(flatten)]
     pub(crate) password: NewPasswordArgs,
-    /// What to call it
+    /// Name the key, for `ibid key list`
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) label: String,
-    /// What one guess costs [default: 46MiB:1:1]
+    /// Set what one guess at the password costs [default: 46MiB:1:1]
     #[arg(long, value_name = "MEMORY:PASSES:LANES", value_parser = value::argon2)]
     pub(crate) argon2: Option<ibid_format::slot::Argon2Cost>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct KeyRemoveArgs {
-    /// The beginning of its id
+    /// The key, by the beginning of its id
     #[arg(value_name = "KEY")]
     pub(crate) key: String,
 }
@@ -338,7 +365,7 @@ pub(crate) struct KeyRemoveArgs {
 pub(crate) struct KeyPasswdArgs {
     #[command(flatten)]
     pub(crate) password: NewPasswordArgs,
-    /// What one guess costs [default: 46MiB:1:1]
+    /// Set what one guess at the password costs [default: 46MiB:1:1]
     #[arg(long, value_name = "MEMORY:PASSES:LANES", value_parser = value::argon2)]
     pub(crate) argon2: Option<ibid_format::slot::Argon2Cost>,
 }
@@ -350,7 +377,7 @@ Examples:
   ibid completions zsh > ~/.zfunc/_ibid
   ibid completions fish > ~/.config/fish/completions/ibid.fish")]
 pub(crate) struct CompletionsArgs {
-    /// Which shell
+    /// The shell
     #[arg(value_name = "SHELL")]
     pub(crate) shell: clap_complete::Shell,
 }
@@ -358,21 +385,22 @@ pub(crate) struct CompletionsArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ibid man > ibid.1                    the page of the program
-  ibid man backup | man -l -           the page of a command
+  ibid man > ibid.1                    the page of `ibid`
+  ibid man backup | man -l -           the page of `ibid backup`
   ibid man key add")]
 pub(crate) struct ManArgs {
-    /// The command [default: the program itself]
+    /// The command that the page is about [default: ibid itself]
     #[arg(value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
 }
 
-/// Reads the command line.
+/// Parses the command line.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(arguments)
 }
 
-/// Help, man pages and completions are made from this.
+/// Returns the definition of the command line, from which help, manual pages and completions are
+/// made.
 pub(crate) fn definition() -> clap::Command {
     <Cli as clap::CommandFactory>::command()
 }

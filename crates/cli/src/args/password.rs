@@ -1,5 +1,5 @@
-//! Where passwords come from. The variables are read where the password is needed, not here: a flag
-//! stands above all of them.
+//! The options that give a password. The variables are read where the password is needed: an option
+//! takes precedence over all of them.
 
 use std::path::PathBuf;
 
@@ -7,20 +7,20 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct PasswordArgs {
-    /// Read the password from the first line of this file
+    /// Read the password from the first line of FILE
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
-    /// Read the password from the first line that this command prints (run by sh)
+    /// Read the password from the first line that COMMAND prints (run by sh)
     #[arg(long, global = true, value_name = "COMMAND", conflicts_with = "password_file")]
     pub(crate) password_command: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct NewPasswordArgs {
-    /// Read the new password from the first line of this file
+    /// Read the new password from the first line of FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) new_password_file: Option<PathBuf>,
-    /// Read the new password from the first line that this command prints (run by sh)
+    /// Read the new password from the first line that COMMAND prints (run by sh)
     #[arg(long, value_name = "COMMAND", conflicts_with = "new_password_file")]
     pub(crate) new_password_command: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `ibid records`: which store, which namespace, which key.
+//! `ibid records`: stores, namespaces and keys.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -14,16 +14,18 @@ use super::value;
 
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
-A store is a folder of its own, and no repository; one program at a time has it open. It is encrypted if it was made with \
---encrypted: keys can be seen then, and nothing of the bodies. It keeps records, which are bytes, under keys, in namespaces. A namespace keeps every version of what was under a key, or the latest \
-only; that is settled when it is made. `load` and `put` make store and namespace, if they are not there.
+A store is a folder of its own, not a repository. One program at a time can have it open. It keeps records (any bytes) \
+under keys, in namespaces. A namespace keeps every version of a record, or only the latest; you choose when you create it. \
+`load` and `put` create the store and the namespace if they do not exist.
+
+A store that was created with --encrypted hides the bodies of records. It does not hide their keys.
 
 Examples:
   export IBID_STORE=~/wiki
   ibid records load revisions.jsonl.zst --key page --body text
-  ibid records get Ibid                what is under a key now
-  ibid records versions Ibid           what was there before
-  ibid records get Ibid@3              the third of these
+  ibid records get Ibid                the latest version
+  ibid records versions Ibid           a list of all versions
+  ibid records get Ibid@3              the third version
   ibid records scan --prefix Talk: --limit 10
   ibid records verify")]
 pub(crate) enum RecordsCommand {
@@ -35,105 +37,116 @@ pub(crate) enum RecordsCommand {
     Get(GetArgs),
     /// Delete a key
     Delete(DeleteArgs),
-    /// List records, in the order of their keys or of time
+    /// List records, by key or in the order they were stored
     Scan(ScanArgs),
     /// List the versions of a key
     Versions(VersionsOfArgs),
-    /// Compress what is stored, and give room on the disk back
+    /// Make the store smaller
     Compact(CompactArgs),
-    /// Show how much there is
+    /// Show how much is stored and how much was saved
     Stats(RecordsStatsArgs),
-    /// Check that everything is there and right
+    /// Check the store for damage
     Verify(VerifyArgs),
-    /// Let other stores follow this one
+    /// Let replicas follow this store
     Serve(ServeArgs),
-    /// Make a store the same as another one, and keep it so
+    /// Make a replica of another store, and keep it up to date
     Replicate(ReplicateArgs),
-    /// Make a replica the store that others follow
+    /// Turn a replica into the primary that others follow
     Promote(PromoteArgs),
 }
 
-/// Which store.
+/// The option that gives the store.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Which records")]
+#[command(next_help_heading = "Store and namespace")]
 pub(crate) struct StoreArgs {
-    /// The store: a folder
+    /// Use the store in this folder
     #[arg(long, value_name = "DIR", env = "IBID_STORE", hide_env_values = true)]
     pub(crate) store: Option<PathBuf>,
 }
 
-/// Which store, and what of it.
+/// The options that give the store and the namespace.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Which records")]
+#[command(next_help_heading = "Store and namespace")]
 pub(crate) struct NamespaceArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// The namespace in the store
-    #[arg(long, value_name = "NAME", default_value = "records", value_parser = NonEmptyStringValueParser::new())]
+    /// Use this namespace of the store
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "records",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     pub(crate) namespace: String,
 }
 
-/// How store and namespace are made, if they are not there.
+/// The settings of a new store and a new namespace.
 #[derive(Debug, Args)]
 pub(crate) struct NewRecordsArgs {
-    /// What the namespace keeps [default: what it was made to keep; kept, if it is new]
+    /// Create the namespace to keep these versions [default: kept; an existing namespace stays as it is]
     #[arg(long, value_name = "WHICH", value_enum)]
     pub(crate) versions: Option<VersionsKept>,
-    /// Encrypt the store, if it is new, with a password: IBID_PASSWORD, --password-file,
-    /// --password-command, or typed in
+    /// Encrypt a new store with a password: --password-file, --password-command, IBID_PASSWORD, or
+    /// typed
     #[arg(long)]
     pub(crate) encrypted: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum VersionsKept {
-    /// Every version, also of keys that were deleted
+    /// Every version, also those of deleted keys
     Kept,
-    /// The latest one
+    /// The latest version only
     Latest,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DurabilityName {
-    /// Each few megabytes, before the next ones are stored
+    /// On disk every few megabytes, before more is stored
     Sync,
-    /// A second after it was stored
+    /// On disk a second after it was stored
     Batched,
-    /// At the end; killed before, nothing may be left of it
+    /// On disk at the end; if the program is killed before, everything may be lost
     None,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-One JSON object a line; empty lines are passed over. A record's key is the text of a field, which has text, a number, true or \
-false. Of several fields the texts are joined by a slash, for data in which a key occurs again and each time should be a record \
-of its own: --key page,revision. A key that is there already gets another version.
+FILE has one JSON object per line. Empty lines are skipped, and a file that zstd compressed is recognised by its first bytes.
 
-A record's body is the text of the field that --body names, or, if that is no text, its JSON without white space. Without --body \
-it is the line, as it is.
+The key of a record is the text of a field: text, a number, true or false. With several fields, as in --key page,revision, \
+it is their texts joined by slashes. Use that if one field alone occurs more than once and each line should be a record of \
+its own. A key that exists gets a new version.
 
-A line that can't be loaded is named, the others are, and the exit code is 3. With --strict it is the end: what came before it is \
-stored. So it is with Ctrl-C, a disk that fails, or `kill -9`, after which the store has the lines up to some line, and no part \
-of another.
+The body of a record is the text of the field that --body names. If that field is not text, the body is its JSON without \
+white space. Without --body, the body is the whole line as it is.
 
-A file that zstd compressed is known by its first bytes. Lines may have an eighth of --memory: 64 MiB, unless it says otherwise.
+A line that cannot be loaded is named and left out, and the exit code is 3. With --strict, loading stops there. Whenever \
+loading stops (by --strict, Ctrl-C, a failing disk or `kill -9`), the store has all lines up to some line, and no part of \
+another. A line may be as long as an eighth of --memory: 64 MiB by default.
 
 Examples:
   ibid records load revisions.jsonl.zst --key page --body text
-  ibid records load audit.jsonl --key table,id --versions kept        whole lines
+  ibid records load audit.jsonl --key table,id                        whole lines
   curl -s https://example.org/log.jsonl | ibid records load - --key id
   ibid records scan | ibid records load - --scanned --store ~/copy    what `scan` wrote")]
 pub(crate) struct LoadArgs {
-    /// What to load: a file, or - for standard input
+    /// The file to load, or - for standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// The field with the key; of several, their texts joined by slashes
-    #[arg(long, value_name = "FIELD", value_delimiter = ',', default_value = "key", value_parser = NonEmptyStringValueParser::new())]
+    /// Take the key from this field, or from several, joined by slashes
+    #[arg(
+        long,
+        value_name = "FIELD",
+        value_delimiter = ',',
+        default_value = "key",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     pub(crate) key: Vec<String>,
-    /// The field with the body [default: the whole line]
+    /// Take the body from this field [default: the whole line]
     #[arg(long, value_name = "FIELD", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) body: Option<String>,
-    /// Read what `ibid records scan` wrote into a pipe
+    /// Load the output of `ibid records scan`
     #[arg(long, conflicts_with_all = ["key", "body"])]
     pub(crate) scanned: bool,
     #[command(flatten)]
@@ -141,10 +154,10 @@ pub(crate) struct LoadArgs {
     /// Stop at the first line that can't be loaded
     #[arg(long)]
     pub(crate) strict: bool,
-    /// When what was loaded is on disk, whatever happens. At the end it is, in any case
+    /// Choose when loaded records are safe on disk; when the command ends, all are
     #[arg(long, value_name = "WHEN", value_enum, default_value = "batched")]
     pub(crate) durability: DurabilityName,
-    /// In the end, do what `ibid records compact` does
+    /// Compact the store after loading, as `ibid records compact` does
     #[arg(long)]
     pub(crate) compact: bool,
     #[command(flatten)]
@@ -153,8 +166,8 @@ pub(crate) struct LoadArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Keys are any bytes, up to 4096, and bodies are, up to 256 MiB. What is under the key already stays as the version before, if the \
-namespace keeps versions. When the command ends, the record is on disk.
+A key is any bytes, at most 4096. A body is any bytes, at most 256 MiB. If the key exists, the record becomes its latest \
+version; a namespace that keeps versions keeps the old ones. When the command ends, the record is on disk.
 
 Examples:
   ibid records put Ibid page.txt
@@ -163,7 +176,7 @@ pub(crate) struct PutArgs {
     /// The key
     #[arg(value_name = "KEY", value_parser = key())]
     pub(crate) key: Key,
-    /// What to store: a file, or - for standard input
+    /// The file with the body, or - for standard input
     #[arg(value_name = "FILE", default_value = "-")]
     pub(crate) file: PathBuf,
     #[command(flatten)]
@@ -174,18 +187,18 @@ pub(crate) struct PutArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-KEY@3 is the third version of KEY: what follows the last @ is a version if it is all digits. A key that ends so itself is given \
-with --version, which leaves KEY as it is. Where there is no such record the exit code is 6.
+KEY@3 is the third version of KEY. Digits after the last @ are always read as a version: if your key itself ends like that, \
+give --version. If there is no such record, the exit code is 6.
 
 Examples:
-  ibid records get Ibid                what is there now
+  ibid records get Ibid                the latest version
   ibid records get Ibid@1 | diff - <(ibid records get Ibid)
   ibid records get user@1 --version latest      the key is user@1")]
 pub(crate) struct GetArgs {
-    /// The key, and which version of it
+    /// The key, or one version of it
     #[arg(value_name = "KEY[@VERSION]", value_parser = key())]
     key: Key,
-    /// The version, or latest; KEY is all key then
+    /// Get this version, or latest, and read all of KEY as the key
     #[arg(long, value_name = "VERSION", value_parser = value::record_version)]
     version: Option<VersionName>,
     #[command(flatten)]
@@ -193,7 +206,7 @@ pub(crate) struct GetArgs {
 }
 
 impl GetArgs {
-    /// The key that is meant, and the version.
+    /// Returns the key and the version that were asked for.
     pub(crate) fn wanted(&self) -> Result<(&[u8], VersionName), String> {
         let key = &self.key.0;
         if let Some(version) = self.version {
@@ -207,7 +220,7 @@ impl GetArgs {
             Some((key, digits)) if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) => {
                 let version = value::record_version(&String::from_utf8_lossy(digits));
                 let version =
-                    version.map_err(|error| format!("{error}; if it belongs to the key, say --version latest"));
+                    version.map_err(|error| format!("{error}. If it belongs to the key, add --version latest"));
                 Ok((key, version?))
             }
             _ => Ok((key, VersionName::Latest)),
@@ -215,7 +228,7 @@ impl GetArgs {
     }
 }
 
-/// A version of a record, as it is given.
+/// A version of a record, as the user names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VersionName {
     Latest,
@@ -225,16 +238,17 @@ pub(crate) enum VersionName {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Where versions are kept, a deletion is a version, too, and those before it can still be read. --purge removes them all, for good.
+In a namespace that keeps versions, a deletion is a version too, and you can still read those before it. With --purge, all \
+versions are removed for good.
 
 Examples:
   ibid records delete Ibid
-  ibid records delete Ibid --purge     and all that was ever under it")]
+  ibid records delete Ibid --purge     with all its versions")]
 pub(crate) struct DeleteArgs {
     /// The key
     #[arg(value_name = "KEY", value_parser = key())]
     pub(crate) key: Key,
-    /// And its versions, too
+    /// Remove all versions for good
     #[arg(long)]
     pub(crate) purge: bool,
     #[command(flatten)]
@@ -243,36 +257,38 @@ pub(crate) struct DeleteArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Of each key its latest version. On a terminal, a table; anywhere else one JSON object a line with the body, which `ibid records load \
---scanned` reads again. Where a body is no text, `body_bytes` has it in hexadecimal digits instead of `body`, and `key_bytes` a key.
+Lists the latest version of each key. On a terminal you see a table. Anywhere else you get one JSON object per line, with the \
+body, which `ibid records load --scanned` reads again. A body that is not text comes as `body_bytes`, in hexadecimal digits; \
+a key likewise as `key_bytes`.
 
-Records have numbers, which grow with each that is stored: --in-order lists by them, and --after goes on from one.
+Every record has a number, which grows with each record that is stored: --in-order lists by number, and --after continues \
+from one.
 
 Examples:
   ibid records scan --limit 20
   ibid records scan --prefix Talk: --keys-only
   ibid records scan --from a --to b | jq -r .body
-  ibid records scan --in-order --after 1000       what was stored since record 1000")]
+  ibid records scan --in-order --after 1000       records stored after number 1000")]
 pub(crate) struct ScanArgs {
-    /// From this key on
+    /// Start at this key
     #[arg(long, value_name = "KEY", value_parser = key())]
     pub(crate) from: Option<Key>,
-    /// Up to this key, which is left out
+    /// Stop before this key
     #[arg(long, value_name = "KEY", value_parser = key())]
     pub(crate) to: Option<Key>,
-    /// Keys that begin so
+    /// List only keys that begin with TEXT
     #[arg(long, value_name = "TEXT", value_parser = key(), conflicts_with_all = ["from", "to"])]
     pub(crate) prefix: Option<Key>,
-    /// Records at most
+    /// List at most N records
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
-    /// Only keys, one a line, escaped as `ibid ls` does it; with --json as they are
+    /// List only keys, one per line, escaped as in `ibid ls`; with --json unescaped
     #[arg(long)]
     pub(crate) keys_only: bool,
-    /// In the order in which they were stored
+    /// List records in the order they were stored
     #[arg(long, conflicts_with_all = ["from", "to", "prefix"])]
     pub(crate) in_order: bool,
-    /// Only what was stored after the record of this number
+    /// List only records stored after the one with this number
     #[arg(
         long,
         value_name = "NUMBER",
@@ -300,9 +316,10 @@ pub(crate) struct VersionsOfArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What is stored lies by itself at first, so that storing is fast. Compacting makes older records what differs from newer ones, as far \
-as that was not done yet, compresses them together, and the latest ones with few others, and gives back what the file has free. What \
-was compressed before is left as it is, but for blocks that are half empty or of little use any more. Whatever ends it, all records are there.
+Storing is fast because records are first stored by themselves. `compact` then does what makes them small: it stores older \
+records as deltas against newer ones, compresses them together in blocks, and returns free space to the disk. It leaves \
+blocks that exist as they are, unless they are half empty or have become of little use. You can stop it at any time: no \
+record is lost.
 
 Examples:
   ibid records compact
@@ -314,9 +331,9 @@ pub(crate) struct CompactArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What is under the keys, what is stored of it (whole, as what differs from other records, or only because others are read with its \
-help), how many others must be read for a record, and how many records are like others. Every record is read for it, and none is \
-decoded. Faults that it comes across are counted; `ibid records verify` names them.
+Shows how much is under the keys, how it is stored (whole, as deltas, or only because other records need it), how many others \
+must be read to read one record, and how many records resemble others. `stats` reads every record and decodes none. It counts \
+the damage that it meets; `ibid records verify` names it.
 
 Examples:
   ibid records stats
@@ -328,8 +345,8 @@ pub(crate) struct RecordsStatsArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Every record is read, and looked for both ways: each key leads to its versions and these to their records, and each record is one \
-that its key leads to. What is wrong is named, entry by entry, and the exit code is 4.
+Reads every record, and checks both directions: every key leads to its versions and these to their records, and every record \
+is one that its key leads to. Each fault is named, entry by entry, and the exit code is 4.
 
 Examples:
   ibid records verify
@@ -339,7 +356,7 @@ pub(crate) struct VerifyArgs {
     pub(crate) store: StoreArgs,
 }
 
-/// A key, or the beginning of some: any bytes.
+/// A key, or a prefix of keys: any bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Key(pub(crate) Vec<u8>);
 
@@ -349,15 +366,17 @@ fn key() -> impl TypedValueParser<Value = Key> {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Answers until Ctrl-C, or publishes, or both. From the first time on the store keeps a log of what is done to it, which takes some ten bytes and the key of each record. One program at a \
-time has a store open, so nothing else is written to it meanwhile: a program that writes while others follow links the library (docs/replication.md).
+Serves replicas until you press Ctrl-C: to those that connect (--listen), through NATS (--publish), or both. From its first \
+`serve` on, the store keeps a log of its changes, which takes about ten bytes and the key for each record. Nothing else can \
+write to the store meanwhile, because one program at a time can have it open. A program that writes while others follow must \
+link the library; see docs/replication.md.
 
---publish appends the log to a stream of NATS JetStream, which is made if it is not there, and from which any number of replicas read, also while this program does not run. It goes on \
-after what is in the stream. What the servers have acknowledged outlives as many of them as are fewer than half of those that keep the stream. One that another was promoted over is told by the \
-stream, and writes no more.
+--publish appends the log to a stream of NATS JetStream, and creates the stream if it does not exist. Any number of replicas \
+can read it, also while this program does not run. What the servers have acknowledged survives as long as more than half of \
+the servers that keep the stream do. If another store was promoted, the stream says so, and this one writes no more.
 
-Without --certificate messages are not encrypted, and without --clients whoever can connect gets everything: then let it listen where only those can who may, or through a tunnel. Servers of \
-NATS are spoken to over TLS with --authority, and it is they who know who may read.
+Without --certificate, messages are not encrypted. Without --clients, anyone who can connect gets all records: then listen \
+only where you trust everyone, or use a tunnel. For NATS, --authority turns on TLS, and the servers decide who may read.
 
 Examples:
   ibid records serve --listen 127.0.0.1:7117
@@ -368,43 +387,44 @@ Examples:
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Where to wait for those who follow; port 0 takes one that is free, and says which
+    /// Wait for replicas here; port 0 takes a free port and prints it
     #[arg(long, value_name = "ADDRESS:PORT", required_unless_present = "publish")]
     pub(crate) listen: Option<SocketAddr>,
-    /// Where to publish, and under which name: servers of one cluster, with commas between them
+    /// Publish to these servers of one NATS cluster (HOST:PORT,HOST:PORT), in stream NAME
     #[arg(long, value_name = "nats://HOST:PORT/NAME")]
     pub(crate) publish: Option<nats::Address>,
-    /// Entries of the log that are kept; the oldest go, and a replica that lacks them takes all
-    /// that there is [default: all]
+    /// Keep only the newest N entries of the log; a replica that lacks older ones copies the whole
+    /// store [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) log_entries: Option<u64>,
-    /// Publish over TLS, to servers that have a certificate of one of these authorities, PEM
+    /// Publish over TLS, to servers with a certificate of one of these authorities (PEM)
     #[arg(long, value_name = "FILE", requires = "publish")]
     pub(crate) authority: Option<PathBuf>,
-    /// Answer over TLS only, and show this certificate, PEM: its own first, then those between it
-    /// and the authority. It is shown to servers of NATS, too, if they ask
+    /// Answer over TLS only, with this certificate and those between it and the authority (PEM); NATS
+    /// servers that ask get it, too
     #[arg(long, value_name = "FILE", requires = "private_key")]
     pub(crate) certificate: Option<PathBuf>,
-    /// The certificate's key, PEM
+    /// Use this private key of the certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub(crate) private_key: Option<PathBuf>,
-    /// Answer only those who have a certificate of one of these authorities, PEM
+    /// Answer only replicas with a certificate of one of these authorities (PEM)
     #[arg(long, value_name = "FILE", requires = "certificate", requires = "listen")]
     pub(crate) clients: Option<PathBuf>,
-    /// If the stream is made: how many servers keep it [default: 3 of a cluster, else 1]
+    /// Create the stream on this many servers [default: 3 of a cluster, else 1]
     #[arg(long, value_name = "N", requires = "publish", value_parser = clap::value_parser!(u8).range(1..=5))]
     pub(crate) stream_replicas: Option<u8>,
-    /// If the stream is made: bytes from which on its oldest messages go [default: none go]
+    /// Create the stream with this size limit, beyond which it drops its oldest messages [default: no
+    /// limit]
     #[arg(long, value_name = "SIZE", requires = "publish", value_parser = value::size)]
     pub(crate) stream_max: Option<u64>,
 }
 
-/// The log that is followed.
+/// The log to follow.
 #[derive(Clone, Debug)]
 pub(crate) enum Followed {
-    /// Of a store that is served there, HOST:PORT.
+    /// The log of a store that is served at HOST:PORT.
     Served(String),
-    /// That is published there.
+    /// A log that is published through NATS.
     Published(nats::Address),
 }
 
@@ -420,19 +440,19 @@ impl FromStr for Followed {
             Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
                 Ok(Followed::Served(text.to_owned()))
             }
-            _ => Err("it is neither HOST:PORT nor nats://HOST:PORT/NAME".to_owned()),
+            _ => Err("expected HOST:PORT or nats://HOST:PORT/NAME".to_owned()),
         }
     }
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Goes on from where it was, after it was killed too, and tries again when the connection fails, which it says. A replica is read as any store, and nothing else is written to it, until `promote`.
+Follows another store until you press Ctrl-C. If it is stopped or killed, the next run continues where it was. If the \
+connection fails, it says so and tries again. You can read a replica like any store, but not write to it until you run \
+`ibid records promote`.
 
-Of what is published it reads what comes after its position. What is not in the stream (any more), it asks of the one that publishes, which has to run for that.
-
-A store that others followed, as the old one does after another was promoted, loses what it has and the new one has not. So that has to be said, with --discard. One that \
-has records and was never followed is refused.
+A store that was a primary, as the old one is after another was promoted, would lose the changes that the new primary does \
+not have: add --discard to accept that. A store that has records and was never a primary or replica is refused.
 
 Examples:
   ibid records replicate --from 127.0.0.1:7117 --store ~/replica
@@ -442,39 +462,40 @@ Examples:
 pub(crate) struct ReplicateArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// The one to follow, or where it publishes: nats://HOST:PORT/NAME
+    /// Follow the store served at HOST:PORT, or published at nats://HOST:PORT/NAME
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) from: Followed,
-    /// Ask over TLS, and believe who has a certificate of one of these authorities, PEM
+    /// Connect over TLS, and trust only certificates of these authorities (PEM)
     #[arg(long, value_name = "FILE")]
     pub(crate) authority: Option<PathBuf>,
-    /// The name or address that the certificate has to be for [default: HOST]
+    /// Require a certificate for this name or address [default: HOST]
     #[arg(long, value_name = "NAME", requires = "authority")]
     pub(crate) server_name: Option<String>,
-    /// Show this certificate, PEM, where the other one answers only those it knows
+    /// Show this certificate (PEM) to a store that answers only known replicas
     #[arg(long, value_name = "FILE", requires = "authority", requires = "private_key")]
     pub(crate) certificate: Option<PathBuf>,
-    /// The certificate's key, PEM
+    /// Use this private key of the certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub(crate) private_key: Option<PathBuf>,
-    /// End as soon as everything is here
+    /// Stop as soon as the replica is up to date
     #[arg(long)]
     pub(crate) once: bool,
-    /// Give up what this store has and the other one has not
+    /// Give up changes that this store has and the other one does not
     #[arg(long)]
     pub(crate) discard: bool,
-    /// Encrypt the store, if it is new, with a password: IBID_PASSWORD, --password-file,
-    /// --password-command, or typed in
+    /// Encrypt a new store with a password: --password-file, --password-command, IBID_PASSWORD, or
+    /// typed
     #[arg(long)]
     pub(crate) encrypted: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Stop the old one first: what it acknowledges afterwards is lost, and it only learns of this when somebody asks it who knows, or when it publishes after the new one did. What it had and no \
-replica has is lost, too.
+Stop the old primary first. Changes that it acknowledges after the promotion are lost, and so are those that no replica has. \
+It learns of the promotion only from a store that knows, or when it publishes after the new primary did.
 
-A replica that is to publish where the old one did must have all that was published, or it is refused there: `ibid records replicate --once` first, and promote then.
+To publish where the old primary did, a replica must have all that was published, or it is refused there. Run \
+`ibid records replicate --once` first, and promote then.
 
 Examples:
   ibid records replicate --from nats://127.0.0.1:4222/wiki --store ~/replica --once

@@ -1,4 +1,4 @@
-//! Which snapshots are meant, and what in them.
+//! The options and arguments that select snapshots, and paths in them.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -7,17 +7,17 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
 
-/// Among which snapshots to look, also for `latest`.
+/// The options that select snapshots. They also decide what `latest` is.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Among which snapshots")]
+#[command(next_help_heading = "Selecting snapshots")]
 pub(crate) struct SelectArgs {
-    /// Those of this machine; can be repeated: of any of them
+    /// Use only snapshots of this machine; repeated: of any of these
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) host: Vec<String>,
-    /// Those with this label; can be repeated: with all of them
+    /// Use only snapshots with this tag; repeated: with all of these
     #[arg(long, value_name = "TAG", value_delimiter = ',')]
     pub(crate) tag: Vec<String>,
-    /// Those of this file or folder; can be repeated: of any of them
+    /// Use only snapshots of this file or folder; repeated: of any of these
     #[arg(long, value_name = "PATH")]
     pub(crate) path: Vec<PathBuf>,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Address {
     pub(crate) path: Vec<u8>,
 }
 
-/// Reads an [`Address`].
+/// Returns the parser of an [`Address`].
 pub(crate) fn address() -> impl TypedValueParser<Value = Address> {
     OsStringValueParser::new().map(|text: OsString| {
         let (snapshot, path) = ibid_repo::split_address(&text.into_vec());

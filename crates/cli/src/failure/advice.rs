@@ -1,0 +1,214 @@
+//! What you can do about a failure: the one place where the program advises.
+//!
+//! Errors of the libraries name causes only. Each piece of advice is a sentence of its own, which
+//! is printed after the cause: "there is no repository at /mnt/disk. Make one with `ibid init`."
+
+use std::borrow::Cow;
+use std::io::{Error as IoError, ErrorKind as IoErrorKind};
+
+use ibid_record::Error as RecordError;
+use ibid_record::engine::EngineError;
+use ibid_repo::Error as RepoError;
+use ibid_storage::{Error as StorageError, ErrorKind, Operation};
+
+use super::Failure;
+
+/// How to give a password.
+pub(crate) const GIVE_PASSWORD: &str = "Set IBID_PASSWORD, or use --password-file or --password-command.";
+
+type Advice = Option<Cow<'static, str>>;
+
+/// Returns what to do about a failure, in whole sentences; `None` if its text says all there is.
+pub(crate) fn advice(failure: &Failure) -> Advice {
+    match failure {
+        Failure::Repo(error) => on_repository(error),
+        Failure::Records(error) => on_records(error),
+        Failure::Local { source, .. } => on_system(source),
+        // Their texts are the program's own, and end with what to do.
+        Failure::Interrupted(_)
+        | Failure::Usage(_)
+        | Failure::NotThere(_)
+        | Failure::NoStore(_)
+        | Failure::Faults(_)
+        | Failure::Password(_)
+        | Failure::Fatal(_) => None,
+    }
+}
+
+/// Returns what to do about an error of a repository.
+pub(crate) fn on_repository(error: &RepoError) -> Advice {
+    let advice = match error {
+        RepoError::Storage(error) => return Some(on_storage(error).into()),
+        RepoError::Local { source, .. } | RepoError::Pipe { source, .. } => return on_system(source),
+        RepoError::NoSuchPath { snapshot, .. } => {
+            return Some(format!("`ibid ls {snapshot}` lists what it has.").into());
+        }
+        RepoError::Damaged { .. } | RepoError::BaseUnreadable { .. } | RepoError::Misplaced { .. } => {
+            "Run `ibid check --read-data` to see what depends on it."
+        }
+        RepoError::ChunkDamaged { .. } => "Run `ibid check --read-data` to see which files need it.",
+        RepoError::ChunkMissing { .. } => "Run `ibid check` to see which files need it.",
+        RepoError::Contradiction { .. } => "Run `ibid check` to see what depends on the pack.",
+        RepoError::BadRecipe { .. } => "Run `ibid check` to see which files are damaged.",
+        RepoError::ConfigDamaged {
+            source: ibid_format::Error::Version { .. },
+        } => return None,
+        RepoError::ConfigDamaged { .. } => "Restore the file `config` from a copy of the repository.",
+        RepoError::NotARepository { .. } => "Check the path, or make a repository in another folder.",
+        RepoError::NoRepository { .. } => {
+            "Check the path, or make a repository there with `ibid init` or `ibid backup --init`."
+        }
+        RepoError::RepositoryExists { .. } => "Choose another folder.",
+        RepoError::KeyUnusable { .. } => "Give the program more memory, or use the password of another key.",
+        RepoError::KeyNotStored { .. } => "Check the disk.",
+        RepoError::PasswordInUse { .. } => "`ibid key list` shows it.",
+        RepoError::PasswordNeeded { .. } => GIVE_PASSWORD,
+        RepoError::NotEncrypted { .. } => {
+            "If you expect that, give no password and add --unencrypted. \
+             If it should be encrypted, find out who replaced it."
+        }
+        RepoError::NoKeys { .. } => "Restore the folder `keys` from a copy of the repository.",
+        RepoError::KeyInUse { .. } => {
+            "Change its password with `ibid key passwd`, or open the repository with another password and remove \
+             it then."
+        }
+        RepoError::UnknownKey { .. } => "`ibid key list` shows the ids.",
+        RepoError::UnknownSnapshot { .. } => "`ibid snapshots` lists them.",
+        RepoError::AmbiguousSnapshot { .. } => "Give more digits of its id.",
+        RepoError::WouldOverwrite { .. } => {
+            "Say what to do with existing files: --overwrite always, if-changed or never."
+        }
+        RepoError::MemoryBudget { .. } => "Give --memory a larger size.",
+        RepoError::BadStreamName { .. } => "Give the name of one file, without folders.",
+        RepoError::Threads { .. } => "Allow more (see `ulimit -u` and `ulimit -v`), or use fewer with --threads.",
+        _ => return None,
+    };
+    Some(advice.into())
+}
+
+/// Returns what to do about an error of the place where a repository is stored.
+fn on_storage(error: &StorageError) -> &'static str {
+    match (error.kind(), error.operation()) {
+        (ErrorKind::NotFound, Operation::Put | Operation::Sweep | Operation::List) => {
+            "Check that the disk is still mounted, then run the command again."
+        }
+        (ErrorKind::NotFound, Operation::Create | Operation::Open) => "Check the path, and that the disk is mounted.",
+        (ErrorKind::NotFound, _) => "Check the path of the repository, and run `ibid check`.",
+        (ErrorKind::PermissionDenied, _) => "Run as the user who owns the repository, or give this user access to it.",
+        (ErrorKind::NoSpace, _) => "Free space there and run the command again: nothing stored before is lost.",
+        (ErrorKind::ReadOnly, _) => {
+            "Mount it writable and run the command again. If it turned read-only by itself, check the disk first."
+        }
+        (ErrorKind::Truncated, _) => "The file is damaged: restore it from a copy of the repository.",
+        (ErrorKind::TooLarge, _) => "The file is damaged, or a newer ibid wrote it.",
+        (ErrorKind::NotAnObject, _) => "Move it away and run the command again.",
+        (ErrorKind::Unsupported, _) => "Choose a place on another file system.",
+        (ErrorKind::Io, _) => "Check the disk, then run the command again.",
+        _ => "Run the command again.",
+    }
+}
+
+/// Returns what to do about an error of a store of records.
+pub(crate) fn on_records(error: &RecordError) -> Advice {
+    let advice = match error {
+        RecordError::Engine(error) => return on_engine(error),
+        RecordError::NoSuchKey { .. } => "`ibid records scan --keys-only` lists the keys.",
+        RecordError::NamespaceDiffers { .. } => "Leave out --versions, or choose another --namespace.",
+        RecordError::Damaged { .. } => {
+            "Restore the store from a copy. `ibid records verify` lists all that is damaged."
+        }
+        RecordError::NotAStore { .. } => "Check the path that --store or IBID_STORE gives.",
+        RecordError::Encrypted { .. } => GIVE_PASSWORD,
+        RecordError::NotEncrypted { .. } => {
+            "Leave out the password and --encrypted. If the store should be encrypted, restore its file `key`."
+        }
+        RecordError::IsReplica => "Write to its primary, or make this store the primary with `ibid records promote`.",
+        RecordError::Fenced { .. } => {
+            "Write to that one. `ibid records replicate --discard` makes this store its replica."
+        }
+        RecordError::Incomplete => "Run `ibid records replicate --once` first.",
+        RecordError::NoLog => "Start the replica in an empty folder.",
+        RecordError::Diverged { .. } => "Start the replica again in an empty folder.",
+        RecordError::Message(_) => "Check that the other end runs the same version of ibid.",
+        RecordError::Network { .. } => "Check that the other store is served and that you can reach it.",
+        RecordError::Certificate { .. } => {
+            "Check that certificate, private key and name belong together, and that both ends use TLS."
+        }
+        RecordError::StalePrimary { .. } => "Follow the store that was promoted.",
+        RecordError::StreamDiffers { .. } => {
+            "Replicate what was published into an empty folder, promote that store and let it publish; \
+             or publish this store under another name."
+        }
+        RecordError::OtherStream => "Choose another name.",
+        RecordError::WriterEnded => "Run the command again.",
+        _ => return None,
+    };
+    Some(advice.into())
+}
+
+/// Returns what to do about an error between a store of records and the disk.
+fn on_engine(error: &EngineError) -> Advice {
+    let advice = match error {
+        EngineError::InUse { .. } => "Wait until the other command has ended, or stop it.",
+        EngineError::Damaged { .. } => "Restore it from a copy.",
+        EngineError::Version { .. } => "Use the version of ibid that wrote it.",
+        EngineError::Io { source, .. } => return on_system(source),
+        EngineError::Stopped { .. } | EngineError::Engine { .. } => "Run the command again.",
+        _ => return None,
+    };
+    Some(advice.into())
+}
+
+/// Returns what to do about an error of the operating system.
+pub(crate) fn on_system(error: &IoError) -> Advice {
+    let advice = match error.kind() {
+        IoErrorKind::StorageFull | IoErrorKind::QuotaExceeded => "Free space there, or choose another place.",
+        IoErrorKind::PermissionDenied => "Run as root, or give this user access to it.",
+        IoErrorKind::ReadOnlyFilesystem => "Mount it writable, or choose another place.",
+        _ => return None,
+    };
+    Some(advice.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_failure_of_storage_says_what_to_do() {
+        let said = |kind, operation| {
+            let error = StorageError::new(kind, operation, None, "folder /place");
+            Failure::Repo(error.into()).to_string()
+        };
+        for (kind, operation, advice) in [
+            (
+                ErrorKind::NoSpace,
+                Operation::Put,
+                "Free space there and run the command again",
+            ),
+            (
+                ErrorKind::PermissionDenied,
+                Operation::Put,
+                "Run as the user who owns the repository",
+            ),
+            (
+                ErrorKind::Truncated,
+                Operation::ReadAt,
+                "restore it from a copy of the repository",
+            ),
+            (
+                ErrorKind::NotFound,
+                Operation::Open,
+                "Check the path, and that the disk is mounted",
+            ),
+            (
+                ErrorKind::NotFound,
+                Operation::List,
+                "Check that the disk is still mounted",
+            ),
+        ] {
+            let text = said(kind, operation);
+            assert!(text.contains(advice) && text.ends_with('.'), "{text}");
+        }
+    }
+}

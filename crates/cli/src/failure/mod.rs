@@ -1,0 +1,264 @@
+//! Why a command failed: the text, the advice and the exit code.
+//!
+//! A message says what failed, on what, and why, in lower case. What to do follows as a sentence
+//! of its own, which [`advice`] decides.
+
+pub(crate) mod advice;
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ibid_storage::ErrorKind;
+
+/// How a command ended that could do its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Everything was done.
+    Done,
+    /// Some files or records were left out; each was named.
+    Partial,
+    /// A check found faults.
+    Faults,
+}
+
+impl Outcome {
+    pub(crate) fn exit_code(self) -> u8 {
+        match self {
+            Outcome::Done => 0,
+            Outcome::Partial => 3,
+            Outcome::Faults => 4,
+        }
+    }
+}
+
+/// Why a command could not do its work.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// An error of a repository.
+    Repo(ibid_repo::Error),
+    /// An error of a store of records.
+    Records(ibid_record::Error),
+    /// The user asked to stop. The text says what is left of the work, and how to go on.
+    Interrupted(Cow<'static, str>),
+    /// The command line makes no sense.
+    Usage(String),
+    /// There is no such record, version or namespace.
+    NotThere(String),
+    /// There is no store of records at this place.
+    NoStore(String),
+    /// What was to be checked is so damaged that it cannot even be opened.
+    Faults(String),
+    /// No password was given, or one that cannot be used.
+    Password(String),
+    /// Any other failure.
+    Fatal(String),
+    /// The operating system refused something.
+    Local {
+        /// What was attempted: a verb.
+        action: &'static str,
+        path: PathBuf,
+        source: std::io::Error,
+    },
+}
+
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+impl Failure {
+    pub(crate) fn local(action: &'static str, path: impl AsRef<Path>, source: std::io::Error) -> Failure {
+        Failure::Local {
+            action,
+            path: path.as_ref().to_owned(),
+            source,
+        }
+    }
+
+    /// Adds to an interruption what is `left` of the work.
+    pub(crate) fn if_interrupted(left: &'static str) -> impl FnOnce(ibid_repo::Error) -> Failure {
+        move |error| match error {
+            ibid_repo::Error::Interrupted => Failure::Interrupted(left.into()),
+            error => Failure::Repo(error),
+        }
+    }
+
+    /// Returns the program's exit code. `ibid --help` lists all of them.
+    pub(crate) fn exit_code(&self) -> u8 {
+        use ibid_repo::Error;
+        match self {
+            Failure::Faults(_) => 4,
+            Failure::NotThere(_) | Failure::Records(ibid_record::Error::NoSuchKey { .. }) => 6,
+            Failure::NoStore(_) | Failure::Records(ibid_record::Error::NotAStore { .. }) => 10,
+            Failure::Usage(_) | Failure::Repo(Error::BadPattern { .. }) => 2,
+            Failure::Password(_) => 5,
+            Failure::Records(ibid_record::Error::Key {
+                source: ibid_format::Error::WrongPassword,
+                ..
+            }) => 5,
+            Failure::Repo(Error::WrongPassword { .. } | Error::PasswordNeeded { .. }) => 5,
+            Failure::Repo(Error::NoRepository { .. } | Error::NotARepository { .. }) => 10,
+            Failure::Repo(Error::Interrupted) | Failure::Interrupted(_) => 130,
+            Failure::Repo(_) | Failure::Records(_) | Failure::Fatal(_) | Failure::Local { .. } => 1,
+        }
+    }
+
+    /// Whether the reader of standard output closed it.
+    pub(crate) fn is_closed_pipe(&self) -> bool {
+        matches!(self, Failure::Repo(ibid_repo::Error::Pipe { source, .. }) if source.kind() == std::io::ErrorKind::BrokenPipe)
+    }
+}
+
+impl From<ibid_repo::Error> for Failure {
+    fn from(error: ibid_repo::Error) -> Failure {
+        Failure::Repo(error)
+    }
+}
+
+impl From<ibid_record::Error> for Failure {
+    fn from(error: ibid_record::Error) -> Failure {
+        Failure::Records(error)
+    }
+}
+
+impl From<ibid_storage::Error> for Failure {
+    fn from(error: ibid_storage::Error) -> Failure {
+        Failure::Repo(error.into())
+    }
+}
+
+impl From<ibid_measure::Error> for Failure {
+    fn from(error: ibid_measure::Error) -> Failure {
+        use ibid_measure::Error;
+        match error {
+            Error::File { action, path, source } => Failure::Local { action, path, source },
+            Error::Settings(_) | Error::OutOfRange { .. } => Failure::Usage(error.to_string()),
+            Error::Stopped => Failure::Interrupted("nothing is left of it".into()),
+            error => Failure::Fatal(with_causes(&error)),
+        }
+    }
+}
+
+/// The cause, and then what to do.
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Repo(error) => f.write_str(&with_causes(error))?,
+            Failure::Records(error) => f.write_str(&with_causes(error))?,
+            Failure::Interrupted(left) => write!(f, "interrupted; {left}")?,
+            Failure::Usage(text)
+            | Failure::NotThere(text)
+            | Failure::NoStore(text)
+            | Failure::Faults(text)
+            | Failure::Password(text)
+            | Failure::Fatal(text) => f.write_str(text)?,
+            Failure::Local { action, path, source } => write!(
+                f,
+                "cannot {action} {}: {}",
+                ibid_repo::escape(path.as_os_str().as_bytes()),
+                reason(source)
+            )?,
+        }
+        match advice::advice(self) {
+            Some(advice) => write!(f, ". {advice}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns an error's text followed by its causes, each fact once.
+pub(crate) fn with_causes(error: &(dyn StdError + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if names_its_cause(error) {
+            break;
+        }
+        let Some(cause) = error.source() else { break };
+        let said = cause.to_string();
+        let wanted = system_error(cause).map_or_else(|| said.clone(), reason);
+        if text.contains(&said) {
+            text = text.replace(&said, &wanted);
+        } else if !text.contains(&wanted) {
+            text.push_str(": ");
+            text.push_str(&wanted);
+        }
+        next = Some(cause);
+    }
+    text
+}
+
+/// Whether the error's own text says what the operating system said.
+fn names_its_cause(error: &(dyn StdError + 'static)) -> bool {
+    let of_storage = match error.downcast_ref() {
+        Some(ibid_repo::Error::Storage(error)) => Some(error),
+        _ => error.downcast_ref::<ibid_storage::Error>(),
+    };
+    of_storage.is_some_and(|error| error.kind() != ErrorKind::Io)
+}
+
+fn system_error<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e std::io::Error> {
+    error
+        .downcast_ref()
+        .or_else(|| error.downcast_ref::<Arc<std::io::Error>>().map(Arc::as_ref))
+}
+
+/// Returns the operating system's words in lower case, without the number of the error.
+pub(crate) fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let Some(number) = error.raw_os_error() else {
+        return text;
+    };
+    let text = text.strip_suffix(&format!(" (os error {number})")).unwrap_or(&text);
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) if letters.as_str().starts_with(char::is_lowercase) => {
+            first.to_lowercase().chain(letters).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn local(number: i32) -> Failure {
+        Failure::local("read", "/etc/shadow", std::io::Error::from_raw_os_error(number))
+    }
+
+    #[test]
+    fn a_message_says_what_failed_on_what_and_why_and_then_what_to_do() {
+        let denied = local(rustix::io::Errno::ACCESS.raw_os_error()).to_string();
+        let advice = "Run as root, or give this user access to it.";
+        assert_eq!(denied, format!("cannot read /etc/shadow: permission denied. {advice}"));
+        let absent = local(rustix::io::Errno::NOENT.raw_os_error()).to_string();
+        assert_eq!(absent, "cannot read /etc/shadow: no such file or directory");
+        assert!(
+            local(rustix::io::Errno::IO.raw_os_error())
+                .to_string()
+                .ends_with(": input/output error")
+        );
+    }
+
+    #[test]
+    fn no_room_to_write_leads_to_advice() {
+        for number in [rustix::io::Errno::NOSPC, rustix::io::Errno::DQUOT] {
+            let text = local(number.raw_os_error()).to_string();
+            assert!(text.ends_with(". Free space there, or choose another place."), "{text}");
+        }
+    }
+
+    #[test]
+    fn each_fact_is_said_once() {
+        let source = std::io::Error::from_raw_os_error(rustix::io::Errno::ACCESS.raw_os_error());
+        let error = ibid_repo::Error::Local {
+            action: "read",
+            path: "secret".into(),
+            source,
+        };
+        let text = with_causes(&error);
+        assert_eq!(text.to_lowercase().matches("permission denied").count(), 1, "{text}");
+        assert!(!text.contains("os error"), "{text}");
+    }
+}
