@@ -3,15 +3,15 @@
 
 #![no_main]
 
-use ibid_delta::{Decoder, Error, describe};
+use ibid_delta::{DeltaDecoder, Error, describe};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u16, &[u8], &[u8])| {
     let (target_max, base, delta) = input;
     let target_max = usize::from(target_max);
     let mut target = Vec::new();
-    let decoded = Decoder::new().decode(base, delta, target_max, &mut target);
-    let outline = Decoder::new().outline(base.len(), delta, target_max, |stretches, out| {
+    let decoded = DeltaDecoder::new().decode(base, delta, target_max, &mut target);
+    let outline = DeltaDecoder::new().outline(base.len(), delta, target_max, |stretches, out| {
         for stretch in stretches {
             out.extend_from_slice(&base[stretch.start as usize..stretch.end as usize]);
         }

@@ -2,12 +2,12 @@
 
 #![no_main]
 
-use ibid_delta::{Decoder, Encoder, Interval, Method};
+use ibid_delta::{DeltaDecoder, DeltaEncoder, Interval, Method};
 use libfuzzer_sys::fuzz_target;
 
 fn decoded(base: &[u8], delta: &[u8], length: usize) -> Vec<u8> {
     let mut target = Vec::new();
-    Decoder::new()
+    DeltaDecoder::new()
         .decode(base, delta, length, &mut target)
         .expect("what was encoded decodes");
     target
@@ -24,7 +24,7 @@ fuzz_target!(|input: (u8, &[u8], &[u8], u16)| {
         1 => Method::AnchorZstd { level, interval },
         _ => Method::ZstdPrefix { level },
     };
-    let (mut encoder, mut forward, mut backward) = (Encoder::new(), Vec::new(), Vec::new());
+    let (mut encoder, mut forward, mut backward) = (DeltaEncoder::new(), Vec::new(), Vec::new());
     encoder
         .encode(method, base, target, &mut forward)
         .expect("lengths within the limits");

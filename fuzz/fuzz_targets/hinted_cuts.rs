@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use ibid_chunk::locality::{Criterion, Found, Hint, HintedChunker, Known};
+use ibid_chunk::locality::{Criterion, Entered, Hint, HintedChunker, Known};
 use ibid_chunk::{Chunker, NAMES, Settings, chunks};
 use libfuzzer_sys::fuzz_target;
 
@@ -27,10 +27,10 @@ impl Known for Hinting {
         self.seen.get(fingerprint)?.then_some(())
     }
 
-    fn enter(&mut self, fingerprint: Vec<u8>, _: Option<()>, at_end: bool) -> Found<()> {
+    fn enter(&mut self, fingerprint: Vec<u8>, _: Option<()>, at_end: bool) -> Entered<()> {
         let before = self.seen.get(&fingerprint).copied();
         self.seen.insert(fingerprint, before == Some(true) || !at_end);
-        Found {
+        Entered {
             entry: Some(()),
             is_duplicate: before.is_some(),
         }

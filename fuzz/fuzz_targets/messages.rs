@@ -4,8 +4,8 @@
 #![no_main]
 
 use ibid_format::record::{
-    Answer, Contents, LogEntry, LogState, Published, Pull, Pulled, Request, body_digest, pack_contents,
-    unpack_contents, unpack_pairs,
+    BatchContents, LogEntry, LogState, PartRequest, PartResponse, PublishedPart, Request, Response, body_digest,
+    compress_contents, decompress_contents, decompress_rows,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -16,34 +16,34 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(request) = Request::decode(&message) {
         assert_eq!(Request::decode(&request.encode()), Ok(request));
     }
-    if let Ok(answer) = Answer::decode(&message) {
-        assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
+    if let Ok(answer) = Response::decode(&message) {
+        assert_eq!(Response::decode(&answer.encode()), Ok(answer));
     }
-    if let Ok(published) = Published::decode(&message) {
-        assert_eq!(Published::decode(&published.encode()), Ok(published));
+    if let Ok(published) = PublishedPart::decode(&message) {
+        assert_eq!(PublishedPart::decode(&published.encode()), Ok(published));
     }
-    if let Ok(pull) = Pull::decode(&message) {
-        assert_eq!(Pull::decode(&pull.encode()), Ok(pull));
+    if let Ok(pull) = PartRequest::decode(&message) {
+        assert_eq!(PartRequest::decode(&pull.encode()), Ok(pull));
     }
-    if let Ok(pulled) = Pulled::decode(&message) {
-        assert_eq!(Pulled::decode(&pulled.encode()), Ok(pulled));
+    if let Ok(pulled) = PartResponse::decode(&message) {
+        assert_eq!(PartResponse::decode(&pulled.encode()), Ok(pulled));
     }
     let _ = LogState::decode(bytes);
 
     let length = bytes.len() as u64;
     let packed = zstd::bulk::compress(bytes, 1).expect("it is short");
     let mut raw = Vec::new();
-    if let Ok(contents) = unpack_contents(&packed, length, &mut raw) {
+    if let Ok(contents) = decompress_contents(&packed, length, &mut raw) {
         contents.entries.iter().for_each(|entry| drop(LogEntry::decode(entry)));
-        let (again, length) = pack_contents(&contents, 1).expect("it was unpacked");
+        let (again, length) = compress_contents(&contents, 1).expect("it was unpacked");
         let mut raw = Vec::new();
-        let same: Contents<'_> = unpack_contents(&again, length, &mut raw).expect("it was packed");
+        let same: BatchContents<'_> = decompress_contents(&again, length, &mut raw).expect("it was packed");
         assert_eq!((same.entries, same.bodies), (contents.entries, contents.bodies));
     }
-    let _ = unpack_pairs(&packed, length, &mut Vec::new());
+    let _ = decompress_rows(&packed, length, &mut Vec::new());
     // What says that it is longer or shorter than it is.
     for length in [length.wrapping_sub(1), length + 1, 1 << 29, u64::MAX] {
-        let _ = unpack_contents(&packed, length, &mut Vec::new());
-        let _ = unpack_contents(bytes, length, &mut Vec::new());
+        let _ = decompress_contents(&packed, length, &mut Vec::new());
+        let _ = decompress_contents(bytes, length, &mut Vec::new());
     }
 });

@@ -4,9 +4,9 @@
 #![no_main]
 
 use ibid_format::record::{
-    Answer, Body, ChainEntry, Encoded, FrameDecoder, KeyEntry, LogEntry, LogState, NamespaceEntry, Next, Places,
-    Published, Pull, Pulled, Record, References, Request, VersionGroup, frames_of_block, key_of, open_log_entry,
-    records_of_frame, split_key, unpack_contents, unpack_pairs,
+    BlockFrameDecoder, Body, ChainEntry, EncoderWatermark, KeyEntry, LogEntry, LogState, NamespaceEntry, NextNumbers,
+    PartRequest, PartResponse, Places, PublishedPart, Record, References, Request, Response, VersionGroup,
+    decompress_contents, decompress_rows, frames_of_block, key_of, open_log_entry, records_of_frame, split_key,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -26,26 +26,26 @@ fuzz_target!(|input: (u64, u32, Vec<u8>, Vec<u8>)| {
     let _ = VersionGroup::decode(number, version, &bytes);
     let _ = References::decode(number, &bytes);
     let _ = ChainEntry::decode(number, &bytes);
-    let _ = Encoded::decode(&bytes);
+    let _ = EncoderWatermark::decode(&bytes);
     let _ = Places::decode(number, &bytes);
     if let Ok(frames) = frames_of_block(number, &bytes) {
         for frame in &frames {
-            let _ = FrameDecoder::default().decode(frame, &mut Vec::new());
+            let _ = BlockFrameDecoder::default().decode(frame, &mut Vec::new());
         }
     }
     let _ = records_of_frame(&bytes, version as usize);
     let _ = Record::decode_packed(number, &bytes);
     let _ = NamespaceEntry::decode(&key, &bytes);
-    let _ = Next::decode(&bytes);
+    let _ = NextNumbers::decode(&bytes);
     let _ = LogState::decode(&bytes);
     let _ = open_log_entry(number, &bytes);
     let _ = Request::decode(&bytes);
-    let _ = Answer::decode(&bytes);
-    let _ = Published::decode(&bytes);
-    let _ = Pull::decode(&bytes);
-    let _ = Pulled::decode(&bytes);
-    let _ = unpack_contents(&bytes, version.into(), &mut Vec::new());
-    let _ = unpack_pairs(&bytes, version.into(), &mut Vec::new());
+    let _ = Response::decode(&bytes);
+    let _ = PublishedPart::decode(&bytes);
+    let _ = PartRequest::decode(&bytes);
+    let _ = PartResponse::decode(&bytes);
+    let _ = decompress_contents(&bytes, version.into(), &mut Vec::new());
+    let _ = decompress_rows(&bytes, version.into(), &mut Vec::new());
     if let Ok(entry) = LogEntry::decode(&bytes) {
         let mut again = Vec::new();
         entry.encode(&mut again).expect("what was decoded can be encoded");

@@ -2,12 +2,12 @@
 
 #![no_main]
 
-use ibid_format::tree::Entry;
+use ibid_format::tree::TreeEntry;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|listing: &[u8]| {
     let mut rest = listing;
-    while let Ok(Some((entry, length))) = Entry::decode_prefix(rest) {
+    while let Ok(Some((entry, length))) = TreeEntry::decode_prefix(rest) {
         let (bytes, behind) = rest.split_at(length);
         let mut again = Vec::new();
         entry

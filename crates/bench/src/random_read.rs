@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use ibid_chunk::{Chunker, Settings, chunks};
-use ibid_format::frame::{self, Compression, Decoder, Encoder};
+use ibid_format::frame::{self, Compression, FrameDecoder, FrameEncoder};
 use ibid_format::pack::{self, PackKind};
 use ibid_format::{ChunkId, FileId, Keys, MasterKey};
 use ibid_storage::{Local, Name, Storage};
@@ -117,7 +117,7 @@ fn measure(data: &[u8], average: u32, options: &Options) -> Result<RandomRead> {
         storage: &storage,
         keys: &keys,
         sealed: Vec::new(),
-        decoder: Decoder::new(),
+        decoder: FrameDecoder::new(),
     };
     for _ in 0..options.reads {
         let number = random.below(unique.len());
@@ -170,8 +170,8 @@ fn store(storage: &Local, keys: &Keys, unique: &[(ChunkId, &[u8])], frame: u32) 
         read_bytes: 0,
         samples_us: Vec::new(),
     };
-    let new_pack = || pack::Builder::new(keys, FileId::random(), PackKind::Data);
-    let (mut encoder, mut gathered, mut plaintext) = (Encoder::new(), frame::Builder::new(), Vec::new());
+    let new_pack = || pack::PackBuilder::new(keys, FileId::random(), PackKind::Data);
+    let (mut encoder, mut gathered, mut plaintext) = (FrameEncoder::new(), frame::FrameBuilder::new(), Vec::new());
     let mut pack = new_pack();
     for (number, (id, chunk)) in unique.iter().enumerate() {
         gathered.push(*id, chunk);
@@ -196,7 +196,7 @@ fn store(storage: &Local, keys: &Keys, unique: &[(ChunkId, &[u8])], frame: u32) 
 }
 
 impl Stored {
-    fn put(&mut self, storage: &Local, pack: pack::Builder) -> Result<()> {
+    fn put(&mut self, storage: &Local, pack: pack::PackBuilder) -> Result<()> {
         let (bytes, summary) = pack.finish();
         let name = Name::new(&format!("packs/{}", summary.id))?;
         storage.put(&name, &[&bytes])?;
@@ -220,7 +220,7 @@ struct Reader<'a> {
     storage: &'a Local,
     keys: &'a Keys,
     sealed: Vec<u8>,
-    decoder: Decoder,
+    decoder: FrameDecoder,
 }
 
 impl Reader<'_> {

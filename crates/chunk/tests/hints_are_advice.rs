@@ -6,7 +6,7 @@ mod data;
 use std::collections::HashMap;
 
 use data::{KINDS, Random, random, structured};
-use ibid_chunk::locality::{Criterion, Found, Hint, HintedChunker, Known, LIST_MOST, Table, Tally};
+use ibid_chunk::locality::{Criterion, Entered, Hint, HintedChunker, Known, LIST_MOST, Table, Tally};
 use ibid_chunk::{Chunker, NAMES, Settings, chunks};
 use md5::{Digest, Md5};
 use proptest::prelude::*;
@@ -144,10 +144,10 @@ impl Known for Liar {
         self.seen.get(fingerprint)?.then_some(())
     }
 
-    fn enter(&mut self, fingerprint: [u8; 16], _: Option<()>, at_end: bool) -> Found<()> {
+    fn enter(&mut self, fingerprint: [u8; 16], _: Option<()>, at_end: bool) -> Entered<()> {
         let before = self.seen.get(&fingerprint).copied();
         self.seen.insert(fingerprint, before == Some(true) || !at_end);
-        Found {
+        Entered {
             entry: Some(()),
             is_duplicate: before.is_some(),
         }

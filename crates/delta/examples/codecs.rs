@@ -13,7 +13,7 @@ use std::error::Error;
 use std::io::{BufRead, BufReader, Read};
 use std::time::{Duration, Instant};
 
-use ibid_delta::{Decoder, Encoder, Interval, Method, Reversal};
+use ibid_delta::{DeltaDecoder, DeltaEncoder, Interval, Method, Reversal};
 
 const BLOCK: usize = 32 << 10;
 
@@ -84,8 +84,8 @@ fn ways() -> Vec<(String, Way)> {
 }
 
 struct Measurement {
-    encoder: Encoder,
-    decoder: Decoder,
+    encoder: DeltaEncoder,
+    decoder: DeltaDecoder,
     rows: Vec<(String, Way, Row)>,
     bodies: Row,
 }
@@ -154,8 +154,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         _ => Box::new(std::fs::File::open(file)?),
     };
     let mut measurement = Measurement {
-        encoder: Encoder::new(),
-        decoder: Decoder::new(),
+        encoder: DeltaEncoder::new(),
+        decoder: DeltaDecoder::new(),
         rows: ways()
             .into_iter()
             .map(|(name, way)| (name, way, Row::default()))

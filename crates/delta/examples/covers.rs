@@ -13,7 +13,7 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use ibid_chunk::{Chunker, Settings};
-use ibid_delta::{Cover, Encoder, FeatureIndex, Interval, Method, Sketcher};
+use ibid_delta::{Cover, DeltaEncoder, FeatureIndex, Interval, Method, Sketcher};
 
 const GROUP: usize = 16;
 const METHOD: Method = Method::AnchorZstd {
@@ -92,7 +92,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .filter(|chunk| !known.contains(chunk))
         .collect();
 
-    let (mut encoder, mut cover, mut delta) = (Encoder::new(), Cover::new(), Vec::new());
+    let (mut encoder, mut cover, mut delta) = (DeltaEncoder::new(), Cover::new(), Vec::new());
     let mut rows: Vec<(usize, bool, Row)> = [16, 64]
         .into_iter()
         .flat_map(|most| [false, true].map(|covered| (most, covered, Row::default())))

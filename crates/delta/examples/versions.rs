@@ -9,7 +9,7 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use ibid_delta::{Decoder, Encoder, Interval, Method};
+use ibid_delta::{DeltaDecoder, DeltaEncoder, Interval, Method};
 
 /// What one method came to.
 struct Row {
@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let (target_len, base_len) = (target_kib.parse::<usize>()? << 10, base_kib.parse::<usize>()? << 10);
     let every: usize = every.parse()?;
-    let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
+    let (mut encoder, mut decoder) = (DeltaEncoder::new(), DeltaDecoder::new());
     let mut rows: Vec<Row> = methods()
         .into_iter()
         .map(|method| Row {

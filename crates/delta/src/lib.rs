@@ -4,7 +4,7 @@
 //! [`Sketch`] of each, by which one finds the other: what is similar shares features, and a
 //! [`FeatureIndex`] knows who has which. A [`Chooser`] takes the best of the candidates; a
 //! [`Cover`] takes the parts of several that are of use together. Then this crate writes one as the
-//! difference from the other ([`Encoder`], [`Decoder`]), by one of three codecs that every delta
+//! difference from the other ([`DeltaEncoder`], [`DeltaDecoder`]), by one of three codecs that every delta
 //! names in its first byte ([`Codec`]).
 #![forbid(unsafe_code)]
 
@@ -18,7 +18,7 @@ mod sketch;
 mod varint;
 mod window;
 
-pub use codec::{Codec, Decoder, Encoder, LENGTH_MAX, Method, Outline, Reversal, Stretch, describe};
+pub use codec::{Codec, DeltaDecoder, DeltaEncoder, LENGTH_MAX, Method, Outline, Reversal, Stretch, describe};
 pub use cover::{Anchors, Cover, CoverSettings};
 pub use error::Error;
 pub use ibid_simd::Backend;

@@ -13,7 +13,7 @@
 //! Half a feature a level keeps chains short and loses nothing: on versions of source trees,
 //! database files and dumps in chunks of 64 KiB, depth was 3 on average where it might have been 8.
 
-use crate::{Candidate, Encoder, Error, Method};
+use crate::{Candidate, DeltaEncoder, Error, Method};
 
 /// What the caller knows of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -104,14 +104,14 @@ pub struct Chosen {
 /// Encodes against the best candidate. Owns an encoder and room for a second delta: keep it.
 #[derive(Debug, Default)]
 pub struct Chooser {
-    encoder: Encoder,
+    encoder: DeltaEncoder,
     trial: Vec<u8>,
 }
 
 impl Chooser {
     /// One with this encoder.
     #[must_use]
-    pub fn new(encoder: Encoder) -> Chooser {
+    pub fn new(encoder: DeltaEncoder) -> Chooser {
         Chooser {
             encoder,
             trial: Vec::new(),
@@ -119,7 +119,7 @@ impl Chooser {
     }
 
     /// The encoder, for deltas without a choice.
-    pub fn encoder(&mut self) -> &mut Encoder {
+    pub fn encoder(&mut self) -> &mut DeltaEncoder {
         &mut self.encoder
     }
 
@@ -132,7 +132,7 @@ impl Chooser {
     /// Whether the delta is small enough to be worth it is for the caller to say.
     ///
     /// # Errors
-    /// As [`Encoder::encode`]. `out` is then as it was.
+    /// As [`DeltaEncoder::encode`]. `out` is then as it was.
     pub fn choose<B: AsRef<[u8]>>(
         &mut self,
         method: Method,

@@ -4,13 +4,13 @@
 mod data;
 
 use data::{Random, any_pair, outline, put_together};
-use ibid_delta::{Decoder, Encoder, Error, Interval, Method, describe};
+use ibid_delta::{DeltaDecoder, DeltaEncoder, Error, Interval, Method, describe};
 use proptest::prelude::*;
 
 fn check(base: &[u8], delta: &[u8], target_max: usize) {
     let mut out = b"before".to_vec();
-    let decoded = Decoder::new().decode(base, delta, target_max, &mut out);
-    let outlined = outline(&mut Decoder::new(), base, delta, target_max);
+    let decoded = DeltaDecoder::new().decode(base, delta, target_max, &mut out);
+    let outlined = outline(&mut DeltaDecoder::new(), base, delta, target_max);
     assert_eq!(
         outlined.map(|outline| put_together(&outline, base, 0..outline.len())),
         decoded.clone().map(|()| out[6..].to_vec()),
@@ -44,7 +44,7 @@ proptest! {
             _ => Method::AnchorZstd { level: 1, interval },
         };
         let mut delta = Vec::new();
-        Encoder::new().encode(method, &base, &target, &mut delta).unwrap();
+        DeltaEncoder::new().encode(method, &base, &target, &mut delta).unwrap();
         let mut source = Random(seed);
         for _ in 0..20 {
             let mut damaged = delta.clone();
@@ -61,9 +61,9 @@ proptest! {
             check(&base[..source.below(base.len() + 1)], &delta, target.len());
             // And as a delta to be turned round.
             let mut out = b"before".to_vec();
-            if Encoder::new().reverse(method, &base, &target, &damaged, usize::MAX, &mut out).is_ok() {
+            if DeltaEncoder::new().reverse(method, &base, &target, &damaged, usize::MAX, &mut out).is_ok() {
                 let mut decoded = Vec::new();
-                Decoder::new().decode(&target, &out[6..], base.len(), &mut decoded).unwrap();
+                DeltaDecoder::new().decode(&target, &out[6..], base.len(), &mut decoded).unwrap();
                 prop_assert!(decoded == base, "a reversal that succeeds is right");
             } else {
                 prop_assert_eq!(out, b"before");
@@ -77,11 +77,11 @@ fn a_target_over_the_limit_is_refused_before_memory_is_taken() {
     let base = vec![0; 1000];
     let mut delta = Vec::new();
     let method = Method::ZstdPrefix { level: 1 };
-    Encoder::new()
+    DeltaEncoder::new()
         .encode(method, &base, &vec![0; 1 << 20], &mut delta)
         .unwrap();
     let mut out = Vec::new();
-    let refused = Decoder::new().decode(&base, &delta, (1 << 20) - 1, &mut out);
+    let refused = DeltaDecoder::new().decode(&base, &delta, (1 << 20) - 1, &mut out);
     assert!(
         matches!(
             refused,
@@ -104,7 +104,7 @@ fn a_body_that_cannot_give_the_stated_length_is_refused_before_memory_is_taken()
         for body in [&b"abc"[..], b"", b"\0\0\0\0", many_copies] {
             let delta = [&[codec, 0x80, 0x80, 0x80, 0x80, 0x04], body].concat();
             let mut out = Vec::new();
-            let mut decoder = Decoder::new();
+            let mut decoder = DeltaDecoder::new();
             let before = decoder.memory();
             let refused = decoder.decode(&[0; 16], &delta, 1 << 30, &mut out);
             assert!(refused.is_err());

@@ -4,7 +4,7 @@
 mod data;
 
 use data::{Random, any_pair, edited, outline, put_together, text};
-use ibid_delta::{Backend, Codec, Decoder, Encoder, Error, Interval, Method, Reversal, describe};
+use ibid_delta::{Backend, Codec, DeltaDecoder, DeltaEncoder, Error, Interval, Method, Reversal, describe};
 use proptest::prelude::*;
 
 const ANCHOR_ZSTD: Method = Method::AnchorZstd {
@@ -20,7 +20,7 @@ fn methods() -> Vec<Method> {
     levels.into_iter().chain(intervals).chain(both).collect()
 }
 
-fn encoded(encoder: &mut Encoder, method: Method, base: &[u8], target: &[u8]) -> Vec<u8> {
+fn encoded(encoder: &mut DeltaEncoder, method: Method, base: &[u8], target: &[u8]) -> Vec<u8> {
     let mut delta = b"before".to_vec();
     encoder
         .encode(method, base, target, &mut delta)
@@ -30,7 +30,7 @@ fn encoded(encoder: &mut Encoder, method: Method, base: &[u8], target: &[u8]) ->
 }
 
 #[track_caller]
-fn assert_decodes(decoder: &mut Decoder, base: &[u8], delta: &[u8], target: &[u8]) {
+fn assert_decodes(decoder: &mut DeltaDecoder, base: &[u8], delta: &[u8], target: &[u8]) {
     let mut out = b"before".to_vec();
     assert_eq!(decoder.decode(base, delta, target.len(), &mut out), Ok(()));
     assert_eq!(&out[..6], b"before");
@@ -54,7 +54,7 @@ fn assert_decodes(decoder: &mut Decoder, base: &[u8], delta: &[u8], target: &[u8
 }
 
 /// Everything that is promised of one pair.
-fn check(encoder: &mut Encoder, decoder: &mut Decoder, method: Method, base: &[u8], target: &[u8]) {
+fn check(encoder: &mut DeltaEncoder, decoder: &mut DeltaDecoder, method: Method, base: &[u8], target: &[u8]) {
     let forward = encoded(encoder, method, base, target);
     let outlined = matches!(method, Method::AnchorZstd { .. }) && !target.is_empty();
     let expected =
@@ -79,7 +79,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
     #[test]
     fn any_pair_by_every_method((base, target) in any_pair()) {
-        let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
+        let (mut encoder, mut decoder) = (DeltaEncoder::new(), DeltaDecoder::new());
         for method in methods() {
             check(&mut encoder, &mut decoder, method, &base, &target);
         }
@@ -89,9 +89,9 @@ proptest! {
     fn every_backend_writes_the_same((base, target) in any_pair()) {
         for interval in Interval::ALL {
             for method in [Method::Anchor { interval }, Method::AnchorZstd { level: 1, interval }] {
-                let expected = encoded(&mut Encoder::with_backend(Backend::scalar()), method, &base, &target);
+                let expected = encoded(&mut DeltaEncoder::with_backend(Backend::scalar()), method, &base, &target);
                 for backend in Backend::available() {
-                    prop_assert_eq!(&encoded(&mut Encoder::with_backend(backend), method, &base, &target), &expected);
+                    prop_assert_eq!(&encoded(&mut DeltaEncoder::with_backend(backend), method, &base, &target), &expected);
                 }
             }
         }
@@ -102,7 +102,7 @@ proptest! {
 /// compress from some lengths of base and target on.
 #[test]
 fn lengths_where_something_changes() {
-    let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
+    let (mut encoder, mut decoder) = (DeltaEncoder::new(), DeltaDecoder::new());
     let lengths = [0, 1, 8, 255, 256, 65_791, 65_792, 131_073, 524_289];
     let longest = text(3, 700_000);
     for base_len in lengths {
@@ -130,16 +130,16 @@ fn a_base_that_looks_like_a_dictionary_is_mere_bytes() {
     let target = edited(&base, 6, 3);
     for level in [1, 19] {
         check(
-            &mut Encoder::new(),
-            &mut Decoder::new(),
+            &mut DeltaEncoder::new(),
+            &mut DeltaDecoder::new(),
             Method::ZstdPrefix { level },
             &base,
             &target,
         );
         let long: Vec<u8> = base.iter().copied().cycle().take(700_000).collect();
         check(
-            &mut Encoder::new(),
-            &mut Decoder::new(),
+            &mut DeltaEncoder::new(),
+            &mut DeltaDecoder::new(),
             Method::ZstdPrefix { level },
             &long,
             &target,
@@ -158,7 +158,7 @@ fn the_beginning_of_a_long_base_counts() {
         ANCHOR_ZSTD,
     ] {
         assert!(
-            encoded(&mut Encoder::new(), method, &base, &target).len() < 1000,
+            encoded(&mut DeltaEncoder::new(), method, &base, &target).len() < 1000,
             "{method:?}"
         );
     }
@@ -173,7 +173,7 @@ fn an_edit_costs_about_what_it_inserts() {
     }
     for interval in Interval::ALL {
         for method in [Method::Anchor { interval }, Method::AnchorZstd { level: 1, interval }] {
-            let delta = encoded(&mut Encoder::new(), method, &base, &target);
+            let delta = encoded(&mut DeltaEncoder::new(), method, &base, &target);
             assert!(delta.len() < 3 * (11 + 8) + 8, "{method:?}: {}", delta.len());
         }
     }
@@ -182,7 +182,7 @@ fn an_edit_costs_about_what_it_inserts() {
 /// What is repeated in the target covers the base once; the rest of the base has to be found anew.
 #[test]
 fn a_reversal_that_covers_little_falls_back() {
-    let mut encoder = Encoder::new();
+    let mut encoder = DeltaEncoder::new();
     let piece = Random(7).bytes(500);
     let base = [&piece[..], &piece, &piece, &piece].concat();
     let target = [b"once: ", &piece[..]].concat();
@@ -202,7 +202,7 @@ fn a_reversal_that_covers_little_falls_back() {
 #[test]
 fn a_delta_between_other_ends_is_not_turned_round() {
     let (base, target) = (text(1, 3000), text(2, 3000));
-    let mut encoder = Encoder::new();
+    let mut encoder = DeltaEncoder::new();
     let method = Method::Anchor {
         interval: Interval::I16,
     };
@@ -219,7 +219,7 @@ fn a_delta_between_other_ends_is_not_turned_round() {
 /// repeated, many places with the same bytes, the base's blocks backwards, and one that is both.
 #[test]
 fn pairs_that_have_little_or_too_much_in_common() {
-    let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
+    let (mut encoder, mut decoder) = (DeltaEncoder::new(), DeltaDecoder::new());
     let random = Random(11).bytes(60_000);
     let block = &random[..700];
     let repeated: Vec<u8> = block.iter().copied().cycle().take(50_000).collect();
@@ -256,7 +256,7 @@ fn what_is_not_copied_is_written_against_what_stood_in_its_place() {
             target[changed] ^= 1;
         }
     }
-    let delta = encoded(&mut Encoder::new(), ANCHOR_ZSTD, &base, &target);
+    let delta = encoded(&mut DeltaEncoder::new(), ANCHOR_ZSTD, &base, &target);
     let changed = 60 * 400;
     assert!(delta.len() < changed / 2, "{} of {changed}", delta.len());
 }

@@ -5,7 +5,7 @@ mod data;
 
 use data::{Random, edited};
 use ibid_delta::{
-    Candidate, Chooser, Decoder, FeatureIndex, Interval, Method, POSTING_MAX, Scored, Scoring, Sketch, Sketcher,
+    Candidate, Chooser, DeltaDecoder, FeatureIndex, Interval, Method, POSTING_MAX, Scored, Scoring, Sketch, Sketcher,
     Standing,
 };
 
@@ -64,7 +64,7 @@ fn chosen(ranked: &[(u32, f32)], bases: &[&[u8]], target: &[u8]) -> Option<u32> 
     assert_eq!(out.len() - 6, chosen.delta_len);
     let mut decoded = Vec::new();
     let base = bases[chosen.place as usize];
-    Decoder::new()
+    DeltaDecoder::new()
         .decode(base, &out[6..], target.len(), &mut decoded)
         .expect("it was just encoded");
     assert!(decoded == target);

@@ -1,6 +1,6 @@
 //! The code and `docs/format/delta.md` agree.
 
-use ibid_delta::{Codec, Decoder, Encoder, Error, FeatureIndex, Interval, Method, Sketch, describe};
+use ibid_delta::{Codec, DeltaDecoder, DeltaEncoder, Error, FeatureIndex, Interval, Method, Sketch, describe};
 
 /// The bytes of an example: hexadecimal pairs, then two spaces and what they are.
 fn example(name: &str) -> Vec<u8> {
@@ -20,7 +20,9 @@ fn example(name: &str) -> Vec<u8> {
 
 fn decoded(base: &[u8], delta: &[u8]) -> Result<Vec<u8>, Error> {
     let mut target = Vec::new();
-    Decoder::new().decode(base, delta, 1000, &mut target).map(|()| target)
+    DeltaDecoder::new()
+        .decode(base, delta, 1000, &mut target)
+        .map(|()| target)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -31,7 +33,7 @@ fn hex(bytes: &[u8]) -> String {
 fn a_delta_by_zstd_prefix() {
     let (base, target) = (b"in the same place", b"in the same place, again");
     let mut written = Vec::new();
-    Encoder::new()
+    DeltaEncoder::new()
         .encode(Method::ZstdPrefix { level: 1 }, base, target, &mut written)
         .unwrap();
     let delta = example("zstd-prefix");
@@ -56,7 +58,7 @@ fn a_delta_by_anchors() {
     let method = Method::Anchor {
         interval: Interval::I16,
     };
-    Encoder::new().encode(method, base, target, &mut written).unwrap();
+    DeltaEncoder::new().encode(method, base, target, &mut written).unwrap();
     let delta = example("anchor");
     assert_eq!(hex(&written), hex(&delta));
     assert_eq!(decoded(base, &delta), Ok(target.to_vec()));
@@ -73,7 +75,7 @@ fn a_delta_by_anchors_and_zstd() {
         level: 3,
         interval: Interval::I32,
     };
-    Encoder::new().encode(method, base, target, &mut written).unwrap();
+    DeltaEncoder::new().encode(method, base, target, &mut written).unwrap();
     let delta = example("anchor-zstd");
     assert_eq!(describe(&delta), Ok((Codec::AnchorZstd, target.len())));
     assert_eq!(decoded(base, &written), Ok(target.to_vec()));

@@ -83,7 +83,7 @@ pub struct FrameSummary {
 
 /// What a pack's directory says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Summary {
+pub struct PackSummary {
     /// The pack's name.
     pub id: FileId,
     /// What its chunks are.
@@ -94,7 +94,7 @@ pub struct Summary {
     pub frames: Vec<FrameSummary>,
 }
 
-impl Summary {
+impl PackSummary {
     /// Whether frames lie back to back from [`FRAMES_AT`] on, within the pack, and all counts and
     /// lengths are within limits.
     ///
@@ -121,17 +121,17 @@ impl Summary {
 /// Writes a pack into memory.
 ///
 /// ```
-/// use ibid_format::frame::{self, Compression, Encoder};
+/// use ibid_format::frame::{self, Compression, FrameEncoder};
 /// use ibid_format::pack::{self, PackKind};
 /// use ibid_format::{FileId, Keys, MasterKey};
 ///
 /// let keys = Keys::encrypted(FileId::random(), &MasterKey::random());
-/// let mut gathered = frame::Builder::new();
+/// let mut gathered = frame::FrameBuilder::new();
 /// gathered.push(keys.chunk_id(b"a chunk"), b"a chunk");
 /// let mut plaintext = Vec::new();
-/// Encoder::new().encode(gathered.blobs(), gathered.body(), Compression::Stored, &mut plaintext)?;
+/// FrameEncoder::new().encode(gathered.blobs(), gathered.body(), Compression::Stored, &mut plaintext)?;
 ///
-/// let mut builder = pack::Builder::new(&keys, FileId::random(), PackKind::Data);
+/// let mut builder = pack::PackBuilder::new(&keys, FileId::random(), PackKind::Data);
 /// builder.add(&plaintext, gathered.blobs(), 0, &[]);
 /// let padded = builder.padded_len();
 /// let (bytes, summary) = builder.finish();
@@ -140,7 +140,7 @@ impl Summary {
 /// # Ok::<(), ibid_format::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Builder {
+pub struct PackBuilder {
     keys: Keys,
     id: FileId,
     kind: PackKind,
@@ -150,11 +150,11 @@ pub struct Builder {
     directory: Vec<u8>,
 }
 
-impl Builder {
+impl PackBuilder {
     /// An empty pack to be written under the name `id`.
-    pub fn new(keys: &Keys, id: FileId, kind: PackKind) -> Builder {
+    pub fn new(keys: &Keys, id: FileId, kind: PackKind) -> PackBuilder {
         let bytes = FileKind::Pack.magic().to_vec();
-        Builder {
+        PackBuilder {
             keys: keys.clone(),
             id,
             kind,
@@ -174,11 +174,11 @@ impl Builder {
         self.kind
     }
 
-    /// Seals a frame, as [`frame::Encoder::encode`] or
-    /// [`encode_delta`](frame::Encoder::encode_delta) made it from these blobs, behind the
+    /// Seals a frame, as [`frame::FrameEncoder::encode`] or
+    /// [`encode_delta`](frame::FrameEncoder::encode_delta) made it from these blobs, behind the
     /// others. `depth` and `bases` are those of [`FrameSummary`].
     ///
-    /// Whoever finishes the pack once [`is_full`](Builder::is_full) says so stays within the limits
+    /// Whoever finishes the pack once [`is_full`](PackBuilder::is_full) says so stays within the limits
     /// of the format.
     pub fn add(&mut self, frame_plaintext: &[u8], blobs: &[Blob], depth: u8, bases: &[ChunkPrefix]) {
         let offset = self.bytes.len();
@@ -218,7 +218,7 @@ impl Builder {
         (self.bytes.len() + SEAL_OVERHEAD + 1 + count + self.directory.len()) as u64 + TRAILER
     }
 
-    /// Size of the file that [`finish`](Builder::finish) would give now, bytes.
+    /// Size of the file that [`finish`](PackBuilder::finish) would give now, bytes.
     pub fn padded_len(&self) -> u64 {
         padme::padded(self.plain_len())
     }
@@ -238,7 +238,7 @@ impl Builder {
     }
 
     /// The file's bytes, padded, and what its directory says.
-    pub fn finish(mut self) -> (Vec<u8>, Summary) {
+    pub fn finish(mut self) -> (Vec<u8>, PackSummary) {
         let (size, plain) = (self.padded_len(), self.plain_len());
         let offset = self.bytes.len() as u64;
         let mut directory = vec![self.kind.number()];
@@ -253,7 +253,7 @@ impl Builder {
         wire::put_u64(&mut trailer, size);
         self.keys
             .seal(SealKind::Trailer, self.id, size - TRAILER, &trailer, &mut self.bytes);
-        let summary = Summary {
+        let summary = PackSummary {
             id: self.id,
             kind: self.kind,
             size,
@@ -314,7 +314,7 @@ pub fn open_directory(
     file_size: u64,
     offset: u64,
     bytes: &mut [u8],
-) -> Result<Summary, Error> {
+) -> Result<PackSummary, Error> {
     in_range("pack size", file_size, FRAMES_AT + DIRECTORY_MIN + TRAILER, LIMIT)?;
     in_range(
         "directory offset",
@@ -326,7 +326,7 @@ pub fn open_directory(
     let plaintext = keys.open(SealKind::Directory, id, offset, bytes)?;
     let (kind, frames, end) = decode_directory(plaintext)?;
     equal("directory offset", end, offset)?;
-    Ok(Summary {
+    Ok(PackSummary {
         id,
         kind,
         size: file_size,
@@ -334,7 +334,7 @@ pub fn open_directory(
     })
 }
 
-/// Opens a frame, for [`frame::Decoder::decode`].
+/// Opens a frame, for [`frame::FrameDecoder::decode`].
 ///
 /// # Errors
 ///

@@ -46,12 +46,12 @@ pub struct Snapshot {
     /// Names of groups, strictly ascending by number.
     pub groups: Vec<(u32, Vec<u8>)>,
     /// What the backup did.
-    pub counters: Counters,
+    pub counters: SnapshotTotals,
 }
 
 /// What a backup did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
+pub struct SnapshotTotals {
     /// Files in the snapshot.
     pub files: u64,
     /// Directories in the snapshot.
@@ -72,7 +72,7 @@ pub struct Counters {
     pub changed_while_read: u64,
 }
 
-impl Counters {
+impl SnapshotTotals {
     fn numbers(&self) -> [u64; 9] {
         [
             self.files,
@@ -87,9 +87,9 @@ impl Counters {
         ]
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Counters, Error> {
+    fn read(reader: &mut Reader<'_>) -> Result<SnapshotTotals, Error> {
         let mut next = || reader.varint("counter");
-        Ok(Counters {
+        Ok(SnapshotTotals {
             files: next()?,
             directories: next()?,
             others: next()?,
@@ -208,7 +208,7 @@ impl Snapshot {
             root: Content::decode(reader)?,
             users: read_list(reader, "users", 2, read_name)?,
             groups: read_list(reader, "groups", 2, read_name)?,
-            counters: Counters::read(reader)?,
+            counters: SnapshotTotals::read(reader)?,
         })
     }
 

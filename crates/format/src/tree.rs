@@ -1,7 +1,7 @@
 //! Entries of a directory's listing.
 //!
 //! A listing is its entries one after the other, ascending by name; it is cut into chunks like any
-//! file, so entries are read off a stream: see [`Entry::decode_prefix`]. That names ascend
+//! file, so entries are read off a stream: see [`TreeEntry::decode_prefix`]. That names ascend
 //! *between* entries is the reader's to check.
 
 use crate::content::Content;
@@ -143,7 +143,7 @@ pub type Xattr = (Vec<u8>, Vec<u8>);
 
 /// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct TreeEntry {
     /// Its name, as [`check_name`] allows.
     pub name: Vec<u8>,
     /// What it is.
@@ -168,7 +168,7 @@ pub struct Entry {
     pub xattrs: Vec<Xattr>,
 }
 
-impl Entry {
+impl TreeEntry {
     /// Appends the entry.
     ///
     /// # Errors
@@ -198,7 +198,7 @@ impl Entry {
     /// # Errors
     ///
     /// If no further bytes could make an entry of them.
-    pub fn decode_prefix(bytes: &[u8]) -> Result<Option<(Entry, usize)>, Error> {
+    pub fn decode_prefix(bytes: &[u8]) -> Result<Option<(TreeEntry, usize)>, Error> {
         let mut reader = Reader::new(bytes);
         let length = match reader.varint_in("entry", 0, ENTRY_BYTES_MAX as u64) {
             Ok(length) => length as usize,
@@ -208,7 +208,7 @@ impl Entry {
         if reader.remaining() < length {
             return Ok(None);
         }
-        let entry = Entry::read(Reader::new(reader.take("entry", length)?))?;
+        let entry = TreeEntry::read(Reader::new(reader.take("entry", length)?))?;
         Ok(Some((entry, reader.position())))
     }
 
@@ -235,7 +235,7 @@ impl Entry {
         self.kind.put(out);
     }
 
-    fn read(mut reader: Reader<'_>) -> Result<Entry, Error> {
+    fn read(mut reader: Reader<'_>) -> Result<TreeEntry, Error> {
         let number = reader.u8("entry type")?;
         let name = reader.bytes("name", NAME_BYTES_MAX)?;
         check_name(name)?;
@@ -255,7 +255,7 @@ impl Entry {
         reader.finish("entry")?;
         let changed_while_read = flags & CHANGED != 0;
         let name = name.to_vec();
-        Ok(Entry {
+        Ok(TreeEntry {
             name,
             kind,
             mode,

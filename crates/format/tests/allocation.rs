@@ -10,12 +10,12 @@ use std::cell::Cell;
 
 use common::*;
 use ibid_format::content::{Content, Item};
-use ibid_format::frame::{self, BODY_BYTES_MAX, Compression, Decoder};
+use ibid_format::frame::{self, BODY_BYTES_MAX, Compression, FrameDecoder};
 use ibid_format::index::{self, Index};
 use ibid_format::sketches::Sketches;
 use ibid_format::slot::Slot;
 use ibid_format::snapshot::Snapshot;
-use ibid_format::tree::Entry;
+use ibid_format::tree::TreeEntry;
 use ibid_format::wire::{Reader, put_varint};
 use ibid_format::{SealKind, config, pack};
 use proptest::collection::vec;
@@ -94,7 +94,7 @@ fn assert_all_bounded(bytes: &[u8]) {
     assert_bounded("slot", bytes, |bytes| drop(Slot::parse(FILE, bytes)));
     assert_bounded("item", bytes, |bytes| drop(Item::decode_prefix(bytes)));
     assert_bounded("content", bytes, |bytes| drop(Content::decode(&mut Reader::new(bytes))));
-    assert_bounded("entry", bytes, |bytes| drop(Entry::decode_prefix(bytes)));
+    assert_bounded("entry", bytes, |bytes| drop(TreeEntry::decode_prefix(bytes)));
     assert_bounded("snapshot", bytes, |bytes| drop(Snapshot::decode(bytes)));
     assert_bounded("sketches", bytes, |bytes| drop(Sketches::decode(bytes)));
     assert_bounded("directory", bytes, |bytes| drop(pack::decode_directory(bytes)));
@@ -105,7 +105,7 @@ fn assert_all_bounded(bytes: &[u8]) {
 
 /// Frames expand; but no further than their zstd blocks can, and then to the limit at most.
 fn assert_frame_bounded(bytes: &[u8]) {
-    let mut decoder = Decoder::new();
+    let mut decoder = FrameDecoder::new();
     let mut pieces = Vec::new();
     let peak = peak_of(|| pieces = frame::pieces(bytes).unwrap_or_default());
     assert!(
@@ -188,7 +188,7 @@ fn a_frame_that_claims_megabytes() {
         bytes.extend(body);
         let prefix = [b'p'];
         let prefix = if bytes[0] == 2 { &prefix[..] } else { &[] };
-        let peak = peak_of(|| assert!(Decoder::new().decode(&bytes, prefix, None).is_err()));
+        let peak = peak_of(|| assert!(FrameDecoder::new().decode(&bytes, prefix, None).is_err()));
         assert!(peak < SLACK, "{peak} bytes");
     };
     let zstd = [0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0, 0, 0, 1, 1, 0, 0];
@@ -205,7 +205,7 @@ fn a_frame_that_claims_megabytes() {
 fn a_reused_decoder_takes_no_more_memory() {
     let [keys, _] = both_keys();
     let (plaintext, _) = frame(&keys, &[vec![1; 70_000], vec![2; 30_000]], Compression::Zstd(3));
-    let mut decoder = Decoder::new();
+    let mut decoder = FrameDecoder::new();
     decoder.decode(&plaintext, &[], None).expect("valid");
     for upto in [None, Some(0), Some(1)] {
         let peak = peak_of(|| assert_eq!(decoder.decode(&plaintext, &[], upto).expect("valid").len(), 2));

@@ -5,11 +5,11 @@ mod common;
 
 use common::*;
 use ibid_format::content::{Content, Item};
-use ibid_format::frame::{self, Compression, Decoder};
+use ibid_format::frame::{self, Compression, FrameDecoder};
 use ibid_format::index::{self, Index};
 use ibid_format::slot::Slot;
 use ibid_format::snapshot::Snapshot;
-use ibid_format::tree::Entry;
+use ibid_format::tree::TreeEntry;
 use ibid_format::wire::Reader;
 use ibid_format::{FileId, Keys, SealKind, config, pack};
 use proptest::collection::vec;
@@ -25,7 +25,7 @@ fn decode_all(keys: &Keys, bytes: &[u8]) {
     }
     let _ = Item::decode_prefix(bytes);
     let _ = Content::decode(&mut Reader::new(bytes));
-    let _ = Entry::decode_prefix(bytes);
+    let _ = TreeEntry::decode_prefix(bytes);
     let _ = Snapshot::decode(bytes);
     let _ = Snapshot::open(keys, FILE, &mut bytes.to_vec());
     let _ = pack::decode_directory(bytes);
@@ -37,7 +37,7 @@ fn decode_all(keys: &Keys, bytes: &[u8]) {
 }
 
 fn decode_frame(bytes: &[u8]) {
-    let mut decoder = Decoder::new();
+    let mut decoder = FrameDecoder::new();
     // Of the right length, so that decoding gets as far as it can.
     let pieces = frame::pieces(bytes).unwrap_or_default();
     let prefix = vec![b'p'; pieces.iter().map(|piece| piece.length as usize).sum()];
@@ -200,7 +200,7 @@ proptest! {
     fn mutated_entries(entry in entry(), changes in changes()) {
         let mut bytes = Vec::new();
         entry.encode(&mut bytes)?;
-        if let Ok(Some((entry, _))) = Entry::decode_prefix(&apply(changes, bytes)) {
+        if let Ok(Some((entry, _))) = TreeEntry::decode_prefix(&apply(changes, bytes)) {
             // What is accepted is what an encoder would write.
             prop_assert!(entry.encode(&mut Vec::new()).is_ok());
         }
@@ -219,7 +219,7 @@ proptest! {
     #[test]
     fn mutated_directories(frames in vec((chunks(), bases()), 0..3), changes in changes()) {
         let [_, keys] = both_keys();
-        let mut builder = pack::Builder::new(&keys, FILE, pack::PackKind::Data);
+        let mut builder = pack::PackBuilder::new(&keys, FILE, pack::PackKind::Data);
         for (chunks, (depth, bases)) in &frames {
             let (plaintext, blobs) = frame(&keys, chunks, Compression::Stored);
             builder.add(&plaintext, &blobs, *depth, bases);
@@ -229,7 +229,7 @@ proptest! {
         let plaintext = bytes[directory_at..bytes.len() - pack::TRAILER as usize - 40].to_vec();
         if let Ok((kind, frames, end)) = pack::decode_directory(&apply(changes, plaintext)) {
             // What is accepted is what a writer could have meant.
-            let summary = pack::Summary { id: FILE, kind, size: end + 1000, frames };
+            let summary = pack::PackSummary { id: FILE, kind, size: end + 1000, frames };
             prop_assert_eq!(summary.check(), Ok(()));
         }
     }

@@ -4,10 +4,10 @@
 use ibid_delta::{Interval, Method};
 use ibid_format::Error;
 use ibid_format::record::{
-    BODY_BYTES_MAX, BlockBuilder, Body, ChainEntry, Encoded, Epoch, FrameBuilder, FrameDecoder, GivenUp, KEY_BYTES_MAX,
-    KeyEntry, LogChange, LogEntry, LogOperation, LogState, NUMBER_MAX, NamespaceEntry, Next, Place, Places, Record,
-    References, Role, VersionEntry, VersionGroup, body_check, frame_of_block, frames_of_block, key_of, open_log_entry,
-    records_of_block, records_of_frame, split_key,
+    BODY_BYTES_MAX, BlockBuilder, BlockFrameBuilder, BlockFrameDecoder, Body, ChainEntry, EncoderWatermark,
+    EncodingStopped, Epoch, KEY_BYTES_MAX, KeyEntry, LogChange, LogEntry, LogOperation, LogState, NUMBER_MAX,
+    NamespaceEntry, NextNumbers, Place, Places, Record, References, Role, VersionEntry, VersionGroup, body_check,
+    frame_of_block, frames_of_block, key_of, open_log_entry, records_of_block, records_of_frame, split_key,
 };
 use proptest::prelude::*;
 
@@ -63,7 +63,7 @@ fn records_are_as_documented() {
     };
     let mut delta = Vec::new();
     let (base, body) = (b"in the very same place", b"in the same place");
-    ibid_delta::Encoder::new()
+    ibid_delta::DeltaEncoder::new()
         .encode(method, base, body, &mut delta)
         .unwrap();
     let delta = Record {
@@ -133,15 +133,15 @@ fn entries_are_as_documented() {
     assert_example("places", &places.encode(0).unwrap());
     assert_eq!(Places::decode(0, &example("places")), Ok(places));
 
-    let given_up = GivenUp { since: 9 };
+    let given_up = EncodingStopped { since: 9 };
     assert_example("given-up", &given_up.encode(1));
-    assert_eq!(GivenUp::decode(1, &example("given-up")), Ok(given_up));
-    assert_eq!(GivenUp::namespace_of(&GivenUp::key(1)), Some(1));
-    assert_eq!(GivenUp::namespace_of(b"encoded"), None);
+    assert_eq!(EncodingStopped::decode(1, &example("given-up")), Ok(given_up));
+    assert_eq!(EncodingStopped::namespace_of(&EncodingStopped::key(1)), Some(1));
+    assert_eq!(EncodingStopped::namespace_of(b"encoded"), None);
 
-    let encoded = Encoded { next: 9 };
+    let encoded = EncoderWatermark { next: 9 };
     assert_example("encoded", &encoded.encode());
-    assert_eq!(Encoded::decode(&example("encoded")), Ok(encoded));
+    assert_eq!(EncoderWatermark::decode(&example("encoded")), Ok(encoded));
 
     let (number, versions_kept) = (1, true);
     let namespace = NamespaceEntry { number, versions_kept };
@@ -149,14 +149,14 @@ fn entries_are_as_documented() {
     assert_eq!(NamespaceEntry::decode(b"pages", &example("namespace")), Ok(namespace));
 
     let (record, namespace) = (9, 2);
-    let next = Next { record, namespace };
+    let next = NextNumbers { record, namespace };
     assert_example("next", &next.encode());
-    assert_eq!(Next::decode(&example("next")), Ok(next));
+    assert_eq!(NextNumbers::decode(&example("next")), Ok(next));
 }
 
 #[test]
 fn blocks_are_as_documented() {
-    let mut frame = FrameBuilder::new(9);
+    let mut frame = BlockFrameBuilder::new(9);
     let mut packed = Vec::new();
     PLACE.encode_packed(7, &mut packed).unwrap();
     frame.push(7, &packed);
@@ -176,7 +176,7 @@ fn blocks_are_as_documented() {
     let mut raw = Vec::new();
     let packed = frame_of_block(1, &bytes, 0).unwrap();
     assert_eq!(records_of_block(1, &bytes), Ok(2));
-    FrameDecoder::default().decode(&packed, &mut raw).unwrap();
+    BlockFrameDecoder::default().decode(&packed, &mut raw).unwrap();
     let records = records_of_frame(&raw, packed.records()).unwrap();
     assert!(
         records_of_frame(&raw, 1).is_err() && records_of_frame(&raw, 3).is_err() && records_of_frame(&raw, 0).is_err()
@@ -345,7 +345,7 @@ proptest! {
         level in 1..12, block in 1..1u64 << 40,
     ) {
         let mut builder = BlockBuilder::default();
-        let mut frame = FrameBuilder::new(level);
+        let mut frame = BlockFrameBuilder::new(level);
         let mut bytes = 0;
         for records in &frames {
             for (&number, record) in records.iter().rev() {
@@ -357,7 +357,7 @@ proptest! {
         }
         prop_assert!(builder.stored_bytes_max() <= bytes + 16);
         let bytes = builder.finish(block).unwrap();
-        let (mut decoder, mut raw) = (FrameDecoder::default(), Vec::new());
+        let (mut decoder, mut raw) = (BlockFrameDecoder::default(), Vec::new());
         for (number, records) in frames.iter().enumerate() {
             let packed = frame_of_block(block, &bytes, number as u8).unwrap();
             decoder.decode(&packed, &mut raw).unwrap();
@@ -396,14 +396,14 @@ proptest! {
         let _ = VersionGroup::decode(number, number as u32, &bytes);
         let _ = References::decode(number, &bytes);
         let _ = ChainEntry::decode(number, &bytes);
-        let _ = Encoded::decode(&bytes);
-        let _ = GivenUp::decode(number as u32, &bytes);
+        let _ = EncoderWatermark::decode(&bytes);
+        let _ = EncodingStopped::decode(number as u32, &bytes);
         let _ = Places::decode(number, &bytes);
         let _ = frames_of_block(number, &bytes);
         let _ = records_of_frame(&bytes, number as usize);
         let _ = Record::decode_packed(number, &bytes);
         let _ = NamespaceEntry::decode(&key, &bytes);
-        let _ = Next::decode(&bytes);
+        let _ = NextNumbers::decode(&bytes);
         let _ = split_key(&key);
     }
 }

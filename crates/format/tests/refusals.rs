@@ -7,15 +7,15 @@ use common::*;
 use ibid_delta::Method;
 use ibid_format::config::{self, Config};
 use ibid_format::content::{Content, Item};
-use ibid_format::frame::{self, Compression, Decoder};
+use ibid_format::frame::{self, Compression, FrameDecoder};
 use ibid_format::slot::{self, Argon2Cost, Note, Slot};
-use ibid_format::snapshot::{Counters, Snapshot};
-use ibid_format::tree::{self, Entry, EntryKind, Time};
+use ibid_format::snapshot::{Snapshot, SnapshotTotals};
+use ibid_format::tree::{self, EntryKind, Time, TreeEntry};
 use ibid_format::wire::Reader;
 use ibid_format::{ChunkId, Error, FileKind, Keys, NameFault, SealKind, pack};
 
-fn entry(name: &[u8]) -> Entry {
-    Entry {
+fn entry(name: &[u8]) -> TreeEntry {
+    TreeEntry {
         name: name.to_vec(),
         kind: EntryKind::Fifo,
         mode: 0o644,
@@ -30,14 +30,14 @@ fn entry(name: &[u8]) -> Entry {
     }
 }
 
-fn encoded(entry: &Entry) -> Vec<u8> {
+fn encoded(entry: &TreeEntry) -> Vec<u8> {
     let mut bytes = Vec::new();
     entry.encode(&mut bytes).expect("a valid entry");
     bytes
 }
 
 fn decode_entry(bytes: &[u8]) -> Error {
-    Entry::decode_prefix(bytes).expect_err("a rule is broken")
+    TreeEntry::decode_prefix(bytes).expect_err("a rule is broken")
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn entries_beyond_the_rules() {
 
     let unordered = vec![(b"b".to_vec(), Vec::new()), (b"a".to_vec(), Vec::new())];
     for xattrs in [unordered, vec![(b"a".to_vec(), Vec::new()); 2]] {
-        let broken = Entry { xattrs, ..entry(b"n") };
+        let broken = TreeEntry { xattrs, ..entry(b"n") };
         assert_eq!(
             broken.encode(&mut Vec::new()),
             Err(Error::Unordered {
@@ -117,7 +117,7 @@ fn entries_beyond_the_rules() {
         );
     }
     let mut out = b"before".to_vec();
-    let too_long = Entry {
+    let too_long = TreeEntry {
         xattrs: vec![(b"a".to_vec(), vec![0; tree::ENTRY_BYTES_MAX])],
         ..entry(b"n")
     };
@@ -126,7 +126,7 @@ fn entries_beyond_the_rules() {
         Err(Error::OutOfRange { field: "entry", .. })
     ));
     assert_eq!(out, b"before");
-    let nanos = Entry {
+    let nanos = TreeEntry {
         mtime: Time {
             seconds: 0,
             nanos: 1_000_000_000,
@@ -140,7 +140,7 @@ fn entries_beyond_the_rules() {
             ..
         })
     ));
-    let target = Entry {
+    let target = TreeEntry {
         kind: EntryKind::Symlink(vec![b't'; tree::TARGET_BYTES_MAX + 1]),
         ..entry(b"n")
     };
@@ -150,7 +150,7 @@ fn entries_beyond_the_rules() {
 #[test]
 fn attributes_out_of_order_in_bytes() {
     let xattrs = vec![(b"a".to_vec(), Vec::new()), (b"b".to_vec(), Vec::new())];
-    let mut bytes = encoded(&Entry { xattrs, ..entry(b"n") });
+    let mut bytes = encoded(&TreeEntry { xattrs, ..entry(b"n") });
     let last = bytes.len() - 2;
     assert_eq!(bytes[last], b'b');
     for byte in [b'a', b'A'] {
@@ -192,7 +192,7 @@ fn contents_beyond_the_rules() {
         let mut bytes = Vec::new();
         content.encode(&mut bytes);
         assert!(Content::decode(&mut Reader::new(&bytes)).is_err(), "{rule}");
-        let file = Entry {
+        let file = TreeEntry {
             kind: EntryKind::File(content),
             ..entry(b"n")
         };
@@ -209,7 +209,7 @@ fn frames_beyond_the_rules() {
     let [keys, _] = both_keys();
     let (good, _) = frame(&keys, &[b"chunk".to_vec()], Compression::Stored);
     assert_eq!(good[..3], [0, 1, 5], "codec, count, length");
-    let mut decoder = Decoder::new();
+    let mut decoder = FrameDecoder::new();
     let mut with = |at: usize, byte: u8| {
         let bytes = [&good[..at], &[byte], &good[at + 1..]].concat();
         decoder
@@ -290,7 +290,7 @@ fn delta_frames_beyond_the_rules() {
     let with = |at: usize, bytes: &[u8], prefix: usize| {
         let bytes = [&good[..at], bytes, &good[at + 1..]].concat();
         let prefix = vec![b'p'; prefix];
-        let mut decoder = Decoder::new();
+        let mut decoder = FrameDecoder::new();
         decoder
             .decode(&bytes, &prefix, None)
             .map(|_| ())
@@ -300,7 +300,7 @@ fn delta_frames_beyond_the_rules() {
     let none = [&[2, 0][..], &good[30..]].concat();
     for refused in [
         frame::pieces(&none).map(drop),
-        Decoder::new().decode(&none, &[], None).map(drop),
+        FrameDecoder::new().decode(&none, &[], None).map(drop),
     ] {
         assert_eq!(refused, Err(range("pieces of a prefix", 1, 1024, 0)));
     }
@@ -341,7 +341,7 @@ fn delta_frames_beyond_the_rules() {
     let (stored, _) = frame(&keys, &[b"chunk".to_vec()], Compression::Stored);
     assert_eq!(frame::pieces(&stored), Ok(vec![]));
     assert_eq!(
-        Decoder::new().decode(&stored, b"p", None).err(),
+        FrameDecoder::new().decode(&stored, b"p", None).err(),
         Some(Error::Mismatch {
             field,
             expected: 0,
@@ -534,7 +534,7 @@ fn plain_snapshot() -> Snapshot {
         root: Content::empty(),
         users: Vec::new(),
         groups: Vec::new(),
-        counters: Counters::default(),
+        counters: SnapshotTotals::default(),
     }
 }
 

@@ -8,12 +8,12 @@ use std::ops::Range;
 use common::*;
 use ibid_delta::Method;
 use ibid_format::content::{Content, Item};
-use ibid_format::frame::{self, Blob, Compression, DEPTH_MAX, Decoder, PIECES_MAX, PREFIX_BYTES_MAX, Piece};
+use ibid_format::frame::{self, Blob, Compression, DEPTH_MAX, FrameDecoder, PIECES_MAX, PREFIX_BYTES_MAX, Piece};
 use ibid_format::index::{self, Header, Index, Lookup};
-use ibid_format::pack::{self, FrameSummary, PackKind, Summary, TRAILER};
+use ibid_format::pack::{self, FrameSummary, PackKind, PackSummary, TRAILER};
 use ibid_format::slot::{self, Argon2Cost, Note, Slot};
 use ibid_format::snapshot::Snapshot;
-use ibid_format::tree::Entry;
+use ibid_format::tree::TreeEntry;
 use ibid_format::wire::{self, Reader};
 use ibid_format::{ChunkId, ChunkPrefix, Error, FileId, SEAL_OVERHEAD, padme};
 use proptest::collection::{btree_set, vec};
@@ -69,7 +69,7 @@ proptest! {
         let [keys, _] = both_keys();
         let compression = level.map_or(Compression::Stored, Compression::Zstd);
         let (plaintext, blobs) = frame(&keys, &chunks, compression);
-        let mut decoder = Decoder::new();
+        let mut decoder = FrameDecoder::new();
         let whole = decoder.decode(&plaintext, &[], None)?;
         prop_assert_eq!(whole.len(), blobs.len());
         prop_assert!(whole.chunks().eq(chunks.iter().map(Vec::as_slice)));
@@ -93,7 +93,7 @@ proptest! {
         let [keys, _] = both_keys();
         let (plaintext, pieces, prefix) = delta_frame(&keys, &chunks, method);
         prop_assert_eq!(frame::pieces(&plaintext)?, pieces);
-        let mut decoder = Decoder::new();
+        let mut decoder = FrameDecoder::new();
         let whole = decoder.decode(&plaintext, &prefix, None)?;
         prop_assert!(whole.chunks().eq(chunks.iter().map(Vec::as_slice)));
         let upto = upto.index(chunks.len()) as u16;
@@ -110,7 +110,7 @@ proptest! {
     #[test]
     fn frames_into_memory_of_the_caller(several in vec((chunks(), any::<bool>()), 1..4), method in method()) {
         let [keys, _] = both_keys();
-        let (mut decoder, mut body, mut ends) = (Decoder::new(), Vec::new(), Vec::new());
+        let (mut decoder, mut body, mut ends) = (FrameDecoder::new(), Vec::new(), Vec::new());
         for (chunks, delta) in several {
             let (plaintext, _, prefix) = if delta {
                 delta_frame(&keys, &chunks, method)
@@ -142,7 +142,7 @@ proptest! {
     fn packs(frames in vec((chunks(), bases()), 0..4), metadata in any::<bool>()) {
         for keys in both_keys() {
             let kind = if metadata { PackKind::Metadata } else { PackKind::Data };
-            let mut builder = pack::Builder::new(&keys, FILE, kind);
+            let mut builder = pack::PackBuilder::new(&keys, FILE, kind);
             for (chunks, (depth, bases)) in &frames {
                 let (plaintext, blobs) = frame(&keys, chunks, Compression::Zstd(1));
                 builder.add(&plaintext, &blobs, *depth, bases);
@@ -159,7 +159,7 @@ proptest! {
                 prop_assert_eq!((place.depth, &place.bases), (*depth, bases));
                 let sealed = &mut bytes[place.offset as usize..][..place.sealed as usize];
                 let plaintext = pack::open_frame(&keys, FILE, place.offset, sealed)?;
-                let mut decoder = Decoder::new();
+                let mut decoder = FrameDecoder::new();
                 prop_assert!(decoder.decode(plaintext, &[], None)?.chunks().eq(chunks.iter().map(Vec::as_slice)));
             }
         }
@@ -197,7 +197,7 @@ proptest! {
         }
         let (mut read, mut at) = (Vec::new(), 0);
         for end in 0..=out.len() {
-            while let Some((entry, length)) = Entry::decode_prefix(&out[at..end])? {
+            while let Some((entry, length)) = TreeEntry::decode_prefix(&out[at..end])? {
                 at += length;
                 read.push(entry);
             }
@@ -234,7 +234,7 @@ proptest! {
                 prop_assert_eq!((pack.id, pack.kind, pack.size), (summary.id, summary.kind, summary.size));
                 prop_assert_eq!(frames.len(), summary.frames.len());
                 for (number, frame) in frames.zip(&summary.frames) {
-                    prop_assert_eq!(index.frame(number), Some(index::Frame::from(frame)));
+                    prop_assert_eq!(index.frame(number), Some(index::IndexedFrame::from(frame)));
                     prop_assert_eq!(index.pack_of(number).map(|pack| pack.id), Some(summary.id));
                     for (slot, blob) in (0..).zip(&frame.blobs) {
                         prop_assert!(index.find_all(&blob.id).any(|e| (e.frame, e.slot) == (number, slot)));
@@ -270,7 +270,7 @@ proptest! {
                 expected.entry(blob.id).or_default().push((number, slot));
             }
         }
-        let summary = Summary { id: FILE, kind: PackKind::Data, size: 1 << 20, frames };
+        let summary = PackSummary { id: FILE, kind: PackKind::Data, size: 1 << 20, frames };
         let bytes = index::encode(&keys, FILE, &[summary])?;
         let index = Index::open(&keys, FILE, bytes.clone())?;
         let absent = absent.into_iter().flat_map(|i| [id(i, 0), id(i, 1)]);
@@ -302,7 +302,7 @@ proptest! {
     ) {
         let [_, keys] = both_keys();
         let target = target << 20;
-        let mut builder = pack::Builder::new(&keys, FILE, PackKind::Data);
+        let mut builder = pack::PackBuilder::new(&keys, FILE, PackKind::Data);
         let mut sizes = sizes.into_iter().cycle();
         let plaintext = vec![0; 40_000];
         while !builder.is_full(target) {
@@ -373,7 +373,7 @@ fn an_encoder_gives_the_same_bytes_whatever_it_did_before() {
         id: keys.chunk_id(&body),
         length: body.len() as u32,
     }];
-    let mut encoder = ibid_format::frame::Encoder::new();
+    let mut encoder = ibid_format::frame::FrameEncoder::new();
     let mut encode = |level| {
         let mut out = Vec::new();
         encoder
@@ -388,7 +388,7 @@ fn an_encoder_gives_the_same_bytes_whatever_it_did_before() {
 
 #[test]
 fn frames_beyond_the_limits_are_not_written() {
-    let mut encoder = frame::Encoder::new();
+    let mut encoder = frame::FrameEncoder::new();
     let mut out = b"before".to_vec();
     let blob = |length| Blob {
         id: ChunkId([0; 32]),
@@ -407,7 +407,7 @@ fn frames_beyond_the_limits_are_not_written() {
 
 #[test]
 fn delta_frames_beyond_the_limits_are_not_written() {
-    let mut encoder = frame::Encoder::new();
+    let mut encoder = frame::FrameEncoder::new();
     let mut out = b"before".to_vec();
     let blobs = [Blob {
         id: ChunkId([0; 32]),
@@ -488,7 +488,7 @@ fn an_index_of_many_blocks_finds_every_chunk() {
         bases: vec![],
         blobs: blobs(f).collect(),
     });
-    let pack = Summary {
+    let pack = PackSummary {
         id: FILE,
         kind: PackKind::Data,
         size: 1 << 20,
@@ -532,7 +532,7 @@ fn an_index_beyond_the_limit_is_not_written() {
         })
     };
     let [_, keys] = both_keys();
-    let pack = Summary {
+    let pack = PackSummary {
         id: FILE,
         kind: PackKind::Data,
         size: 1 << 20,
@@ -570,7 +570,7 @@ fn a_chunk_has_the_same_id_in_every_keys_of_a_repository() {
 #[test]
 fn an_empty_pack_is_a_pack() {
     let [keys, _] = both_keys();
-    let (bytes, summary) = pack::Builder::new(&keys, FILE, PackKind::Data).finish();
+    let (bytes, summary) = pack::PackBuilder::new(&keys, FILE, PackKind::Data).finish();
     assert_eq!(
         bytes.len() as u64,
         padme::padded(8 + 2 + SEAL_OVERHEAD as u64 + TRAILER)

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use ibid_delta::{Interval, Method};
 use ibid_format::config::{self, Config};
 use ibid_format::content::{Content, Item};
-use ibid_format::frame::{self, Compression, Decoder, Encoder, Piece};
+use ibid_format::frame::{self, Compression, FrameDecoder, FrameEncoder, Piece};
 use ibid_format::index::{self, Index};
-use ibid_format::pack::{self, PackKind, Summary};
+use ibid_format::pack::{self, PackKind, PackSummary};
 use ibid_format::slot::{self, Argon2Cost, Note, Slot};
-use ibid_format::snapshot::{Counters, Snapshot};
-use ibid_format::tree::{Entry, EntryKind, Time};
+use ibid_format::snapshot::{Snapshot, SnapshotTotals};
+use ibid_format::tree::{EntryKind, Time, TreeEntry};
 use ibid_format::wire::{self, Reader};
 use ibid_format::{FileId, FileKind, Keys, MasterKey, SEAL_OVERHEAD, SealKind, padme};
 
@@ -232,8 +232,8 @@ fn a_key() {
 
 /// Three frames: two short chunks as they are, one that compresses, and one that is put together
 /// from the first two.
-fn gathered() -> [frame::Builder; 3] {
-    let mut builders: [frame::Builder; 3] = Default::default();
+fn gathered() -> [frame::FrameBuilder; 3] {
+    let mut builders: [frame::FrameBuilder; 3] = Default::default();
     for (frame, chunk) in [(0, FIRST), (0, SECOND), (1, &THIRD[..]), (2, FOURTH)] {
         builders[frame].push(encrypted().chunk_id(chunk), chunk);
     }
@@ -256,7 +256,7 @@ fn frames() {
     let [stored, compressed, delta] = gathered();
     let mut written = Vec::new();
     let wanted = Compression::Zstd(3);
-    Encoder::new()
+    FrameEncoder::new()
         .encode(stored.blobs(), stored.body(), wanted, &mut written)
         .expect("a valid frame");
     assert_example("frame-stored", &written);
@@ -264,7 +264,7 @@ fn frames() {
     let method = Method::Anchor {
         interval: Interval::I64,
     };
-    Encoder::new()
+    FrameEncoder::new()
         .encode_delta(delta.blobs(), delta.body(), &pieces(), PREFIX, method, &mut written)
         .expect("a valid frame");
     assert_example("frame-delta", &written);
@@ -275,7 +275,7 @@ fn frames() {
         ("frame-zstd", b"", &compressed),
         ("frame-delta", PREFIX, &delta),
     ] {
-        let (bytes, mut decoder) = (example(name), Decoder::new());
+        let (bytes, mut decoder) = (example(name), FrameDecoder::new());
         let frame = decoder.decode(&bytes, prefix, None).expect("a valid frame");
         assert_eq!(frame.chunks().collect::<Vec<_>>().concat(), body.body());
         assert_eq!(frame.len(), body.blobs().len());
@@ -285,8 +285,8 @@ fn frames() {
 const FRAMES: [&str; 3] = ["frame-stored", "frame-zstd", "frame-delta"];
 
 /// The pack of the document's three frames.
-fn pack(keys: &Keys) -> (Vec<u8>, Summary) {
-    let mut builder = pack::Builder::new(keys, FILE, PackKind::Data);
+fn pack(keys: &Keys) -> (Vec<u8>, PackSummary) {
+    let mut builder = pack::PackBuilder::new(keys, FILE, PackKind::Data);
     let bases = pieces().map(|piece| piece.base);
     for ((name, gathered), bases) in FRAMES.into_iter().zip(gathered()).zip([&[][..], &[], &bases]) {
         builder.add(&example(name), gathered.blobs(), u8::from(!bases.is_empty()), bases);
@@ -395,8 +395,8 @@ fn contents() {
     }
 }
 
-fn entries() -> [Entry; 3] {
-    let entry = |name: &[u8], mode, kind| Entry {
+fn entries() -> [TreeEntry; 3] {
+    let entry = |name: &[u8], mode, kind| TreeEntry {
         name: name.to_vec(),
         kind,
         mode,
@@ -430,7 +430,9 @@ fn a_listing() {
     assert_example("listing", &written);
     let (bytes, mut at) = (example("listing"), 0);
     for expected in entries() {
-        let (entry, length) = Entry::decode_prefix(&bytes[at..]).expect("valid").expect("complete");
+        let (entry, length) = TreeEntry::decode_prefix(&bytes[at..])
+            .expect("valid")
+            .expect("complete");
         assert_eq!(entry, expected);
         at += length;
     }
@@ -458,7 +460,7 @@ fn a_snapshot() {
         },
         users: vec![(0, b"root".to_vec()), (1000, b"ada".to_vec())],
         groups: vec![(100, b"users".to_vec())],
-        counters: Counters {
+        counters: SnapshotTotals {
             files: 2,
             directories: 3,
             others: 1,

@@ -163,7 +163,7 @@ pub enum Error {
     },
     /// The other store gives nothing.
     #[error("the other store refuses to be followed: {}", refusal(*.0))]
-    Refused(ibid_format::record::Refused),
+    Refused(ibid_format::record::Refusal),
     /// The other store is of an earlier epoch than this one.
     #[error("the other store is of epoch {found}, and this one has followed one of epoch {expected}: follow that one")]
     StalePrimary {
@@ -228,18 +228,18 @@ impl Error {
     }
 }
 
-fn refusal(refused: ibid_format::record::Refused) -> &'static str {
-    use ibid_format::record::Refused;
+fn refusal(refused: ibid_format::record::Refusal) -> &'static str {
+    use ibid_format::record::Refusal;
     match refused {
-        Refused::Ahead => {
+        Refusal::Ahead => {
             "this one has more of the log; was the other restored from a copy? Promote this one, or begin it anew"
         }
-        Refused::OtherStore => "this one is a copy of another store: begin in an empty folder",
-        Refused::OtherEpoch => {
+        Refusal::OtherStore => "this one is a copy of another store: begin in an empty folder",
+        Refusal::OtherEpoch => {
             "this one has followed another primary of the same epoch: follow that one, or begin anew in an empty folder"
         }
-        Refused::Fenced => "it is not the primary any more: follow the one that was promoted",
-        Refused::Incomplete => "it has only a part itself: wait until it has all",
+        Refusal::Fenced => "it is not the primary any more: follow the one that was promoted",
+        Refusal::Incomplete => "it has only a part itself: wait until it has all",
     }
 }
 

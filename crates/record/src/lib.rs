@@ -43,7 +43,7 @@ pub use audit::{
 pub use encode::{Encoding, EncodingReport, Governor, Retrieval};
 pub use error::{Damage, Error};
 pub use ibid_delta::{FeatureBytes, Interval};
-pub use ibid_format::record::{Refused, Role};
+pub use ibid_format::record::{Refusal, Role};
 pub use ibid_format::slot::Argon2Cost;
 pub use store::{Batch, Durability, EngineKind, Namespace, Options, Record, Snapshot, Store, Version, Versions};
 pub use write::replay::Log;

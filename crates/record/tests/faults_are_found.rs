@@ -7,7 +7,7 @@ use std::path::Path;
 
 use common::{entries, folder, set, with_engine};
 use ibid_format::record::{
-    Body, KeyEntry, NamespaceEntry, Next, Record, References, VersionEntry, VersionGroup, body_check, key_of,
+    Body, KeyEntry, NamespaceEntry, NextNumbers, Record, References, VersionEntry, VersionGroup, body_check, key_of,
     version_group_key,
 };
 use ibid_record::engine::{Engine, Table};
@@ -297,7 +297,7 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
 
     // Numbers that would be given again.
     let found = spoiled(|engine| {
-        let next = Next {
+        let next = NextNumbers {
             record: 5,
             namespace: 3,
         };
@@ -334,7 +334,7 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
             interval: ibid_delta::Interval::I16,
         };
         let mut delta = Vec::new();
-        ibid_delta::Encoder::new()
+        ibid_delta::DeltaEncoder::new()
             .encode(method, b"blue", b"one", &mut delta)
             .unwrap();
         let body = Body::Delta {

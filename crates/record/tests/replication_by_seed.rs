@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use common::{Kind, Model, Op, assert_same, assert_same_tables, batch, folder, open_spaces};
 use ibid_record::replicate::{Progress, Receiver, Sender};
-use ibid_record::{Durability, Encoding, Error, Options, Refused, Retrieval, Role, Store, Versions};
+use ibid_record::{Durability, Encoding, Error, Options, Refusal, Retrieval, Role, Store, Versions};
 
 const KEYS: [&[u8]; 6] = [b"", b"a", b"ab", b"b", b"c", b"\xff\xff"];
 
@@ -273,7 +273,7 @@ impl World {
             Ok(_) => {}
             // Late news, or from one that is not the primary any more. Nothing may have been done for it.
             Err(
-                Error::StalePrimary { .. } | Error::Refused(Refused::Fenced | Refused::OtherEpoch | Refused::Ahead),
+                Error::StalePrimary { .. } | Error::Refused(Refusal::Fenced | Refusal::OtherEpoch | Refusal::Ahead),
             ) => {
                 assert_eq!(self.nodes[message.to].role(), before);
             }
@@ -470,14 +470,14 @@ fn two_promotions_to_the_same_epoch_are_not_both_followed() {
     catch_up(&nodes[1], &nodes[3]).unwrap();
     let refused = catch_up(&nodes[2], &nodes[3]);
     assert!(
-        matches!(refused, Err(Error::Refused(Refused::OtherEpoch))),
+        matches!(refused, Err(Error::Refused(Refusal::OtherEpoch))),
         "{refused:?}"
     );
     // Nor does one follow the other without being begun anew.
     nodes[2].store().follow().unwrap();
     let refused = catch_up(&nodes[1], &nodes[2]);
     assert!(
-        matches!(refused, Err(Error::Refused(Refused::OtherEpoch))),
+        matches!(refused, Err(Error::Refused(Refusal::OtherEpoch))),
         "{refused:?}"
     );
     catch_up(&nodes[1], &nodes[3]).unwrap();
@@ -491,7 +491,7 @@ fn a_primary_that_hears_of_a_later_epoch_writes_no_more() {
     pages.insert(b"idem", b"the same").unwrap(); // it does not know yet
     catch_up(&nodes[1], &nodes[2]).unwrap();
     let refused = catch_up(&nodes[0], &nodes[2]);
-    assert!(matches!(refused, Err(Error::Refused(Refused::Fenced))), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Refused(Refusal::Fenced))), "{refused:?}");
     assert!(matches!(pages.insert(b"op. cit.", b""), Err(Error::Fenced { by: 2 })));
     assert_eq!(pages.get(b"idem").unwrap().as_deref(), Some(&b"the same"[..]));
     // What it alone has goes when it is made a replica.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ibid_format::pack::{self, Summary};
+use ibid_format::pack::{self, PackSummary};
 use ibid_format::{FileId, Keys, index as index_file};
 use ibid_storage::Storage;
 
@@ -29,7 +29,7 @@ impl Files {
     }
 
     /// Reads what a pack says of itself.
-    pub(crate) fn read_directory(&self, id: FileId, size: u64) -> Result<Summary> {
+    pub(crate) fn read_directory(&self, id: FileId, size: u64) -> Result<PackSummary> {
         let name = name_in(folder::PACKS, id);
         let damaged = || Error::damaged(&name);
         let position = size

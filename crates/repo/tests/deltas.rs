@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ibid_format::pack::{PackKind, Summary, TRAILER};
+use ibid_format::pack::{PackKind, PackSummary, TRAILER};
 use ibid_repo::{BaseFault, Error, MEMORY_MIN, Monitor, ReadData, Repository, RestoreOptions};
 use ibid_storage::{Memory, Name, Storage};
 use support::damage::{Image, Scene, image, kind, names_fault, open, storage};
@@ -115,7 +115,7 @@ fn as_long_as_a_pack_is_missing_each_load_reads_every_directory_once() {
 }
 
 /// The packs that hold the frames of a depth.
-fn packs_of(image: &Image, is_wanted: impl Fn(&Summary) -> bool) -> Vec<Name> {
+fn packs_of(image: &Image, is_wanted: impl Fn(&PackSummary) -> bool) -> Vec<Name> {
     let writer = Writer::of(storage(image));
     let packs = image.keys().filter(|name| kind(name) == "packs");
     packs
@@ -375,7 +375,7 @@ fn of_two_copies_the_less_deep_one_is_read() {
 fn a_base_that_is_stored_again_serves_unless_it_lies_deeper_than_who_needs_it() {
     let (scene, chunks, image_before) = three(|_, _, _| {});
     let base = &chunks[0];
-    let held = |summary: &Summary| {
+    let held = |summary: &PackSummary| {
         summary
             .frames
             .iter()

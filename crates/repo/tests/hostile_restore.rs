@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ibid_format::content::{Content, Item};
-use ibid_format::frame::{self, Compression, Encoder};
+use ibid_format::frame::{self, Compression, FrameEncoder};
 use ibid_format::pack::{self, PackKind};
 use ibid_format::slot::Slot;
-use ibid_format::snapshot::{Counters, Snapshot};
-use ibid_format::tree::{Entry, EntryKind, Time};
+use ibid_format::snapshot::{Snapshot, SnapshotTotals};
+use ibid_format::tree::{EntryKind, Time, TreeEntry};
 use ibid_format::{ChunkId, FileId, Keys};
 use ibid_repo::{Error, Monitor, Overwrite, Repository, RestoreOptions, RestoreSummary};
 use ibid_storage::{Memory, Name, Storage};
@@ -62,20 +62,20 @@ impl Forger {
     }
 
     /// A directory of these entries, in this order, whatever their names.
-    fn directory(&mut self, entries: &[Entry]) -> EntryKind {
+    fn directory(&mut self, entries: &[TreeEntry]) -> EntryKind {
         EntryKind::Directory(self.listing(entries))
     }
 
-    fn listing(&mut self, entries: &[Entry]) -> Content {
+    fn listing(&mut self, entries: &[TreeEntry]) -> Content {
         let bytes = entries.iter().flat_map(encode).collect();
         self.chunk(PackKind::Metadata, bytes)
     }
 
     /// Stores everything, and a snapshot with this root; opens the repository.
-    fn finish(mut self, root: &[Entry]) -> (Repository, Arc<Memory>) {
+    fn finish(mut self, root: &[TreeEntry]) -> (Repository, Arc<Memory>) {
         let root = self.listing(root);
         for kind in [PackKind::Data, PackKind::Metadata] {
-            let mut gathered = frame::Builder::new();
+            let mut gathered = frame::FrameBuilder::new();
             let mut seen = std::collections::BTreeSet::<ChunkId>::new();
             for (_, bytes) in self.chunks.iter().filter(|(of, _)| *of == kind) {
                 let id = self.keys.chunk_id(bytes);
@@ -89,11 +89,11 @@ impl Forger {
             }
             let mut plaintext = Vec::new();
             let (blobs, body) = (gathered.blobs(), gathered.body());
-            Encoder::new()
+            FrameEncoder::new()
                 .encode(blobs, body, Compression::Stored, &mut plaintext)
                 .unwrap();
             let id = FileId::random();
-            let mut pack = pack::Builder::new(&self.keys, id, kind);
+            let mut pack = pack::PackBuilder::new(&self.keys, id, kind);
             pack.add(&plaintext, blobs, 0, &[]);
             let hex = id.to_string();
             self.put(&format!("packs/{}/{hex}", &hex[..2]), &pack.finish().0);
@@ -110,7 +110,7 @@ impl Forger {
             root,
             users: vec![],
             groups: vec![],
-            counters: Counters::default(),
+            counters: SnapshotTotals::default(),
         };
         let id = FileId::random();
         self.put(&format!("snapshots/{id}"), &snapshot.encode(&self.keys, id).unwrap());
@@ -125,13 +125,13 @@ impl Forger {
 
 /// The bytes of an entry. A name that the format refuses is put over a harmless one of the same
 /// length.
-fn encode(entry: &Entry) -> Vec<u8> {
+fn encode(entry: &TreeEntry) -> Vec<u8> {
     let mut bytes = Vec::new();
     if entry.encode(&mut bytes).is_ok() {
         return bytes;
     }
     assert!(!entry.name.is_empty(), "an empty name can't be put over another");
-    let harmless = Entry {
+    let harmless = TreeEntry {
         name: vec![b'~'; entry.name.len()],
         ..entry.clone()
     };
@@ -144,13 +144,13 @@ fn encode(entry: &Entry) -> Vec<u8> {
     bytes
 }
 
-fn entry(name: &[u8], kind: EntryKind) -> Entry {
+fn entry(name: &[u8], kind: EntryKind) -> TreeEntry {
     let mode = if matches!(kind, EntryKind::Directory(_)) {
         0o777
     } else {
         0o4777
     };
-    Entry {
+    TreeEntry {
         name: name.to_vec(),
         kind,
         mode,
@@ -366,11 +366,11 @@ fn ordinary() -> Repository {
     let link = entry(b"link", EntryKind::Symlink(b"file".to_vec()));
     let pipe = entry(b"pipe", EntryKind::Fifo);
     let directory = entry(b"dir", forger.directory(&[file, link, pipe, sub]));
-    let one = Entry {
+    let one = TreeEntry {
         hard_link_device: Some(1),
         ..entry(b"one", forger.file("linked"))
     };
-    let two = Entry {
+    let two = TreeEntry {
         name: b"two".to_vec(),
         ..one.clone()
     };
@@ -509,7 +509,7 @@ fn a_directory_in_the_place_of_a_file_stays_with_all_that_is_in_it() {
 /// Entries that say they are one file, of different kinds: a link to outside and a file.
 #[test]
 fn a_file_that_says_it_is_another_name_of_a_link_writes_nothing_through_it() {
-    let linked = |entry: Entry| Entry {
+    let linked = |entry: TreeEntry| TreeEntry {
         hard_link_device: Some(9),
         ..entry
     };

@@ -478,7 +478,7 @@ fn how_much_there_is_to_do_is_known_and_reached() {
     let scene = Scene::of(folder);
     let snapshot = scene.repository.snapshot("latest").unwrap();
     let (mut files, mut bytes) = (0, 0);
-    let count = &mut |path: &Path, entry: &ibid_format::tree::Entry| {
+    let count = &mut |path: &Path, entry: &ibid_format::tree::TreeEntry| {
         if let ibid_format::tree::EntryKind::File(content) = &entry.kind
             && !path.ends_with("large")
         {

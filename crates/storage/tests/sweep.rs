@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ibid_storage::disk::{Access, Disk, Entry, OsDisk, OsFile};
+use ibid_storage::disk::{Access, Disk, FolderEntry, OsDisk, OsFile};
 use ibid_storage::fault::{Call, DiskFault, FaultDisk};
 use ibid_storage::{Local, Name, SWEEP_AGE, Storage, Swept};
 
@@ -52,7 +52,7 @@ impl Disk for Stuck {
     fn remove(&self, path: &Path) -> io::Result<()> {
         OsDisk.remove(path)
     }
-    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+    fn list(&self, path: &Path) -> io::Result<Vec<FolderEntry>> {
         OsDisk.list(path)
     }
     fn read_at(&self, file: &OsFile, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {

@@ -46,6 +46,6 @@ mod table;
 
 pub use criterion::{Criterion, CriterionError};
 pub use hint::{Hint, LIST_MOST};
-pub use rapid::{Cut, Found, HintedChunk, HintedChunker, Known, Tally, Trail};
+pub use rapid::{Cut, Entered, HintedChunk, HintedChunker, Known, Tally, Trail};
 #[cfg(feature = "std")]
 pub use table::{Fingerprint, Table, TableEntry, TableWith};

@@ -22,8 +22,12 @@ pub trait Known {
     fn find_cut(&mut self, fingerprint: &Self::Fingerprint, after: Self::Entry) -> Option<Self::Entry>;
 
     /// Makes a chunk known that was not, and says whether it was. `at_end`: its data ended with it.
-    fn enter(&mut self, fingerprint: Self::Fingerprint, after: Option<Self::Entry>, at_end: bool)
-    -> Found<Self::Entry>;
+    fn enter(
+        &mut self,
+        fingerprint: Self::Fingerprint,
+        after: Option<Self::Entry>,
+        at_end: bool,
+    ) -> Entered<Self::Entry>;
 
     /// The hint in this place of a chunk's list, from 0; that of what followed it last comes first.
     /// None past the end of the list.
@@ -35,7 +39,7 @@ pub trait Known {
 
 /// What was found of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found<E> {
+pub struct Entered<E> {
     /// Its entry; none if there was no room for it, and it was not known.
     pub entry: Option<E>,
     /// Whether it was known before.
@@ -252,7 +256,7 @@ impl<'c> HintedChunker<'c> {
         let bytes = &data[..next.len];
         let at_end = last && bytes.len() == data.len() && bytes.len() < self.size_max;
         let found = match next.entry {
-            Some(entry) => Found {
+            Some(entry) => Entered {
                 entry: Some(entry),
                 is_duplicate: true,
             },

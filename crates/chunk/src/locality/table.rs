@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::packing::Packing;
-use super::{Found, Hint, Known, LIST_MOST};
+use super::{Entered, Hint, Known, LIST_MOST};
 use crate::Settings;
 
 /// Shards of the fingerprints; the last bits of one say which.
@@ -236,7 +236,7 @@ impl<F: FnMut(&[u8]) -> [u8; 16]> Known for TableWith<'_, F> {
     }
 
     #[inline]
-    fn enter(&mut self, fingerprint: Fingerprint, after: Option<TableEntry>, at_end: bool) -> Found<TableEntry> {
+    fn enter(&mut self, fingerprint: Fingerprint, after: Option<TableEntry>, at_end: bool) -> Entered<TableEntry> {
         let entered = match self.neighbour(fingerprint, after, AT_END) {
             Some(entry) => Some((entry, true)),
             None => {
@@ -249,7 +249,7 @@ impl<F: FnMut(&[u8]) -> [u8; 16]> Known for TableWith<'_, F> {
         {
             self.table.was_cut(entry);
         }
-        Found {
+        Entered {
             entry: entered.map(|(entry, _)| TableEntry(entry)),
             is_duplicate: entered.is_some_and(|(_, was_there)| was_there),
         }

@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use ibid_format::tree::{Entry, EntryKind};
+use ibid_format::tree::{EntryKind, TreeEntry};
 use ibid_repo::{Change, Difference, Result, SnapshotInfo, kind_name};
 use serde::Serialize;
 
@@ -69,7 +69,7 @@ impl<'a> DiffPrinter<'a> {
     }
 
     pub(crate) fn difference(&mut self, difference: &Difference<'_>) -> Result<()> {
-        let bytes = |entry: Option<&Entry>| entry.and_then(json::size).unwrap_or(0);
+        let bytes = |entry: Option<&TreeEntry>| entry.and_then(json::size).unwrap_or(0);
         let totals = &mut self.totals;
         match difference.change {
             Change::Added => {
@@ -127,7 +127,7 @@ fn name(change: Change) -> &'static str {
 }
 
 fn text(difference: &Difference<'_>) -> String {
-    let sized = |entry: &Entry| json::size(entry).map_or_else(String::new, |bytes| format!("  {}", size(bytes)));
+    let sized = |entry: &TreeEntry| json::size(entry).map_or_else(String::new, |bytes| format!("  {}", size(bytes)));
     match (difference.change, difference.old, difference.new) {
         (Change::Added, _, Some(new)) => format!("+ {}{}", shown(difference.path, new), sized(new)),
         (Change::Removed, Some(old), _) => format!("- {}{}", shown(difference.path, old), sized(old)),
@@ -154,7 +154,7 @@ fn text(difference: &Difference<'_>) -> String {
 }
 
 /// A size, a target, a device.
-fn content(entry: &Entry) -> String {
+fn content(entry: &TreeEntry) -> String {
     match &entry.kind {
         EntryKind::File(content) => size(content.length),
         EntryKind::Symlink(target) => escape(target),
@@ -164,7 +164,7 @@ fn content(entry: &Entry) -> String {
 }
 
 /// Which attributes differ.
-fn attributes(old: &Entry, new: &Entry) -> String {
+fn attributes(old: &TreeEntry, new: &TreeEntry) -> String {
     let mut text = String::new();
     if old.mode != new.mode {
         text += &format!("  {} → {}", mode(old), mode(new));

@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use ibid_format::FileId;
-use ibid_format::tree::Entry;
+use ibid_format::tree::TreeEntry;
 use ibid_repo::{Result, SnapshotInfo};
 use serde::Serialize;
 
@@ -52,7 +52,7 @@ impl<'a> FindPrinter<'a> {
         })
     }
 
-    pub(crate) fn found(&mut self, info: &SnapshotInfo, path: &Path, entry: &Entry) -> Result<()> {
+    pub(crate) fn found(&mut self, info: &SnapshotInfo, path: &Path, entry: &TreeEntry) -> Result<()> {
         self.matches += 1;
         if self.out.json {
             let body = JsonMatch {

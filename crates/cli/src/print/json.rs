@@ -1,7 +1,7 @@
 //! What JSON says, field by field; `docs/json.md` promises it.
 
 use ibid_format::snapshot::Snapshot;
-use ibid_format::tree::{Entry, EntryKind};
+use ibid_format::tree::{EntryKind, TreeEntry};
 use ibid_repo::SnapshotInfo;
 use serde::Serialize;
 
@@ -152,7 +152,7 @@ pub(crate) fn kind(kind: &EntryKind) -> &'static str {
 }
 
 /// Bytes of a file; none for anything else.
-pub(crate) fn size(entry: &Entry) -> Option<u64> {
+pub(crate) fn size(entry: &TreeEntry) -> Option<u64> {
     match &entry.kind {
         EntryKind::File(content) => Some(content.length),
         _ => None,
@@ -180,7 +180,7 @@ pub(crate) struct JsonEntry {
 }
 
 impl JsonEntry {
-    pub(crate) fn new(entry: &Entry) -> JsonEntry {
+    pub(crate) fn new(entry: &TreeEntry) -> JsonEntry {
         let (target, target_bytes) = match &entry.kind {
             EntryKind::Symlink(target) => {
                 let (text, bytes) = lossless(target);

@@ -1,6 +1,6 @@
 //! The list of snapshots.
 
-use ibid_format::snapshot::Counters;
+use ibid_format::snapshot::SnapshotTotals;
 use ibid_repo::{Result, SnapshotInfo};
 use serde::Serialize;
 
@@ -66,7 +66,7 @@ pub(crate) fn snapshots(out: &mut Out, about: About, snapshots: &[SnapshotInfo])
 }
 
 /// What keeps it from being a picture of all at one moment, if anything does.
-fn flaws(counters: &Counters) -> String {
+fn flaws(counters: &SnapshotTotals) -> String {
     let flaws = [
         (counters.unreadable, "not read"),
         (counters.changed_while_read, "changed while read"),

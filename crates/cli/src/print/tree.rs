@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use ibid_format::tree::{Entry, EntryKind};
+use ibid_format::tree::{EntryKind, TreeEntry};
 use ibid_repo::{Result, SnapshotInfo};
 use serde::Serialize;
 
@@ -48,7 +48,7 @@ impl<'a> LsPrinter<'a> {
         })
     }
 
-    pub(crate) fn entry(&mut self, path: &Path, entry: &Entry) -> Result<()> {
+    pub(crate) fn entry(&mut self, path: &Path, entry: &TreeEntry) -> Result<()> {
         self.entries += 1;
         if self.out.json {
             let path = JsonPath::new(path.as_os_str().as_bytes());
@@ -104,7 +104,7 @@ impl<'a> LsPrinter<'a> {
 }
 
 /// A path, with a slash at the end of folders.
-pub(super) fn shown(path: &Path, entry: &Entry) -> String {
+pub(super) fn shown(path: &Path, entry: &TreeEntry) -> String {
     let slash = if matches!(entry.kind, EntryKind::Directory(_)) {
         "/"
     } else {
@@ -114,7 +114,7 @@ pub(super) fn shown(path: &Path, entry: &Entry) -> String {
 }
 
 /// `drwxr-xr-x`.
-pub(super) fn mode(entry: &Entry) -> String {
+pub(super) fn mode(entry: &TreeEntry) -> String {
     let kind = match entry.kind {
         EntryKind::File(_) => '-',
         EntryKind::Directory(_) => 'd',
@@ -154,7 +154,7 @@ mod tests {
             (0o1770, "srwxrwx--T"),
         ];
         for (bits, text) in expected {
-            let entry = Entry {
+            let entry = TreeEntry {
                 name: b"x".to_vec(),
                 kind: EntryKind::Socket,
                 mode: bits,

@@ -81,7 +81,7 @@ pub enum Method {
         /// the background.
         level: i32,
     },
-    /// [`Codec::Anchor`]: the fastest to decode and to [reverse](Encoder::reverse); for deltas that are compressed together.
+    /// [`Codec::Anchor`]: the fastest to decode and to [reverse](DeltaEncoder::reverse); for deltas that are compressed together.
     Anchor {
         /// How densely the base is looked up. The paper's default is one position in 64.
         interval: Interval,
@@ -111,11 +111,11 @@ impl Method {
 /// Writes deltas. Owns zstd's context and the memory that copies are found with: keep it.
 ///
 /// ```
-/// use ibid_delta::{Decoder, Encoder, Interval, Method};
+/// use ibid_delta::{DeltaDecoder, DeltaEncoder, Interval, Method};
 ///
 /// let base = "a line that stays as it is\n".repeat(50);
 /// let target = base.replacen("stays", "may not stay", 1);
-/// let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
+/// let (mut encoder, mut decoder) = (DeltaEncoder::new(), DeltaDecoder::new());
 /// let interval = Interval::I32;
 /// for method in [Method::ZstdPrefix { level: 1 }, Method::Anchor { interval }, Method::AnchorZstd { level: 3, interval }] {
 ///     let mut delta = Vec::new();
@@ -128,22 +128,22 @@ impl Method {
 /// # Ok::<(), ibid_delta::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Encoder {
-    prefix: prefix::Encoder,
-    anchor: anchor::Encoder,
-    anchor_zstd: anchor_zstd::Encoder,
+pub struct DeltaEncoder {
+    prefix: prefix::PrefixEncoder,
+    anchor: anchor::AnchorEncoder,
+    anchor_zstd: anchor_zstd::AnchorZstdEncoder,
     /// Length of the target, if the last delta has an outline.
     outlined: Option<usize>,
 }
 
-impl Encoder {
+impl DeltaEncoder {
     /// One that uses the fastest vector instructions of this machine.
     ///
     /// # Panics
     /// If there is no memory for a zstd context.
     #[must_use]
-    pub fn new() -> Encoder {
-        Encoder::with_backend(Backend::best())
+    pub fn new() -> DeltaEncoder {
+        DeltaEncoder::with_backend(Backend::best())
     }
 
     /// One that uses these vector instructions. The deltas are the same with all.
@@ -151,11 +151,11 @@ impl Encoder {
     /// # Panics
     /// If there is no memory for a zstd context.
     #[must_use]
-    pub fn with_backend(backend: Backend) -> Encoder {
-        Encoder {
-            prefix: prefix::Encoder::new(),
-            anchor: anchor::Encoder::new(backend),
-            anchor_zstd: anchor_zstd::Encoder::new(backend),
+    pub fn with_backend(backend: Backend) -> DeltaEncoder {
+        DeltaEncoder {
+            prefix: prefix::PrefixEncoder::new(),
+            anchor: anchor::AnchorEncoder::new(backend),
+            anchor_zstd: anchor_zstd::AnchorZstdEncoder::new(backend),
             outlined: None,
         }
     }
@@ -193,14 +193,14 @@ impl Encoder {
         encoded
     }
 
-    /// The outline of the last target that was [encoded](Encoder::encode): what
-    /// [`Decoder::outline`] makes of its delta. None if its codec is another than
+    /// The outline of the last target that was [encoded](DeltaEncoder::encode): what
+    /// [`DeltaDecoder::outline`] makes of its delta. None if its codec is another than
     /// [`Codec::AnchorZstd`], it was empty, or there is none.
     ///
     /// ```
-    /// # use ibid_delta::{Encoder, Interval, Method};
+    /// # use ibid_delta::{DeltaEncoder, Interval, Method};
     /// let (base, target) = ("in the same place as before".repeat(9), "ibid: in the same place as before".repeat(9));
-    /// let (mut encoder, mut delta) = (Encoder::new(), Vec::new());
+    /// let (mut encoder, mut delta) = (DeltaEncoder::new(), Vec::new());
     /// assert_eq!(encoder.outline(), None);
     /// encoder.encode(Method::AnchorZstd { level: 3, interval: Interval::I32 }, base.as_bytes(), target.as_bytes(), &mut delta)?;
     /// assert_eq!(encoder.outline().map(|outline| outline.len()), Some(target.len()));
@@ -220,7 +220,7 @@ impl Encoder {
     /// from scratch instead.
     ///
     /// # Errors
-    /// As [`Encoder::encode`]; whatever is wrong with `forward`; [`Error::OtherEnds`] if it does
+    /// As [`DeltaEncoder::encode`]; whatever is wrong with `forward`; [`Error::OtherEnds`] if it does
     /// not make `target` of `base`. `out` is then as it was.
     pub fn reverse(
         &mut self,
@@ -254,29 +254,29 @@ impl Encoder {
     }
 }
 
-impl Default for Encoder {
+impl Default for DeltaEncoder {
     fn default() -> Self {
-        Encoder::new()
+        DeltaEncoder::new()
     }
 }
 
 /// Reads deltas. Owns a zstd context: keep it.
 #[derive(Debug)]
-pub struct Decoder {
-    prefix: prefix::Decoder,
-    anchor_zstd: anchor_zstd::Decoder,
+pub struct DeltaDecoder {
+    prefix: prefix::PrefixDecoder,
+    anchor_zstd: anchor_zstd::AnchorZstdDecoder,
 }
 
-impl Decoder {
+impl DeltaDecoder {
     /// One without memory yet but for its context.
     ///
     /// # Panics
     /// If there is no memory for a zstd context.
     #[must_use]
-    pub fn new() -> Decoder {
-        Decoder {
-            prefix: prefix::Decoder::new(),
-            anchor_zstd: anchor_zstd::Decoder::default(),
+    pub fn new() -> DeltaDecoder {
+        DeltaDecoder {
+            prefix: prefix::PrefixDecoder::new(),
+            anchor_zstd: anchor_zstd::AnchorZstdDecoder::default(),
         }
     }
 
@@ -312,20 +312,20 @@ impl Decoder {
     /// stretch.
     ///
     /// # Errors
-    /// As [`decode`](Decoder::decode); [`Error::OutOfRange`] for a base over [`LENGTH_MAX`];
+    /// As [`decode`](DeltaDecoder::decode); [`Error::OutOfRange`] for a base over [`LENGTH_MAX`];
     /// [`Error::Mismatch`] if `read` gives another number of bytes than it was asked for;
     /// whatever `read` fails with.
     ///
     /// ```
-    /// use ibid_delta::{Decoder, Encoder, Error, Interval, Method, Stretch};
+    /// use ibid_delta::{DeltaDecoder, DeltaEncoder, Error, Interval, Method, Stretch};
     ///
     /// let base: Vec<u8> = (0..20_000_u32).flat_map(|number| (number * number).to_le_bytes()).collect();
     /// let target = [&base[..40_000], b"inserted", &base[40_000..]].concat();
     /// let mut delta = Vec::new();
-    /// Encoder::new().encode(Method::AnchorZstd { level: 3, interval: Interval::I32 }, &base, &target, &mut delta)?;
+    /// DeltaEncoder::new().encode(Method::AnchorZstd { level: 3, interval: Interval::I32 }, &base, &target, &mut delta)?;
     ///
     /// let mut bytes_read = 0;
-    /// let outline = Decoder::new().outline(base.len(), &delta, target.len(), |stretches, out| {
+    /// let outline = DeltaDecoder::new().outline(base.len(), &delta, target.len(), |stretches, out| {
     ///     for stretch in stretches {
     ///         out.extend_from_slice(&base[stretch.start as usize..stretch.end as usize]);
     ///     }
@@ -365,9 +365,9 @@ impl Decoder {
     }
 }
 
-impl Default for Decoder {
+impl Default for DeltaDecoder {
     fn default() -> Self {
-        Decoder::new()
+        DeltaDecoder::new()
     }
 }
 
@@ -377,9 +377,9 @@ impl Default for Decoder {
 /// Whatever is wrong with these two.
 ///
 /// ```
-/// # use ibid_delta::{Codec, Encoder, Interval, Method, describe};
+/// # use ibid_delta::{Codec, DeltaEncoder, Interval, Method, describe};
 /// let mut delta = Vec::new();
-/// Encoder::new().encode(Method::Anchor { interval: Interval::I64 }, b"", b"four", &mut delta)?;
+/// DeltaEncoder::new().encode(Method::Anchor { interval: Interval::I64 }, b"", b"four", &mut delta)?;
 /// assert_eq!(describe(&delta), Ok((Codec::Anchor, 4)));
 /// # Ok::<(), ibid_delta::Error>(())
 /// ```

@@ -8,7 +8,7 @@ use crate::codec::matches::Match;
 ///
 /// It takes memory for these bytes and 16 for each stretch: so many targets of which little differs
 /// can be at hand as outlines, and of the base only what is asked for has to be read.
-/// [`Decoder::outline`](super::Decoder::outline) makes one.
+/// [`DeltaDecoder::outline`](super::DeltaDecoder::outline) makes one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outline {
     copies: Vec<Copied>,

@@ -60,14 +60,14 @@ fn header(length: u32) -> ([u8; HEADER_BYTES_MAX], usize) {
 }
 
 /// A zstd context and room for a frame.
-pub(super) struct Encoder {
+pub(super) struct PrefixEncoder {
     context: CCtx<'static>,
     frame: Vec<u8>,
 }
 
-impl Encoder {
-    pub(super) fn new() -> Encoder {
-        Encoder {
+impl PrefixEncoder {
+    pub(super) fn new() -> PrefixEncoder {
+        PrefixEncoder {
             context: CCtx::create(),
             frame: Vec::new(),
         }
@@ -139,14 +139,14 @@ fn compress_long(prefix: &[u8], target: &[u8], level: i32, end: &mut Cursor<&mut
 }
 
 /// A zstd context and room for a frame.
-pub(super) struct Decoder {
+pub(super) struct PrefixDecoder {
     context: DCtx<'static>,
     frame: Vec<u8>,
 }
 
-impl Decoder {
-    pub(super) fn new() -> Decoder {
-        Decoder {
+impl PrefixDecoder {
+    pub(super) fn new() -> PrefixDecoder {
+        PrefixDecoder {
             context: DCtx::create(),
             frame: Vec::new(),
         }
@@ -188,17 +188,17 @@ fn failed(code: usize) -> Error {
     }
 }
 
-impl fmt::Debug for Encoder {
+impl fmt::Debug for PrefixEncoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Encoder")
+        f.debug_struct("PrefixEncoder")
             .field("memory", &self.memory())
             .finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for Decoder {
+impl fmt::Debug for PrefixDecoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Decoder")
+        f.debug_struct("PrefixDecoder")
             .field("memory", &self.memory())
             .finish_non_exhaustive()
     }

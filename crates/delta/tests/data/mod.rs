@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use ibid_delta::{Decoder, Error, Outline, Stretch};
+use ibid_delta::{DeltaDecoder, Error, Outline, Stretch};
 use proptest::prelude::*;
 
 /// The splitmix64 sequence.
@@ -102,7 +102,12 @@ pub(crate) fn any_pair() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
 }
 
 /// The outline of what a delta makes of a base.
-pub(crate) fn outline(decoder: &mut Decoder, base: &[u8], delta: &[u8], target_max: usize) -> Result<Outline, Error> {
+pub(crate) fn outline(
+    decoder: &mut DeltaDecoder,
+    base: &[u8],
+    delta: &[u8],
+    target_max: usize,
+) -> Result<Outline, Error> {
     decoder.outline(base.len(), delta, target_max, |stretches, out| {
         assert!(
             stretches.windows(2).all(|pair| pair[0].end <= pair[1].start),

@@ -17,31 +17,31 @@ const WINDOW_LOG_MAX: u32 = BODY_BYTES_MAX.ilog2();
 const ZSTD_BLOCK: u64 = 128 << 10;
 const ZSTD_BLOCK_PACKED_MIN: u64 = 4;
 
-/// Reads frames. Owns zstd contexts, and the memory that [`decode`](Decoder::decode) decompresses
+/// Reads frames. Owns zstd contexts, and the memory that [`decode`](FrameDecoder::decode) decompresses
 /// into: keep it.
-pub struct Decoder {
+pub struct FrameDecoder {
     context: DCtx<'static>,
-    delta: ibid_delta::Decoder,
+    delta: ibid_delta::DeltaDecoder,
     /// Of the last frame that was decoded.
     body: Vec<u8>,
     /// Where each of its slots ends in the body.
     ends: Vec<u32>,
 }
 
-impl Decoder {
+impl FrameDecoder {
     /// One that has no memory yet but for its contexts.
     ///
     /// # Panics
     ///
     /// If there is no memory for a zstd context.
-    pub fn new() -> Decoder {
+    pub fn new() -> FrameDecoder {
         let mut context = DCtx::create();
         context
             .set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX))
             .expect("zstd takes window logs from 10 to 31");
-        Decoder {
+        FrameDecoder {
             context,
-            delta: ibid_delta::Decoder::new(),
+            delta: ibid_delta::DeltaDecoder::new(),
             body: Vec::new(),
             ends: Vec::new(),
         }
@@ -84,11 +84,11 @@ impl Decoder {
     /// Without pieces that is all: the chunks go into `body`, one after the other in place of what
     /// was there. With pieces it is an outline of the chunks, which says what of the prefix
     /// comes between the frame's own bytes; `body` is empty then. `read` appends stretches of the
-    /// prefix: [`ibid_delta::Decoder::outline`] says which.
+    /// prefix: [`ibid_delta::DeltaDecoder::outline`] says which.
     ///
     /// # Errors
     ///
-    /// As [`decode`](Decoder::decode), and whatever `read` fails with. Then `body` and `ends` are
+    /// As [`decode`](FrameDecoder::decode), and whatever `read` fails with. Then `body` and `ends` are
     /// empty.
     pub fn decode_own<E: From<Error>>(
         &mut self,
@@ -291,15 +291,15 @@ pub(crate) fn failed(code: usize) -> Error {
     }
 }
 
-impl Default for Decoder {
+impl Default for FrameDecoder {
     fn default() -> Self {
-        Decoder::new()
+        FrameDecoder::new()
     }
 }
 
-impl fmt::Debug for Decoder {
+impl fmt::Debug for FrameDecoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Decoder")
+        f.debug_struct("FrameDecoder")
             .field("body_capacity", &self.body.capacity())
             .finish_non_exhaustive()
     }

@@ -9,22 +9,22 @@ use super::{Blob, DELTA, Piece, STORED, ZSTD, body_len, piece};
 use crate::error::equal;
 use crate::{ChunkId, Error, wire};
 
-/// Chunks gathered to be compressed together. Reusable: [`clear`](Builder::clear) keeps its memory.
+/// Chunks gathered to be compressed together. Reusable: [`clear`](FrameBuilder::clear) keeps its memory.
 #[derive(Debug, Clone, Default)]
-pub struct Builder {
+pub struct FrameBuilder {
     blobs: Vec<Blob>,
     body: Vec<u8>,
 }
 
-impl Builder {
+impl FrameBuilder {
     /// An empty one.
-    pub fn new() -> Builder {
-        Builder::default()
+    pub fn new() -> FrameBuilder {
+        FrameBuilder::default()
     }
 
     /// Adds a chunk; its slot is the number of chunks before it.
     ///
-    /// The limits of a frame are checked by [`Encoder::encode`].
+    /// The limits of a frame are checked by [`FrameEncoder::encode`].
     pub fn push(&mut self, id: ChunkId, data: &[u8]) {
         // A length beyond 32 bits is far beyond the limit, and stays beyond it.
         let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
@@ -77,23 +77,23 @@ pub enum Compression {
 }
 
 /// Writes frames. Owns zstd contexts, which are a megabyte or more: keep it.
-pub struct Encoder {
+pub struct FrameEncoder {
     context: CCtx<'static>,
-    delta: ibid_delta::Encoder,
+    delta: ibid_delta::DeltaEncoder,
     /// What the context is set to.
     set: Compression,
 }
 
-impl Encoder {
+impl FrameEncoder {
     /// One that compresses nothing yet.
     ///
     /// # Panics
     ///
     /// If there is no memory for a zstd context.
-    pub fn new() -> Encoder {
-        Encoder {
+    pub fn new() -> FrameEncoder {
+        FrameEncoder {
             context: CCtx::create(),
-            delta: ibid_delta::Encoder::new(),
+            delta: ibid_delta::DeltaEncoder::new(),
             set: Compression::Stored,
         }
     }
@@ -138,13 +138,13 @@ impl Encoder {
     /// Appends the plaintext of a delta frame to `out`: the body as the difference from `prefix`,
     /// which `pieces` are concatenated.
     ///
-    /// How long it gets is for the caller to look at: [`encode`](Encoder::encode) may give less,
+    /// How long it gets is for the caller to look at: [`encode`](FrameEncoder::encode) may give less,
     /// and a frame that needs no other. Gives the bytes of the body that zstd was left to look
     /// at.
     ///
     /// # Errors
     ///
-    /// As [`encode`](Encoder::encode); [`Error::OutOfRange`] for no or too many pieces, an empty
+    /// As [`encode`](FrameEncoder::encode); [`Error::OutOfRange`] for no or too many pieces, an empty
     /// one, one that ends beyond any chunk, or too long a prefix; [`Error::Mismatch`] if the
     /// prefix is not as long as the pieces together; [`Error::Delta`]. `out` is then as it was.
     pub fn encode_delta(
@@ -172,8 +172,8 @@ impl Encoder {
     }
 
     /// The outline of the body that was last encoded as a delta: what
-    /// [`Decoder::decode_own`](super::Decoder::decode_own) gives of its frame. None if
-    /// [there is none](ibid_delta::Encoder::outline).
+    /// [`FrameDecoder::decode_own`](super::FrameDecoder::decode_own) gives of its frame. None if
+    /// [there is none](ibid_delta::DeltaEncoder::outline).
     pub fn outline(&self) -> Option<ibid_delta::Outline> {
         self.delta.outline()
     }
@@ -243,15 +243,15 @@ fn failed(code: usize) -> Error {
     }
 }
 
-impl Default for Encoder {
+impl Default for FrameEncoder {
     fn default() -> Self {
-        Encoder::new()
+        FrameEncoder::new()
     }
 }
 
-impl fmt::Debug for Encoder {
+impl fmt::Debug for FrameEncoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Encoder")
+        f.debug_struct("FrameEncoder")
             .field("set", &self.set)
             .finish_non_exhaustive()
     }

@@ -9,18 +9,18 @@
 //! compress better than alone, and reading one chunk decompresses no further than its end.
 //!
 //! ```
-//! use ibid_format::frame::{Builder, Compression, Decoder, Encoder};
+//! use ibid_format::frame::{FrameBuilder, Compression, FrameDecoder, FrameEncoder};
 //! use ibid_format::{FileId, Keys, MasterKey};
 //!
 //! let keys = Keys::encrypted(FileId::random(), &MasterKey::random());
-//! let mut builder = Builder::default();
+//! let mut builder = FrameBuilder::default();
 //! for chunk in [&b"first chunk"[..], b"second chunk"] {
 //!     builder.push(keys.chunk_id(chunk), chunk);
 //! }
 //! let mut plaintext = Vec::new();
-//! Encoder::new().encode(builder.blobs(), builder.body(), Compression::Zstd(3), &mut plaintext)?;
+//! FrameEncoder::new().encode(builder.blobs(), builder.body(), Compression::Zstd(3), &mut plaintext)?;
 //!
-//! let mut decoder = Decoder::new();
+//! let mut decoder = FrameDecoder::new();
 //! let frame = decoder.decode(&plaintext, &[], None)?;
 //! assert_eq!(frame.chunk(1)?, b"second chunk");
 //! # Ok::<(), ibid_format::Error>(())
@@ -31,19 +31,19 @@
 //! that the body is a delta of.
 //!
 //! ```
-//! # use ibid_format::frame::{self, Builder, Decoder, Encoder, Piece};
+//! # use ibid_format::frame::{self, FrameBuilder, FrameDecoder, FrameEncoder, Piece};
 //! # use ibid_format::{FileId, Keys, MasterKey};
 //! # let keys = Keys::encrypted(FileId::random(), &MasterKey::random());
 //! let base = b"The quick brown fox jumps over the lazy dog, again and again.";
 //! let next = b"The quick brown fox jumped over the lazy dog, again and again.";
 //! let pieces = [Piece { base: keys.chunk_id(base).prefix(), start: 4, length: base.len() as u32 - 4 }];
-//! let mut builder = Builder::default();
+//! let mut builder = FrameBuilder::default();
 //! builder.push(keys.chunk_id(next), next);
 //! let (mut plaintext, method) = (Vec::new(), ibid_delta::Method::ZstdPrefix { level: 1 });
-//! Encoder::new().encode_delta(builder.blobs(), builder.body(), &pieces, &base[4..], method, &mut plaintext)?;
+//! FrameEncoder::new().encode_delta(builder.blobs(), builder.body(), &pieces, &base[4..], method, &mut plaintext)?;
 //!
 //! assert_eq!(frame::pieces(&plaintext)?, pieces);
-//! let mut decoder = Decoder::new();
+//! let mut decoder = FrameDecoder::new();
 //! assert_eq!(decoder.decode(&plaintext, &base[4..], None)?.chunk(0)?, next);
 //! # Ok::<(), ibid_format::Error>(())
 //! ```
@@ -52,9 +52,9 @@ mod decode;
 mod encode;
 mod piece;
 
-pub use decode::{Decoder, Frame};
+pub use decode::{Frame, FrameDecoder};
 pub(crate) use decode::{check_packed, failed as decompressing_failed};
-pub use encode::{Builder, Compression, Encoder};
+pub use encode::{Compression, FrameBuilder, FrameEncoder};
 pub use piece::{PIECES_MAX, PREFIX_BYTES_MAX, Piece, pieces};
 
 use crate::{ChunkId, ChunkPrefix, Error};

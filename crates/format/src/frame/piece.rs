@@ -28,7 +28,7 @@ pub struct Piece {
 /// The pieces that a frame's prefix is made of, in order: none unless it is a delta frame.
 ///
 /// Looks at the beginning of the frame's plaintext only;
-/// [`Decoder::decode`](super::Decoder::decode) checks the rest.
+/// [`FrameDecoder::decode`](super::FrameDecoder::decode) checks the rest.
 ///
 /// # Errors
 ///

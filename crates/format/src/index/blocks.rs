@@ -1,7 +1,7 @@
 //! An index file that stays where it is: which block to read for an id, and looking into it.
 
 use super::layout::{ENTRY, HEAD, HEADER, Layout};
-use super::{BLOCK_RECORDS, Entry, LIMIT, lower_bound};
+use super::{BLOCK_RECORDS, IndexedChunk, LIMIT, lower_bound};
 use crate::error::{equal, in_range};
 use crate::magic::MAGIC;
 use crate::wire::Reader;
@@ -110,7 +110,7 @@ pub struct EntryBlock<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lookup {
     /// This is an entry for it. It is the first in the file, unless the block begins with it.
-    Found(Entry),
+    Found(IndexedChunk),
     /// The file has none.
     Absent,
     /// It would be before this block: look into the one before, if there is one.
@@ -143,17 +143,18 @@ pub fn open_block<'a>(keys: &Keys, id: FileId, block: &Block, bytes: &'a mut [u8
 
 impl<'a> EntryBlock<'a> {
     /// The entries, ascending.
-    pub fn entries(&self) -> impl ExactSizeIterator<Item = Entry> + use<'a> {
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = IndexedChunk> + use<'a> {
         self.records
             .chunks_exact(ENTRY)
-            .map(|record| Entry::read(record).expect("as long as an entry"))
+            .map(|record| IndexedChunk::read(record).expect("as long as an entry"))
     }
 
     /// Looks for an id.
     pub fn find(&self, id: &ChunkId) -> Lookup {
         let count = self.records.len() / ENTRY;
-        let entry =
-            |position: usize| Entry::read(&self.records[position * ENTRY..][..ENTRY]).expect("as long as an entry");
+        let entry = |position: usize| {
+            IndexedChunk::read(&self.records[position * ENTRY..][..ENTRY]).expect("as long as an entry")
+        };
         let first = lower_bound(count, id, |position| entry(position).id);
         if first == count {
             return Lookup::After;

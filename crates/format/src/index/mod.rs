@@ -40,7 +40,7 @@ const GUESSES: usize = 2;
 
 /// A pack, as an index lists it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pack {
+pub struct IndexedPack {
     /// The pack's name.
     pub id: FileId,
     /// What its chunks are.
@@ -54,7 +54,7 @@ pub struct Pack {
 
 /// A frame, as an index lists it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Frame {
+pub struct IndexedFrame {
     /// Offset of its seal in the pack.
     pub offset: u32,
     /// Length of its seal, bytes.
@@ -69,7 +69,7 @@ pub struct Frame {
 
 /// Where a chunk is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Entry {
+pub struct IndexedChunk {
     /// The chunk's name.
     pub id: ChunkId,
     /// Number of its frame in the table of frames.
@@ -78,7 +78,7 @@ pub struct Entry {
     pub slot: u16,
 }
 
-impl Pack {
+impl IndexedPack {
     fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.id.0);
         out.extend_from_slice(&self.size.to_le_bytes());
@@ -86,14 +86,14 @@ impl Pack {
         out.extend_from_slice(&[self.kind.number(), 0, 0, 0]);
     }
 
-    fn read(record: &[u8]) -> Result<Pack, Error> {
+    fn read(record: &[u8]) -> Result<IndexedPack, Error> {
         let mut reader = Reader::new(record);
         let id = FileId(reader.array("pack id")?);
         let size = reader.u64("pack size")?;
         let first_frame = reader.u32("first frame of a pack")?;
         let kind = PackKind::from_number(reader.u8("pack kind")?)?;
         reader.zeros("end of a pack record")?;
-        Ok(Pack {
+        Ok(IndexedPack {
             id,
             kind,
             size,
@@ -102,12 +102,12 @@ impl Pack {
     }
 }
 
-impl From<&FrameSummary> for Frame {
+impl From<&FrameSummary> for IndexedFrame {
     /// What an index keeps of a directory's frame. (Counts and sums beyond 16 and 32 bits, which no
     /// valid frame has, become the largest number.)
-    fn from(summary: &FrameSummary) -> Frame {
+    fn from(summary: &FrameSummary) -> IndexedFrame {
         let length: u64 = summary.blobs.iter().map(|blob| u64::from(blob.length)).sum();
-        Frame {
+        IndexedFrame {
             offset: summary.offset,
             sealed: summary.sealed,
             blobs: u16::try_from(summary.blobs.len()).unwrap_or(u16::MAX),
@@ -117,7 +117,7 @@ impl From<&FrameSummary> for Frame {
     }
 }
 
-impl Frame {
+impl IndexedFrame {
     fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.offset.to_le_bytes());
         out.extend_from_slice(&self.sealed.to_le_bytes());
@@ -126,7 +126,7 @@ impl Frame {
         out.extend_from_slice(&self.length.to_le_bytes());
     }
 
-    fn read(record: &[u8]) -> Result<Frame, Error> {
+    fn read(record: &[u8]) -> Result<IndexedFrame, Error> {
         let mut reader = Reader::new(record);
         let offset = reader.u32("frame offset")?;
         let sealed = reader.u32("sealed frame")?;
@@ -134,7 +134,7 @@ impl Frame {
         let depth = reader.u8("depth of a frame")?;
         equal("frame record", 0, reader.u8("frame record")?.into())?;
         let length = reader.u32("frame body")?;
-        Ok(Frame {
+        Ok(IndexedFrame {
             offset,
             sealed,
             blobs,
@@ -144,16 +144,16 @@ impl Frame {
     }
 }
 
-impl Entry {
+impl IndexedChunk {
     fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.id.0);
         out.extend_from_slice(&self.frame.to_le_bytes());
         out.extend_from_slice(&self.slot.to_le_bytes());
     }
 
-    fn read(record: &[u8]) -> Result<Entry, Error> {
+    fn read(record: &[u8]) -> Result<IndexedChunk, Error> {
         let mut reader = Reader::new(record);
-        Ok(Entry {
+        Ok(IndexedChunk {
             id: ChunkId(reader.array("chunk id")?),
             frame: reader.u32("frame of an entry")?,
             slot: reader.u16("slot of an entry")?,

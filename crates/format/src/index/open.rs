@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::blocks::{self, Header};
 use super::layout::{ENTRY, FRAME, HEAD, Layout, PACK, Table};
-use super::{Entry, Frame, Pack, lower_bound};
+use super::{IndexedChunk, IndexedFrame, IndexedPack, lower_bound};
 use crate::error::{equal, in_range};
 use crate::frame::{BLOBS_MAX, BODY_BYTES_MAX, DEPTH_MAX};
 use crate::pack;
@@ -18,14 +18,14 @@ use crate::{ChunkId, Error, FileId, Keys, SEAL_OVERHEAD, SealKind};
 /// ```
 /// use ibid_format::frame::Blob;
 /// use ibid_format::index::{self, Index};
-/// use ibid_format::pack::{FrameSummary, PackKind, Summary};
+/// use ibid_format::pack::{FrameSummary, PackKind, PackSummary};
 /// use ibid_format::{FileId, Keys, MasterKey};
 ///
 /// let keys = Keys::encrypted(FileId::random(), &MasterKey::random());
 /// let chunk = keys.chunk_id(b"a chunk");
 /// let blobs = vec![Blob { id: chunk, length: 7 }];
 /// let frames = vec![FrameSummary { offset: 8, sealed: 50, depth: 0, bases: vec![], blobs }];
-/// let packs = [Summary { id: FileId::random(), kind: PackKind::Data, size: 256, frames }];
+/// let packs = [PackSummary { id: FileId::random(), kind: PackKind::Data, size: 256, frames }];
 ///
 /// let id = FileId::random();
 /// let index = Index::open(&keys, id, index::encode(&keys, id, &packs)?)?;
@@ -79,7 +79,7 @@ impl Index {
     fn check_packs(&self) -> Result<(), Error> {
         let mut before = 0;
         for (position, record) in self.table(0).chunks_exact(PACK).enumerate() {
-            let pack = Pack::read(record)?;
+            let pack = IndexedPack::read(record)?;
             if position == 0 {
                 equal("first frame of the first pack", 0, pack.first_frame.into())?;
             }
@@ -105,7 +105,7 @@ impl Index {
         for (pack, range) in self.packs_with_frames() {
             let mut end = pack::FRAMES_AT;
             for number in range {
-                let frame = Frame::read(self.record(1, FRAME, number))?;
+                let frame = IndexedFrame::read(self.record(1, FRAME, number))?;
                 equal("frame offset", end, frame.offset.into())?;
                 end += u64::from(frame.sealed);
                 in_range("end of a frame", end, u64::from(frame.offset) + 1, pack.size)?;
@@ -147,28 +147,28 @@ impl Index {
     }
 
     /// The packs, in the order they were given.
-    pub fn packs(&self) -> impl ExactSizeIterator<Item = Pack> + '_ {
+    pub fn packs(&self) -> impl ExactSizeIterator<Item = IndexedPack> + '_ {
         self.table(0)
             .chunks_exact(PACK)
-            .map(|record| Pack::read(record).expect("validated by `open`"))
+            .map(|record| IndexedPack::read(record).expect("validated by `open`"))
     }
 
     /// The frames, in the order of their packs.
-    pub fn frames(&self) -> impl ExactSizeIterator<Item = Frame> + '_ {
+    pub fn frames(&self) -> impl ExactSizeIterator<Item = IndexedFrame> + '_ {
         self.table(1)
             .chunks_exact(FRAME)
-            .map(|record| Frame::read(record).expect("validated by `open`"))
+            .map(|record| IndexedFrame::read(record).expect("validated by `open`"))
     }
 
     /// The entries, ascending by chunk id, then frame, then slot.
-    pub fn entries(&self) -> impl ExactSizeIterator<Item = Entry> + '_ {
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = IndexedChunk> + '_ {
         self.table(2)
             .chunks_exact(ENTRY)
-            .map(|record| Entry::read(record).expect("as long as an entry"))
+            .map(|record| IndexedChunk::read(record).expect("as long as an entry"))
     }
 
     /// Each pack with the numbers of its frames.
-    pub fn packs_with_frames(&self) -> impl Iterator<Item = (Pack, Range<u32>)> + '_ {
+    pub fn packs_with_frames(&self) -> impl Iterator<Item = (IndexedPack, Range<u32>)> + '_ {
         let ends = self
             .packs()
             .skip(1)
@@ -178,17 +178,17 @@ impl Index {
     }
 
     /// The frame with this number.
-    pub fn frame(&self, number: u32) -> Option<Frame> {
+    pub fn frame(&self, number: u32) -> Option<IndexedFrame> {
         let record = (number < self.layout.frames).then(|| self.record(1, FRAME, number))?;
-        Some(Frame::read(record).expect("validated by `open`"))
+        Some(IndexedFrame::read(record).expect("validated by `open`"))
     }
 
     /// The pack that the frame with this number is in.
-    pub fn pack_of(&self, frame: u32) -> Option<Pack> {
+    pub fn pack_of(&self, frame: u32) -> Option<IndexedPack> {
         if frame >= self.layout.frames {
             return None;
         }
-        let pack = |number| Pack::read(self.record(0, PACK, number)).expect("validated by `open`");
+        let pack = |number| IndexedPack::read(self.record(0, PACK, number)).expect("validated by `open`");
         // The last pack that begins at the frame or before it; packs without frames begin where the next
         // one does.
         let (mut low, mut high) = (0, self.layout.packs);
@@ -204,12 +204,12 @@ impl Index {
     }
 
     /// The first entry of a chunk.
-    pub fn find(&self, id: &ChunkId) -> Option<Entry> {
+    pub fn find(&self, id: &ChunkId) -> Option<IndexedChunk> {
         self.find_all(id).next()
     }
 
     /// All entries of a chunk: several if it is in several frames.
-    pub fn find_all<'a>(&'a self, id: &ChunkId) -> impl Iterator<Item = Entry> + use<'a> {
+    pub fn find_all<'a>(&'a self, id: &ChunkId) -> impl Iterator<Item = IndexedChunk> + use<'a> {
         let id = *id;
         let table = self.table(2);
         let id_at = |position| {
@@ -221,7 +221,7 @@ impl Index {
         let first = lower_bound(self.layout.entries as usize, &id, id_at);
         table[first * ENTRY..]
             .chunks_exact(ENTRY)
-            .map(|record| Entry::read(record).expect("as long as an entry"))
+            .map(|record| IndexedChunk::read(record).expect("as long as an entry"))
             .take_while(move |entry| entry.id == id)
     }
 

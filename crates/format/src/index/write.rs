@@ -1,9 +1,9 @@
 //! Writing index files.
 
 use super::layout::{ENTRY, FRAME, Layout, PACK, Table};
-use super::{Entry, Frame, LIMIT, Pack};
+use super::{IndexedChunk, IndexedFrame, IndexedPack, LIMIT};
 use crate::error::in_range;
-use crate::pack::Summary;
+use crate::pack::PackSummary;
 use crate::{Error, FileId, FileKind, Keys, SealKind, wire};
 
 /// The index file named `id` of these packs: all of their chunks.
@@ -11,8 +11,8 @@ use crate::{Error, FileId, FileKind, Keys, SealKind, wire};
 /// # Errors
 ///
 /// [`Error::OutOfRange`] if it would be larger than [`LIMIT`]: the caller splits the packs by [`would_fit`](super::would_fit).
-/// As [`Summary::check`] if a summary is not one of a pack.
-pub fn encode(keys: &Keys, id: FileId, packs: &[Summary]) -> Result<Vec<u8>, Error> {
+/// As [`PackSummary::check`] if a summary is not one of a pack.
+pub fn encode(keys: &Keys, id: FileId, packs: &[PackSummary]) -> Result<Vec<u8>, Error> {
     let layout = count(packs)?;
     let mut pack_records = Vec::with_capacity(packs.len() * PACK);
     let mut frame_records = Vec::with_capacity(layout.frames as usize * FRAME);
@@ -20,7 +20,7 @@ pub fn encode(keys: &Keys, id: FileId, packs: &[Summary]) -> Result<Vec<u8>, Err
     let mut frame = 0;
     for pack in packs {
         pack.check()?;
-        Pack {
+        IndexedPack {
             id: pack.id,
             kind: pack.kind,
             size: pack.size,
@@ -28,8 +28,8 @@ pub fn encode(keys: &Keys, id: FileId, packs: &[Summary]) -> Result<Vec<u8>, Err
         }
         .put(&mut pack_records);
         for summary in &pack.frames {
-            Frame::from(summary).put(&mut frame_records);
-            entries.extend((0..).zip(&summary.blobs).map(|(slot, blob)| Entry {
+            IndexedFrame::from(summary).put(&mut frame_records);
+            entries.extend((0..).zip(&summary.blobs).map(|(slot, blob)| IndexedChunk {
                 id: blob.id,
                 frame,
                 slot,
@@ -54,7 +54,7 @@ pub fn encode(keys: &Keys, id: FileId, packs: &[Summary]) -> Result<Vec<u8>, Err
 }
 
 /// The layout of an index of these packs, if it is within the limit.
-fn count(packs: &[Summary]) -> Result<Layout, Error> {
+fn count(packs: &[PackSummary]) -> Result<Layout, Error> {
     let frames: u64 = packs.iter().map(|pack| pack.frames.len() as u64).sum();
     let entries: u64 = packs
         .iter()

@@ -30,22 +30,22 @@ const ZSTD: u8 = 1;
 /// Gathers the records of a frame.
 ///
 /// ```
-/// use ibid_format::record::{BlockBuilder, FrameBuilder, FrameDecoder, frame_of_block, records_of_frame};
+/// use ibid_format::record::{BlockBuilder, BlockFrameBuilder, BlockFrameDecoder, frame_of_block, records_of_frame};
 ///
-/// let mut frame = FrameBuilder::new(3);
+/// let mut frame = BlockFrameBuilder::new(3);
 /// frame.push(7, b"as encode_packed wrote it");
 /// let mut block = BlockBuilder::default();
 /// block.push(&frame.finish()?);
 /// let bytes = block.finish(1)?;
 ///
-/// let mut decoder = FrameDecoder::default();
+/// let mut decoder = BlockFrameDecoder::default();
 /// let mut frame = Vec::new();
 /// let packed = frame_of_block(1, &bytes, 0)?;
 /// decoder.decode(&packed, &mut frame)?;
 /// assert_eq!(records_of_frame(&frame, packed.records())?, [(7, &b"as encode_packed wrote it"[..])]);
 /// # Ok::<(), ibid_format::Error>(())
 /// ```
-pub struct FrameBuilder {
+pub struct BlockFrameBuilder {
     context: CCtx<'static>,
     /// Numbers and lengths.
     records: Vec<(u64, usize)>,
@@ -53,7 +53,7 @@ pub struct FrameBuilder {
     raw: Vec<u8>,
 }
 
-impl FrameBuilder {
+impl BlockFrameBuilder {
     /// One that compresses by zstd at this level.
     ///
     /// # Panics
@@ -63,7 +63,7 @@ impl FrameBuilder {
         let mut context = CCtx::create();
         // Levels beyond those that zstd has are brought into its range.
         let _ = context.set_parameter(CParameter::CompressionLevel(level));
-        FrameBuilder {
+        BlockFrameBuilder {
             context,
             records: Vec::new(),
             bytes: Vec::new(),
@@ -98,7 +98,7 @@ impl FrameBuilder {
     ///
     /// [`Error::OutOfRange`] for no records, too many, or more bytes than the largest record has;
     /// [`Error::Zstd`].
-    pub fn finish(&mut self) -> Result<PackedFrame<Vec<u8>>, Error> {
+    pub fn finish(&mut self) -> Result<BlockFrame<Vec<u8>>, Error> {
         let (records, bytes) = (std::mem::take(&mut self.records), std::mem::take(&mut self.bytes));
         in_range("records of a frame", records.len() as u64, 1, RECORDS_MAX)?;
         let raw = &mut self.raw;
@@ -127,7 +127,7 @@ impl FrameBuilder {
             packed.clear();
             packed.extend_from_slice(raw);
         }
-        Ok(PackedFrame {
+        Ok(BlockFrame {
             codec,
             records: records.len(),
             length: raw.len(),
@@ -138,7 +138,7 @@ impl FrameBuilder {
 
 /// A frame as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PackedFrame<B> {
+pub struct BlockFrame<B> {
     codec: u8,
     records: usize,
     /// Before compression, bytes.
@@ -146,7 +146,7 @@ pub struct PackedFrame<B> {
     packed: B,
 }
 
-impl<B: AsRef<[u8]>> PackedFrame<B> {
+impl<B: AsRef<[u8]>> BlockFrame<B> {
     /// Most bytes that it takes in a block.
     pub fn stored_bytes_max(&self) -> usize {
         1 + 3 * wire::VARINT_BYTES_MAX + CHECK_BYTES + self.packed.as_ref().len()
@@ -173,7 +173,7 @@ pub struct BlockBuilder {
 
 impl BlockBuilder {
     /// Adds a frame, and gives its number. At most [`FRAMES_MAX`] are taken.
-    pub fn push(&mut self, frame: &PackedFrame<Vec<u8>>) -> usize {
+    pub fn push(&mut self, frame: &BlockFrame<Vec<u8>>) -> usize {
         self.heads.push(frame.codec);
         wire::put_varint(&mut self.heads, frame.records as u64);
         wire::put_varint(&mut self.heads, frame.length as u64);
@@ -218,7 +218,7 @@ fn check(packed: &[u8]) -> [u8; CHECK_BYTES] {
 }
 
 /// A frame, and the checksum that its head states.
-type Stated<'b> = (PackedFrame<&'b [u8]>, [u8; CHECK_BYTES]);
+type Stated<'b> = (BlockFrame<&'b [u8]>, [u8; CHECK_BYTES]);
 
 /// Heads of the frames of a block, and their bytes; the checksums of the frames are not looked at.
 fn heads(number: u64, block: &[u8]) -> Result<Vec<Stated<'_>>, Error> {
@@ -247,7 +247,7 @@ fn heads(number: u64, block: &[u8]) -> Result<Vec<Stated<'_>>, Error> {
         if codec == STORED {
             equal("stored frame", length as u64, packed.len() as u64)?;
         }
-        let frame = PackedFrame {
+        let frame = BlockFrame {
             codec,
             records,
             length,
@@ -259,7 +259,7 @@ fn heads(number: u64, block: &[u8]) -> Result<Vec<Stated<'_>>, Error> {
     Ok(found)
 }
 
-fn checked((frame, stated): Stated<'_>) -> Result<PackedFrame<&[u8]>, Error> {
+fn checked((frame, stated): Stated<'_>) -> Result<BlockFrame<&[u8]>, Error> {
     let computed = check(frame.packed);
     if computed != stated {
         let (expected, found) = (u64::from_be_bytes(computed), u64::from_be_bytes(stated));
@@ -275,7 +275,7 @@ fn checked((frame, stated): Stated<'_>) -> Result<PackedFrame<&[u8]>, Error> {
 ///
 /// [`Error::Check`] if a byte of the heads or of the frame is not as written; else what is wrong
 /// with them.
-pub fn frame_of_block(number: u64, block: &[u8], frame: u8) -> Result<PackedFrame<&[u8]>, Error> {
+pub fn frame_of_block(number: u64, block: &[u8], frame: u8) -> Result<BlockFrame<&[u8]>, Error> {
     let mut heads = heads(number, block)?;
     in_range("frame of a block", frame.into(), 0, heads.len() as u64 - 1)?;
     checked(heads.swap_remove(frame.into()))
@@ -286,7 +286,7 @@ pub fn frame_of_block(number: u64, block: &[u8], frame: u8) -> Result<PackedFram
 /// # Errors
 ///
 /// As [`frame_of_block`].
-pub fn frames_of_block(number: u64, block: &[u8]) -> Result<Vec<PackedFrame<&[u8]>>, Error> {
+pub fn frames_of_block(number: u64, block: &[u8]) -> Result<Vec<BlockFrame<&[u8]>>, Error> {
     heads(number, block)?.into_iter().map(checked).collect()
 }
 
@@ -301,25 +301,25 @@ pub fn records_of_block(number: u64, block: &[u8]) -> Result<u64, Error> {
 }
 
 /// Decompresses frames. Owns a zstd context: keep it.
-pub struct FrameDecoder {
+pub struct BlockFrameDecoder {
     context: DCtx<'static>,
 }
 
-impl Default for FrameDecoder {
+impl Default for BlockFrameDecoder {
     fn default() -> Self {
-        FrameDecoder {
+        BlockFrameDecoder {
             context: DCtx::create(),
         }
     }
 }
 
-impl FrameDecoder {
+impl BlockFrameDecoder {
     /// Puts the frame into `out`, in place of what is there.
     ///
     /// # Errors
     ///
     /// What is wrong with it; memory is taken only for what it can give.
-    pub fn decode(&mut self, frame: &PackedFrame<&[u8]>, out: &mut Vec<u8>) -> Result<(), Error> {
+    pub fn decode(&mut self, frame: &BlockFrame<&[u8]>, out: &mut Vec<u8>) -> Result<(), Error> {
         out.clear();
         if frame.codec == STORED {
             out.extend_from_slice(frame.packed);

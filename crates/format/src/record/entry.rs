@@ -1,7 +1,7 @@
 //! The small entries that lead to records. Each ends with four bytes of checksum over its table,
 //! its key and itself.
 
-use super::{ENCODED_KEY, GIVEN_UP_PREFIX, KEY_BYTES_MAX, NAME_BYTES_MAX, NEXT_KEY};
+use super::{ENCODING_STOPPED_PREFIX, KEY_BYTES_MAX, NAME_BYTES_MAX, NEXT_KEY, WATERMARK_KEY};
 use crate::Error;
 use crate::error::{equal, in_range};
 use crate::wire::{self, Reader};
@@ -152,21 +152,21 @@ impl NamespaceEntry {
 
 /// That records of a namespace are not encoded any more: an entry of the table `meta`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GivenUp {
+pub struct EncodingStopped {
     /// Number of the first record that was not compared with others for this.
     pub since: u64,
 }
 
-impl GivenUp {
-    /// Where it lies in the table `meta`: [`GIVEN_UP_PREFIX`] and the namespace's number,
+impl EncodingStopped {
+    /// Where it lies in the table `meta`: [`ENCODING_STOPPED_PREFIX`] and the namespace's number,
     /// big-endian.
     pub fn key(namespace: u32) -> Vec<u8> {
-        [GIVEN_UP_PREFIX, &namespace.to_be_bytes()].concat()
+        [ENCODING_STOPPED_PREFIX, &namespace.to_be_bytes()].concat()
     }
 
     /// The namespace of a key of the table `meta`, if it is one of these.
     pub fn namespace_of(key: &[u8]) -> Option<u32> {
-        let number = key.strip_prefix(GIVEN_UP_PREFIX)?;
+        let number = key.strip_prefix(ENCODING_STOPPED_PREFIX)?;
         Some(u32::from_be_bytes(number.try_into().ok()?))
     }
 
@@ -186,13 +186,13 @@ impl GivenUp {
         let mut reader = opened("namespace given up", Table::Meta, &Self::key(namespace), bytes)?;
         let since = reader.varint_in("namespace given up", 1, u64::MAX)?;
         reader.finish("namespace given up")?;
-        Ok(GivenUp { since })
+        Ok(EncodingStopped { since })
     }
 }
 
 /// The numbers to be given next: the entry `next` of the table `meta`. No number is given twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Next {
+pub struct NextNumbers {
     /// To the next record.
     pub record: u64,
     /// To the next namespace.
@@ -201,38 +201,38 @@ pub struct Next {
 
 /// Up to where records were encoded: the entry `encoded` of the table `meta`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Encoded {
+pub struct EncoderWatermark {
     /// Number of the first record that was not looked at yet.
     pub next: u64,
 }
 
-impl Encoded {
+impl EncoderWatermark {
     /// That of a store without the entry.
-    pub const FIRST: Encoded = Encoded { next: 1 };
+    pub const FIRST: EncoderWatermark = EncoderWatermark { next: 1 };
 
-    /// The entry as stored under [`ENCODED_KEY`].
+    /// The entry as stored under [`WATERMARK_KEY`].
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         wire::put_varint(&mut out, self.next);
-        closed(Table::Meta, ENCODED_KEY, out)
+        closed(Table::Meta, WATERMARK_KEY, out)
     }
 
-    /// Reads the entry stored under [`ENCODED_KEY`].
+    /// Reads the entry stored under [`WATERMARK_KEY`].
     ///
     /// # Errors
     ///
     /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        let mut reader = opened("next record to encode", Table::Meta, ENCODED_KEY, bytes)?;
+        let mut reader = opened("next record to encode", Table::Meta, WATERMARK_KEY, bytes)?;
         let next = reader.varint_in("next record to encode", 1, u64::MAX)?;
         reader.finish("next record to encode")?;
-        Ok(Encoded { next })
+        Ok(EncoderWatermark { next })
     }
 }
 
-impl Next {
+impl NextNumbers {
     /// Those of a new store.
-    pub const FIRST: Next = Next {
+    pub const FIRST: NextNumbers = NextNumbers {
         record: 1,
         namespace: 1,
     };
@@ -255,7 +255,7 @@ impl Next {
         let record = reader.varint_in("next record", 1, u64::MAX)?;
         let namespace = reader.varint_in("next namespace", 1, u32::MAX.into())? as u32;
         reader.finish("next numbers")?;
-        Ok(Next { record, namespace })
+        Ok(NextNumbers { record, namespace })
     }
 }
 

@@ -39,12 +39,12 @@ pub struct Request {
     /// Its epoch.
     pub epoch: Epoch,
     /// What it wants.
-    pub wanted: Wanted,
+    pub query: Query,
 }
 
 /// What a replica wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
+pub enum Query {
     /// Entries of the log from a position on.
     Entries {
         /// The position.
@@ -67,11 +67,11 @@ pub enum Wanted {
 
 /// What it is answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum Response {
     /// Entries, from the position that was asked for.
-    Entries(Sent),
+    Entries(LogBatch),
     /// They are gone, or were never the same: it has to take all that there is.
-    TakeAll {
+    TransferRequired {
         /// What names the store.
         store: [u8; STORE_ID_BYTES],
         /// The sender's epoch.
@@ -80,14 +80,14 @@ pub enum Answer {
         asked: u64,
     },
     /// A part of all that there is.
-    Chunk(Chunk),
+    TransferPage(TransferPage),
     /// Nothing.
-    Refused(Refused),
+    Refused(Refusal),
 }
 
 /// Why a replica gets nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
+pub enum Refusal {
     /// It has entries that this store has not.
     Ahead,
     /// It is a copy of another store.
@@ -102,7 +102,7 @@ pub enum Refused {
 
 /// Entries of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sent {
+pub struct LogBatch {
     /// What names the store.
     pub store: [u8; STORE_ID_BYTES],
     /// The sender's epoch.
@@ -114,8 +114,8 @@ pub struct Sent {
     /// Digest of the last one that is sent, or of the one before `from` if none is.
     pub digest: Digest,
     /// First bytes of BLAKE3 over the length (u64) and the digest of each body.
-    pub made: Digest,
-    /// Of [`pack_contents`]; empty if no entry is sent.
+    pub bodies_digest: Digest,
+    /// Of [`compress_contents`]; empty if no entry is sent.
     pub packed: Vec<u8>,
     /// Length before compression.
     pub length: u64,
@@ -123,7 +123,7 @@ pub struct Sent {
 
 /// A part of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chunk {
+pub struct TransferPage {
     /// What names the store.
     pub store: [u8; STORE_ID_BYTES],
     /// The sender's epoch.
@@ -136,7 +136,7 @@ pub struct Chunk {
     pub key: Vec<u8>,
     /// With the last chunk: the entry `log` of the sender's table `meta`; else empty.
     pub log: Vec<u8>,
-    /// Of [`pack_pairs`].
+    /// Of [`compress_rows`].
     pub packed: Vec<u8>,
     /// Length before compression.
     pub length: u64,
@@ -144,7 +144,7 @@ pub struct Chunk {
 
 /// A body, as it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Made<'a> {
+pub struct SentBody<'a> {
     /// The record that the bytes are a delta of; 0 if they are the body.
     pub base: u64,
     /// The body, or the delta.
@@ -153,15 +153,15 @@ pub struct Made<'a> {
 
 /// Entries and bodies, decompressed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Contents<'a> {
+pub struct BatchContents<'a> {
     /// Entries, as [`LogEntry::decode`](super::LogEntry::decode) reads them.
     pub entries: Vec<&'a [u8]>,
     /// One for each record with a body that they name, in their order.
-    pub bodies: Vec<Made<'a>>,
+    pub bodies: Vec<SentBody<'a>>,
 }
 
 /// An entry of a table: its number, the key and the value.
-pub type Pair<'a> = (u8, &'a [u8], &'a [u8]);
+pub type TableRow<'a> = (u8, &'a [u8], &'a [u8]);
 
 pub(super) fn open<'a>(field: &'static str, bytes: &'a [u8]) -> Result<Reader<'a>, Error> {
     let shortest = MAGIC.len() + 1 + CHECK_BYTES;
@@ -200,15 +200,15 @@ pub(super) fn begin(kind: u8, store: &[u8; STORE_ID_BYTES], epoch: Epoch) -> Vec
 impl Request {
     /// The message.
     pub fn encode(&self) -> Vec<u8> {
-        match &self.wanted {
-            Wanted::Entries { next, digest, whole } => {
+        match &self.query {
+            Query::Entries { next, digest, whole } => {
                 let mut out = begin(REQUEST_ENTRIES, &self.store, self.epoch);
                 wire::put_varint(&mut out, *next);
                 out.extend_from_slice(digest);
                 out.push(u8::from(*whole));
                 close(out)
             }
-            Wanted::Transfer { transfer, table, key } => {
+            Query::Transfer { transfer, table, key } => {
                 let mut out = begin(REQUEST_TRANSFER, &self.store, self.epoch);
                 wire::put_u64(&mut out, *transfer);
                 out.push(*table);
@@ -228,13 +228,13 @@ impl Request {
         let kind = reader.u8("kind of a request")?;
         let store = reader.array("what names a store")?;
         let epoch = Epoch::read(&mut reader)?;
-        let wanted = match kind {
-            REQUEST_ENTRIES => Wanted::Entries {
+        let query = match kind {
+            REQUEST_ENTRIES => Query::Entries {
                 next: reader.varint_in("position", 1, NUMBER_MAX)?,
                 digest: reader.array::<DIGEST_BYTES>("digest of a log entry")?,
                 whole: super::entry::flag(&mut reader, "whether bodies are whole")?,
             },
-            REQUEST_TRANSFER => Wanted::Transfer {
+            REQUEST_TRANSFER => Query::Transfer {
                 transfer: reader.u64("what names a transfer")?,
                 table: reader.u8("table")?,
                 key: reader.bytes("key of a table", TABLE_KEY_BYTES_MAX)?.to_vec(),
@@ -245,31 +245,31 @@ impl Request {
             }
         };
         reader.finish("request")?;
-        Ok(Request { store, epoch, wanted })
+        Ok(Request { store, epoch, query })
     }
 }
 
-impl Answer {
+impl Response {
     /// The message.
     pub fn encode(&self) -> Vec<u8> {
         let nobody = [0; STORE_ID_BYTES];
         match self {
-            Answer::Entries(sent) => {
+            Response::Entries(sent) => {
                 let mut out = begin(ANSWER_ENTRIES, &sent.store, sent.epoch);
                 wire::put_varint(&mut out, sent.from);
                 wire::put_varint(&mut out, sent.head);
                 out.extend_from_slice(&sent.digest);
-                out.extend_from_slice(&sent.made);
+                out.extend_from_slice(&sent.bodies_digest);
                 wire::put_varint(&mut out, sent.length);
                 wire::put_bytes(&mut out, &sent.packed);
                 close(out)
             }
-            Answer::TakeAll { store, epoch, asked } => {
+            Response::TransferRequired { store, epoch, asked } => {
                 let mut out = begin(ANSWER_TAKE_ALL, store, *epoch);
                 wire::put_varint(&mut out, *asked);
                 close(out)
             }
-            Answer::Chunk(chunk) => {
+            Response::TransferPage(chunk) => {
                 let mut out = begin(ANSWER_CHUNK, &chunk.store, chunk.epoch);
                 wire::put_u64(&mut out, chunk.transfer);
                 out.push(chunk.table);
@@ -279,14 +279,14 @@ impl Answer {
                 wire::put_bytes(&mut out, &chunk.packed);
                 close(out)
             }
-            Answer::Refused(refused) => {
+            Response::Refused(refused) => {
                 let mut out = begin(ANSWER_REFUSED, &nobody, Epoch::default());
                 out.push(match refused {
-                    Refused::Ahead => 1,
-                    Refused::OtherStore => 2,
-                    Refused::OtherEpoch => 3,
-                    Refused::Fenced => 4,
-                    Refused::Incomplete => 5,
+                    Refusal::Ahead => 1,
+                    Refusal::OtherStore => 2,
+                    Refusal::OtherEpoch => 3,
+                    Refusal::Fenced => 4,
+                    Refusal::Incomplete => 5,
                 });
                 close(out)
             }
@@ -304,22 +304,22 @@ impl Answer {
         let store = reader.array("what names a store")?;
         let epoch = Epoch::read(&mut reader)?;
         let answer = match kind {
-            ANSWER_ENTRIES => Answer::Entries(Sent {
+            ANSWER_ENTRIES => Response::Entries(LogBatch {
                 store,
                 epoch,
                 from: reader.varint_in("position", 1, NUMBER_MAX)?,
                 head: reader.varint_in("position", 1, NUMBER_MAX)?,
                 digest: reader.array("digest of a log entry")?,
-                made: reader.array("checksum of bodies")?,
+                bodies_digest: reader.array("checksum of bodies")?,
                 length: reader.varint_in("length of contents", 0, RAW_BYTES_MAX)?,
                 packed: reader.bytes("contents", MESSAGE_BYTES_MAX)?.to_vec(),
             }),
-            ANSWER_TAKE_ALL => Answer::TakeAll {
+            ANSWER_TAKE_ALL => Response::TransferRequired {
                 store,
                 epoch,
                 asked: reader.varint_in("position", 1, NUMBER_MAX)?,
             },
-            ANSWER_CHUNK => Answer::Chunk(Chunk {
+            ANSWER_CHUNK => Response::TransferPage(TransferPage {
                 store,
                 epoch,
                 transfer: reader.u64("what names a transfer")?,
@@ -329,12 +329,12 @@ impl Answer {
                 length: reader.varint_in("length of contents", 0, RAW_BYTES_MAX)?,
                 packed: reader.bytes("contents", MESSAGE_BYTES_MAX)?.to_vec(),
             }),
-            ANSWER_REFUSED => Answer::Refused(match reader.u8("reason")? {
-                1 => Refused::Ahead,
-                2 => Refused::OtherStore,
-                3 => Refused::OtherEpoch,
-                4 => Refused::Fenced,
-                5 => Refused::Incomplete,
+            ANSWER_REFUSED => Response::Refused(match reader.u8("reason")? {
+                1 => Refusal::Ahead,
+                2 => Refusal::OtherStore,
+                3 => Refusal::OtherEpoch,
+                4 => Refusal::Fenced,
+                5 => Refusal::Incomplete,
                 found => {
                     let (field, found) = ("reason", found.into());
                     return Err(Error::Unknown { field, found });
@@ -380,7 +380,7 @@ fn unpack(packed: &[u8], length: u64) -> Result<Vec<u8>, Error> {
 /// # Errors
 ///
 /// [`Error::OutOfRange`] for more than a message can hold; [`Error::Zstd`].
-pub fn pack_contents(contents: &Contents<'_>, level: i32) -> Result<(Vec<u8>, u64), Error> {
+pub fn compress_contents(contents: &BatchContents<'_>, level: i32) -> Result<(Vec<u8>, u64), Error> {
     let mut raw = Vec::new();
     for (field, count) in [
         ("entries of a message", contents.entries.len()),
@@ -408,11 +408,11 @@ pub fn pack_contents(contents: &Contents<'_>, level: i32) -> Result<(Vec<u8>, u6
 /// # Errors
 ///
 /// What is wrong with them.
-pub fn unpack_contents<'a>(packed: &[u8], length: u64, raw: &'a mut Vec<u8>) -> Result<Contents<'a>, Error> {
+pub fn decompress_contents<'a>(packed: &[u8], length: u64, raw: &'a mut Vec<u8>) -> Result<BatchContents<'a>, Error> {
     *raw = unpack(packed, length)?;
     let mut reader = Reader::new(raw);
     let count = reader.count("entries of a message", PARTS_MAX, 1)?;
-    let mut contents = Contents::default();
+    let mut contents = BatchContents::default();
     for _ in 0..count {
         contents.entries.push(reader.bytes("log entry", LOG_ENTRY_BYTES_MAX)?);
     }
@@ -427,7 +427,7 @@ pub fn unpack_contents<'a>(packed: &[u8], length: u64, raw: &'a mut Vec<u8>) -> 
     }
     for (base, length) in bodies {
         let bytes = reader.take("body", length)?;
-        contents.bodies.push(Made { base, bytes });
+        contents.bodies.push(SentBody { base, bytes });
     }
     reader.finish("contents")?;
     Ok(contents)
@@ -438,7 +438,7 @@ pub fn unpack_contents<'a>(packed: &[u8], length: u64, raw: &'a mut Vec<u8>) -> 
 /// # Errors
 ///
 /// [`Error::OutOfRange`] for more than a message can hold; [`Error::Zstd`].
-pub fn pack_pairs<'a>(pairs: impl IntoIterator<Item = Pair<'a>>, level: i32) -> Result<(Vec<u8>, u64), Error> {
+pub fn compress_rows<'a>(pairs: impl IntoIterator<Item = TableRow<'a>>, level: i32) -> Result<(Vec<u8>, u64), Error> {
     let mut raw = vec![0]; // so that none is something, too
     for (table, key, value) in pairs {
         raw.push(table);
@@ -453,7 +453,7 @@ pub fn pack_pairs<'a>(pairs: impl IntoIterator<Item = Pair<'a>>, level: i32) -> 
 /// # Errors
 ///
 /// What is wrong with them.
-pub fn unpack_pairs<'a>(packed: &[u8], length: u64, raw: &'a mut Vec<u8>) -> Result<Vec<Pair<'a>>, Error> {
+pub fn decompress_rows<'a>(packed: &[u8], length: u64, raw: &'a mut Vec<u8>) -> Result<Vec<TableRow<'a>>, Error> {
     *raw = unpack(packed, length)?;
     let mut reader = Reader::new(raw);
     equal("first byte of a chunk", 0, reader.u8("first byte of a chunk")?.into())?;

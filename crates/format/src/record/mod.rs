@@ -28,20 +28,23 @@ mod sealed;
 mod versions;
 
 pub use block::{
-    BlockBuilder, FRAMES_MAX, FrameBuilder, FrameDecoder, PackedFrame, frame_of_block, frames_of_block,
+    BlockBuilder, BlockFrame, BlockFrameBuilder, BlockFrameDecoder, FRAMES_MAX, frame_of_block, frames_of_block,
     records_of_block, records_of_frame,
 };
 pub use chain::{ChainEntry, FEATURES_MAX, HOPS_MAX};
-pub use entry::{Encoded, GivenUp, KeyEntry, NamespaceEntry, Next, key_of, split_key};
+pub use entry::{EncoderWatermark, EncodingStopped, KeyEntry, NamespaceEntry, NextNumbers, key_of, split_key};
 pub use message::{
-    Answer, Chunk, Contents, MESSAGE_BYTES_MAX, Made, PARTS_MAX, Pair, Refused, Request, Sent, Wanted, pack_contents,
-    pack_pairs, unpack_contents, unpack_pairs,
+    BatchContents, LogBatch, MESSAGE_BYTES_MAX, PARTS_MAX, Query, Refusal, Request, Response, SentBody, TableRow,
+    TransferPage, compress_contents, compress_rows, decompress_contents, decompress_rows,
 };
 pub use oplog::{
     DIGEST_BYTES, Digest, Epoch, LOG_ENTRY_BYTES_MAX, LogChange, LogEntry, LogOperation, LogState, Role,
     STORE_ID_BYTES, log_digest, open_log_entry,
 };
-pub use part::{Gathering, MESSAGE_PARTS_MAX, Part, Published, Pull, Pulled, REQUEST_BYTES_MAX, Span, split};
+pub use part::{
+    EntrySpan, MESSAGE_PARTS_MAX, MessagePart, PartAssembler, PartRequest, PartResponse, PublishedPart,
+    REQUEST_BYTES_MAX, split_message,
+};
 pub use places::{PLACES_PER_GROUP, Place, Places};
 pub use references::{REFERENCES_PER_GROUP, References};
 pub use sealed::{open_value, seal_value};
@@ -64,14 +67,14 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub const FORMAT: [u8; 8] = *b"ibidrec\x01";
 /// Where [`FORMAT`] lies in the table `meta`.
 pub const FORMAT_KEY: &[u8] = b"format";
-/// Where [`Next`] lies in the table `meta`.
+/// Where [`NextNumbers`] lies in the table `meta`.
 pub const NEXT_KEY: &[u8] = b"next";
 /// Where [`LogState`] lies in the table `meta`.
 pub const LOG_KEY: &[u8] = b"log";
-/// Where [`Encoded`] lies in the table `meta`.
-pub const ENCODED_KEY: &[u8] = b"encoded";
-/// What the keys of [`GivenUp`] in the table `meta` begin with.
-pub const GIVEN_UP_PREFIX: &[u8] = b"given up/";
+/// Where [`EncoderWatermark`] lies in the table `meta`.
+pub const WATERMARK_KEY: &[u8] = b"encoded";
+/// What the keys of [`EncodingStopped`] in the table `meta` begin with.
+pub const ENCODING_STOPPED_PREFIX: &[u8] = b"given up/";
 
 /// Length of a record's checksum, bytes.
 const CHECK_BYTES: usize = 8;

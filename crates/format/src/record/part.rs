@@ -1,10 +1,10 @@
 //! Messages in parts, for what carries only short ones. `docs/replication.md` describes every byte.
 //!
 //! ```
-//! use ibid_format::record::{Gathering, split};
+//! use ibid_format::record::{PartAssembler, split_message};
 //!
-//! let mut gathering = Gathering::default();
-//! let parts: Vec<_> = split(b"in the same place", 10).collect();
+//! let mut gathering = PartAssembler::default();
+//! let parts: Vec<_> = split_message(b"in the same place", 10).collect();
 //! assert_eq!(gathering.add(&parts[0])?, None);
 //! assert_eq!(gathering.add(&parts[1])?.as_deref(), Some(&b"in the same place"[..]));
 //! # Ok::<(), ibid_format::Error>(())
@@ -28,7 +28,7 @@ const ANSWER_PART: u8 = 21;
 
 /// A part of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct MessagePart {
     /// Which part, from 0.
     pub number: u64,
     /// How many there are.
@@ -41,7 +41,7 @@ pub struct Part {
 
 /// Which entries an answer has, and whose they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
+pub struct EntrySpan {
     /// What names the store.
     pub store: [u8; STORE_ID_BYTES],
     /// The epoch of who answers.
@@ -58,16 +58,16 @@ pub struct Span {
 
 /// A part of an answer with entries that is published for whoever lacks them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Published {
+pub struct PublishedPart {
     /// What the answer has.
-    pub span: Span,
+    pub span: EntrySpan,
     /// What of the answer this is.
-    pub part: Part,
+    pub part: MessagePart,
 }
 
 /// A request for one part of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pull {
+pub struct PartRequest {
     /// What names the store.
     pub store: [u8; STORE_ID_BYTES],
     /// Only the primary of this epoch is to answer.
@@ -84,7 +84,7 @@ pub struct Pull {
 
 /// A part of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pulled {
+pub struct PartResponse {
     /// What names the store.
     pub store: [u8; STORE_ID_BYTES],
     /// The epoch of who answers.
@@ -94,10 +94,10 @@ pub struct Pulled {
     /// The number of its request.
     pub number: u64,
     /// What of the answer it has.
-    pub part: Part,
+    pub part: MessagePart,
 }
 
-impl Part {
+impl MessagePart {
     fn put(&self, out: &mut Vec<u8>) {
         wire::put_varint(out, self.number);
         wire::put_varint(out, self.count);
@@ -111,7 +111,7 @@ impl Part {
         in_range("part of a message", number, 0, count - 1)?;
         let length = reader.varint_in("length of a message", 1, MESSAGE_BYTES_MAX as u64)?;
         let bytes = reader.bytes("part of a message", length as usize)?.to_vec();
-        Ok(Part {
+        Ok(MessagePart {
             number,
             count,
             length,
@@ -126,10 +126,10 @@ impl Part {
 }
 
 /// The parts of a message, each of at most `most` bytes; none of an empty one.
-pub fn split(message: &[u8], most: usize) -> impl Iterator<Item = Part> {
+pub fn split_message(message: &[u8], most: usize) -> impl Iterator<Item = MessagePart> {
     let pieces = message.chunks(most.max(1));
     let (count, length) = (pieces.len() as u64, message.len() as u64);
-    pieces.zip(0..).map(move |(bytes, number)| Part {
+    pieces.zip(0..).map(move |(bytes, number)| MessagePart {
         number,
         count,
         length,
@@ -139,16 +139,16 @@ pub fn split(message: &[u8], most: usize) -> impl Iterator<Item = Part> {
 
 /// Parts of a message that came, one after the other.
 #[derive(Debug, Default)]
-pub struct Gathering {
+pub struct PartAssembler {
     came: u64,
     count: u64,
     length: u64,
     bytes: Vec<u8>,
 }
 
-impl Gathering {
+impl PartAssembler {
     /// The number of the part that is next.
-    pub fn wanted(&self) -> u64 {
+    pub fn next_part(&self) -> u64 {
         self.came
     }
 
@@ -158,7 +158,7 @@ impl Gathering {
     /// # Errors
     ///
     /// [`Error::Mismatch`] if it is another part, or one of another message.
-    pub fn add(&mut self, part: &Part) -> Result<Option<Vec<u8>>, Error> {
+    pub fn add(&mut self, part: &MessagePart) -> Result<Option<Vec<u8>>, Error> {
         equal("part of a message", self.came, part.number)?;
         if self.came == 0 {
             (self.count, self.length) = (part.count, part.length);
@@ -174,7 +174,7 @@ impl Gathering {
     }
 }
 
-impl Published {
+impl PublishedPart {
     /// The message.
     pub fn encode(&self) -> Vec<u8> {
         let span = &self.span;
@@ -195,7 +195,7 @@ impl Published {
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let (mut reader, store, epoch) = opened("published answer", ANSWER_PUBLISHED, bytes)?;
         let from = reader.varint_in("position", 1, NUMBER_MAX)?;
-        let span = Span {
+        let span = EntrySpan {
             store,
             epoch,
             from,
@@ -203,13 +203,13 @@ impl Published {
             before: reader.array("digest of a log entry")?,
             digest: reader.array("digest of a log entry")?,
         };
-        let part = Part::read(&mut reader)?;
+        let part = MessagePart::read(&mut reader)?;
         reader.finish("published answer")?;
-        Ok(Published { span, part })
+        Ok(PublishedPart { span, part })
     }
 }
 
-impl Pull {
+impl PartRequest {
     /// The message.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = begin(REQUEST_PART, &self.store, self.epoch);
@@ -227,7 +227,7 @@ impl Pull {
     /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let (mut reader, store, epoch) = opened("request for a part", REQUEST_PART, bytes)?;
-        let pull = Pull {
+        let pull = PartRequest {
             store,
             epoch,
             asker: reader.u64("what names the one that asks")?,
@@ -240,7 +240,7 @@ impl Pull {
     }
 }
 
-impl Pulled {
+impl PartResponse {
     /// The message.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = begin(ANSWER_PART, &self.store, self.epoch);
@@ -257,12 +257,12 @@ impl Pulled {
     /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let (mut reader, store, epoch) = opened("part of an answer", ANSWER_PART, bytes)?;
-        let pulled = Pulled {
+        let pulled = PartResponse {
             store,
             epoch,
             asker: reader.u64("what names the one that asks")?,
             number: reader.varint_in("number of a request", 0, NUMBER_MAX)?,
-            part: Part::read(&mut reader)?,
+            part: MessagePart::read(&mut reader)?,
         };
         reader.finish("part of an answer")?;
         Ok(pulled)
@@ -286,9 +286,9 @@ fn opened<'a>(
 mod tests {
     use super::*;
 
-    fn part(number: u64, count: u64, length: u64, bytes: &[u8]) -> Part {
+    fn part(number: u64, count: u64, length: u64, bytes: &[u8]) -> MessagePart {
         let bytes = bytes.to_vec();
-        Part {
+        MessagePart {
             number,
             count,
             length,
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn what_was_written_is_read_and_a_changed_byte_is_an_error() {
         let part = part(1, 2, 9, b"same");
-        let span = Span {
+        let span = EntrySpan {
             store: [7; 16],
             epoch: EPOCH,
             from: 5,
@@ -309,11 +309,11 @@ mod tests {
             before: [1; 8],
             digest: [2; 8],
         };
-        let published = Published {
+        let published = PublishedPart {
             span,
             part: part.clone(),
         };
-        let pull = Pull {
+        let pull = PartRequest {
             store: [7; 16],
             epoch: EPOCH,
             asker: 11,
@@ -321,52 +321,52 @@ mod tests {
             part: 1,
             request: b"request".to_vec(),
         };
-        let pulled = Pulled {
+        let pulled = PartResponse {
             store: [7; 16],
             epoch: EPOCH,
             asker: 11,
             number: 12,
             part,
         };
-        assert_eq!(Published::decode(&published.encode()).unwrap(), published);
-        assert_eq!(Pull::decode(&pull.encode()).unwrap(), pull);
-        assert_eq!(Pulled::decode(&pulled.encode()).unwrap(), pulled);
+        assert_eq!(PublishedPart::decode(&published.encode()).unwrap(), published);
+        assert_eq!(PartRequest::decode(&pull.encode()).unwrap(), pull);
+        assert_eq!(PartResponse::decode(&pulled.encode()).unwrap(), pulled);
         // One is not taken for another.
-        assert!(Pulled::decode(&published.encode()).is_err());
+        assert!(PartResponse::decode(&published.encode()).is_err());
         let bytes = published.encode();
         for place in 0..bytes.len() {
             let mut changed = bytes.clone();
             changed[place] ^= 1;
-            assert!(Published::decode(&changed).is_err(), "byte {place}");
-            assert!(Published::decode(&bytes[..place]).is_err(), "{place} bytes");
+            assert!(PublishedPart::decode(&changed).is_err(), "byte {place}");
+            assert!(PublishedPart::decode(&bytes[..place]).is_err(), "{place} bytes");
         }
-        let backwards = Published {
-            span: Span { next: 4, ..span },
+        let backwards = PublishedPart {
+            span: EntrySpan { next: 4, ..span },
             ..published
         };
-        assert!(Published::decode(&backwards.encode()).is_err());
+        assert!(PublishedPart::decode(&backwards.encode()).is_err());
     }
 
     #[test]
     fn parts_make_the_message_again_whatever_their_length() {
         let message: Vec<u8> = (0..100).collect();
         for most in [1, 2, 33, 50, 99, 100, 101, 1000] {
-            let parts: Vec<Part> = split(&message, most).collect();
+            let parts: Vec<MessagePart> = split_message(&message, most).collect();
             assert_eq!(parts.len(), 100_usize.div_ceil(most));
-            let mut gathering = Gathering::default();
+            let mut gathering = PartAssembler::default();
             let (last, before) = parts.split_last().unwrap();
             for part in before {
                 assert_eq!(gathering.add(part).unwrap(), None);
             }
             assert_eq!(gathering.add(last).unwrap(), Some(message.clone()));
-            assert_eq!(gathering.wanted(), 0);
+            assert_eq!(gathering.next_part(), 0);
         }
     }
 
     #[test]
     fn parts_that_do_not_fit_are_refused() {
         let begun = || {
-            let mut gathering = Gathering::default();
+            let mut gathering = PartAssembler::default();
             assert_eq!(gathering.add(&part(0, 3, 6, b"ab")).unwrap(), None);
             gathering
         };
@@ -383,20 +383,20 @@ mod tests {
         let mut gathering = begun();
         assert_eq!(gathering.add(&part(1, 3, 6, b"cd")).unwrap(), None);
         assert!(gathering.add(&part(2, 3, 6, b"e")).is_err());
-        assert!(Gathering::default().add(&part(1, 2, 6, b"ab")).is_err());
+        assert!(PartAssembler::default().add(&part(1, 2, 6, b"ab")).is_err());
     }
 
     #[test]
     fn what_is_announced_has_limits() {
-        let announced = |part: Part| {
-            let pulled = Pulled {
+        let announced = |part: MessagePart| {
+            let pulled = PartResponse {
                 store: [7; 16],
                 epoch: EPOCH,
                 asker: 0,
                 number: 0,
                 part,
             };
-            Pulled::decode(&pulled.encode())
+            PartResponse::decode(&pulled.encode())
         };
         assert!(announced(part(0, 1, 4, b"same")).is_ok());
         for wrong in [

@@ -5,9 +5,9 @@
 use ibid_delta::{Interval, Method};
 use ibid_format::content::{Content, Item};
 use ibid_format::frame::{self, Blob, Compression, Piece};
-use ibid_format::pack::{FrameSummary, PackKind, Summary};
-use ibid_format::snapshot::{Counters, Snapshot};
-use ibid_format::tree::{Entry, EntryKind, Time};
+use ibid_format::pack::{FrameSummary, PackKind, PackSummary};
+use ibid_format::snapshot::{Snapshot, SnapshotTotals};
+use ibid_format::tree::{EntryKind, Time, TreeEntry};
 use ibid_format::{ChunkId, ChunkPrefix, FileId, Keys, MasterKey, SEAL_OVERHEAD, pack, padme};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
@@ -26,20 +26,20 @@ pub(crate) fn both_keys() -> [Keys; 2] {
 
 /// The plaintext of a frame of these chunks, and its blobs.
 pub(crate) fn frame(keys: &Keys, chunks: &[Vec<u8>], compression: Compression) -> (Vec<u8>, Vec<Blob>) {
-    let mut gathered = frame::Builder::new();
+    let mut gathered = frame::FrameBuilder::new();
     for chunk in chunks {
         gathered.push(keys.chunk_id(chunk), chunk);
     }
     let mut plaintext = Vec::new();
-    frame::Encoder::new()
+    frame::FrameEncoder::new()
         .encode(gathered.blobs(), gathered.body(), compression, &mut plaintext)
         .expect("a valid frame");
     (plaintext, gathered.blobs().to_vec())
 }
 
 /// A pack of one chunk a frame.
-pub(crate) fn small_pack(keys: &Keys) -> (Vec<u8>, Summary) {
-    let mut builder = pack::Builder::new(keys, FILE, PackKind::Metadata);
+pub(crate) fn small_pack(keys: &Keys) -> (Vec<u8>, PackSummary) {
+    let mut builder = pack::PackBuilder::new(keys, FILE, PackKind::Metadata);
     for chunk in [vec![1; 10], vec![2; 10], vec![3; 999]] {
         let (plaintext, blobs) = frame(keys, &[chunk], Compression::Stored);
         builder.add(&plaintext, &blobs, 0, &[]);
@@ -75,7 +75,7 @@ pub(crate) fn bases() -> impl Strategy<Value = (u8, Vec<ChunkPrefix>)> {
 /// The plaintext of a delta frame of these chunks, against the one that comes first, whole, and the
 /// middle of all together.
 pub(crate) fn delta_frame(keys: &Keys, chunks: &[Vec<u8>], method: Method) -> (Vec<u8>, Vec<Piece>, Vec<u8>) {
-    let mut gathered = frame::Builder::new();
+    let mut gathered = frame::FrameBuilder::new();
     for chunk in chunks {
         gathered.push(keys.chunk_id(chunk), chunk);
     }
@@ -95,7 +95,7 @@ pub(crate) fn delta_frame(keys: &Keys, chunks: &[Vec<u8>], method: Method) -> (V
     ];
     let prefix = [&first[..], &all[middle]].concat();
     let mut plaintext = Vec::new();
-    frame::Encoder::new()
+    frame::FrameEncoder::new()
         .encode_delta(
             gathered.blobs(),
             gathered.body(),
@@ -119,7 +119,7 @@ pub(crate) fn method() -> impl Strategy<Value = Method> {
 }
 
 /// A directory as a pack could have it, without the pack.
-pub(crate) fn summary() -> impl Strategy<Value = Summary> {
+pub(crate) fn summary() -> impl Strategy<Value = PackSummary> {
     let frames = vec((vec(blob(), 1..20), 45..10_000u32, bases()), 0..8);
     (any::<[u8; 16]>(), any::<bool>(), frames).prop_map(|(id, metadata, frames)| {
         let mut offset = 8;
@@ -143,7 +143,7 @@ pub(crate) fn summary() -> impl Strategy<Value = Summary> {
             .sum();
         let size = padme::padded(u64::from(offset) + (directory + 3 + SEAL_OVERHEAD) as u64 + pack::TRAILER);
         let kind = if metadata { PackKind::Metadata } else { PackKind::Data };
-        Summary {
+        PackSummary {
             id: FileId(id),
             kind,
             size,
@@ -181,7 +181,7 @@ pub(crate) fn name() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>(), 1..=255).prop_filter("a name", |name| ibid_format::tree::check_name(name).is_ok())
 }
 
-pub(crate) fn entry() -> impl Strategy<Value = Entry> {
+pub(crate) fn entry() -> impl Strategy<Value = TreeEntry> {
     let kind = prop_oneof![
         content().prop_map(EntryKind::File),
         content().prop_map(EntryKind::Directory),
@@ -210,18 +210,20 @@ pub(crate) fn entry() -> impl Strategy<Value = Entry> {
         xattrs,
     )
         .prop_map(
-            |(name, kind, (mode, uid, gid, inode), mtime, ctime, changed_while_read, hard_link_device, xattrs)| Entry {
-                name,
-                kind,
-                mode,
-                uid,
-                gid,
-                mtime,
-                ctime,
-                inode,
-                changed_while_read,
-                hard_link_device,
-                xattrs: xattrs.into_iter().collect(),
+            |(name, kind, (mode, uid, gid, inode), mtime, ctime, changed_while_read, hard_link_device, xattrs)| {
+                TreeEntry {
+                    name,
+                    kind,
+                    mode,
+                    uid,
+                    gid,
+                    mtime,
+                    ctime,
+                    inode,
+                    changed_while_read,
+                    hard_link_device,
+                    xattrs: xattrs.into_iter().collect(),
+                }
             },
         )
 }
@@ -261,7 +263,7 @@ pub(crate) fn snapshot() -> impl Strategy<Value = Snapshot> {
                 root,
                 users: users.into_iter().collect(),
                 groups: groups.into_iter().collect(),
-                counters: Counters {
+                counters: SnapshotTotals {
                     files,
                     directories,
                     others,

@@ -1,12 +1,12 @@
 //! What a table answered, written down and read out again: finding boundaries takes as long as it
 //! takes, naming and looking up takes nothing.
 
-use ibid_chunk::locality::{Fingerprint, Found, Hint, Known, Table, TableEntry, TableWith};
+use ibid_chunk::locality::{Entered, Fingerprint, Hint, Known, Table, TableEntry, TableWith};
 
 /// The answers of a table in one piece of data, in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answers {
-    found: Vec<Found<TableEntry>>,
+    found: Vec<Entered<TableEntry>>,
     /// Of every fingerprint whether it was computed in vain.
     vain: Vec<bool>,
 }
@@ -43,7 +43,7 @@ impl<F: FnMut(&[u8]) -> [u8; 16]> Known for Recorder<'_, F> {
             self.answers.vain[*number] = false;
         }
         let is_duplicate = entry.is_some();
-        self.answers.found.push(Found { entry, is_duplicate });
+        self.answers.found.push(Entered { entry, is_duplicate });
         entry
     }
 
@@ -52,7 +52,7 @@ impl<F: FnMut(&[u8]) -> [u8; 16]> Known for Recorder<'_, F> {
         (fingerprint, number): (Fingerprint, usize),
         after: Option<TableEntry>,
         at_end: bool,
-    ) -> Found<TableEntry> {
+    ) -> Entered<TableEntry> {
         self.answers.vain[number] = false;
         let found = self.table.enter(fingerprint, after, at_end);
         self.answers.found.push(found);
@@ -71,7 +71,7 @@ impl<F: FnMut(&[u8]) -> [u8; 16]> Known for Recorder<'_, F> {
 /// The answers read out, over a table that has the hints alone.
 pub(super) struct Replay<'a> {
     hints: &'a Table,
-    found: std::slice::Iter<'a, Found<TableEntry>>,
+    found: std::slice::Iter<'a, Entered<TableEntry>>,
     vain: std::slice::Iter<'a, bool>,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn next(&mut self) -> Found<TableEntry> {
+    fn next(&mut self) -> Entered<TableEntry> {
         *self.found.next().expect("the same questions in the same order")
     }
 }
@@ -106,7 +106,7 @@ impl Known for Replay<'_> {
     }
 
     #[inline]
-    fn enter(&mut self, (): (), _: Option<TableEntry>, _: bool) -> Found<TableEntry> {
+    fn enter(&mut self, (): (), _: Option<TableEntry>, _: bool) -> Entered<TableEntry> {
         self.next()
     }
 

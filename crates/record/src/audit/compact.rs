@@ -11,7 +11,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ibid_format::record::{
-    BlockBuilder, Body, ChainEntry, FRAMES_MAX, FrameBuilder, FrameDecoder, PackedFrame, Place, Record,
+    BlockBuilder, BlockFrame, BlockFrameBuilder, BlockFrameDecoder, Body, ChainEntry, FRAMES_MAX, Place, Record,
     frames_of_block, records_of_block, records_of_frame,
 };
 
@@ -247,20 +247,20 @@ struct Filling {
 
 /// A frame, and where its records were.
 struct Filled {
-    frame: PackedFrame<Vec<u8>>,
+    frame: BlockFrame<Vec<u8>>,
     records: Vec<(u64, Origin)>,
 }
 
 /// A frame that grows.
 struct Gather {
-    frame: FrameBuilder,
+    frame: BlockFrameBuilder,
     records: Vec<(u64, Origin)>,
 }
 
 impl Gather {
     fn new() -> Self {
         Gather {
-            frame: FrameBuilder::new(LEVEL),
+            frame: BlockFrameBuilder::new(LEVEL),
             records: Vec::new(),
         }
     }
@@ -333,7 +333,7 @@ impl<'p> Packer<'p> {
     /// Puts the records of a block into the window, as far as they are of use.
     fn read_block(&mut self, block: u64) -> Result<(), Error> {
         let mut records = Vec::new();
-        let mut decoder = FrameDecoder::default();
+        let mut decoder = BlockFrameDecoder::default();
         let mut read = Ok(());
         let mut found = |bytes: &[u8]| {
             read = frames_of_block(block, bytes).and_then(|frames| {

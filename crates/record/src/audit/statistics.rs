@@ -14,8 +14,8 @@ use std::ops::{Bound, ControlFlow};
 
 use ibid_delta::BYTES_PER_ENTRY;
 use ibid_format::record::{
-    Body, ChainEntry, ENCODED_KEY, Encoded, GivenUp, KeyEntry, PLACES_PER_GROUP, Place, Places, Record, References,
-    key_of, split_key,
+    Body, ChainEntry, EncoderWatermark, EncodingStopped, KeyEntry, PLACES_PER_GROUP, Place, Places, Record, References,
+    WATERMARK_KEY, key_of, split_key,
 };
 
 use super::sizes::BodySizes;
@@ -238,7 +238,7 @@ impl Store {
             bodies: &self.inner.bodies,
             spaces: BTreeMap::new(),
             bases: HashMap::new(),
-            unencoded_from: Encoded::FIRST.next,
+            unencoded_from: EncoderWatermark::FIRST.next,
             found: Statistics::default(),
             progress,
         };
@@ -339,11 +339,11 @@ impl Counter<'_> {
 
     /// How far the encoder has come, and what it has given up.
     fn meta(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        if key == ENCODED_KEY {
-            let watermark = Encoded::decode(value);
+        if key == WATERMARK_KEY {
+            let watermark = EncoderWatermark::decode(value);
             let watermark = watermark.map_err(|error| Error::damaged(Table::Meta, key, error))?;
             self.unencoded_from = watermark.next;
-        } else if let Some(space) = GivenUp::namespace_of(key).and_then(|number| self.spaces.get_mut(&number)) {
+        } else if let Some(space) = EncodingStopped::namespace_of(key).and_then(|number| self.spaces.get_mut(&number)) {
             space.given_up = true;
         }
         Ok(())

@@ -15,9 +15,10 @@ use std::fmt;
 use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{
-    self, Body, ChainEntry, Digest, ENCODED_KEY, Encoded, FORMAT, FORMAT_KEY, FrameDecoder, GivenUp, KeyEntry, LOG_KEY,
-    LogEntry, LogState, NEXT_KEY, NamespaceEntry, Next, Places, References, VERSIONS_PER_GROUP, VersionEntry,
-    VersionGroup, frames_of_block, key_of, log_digest, open_log_entry, records_of_frame, split_key, version_group_key,
+    self, BlockFrameDecoder, Body, ChainEntry, Digest, EncoderWatermark, EncodingStopped, FORMAT, FORMAT_KEY, KeyEntry,
+    LOG_KEY, LogEntry, LogState, NEXT_KEY, NamespaceEntry, NextNumbers, Places, References, VERSIONS_PER_GROUP,
+    VersionEntry, VersionGroup, WATERMARK_KEY, frames_of_block, key_of, log_digest, open_log_entry, records_of_frame,
+    split_key, version_group_key,
 };
 
 use crate::engine::{Direction, EngineError, KeyRange, Read, Table};
@@ -189,7 +190,7 @@ impl Store {
             read: &*snapshot,
             bodies: &bodies,
             needed: BTreeMap::new(),
-            next: Next {
+            next: NextNumbers {
                 record: u64::MAX,
                 namespace: u32::MAX,
             },
@@ -238,7 +239,7 @@ struct Verifier<'v> {
     /// How many records that were gone through are decoded from those that are still to come.
     needed: BTreeMap<u64, u32>,
     /// What numbers come next; as large as can be where that can't be read.
-    next: Next,
+    next: NextNumbers,
     log: Option<LogState>,
     /// Position and digest of the last entry of the log that was seen.
     position: (u64, Digest),
@@ -338,18 +339,20 @@ impl Verifier<'_> {
     fn meta(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         match key {
             FORMAT_KEY if value == FORMAT => {}
-            ENCODED_KEY => {
-                Encoded::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?;
+            WATERMARK_KEY => {
+                EncoderWatermark::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?;
             }
             LOG_KEY => {
                 let log = LogState::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?;
                 self.position = (log.first - 1, log.before);
                 self.log = Some(log);
             }
-            NEXT_KEY => self.next = Next::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?,
-            _ => match GivenUp::namespace_of(key) {
+            NEXT_KEY => {
+                self.next = NextNumbers::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?
+            }
+            _ => match EncodingStopped::namespace_of(key) {
                 Some(namespace) => {
-                    let given_up = GivenUp::decode(namespace, value);
+                    let given_up = EncodingStopped::decode(namespace, value);
                     given_up.map_err(|error| Error::damaged(Table::Meta, key, error))?;
                 }
                 None => self.fault(Table::Meta, key, Problem::Unknown),
@@ -563,7 +566,7 @@ impl Verifier<'_> {
         }
         let damaged = |error| Error::damaged(Table::Blocks, stored_key, error);
         let frames = frames_of_block(number_of(stored_key), value).map_err(damaged)?;
-        let (mut decoder, mut raw) = (FrameDecoder::default(), Vec::new());
+        let (mut decoder, mut raw) = (BlockFrameDecoder::default(), Vec::new());
         for frame in &frames {
             decoder.decode(frame, &mut raw).map_err(damaged)?;
             for (number, record) in records_of_frame(&raw, frame.records()).map_err(damaged)? {

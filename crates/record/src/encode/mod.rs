@@ -28,11 +28,12 @@ pub use chain::Retrieval;
 pub use governor::Governor;
 use governor::Judgement;
 use ibid_delta::{
-    BYTES_PER_ENTRY, Backend, Candidate, Encoder as Codec, FeatureBytes, FeatureIndex, Interval, Method, Scored,
+    BYTES_PER_ENTRY, Backend, Candidate, DeltaEncoder as Codec, FeatureBytes, FeatureIndex, Interval, Method, Scored,
     Scoring, Sketch, Sketcher, Standing,
 };
 use ibid_format::record::{
-    self, ChainEntry, ENCODED_KEY, Encoded as Watermark, GIVEN_UP_PREFIX, GivenUp, Record, body_check, key_of,
+    self, ChainEntry, ENCODING_STOPPED_PREFIX, EncoderWatermark, EncodingStopped, Record, WATERMARK_KEY, body_check,
+    key_of,
 };
 use pending::Pending;
 
@@ -253,8 +254,8 @@ impl Encoder {
             requests,
             feed,
             counters,
-            next: Watermark::FIRST.next,
-            written: Watermark::FIRST.next,
+            next: EncoderWatermark::FIRST.next,
+            written: EncoderWatermark::FIRST.next,
             spaces: HashMap::new(),
             index: FeatureIndex::new(),
             cache: Recent::new(options.source_cache_bytes),
@@ -323,11 +324,11 @@ impl Encoder {
     /// Reads where an earlier run has left off.
     fn begin(&mut self) -> Result<(), Error> {
         let snapshot = self.engine.snapshot()?;
-        let mut watermark = Ok(Watermark::FIRST);
-        snapshot.get(Table::Meta, ENCODED_KEY, &mut |value| {
-            watermark = Watermark::decode(value)
+        let mut watermark = Ok(EncoderWatermark::FIRST);
+        snapshot.get(Table::Meta, WATERMARK_KEY, &mut |value| {
+            watermark = EncoderWatermark::decode(value)
         })?;
-        let watermark = watermark.map_err(|error| Error::damaged(Table::Meta, ENCODED_KEY, error))?;
+        let watermark = watermark.map_err(|error| Error::damaged(Table::Meta, WATERMARK_KEY, error))?;
         (self.next, self.written) = (watermark.next, watermark.next);
         if self.options.governor.records > 0 {
             for namespace in given_up(&*snapshot)? {
@@ -787,15 +788,15 @@ fn each_chain(read: &dyn Snapshot, mut each: impl FnMut(u64, ChainEntry)) -> Res
 /// Namespaces of which nothing is encoded any more.
 fn given_up(read: &dyn Snapshot) -> Result<Vec<u32>, Error> {
     let mut found = Vec::new();
-    let mut each = |key: &[u8], _: &[u8]| match GivenUp::namespace_of(key) {
+    let mut each = |key: &[u8], _: &[u8]| match EncodingStopped::namespace_of(key) {
         Some(namespace) => {
             found.push(namespace);
             ControlFlow::Continue(())
         }
-        None if key.starts_with(GIVEN_UP_PREFIX) => ControlFlow::Continue(()),
+        None if key.starts_with(ENCODING_STOPPED_PREFIX) => ControlFlow::Continue(()),
         None => ControlFlow::Break(()),
     };
-    let range = (Bound::Included(GIVEN_UP_PREFIX), Bound::Unbounded);
+    let range = (Bound::Included(ENCODING_STOPPED_PREFIX), Bound::Unbounded);
     read.range(Table::Meta, range, Direction::Forward, &mut each)?;
     Ok(found)
 }

@@ -3,7 +3,7 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ibid_delta::Decoder;
+use ibid_delta::DeltaDecoder;
 use ibid_format::record::{self, BODY_BYTES_MAX, BODY_CHECK_BYTES, Place, Record, body_check, key_of};
 
 use super::frames::{self, Frame, Frames};
@@ -71,7 +71,7 @@ pub(crate) struct Bodies {
     /// and hot ones stay when frames, most of whose records nobody asked for, would have no room.
     latest: Mutex<Latest>,
     /// One for each reader at work at most.
-    decoders: Mutex<Vec<Decoder>>,
+    decoders: Mutex<Vec<DeltaDecoder>>,
 }
 
 impl Bodies {
@@ -255,7 +255,7 @@ impl Bodies {
         Ok((Some(body), fetched))
     }
 
-    fn take(&self) -> Decoder {
+    fn take(&self) -> DeltaDecoder {
         let mut decoders = self.decoders.lock().unwrap_or_else(PoisonError::into_inner);
         decoders.pop().unwrap_or_default()
     }

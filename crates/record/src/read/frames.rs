@@ -3,7 +3,7 @@
 use std::ops::{Bound, ControlFlow, Range};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ibid_format::record::{FrameDecoder, Place, Places, frame_of_block, records_of_frame};
+use ibid_format::record::{BlockFrameDecoder, Place, Places, frame_of_block, records_of_frame};
 
 use crate::engine::{Direction, Read, Table, Transaction};
 use crate::error::{Damage, Error};
@@ -45,7 +45,7 @@ impl Frame {
 /// snapshot.
 pub(crate) struct Frames {
     recent: Mutex<Recent<Place, Arc<Frame>>>,
-    decoders: Mutex<Vec<FrameDecoder>>,
+    decoders: Mutex<Vec<BlockFrameDecoder>>,
 }
 
 impl Frames {

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use ibid_format::record::{KeyEntry, NEXT_KEY, NamespaceEntry, Next, VersionEntry, VersionGroup, version_group_key};
+use ibid_format::record::{
+    KeyEntry, NEXT_KEY, NamespaceEntry, NextNumbers, VersionEntry, VersionGroup, version_group_key,
+};
 
 use super::bodies::{Bodies, Owner, Stored};
 use crate::engine::{Direction, Read, Table};
@@ -64,10 +66,10 @@ pub(crate) fn namespace(read: &(impl Read + ?Sized), name: &str, versions: Versi
 }
 
 /// What numbers come next.
-pub(crate) fn next(read: &(impl Read + ?Sized)) -> Result<Next, Error> {
+pub(crate) fn next(read: &(impl Read + ?Sized)) -> Result<NextNumbers, Error> {
     let mut next = Err(Damage::Missing);
     read.get(Table::Meta, NEXT_KEY, &mut |value| {
-        next = Next::decode(value).map_err(Damage::Bytes)
+        next = NextNumbers::decode(value).map_err(Damage::Bytes)
     })?;
     next.map_err(|damage| Error::damaged(Table::Meta, NEXT_KEY, damage))
 }

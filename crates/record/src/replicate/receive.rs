@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ibid_delta::Decoder;
+use ibid_delta::DeltaDecoder;
 use ibid_format::record::{
-    Answer, BODY_BYTES_MAX, Chunk, Epoch, LogChange, LogEntry, LogOperation, LogState, Made, Refused, Request, Role,
-    Sent, Wanted, log_digest, unpack_contents, unpack_pairs,
+    BODY_BYTES_MAX, Epoch, LogBatch, LogChange, LogEntry, LogOperation, LogState, Query, Refusal, Request, Response,
+    Role, SentBody, TransferPage, decompress_contents, decompress_rows, log_digest,
 };
 
 use super::send::Bodily;
@@ -55,7 +55,7 @@ pub struct Receiver {
     whole: bool,
     /// It is to ask for all that there is.
     takes_all: bool,
-    decoder: Decoder,
+    decoder: DeltaDecoder,
 }
 
 impl Receiver {
@@ -68,7 +68,7 @@ impl Receiver {
             store: store.inner.clone(),
             whole: false,
             takes_all: false,
-            decoder: Decoder::new(),
+            decoder: DeltaDecoder::new(),
         };
         receiver.state()?;
         Ok(receiver)
@@ -84,21 +84,21 @@ impl Receiver {
     /// [`Error::Damaged`], [`Error::Engine`].
     pub fn ask(&self) -> Result<Vec<u8>, Error> {
         let state = self.state()?;
-        let wanted = match state.role {
-            Role::Incomplete { transfer, table, key } => Wanted::Transfer { transfer, table, key },
-            _ if self.takes_all => Wanted::Transfer {
+        let query = match state.role {
+            Role::Incomplete { transfer, table, key } => Query::Transfer { transfer, table, key },
+            _ if self.takes_all => Query::Transfer {
                 transfer: 0,
                 table: 0,
                 key: Vec::new(),
             },
-            _ => Wanted::Entries {
+            _ => Query::Entries {
                 next: state.next,
                 digest: state.digest,
                 whole: self.whole,
             },
         };
         let (store, epoch) = (state.store, state.epoch);
-        Ok(Request { store, epoch, wanted }.encode())
+        Ok(Request { store, epoch, query }.encode())
     }
 
     /// Does what an answer says.
@@ -108,27 +108,27 @@ impl Receiver {
     /// [`Error::IsReplica`] never; [`Error::Damaged`], [`Error::Engine`], [`Error::WriterEnded`].
     pub fn take(&mut self, answer: &[u8]) -> Result<Progress, Error> {
         let state = self.state()?;
-        match Answer::decode(answer)? {
-            Answer::Refused(refused) => Err(Error::Refused(refused)),
-            Answer::TakeAll { store, epoch, asked } => {
+        match Response::decode(answer)? {
+            Response::Refused(refused) => Err(Error::Refused(refused)),
+            Response::TransferRequired { store, epoch, asked } => {
                 check(&state, store, epoch)?;
                 if asked == state.next && state.role == Role::Replica {
                     self.takes_all = true;
                 }
                 Ok(Progress::Nothing)
             }
-            Answer::Entries(sent) => {
+            Response::Entries(sent) => {
                 check(&state, sent.store, sent.epoch)?;
                 self.entries(&state, &sent)
             }
-            Answer::Chunk(chunk) => {
+            Response::TransferPage(chunk) => {
                 check(&state, chunk.store, chunk.epoch)?;
                 self.chunk(&state, &chunk)
             }
         }
     }
 
-    fn entries(&mut self, state: &LogState, sent: &Sent) -> Result<Progress, Error> {
+    fn entries(&mut self, state: &LogState, sent: &LogBatch) -> Result<Progress, Error> {
         if state.role != Role::Replica || sent.from > state.next {
             return Ok(Progress::Nothing);
         }
@@ -140,7 +140,7 @@ impl Receiver {
             return Ok(Progress::Entries { position, head });
         }
         let mut raw = Vec::new();
-        let contents = unpack_contents(&sent.packed, sent.length, &mut raw)?;
+        let contents = decompress_contents(&sent.packed, sent.length, &mut raw)?;
         // Those that are here already: who reads what others were sent may find its position in the middle.
         let known = (state.next - sent.from) as usize;
         if known >= contents.entries.len() {
@@ -155,7 +155,7 @@ impl Receiver {
                 return Ok(Progress::Nothing); // it comes late, and from one that had others
             }
             // They come after other entries than those that are here.
-            return Err(Error::Refused(Refused::OtherEpoch));
+            return Err(Error::Refused(Refusal::OtherEpoch));
         }
         let decoded = contents.entries.iter().map(|entry| LogEntry::decode(entry));
         let mut entries = decoded.collect::<Result<Vec<_>, _>>()?;
@@ -169,7 +169,7 @@ impl Receiver {
         };
         let mut made = Bodily::default();
         bodies.iter().for_each(|body| made.add(body));
-        if made.finish() != sent.made {
+        if made.finish() != sent.bodies_digest {
             if !self.whole {
                 self.whole = true;
                 return Ok(Progress::Nothing);
@@ -193,7 +193,7 @@ impl Receiver {
     }
 
     /// The bodies of the records that entries name.
-    fn bodies(&mut self, entries: &[LogEntry], sent: &[Made<'_>]) -> Result<Vec<Vec<u8>>, Error> {
+    fn bodies(&mut self, entries: &[LogEntry], sent: &[SentBody<'_>]) -> Result<Vec<Vec<u8>>, Error> {
         let snapshot = self.store.engine.snapshot()?;
         let mut sent = sent.iter();
         let mut places = HashMap::new();
@@ -250,7 +250,7 @@ impl Receiver {
         Ok(steps)
     }
 
-    fn chunk(&mut self, state: &LogState, chunk: &Chunk) -> Result<Progress, Error> {
+    fn chunk(&mut self, state: &LogState, chunk: &TransferPage) -> Result<Progress, Error> {
         let begins = chunk.table == 0 && chunk.key.is_empty();
         let clear = || {
             let (transfer, epoch) = (chunk.transfer, chunk.epoch);
@@ -266,7 +266,7 @@ impl Receiver {
         }
         self.takes_all = false;
         let mut raw = Vec::new();
-        let pairs = unpack_pairs(&chunk.packed, chunk.length, &mut raw)?;
+        let pairs = decompress_rows(&chunk.packed, chunk.length, &mut raw)?;
         let pairs = pairs
             .into_iter()
             .map(|(table, key, value)| (table, key.to_vec(), value.to_vec()));
@@ -277,7 +277,7 @@ impl Receiver {
             // Whole means whole: what is not on disk yet must not be taken for it.
             (log.store == chunk.store)
                 .then_some(log)
-                .ok_or(Error::Refused(Refused::OtherStore))?
+                .ok_or(Error::Refused(Refusal::OtherStore))?
                 .into()
         };
         let done = log.is_some();
@@ -299,14 +299,14 @@ fn check(state: &LogState, store: [u8; 16], epoch: Epoch) -> Result<(), Error> {
         return Ok(());
     }
     if store != state.store {
-        return Err(Error::Refused(Refused::OtherStore));
+        return Err(Error::Refused(Refusal::OtherStore));
     }
     let (expected, found) = (state.epoch.number, epoch.number);
     if found < expected {
         return Err(Error::StalePrimary { expected, found });
     }
     if found == expected && epoch.id != state.epoch.id {
-        return Err(Error::Refused(Refused::OtherEpoch));
+        return Err(Error::Refused(Refusal::OtherEpoch));
     }
     Ok(())
 }

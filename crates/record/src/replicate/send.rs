@@ -5,10 +5,10 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use ibid_delta::{Encoder as Codec, Interval, Method};
+use ibid_delta::{DeltaEncoder as Codec, Interval, Method};
 use ibid_format::record::{
-    Answer, Chunk, Contents, Digest, LOG_KEY, LogChange, LogEntry, LogState, Made, NEXT_KEY, Refused, Request, Role,
-    Sent, Wanted, open_log_entry, pack_contents, pack_pairs,
+    BatchContents, Digest, LOG_KEY, LogBatch, LogChange, LogEntry, LogState, NEXT_KEY, Query, Refusal, Request,
+    Response, Role, SentBody, TransferPage, compress_contents, compress_rows, open_log_entry,
 };
 
 use super::Oplog;
@@ -136,20 +136,20 @@ impl Sender {
         Ok(answer)
     }
 
-    pub(super) fn answer_to(&mut self, request: &Request) -> Result<Answer, Error> {
+    pub(super) fn answer_to(&mut self, request: &Request) -> Result<Response, Error> {
         let snapshot = self.store.engine.snapshot()?;
         let state = replay::state(&*snapshot)?.ok_or(Error::NoLog)?;
         if let Some(refused) = self.refuses(&state, request)? {
-            return Ok(Answer::Refused(refused));
+            return Ok(Response::Refused(refused));
         }
         // What a crash could take away from here must be nowhere else.
         if state.next > self.synced {
             self.store.ask(What::Sync, Durability::Sync)?;
             self.synced = state.next;
         }
-        match &request.wanted {
-            Wanted::Entries { next, digest, whole } => {
-                let take_all = Answer::TakeAll {
+        match &request.query {
+            Query::Entries { next, digest, whole } => {
+                let take_all = Response::TransferRequired {
                     store: state.store,
                     epoch: state.epoch,
                     asked: *next,
@@ -160,7 +160,7 @@ impl Sender {
                     return Ok(if behind {
                         take_all
                     } else {
-                        Answer::Refused(Refused::Ahead)
+                        Response::Refused(Refusal::Ahead)
                     });
                 }
                 if *next < state.first {
@@ -170,13 +170,13 @@ impl Sender {
                     return Ok(if behind {
                         take_all
                     } else {
-                        Answer::Refused(Refused::OtherEpoch)
+                        Response::Refused(Refusal::OtherEpoch)
                     });
                 }
                 self.transfer = None;
                 self.entries(&*snapshot, &state, *next, *digest, *whole)
             }
-            Wanted::Transfer { transfer, table, key } => {
+            Query::Transfer { transfer, table, key } => {
                 let known = self.transfer.as_ref().is_some_and(|known| known.id == *transfer);
                 if known {
                     self.chunk(*table, key, &state)
@@ -193,25 +193,25 @@ impl Sender {
     }
 
     /// Why the one that asks gets nothing, if it does not.
-    fn refuses(&self, state: &LogState, request: &Request) -> Result<Option<Refused>, Error> {
+    fn refuses(&self, state: &LogState, request: &Request) -> Result<Option<Refusal>, Error> {
         let knows = request.store != [0; 16];
         if knows && request.store != state.store {
-            return Ok(Some(Refused::OtherStore));
+            return Ok(Some(Refusal::OtherStore));
         }
         match state.role {
             Role::Primary | Role::Replica => {}
-            Role::Fenced { .. } => return Ok(Some(Refused::Fenced)),
-            Role::Incomplete { .. } => return Ok(Some(Refused::Incomplete)),
+            Role::Fenced { .. } => return Ok(Some(Refusal::Fenced)),
+            Role::Incomplete { .. } => return Ok(Some(Refusal::Incomplete)),
         }
         if knows && request.epoch.number > state.epoch.number {
             if state.role == Role::Primary {
                 let by = request.epoch.number;
                 self.store.ask(What::Log(Task::Fence { by }), Durability::Sync)?;
             }
-            return Ok(Some(Refused::Fenced));
+            return Ok(Some(Refusal::Fenced));
         }
         let other = request.epoch.number == state.epoch.number && request.epoch.id != state.epoch.id;
-        Ok((knows && other).then_some(Refused::OtherEpoch))
+        Ok((knows && other).then_some(Refusal::OtherEpoch))
     }
 
     /// Entries from a position on.
@@ -222,20 +222,20 @@ impl Sender {
         from: u64,
         digest: Digest,
         whole: bool,
-    ) -> Result<Answer, Error> {
-        let mut sent = Sent {
+    ) -> Result<Response, Error> {
+        let mut sent = LogBatch {
             store: state.store,
             epoch: state.epoch,
             from,
             head: state.next,
             digest,
-            made: Digest::default(),
+            bodies_digest: Digest::default(),
             packed: Vec::new(),
             length: 0,
         };
         self.position = from;
         if from == state.next {
-            return Ok(Answer::Entries(sent));
+            return Ok(Response::Entries(sent));
         }
         if !whole {
             self.ahead.look(read, from)?;
@@ -277,17 +277,17 @@ impl Sender {
             }
         }
         self.position = from + gathered.entries.len() as u64;
-        sent.made = hasher.finish();
-        let contents = Contents {
+        sent.bodies_digest = hasher.finish();
+        let contents = BatchContents {
             entries: gathered.entries.iter().map(Vec::as_slice).collect(),
             bodies: gathered
                 .bodies
                 .iter()
-                .map(|(base, bytes)| Made { base: *base, bytes })
+                .map(|(base, bytes)| SentBody { base: *base, bytes })
                 .collect(),
         };
-        (sent.packed, sent.length) = pack_contents(&contents, LEVEL)?;
-        Ok(Answer::Entries(sent))
+        (sent.packed, sent.length) = compress_contents(&contents, LEVEL)?;
+        Ok(Response::Entries(sent))
     }
 
     fn body(&mut self, read: &dyn Snapshot, number: u64) -> Result<Arc<Vec<u8>>, Error> {
@@ -328,9 +328,9 @@ impl Sender {
     }
 
     /// The part of a transfer that comes after an entry.
-    fn chunk(&self, table: u8, key: &[u8], state: &LogState) -> Result<Answer, Error> {
+    fn chunk(&self, table: u8, key: &[u8], state: &LogState) -> Result<Response, Error> {
         let Some(transfer) = &self.transfer else {
-            return Ok(Answer::Refused(Refused::Incomplete));
+            return Ok(Response::Refused(Refusal::Incomplete));
         };
         let mut page = Page {
             room: self.message_bytes,
@@ -352,8 +352,8 @@ impl Sender {
             .pairs
             .iter()
             .map(|(table, key, value)| (*table, &key[..], &value[..]));
-        let (packed, length) = pack_pairs(pairs, LEVEL)?;
-        Ok(Answer::Chunk(Chunk {
+        let (packed, length) = compress_rows(pairs, LEVEL)?;
+        Ok(Response::TransferPage(TransferPage {
             store: state.store,
             epoch: state.epoch,
             transfer: transfer.id,

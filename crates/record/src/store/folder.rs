@@ -6,7 +6,7 @@ use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::time::SystemTime;
 
-use ibid_format::record::{FORMAT, FORMAT_KEY, NEXT_KEY, Next};
+use ibid_format::record::{FORMAT, FORMAT_KEY, NEXT_KEY, NextNumbers};
 use ibid_format::slot::{self, Argon2Cost, Note, Slot};
 use ibid_format::{FileId, Keys, MasterKey};
 
@@ -127,7 +127,7 @@ fn unlock(path: &Path, password: &[u8]) -> Result<Keys, Error> {
 }
 
 /// Reads what numbers come next; begins a new store if the engine is empty.
-pub(crate) fn begin(path: &Path, engine: &dyn Engine) -> Result<Next, Error> {
+pub(crate) fn begin(path: &Path, engine: &dyn Engine) -> Result<NextNumbers, Error> {
     let not_a_store = |found: String| Error::NotAStore {
         path: path.to_owned(),
         found,
@@ -137,7 +137,7 @@ pub(crate) fn begin(path: &Path, engine: &dyn Engine) -> Result<Next, Error> {
         Some(format) if format == FORMAT => {
             let next = value(&*snapshot, NEXT_KEY)?;
             let next = next.ok_or_else(|| Error::damaged(Table::Meta, NEXT_KEY, Damage::Missing))?;
-            Next::decode(&next).map_err(|error| Error::damaged(Table::Meta, NEXT_KEY, error))
+            NextNumbers::decode(&next).map_err(|error| Error::damaged(Table::Meta, NEXT_KEY, error))
         }
         Some(format) => {
             let (found, expected) = (format.escape_ascii(), FORMAT.escape_ascii());
@@ -164,9 +164,9 @@ pub(crate) fn begin(path: &Path, engine: &dyn Engine) -> Result<Next, Error> {
             drop(snapshot);
             engine.write(Commit::Synced, &mut |transaction| {
                 transaction.put(Table::Meta, FORMAT_KEY, &FORMAT)?;
-                transaction.put(Table::Meta, NEXT_KEY, &Next::FIRST.encode())
+                transaction.put(Table::Meta, NEXT_KEY, &NextNumbers::FIRST.encode())
             })?;
-            Ok(Next::FIRST)
+            Ok(NextNumbers::FIRST)
         }
     }
 }

@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 
-use ibid_format::record::{self, Body, KeyEntry, Next, Record, VersionEntry, VersionGroup, key_of, version_group_key};
+use ibid_format::record::{
+    self, Body, KeyEntry, NextNumbers, Record, VersionEntry, VersionGroup, key_of, version_group_key,
+};
 
 use super::references;
 use crate::engine::{Read, Table, Transaction};
@@ -53,7 +55,7 @@ pub(crate) struct Prior {
 pub(crate) fn batch(
     transaction: &mut dyn Transaction,
     bodies: &Bodies,
-    next: &mut Next,
+    next: &mut NextNumbers,
     operations: &[Operation],
 ) -> Result<Vec<Option<Written>>, Failure> {
     let mut numbers = *next;
@@ -67,7 +69,7 @@ pub(crate) fn batch(
     Ok(written)
 }
 
-fn plan(read: &dyn Read, next: &mut Next, operations: &[Operation]) -> Result<Vec<Step>, Error> {
+fn plan(read: &dyn Read, next: &mut NextNumbers, operations: &[Operation]) -> Result<Vec<Step>, Error> {
     let mut changed: HashMap<Vec<u8>, Option<KeyEntry>> = HashMap::new();
     let mut steps = Vec::with_capacity(operations.len());
     for operation in operations {
@@ -99,7 +101,7 @@ fn within(field: &'static str, found: usize, max: usize) -> Result<(), Error> {
 }
 
 /// The entry of the key after the operation.
-fn planned(operation: &Operation, before: Option<KeyEntry>, next: &mut Next) -> Result<Option<KeyEntry>, Error> {
+fn planned(operation: &Operation, before: Option<KeyEntry>, next: &mut NextNumbers) -> Result<Option<KeyEntry>, Error> {
     let (namespace, key) = (operation.target.name.to_string(), operation.key.clone());
     let live = before.is_some_and(|entry| !entry.deleted);
     match operation.change {

@@ -12,10 +12,10 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ibid_delta::{Encoder as Codec, Interval, Method};
+use ibid_delta::{DeltaEncoder as Codec, Interval, Method};
 use ibid_format::record::{
-    Digest, ENCODED_KEY, Epoch, LOG_KEY, LogChange, LogEntry, LogOperation, LogState, NEXT_KEY, Next, Role, body_check,
-    open_log_entry,
+    Digest, Epoch, LOG_KEY, LogChange, LogEntry, LogOperation, LogState, NEXT_KEY, NextNumbers, Role, WATERMARK_KEY,
+    body_check, open_log_entry,
 };
 
 use super::apply::{self, Failure, Written};
@@ -169,7 +169,7 @@ pub(crate) fn entry(read: &(impl Read + ?Sized), position: u64) -> Result<(LogEn
 }
 
 /// What is known of the log of a store, which begins one if asked to.
-pub(crate) fn begin(engine: &dyn Engine, next: Next, wanted: bool) -> Result<Option<LogState>, Error> {
+pub(crate) fn begin(engine: &dyn Engine, next: NextNumbers, wanted: bool) -> Result<Option<LogState>, Error> {
     let found = state(&*engine.snapshot()?)?;
     if found.is_some() || !wanted {
         return Ok(found);
@@ -184,7 +184,7 @@ pub(crate) fn begin(engine: &dyn Engine, next: Next, wanted: bool) -> Result<Opt
     };
     state.epoch = epoch;
     let entry = LogEntry::Promoted { epoch };
-    if next == Next::FIRST {
+    if next == NextNumbers::FIRST {
         engine.write(Commit::Synced, &mut |transaction| {
             let mut begun = state.clone();
             append(transaction, &mut begun, &entry).map_err(engine_error)?;
@@ -345,7 +345,7 @@ pub(crate) fn log_rewrites(
 pub(crate) fn carry_out(
     transaction: &mut dyn Transaction,
     bodies: &Bodies,
-    next: &mut Next,
+    next: &mut NextNumbers,
     log: &mut Option<LogState>,
     task: &Task,
 ) -> Result<(), Failure> {
@@ -393,9 +393,9 @@ pub(crate) fn carry_out(
     }
 }
 
-fn follow(next: Next, log: &mut Option<LogState>) -> Result<(), Error> {
+fn follow(next: NextNumbers, log: &mut Option<LogState>) -> Result<(), Error> {
     match log {
-        None if next == Next::FIRST => *log = Some(LogState::new(Role::Replica, [0; 16], next.record)),
+        None if next == NextNumbers::FIRST => *log = Some(LogState::new(Role::Replica, [0; 16], next.record)),
         // It has records that no log tells of.
         None => return Err(Error::NoLog),
         Some(state) => {
@@ -438,7 +438,7 @@ fn diverged(position: u64, what: &'static str) -> Failure {
 fn apply(
     transaction: &mut dyn Transaction,
     bodies: &Bodies,
-    next: &mut Next,
+    next: &mut NextNumbers,
     state: &mut LogState,
     arrived: &Arrived,
 ) -> Result<(), Failure> {
@@ -576,7 +576,7 @@ fn clear(transaction: &mut dyn Transaction, state: &mut LogState, transfer: u64,
             }
         }
     }
-    transaction.delete(Table::Meta, ENCODED_KEY)?;
+    transaction.delete(Table::Meta, WATERMARK_KEY)?;
     state.epoch = epoch;
     state.role = Role::Incomplete {
         transfer,
@@ -587,7 +587,12 @@ fn clear(transaction: &mut dyn Transaction, state: &mut LogState, transfer: u64,
 }
 
 /// Takes a part of all that comes anew. What it says is checked as it is read.
-fn take(transaction: &mut dyn Transaction, next: &mut Next, state: &mut LogState, taken: &Taken) -> Result<(), Error> {
+fn take(
+    transaction: &mut dyn Transaction,
+    next: &mut NextNumbers,
+    state: &mut LogState,
+    taken: &Taken,
+) -> Result<(), Error> {
     let Role::Incomplete { transfer, table, key } = &mut state.role else {
         return Ok(()); // the answer comes late
     };
@@ -600,7 +605,7 @@ fn take(transaction: &mut dyn Transaction, next: &mut Next, state: &mut LogState
         if *found != Table::Meta {
             transaction.put(*found, key, value)?;
         } else if key == NEXT_KEY {
-            *next = Next::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?;
+            *next = NextNumbers::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?;
         } else {
             return Err(Error::damaged(Table::Meta, key, Damage::Misplaced));
         }

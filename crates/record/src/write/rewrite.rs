@@ -1,6 +1,6 @@
 //! Records become deltas of newer ones: what the encoder found out is written.
 
-use ibid_format::record::{self, BODY_CHECK_BYTES, ChainEntry, ENCODED_KEY, GivenUp, Record};
+use ibid_format::record::{self, BODY_CHECK_BYTES, ChainEntry, EncodingStopped, Record, WATERMARK_KEY};
 
 use super::references;
 use crate::engine::{Table, Transaction};
@@ -60,11 +60,11 @@ pub(crate) fn carry_out(
         }
     }
     for &namespace in &encoded.given_up {
-        let entry = GivenUp { since: encoded.next };
-        transaction.put(Table::Meta, &GivenUp::key(namespace), &entry.encode(namespace))?;
+        let entry = EncodingStopped { since: encoded.next };
+        transaction.put(Table::Meta, &EncodingStopped::key(namespace), &entry.encode(namespace))?;
     }
-    let next = record::Encoded { next: encoded.next };
-    transaction.put(Table::Meta, ENCODED_KEY, &next.encode())?;
+    let next = record::EncoderWatermark { next: encoded.next };
+    transaction.put(Table::Meta, WATERMARK_KEY, &next.encode())?;
     Ok(written)
 }
 

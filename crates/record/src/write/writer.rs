@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Instant;
 
 use ibid_delta::Interval;
-use ibid_format::record::{LogState, NAME_BYTES_MAX, NEXT_KEY, NamespaceEntry, Next};
+use ibid_format::record::{LogState, NAME_BYTES_MAX, NEXT_KEY, NamespaceEntry, NextNumbers};
 
 use super::apply::{self, Failure, Written};
 use super::block::{self, Pack};
@@ -59,7 +59,7 @@ pub(crate) struct Writer {
     requests: Receiver<Request>,
     /// What was committed goes there, to be encoded.
     feed: Option<Arc<Feed>>,
-    next: Next,
+    next: NextNumbers,
     log: Option<LogState>,
     wholeness: Arc<Wholeness>,
     /// How records are encoded, which replicas are told.
@@ -78,7 +78,7 @@ impl Writer {
         bodies: Arc<Bodies>,
         requests: Receiver<Request>,
         feed: Option<Arc<Feed>>,
-        next: Next,
+        next: NextNumbers,
         (log, wholeness): (Option<LogState>, Arc<Wholeness>),
         options: Options,
     ) -> Self {
@@ -296,7 +296,7 @@ fn new((operation, written): (Operation, &Option<Written>)) -> Option<New> {
 fn carry_out(
     transaction: &mut dyn Transaction,
     bodies: &Bodies,
-    next: &mut Next,
+    next: &mut NextNumbers,
     log: &mut Option<LogState>,
     interval: Interval,
     what: &What,
@@ -354,7 +354,7 @@ fn carry_out(
 /// Finds a namespace, or makes it.
 pub(crate) fn namespace(
     transaction: &mut dyn Transaction,
-    next: &mut Next,
+    next: &mut NextNumbers,
     name: &str,
     versions: Versions,
 ) -> Result<Outcome, Failure> {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 
-use ibid_format::record::{self, Body, FrameDecoder, KeyEntry, LogState, Places, References, VersionGroup};
+use ibid_format::record::{self, BlockFrameDecoder, Body, KeyEntry, LogState, Places, References, VersionGroup};
 use ibid_record::engine::{Commit, Direction, Engine, Redb, Table, Transaction};
 use ibid_record::{Batch, Error, Namespace, Snapshot, Store, Versions};
 
@@ -243,7 +243,7 @@ pub(crate) fn assert_counted(engine: &dyn Engine) {
             let block = &blocks[&place.block.to_be_bytes()[..]];
             let mut frame = Vec::new();
             let found = record::frame_of_block(place.block, block, place.frame).unwrap();
-            FrameDecoder::default().decode(&found, &mut frame).unwrap();
+            BlockFrameDecoder::default().decode(&found, &mut frame).unwrap();
             let mut records = record::records_of_frame(&frame, found.records()).unwrap().into_iter();
             let (_, bytes) = records
                 .find(|(number, _)| *number == packed)

@@ -21,11 +21,11 @@ use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use common::{assert_same_tables, folder};
-use ibid_format::record::{self, Epoch, Request, Span, Wanted, split};
+use ibid_format::record::{self, EntrySpan, Epoch, Query, Request, split_message};
 use ibid_record::replicate::nats::{self, Address, Published, Publishing};
 use ibid_record::replicate::net::tls;
 use ibid_record::replicate::{self, Oplog, Progress, Receiver, Sender};
-use ibid_record::{Durability, Error, Namespace, Options, Refused, Role, Store, Versions};
+use ibid_record::{Durability, Error, Namespace, Options, Refusal, Role, Store, Versions};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use servers::{Process, Servers, http};
 
@@ -359,7 +359,7 @@ fn of_two_primaries_one_publishes_and_the_other_learns_of_it() {
     same.follow().unwrap();
     let refused = catch_up(&same, &address, u64::MAX);
     assert!(
-        matches!(refused, Err(Error::Refused(Refused::OtherEpoch))),
+        matches!(refused, Err(Error::Refused(Refusal::OtherEpoch))),
         "{refused:?}"
     );
 
@@ -521,11 +521,11 @@ fn what_was_not_published_to_its_end_is_passed_over_and_fences_all_the_same() {
     let mut receiver = Receiver::new(&copy).unwrap();
     // The first of three parts of what comes next, as one of an epoch begins to publish it.
     let begun = |request: &[u8], number: u64| {
-        let Request { store, epoch, wanted } = Request::decode(request).unwrap();
-        let Wanted::Entries { next, digest, .. } = wanted else {
-            panic!("{wanted:?}")
+        let Request { store, epoch, query } = Request::decode(request).unwrap();
+        let Query::Entries { next, digest, .. } = query else {
+            panic!("{query:?}")
         };
-        let span = Span {
+        let span = EntrySpan {
             store,
             epoch: Epoch { number, ..epoch },
             from: next,
@@ -533,8 +533,8 @@ fn what_was_not_published_to_its_end_is_passed_over_and_fences_all_the_same() {
             before: digest,
             digest: [9; 8],
         };
-        let part = split(&[7; 100], 40).next().unwrap();
-        record::Published { span, part }.encode()
+        let part = split_message(&[7; 100], 40).next().unwrap();
+        record::PublishedPart { span, part }.encode()
     };
     append(&servers, "pages", &begun(&receiver.ask().unwrap(), 1));
     let mut log = Published::at(address.clone()).unwrap();

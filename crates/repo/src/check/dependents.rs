@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use ibid_format::index::Entry;
+use ibid_format::index::IndexedChunk;
 use ibid_format::{ChunkPrefix, FileId};
 
 use super::checking::{Bad, Cause, Checking};
@@ -140,7 +140,7 @@ impl Checking<'_> {
     }
 
     /// Every chunk that an index file says is in a pack that is not there.
-    fn each_missing(&self, mut each: impl FnMut(FileId, &Entry)) -> Result<()> {
+    fn each_missing(&self, mut each: impl FnMut(FileId, &IndexedChunk)) -> Result<()> {
         let missing: HashSet<FileId> = self.loaded.missing.iter().map(|pack| pack.id).collect();
         if missing.is_empty() {
             return Ok(());

@@ -1,7 +1,7 @@
 //! Every frame of the packs that are to be read whole: seal, compression, and every chunk against
 //! its id.
 
-use ibid_format::pack::Summary;
+use ibid_format::pack::PackSummary;
 
 use super::checking::{Cause, Checking};
 use super::order::{Fingerprint, Plan, Turns};
@@ -17,7 +17,7 @@ struct Reading {
     /// For the ids of a frame.
     ids: Vec<u8>,
     /// The last directory that was read once more.
-    directory: Option<Summary>,
+    directory: Option<PackSummary>,
 }
 
 impl Checking<'_> {
@@ -78,7 +78,7 @@ impl Checking<'_> {
 
     /// Some chunks of a frame may be other than its pack's directory says, which is read once more
     /// to tell.
-    fn wrong(&self, number: u32, frame: &Frame, opened: &Opened<'_>, last: &mut Option<Summary>) -> Result<()> {
+    fn wrong(&self, number: u32, frame: &Frame, opened: &Opened<'_>, last: &mut Option<PackSummary>) -> Result<()> {
         let pack = self.loaded.index.pack(frame.pack);
         let summary = match last.take().filter(|summary| summary.id == pack.id) {
             Some(summary) => summary,

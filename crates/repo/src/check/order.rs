@@ -8,7 +8,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 use ibid_format::Keys;
-use ibid_format::pack::Summary;
+use ibid_format::pack::PackSummary;
 
 use crate::index::{Loaded, usable};
 
@@ -50,7 +50,7 @@ impl Plan {
 
     /// Takes what a pack's directory says of its frames, the first of which has this number; it has
     /// `count` of them.
-    pub(super) fn add(&mut self, loaded: &Loaded, keys: &Keys, first: u32, count: usize, summary: &Summary) {
+    pub(super) fn add(&mut self, loaded: &Loaded, keys: &Keys, first: u32, count: usize, summary: &PackSummary) {
         let mut ids = Vec::new();
         for (frame, number) in summary.frames.iter().take(count).zip(first as usize..) {
             ids.clear();

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ibid_format::pack::Summary;
+use ibid_format::pack::PackSummary;
 use ibid_format::{FileId, FileKind};
 
 use super::checking::Checking;
@@ -94,7 +94,7 @@ impl Checking<'_> {
     }
 
     /// The index against what the pack says of itself.
-    fn compare(&self, number: u32, first: u32, frames: &[Frame], summary: &Summary, object: &str) {
+    fn compare(&self, number: u32, first: u32, frames: &[Frame], summary: &PackSummary, object: &str) {
         let same = frames.len() == summary.frames.len()
             && frames.iter().zip(&summary.frames).all(|(a, b)| {
                 (a.offset, a.sealed, a.depth) == (b.offset, b.sealed, b.depth) && usize::from(a.blobs) == b.blobs.len()

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ibid_format::pack::{FrameSummary, Summary};
+use ibid_format::pack::{FrameSummary, PackSummary};
 use ibid_format::{ChunkPrefix, FileId};
 
 use super::loaded::Loaded;
@@ -32,7 +32,7 @@ impl Edges {
         // The index does not know chunks of frames that are lost; but what is encoded against them hangs on
         // those.
         let mut lost = HashMap::new();
-        let unlisted: HashMap<FileId, &Summary> = loaded.unlisted.iter().map(|pack| (pack.id, pack)).collect();
+        let unlisted: HashMap<FileId, &PackSummary> = loaded.unlisted.iter().map(|pack| (pack.id, pack)).collect();
         let mut rest = index.frames.as_slice();
         let mut first = 0;
         while let Some(frame) = rest.first() {

@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ibid_format::pack::Summary;
+use ibid_format::pack::PackSummary;
 use ibid_format::{FileId, index as index_file};
 use ibid_storage::Name;
 
@@ -56,7 +56,7 @@ impl Loaded {
         files: &Files,
         budget: u64,
         lost: &Lost,
-        unlisted: Vec<Summary>,
+        unlisted: Vec<PackSummary>,
         monitor: &Monitor,
     ) -> Result<Loaded> {
         // Index files before packs: a pack is stored before any index file lists it, so one that is missing
@@ -96,7 +96,7 @@ struct Loading<'a> {
     numbers: HashMap<FileId, Option<u32>>,
     lost: &'a Lost,
     /// Directories of packs that were not listed, as read before.
-    directories: HashMap<FileId, Summary>,
+    directories: HashMap<FileId, PackSummary>,
     loaded: Loaded,
 }
 
@@ -166,7 +166,7 @@ impl Loading<'_> {
     }
 
     /// Whether nothing else is known of a pack than this.
-    fn agrees(&self, listed: &index_file::Pack, frames: &[index_file::Frame]) -> bool {
+    fn agrees(&self, listed: &index_file::IndexedPack, frames: &[index_file::IndexedFrame]) -> bool {
         let Some(Some(start)) = self.numbers.get(&listed.id) else {
             return true;
         };
@@ -183,7 +183,7 @@ impl Loading<'_> {
 
     /// Adds a pack's frames; returns the number of the first, or none if the pack is not there as
     /// it should be.
-    fn add_pack(&mut self, pack: Pack, frames: &[index_file::Frame]) -> Option<u32> {
+    fn add_pack(&mut self, pack: Pack, frames: &[index_file::IndexedFrame]) -> Option<u32> {
         let Pack { id, size, .. } = pack;
         let found = self.packs.get(&id).copied();
         if found != Some(size) {
@@ -195,7 +195,7 @@ impl Loading<'_> {
             return None;
         }
         let start = self.loaded.index.add_pack(pack, frames);
-        let is_lost = |frame: &index_file::Frame| self.lost.contains(&(id, frame.offset));
+        let is_lost = |frame: &index_file::IndexedFrame| self.lost.contains(&(id, frame.offset));
         let lost = frames.iter().zip(start..).filter(|(frame, _)| is_lost(frame));
         self.loaded.lost.extend(lost.map(|(_, number)| number));
         Some(start)
@@ -218,7 +218,7 @@ impl Loading<'_> {
             };
             match directory {
                 Ok(summary) => {
-                    let frames: Vec<_> = summary.frames.iter().map(index_file::Frame::from).collect();
+                    let frames: Vec<_> = summary.frames.iter().map(index_file::IndexedFrame::from).collect();
                     let kind = summary.kind;
                     if let Some(start) = self.add_pack(Pack { id, kind, size }, &frames) {
                         for (frame, number) in summary.frames.iter().zip(start..) {

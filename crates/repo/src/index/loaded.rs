@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use ibid_format::FileId;
-use ibid_format::pack::Summary;
+use ibid_format::pack::PackSummary;
 use ibid_storage::Name;
 
 use super::memory::Index;
@@ -15,7 +15,7 @@ use crate::layout::{config_name, folder, name_in};
 pub(crate) struct Loaded {
     pub(crate) index: Index,
     /// Packs that no index file lists.
-    pub(crate) unlisted: Vec<Summary>,
+    pub(crate) unlisted: Vec<PackSummary>,
     /// Packs that an index file lists but that are not there, or not of the size they had.
     pub(crate) missing: Vec<MissingPack>,
     /// Index files that can't be read, and packs whose directory can't be.

@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, RwLock, RwLockReadGuard};
 
-use ibid_format::pack::{PackKind, Summary};
+use ibid_format::pack::{PackKind, PackSummary};
 use ibid_format::{ChunkId, ChunkPrefix, FileId};
 
 use crate::{Error, Result};
@@ -189,7 +189,7 @@ impl Frame {
     };
 
     /// One that an index file lists, of the pack with this number.
-    pub(crate) fn of(pack: u32, listed: &ibid_format::index::Frame) -> Frame {
+    pub(crate) fn of(pack: u32, listed: &ibid_format::index::IndexedFrame) -> Frame {
         Frame {
             pack,
             offset: listed.offset,
@@ -244,7 +244,7 @@ impl Index {
     }
 
     /// Adds a pack that is stored, and gives the number of its first frame.
-    pub(crate) fn add_pack(&mut self, pack: Pack, frames: &[ibid_format::index::Frame]) -> u32 {
+    pub(crate) fn add_pack(&mut self, pack: Pack, frames: &[ibid_format::index::IndexedFrame]) -> u32 {
         let (number, start) = (self.packs.len() as u32, self.frames.len() as u32);
         self.packs.push(pack);
         self.frames.extend(frames.iter().map(|frame| Frame::of(number, frame)));
@@ -285,7 +285,7 @@ impl Index {
 
     /// Says that frames which were added are stored in this pack: `numbers` are theirs, in the
     /// pack's order.
-    pub(crate) fn frames_stored(&self, pack: &Summary, numbers: &[u32]) {
+    pub(crate) fn frames_stored(&self, pack: &PackSummary, numbers: &[u32]) {
         let mut added = self.added.write().expect("no holder of this lock panics");
         let number = (self.packs.len() + added.packs.len()) as u32;
         added.packs.push(Pack {
@@ -295,7 +295,7 @@ impl Index {
         });
         for (frame, at) in pack.frames.iter().zip(numbers) {
             self.deltas.fetch_or(frame.depth > 0, Ordering::Relaxed);
-            let frame = ibid_format::index::Frame::from(frame);
+            let frame = ibid_format::index::IndexedFrame::from(frame);
             added.frames[*at as usize - self.frames.len()] = Frame::of(number, &frame);
         }
     }
@@ -464,7 +464,7 @@ mod tests {
     fn add_pack(index: &mut Index, depths: &[u8]) -> u32 {
         let frames: Vec<_> = depths
             .iter()
-            .map(|&depth| ibid_format::index::Frame {
+            .map(|&depth| ibid_format::index::IndexedFrame {
                 offset: 8,
                 sealed: 50,
                 blobs: 1,

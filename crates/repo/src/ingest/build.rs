@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, bounded, unbounded};
 use ibid_format::content::{Content, Item};
-use ibid_format::pack::Summary;
+use ibid_format::pack::PackSummary;
 use ibid_format::snapshot::{self, Snapshot};
-use ibid_format::tree::{Entry, EntryKind};
+use ibid_format::tree::{EntryKind, TreeEntry};
 
 use super::compress::Efforts;
 use super::earlier;
@@ -32,7 +32,7 @@ pub(crate) struct Built {
     pub(crate) root: Content,
     pub(crate) users: Vec<(u32, Vec<u8>)>,
     pub(crate) groups: Vec<(u32, Vec<u8>)>,
-    pub(crate) counters: snapshot::Counters,
+    pub(crate) counters: snapshot::SnapshotTotals,
     pub(crate) unchanged_files: u64,
     pub(crate) holes: u64,
     pub(crate) new_metadata_bytes: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Built {
 }
 
 /// Runs the whole pipeline; this thread is the builder.
-pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: Option<&Snapshot>) -> Result<Built> {
+pub(crate) fn run(job: &Job<'_>, unlisted: Vec<PackSummary>, input: Input, parent: Option<&Snapshot>) -> Result<Built> {
     let limits = job.limits;
     let own = own_folder(job);
     let efforts = Efforts::new();
@@ -141,7 +141,7 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<Summary>, input: Input, parent: O
         written += similar.save(&job.repository.files, &job.loaded)?;
     }
     let (users, groups) = tally.owners.into_names();
-    let counters = snapshot::Counters {
+    let counters = snapshot::SnapshotTotals {
         new_chunks: new_chunks.iter().sum(),
         new_bytes: new_bytes.iter().sum(),
         stored_bytes: stored.packs.load(Ordering::Relaxed),
@@ -170,7 +170,7 @@ fn own_folder(job: &Job<'_>) -> Option<(u64, u64)> {
 /// What was met.
 #[derive(Default)]
 struct Tally {
-    counters: snapshot::Counters,
+    counters: snapshot::SnapshotTotals,
     owners: Owners,
     unchanged_files: u64,
     /// Bytes of holes in files that were read.
@@ -182,10 +182,10 @@ struct Builder<'g, 'j> {
     chunkers: MetadataChunkers,
     /// The directories we are in, with their listings so far; the first is the root, which has no
     /// entry.
-    directories: Vec<(Option<Box<Entry>>, ListingWriter)>,
+    directories: Vec<(Option<Box<TreeEntry>>, ListingWriter)>,
     tally: Tally,
     /// Files with several names, by what they are: the entry of the first.
-    links: HashMap<FileKey, Entry>,
+    links: HashMap<FileKey, TreeEntry>,
 }
 
 impl Builder<'_, '_> {
@@ -231,7 +231,7 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn entry(&mut self, entry: &Entry) -> Result<()> {
+    fn entry(&mut self, entry: &TreeEntry) -> Result<()> {
         let (_, listing) = self.directories.last_mut().expect("the root");
         match listing.push(&self.chunkers, self.gather, entry) {
             Err(error @ Error::Unstorable(_)) => {
@@ -278,7 +278,7 @@ impl Builder<'_, '_> {
     }
 
     /// Takes the entry of a file that was read.
-    fn read(&mut self, mut entry: Entry, list: ListWriter, names: Names) -> Result<()> {
+    fn read(&mut self, mut entry: TreeEntry, list: ListWriter, names: Names) -> Result<()> {
         entry.kind = EntryKind::File(list.finish(&self.chunkers, self.gather)?);
         if names == Names::Apart {
             entry.hard_link_device = None;
@@ -298,7 +298,7 @@ impl Builder<'_, '_> {
             self.failed(path, error);
             return Ok(());
         };
-        let entry = Entry { name, ..entry.clone() };
+        let entry = TreeEntry { name, ..entry.clone() };
         self.entry(&entry)?;
         if last {
             self.links.remove(&file);

@@ -26,7 +26,7 @@ pub(crate) struct FrameBuffers {
     pub(crate) blobs: Vec<Blob>,
     /// Their bytes, in order.
     pub(crate) body: Vec<u8>,
-    /// What [`frame::Encoder::encode`] makes of it.
+    /// What [`frame::FrameEncoder::encode`] makes of it.
     pub(crate) plaintext: Vec<u8>,
 }
 
@@ -118,7 +118,7 @@ impl Efforts {
 pub(crate) struct Compressor<'a> {
     job: &'a Job<'a>,
     efforts: &'a Efforts,
-    encoder: frame::Encoder,
+    encoder: frame::FrameEncoder,
     cover: Cover,
     prefix: Vec<u8>,
     /// For what is tried beside.
@@ -131,7 +131,7 @@ impl<'a> Compressor<'a> {
         Compressor {
             job,
             efforts,
-            encoder: frame::Encoder::default(),
+            encoder: frame::FrameEncoder::default(),
             cover: deltas::cover(),
             prefix: Vec::new(),
             space: Vec::new(),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use ibid_delta::{Interval, Method};
 use ibid_format::Error;
-use ibid_format::frame::{Blob, Compression, Encoder, Piece};
+use ibid_format::frame::{Blob, Compression, FrameEncoder, Piece};
 
 /// The ways, the fastest first, and what a byte of each weighs, in thousandths: more where it takes
 /// longer to make. None is always the smallest: on Redis dumps it is the second, on database pages
@@ -80,7 +80,7 @@ impl EffortChoice {
     /// `space` is memory for that.
     pub(crate) fn encode(
         &self,
-        encoder: &mut Encoder,
+        encoder: &mut FrameEncoder,
         blobs: &[Blob],
         body: &[u8],
         out: &mut Vec<u8>,
@@ -107,7 +107,7 @@ impl EffortChoice {
     }
 
     /// Tries all ways on the middle of a body.
-    fn learn(&self, encoder: &mut Encoder, body: &[u8], space: &mut Vec<u8>) -> Result<(), Error> {
+    fn learn(&self, encoder: &mut FrameEncoder, body: &[u8], space: &mut Vec<u8>) -> Result<(), Error> {
         let length = body.len().min(SAMPLE);
         let start = (body.len() - length) / 2;
         let mut sizes = [0; WAYS.len()];
@@ -157,7 +157,7 @@ impl DeltaEffort {
     /// memory for that.
     pub(crate) fn encode(
         &self,
-        encoder: &mut Encoder,
+        encoder: &mut FrameEncoder,
         (blobs, body): (&[Blob], &[u8]),
         (pieces, prefix): (&[Piece], &[u8]),
         level: Option<i32>,
@@ -233,7 +233,7 @@ mod tests {
             .flat_map(|n| [b"short".to_vec(), noise(n, 3)].concat())
             .collect();
         let long = noise(7, 1000).repeat(400);
-        let mut encoder = Encoder::new();
+        let mut encoder = FrameEncoder::new();
         let mut size = |(blobs, body): &([Blob; 1], Vec<u8>), way| {
             let mut out = Vec::new();
             encoder.encode(blobs, body, way, &mut out).unwrap();
@@ -244,7 +244,7 @@ mod tests {
         let expected = [size(&short, Compression::ZstdShort), size(&short, Compression::Zstd(3))];
 
         let choice = EffortChoice::new();
-        let (mut encoder, mut space) = (Encoder::new(), Vec::new());
+        let (mut encoder, mut space) = (FrameEncoder::new(), Vec::new());
         let mut encode = |(blobs, body): &([Blob; 1], Vec<u8>)| {
             let mut out = Vec::new();
             choice.encode(&mut encoder, blobs, body, &mut out, &mut space).unwrap();

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ibid_chunk::ArchiveCutter;
-use ibid_format::pack::Summary;
+use ibid_format::pack::PackSummary;
 use ibid_format::{ChunkId, Fingerprinter};
 
 use super::fingerprint::Span;
@@ -49,7 +49,7 @@ pub(super) struct Follower<'a> {
     job: &'a Job<'a>,
     fingerprinter: Fingerprinter,
     /// By the number of their pack; none if it can't be read.
-    directories: Vec<(u32, Option<Arc<Summary>>)>,
+    directories: Vec<(u32, Option<Arc<PackSummary>>)>,
     /// Where the last chunk is stored, if that is known.
     place: Option<Place>,
     /// How many chunks to take next: more from run to run.
@@ -198,7 +198,7 @@ impl<'a> Follower<'a> {
         (index.frames.get(next.frame as usize)?.pack == frame.pack).then_some((next, blob.id, blob.length))
     }
 
-    fn directory(&mut self, pack: u32) -> Option<Arc<Summary>> {
+    fn directory(&mut self, pack: u32) -> Option<Arc<PackSummary>> {
         if let Some((_, directory)) = self.directories.iter().find(|(number, _)| *number == pack) {
             return directory.clone();
         }

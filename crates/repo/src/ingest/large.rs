@@ -8,7 +8,7 @@ use std::path::Path;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use ibid_chunk::ArchiveCutter;
 use ibid_format::content::Content;
-use ibid_format::tree::{Entry, EntryKind, Time};
+use ibid_format::tree::{EntryKind, Time, TreeEntry};
 use rustix::fs::FileType;
 
 use super::fingerprint::Span;
@@ -25,7 +25,7 @@ pub(crate) enum LargePart {
     Piece(Receiver<Piece>),
     Hole(u64),
     /// The end: its entry, without content.
-    End(Result<Box<Entry>>),
+    End(Result<Box<TreeEntry>>),
 }
 
 /// A large file, on its way to a cutter.
@@ -86,7 +86,7 @@ struct LargeCutter<'a> {
 }
 
 impl LargeCutter<'_> {
-    fn file(&mut self, file: &ToRead) -> Result<Option<Box<Entry>>> {
+    fn file(&mut self, file: &ToRead) -> Result<Option<Box<TreeEntry>>> {
         let path = &file.path;
         let (file, mut entry) = super::work::open(self.job, file)?;
         let failed = |error| Error::local("read", path, error);
@@ -150,7 +150,7 @@ impl LargeCutter<'_> {
         }
     }
 
-    fn stream(&mut self, mut stream: Stream) -> Result<Option<Box<Entry>>> {
+    fn stream(&mut self, mut stream: Stream) -> Result<Option<Box<TreeEntry>>> {
         let failed = |source| Error::Pipe {
             action: "read the stream to back up",
             source,
@@ -178,7 +178,7 @@ impl LargeCutter<'_> {
             }
         }
         let now = crate::clock::now();
-        Ok(Some(Box::new(Entry {
+        Ok(Some(Box::new(TreeEntry {
             name: stream.name,
             kind: EntryKind::File(Content::empty()),
             mode: 0o600,

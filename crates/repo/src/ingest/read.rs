@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use ibid_format::content::{Content, Item};
 use ibid_format::snapshot::Snapshot;
-use ibid_format::tree::{Entry, EntryKind, Time};
+use ibid_format::tree::{EntryKind, Time, TreeEntry};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Stat};
 
@@ -31,7 +31,7 @@ pub(crate) enum Input {
 
 /// What the builder gets to know, in the order of the tree.
 pub(crate) enum Event {
-    Enter(Box<Entry>),
+    Enter(Box<TreeEntry>),
     Leave,
     Group(Receiver<super::work::Group>),
     Large {
@@ -123,7 +123,7 @@ struct Former<'r> {
 
 impl<'r> Former<'r> {
     /// The former entry of that name. Names are asked for in ascending order.
-    fn take(&mut self, name: &[u8], monitor: &Monitor) -> Option<Entry> {
+    fn take(&mut self, name: &[u8], monitor: &Monitor) -> Option<TreeEntry> {
         loop {
             match self.entries.peek()? {
                 Ok(entry) if entry.name.as_slice() > name => return None,
@@ -245,7 +245,7 @@ impl<'r> Reading<'r, '_> {
         Ok(())
     }
 
-    fn take_former(&mut self, name: &[u8]) -> Option<Entry> {
+    fn take_former(&mut self, name: &[u8]) -> Option<TreeEntry> {
         self.former.last_mut()?.as_mut()?.take(name, self.job.monitor)
     }
 
@@ -261,7 +261,7 @@ impl<'r> Reading<'r, '_> {
         let file_type = FileType::from_raw_mode(stat.st_mode);
         let path = || walker.path().to_owned();
         if file_type == FileType::RegularFile || named && file_type == FileType::BlockDevice {
-            let is_unchanged = |former: &Entry| !self.job.options.force && self.is_unchanged(former, &stat);
+            let is_unchanged = |former: &TreeEntry| !self.job.options.force && self.is_unchanged(former, &stat);
             if former.as_ref().is_some_and(is_unchanged)
                 && let Some(former) = former
             {
@@ -347,7 +347,7 @@ impl<'r> Reading<'r, '_> {
     }
 
     /// Symlinks, FIFOs, sockets, devices: all there is to know without reading contents.
-    fn special(&self, name: &[u8], stat: &Stat, parent: &OwnedFd, walker: &Walker) -> Result<Entry> {
+    fn special(&self, name: &[u8], stat: &Stat, parent: &OwnedFd, walker: &Walker) -> Result<TreeEntry> {
         let failed = |error: std::io::Error| Error::local("read", walker.path(), error);
         let mut entry =
             entry_from(name, stat).ok_or_else(|| failed(std::io::Error::other("a type of file that is not known")))?;
@@ -363,7 +363,7 @@ impl<'r> Reading<'r, '_> {
 
     /// Size, mtime, ctime and inode as they were, nothing in doubt then, and its chunks still
     /// there.
-    fn is_unchanged(&self, former: &Entry, stat: &Stat) -> bool {
+    fn is_unchanged(&self, former: &TreeEntry, stat: &Stat) -> bool {
         let EntryKind::File(content) = &former.kind else {
             return false;
         };

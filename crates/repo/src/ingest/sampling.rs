@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use ibid_format::tree::{Entry, EntryKind};
+use ibid_format::tree::{EntryKind, TreeEntry};
 
 /// The kind of a file that has changed, by the end of its name; [`Kind::NEW`] for all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ const END_MAX: usize = 8;
 
 impl Kinds {
     /// The kind of a file with this name, of which the snapshot before had this.
-    pub(crate) fn of(&mut self, name: &[u8], former: Option<&Entry>) -> Kind {
+    pub(crate) fn of(&mut self, name: &[u8], former: Option<&TreeEntry>) -> Kind {
         let has_changed =
             former.is_some_and(|former| matches!(&former.kind, EntryKind::File(content) if content.length > 0));
         if !has_changed {
@@ -116,9 +116,9 @@ mod tests {
 
     use super::*;
 
-    fn file(length: u64) -> Entry {
+    fn file(length: u64) -> TreeEntry {
         let time = Time { seconds: 0, nanos: 0 };
-        Entry {
+        TreeEntry {
             name: b"former".to_vec(),
             kind: EntryKind::File(Content {
                 length,

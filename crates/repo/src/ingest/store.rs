@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 
 use crossbeam_channel::{Receiver, Sender};
-use ibid_format::pack::{self, PackKind, Summary};
+use ibid_format::pack::{self, PackKind, PackSummary};
 use ibid_format::{FileId, index as index_file};
 
 use super::compress::{Encoded, FrameBuffers};
@@ -29,7 +29,7 @@ pub(crate) struct FrameDue {
 /// A pack on its way to storage.
 pub(crate) struct PackDue {
     bytes: Vec<u8>,
-    summary: Summary,
+    summary: PackSummary,
     /// The numbers of its frames in the index.
     frames: Vec<u32>,
     /// Packs before this one.
@@ -38,7 +38,7 @@ pub(crate) struct PackDue {
 
 /// A pack being filled.
 struct Open {
-    builder: pack::Builder,
+    builder: pack::PackBuilder,
     frames: Vec<u32>,
 }
 
@@ -74,7 +74,7 @@ impl Durable {
 
 /// What packer and uploaders share.
 pub(crate) struct Stored {
-    unlisted: Mutex<Vec<Summary>>,
+    unlisted: Mutex<Vec<PackSummary>>,
     failure: Mutex<Option<Error>>,
     failed: AtomicBool,
     durable: Mutex<Durable>,
@@ -97,7 +97,7 @@ pub(crate) struct Data {
 
 impl Stored {
     /// `unlisted` are packs found without an index file: the first one written lists them too.
-    pub(crate) fn new(unlisted: Vec<Summary>) -> Stored {
+    pub(crate) fn new(unlisted: Vec<PackSummary>) -> Stored {
         Stored {
             unlisted: Mutex::new(unlisted),
             failure: Mutex::new(None),
@@ -186,16 +186,16 @@ impl Stored {
 
 /// How many of these packs go into one index file. Even if every chunk had a pack of its own, it
 /// would be far from the limit of a file; and writing it takes a few times its memory.
-fn packs_of_one_index_file(packs: &[Summary]) -> usize {
+fn packs_of_one_index_file(packs: &[PackSummary]) -> usize {
     let mut chunks = 0;
-    let fits = |summary: &&Summary| {
+    let fits = |summary: &&PackSummary| {
         chunks += chunks_of(summary);
         chunks <= UNLISTED_MAX
     };
     packs.iter().take_while(fits).count().max(1)
 }
 
-fn chunks_of(summary: &Summary) -> usize {
+fn chunks_of(summary: &PackSummary) -> usize {
     summary.frames.iter().map(|frame| frame.blobs.len()).sum()
 }
 
@@ -219,7 +219,7 @@ pub(crate) fn pack(
         }
         let slot = &mut open[usize::from(due.kind == PackKind::Metadata)];
         let pack = slot.get_or_insert_with(|| Open {
-            builder: pack::Builder::new(&job.repository.files.keys, FileId::random(), due.kind),
+            builder: pack::PackBuilder::new(&job.repository.files.keys, FileId::random(), due.kind),
             frames: Vec::new(),
         });
         let before = pack.builder.len();
@@ -305,7 +305,7 @@ mod tests {
                 length: 1,
             }],
         };
-        let pack = Summary {
+        let pack = PackSummary {
             id: FileId::random(),
             kind: PackKind::Data,
             size: 0,

@@ -1,7 +1,7 @@
 //! What a backup did.
 
 use ibid_format::FileId;
-use ibid_format::snapshot::Counters;
+use ibid_format::snapshot::SnapshotTotals;
 
 /// What a backup did.
 #[derive(Clone, Debug)]
@@ -11,7 +11,7 @@ pub struct BackupSummary {
     /// The snapshot that unchanged files were compared with.
     pub parent: Option<FileId>,
     /// What was found and stored.
-    pub counters: Counters,
+    pub counters: SnapshotTotals,
     /// Files that were taken over from the parent without reading them.
     pub unchanged_files: u64,
     /// Bytes of holes in the files that were read: nothing was stored for them.

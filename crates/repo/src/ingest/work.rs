@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender};
 use ibid_chunk::ArchiveCutter;
-use ibid_format::tree::{Entry, Time};
+use ibid_format::tree::{Time, TreeEntry};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Stat};
 
@@ -51,7 +51,7 @@ pub(crate) struct ToRead {
 pub(crate) enum Small {
     Read(Box<ToRead>),
     Ready {
-        entry: Box<Entry>,
+        entry: Box<TreeEntry>,
         unchanged: bool,
     },
     /// Another name of a file that was met before.
@@ -89,12 +89,12 @@ pub(crate) enum Part {
 pub(crate) enum Outcome {
     /// Read: the entry without content, and its parts among the group's.
     Read {
-        entry: Box<Entry>,
+        entry: Box<TreeEntry>,
         parts: std::ops::Range<usize>,
         names: Names,
     },
     Ready {
-        entry: Box<Entry>,
+        entry: Box<TreeEntry>,
         unchanged: bool,
     },
     /// Not small any more.
@@ -143,7 +143,7 @@ pub(crate) fn run(job: &Job<'_>, efforts: &Efforts, work: &Receiver<Work>, spare
 }
 
 /// Bytes that the extended attributes of an entry take.
-pub(crate) fn attribute_bytes(entry: &Entry) -> usize {
+pub(crate) fn attribute_bytes(entry: &TreeEntry) -> usize {
     entry.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum()
 }
 
@@ -193,7 +193,7 @@ fn read_small(
     job: &Job<'_>,
     group: &mut Group,
     wanted: &ToRead,
-) -> crate::Result<Option<(Entry, std::ops::Range<usize>)>> {
+) -> crate::Result<Option<(TreeEntry, std::ops::Range<usize>)>> {
     let path = &wanted.path;
     let failed = |action: &'static str| move |error: rustix::io::Errno| Error::local(action, path, error);
     let (file, mut entry) = open(job, wanted)?;
@@ -261,7 +261,7 @@ fn read_unsized(file: &Opened, data: &mut Vec<u8>) -> Result<bool, rustix::io::E
 
 /// Opens a regular file; its entry comes from the open file, so that a file put in its place
 /// meanwhile is described as itself.
-pub(crate) fn open(job: &Job<'_>, wanted: &ToRead) -> crate::Result<(Opened, Entry)> {
+pub(crate) fn open(job: &Job<'_>, wanted: &ToRead) -> crate::Result<(Opened, TreeEntry)> {
     let (name, path) = (&wanted.name, &wanted.path);
     let file = Opened::open(&wanted.parent, name).map_err(|error| Error::local("open", path, error))?;
     let replaced = || {
@@ -300,7 +300,7 @@ fn tells_later_changes(ctime: Time, started: Time) -> bool {
 pub(crate) fn finish_entry(
     monitor: &Monitor,
     file: &Opened,
-    entry: &mut Entry,
+    entry: &mut TreeEntry,
     path: &PathBuf,
     short: bool,
     started: Time,

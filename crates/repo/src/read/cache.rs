@@ -361,7 +361,7 @@ impl Bodies {
 
 #[cfg(test)]
 mod tests {
-    use ibid_format::frame::Builder;
+    use ibid_format::frame::FrameBuilder;
     use ibid_format::{FileId, MasterKey};
 
     use super::super::delta_body::Sources;
@@ -372,7 +372,7 @@ mod tests {
     }
 
     fn body(keys: &Keys, chunks: &[&[u8]]) -> Arc<Body> {
-        let mut builder = Builder::new();
+        let mut builder = FrameBuilder::new();
         for chunk in chunks {
             builder.push(keys.chunk_id(chunk), chunk);
         }
@@ -430,13 +430,13 @@ mod tests {
         let keys = keys();
         let some = vec![7; 1000];
         let whole = || body(&keys, &[&some]);
-        let mut builder = Builder::new();
+        let mut builder = FrameBuilder::new();
         builder.push(keys.chunk_id(&some), &some);
         let method = ibid_delta::Method::AnchorZstd {
             level: 1,
             interval: ibid_delta::Interval::I32,
         };
-        let mut encoder = ibid_delta::Encoder::new();
+        let mut encoder = ibid_delta::DeltaEncoder::new();
         encoder.encode(method, &some, &some, &mut Vec::new()).unwrap();
         let pieced = || {
             let outline = encoder.outline().expect("it was by anchors");

@@ -428,7 +428,7 @@ fn room(space: &mut Vec<u8>, length: usize) -> &mut [u8] {
 mod tests {
     use ibid_delta::{Interval, Method};
     use ibid_format::FileId;
-    use ibid_format::frame::{Builder, Compression, Encoder};
+    use ibid_format::frame::{Compression, FrameBuilder, FrameEncoder};
     use ibid_format::pack::{self, PackKind};
     use ibid_format::slot::Argon2Cost;
     use ibid_storage::{Memory, Storage};
@@ -495,8 +495,8 @@ mod tests {
             };
             (0..length).map(|_| next()).collect()
         };
-        let (id, mut encoder) = (FileId::random(), Encoder::new());
-        let mut pack = pack::Builder::new(keys, id, PackKind::Data);
+        let (id, mut encoder) = (FileId::random(), FrameEncoder::new());
+        let mut pack = pack::PackBuilder::new(keys, id, PackKind::Data);
         let mut layers: Vec<Vec<Vec<u8>>> = Vec::new();
         for depth in 0..4u8 {
             let below = layers.last();
@@ -510,7 +510,7 @@ mod tests {
                     ]
                 }
             };
-            let mut gathered = Builder::new();
+            let mut gathered = FrameBuilder::new();
             for chunk in &chunks {
                 gathered.push(keys.chunk_id(chunk), chunk);
             }

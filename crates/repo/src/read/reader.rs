@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ibid_format::frame::{self, Decoder};
+use ibid_format::frame::{self, FrameDecoder};
 use ibid_format::{ChunkId, Keys, pack};
 
 use super::cache::{Bodies, Body, Claim, Content, Reading};
@@ -27,7 +27,7 @@ const BUFFER_BYTES_MAX: usize = 8 << 20;
 pub(crate) struct FrameReader {
     sealed: Vec<u8>,
     prefix: Vec<u8>,
-    decoder: Decoder,
+    decoder: FrameDecoder,
     /// For bodies that are put together.
     together: Vec<u8>,
 }
@@ -141,7 +141,7 @@ pub(crate) struct ChunkReader<'a> {
     pub(crate) compares_bases: bool,
     /// Bytes of sealed frames that were read so far.
     bytes_read: AtomicU64,
-    decoders: Mutex<Vec<Decoder>>,
+    decoders: Mutex<Vec<FrameDecoder>>,
     /// For sealed frames, and for chunks that are put together.
     buffers: Mutex<Vec<Vec<u8>>>,
     lists: Mutex<Vec<Lists>>,
@@ -272,7 +272,7 @@ impl<'a> ChunkReader<'a> {
         &self,
         plain: &[u8],
         sources: Sources,
-        decoder: &mut Decoder,
+        decoder: &mut FrameDecoder,
         reading: &Reading<'_>,
         read: impl FnOnce(&Sources, &[Range<u32>], &mut Vec<u8>) -> Result<()>,
     ) -> Result<Body> {
@@ -314,7 +314,7 @@ impl<'a> ChunkReader<'a> {
         }
     }
 
-    fn decoders(&self) -> std::sync::MutexGuard<'_, Vec<Decoder>> {
+    fn decoders(&self) -> std::sync::MutexGuard<'_, Vec<FrameDecoder>> {
         self.decoders.lock().expect("no holder of this lock panics")
     }
 
@@ -360,7 +360,7 @@ impl From<ibid_format::Error> for Unread {
 mod tests {
     use ibid_delta::Method;
     use ibid_format::FileId;
-    use ibid_format::frame::{Builder, Compression, DEPTH_MAX, Encoder, Piece};
+    use ibid_format::frame::{Compression, DEPTH_MAX, FrameBuilder, FrameEncoder, Piece};
     use ibid_format::pack::PackKind;
     use ibid_format::slot::Argon2Cost;
     use ibid_storage::fault::Flaky;
@@ -385,13 +385,13 @@ mod tests {
         let storage = Arc::new(Flaky::new(Memory::new()));
         let repository = Repository::init(storage.clone(), Some(b"secret"), &init, 0).unwrap();
         let keys = &repository.files.keys;
-        let (id, mut encoder) = (FileId::random(), Encoder::new());
-        let mut pack = pack::Builder::new(keys, id, PackKind::Data);
+        let (id, mut encoder) = (FileId::random(), FrameEncoder::new());
+        let mut pack = pack::PackBuilder::new(keys, id, PackKind::Data);
         let mut below: Vec<[u8; 2]> = Vec::new();
         for depth in 0..=DEPTH_MAX {
             let chunks = [[depth, 0], [depth, 1]];
             for chunk in chunks {
-                let mut gathered = Builder::new();
+                let mut gathered = FrameBuilder::new();
                 gathered.push(keys.chunk_id(&chunk), &chunk);
                 let piece = |base: &[u8; 2]| Piece {
                     base: keys.chunk_id(base).prefix(),
@@ -478,8 +478,8 @@ mod tests {
         third[4000] ^= 1;
         let mut wrong = second.clone();
         wrong[2000] ^= 1;
-        let (id, mut encoder) = (FileId::random(), Encoder::new());
-        let mut pack = pack::Builder::new(keys, id, PackKind::Data);
+        let (id, mut encoder) = (FileId::random(), FrameEncoder::new());
+        let mut pack = pack::PackBuilder::new(keys, id, PackKind::Data);
         // The chunk, what is stored as it, and what that is encoded against.
         type Link<'a> = (&'a [u8], &'a [u8], Option<&'a [u8]>);
         let frames: [Link<'_>; 3] = [
@@ -488,7 +488,7 @@ mod tests {
             (&third, &third, Some(&second)),
         ];
         for (depth, (chunk, stored, base)) in (0..).zip(frames) {
-            let mut gathered = Builder::new();
+            let mut gathered = FrameBuilder::new();
             gathered.push(keys.chunk_id(chunk), stored);
             let (blobs, mut plain, mut bases) = (gathered.blobs(), Vec::new(), Vec::new());
             match base {

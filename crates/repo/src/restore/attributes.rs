@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ibid_format::tree::{Entry, EntryKind, Time, Xattr};
+use ibid_format::tree::{EntryKind, Time, TreeEntry, Xattr};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
@@ -119,7 +119,7 @@ fn comes_after_the_mode(name: &[u8]) -> bool {
 }
 
 /// What has to be done about extended attributes: to set, and to remove.
-fn xattr_changes<'e>(entry: &'e Entry, there: &'e [Xattr]) -> (Vec<&'e Xattr>, Vec<&'e [u8]>) {
+fn xattr_changes<'e>(entry: &'e TreeEntry, there: &'e [Xattr]) -> (Vec<&'e Xattr>, Vec<&'e [u8]>) {
     let set = entry.xattrs.iter().filter(|wanted| !there.contains(wanted)).collect();
     let wanted = |name: &[u8]| entry.xattrs.iter().any(|(other, _)| other == name);
     let extra = there.iter().map(|(name, _)| name.as_slice());
@@ -127,12 +127,12 @@ fn xattr_changes<'e>(entry: &'e Entry, there: &'e [Xattr]) -> (Vec<&'e Xattr>, V
     (set, remove)
 }
 
-fn is_link(entry: &Entry) -> bool {
+fn is_link(entry: &TreeEntry) -> bool {
     matches!(entry.kind, EntryKind::Symlink(_))
 }
 
 /// Whether nothing has to be done about the attributes.
-pub(crate) fn are_right(held: &Held<'_>, entry: &Entry, owner: Option<Owner>) -> bool {
+pub(crate) fn are_right(held: &Held<'_>, entry: &TreeEntry, owner: Option<Owner>) -> bool {
     held.stat().is_ok_and(|stat| {
         (is_link(entry) || stat.st_mode & 0o7777 == entry.mode)
             && owner.is_none_or(|owner| (stat.st_uid, stat.st_gid) == (owner.uid, owner.gid))
@@ -144,7 +144,7 @@ pub(crate) fn are_right(held: &Held<'_>, entry: &Entry, owner: Option<Owner>) ->
     }
 }
 
-pub(crate) fn has_mtime(stat: &Stat, entry: &Entry) -> bool {
+pub(crate) fn has_mtime(stat: &Stat, entry: &TreeEntry) -> bool {
     (stat.st_mtime, stat.st_mtime_nsec as u32) == (entry.mtime.seconds, entry.mtime.nanos)
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn has_mtime(stat: &Stat, entry: &Entry) -> bool {
 /// The order matters: a change of owner clears setuid and capabilities; `user.*` needs the
 /// permission to write that the mode may take; a change of mode narrows an ACL; and everything
 /// changes the ctime.
-pub(crate) fn set_attributes(held: &Held<'_>, entry: &Entry, owner: Option<Owner>) -> AttributeFaults {
+pub(crate) fn set_attributes(held: &Held<'_>, entry: &TreeEntry, owner: Option<Owner>) -> AttributeFaults {
     let mut faults = Vec::new();
     let mut note = |what: &str, result: Result<(), Errno>| {
         if let Err(error) = result {
@@ -192,7 +192,7 @@ pub(crate) fn set_attributes(held: &Held<'_>, entry: &Entry, owner: Option<Owner
 
 /// The same for what may have them already: nothing is touched without need, so that its ctime
 /// stays.
-pub(crate) fn mend_attributes(held: &Held<'_>, entry: &Entry, owner: Option<Owner>) -> AttributeFaults {
+pub(crate) fn mend_attributes(held: &Held<'_>, entry: &TreeEntry, owner: Option<Owner>) -> AttributeFaults {
     if are_right(held, entry, owner) {
         return Vec::new();
     }

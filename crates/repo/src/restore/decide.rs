@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ibid_format::content::Content;
-use ibid_format::tree::{Entry, EntryKind};
+use ibid_format::tree::{EntryKind, TreeEntry};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
@@ -36,7 +36,7 @@ impl Task<'_> {
         &self,
         reader: &ChunkReader<'_>,
         parent: &OwnedFd,
-        entry: &Entry,
+        entry: &TreeEntry,
         owner: Option<Owner>,
         existing: Option<&Stat>,
         path: &Path,
@@ -84,7 +84,7 @@ impl Task<'_> {
         Ok(if right { Decision::Right } else { Decision::Replace })
     }
 
-    fn passes_for_right(&self, entry: &Entry, content: &Content, stat: &Stat) -> bool {
+    fn passes_for_right(&self, entry: &TreeEntry, content: &Content, stat: &Stat) -> bool {
         self.options.overwrite == Overwrite::IfChanged
             && stat.st_size as u64 == content.length
             && attributes::has_mtime(stat, entry)

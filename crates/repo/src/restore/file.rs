@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
 use ibid_format::ChunkId;
-use ibid_format::tree::Entry;
+use ibid_format::tree::TreeEntry;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
@@ -29,7 +29,7 @@ pub(crate) enum Standing {
 pub(crate) struct Restoring<'a> {
     pub(crate) file: OwnedFd,
     pub(crate) standing: Standing,
-    pub(crate) entry: Entry,
+    pub(crate) entry: TreeEntry,
     pub(crate) path: PathBuf,
     pub(crate) owner: Option<Owner>,
     /// Bytes it had before; parts below that may be right already.

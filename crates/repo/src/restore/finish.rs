@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 
-use ibid_format::tree::{Entry, EntryKind};
+use ibid_format::tree::{EntryKind, TreeEntry};
 use rustix::fd::OwnedFd;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
@@ -164,7 +164,7 @@ pub(crate) fn add_name(
     progress: &Progress,
     folder: &Folder<'_>,
     first: &[u8],
-    entry: &Entry,
+    entry: &TreeEntry,
     name: &Name<'_>,
 ) {
     let may_replace = task.options.overwrite != Overwrite::Refuse;

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ibid_format::tree::Entry;
+use ibid_format::tree::TreeEntry;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
@@ -21,7 +21,7 @@ pub(crate) enum Then {
     /// It gets its mode back, which did not let us in.
     Mode(u32),
     /// It becomes as in the snapshot.
-    All(Option<Owner>, Box<Entry>),
+    All(Option<Owner>, Box<TreeEntry>),
 }
 
 /// A directory in which something is restored. It gets its attributes when nobody needs it any

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ibid_format::tree::Entry;
+use ibid_format::tree::TreeEntry;
 
 use super::attributes::Owner;
 use super::task::Task;
@@ -40,7 +40,7 @@ impl Owners {
         owners
     }
 
-    pub(crate) fn of(&self, entry: &Entry) -> Option<Owner> {
+    pub(crate) fn of(&self, entry: &TreeEntry) -> Option<Owner> {
         let here = |map: &HashMap<u32, u32>, id: u32| map.get(&id).copied().unwrap_or(id);
         self.allowed.then(|| Owner {
             uid: here(&self.users, entry.uid),

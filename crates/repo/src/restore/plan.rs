@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use crossbeam_channel::Sender;
 use ibid_format::content::{Content, Item};
-use ibid_format::tree::{Entry, EntryKind};
+use ibid_format::tree::{EntryKind, TreeEntry};
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -39,7 +39,7 @@ const WINDOW_FILES: usize = 256;
 
 /// A directory we are in.
 struct Made<'a> {
-    entry: Entry,
+    entry: TreeEntry,
     /// None until something in it is wanted.
     folder: Option<Arc<Folder<'a>>>,
 }
@@ -126,7 +126,7 @@ impl<'a> Planner<'a> {
         self.task.monitor
     }
 
-    pub(crate) fn run(mut self, listing: &Content, single: Option<&Entry>) -> Result<()> {
+    pub(crate) fn run(mut self, listing: &Content, single: Option<&TreeEntry>) -> Result<()> {
         let task = self.task;
         let result = task.selected(self.reader, listing, single, &mut |step| self.step(step));
         if result.is_err() {
@@ -302,7 +302,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Restores one entry that is no directory into the current directory.
-    fn entry(&mut self, entry: &Entry) -> Result<()> {
+    fn entry(&mut self, entry: &TreeEntry) -> Result<()> {
         let parent = self.stack.current().map_err(self.local("open the directory of"))?;
         let existing = target::look(&parent, &entry.name).map_err(self.local("look at"))?;
         let inode = entry.hard_link_device.map(|device| (device, entry.inode));
@@ -353,14 +353,14 @@ impl<'a> Planner<'a> {
     }
 
     /// Bytes that nobody has to write count as done.
-    fn passed_over(&self, entry: &Entry) {
+    fn passed_over(&self, entry: &TreeEntry) {
         if let EntryKind::File(content) = &entry.kind {
             self.monitor().counters.skip(content.length);
         }
     }
 
     /// What stands in the place of an entry is right but perhaps for attributes.
-    fn right(&mut self, parent: &OwnedFd, entry: &Entry) -> Result<()> {
+    fn right(&mut self, parent: &OwnedFd, entry: &TreeEntry) -> Result<()> {
         let held = Held::at(parent, &entry.name).map_err(self.local("look at"))?;
         self.tell(attributes::mend_attributes(&held, entry, self.owners.of(entry)));
         self.progress.right(self.task, entry);
@@ -375,7 +375,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn special(&mut self, parent: &OwnedFd, entry: &Entry, decision: &Decision) -> Result<()> {
+    fn special(&mut self, parent: &OwnedFd, entry: &TreeEntry, decision: &Decision) -> Result<()> {
         let replaces = matches!(decision, Decision::Replace);
         let name = if replaces { target::aside() } else { entry.name.clone() };
         target::create_special(parent, &name, &entry.kind).map_err(self.local("make"))?;
@@ -403,7 +403,7 @@ impl<'a> Planner<'a> {
     fn file(
         &mut self,
         parent: Arc<OwnedFd>,
-        entry: &Entry,
+        entry: &TreeEntry,
         content: &Content,
         decision: Decision,
         links: Option<Arc<Links<'a>>>,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ibid_format::content::{Content, Item};
-use ibid_format::tree::{Entry, EntryKind};
+use ibid_format::tree::{EntryKind, TreeEntry};
 use rustix::fd::OwnedFd;
 use rustix::fs::Stat;
 
@@ -30,7 +30,7 @@ impl Task<'_> {
         &self,
         reader: &ChunkReader<'_>,
         listing: &Content,
-        single: Option<&Entry>,
+        single: Option<&TreeEntry>,
         hear: Hear<'_>,
     ) -> Result<RestoreSummary> {
         let there = target::open_if_there(&self.destination)?
@@ -129,7 +129,7 @@ impl Preview<'_> {
         Ok(Some((parent, stat)))
     }
 
-    fn enter(&mut self, path: &Path, entry: &Entry) -> Result<()> {
+    fn enter(&mut self, path: &Path, entry: &TreeEntry) -> Result<()> {
         let planned = match self.look(path, &entry.name)? {
             None | Some((_, None)) => Some(Planned::Write),
             Some((_, Some(stat))) if target::is_directory(&stat) => None,
@@ -182,7 +182,7 @@ impl Preview<'_> {
     }
 
     /// The outer error ends it all, the inner one is of this entry.
-    fn entry(&mut self, path: &Path, entry: &Entry) -> Result<Result<()>> {
+    fn entry(&mut self, path: &Path, entry: &TreeEntry) -> Result<Result<()>> {
         let (planned, is_right, written) = match self.plan(path, entry) {
             Ok(planned) => planned,
             Err(error) => return Ok(Err(error)),
@@ -207,7 +207,7 @@ impl Preview<'_> {
 
     /// What would be done, whether what stands there was found right, and how many bytes would be
     /// written.
-    fn plan(&mut self, path: &Path, entry: &Entry) -> Result<(Planned, bool, u64)> {
+    fn plan(&mut self, path: &Path, entry: &TreeEntry) -> Result<(Planned, bool, u64)> {
         let place = self.look(path, &entry.name)?;
         let existing = place.as_ref().and_then(|(_, stat)| *stat);
         if existing.is_some() && self.task.options.overwrite == Overwrite::Never {
@@ -262,7 +262,7 @@ impl Preview<'_> {
     }
 
     /// How many bytes of a file would be written to make it as in the snapshot; none if it is.
-    fn differing(&self, path: &Path, entry: &Entry, file: OwnedFd) -> Result<Option<u64>> {
+    fn differing(&self, path: &Path, entry: &TreeEntry, file: OwnedFd) -> Result<Option<u64>> {
         let EntryKind::File(content) = &entry.kind else {
             return Ok(Some(0));
         };

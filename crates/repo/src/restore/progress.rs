@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use ibid_format::tree::{Entry, EntryKind};
+use ibid_format::tree::{EntryKind, TreeEntry};
 
 use super::file::{Lost, Restoring};
 use super::options::{Overwrite, RestoreSummary};
@@ -51,7 +51,7 @@ impl Progress {
     }
 
     /// Something stands as in the snapshot under one more name.
-    pub(crate) fn restored(&self, task: &Task<'_>, entry: &Entry) {
+    pub(crate) fn restored(&self, task: &Task<'_>, entry: &TreeEntry) {
         match &entry.kind {
             EntryKind::File(content) => {
                 Counters::add(&self.files, 1);
@@ -63,7 +63,7 @@ impl Progress {
     }
 
     /// Something was left as it is.
-    pub(crate) fn kept(&self, task: &Task<'_>, entry: &Entry) {
+    pub(crate) fn kept(&self, task: &Task<'_>, entry: &TreeEntry) {
         Counters::add(&self.kept, 1);
         if matches!(entry.kind, EntryKind::File(_)) {
             Counters::add(&task.monitor.counters.files, 1);
@@ -71,7 +71,7 @@ impl Progress {
     }
 
     /// Something turned out to be right already. Who compares times only has left it alone.
-    pub(crate) fn right(&self, task: &Task<'_>, entry: &Entry) {
+    pub(crate) fn right(&self, task: &Task<'_>, entry: &TreeEntry) {
         match task.options.overwrite {
             Overwrite::IfChanged => self.kept(task, entry),
             _ => self.restored(task, entry),
@@ -150,7 +150,7 @@ pub(crate) struct Total {
 }
 
 impl Total {
-    pub(crate) fn add(&mut self, entry: &Entry) {
+    pub(crate) fn add(&mut self, entry: &TreeEntry) {
         if let EntryKind::File(content) = &entry.kind {
             self.files += 1;
             self.bytes += content.length;

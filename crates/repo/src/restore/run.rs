@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_channel::bounded;
 use ibid_format::content::Content;
-use ibid_format::tree::{Entry, EntryKind};
+use ibid_format::tree::{EntryKind, TreeEntry};
 
 use super::attributes::Held;
 use super::folder::{Folder, Then};
@@ -27,9 +27,9 @@ use crate::{Error, Result};
 struct Wanted {
     listing: Content,
     /// If it is no directory.
-    single: Option<Box<Entry>>,
+    single: Option<Box<TreeEntry>>,
     /// The directory that becomes the destination, if it is one.
-    top: Option<Box<Entry>>,
+    top: Option<Box<TreeEntry>>,
 }
 
 impl Task<'_> {
@@ -139,7 +139,7 @@ impl Task<'_> {
         &self,
         reader: &ChunkReader<'_>,
         listing: &Content,
-        single: Option<&Entry>,
+        single: Option<&TreeEntry>,
         progress: &Progress,
     ) -> Result<()> {
         let mut total = Total::default();

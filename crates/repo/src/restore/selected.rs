@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ibid_format::content::Content;
-use ibid_format::tree::{Entry, EntryKind};
+use ibid_format::tree::{EntryKind, TreeEntry};
 
 use super::open_files::OpenFiles;
 use super::target::{self, Stack};
@@ -21,7 +21,7 @@ pub(crate) enum Selected<'a> {
     /// whether to descend.
     Entry {
         path: &'a Path,
-        entry: &'a Entry,
+        entry: &'a TreeEntry,
         wanted: bool,
     },
     Leave,
@@ -38,7 +38,7 @@ impl Task<'_> {
         &self,
         reader: &'r ChunkReader<'r>,
         listing: &Content,
-        single: Option<&Entry>,
+        single: Option<&TreeEntry>,
         visitor: &mut dyn FnMut(Selected<'_>) -> Result<bool>,
     ) -> Result<()> {
         if let Some(entry) = single {
@@ -103,7 +103,7 @@ impl Task<'_> {
         &self,
         reader: &'r ChunkReader<'r>,
         listing: &Content,
-        single: Option<&Entry>,
+        single: Option<&TreeEntry>,
     ) -> Result<()> {
         let Some(root) = target::open_if_there(&self.destination)? else {
             return Ok(());

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ibid_format::content::{Content, Item};
-use ibid_format::tree::{Entry, EntryKind};
+use ibid_format::tree::{EntryKind, TreeEntry};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
@@ -25,7 +25,7 @@ impl Task<'_> {
         &self,
         reader: &'r ChunkReader<'r>,
         listing: &Content,
-        single: Option<&Entry>,
+        single: Option<&TreeEntry>,
         root: &Arc<OwnedFd>,
         lost: &HashSet<PathBuf>,
         failed: &mut u64,
@@ -80,7 +80,7 @@ impl Task<'_> {
         &self,
         reader: &'r ChunkReader<'r>,
         stack: &mut Stack,
-        entry: &Entry,
+        entry: &TreeEntry,
         content: &Content,
         path: &Path,
     ) -> Result<()> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ibid_format::content::Content;
-use ibid_format::tree::{ENTRY_BYTES_MAX, Entry, EntryKind, TARGET_BYTES_MAX, Time};
+use ibid_format::tree::{ENTRY_BYTES_MAX, EntryKind, TARGET_BYTES_MAX, Time, TreeEntry};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 /// to fill in.
 ///
 /// None for types that are none of the seven that are kept.
-pub(crate) fn entry_from(name: &[u8], stat: &Stat) -> Option<Entry> {
+pub(crate) fn entry_from(name: &[u8], stat: &Stat) -> Option<TreeEntry> {
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => EntryKind::File(Content::empty()),
         FileType::Directory => EntryKind::Directory(Content::empty()),
@@ -31,7 +31,7 @@ pub(crate) fn entry_from(name: &[u8], stat: &Stat) -> Option<Entry> {
         FileType::Unknown => return None,
     };
     let linked = stat.st_nlink > 1 && !matches!(kind, EntryKind::Directory(_));
-    Some(Entry {
+    Some(TreeEntry {
         name: name.to_vec(),
         kind,
         mode: stat.st_mode & 0o7777,
@@ -162,7 +162,7 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    pub(crate) fn note(&mut self, entry: &Entry) {
+    pub(crate) fn note(&mut self, entry: &TreeEntry) {
         use nix::unistd::{Gid, Group, Uid, User};
         self.users.entry(entry.uid).or_insert_with(|| {
             User::from_uid(Uid::from_raw(entry.uid))

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use ibid_format::content::Content;
-use ibid_format::tree::{Entry, EntryKind};
+use ibid_format::tree::{EntryKind, TreeEntry};
 
 use super::recipe::Entries;
 use super::visit::Found;
@@ -37,9 +37,9 @@ pub struct Difference<'a> {
     /// Where, relative to the two paths that are compared.
     pub path: &'a Path,
     /// The entry in the first.
-    pub old: Option<&'a Entry>,
+    pub old: Option<&'a TreeEntry>,
     /// The entry in the second.
-    pub new: Option<&'a Entry>,
+    pub new: Option<&'a TreeEntry>,
 }
 
 impl Repository {
@@ -100,7 +100,7 @@ struct Walk<'r, 'v> {
 }
 
 /// The next name of two sorted listings: the entries of that name.
-fn next_pair<'r>(level: &mut Level<'r>) -> Result<Option<(Option<Entry>, Option<Entry>)>> {
+fn next_pair<'r>(level: &mut Level<'r>) -> Result<Option<(Option<TreeEntry>, Option<TreeEntry>)>> {
     let name = |entries: &mut Option<Peekable<Entries<'r>>>| match entries.as_mut().and_then(|entries| entries.peek()) {
         Some(Ok(entry)) => Some(entry.name.clone()),
         Some(Err(_)) => Some(Vec::new()), // comes first, and is passed on below
@@ -165,7 +165,7 @@ impl<'r> Walk<'r, '_> {
         });
     }
 
-    fn compare(&mut self, old: &Entry, new: &Entry, path: &Path) -> Result<()> {
+    fn compare(&mut self, old: &TreeEntry, new: &TreeEntry, path: &Path) -> Result<()> {
         let change = if std::mem::discriminant(&old.kind) != std::mem::discriminant(&new.kind) {
             Change::Type
         } else if old.kind != new.kind && directory(old).is_none() {
@@ -186,7 +186,7 @@ impl<'r> Walk<'r, '_> {
     }
 }
 
-fn directory(entry: &Entry) -> Option<&Content> {
+fn directory(entry: &TreeEntry) -> Option<&Content> {
     match &entry.kind {
         EntryKind::Directory(listing) => Some(listing),
         _ => None,

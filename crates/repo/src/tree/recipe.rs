@@ -7,7 +7,7 @@
 use ibid_chunk::{Backend, Chunker, FastCdcSettings, Settings};
 use ibid_format::ChunkId;
 use ibid_format::content::{Content, DEPTH_MAX, ITEMS_INLINE, Item};
-use ibid_format::tree::Entry;
+use ibid_format::tree::TreeEntry;
 
 use crate::read::ChunkReader;
 use crate::{Error, Result};
@@ -209,7 +209,7 @@ impl ListingWriter {
         &mut self,
         chunkers: &MetadataChunkers,
         sink: &mut dyn MetadataSink,
-        entry: &Entry,
+        entry: &TreeEntry,
     ) -> Result<()> {
         if entry.name <= self.last {
             return Err(Error::Unstorable(UNORDERED));
@@ -379,10 +379,10 @@ impl<'r> Entries<'r> {
         }
     }
 
-    fn try_next(&mut self) -> Result<Option<Entry>> {
+    fn try_next(&mut self) -> Result<Option<TreeEntry>> {
         loop {
             let decoded =
-                Entry::decode_prefix(&self.bytes[self.at..]).map_err(Error::damaged("a directory's listing"))?;
+                TreeEntry::decode_prefix(&self.bytes[self.at..]).map_err(Error::damaged("a directory's listing"))?;
             if let Some((entry, used)) = decoded {
                 self.at += used;
                 if entry.name <= self.last {
@@ -414,9 +414,9 @@ impl<'r> Entries<'r> {
 }
 
 impl Iterator for Entries<'_> {
-    type Item = Result<Entry>;
+    type Item = Result<TreeEntry>;
 
-    fn next(&mut self) -> Option<Result<Entry>> {
+    fn next(&mut self) -> Option<Result<TreeEntry>> {
         if self.failed {
             return None;
         }
@@ -441,9 +441,9 @@ mod tests {
         }
     }
 
-    fn entry(name: &str) -> Entry {
+    fn entry(name: &str) -> TreeEntry {
         let time = Time { seconds: 0, nanos: 0 };
-        Entry {
+        TreeEntry {
             name: name.into(),
             kind: EntryKind::Fifo,
             mode: 0o600,
@@ -473,8 +473,8 @@ mod tests {
             );
         }
         listing.finish(&chunkers, &mut sink).unwrap();
-        let (first, length) = Entry::decode_prefix(&sink.0).unwrap().unwrap();
-        let (second, _) = Entry::decode_prefix(&sink.0[length..]).unwrap().unwrap();
+        let (first, length) = TreeEntry::decode_prefix(&sink.0).unwrap().unwrap();
+        let (second, _) = TreeEntry::decode_prefix(&sink.0[length..]).unwrap().unwrap();
         assert_eq!((first, second), (entry("b"), entry("c")));
     }
 }

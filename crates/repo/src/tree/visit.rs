@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use ibid_format::content::{Content, Item};
-use ibid_format::tree::{Entry, EntryKind};
+use ibid_format::tree::{EntryKind, TreeEntry};
 
 use super::recipe::{Entries, Items};
 use super::walk::{TreeStep, TreeWalk};
@@ -26,7 +26,7 @@ pub enum Visit {
 pub(crate) enum Found {
     /// The root, which has no entry of its own.
     Root(Content),
-    Entry(Box<Entry>),
+    Entry(Box<TreeEntry>),
 }
 
 /// Names of the kinds of entries, for messages.
@@ -88,7 +88,7 @@ impl Repository {
         info: &SnapshotInfo,
         path: &[u8],
         monitor: &Monitor,
-        visitor: &mut dyn FnMut(&Path, &Entry) -> Result<Visit>,
+        visitor: &mut dyn FnMut(&Path, &TreeEntry) -> Result<Visit>,
     ) -> Result<()> {
         let reader = self.tree_reader(monitor)?;
         let base: Vec<u8> = components(path).collect::<Vec<_>>().join(&b'/');

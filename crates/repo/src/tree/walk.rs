@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use ibid_format::content::Content;
-use ibid_format::tree::Entry;
+use ibid_format::tree::TreeEntry;
 
 use super::recipe::Entries;
 use crate::Result;
@@ -21,7 +21,7 @@ pub(crate) struct TreeWalk<'r> {
 
 /// A step of a [`TreeWalk`].
 pub(crate) enum TreeStep {
-    Entry(Box<Entry>),
+    Entry(Box<TreeEntry>),
     Leave,
 }
 

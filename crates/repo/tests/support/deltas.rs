@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use ibid_delta::Method;
 use ibid_format::content::{Content, Item};
-use ibid_format::frame::{self, Compression, Decoder, Encoder, Piece};
-use ibid_format::pack::{self, PackKind, Summary, TRAILER};
+use ibid_format::frame::{self, Compression, FrameDecoder, FrameEncoder, Piece};
+use ibid_format::pack::{self, PackKind, PackSummary, TRAILER};
 use ibid_format::slot::Slot;
-use ibid_format::snapshot::{Counters, Snapshot};
-use ibid_format::tree::{Entry, EntryKind, Time};
+use ibid_format::snapshot::{Snapshot, SnapshotTotals};
+use ibid_format::tree::{EntryKind, Time, TreeEntry};
 use ibid_format::{FileId, Keys, index};
 use ibid_storage::{Memory, Name, Storage};
 
@@ -70,8 +70,8 @@ impl Writer {
     }
 
     /// The plaintext of a frame, its blobs, and the chunks it is encoded against.
-    pub fn encode(&self, frame: &Frame) -> (Vec<u8>, frame::Builder, Vec<Piece>) {
-        let mut gathered = frame::Builder::new();
+    pub fn encode(&self, frame: &Frame) -> (Vec<u8>, frame::FrameBuilder, Vec<Piece>) {
+        let mut gathered = frame::FrameBuilder::new();
         for chunk in &frame.chunks {
             gathered.push(self.keys.chunk_id(chunk), chunk);
         }
@@ -79,7 +79,7 @@ impl Writer {
             .lie
             .as_ref()
             .map_or_else(|| gathered.body().to_vec(), |lie| lie.concat());
-        let (mut encoder, mut plaintext) = (Encoder::new(), Vec::new());
+        let (mut encoder, mut plaintext) = (FrameEncoder::new(), Vec::new());
         let piece = |(chunk, range): &(Vec<u8>, Range<usize>)| Piece {
             base: self.keys.chunk_id(chunk).prefix(),
             start: range.start as u32,
@@ -108,9 +108,9 @@ impl Writer {
     }
 
     /// Stores a pack of data.
-    pub fn pack(&self, frames: &[Frame]) -> Summary {
+    pub fn pack(&self, frames: &[Frame]) -> PackSummary {
         let id = FileId::random();
-        let mut pack = pack::Builder::new(&self.keys, id, PackKind::Data);
+        let mut pack = pack::PackBuilder::new(&self.keys, id, PackKind::Data);
         for frame in frames {
             let (plaintext, gathered, pieces) = self.encode(frame);
             let mut bases = Vec::new();
@@ -138,7 +138,7 @@ impl Writer {
             }],
         };
         let mut listing = Vec::new();
-        let file = Entry {
+        let file = TreeEntry {
             name: b"file".to_vec(),
             kind: EntryKind::File(content(chunk)),
             mode: 0o644,
@@ -165,7 +165,7 @@ impl Writer {
             root: content(&listing),
             users: vec![],
             groups: vec![],
-            counters: Counters::default(),
+            counters: SnapshotTotals::default(),
         };
         let id = FileId::random();
         self.put(&format!("snapshots/{id}"), &snapshot.encode(&self.keys, id).unwrap());
@@ -173,13 +173,13 @@ impl Writer {
     }
 
     /// Stores an index file that lists these packs.
-    pub fn index(&self, packs: &[Summary]) {
+    pub fn index(&self, packs: &[PackSummary]) {
         let id = FileId::random();
         self.put(&format!("index/{id}"), &index::encode(&self.keys, id, packs).unwrap());
     }
 
     /// What a pack says of itself.
-    pub fn directory(&self, name: &Name) -> Summary {
+    pub fn directory(&self, name: &Name) -> PackSummary {
         let id = FileId::parse(name.last_segment()).unwrap();
         let mut bytes = self.storage.get(name, u64::MAX).unwrap();
         let (size, trailer_at) = (bytes.len() as u64, bytes.len() - TRAILER as usize);
@@ -189,10 +189,10 @@ impl Writer {
     }
 
     /// The same, and its chunks by frame and slot; it must need no other pack.
-    pub fn read(&self, name: &Name) -> (Summary, Vec<Vec<Vec<u8>>>) {
+    pub fn read(&self, name: &Name) -> (PackSummary, Vec<Vec<Vec<u8>>>) {
         let summary = self.directory(name);
         let (id, mut bytes) = (summary.id, self.storage.get(name, u64::MAX).unwrap());
-        let mut decoder = Decoder::new();
+        let mut decoder = FrameDecoder::new();
         let mut open = |frame: &pack::FrameSummary| {
             let sealed = &mut bytes[frame.offset as usize..][..frame.sealed as usize];
             let plain = pack::open_frame(&self.keys, id, frame.offset, sealed).unwrap();

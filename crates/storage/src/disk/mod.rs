@@ -83,7 +83,7 @@ pub trait Disk: Send + Sync {
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] or [`io::ErrorKind::NotADirectory`] if there is no such folder.
-    fn list(&self, path: &Path) -> io::Result<Vec<Entry>>;
+    fn list(&self, path: &Path) -> io::Result<Vec<FolderEntry>>;
 
     /// Reads a beginning of what the file has from `offset` on; 0 at its end.
     ///
@@ -121,16 +121,16 @@ pub enum Access {
 
 /// One thing in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct FolderEntry {
     /// Its name within the folder.
     pub name: OsString,
     /// What it is.
-    pub kind: EntryKind,
+    pub kind: FolderEntryKind,
 }
 
 /// What a thing in a folder is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EntryKind {
+pub enum FolderEntryKind {
     /// A regular file.
     File {
         /// Its length in bytes.

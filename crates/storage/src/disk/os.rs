@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::{Access, Disk, Entry, EntryKind};
+use super::{Access, Disk, FolderEntry, FolderEntryKind};
 
 /// The file system of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
@@ -104,7 +104,7 @@ impl Disk for OsDisk {
         fs::remove_file(path)
     }
 
-    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+    fn list(&self, path: &Path) -> io::Result<Vec<FolderEntry>> {
         let mut entries = Vec::new();
         for entry in fs::read_dir(path)? {
             let entry = entry?;
@@ -113,11 +113,11 @@ impl Disk for OsDisk {
                 metadata => metadata?,
             };
             let kind = match metadata.file_type() {
-                kind if kind.is_file() => EntryKind::File { size: metadata.len() },
-                kind if kind.is_dir() => EntryKind::Folder,
-                _ => EntryKind::Other,
+                kind if kind.is_file() => FolderEntryKind::File { size: metadata.len() },
+                kind if kind.is_dir() => FolderEntryKind::Folder,
+                _ => FolderEntryKind::Other,
             };
-            entries.push(Entry {
+            entries.push(FolderEntry {
                 name: entry.file_name(),
                 kind,
             });

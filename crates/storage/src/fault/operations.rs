@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::disk::{Call, FaultDisk, State};
 use super::tree::Id;
-use crate::disk::{Access, Disk, Entry};
+use crate::disk::{Access, Disk, FolderEntry};
 
 /// A file that a [`FaultDisk`] opened.
 pub struct FaultFile {
@@ -103,7 +103,7 @@ impl Disk for FaultDisk {
         Ok(())
     }
 
-    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+    fn list(&self, path: &Path) -> io::Result<Vec<FolderEntry>> {
         self.begin(Call::List)?.tree.entries(path)
     }
 

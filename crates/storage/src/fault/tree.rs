@@ -18,7 +18,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::random::Random;
-use crate::disk::{Entry, EntryKind};
+use crate::disk::{FolderEntry, FolderEntryKind};
 
 pub(super) type Id = u64;
 const ROOT: Id = 0;
@@ -171,16 +171,16 @@ impl Tree {
         Ok(freed)
     }
 
-    pub(super) fn entries(&self, path: &Path) -> io::Result<Vec<Entry>> {
+    pub(super) fn entries(&self, path: &Path) -> io::Result<Vec<FolderEntry>> {
         let folder = self.folder(self.find(path)?)?;
         let entries = folder.live.iter().map(|(name, id)| {
             let kind = match &self.nodes[id] {
-                Node::File(file) => EntryKind::File {
+                Node::File(file) => FolderEntryKind::File {
                     size: file.live.len() as u64,
                 },
-                Node::Folder(_) => EntryKind::Folder,
+                Node::Folder(_) => FolderEntryKind::Folder,
             };
-            Entry {
+            FolderEntry {
                 name: name.clone(),
                 kind,
             }

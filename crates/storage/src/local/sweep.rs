@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Local;
-use crate::disk::{Access, Disk, EntryKind};
+use crate::disk::{Access, Disk, FolderEntryKind};
 use crate::name::RESERVED;
 use crate::{Error, Operation};
 
@@ -49,7 +49,7 @@ impl<D: Disk> Local<D> {
             entries => entries?,
         };
         for entry in entries {
-            let EntryKind::File { .. } = entry.kind else {
+            let FolderEntryKind::File { .. } = entry.kind else {
                 continue;
             };
             if !is_temporary(&entry.name) {

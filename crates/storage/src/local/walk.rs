@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::sweep::is_temporary;
 use super::{Local, is_absent};
-use crate::disk::{Disk, EntryKind};
+use crate::disk::{Disk, FolderEntryKind};
 use crate::name::{RESERVED, SEGMENTS_MAX};
 use crate::{Error, Name, Operation};
 
@@ -45,8 +45,8 @@ impl<D: Disk> Local<D> {
             let relative = Path::new(folder).join(&entry.name);
             let name = relative.to_str().and_then(|name| Name::new(name).ok());
             match (name, entry.kind) {
-                (Some(name), EntryKind::File { size }) => each(Item::Object(name, size)),
-                (Some(name), EntryKind::Folder) if depth + 1 < SEGMENTS_MAX => {
+                (Some(name), FolderEntryKind::File { size }) => each(Item::Object(name, size)),
+                (Some(name), FolderEntryKind::Folder) if depth + 1 < SEGMENTS_MAX => {
                     self.walk(name.as_str(), depth + 1, each)?;
                 }
                 _ if depth == 0 && entry.name == RESERVED => {}

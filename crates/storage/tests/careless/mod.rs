@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::path::Path;
 use std::time::Duration;
 
-use ibid_storage::disk::{Access, Disk, Entry};
+use ibid_storage::disk::{Access, Disk, FolderEntry};
 
 /// Which steps are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl<D: Disk> Disk for Careless<D> {
         self.inner.remove(path)
     }
 
-    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+    fn list(&self, path: &Path) -> io::Result<Vec<FolderEntry>> {
         self.inner.list(path)
     }
 

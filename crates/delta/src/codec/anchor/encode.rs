@@ -21,7 +21,7 @@ const NEARBY_FACTOR: usize = 8;
 
 /// The memory that pairs are compared with.
 #[derive(Debug)]
-pub(crate) struct Encoder {
+pub(crate) struct AnchorEncoder {
     backend: Backend,
     positions: Vec<u32>,
     table: Table,
@@ -31,9 +31,9 @@ pub(crate) struct Encoder {
     pub(super) matches: Vec<Match>,
 }
 
-impl Encoder {
-    pub(crate) fn new(backend: Backend) -> Encoder {
-        Encoder {
+impl AnchorEncoder {
+    pub(crate) fn new(backend: Backend) -> AnchorEncoder {
+        AnchorEncoder {
             backend,
             positions: Vec::new(),
             table: Table::default(),

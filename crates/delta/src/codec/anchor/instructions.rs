@@ -41,7 +41,7 @@ pub(super) fn write(matches: &[Match], target: &[u8], out: &mut Vec<u8>) {
 }
 
 /// One step towards the target.
-pub(super) struct Step<'a> {
+pub(super) struct Instruction<'a> {
     /// What comes first.
     pub(super) insert: &'a [u8],
     /// Where the base is copied from then.
@@ -86,12 +86,12 @@ impl<'a> Steps<'a> {
 
     /// The next step; `None` after the last.
     #[inline]
-    pub(super) fn next(&mut self) -> Result<Option<Step<'a>>, Error> {
+    pub(super) fn next(&mut self) -> Result<Option<Instruction<'a>>, Error> {
         if self.instructions.is_empty() {
             let insert = std::mem::take(&mut self.inserts);
             equal("insert bytes", self.left as u64, insert.len() as u64)?;
             self.left = 0;
-            let step = Step {
+            let step = Instruction {
                 insert,
                 from: 0,
                 length: 0,
@@ -121,7 +121,7 @@ impl<'a> Steps<'a> {
         )? as usize;
         in_range("copied up to", (from + length) as u64, 0, last)?;
         self.read = (from + length) as i64;
-        Ok(Some(Step { insert, from, length }))
+        Ok(Some(Instruction { insert, from, length }))
     }
 }
 

@@ -27,6 +27,6 @@ mod refine;
 mod reverse;
 mod table;
 
-pub(super) use encode::Encoder;
+pub(super) use encode::AnchorEncoder;
 pub(super) use instructions::decode;
 pub use reverse::Reversal;

@@ -4,12 +4,12 @@
 //! base, the copies cover it, but for what was removed or changed, which is inserted. Where copies
 //! overlap in the base, the later gives way.
 
-use super::Encoder;
+use super::AnchorEncoder;
 use super::instructions::{Steps, write};
 use crate::Error;
 use crate::codec::matches::Match;
 
-/// How [`Encoder::reverse`](crate::Encoder::reverse) did it.
+/// How [`DeltaEncoder::reverse`](crate::DeltaEncoder::reverse) did it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reversal {
     /// By turning round the copies of the forward delta.
@@ -34,7 +34,7 @@ impl Reversal {
     }
 }
 
-impl Encoder {
+impl AnchorEncoder {
     /// Turns the matches of a forward delta round, and gives the number of bytes of the base that
     /// they leave uncovered.
     pub(crate) fn turn_round(&mut self, base: &[u8], target: &[u8], body: &[u8]) -> Result<usize, Error> {

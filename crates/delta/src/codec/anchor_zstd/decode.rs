@@ -14,7 +14,7 @@ use crate::error::equal;
 /// What deltas are read with. Memory: some bytes for each byte of the longest rest so far, and the
 /// context.
 #[derive(Debug, Default)]
-pub(crate) struct Decoder {
+pub(crate) struct AnchorZstdDecoder {
     instructions: Instructions,
     copies: Vec<Match>,
     context: Context,
@@ -23,11 +23,11 @@ pub(crate) struct Decoder {
     rest: Vec<u8>,
 }
 
-impl Decoder {
+impl AnchorZstdDecoder {
     /// Appends the target, which is `length` bytes long, at least 1.
     pub(crate) fn decode(
         &mut self,
-        zstd: &mut prefix::Decoder,
+        zstd: &mut prefix::PrefixDecoder,
         base: &[u8],
         body: &[u8],
         length: usize,
@@ -58,7 +58,7 @@ impl Decoder {
     /// stretches of the base, which is `base_len` bytes long.
     pub(crate) fn outline<E: From<Error>>(
         &mut self,
-        zstd: &mut prefix::Decoder,
+        zstd: &mut prefix::PrefixDecoder,
         base_len: usize,
         body: &[u8],
         length: usize,
@@ -85,7 +85,7 @@ impl Decoder {
     /// Takes the copies off the front of a body. What is behind them is the rest, if there is one.
     fn take_copies(
         &mut self,
-        zstd: &mut prefix::Decoder,
+        zstd: &mut prefix::PrefixDecoder,
         base_len: usize,
         body: &mut &[u8],
         length: usize,

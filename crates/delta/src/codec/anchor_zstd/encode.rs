@@ -19,7 +19,7 @@ const ELSEWHERE_MIN: usize = 64;
 
 /// The memory that pairs are compared with.
 #[derive(Debug)]
-pub(crate) struct Encoder {
+pub(crate) struct AnchorZstdEncoder {
     backend: Backend,
     positions: Vec<u32>,
     table: Table,
@@ -29,9 +29,9 @@ pub(crate) struct Encoder {
     rest: Vec<u8>,
 }
 
-impl Encoder {
-    pub(crate) fn new(backend: Backend) -> Encoder {
-        Encoder {
+impl AnchorZstdEncoder {
+    pub(crate) fn new(backend: Backend) -> AnchorZstdEncoder {
+        AnchorZstdEncoder {
             backend,
             positions: Vec::new(),
             table: Table::default(),
@@ -47,7 +47,7 @@ impl Encoder {
     pub(crate) fn encode(
         &mut self,
         (level, interval): (i32, Interval),
-        zstd: &mut prefix::Encoder,
+        zstd: &mut prefix::PrefixEncoder,
         base: &[u8],
         target: &[u8],
         out: &mut Vec<u8>,

@@ -23,7 +23,7 @@ impl Instructions {
     pub(super) fn write(
         &mut self,
         copies: &[Match],
-        zstd: &mut prefix::Encoder,
+        zstd: &mut prefix::PrefixEncoder,
         level: i32,
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
@@ -62,7 +62,7 @@ impl Instructions {
     pub(super) fn take(
         &mut self,
         (base_len, target_len): (usize, usize),
-        zstd: &mut prefix::Decoder,
+        zstd: &mut prefix::PrefixDecoder,
         rest: &mut &[u8],
         copies: &mut Vec<Match>,
     ) -> Result<(), Error> {

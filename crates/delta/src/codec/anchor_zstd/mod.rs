@@ -26,8 +26,8 @@ mod encode;
 mod instructions;
 mod table;
 
-pub(super) use decode::Decoder;
-pub(super) use encode::Encoder;
+pub(super) use decode::AnchorZstdDecoder;
+pub(super) use encode::AnchorZstdEncoder;
 
 use crate::codec::matches::Match;
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ibid_format::record::{Part, Pull, Pulled, Role, split};
+use ibid_format::record::{MessagePart, PartRequest, PartResponse, Role, split_message};
 
 use super::Stopped;
 use super::address::Address;
@@ -26,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 struct Asker {
     sender: Sender,
     number: u64,
-    parts: Vec<Part>,
+    parts: Vec<MessagePart>,
     heard: Instant,
 }
 
@@ -72,7 +72,7 @@ fn answer(
     askers: &mut HashMap<u64, Asker>,
     part_bytes: usize,
 ) -> Result<Option<Vec<u8>>, Error> {
-    let pull = Pull::decode(request)?;
+    let pull = PartRequest::decode(request)?;
     let state = replay::state(&*store.inner.engine.snapshot()?)?.ok_or(Error::NoLog)?;
     if (pull.store, pull.epoch) != (state.store, state.epoch) || state.role != Role::Primary {
         return Ok(None);
@@ -94,7 +94,7 @@ fn answer(
     };
     if asker.number != pull.number || asker.parts.is_empty() {
         let answer = asker.sender.answer(&pull.request)?;
-        asker.parts = split(&answer, part_bytes).collect();
+        asker.parts = split_message(&answer, part_bytes).collect();
         asker.number = pull.number;
     }
     asker.heard = Instant::now();
@@ -107,7 +107,7 @@ fn answer(
     }
     let (store, epoch) = (state.store, state.epoch);
     let (asker, number) = (pull.asker, pull.number);
-    let pulled = Pulled {
+    let pulled = PartResponse {
         store,
         epoch,
         asker,

@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ibid_format::record::{Answer, Epoch, LogState, Published, Refused, Request, Sent, Span, Wanted, split};
+use ibid_format::record::{
+    EntrySpan, Epoch, LogBatch, LogState, PublishedPart, Query, Refusal, Request, Response, split_message,
+};
 
 use super::Stopped;
 use super::address::Address;
@@ -55,7 +57,7 @@ struct End {
     /// Of its last message, whole or not.
     sequence: u64,
     /// What its last answer has that is whole; [`None`] in an empty stream.
-    last: Option<Span>,
+    last: Option<EntrySpan>,
     /// The latest epoch that somebody published in, or began to.
     heard: Option<Epoch>,
 }
@@ -151,7 +153,7 @@ impl Publisher<'_> {
                 }
                 continue;
             }
-            let message = Answer::Entries(sent).encode();
+            let message = Response::Entries(sent).encode();
             match append_all(&mut link, end.sequence, span, &message, stop)? {
                 Some(sequence) => {
                     let (last, heard) = (Some(span), Some(span.epoch));
@@ -166,7 +168,7 @@ impl Publisher<'_> {
     }
 
     /// What comes after the last answer of the stream; [`None`] if that is to be asked again.
-    fn after(&mut self, state: &LogState, end: &End) -> Result<Option<(Span, Sent)>, Error> {
+    fn after(&mut self, state: &LogState, end: &End) -> Result<Option<(EntrySpan, LogBatch)>, Error> {
         let last = end.last;
         let (next, before) = match last {
             // What the log has not any more, replicas take with all the rest.
@@ -176,15 +178,15 @@ impl Publisher<'_> {
         let request = Request {
             store: last.map_or(state.store, |last| last.store),
             epoch: end.heard.unwrap_or(state.epoch),
-            wanted: Wanted::Entries {
+            query: Query::Entries {
                 next,
                 digest: before,
                 whole: false,
             },
         };
         match self.sender.answer_to(&request)? {
-            Answer::Entries(sent) => {
-                let span = Span {
+            Response::Entries(sent) => {
+                let span = EntrySpan {
                     store: sent.store,
                     epoch: sent.epoch,
                     from: sent.from,
@@ -195,17 +197,17 @@ impl Publisher<'_> {
                 Ok(Some((span, sent)))
             }
             // The store says by whom.
-            Answer::Refused(Refused::Fenced) => Ok(None),
-            Answer::TakeAll { .. }
+            Response::Refused(Refusal::Fenced) => Ok(None),
+            Response::TransferRequired { .. }
                 if replay::state(&*self.store.inner.engine.snapshot()?)?.is_some_and(|now| now.first > next) =>
             {
                 Ok(None) // it was truncated since
             }
-            Answer::Refused(Refused::OtherStore) => Err(Error::OtherStream),
-            Answer::Refused(Refused::Incomplete) => Err(Error::Incomplete),
-            Answer::TakeAll { .. } | Answer::Refused(Refused::Ahead | Refused::OtherEpoch) | Answer::Chunk(_) => {
-                Err(Error::StreamDiffers { position: next })
-            }
+            Response::Refused(Refusal::OtherStore) => Err(Error::OtherStream),
+            Response::Refused(Refusal::Incomplete) => Err(Error::Incomplete),
+            Response::TransferRequired { .. }
+            | Response::Refused(Refusal::Ahead | Refusal::OtherEpoch)
+            | Response::TransferPage(_) => Err(Error::StreamDiffers { position: next }),
         }
     }
 
@@ -248,12 +250,12 @@ impl Publisher<'_> {
 fn append_all(
     link: &mut Link,
     mut sequence: u64,
-    span: Span,
+    span: EntrySpan,
     message: &[u8],
     stop: &AtomicBool,
 ) -> Result<Option<u64>, Stopped> {
-    for part in split(message, link.part_bytes()) {
-        let published = Published { span, part }.encode();
+    for part in split_message(message, link.part_bytes()) {
+        let published = PublishedPart { span, part }.encode();
         match link.append(sequence, &published, stop)? {
             Some(appended) => sequence = appended,
             None => return Ok(None),

@@ -4,8 +4,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use ibid_format::record::{
-    Answer, Digest, Epoch, Gathering, Published as Part, Pull, Pulled, Refused, Request, Sent, Span, Wanted,
-    log_digest, unpack_contents,
+    Digest, EntrySpan, Epoch, LogBatch, PartAssembler, PartRequest, PartResponse, PublishedPart, Query, Refusal,
+    Request, Response, decompress_contents, log_digest,
 };
 
 use super::Stopped;
@@ -31,7 +31,7 @@ pub struct Published {
     turn: usize,
     link: Option<Link>,
     /// What the last answer of the stream has that was seen whole.
-    last: Option<Span>,
+    last: Option<EntrySpan>,
     /// Where the stream goes on, and which position of the log is there.
     place: Option<Place>,
     /// Where the stream ended when the server that leads it was asked last, and when that was.
@@ -50,13 +50,13 @@ struct Asking {
     asker: u64,
     number: u64,
     request: Vec<u8>,
-    gathering: Gathering,
+    gathering: PartAssembler,
 }
 
 /// What was read of the stream.
 struct Gathered {
     /// The first answer that is there whole.
-    found: Option<(Span, Vec<u8>)>,
+    found: Option<(EntrySpan, Vec<u8>)>,
     /// The place after what was seen.
     sequence: u64,
 }
@@ -65,14 +65,14 @@ struct Gathered {
 pub(super) struct LastWhole {
     /// Place of its last part.
     sequence: u64,
-    pub(super) span: Span,
+    pub(super) span: EntrySpan,
     /// The latest epoch of who published it, or began to publish another after it.
     pub(super) heard: Epoch,
 }
 
 /// What the stream has for a position.
 enum Found {
-    Answer(Answer),
+    Response(Response),
     /// It has nothing for it, and the primary may.
     Nothing,
 }
@@ -94,7 +94,7 @@ impl Published {
                 asker: replay::random()?,
                 number: 0,
                 request: Vec::new(),
-                gathering: Gathering::default(),
+                gathering: PartAssembler::default(),
             },
         })
     }
@@ -121,12 +121,12 @@ impl Published {
         request: &[u8],
         stop: &AtomicBool,
     ) -> Result<Vec<u8>, Stopped> {
-        if let Wanted::Entries {
+        if let Query::Entries {
             next,
             digest,
             whole: false,
-        } = asked.wanted
-            && let Found::Answer(answer) = self.read(link, asked, (next, digest), stop)?
+        } = asked.query
+            && let Found::Response(answer) = self.read(link, asked, (next, digest), stop)?
         {
             return Ok(answer.encode());
         }
@@ -170,7 +170,7 @@ impl Published {
                 let position = answer.as_ref().map_or(next, |_| span.next);
                 self.place = Some(Place { sequence, position });
                 match answer {
-                    Some(answer) => return Ok(Found::Answer(answer)),
+                    Some(answer) => return Ok(Found::Response(answer)),
                     None => continue,
                 }
             }
@@ -180,7 +180,9 @@ impl Published {
                 && end == sequence
                 && asked_at.elapsed() < END_IS_KNOWN
             {
-                return Ok(self.at_end(asked, (next, digest)).map_or(Found::Nothing, Found::Answer));
+                return Ok(self
+                    .at_end(asked, (next, digest))
+                    .map_or(Found::Nothing, Found::Response));
             }
             let extent = existing(link, stop)?;
             if extent.last + 1 < place.sequence {
@@ -189,7 +191,9 @@ impl Published {
                 self.place = self.locate(link, next, stop)?;
             } else if extent.last < sequence {
                 self.ended = Some((sequence, Instant::now()));
-                return Ok(self.at_end(asked, (next, digest)).map_or(Found::Nothing, Found::Answer));
+                return Ok(self
+                    .at_end(asked, (next, digest))
+                    .map_or(Found::Nothing, Found::Response));
             } else if lags == LAGS {
                 return Err(refused("read the stream", "the server that is asked lags behind").into());
             } else {
@@ -201,7 +205,7 @@ impl Published {
         Ok(Found::Nothing)
     }
 
-    fn saw(&mut self, span: Span) {
+    fn saw(&mut self, span: EntrySpan) {
         if self.last.is_none_or(|last| last.next <= span.next) {
             self.last = Some(span);
         }
@@ -246,10 +250,10 @@ impl Published {
         &self,
         asked: &Request,
         (next, digest): (u64, Digest),
-        span: Span,
+        span: EntrySpan,
         message: &[u8],
-    ) -> Result<Answer, Stopped> {
-        let Answer::Entries(mut sent) = Answer::decode(message)? else {
+    ) -> Result<Response, Stopped> {
+        let Response::Entries(mut sent) = Response::decode(message)? else {
             return Err(refused("read the stream", "a message in it has no entries").into());
         };
         if (sent.from, sent.digest, sent.epoch) != (span.from, span.digest, span.epoch) {
@@ -265,70 +269,70 @@ impl Published {
         }
         // Only where the stream ends is it known that nothing more is there.
         sent.head = sent.head.max(span.next + 1);
-        Ok(Answer::Entries(sent))
+        Ok(Response::Entries(sent))
     }
 
     /// The answer of the stream to a replica that has all of it, or more.
-    fn at_end(&self, asked: &Request, (next, digest): (u64, Digest)) -> Option<Answer> {
+    fn at_end(&self, asked: &Request, (next, digest): (u64, Digest)) -> Option<Response> {
         let last = self.last.filter(|last| last.next <= next)?;
         let (is_more, is_behind) = (last.next < next, asked.epoch.number < last.epoch.number);
         if (is_more && is_behind) || (!is_more && last.digest != digest) {
             return Some(self.other_entries(asked, next, last));
         }
         // If it has more, who publishes comes later.
-        Some(Answer::Entries(Sent {
+        Some(Response::Entries(LogBatch {
             store: last.store,
             epoch: last.epoch,
             from: next,
             head: next,
             digest,
-            made: Digest::default(),
+            bodies_digest: Digest::default(),
             packed: Vec::new(),
             length: 0,
         }))
     }
 
     /// The answer to a replica that has other entries than the stream: as a primary gives it.
-    fn other_entries(&self, asked: &Request, next: u64, found: Span) -> Answer {
+    fn other_entries(&self, asked: &Request, next: u64, found: EntrySpan) -> Response {
         let last = self.last.unwrap_or(found);
         let knows = asked.store != [0; 16];
         if knows && asked.store != last.store {
-            Answer::Refused(Refused::OtherStore)
+            Response::Refused(Refusal::OtherStore)
         } else if asked.epoch.number < last.epoch.number {
-            Answer::TakeAll {
+            Response::TransferRequired {
                 store: last.store,
                 epoch: last.epoch,
                 asked: next,
             }
         } else {
-            Answer::Refused(Refused::OtherEpoch)
+            Response::Refused(Refusal::OtherEpoch)
         }
     }
 
     /// Asks the primary, part for part.
-    fn ask(&mut self, link: &mut Link, last: Span, request: &[u8], stop: &AtomicBool) -> Result<Vec<u8>, Stopped> {
+    fn ask(&mut self, link: &mut Link, last: EntrySpan, request: &[u8], stop: &AtomicBool) -> Result<Vec<u8>, Stopped> {
         const WHAT: &str = "take from the primary what the stream has not";
         let asking = &mut self.asking;
         if asking.request != request {
             asking.number += 1;
             asking.request = request.to_vec();
-            asking.gathering = Gathering::default();
+            asking.gathering = PartAssembler::default();
         }
         let subject = self.address.ask_subject();
         loop {
-            let pull = Pull {
+            let pull = PartRequest {
                 store: last.store,
                 epoch: last.epoch,
                 asker: asking.asker,
                 number: asking.number,
-                part: asking.gathering.wanted(),
+                part: asking.gathering.next_part(),
                 request: request.to_vec(),
             };
             let Some(reply) = link.ask(&subject, &pull.encode(), ANSWER_MAX, stop)? else {
                 return Err(refused(WHAT, "no store publishes now").into());
             };
-            let pulled = Pulled::decode(&reply)?;
-            let of = |pulled: &Pulled| (pulled.store, pulled.epoch, pulled.asker, pulled.number);
+            let pulled = PartResponse::decode(&reply)?;
+            let of = |pulled: &PartResponse| (pulled.store, pulled.epoch, pulled.asker, pulled.number);
             if of(&pulled) != (pull.store, pull.epoch, pull.asker, pull.number) {
                 return Err(refused(WHAT, "the answer is to another request").into());
             }
@@ -375,10 +379,10 @@ fn nothing_published() -> Stopped {
 }
 
 /// The first part at a place in the stream or after it, with its own place.
-fn part_at(link: &mut Link, sequence: u64, stop: &AtomicBool) -> Result<Option<(u64, Part)>, Stopped> {
+fn part_at(link: &mut Link, sequence: u64, stop: &AtomicBool) -> Result<Option<(u64, PublishedPart)>, Stopped> {
     let found = link.get(sequence, stop)?;
     Ok(match found {
-        Some((sequence, bytes)) => Some((sequence, Part::decode(&bytes)?)),
+        Some((sequence, bytes)) => Some((sequence, PublishedPart::decode(&bytes)?)),
         None => None,
     })
 }
@@ -425,13 +429,13 @@ pub(super) fn last_whole(link: &mut Link, extent: &Extent, stop: &AtomicBool) ->
 /// Reads the stream from a place on until an answer is whole. Of one that was not published to its
 /// end the parts are passed over.
 fn gather(link: &mut Link, mut sequence: u64, stop: &AtomicBool) -> Result<Gathered, Stopped> {
-    let mut begun: Option<Span> = None;
-    let mut gathering = Gathering::default();
+    let mut begun: Option<EntrySpan> = None;
+    let mut gathering = PartAssembler::default();
     while let Some((found, part)) = part_at(link, sequence, stop)? {
-        let goes_on = found == sequence && part.part.number == gathering.wanted() && begun == Some(part.span);
+        let goes_on = found == sequence && part.part.number == gathering.next_part() && begun == Some(part.span);
         sequence = found + 1;
         if !goes_on {
-            (begun, gathering) = (None, Gathering::default());
+            (begun, gathering) = (None, PartAssembler::default());
             if part.part.number > 0 {
                 continue;
             }
@@ -449,9 +453,9 @@ fn gather(link: &mut Link, mut sequence: u64, stop: &AtomicBool) -> Result<Gathe
 }
 
 /// The digest of the entry before a position within an answer.
-fn digest_within(sent: &Sent, before: Digest, position: u64) -> Result<Option<Digest>, Stopped> {
+fn digest_within(sent: &LogBatch, before: Digest, position: u64) -> Result<Option<Digest>, Stopped> {
     let mut raw = Vec::new();
-    let contents = unpack_contents(&sent.packed, sent.length, &mut raw)?;
+    let contents = decompress_contents(&sent.packed, sent.length, &mut raw)?;
     let known = position.saturating_sub(sent.from) as usize;
     let known = contents.entries.get(..known);
     Ok(known.map(|known| known.iter().fold(before, |digest, entry| log_digest(digest, entry))))
