@@ -143,6 +143,11 @@ impl From<ibid_measure::Error> for Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Failure::Repo(ibid_repo::Error::Local { action, path, source })
+            | Failure::Local { action, path, source } => {
+                let path = ibid_repo::escape(path.as_os_str().as_bytes());
+                write!(f, "cannot {action} {path}: {}", reason(source))?
+            }
             Failure::Repo(error) => f.write_str(&with_causes(error))?,
             Failure::Records(error) => f.write_str(&with_causes(error))?,
             Failure::Interrupted(left) => write!(f, "interrupted; {left}")?,
@@ -152,12 +157,6 @@ impl std::fmt::Display for Failure {
             | Failure::Faults(text)
             | Failure::Password(text)
             | Failure::Fatal(text) => f.write_str(text)?,
-            Failure::Local { action, path, source } => write!(
-                f,
-                "cannot {action} {}: {}",
-                ibid_repo::escape(path.as_os_str().as_bytes()),
-                reason(source)
-            )?,
         }
         match advice::advice(self) {
             Some(advice) => write!(f, ". {advice}"),

@@ -260,7 +260,7 @@ fn where_to_publish_is_checked() {
         ),
         (&["serve", "--publish", "nats://a/b", "--stream-replicas", "6"], "1..=5"),
         (&["replicate", "--from", "nats://a"], "no name behind the servers"),
-        (&["replicate", "--from", "somewhere"], "neither HOST:PORT nor nats://"),
+        (&["replicate", "--from", "somewhere"], "expected HOST:PORT or nats://"),
     ] {
         let refused = world.run("store", arguments);
         assert!(

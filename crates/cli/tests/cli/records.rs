@@ -174,7 +174,7 @@ fn standard_input_and_what_zstd_wrote_are_loaded_alike() {
     let cut = run(&mut load("cut", "cut"));
     assert_eq!(cut.code, 1, "{cut:?}");
     assert!(
-        cut.err.contains("cannot read \"cut\": incomplete frame; ") && cut.err.contains("stored"),
+        cut.err.contains("cannot read cut: incomplete frame; ") && cut.err.contains("stored"),
         "{cut:?}"
     );
 }
