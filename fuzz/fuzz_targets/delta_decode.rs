@@ -3,7 +3,8 @@
 
 #![no_main]
 
-use ibid_delta::{DeltaDecoder, Error, describe};
+use ibid_delta::advanced::describe;
+use ibid_delta::{DeltaDecoder, Error};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u16, &[u8], &[u8])| {
@@ -17,12 +18,12 @@ fuzz_target!(|input: (u16, &[u8], &[u8])| {
         }
         Ok::<(), Error>(())
     });
-    let put_together = outline.map(|outline| {
+    let assembled = outline.map(|outline| {
         let mut bytes = Vec::new();
-        outline.put_together(base, &mut bytes);
+        outline.assemble(base, &mut bytes);
         bytes
     });
-    assert_eq!(put_together, decoded.clone().map(|()| target.clone()));
+    assert_eq!(assembled, decoded.clone().map(|()| target.clone()));
     match decoded {
         Ok(()) => assert_eq!(describe(delta).map(|(_, length)| length), Ok(target.len())),
         Err(_) => assert!(target.is_empty()),

@@ -24,13 +24,13 @@ fuzz_target!(|input: (u8, &[u8], &[u8], u16)| {
         1 => Method::AnchorZstd { level, interval },
         _ => Method::ZstdPrefix { level },
     };
-    let (mut encoder, mut forward, mut backward) = (DeltaEncoder::new(), Vec::new(), Vec::new());
+    let (mut encoder, mut forward, mut backward) = (DeltaEncoder::new().with_uncovered_max(uncovered_max.into()), Vec::new(), Vec::new());
     encoder
         .encode(method, base, target, &mut forward)
         .expect("lengths within the limits");
     assert!(decoded(base, &forward, target.len()) == target);
     encoder
-        .reverse(method, base, target, &forward, uncovered_max.into(), &mut backward)
+        .reverse(method, base, target, &forward, &mut backward)
         .expect("a delta of these ends");
     assert!(decoded(target, &backward, base.len()) == base);
 });

@@ -33,7 +33,7 @@ fuzz_target!(|input: (u16, &[u8], &[u8])| {
         return;
     };
     if let Some(outline) = own.expect("what decodes has something itself") {
-        outline.put_together(&prefix, &mut body);
+        outline.assemble(&prefix, &mut body);
     }
     assert!(whole.chunks().flatten().eq(&body));
     assert_eq!(ends.len(), whole.len());

@@ -13,7 +13,8 @@ use std::error::Error;
 use std::io::{BufRead, BufReader, Read};
 use std::time::{Duration, Instant};
 
-use ibid_delta::{DeltaDecoder, DeltaEncoder, Interval, Method, Reversal};
+use ibid_delta::advanced::Reversal;
+use ibid_delta::{DeltaDecoder, DeltaEncoder, Interval, Method};
 
 const BLOCK: usize = 32 << 10;
 
@@ -109,10 +110,10 @@ impl Measurement {
                 Way::Backwards(method, uncovered_max) => {
                     self.encoder.encode(method, base, target, &mut forward)?;
                     let mut reversal = Reversal::Encoded;
+                    self.encoder = std::mem::take(&mut self.encoder).with_uncovered_max(uncovered_max(base.len()));
                     row.encoding += fastest(|| {
                         delta.clear();
-                        let most = uncovered_max(base.len());
-                        reversal = self.encoder.reverse(method, base, target, &forward, most, &mut delta)?;
+                        reversal = self.encoder.reverse(method, base, target, &forward, &mut delta)?;
                         Ok(())
                     })?;
                     row.encoded_from_scratch += usize::from(reversal == Reversal::Encoded);

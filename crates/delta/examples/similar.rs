@@ -16,7 +16,7 @@ use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
 use ibid_chunk::{Chunker, Settings};
-use ibid_delta::{Backend, Chooser, FeatureBytes, FeatureIndex, Interval, Method, Scoring, Sketcher, Standing};
+use ibid_delta::{BaseChooser, CandidateState, FeatureBytes, FeatureIndex, Interval, Method, Ranking, Sketcher};
 
 struct Record {
     key: String,
@@ -33,12 +33,12 @@ fn timed<T>(total: &mut Duration, work: impl FnOnce() -> T) -> T {
 fn run(
     name: &str,
     mut sketcher: Sketcher,
-    scoring: &Scoring,
+    scoring: &Ranking,
     keys: bool,
     records: &[Record],
 ) -> Result<(), Box<dyn Error>> {
     let method = Method::ZstdPrefix { level: 1 };
-    let mut chooser = Chooser::default();
+    let mut chooser = BaseChooser::new(method);
     let mut index = FeatureIndex::new();
     index.add_partition(0, 8 * records.len())?;
     let (mut candidates, mut ranked, mut out) = (Vec::new(), Vec::new(), Vec::new());
@@ -55,7 +55,7 @@ fn run(
         timed(&mut searching, || {
             index.candidates(0, &sketch, &mut candidates);
             let standing = |candidate: u32| {
-                Some(Standing {
+                Some(CandidateState {
                     cached: candidate as usize >= place / 2,
                     depth: depths[candidate as usize],
                 })
@@ -65,7 +65,7 @@ fn run(
         out.clear();
         let chosen = timed(&mut encoding, || {
             let base = |place: u32| Some(&records[place as usize].body);
-            let chosen = chooser.choose(method, scoring.trials_max, &ranked, base, &record.body, &mut out)?;
+            let chosen = chooser.choose(&ranked, base, &record.body, &mut out)?;
             let chosen = chosen.filter(|chosen| 2 * chosen.delta_len < record.body.len());
             if chosen.is_none() {
                 out.clear();
@@ -139,7 +139,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .next()
         .ok_or("expected: similar FILE.jsonl [RECORDS [HOT-WEIGHT [KEYS]]]")?;
     let count: usize = arguments.next().map_or(Ok(10_000), |count| count.parse())?;
-    let mut scoring = Scoring::default();
+    let mut scoring = Ranking::default();
     if let Some(weight) = arguments.next() {
         scoring.hot_weight = weight.parse()?;
     }
@@ -155,7 +155,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     for interval in [Interval::I16, Interval::I64, Interval::I128] {
         for bytes in FeatureBytes::ALL {
-            let sketcher = Sketcher::sampled(Backend::best(), interval, bytes);
+            let sketcher = Sketcher::sampled(interval, bytes);
             run(
                 &format!("1/{} {bytes:?}", interval.positions()),
                 sketcher,

@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for backend in Backend::available() {
         for interval in Interval::ALL {
             for bytes in FeatureBytes::ALL {
-                let mut sketcher = Sketcher::sampled(backend, interval, bytes);
+                let mut sketcher = Sketcher::sampled(interval, bytes).with_backend(backend);
                 let speed = speed(&mut sketcher, &data, size);
                 println!("{backend} 1/{} {bytes:?}: {speed:.2}", interval.positions());
             }

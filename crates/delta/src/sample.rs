@@ -1,7 +1,7 @@
-//! Which positions stand for the data? Those whose window of eight bytes hashes high.
+//! Sampling: the positions whose window of eight bytes has a high hash.
 //!
-//! The choice depends on the eight bytes alone, so an edit changes it only where the windows meet
-//! the edit. Every window is hashed by itself and not by rolling: vector instructions then hash a
+//! The choice depends on the eight bytes alone, so an edit changes it only in windows that overlap
+//! the edit. Every window is hashed by itself instead of rolling, so that vector instructions hash a
 //! register of windows at once.
 
 use ibid_simd::{BLOCK, Backend, Kernel, Vector};
@@ -12,18 +12,18 @@ pub(crate) const WINDOW: usize = 8;
 /// Bytes that a block of 64 windows covers.
 const COVERED: usize = BLOCK + WINDOW - 1;
 
-/// What the first four bytes are multiplied by.
+/// Multiplier of the first four bytes.
 const MULTIPLIER_FIRST: u32 = 0x9e37_79b1;
 
-/// What the last four bytes are multiplied by.
+/// Multiplier of the last four bytes.
 ///
 /// A constant window has the hash `byte * 0x0101_0101 * (MULTIPLIER_FIRST + MULTIPLIER_LAST)`. The
 /// sum is chosen so that `0x0101_0101` times it is 15 000 002: times any byte, that stays below
 /// 15/16 of 2^32, where sampling begins.
 const MULTIPLIER_LAST: u32 = 0x7dcb_a611;
 
-/// How often positions are sampled in data without structure: one in so many. Constant data is
-/// never sampled.
+/// How densely positions are sampled in random data: one in so many. Constant data is never
+/// sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Interval {
     /// One position in 16.
@@ -40,7 +40,7 @@ impl Interval {
     /// All of them, densest first.
     pub const ALL: [Interval; 4] = [Interval::I16, Interval::I32, Interval::I64, Interval::I128];
 
-    /// Positions from one sample to the next, on average.
+    /// Returns the mean distance between samples, in positions.
     #[must_use]
     pub const fn positions(self) -> u32 {
         match self {
@@ -51,7 +51,7 @@ impl Interval {
         }
     }
 
-    /// The interval of so many positions, if there is one.
+    /// Returns the interval of so many positions, or `None` if there is none.
     #[must_use]
     pub fn from_positions(positions: u32) -> Option<Interval> {
         Interval::ALL
@@ -59,13 +59,13 @@ impl Interval {
             .find(|interval| interval.positions() == positions)
     }
 
-    /// The least top byte of a hash that is sampled.
+    /// Returns the lowest top byte of a sampled hash.
     const fn top_byte_min(self) -> u8 {
         (256 - 256 / self.positions()) as u8
     }
 }
 
-/// The hash of a window, by definition.
+/// Hashes a window: the specification that the kernel is tested against.
 #[inline(always)]
 fn hash(window: [u8; WINDOW]) -> u32 {
     let word = u64::from_le_bytes(window);
@@ -73,8 +73,7 @@ fn hash(window: [u8; WINDOW]) -> u32 {
     first.wrapping_add(((word >> 32) as u32).wrapping_mul(MULTIPLIER_LAST))
 }
 
-/// Appends the sampled positions among the starts of all windows of `data`, ascending, with
-/// `offset` added.
+/// Appends the sampled positions of `data` in ascending order, each plus `offset`.
 pub(crate) fn sample(backend: Backend, interval: Interval, data: &[u8], offset: u32, positions: &mut Vec<u32>) {
     if data.len() < COVERED {
         return scalar(interval, data, offset, positions);
@@ -100,7 +99,7 @@ fn scalar(interval: Interval, data: &[u8], offset: u32, positions: &mut Vec<u32>
     }
 }
 
-/// Positions gathered before they are appended: the most that a block has, after as many.
+/// Positions gathered before they are appended: twice as many as a block can have.
 const GATHERED: usize = 2 * BLOCK;
 
 struct Sample<'a> {
@@ -137,12 +136,12 @@ impl Kernel for Sample<'_> {
                     let hashes = vector.multiply_add_u32(end, last, hashes);
                     tops |= vector.at_least(hashes, least) << part;
                 }
-                // Of each hash the top byte counts, which is the fourth.
+                // Only the top byte of each hash counts, which is the fourth.
                 sampled |= (tops >> 3 & 0x1111_1111_1111_1111) << apart;
             }
-            // How many there are can't be foretold, and a branch that is foretold wrongly takes as long as
-            // hashing a block. So two places are written in any case, and the count says which of
-            // them are positions.
+            // A mispredicted branch takes as long as hashing a block, and the number of positions is
+            // unpredictable. So two places are always written, and the count says which of them are
+            // positions.
             let start = self.offset + at as u32;
             let mut gather = |sampled: u64| {
                 gathered[count % GATHERED] = start.wrapping_add(sampled.trailing_zeros());

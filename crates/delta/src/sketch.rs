@@ -1,24 +1,23 @@
-//! What is it like? A few numbers that similar data have in common.
+//! Sketches: a few numbers that similar data has in common.
 //!
-//! Each feature is a hash of some bytes of the data, chosen by content; a sketch is the largest of
-//! them (paper 004, section 3.1.1: consistent sampling). Two pieces of data that share a part `p`
-//! of their content share each feature with a probability of about `p`.
+//! Each feature is a hash of some bytes of the data, chosen by content; a sketch is the largest
+//! features (dDedup §3.1.1, consistent sampling). Two pieces of data that share a part `p` of their
+//! content share each feature with a probability of about `p`.
 
 use ibid_chunk::Chunker;
 
 use crate::Backend;
 use crate::sample::{Interval, WINDOW, sample};
 
-/// Features in a sketch, at most. The paper's K is 8, and so is the default here; more tell apart
-/// where a long piece of data has parts from several others.
-pub const FEATURES_MAX: usize = 32;
-/// Features that a [`Sketcher`] takes unless it is told otherwise.
+/// Most features in a sketch.
+const FEATURES_MAX: usize = Sketch::FEATURES_MAX;
+/// Features that a [`Sketcher`] takes by default.
 const FEATURES: usize = 8;
 
-/// Positions that are sampled at a time.
+/// Positions sampled at a time.
 const PIECE: usize = 16 << 10;
 
-/// The largest distinct features of some data, at most [`FEATURES_MAX`].
+/// The largest distinct features of some data, at most [`Sketch::FEATURES_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Sketch {
     features: [u64; FEATURES_MAX],
@@ -26,7 +25,11 @@ pub struct Sketch {
 }
 
 impl Sketch {
-    /// One of any features: the largest distinct ones of those given.
+    /// Most features in a sketch. dDedup's K is 8, and so is the default of a [`Sketcher`]; more
+    /// help where a long piece of data has parts of several others.
+    pub const FEATURES_MAX: usize = 32;
+
+    /// Returns a sketch of the largest distinct ones of these features.
     #[must_use]
     pub fn of(features: impl IntoIterator<Item = u64>) -> Sketch {
         let mut sketch = Sketch::default();
@@ -36,14 +39,14 @@ impl Sketch {
         sketch
     }
 
-    /// The features, largest first. None if the data is too short, or has nothing that is sampled:
-    /// such data has no similar data.
+    /// Returns the features, largest first. Data that is too short or in which nothing is sampled
+    /// has none, and resembles nothing.
     #[must_use]
     pub fn features(&self) -> &[u64] {
         &self.features[..self.count]
     }
 
-    /// The same with the largest features alone, at most so many.
+    /// Keeps the largest `most` features.
     #[must_use]
     pub fn largest(mut self, most: usize) -> Sketch {
         self.count = self.count.min(most);
@@ -51,7 +54,7 @@ impl Sketch {
         self
     }
 
-    /// How many features both have.
+    /// Returns how many features both have.
     #[must_use]
     pub fn shared(&self, other: &Sketch) -> usize {
         let others = other.features();
@@ -61,9 +64,9 @@ impl Sketch {
             .count()
     }
 
-    /// The same with one more feature, that of a lineage: data with an equal hint, such as a hash
-    /// of a record's key or a file's path, then has a feature in common. It takes the place of
-    /// the smallest feature if there are [`FEATURES_MAX`].
+    /// Adds a feature made of `hint`, such as a hash of a record's key or of a file's path, so that
+    /// data with the same hint has a feature in common. It replaces the smallest feature if there
+    /// are [`Sketch::FEATURES_MAX`].
     ///
     /// ```
     /// use ibid_delta::Sketch;
@@ -74,7 +77,7 @@ impl Sketch {
     /// ```
     #[must_use]
     pub fn with_lineage(mut self, hint: u64) -> Sketch {
-        // Mixed by itself, so that hints may be small numbers; it stays even if it is the least.
+        // Hashed, because hints may be small numbers. It stays even if it is the smallest.
         let feature = fold(hint ^ MIXERS[1], MIXERS[2]);
         if self.features().contains(&feature) {
             return self;
@@ -84,7 +87,7 @@ impl Sketch {
         self
     }
 
-    /// Adds a feature, and drops the least if there are more than `most`.
+    /// Adds a feature, and drops the smallest if there are more than `most`.
     #[inline]
     fn add(&mut self, feature: u64, most: usize) {
         if self.count == most && feature <= self.features[most - 1] {
@@ -100,13 +103,13 @@ impl Sketch {
     }
 }
 
-/// Bytes that a feature of sampled positions is a hash of.
+/// How many bytes a feature is a hash of.
 ///
-/// Longer ones tell records apart that share boilerplate: on 6000 revisions of JSON documents with
-/// the same keys over and over, deltas by features of 32, 64, 128 and 256 bytes stored 1/37, 1/50,
-/// 1/57 and 1/59; of wiki pages, 1/16, 1/17, 1/17 and 1/17 (`examples/similar.rs`). For chunks of
-/// 64 KiB of source trees and database files they made no difference. They need longer stretches
-/// without an edit, and time.
+/// Longer features tell apart records that share boilerplate, but need longer runs without an edit,
+/// and take more time. On 6000 revisions of JSON documents that repeat the same keys, features of
+/// 32, 64, 128 and 256 bytes stored 1/37, 1/50, 1/57 and 1/59; on wiki pages 1/16, 1/17, 1/17 and
+/// 1/17 (`examples/similar.rs`). On chunks of 64 KiB of source trees and database files they made
+/// no difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FeatureBytes {
     /// 32 bytes.
@@ -134,7 +137,7 @@ impl FeatureBytes {
         FeatureBytes::B1024,
     ];
 
-    /// How many bytes.
+    /// Returns the number of bytes.
     #[must_use]
     pub const fn count(self) -> usize {
         match self {
@@ -148,79 +151,78 @@ impl FeatureBytes {
     }
 }
 
-/// Makes sketches. Keep it: it has memory to find positions with.
+/// Makes sketches. Reuse it: it owns a buffer of positions.
 ///
 /// ```
 /// use ibid_delta::Sketcher;
 ///
-/// let lines = |edit: usize| -> String { (0..2000).map(|line| format!("{}\n", if line == edit { 0 } else { line * line })).collect() };
+/// let line = |line: usize, edit: usize| format!("{}\n", if line == edit { 0 } else { line * line });
+/// let text = |edit: usize| -> String { (0..2000).map(|number| line(number, edit)).collect() };
 /// let mut sketcher = Sketcher::new();
-/// let (old, new) = (sketcher.sketch(lines(5000).as_bytes()), sketcher.sketch(lines(1000).as_bytes()));
+/// let (old, new) = (sketcher.sketch(text(5000).as_bytes()), sketcher.sketch(text(1000).as_bytes()));
 /// assert!(old.shared(&new) >= 7);
 /// ```
 #[derive(Debug)]
 pub struct Sketcher {
-    way: Way,
+    source: FeatureSource,
+    backend: Backend,
     features: usize,
-    /// Data shorter than `features` times this has fewer: one for each so many bytes, and `least`
-    /// at least.
+    /// Data shorter than `features` times this has fewer features: one for each so many bytes, but
+    /// at least `least`.
     bytes_of_each: usize,
     least: usize,
     positions: Vec<u32>,
 }
 
 #[derive(Debug)]
-enum Way {
+enum FeatureSource {
     Sampled {
-        backend: Backend,
         interval: Interval,
         bytes: FeatureBytes,
-        /// Of the sampled positions those count whose window has no bit of this in another hash:
-        /// with a bit, every second one.
+        /// A sampled position counts if another hash of its window has none of these bits: with one
+        /// bit, every second position.
         thinned: u64,
     },
     Chunked(Box<Chunker>),
 }
 
 impl Sketcher {
-    /// The default: features of 64 bytes at one position in 64, with the fastest vector
-    /// instructions of this machine.
+    /// Returns the default sketcher: eight features of 64 bytes, at one position in 64, with the
+    /// fastest vector instructions of this machine.
     #[must_use]
     pub fn new() -> Sketcher {
-        Sketcher::sampled(Backend::best(), Interval::I64, FeatureBytes::B64)
+        Sketcher::sampled(Interval::I64, FeatureBytes::B64)
     }
 
-    /// Features of so many bytes at positions sampled at this interval: a position is sampled if a
-    /// hash of the eight bytes there is large, so what is sampled does not depend on where it
-    /// is. Constant data has no features.
+    /// Returns a sketcher with features of so many bytes at positions sampled at this interval.
     ///
-    /// The sketches are the same with every backend. Denser intervals suit data of less than a few
-    /// KiB.
+    /// A position is sampled if a hash of the eight bytes there is large, so the choice does not
+    /// depend on the position itself. Constant data has no features. Denser intervals suit data of
+    /// less than a few KiB.
     #[must_use]
-    pub fn sampled(backend: Backend, interval: Interval, bytes: FeatureBytes) -> Sketcher {
-        Sketcher::by(Way::Sampled {
-            backend,
+    pub fn sampled(interval: Interval, bytes: FeatureBytes) -> Sketcher {
+        Sketcher::from_source(FeatureSource::Sampled {
             interval,
             bytes,
             thinned: 0,
         })
     }
 
-    /// Features of so many bytes, one position in as many: as many, and as easily spoilt by an
-    /// edit, as those of chunks of that size on average.
+    /// Returns a sketcher with features of so many bytes, at one position in as many. There are as
+    /// many features, and an edit spoils as many, as with chunks of that size on average.
     ///
-    /// Paper 004 compares chunks of 64 bytes and of 1 KB (figures 1 and 9). Data that is shorter
-    /// than a feature has none; that of `B64` is [`new`](Self::new).
+    /// dDedup compares chunks of 64 bytes and of 1 KB (figures 1 and 9). Data shorter than a feature
+    /// has none. `B64` is the same as [`new`](Self::new).
     ///
     /// ```
-    /// use ibid_delta::{Backend, FeatureBytes, Sketcher};
+    /// use ibid_delta::{FeatureBytes, Sketcher};
     ///
     /// let lines: String = (0..1000).map(|line| format!("{}\n", line * line)).collect();
-    /// let of = |bytes| Sketcher::spaced(Backend::best(), bytes).sketch(lines.as_bytes()).features().len();
+    /// let of = |bytes| Sketcher::spaced(bytes).sketch(lines.as_bytes()).features().len();
     /// assert!(of(FeatureBytes::B64) == 8 && of(FeatureBytes::B1024) < 8);
     /// ```
     #[must_use]
-    pub fn spaced(backend: Backend, bytes: FeatureBytes) -> Sketcher {
+    pub fn spaced(bytes: FeatureBytes) -> Sketcher {
         let (interval, thinned) = match bytes {
             FeatureBytes::B32 => (Interval::I32, 0),
             FeatureBytes::B64 => (Interval::I64, 0),
@@ -229,24 +231,24 @@ impl Sketcher {
             FeatureBytes::B512 => (Interval::I128, 0b11),
             FeatureBytes::B1024 => (Interval::I128, 0b111),
         };
-        Sketcher::by(Way::Sampled {
-            backend,
+        Sketcher::from_source(FeatureSource::Sampled {
             interval,
             bytes,
             thinned,
         })
     }
 
-    /// As in paper 004: a feature of each chunk that `chunker` cuts the data into. Small chunks
-    /// find more, and take longer.
+    /// Returns a sketcher with one feature for each chunk that `chunker` cuts, as in dDedup. Small
+    /// chunks find more and take longer.
     #[must_use]
     pub fn chunked(chunker: Chunker) -> Sketcher {
-        Sketcher::by(Way::Chunked(Box::new(chunker)))
+        Sketcher::from_source(FeatureSource::Chunked(Box::new(chunker)))
     }
 
-    fn by(way: Way) -> Sketcher {
+    fn from_source(source: FeatureSource) -> Sketcher {
         Sketcher {
-            way,
+            source,
+            backend: Backend::best(),
             features: FEATURES,
             bytes_of_each: 1,
             least: FEATURES_MAX,
@@ -254,20 +256,28 @@ impl Sketcher {
         }
     }
 
-    /// The same, with so many features in a sketch: 1 to [`FEATURES_MAX`], others are brought into
-    /// this range. The default is 8.
+    /// Uses these vector instructions to sample. All backends make the same sketches. A chunked
+    /// sketcher uses those of its chunker.
+    #[must_use]
+    pub fn with_backend(mut self, backend: Backend) -> Sketcher {
+        self.backend = backend;
+        self
+    }
+
+    /// Keeps so many features in a sketch, clamped to 1 to [`Sketch::FEATURES_MAX`]. The default is
+    /// 8.
     #[must_use]
     pub fn with_features(mut self, features: usize) -> Sketcher {
         self.features = features.clamp(1, FEATURES_MAX);
         self
     }
 
-    /// The same, but short data has fewer: one for each `bytes` of it, `least` at least, but no
-    /// more than long data has.
+    /// Keeps fewer features of short data: one for each `bytes` of it, at least `least`, and never
+    /// more than of long data.
     ///
-    /// Sketches have to be kept, and a short piece of data is from few places: of 12 versions of a
-    /// source tree, sketches with 32 features of every file took 1.3 MB of 26.5, and those with
-    /// one for each 512 bytes 0.8 of 26.1.
+    /// Sketches take space, and a short piece of data comes from few places. For 12 versions of a
+    /// source tree, sketches of 32 features for every file took 1.3 MB of 26.5, and sketches of one
+    /// feature for each 512 bytes 0.8 MB of 26.1.
     ///
     /// ```
     /// use ibid_delta::Sketcher;
@@ -284,12 +294,12 @@ impl Sketcher {
         self
     }
 
-    /// The sketch of `data`.
+    /// Returns the sketch of `data`.
     pub fn sketch(&mut self, data: &[u8]) -> Sketch {
         let mut sketch = Sketch::default();
         let most = (data.len() / self.bytes_of_each).max(self.least).min(self.features);
-        match &self.way {
-            Way::Chunked(chunker) => {
+        match &self.source {
+            FeatureSource::Chunked(chunker) => {
                 let mut rest = data;
                 while !rest.is_empty() {
                     let (chunk, after) = rest.split_at(chunker.cut(rest));
@@ -297,18 +307,17 @@ impl Sketcher {
                     rest = after;
                 }
             }
-            &Way::Sampled {
-                backend,
+            &FeatureSource::Sampled {
                 interval,
                 bytes,
                 thinned,
             } => {
-                // Only where all bytes of a feature are.
+                // Positions at which a whole feature fits.
                 let starts = (data.len() + 1).saturating_sub(bytes.count());
                 for from in (0..starts).step_by(PIECE) {
                     let windows = &data[from..starts.min(from + PIECE) + WINDOW - 1];
                     self.positions.clear();
-                    sample(backend, interval, windows, 0, &mut self.positions);
+                    sample(self.backend, interval, windows, 0, &mut self.positions);
                     for &at in &self.positions {
                         let at = from + at as usize;
                         let covered = &data[at..at + bytes.count()];
@@ -329,8 +338,7 @@ impl Default for Sketcher {
     }
 }
 
-/// Numbers without a pattern: the fractional parts of the square roots of the first primes (as in
-/// SHA-512), made odd.
+/// The fractional parts of the square roots of the first primes, as in SHA-512, made odd.
 const MIXERS: [u64; 4] = [
     0x6a09_e667_f3bc_c909,
     0xbb67_ae85_84ca_a73b,
@@ -338,7 +346,7 @@ const MIXERS: [u64; 4] = [
     0xa54f_f53a_5f1d_36f1,
 ];
 
-/// The two halves of the product, exclusive-ored.
+/// Returns the exclusive or of the two halves of the product.
 #[inline(always)]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
@@ -351,7 +359,7 @@ fn number(bytes: &[u8; 32], index: usize) -> u64 {
     u64::from_le_bytes(numbers[index])
 }
 
-/// A hash of 32 bytes.
+/// Hashes 32 bytes.
 #[inline(always)]
 fn mix(bytes: &[u8; 32]) -> u64 {
     let first = fold(number(bytes, 0) ^ MIXERS[0], number(bytes, 1) ^ MIXERS[1]);
@@ -359,7 +367,7 @@ fn mix(bytes: &[u8; 32]) -> u64 {
     fold(first ^ MIXERS[3], last ^ MIXERS[0])
 }
 
-/// A hash of a multiple of 32 bytes.
+/// Hashes a multiple of 32 bytes.
 #[inline(always)]
 fn feature(bytes: &[u8]) -> u64 {
     let (blocks, _) = bytes.as_chunks();
@@ -370,15 +378,13 @@ fn feature(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Another hash of the window that a position is sampled by, which decides with nothing else
-/// whether it counts.
+/// Hashes the window that a position is sampled by, independently of the hash that samples it.
 fn window_hash(covered: &[u8]) -> u64 {
     let window = covered.first_chunk().map_or(0, |window| u64::from_le_bytes(*window));
     fold(window ^ MIXERS[0], MIXERS[3])
 }
 
-/// A hash of any bytes: of those up to a multiple of 32, and of the rest filled up with zeros, and
-/// their number.
+/// Hashes any bytes, padded with zeros to a multiple of 32, and their number.
 fn weak_hash(bytes: &[u8]) -> u64 {
     let (blocks, rest) = bytes.as_chunks();
     let mut last = [0; 32];

@@ -4,7 +4,8 @@
 mod data;
 
 use data::{Random, any_pair, outline, put_together};
-use ibid_delta::{DeltaDecoder, DeltaEncoder, Error, Interval, Method, describe};
+use ibid_delta::advanced::describe;
+use ibid_delta::{DeltaDecoder, DeltaEncoder, Error, Interval, Method};
 use proptest::prelude::*;
 
 fn check(base: &[u8], delta: &[u8], target_max: usize) {
@@ -61,7 +62,7 @@ proptest! {
             check(&base[..source.below(base.len() + 1)], &delta, target.len());
             // And as a delta to be turned round.
             let mut out = b"before".to_vec();
-            if DeltaEncoder::new().reverse(method, &base, &target, &damaged, usize::MAX, &mut out).is_ok() {
+            if DeltaEncoder::new().with_uncovered_max(usize::MAX).reverse(method, &base, &target, &damaged, &mut out).is_ok() {
                 let mut decoded = Vec::new();
                 DeltaDecoder::new().decode(&target, &out[6..], base.len(), &mut decoded).unwrap();
                 prop_assert!(decoded == base, "a reversal that succeeds is right");

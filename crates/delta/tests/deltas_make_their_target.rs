@@ -4,7 +4,8 @@
 mod data;
 
 use data::{Random, any_pair, edited, outline, put_together, text};
-use ibid_delta::{Backend, Codec, DeltaDecoder, DeltaEncoder, Error, Interval, Method, Reversal, describe};
+use ibid_delta::advanced::{Codec, Reversal, describe};
+use ibid_delta::{Backend, DeltaDecoder, DeltaEncoder, Error, Interval, Method};
 use proptest::prelude::*;
 
 const ANCHOR_ZSTD: Method = Method::AnchorZstd {
@@ -39,7 +40,7 @@ fn assert_decodes(decoder: &mut DeltaDecoder, base: &[u8], delta: &[u8], target:
     let outline = outline(decoder, base, delta, target.len()).expect("what decodes has an outline");
     assert_eq!(outline.len(), target.len());
     out.truncate(6);
-    outline.put_together(base, &mut out);
+    outline.assemble(base, &mut out);
     assert!(
         out[..6] == *b"before" && out[6..] == *target,
         "another target by its outline"
@@ -64,8 +65,9 @@ fn check(encoder: &mut DeltaEncoder, decoder: &mut DeltaDecoder, method: Method,
     assert_decodes(decoder, base, &forward, target);
     for uncovered_max in [0, Reversal::uncovered_max(base.len()), usize::MAX] {
         let mut backward = Vec::new();
+        *encoder = std::mem::take(encoder).with_uncovered_max(uncovered_max);
         let reversal = encoder
-            .reverse(method, base, target, &forward, uncovered_max, &mut backward)
+            .reverse(method, base, target, &forward, &mut backward)
             .expect("a delta of these ends");
         assert_decodes(decoder, target, &backward, base);
         match reversal {
@@ -89,9 +91,9 @@ proptest! {
     fn every_backend_writes_the_same((base, target) in any_pair()) {
         for interval in Interval::ALL {
             for method in [Method::Anchor { interval }, Method::AnchorZstd { level: 1, interval }] {
-                let expected = encoded(&mut DeltaEncoder::with_backend(Backend::scalar()), method, &base, &target);
+                let expected = encoded(&mut DeltaEncoder::new().with_backend(Backend::scalar()), method, &base, &target);
                 for backend in Backend::available() {
-                    prop_assert_eq!(&encoded(&mut DeltaEncoder::with_backend(backend), method, &base, &target), &expected);
+                    prop_assert_eq!(&encoded(&mut DeltaEncoder::new().with_backend(backend), method, &base, &target), &expected);
                 }
             }
         }
@@ -191,9 +193,8 @@ fn a_reversal_that_covers_little_falls_back() {
     };
     let forward = encoded(&mut encoder, method, &base, &target);
     let mut backward = Vec::new();
-    let uncovered_max = Reversal::uncovered_max(base.len());
     assert_eq!(
-        encoder.reverse(method, &base, &target, &forward, uncovered_max, &mut backward),
+        encoder.reverse(method, &base, &target, &forward, &mut backward),
         Ok(Reversal::Encoded)
     );
     assert!(backward.len() < 100);
@@ -209,7 +210,7 @@ fn a_delta_between_other_ends_is_not_turned_round() {
     let forward = encoded(&mut encoder, method, &base, &base);
     let mut out = b"before".to_vec();
     assert_eq!(
-        encoder.reverse(method, &base, &target, &forward, 0, &mut out),
+        encoder.reverse(method, &base, &target, &forward, &mut out),
         Err(Error::OtherEnds { position: 0 })
     );
     assert_eq!(out, b"before");

@@ -5,7 +5,7 @@ mod data;
 
 use data::{Random, any_pair, edited, text};
 use ibid_chunk::{Chunker, Settings};
-use ibid_delta::{Backend, FEATURES_MAX, FeatureBytes, Interval, Sketch, Sketcher};
+use ibid_delta::{Backend, FeatureBytes, Interval, Sketch, Sketcher};
 use proptest::prelude::*;
 
 fn chunked() -> Sketcher {
@@ -19,9 +19,9 @@ proptest! {
         let data = [first, second].concat();
         for interval in Interval::ALL {
             for bytes in FeatureBytes::ALL {
-                let expected = Sketcher::sampled(Backend::scalar(), interval, bytes).sketch(&data);
+                let expected = Sketcher::sampled(interval, bytes).with_backend(Backend::scalar()).sketch(&data);
                 for backend in Backend::available() {
-                    prop_assert_eq!(Sketcher::sampled(backend, interval, bytes).sketch(&data), expected);
+                    prop_assert_eq!(Sketcher::sampled(interval, bytes).with_backend(backend).sketch(&data), expected);
                 }
             }
         }
@@ -32,7 +32,7 @@ proptest! {
         let mut expected = features.clone();
         expected.sort_unstable_by(|a, b| b.cmp(a));
         expected.dedup();
-        expected.truncate(FEATURES_MAX);
+        expected.truncate(Sketch::FEATURES_MAX);
         let sketch = Sketch::of(features);
         prop_assert_eq!(sketch.features(), &expected);
     }
@@ -42,7 +42,7 @@ proptest! {
         let data = &text(3, 20_000)[..length];
         let all = Sketcher::new().with_features(most).sketch(data);
         let fewer = Sketcher::new().with_features(most).with_fewer_of_short_data(bytes, least).sketch(data);
-        let (most, bytes) = (most.clamp(1, FEATURES_MAX), bytes.max(1));
+        let (most, bytes) = (most.clamp(1, Sketch::FEATURES_MAX), bytes.max(1));
         let expected = (length / bytes).clamp(least.clamp(1, most), most).min(all.features().len());
         prop_assert_eq!(fewer.features(), &all.features()[..expected]);
         prop_assert_eq!(all.largest(expected), fewer);
@@ -95,7 +95,7 @@ fn a_lineage_is_a_feature() {
     for hint in [0, 1, u64::MAX] {
         let (first, second) = (first.with_lineage(hint), second.with_lineage(hint));
         assert!(first.shared(&second) >= 1);
-        assert!(first.features().len() <= FEATURES_MAX);
+        assert!(first.features().len() <= Sketch::FEATURES_MAX);
         assert_eq!(first.with_lineage(hint), first);
     }
 }
@@ -107,7 +107,7 @@ fn features_are_as_far_apart_as_they_are_long() {
         // Pieces of sixteen expected features, so that all of one can be counted, and what is cut off at
         // the ends is little.
         let pieces = data.chunks(16 * bytes.count());
-        let mut sketcher = Sketcher::spaced(Backend::best(), bytes).with_features(FEATURES_MAX);
+        let mut sketcher = Sketcher::spaced(bytes).with_features(Sketch::FEATURES_MAX);
         let features: usize = pieces.map(|piece| sketcher.sketch(piece).features().len()).sum();
         let expected = data.len() / bytes.count() * 15 / 16;
         assert!(
@@ -115,11 +115,11 @@ fn features_are_as_far_apart_as_they_are_long() {
             "{bytes:?}: {features} of {expected}"
         );
         for backend in Backend::available() {
-            let of = |backend| Sketcher::spaced(backend, bytes).sketch(&data[..50_000]);
+            let of = |backend| Sketcher::spaced(bytes).with_backend(backend).sketch(&data[..50_000]);
             assert_eq!(of(backend), of(Backend::scalar()), "{backend} {bytes:?}");
         }
     }
-    let of_64 = Sketcher::spaced(Backend::best(), FeatureBytes::B64).sketch(&data);
+    let of_64 = Sketcher::spaced(FeatureBytes::B64).sketch(&data);
     assert_eq!(of_64, Sketcher::new().sketch(&data));
 }
 
@@ -127,9 +127,9 @@ fn features_are_as_far_apart_as_they_are_long() {
 #[test]
 fn features_never_change() {
     let data = edited(&text(11, 20_000), 12, 5);
-    let sampled = Sketcher::sampled(Backend::best(), Interval::I64, FeatureBytes::B32).sketch(&data);
-    let longer = Sketcher::sampled(Backend::best(), Interval::I16, FeatureBytes::B64).sketch(&data);
-    let spaced = Sketcher::spaced(Backend::best(), FeatureBytes::B1024).sketch(&data);
+    let sampled = Sketcher::sampled(Interval::I64, FeatureBytes::B32).sketch(&data);
+    let longer = Sketcher::sampled(Interval::I16, FeatureBytes::B64).sketch(&data);
+    let spaced = Sketcher::spaced(FeatureBytes::B1024).sketch(&data);
     let chunked = chunked().sketch(&data);
     let found = [sampled, longer, spaced, chunked, Sketch::of([]).with_lineage(42)].map(|sketch| sketch.features()[0]);
     let expected = [

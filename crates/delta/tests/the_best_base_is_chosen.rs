@@ -5,8 +5,8 @@ mod data;
 
 use data::{Random, edited};
 use ibid_delta::{
-    Candidate, Chooser, DeltaDecoder, FeatureIndex, Interval, Method, POSTING_MAX, Scored, Scoring, Sketch, Sketcher,
-    Standing,
+    BaseChooser, Candidate, CandidateState, DeltaDecoder, FeatureIndex, Interval, Method, RankedCandidate, Ranking,
+    Sketch, Sketcher,
 };
 
 const ANCHOR: Method = Method::Anchor {
@@ -17,9 +17,9 @@ fn candidate(place: u32, shared: u32, hot: u32) -> Candidate {
     Candidate { place, shared, hot }
 }
 
-fn ranked(candidates: &[Candidate], standing: impl FnMut(u32) -> Option<Standing>) -> Vec<(u32, f32)> {
+fn ranked(candidates: &[Candidate], standing: impl FnMut(u32) -> Option<CandidateState>) -> Vec<(u32, f32)> {
     let mut ranked = Vec::new();
-    Scoring::default().rank(candidates, standing, &mut ranked);
+    Ranking::default().rank(candidates, standing, &mut ranked);
     ranked.iter().map(|scored| (scored.place, scored.score)).collect()
 }
 
@@ -33,31 +33,34 @@ fn cached_ones_are_preferred_and_deep_ones_avoided() {
         candidate(5, 8, 0),
     ];
     let standing = |place| match place {
-        2 => Some(Standing { cached: true, depth: 0 }),
-        3 => Some(Standing {
+        2 => Some(CandidateState { cached: true, depth: 0 }),
+        3 => Some(CandidateState {
             cached: false,
             depth: 7,
         }),
-        4 => Some(Standing { cached: true, depth: 8 }),
+        4 => Some(CandidateState { cached: true, depth: 8 }),
         5 => None,
-        _ => Some(Standing::default()),
+        _ => Some(CandidateState::default()),
     };
     assert_eq!(ranked(&candidates, standing), [(2, 6.0), (1, 5.0), (3, 3.5)]);
 }
 
 #[test]
 fn hot_features_count_a_quarter() {
-    let standing = |_| Some(Standing::default());
+    let standing = |_| Some(CandidateState::default());
     let candidates = [candidate(1, 0, 7), candidate(2, 2, 0), candidate(3, 1, 1)];
     assert_eq!(ranked(&candidates, standing), [(2, 2.0), (1, 1.75), (3, 1.25)]);
 }
 
 fn chosen(ranked: &[(u32, f32)], bases: &[&[u8]], target: &[u8]) -> Option<u32> {
-    let ranked: Vec<Scored> = ranked.iter().map(|&(place, score)| Scored { place, score }).collect();
+    let ranked: Vec<RankedCandidate> = ranked
+        .iter()
+        .map(|&(place, score)| RankedCandidate { place, score })
+        .collect();
     let mut out = b"before".to_vec();
     let base = |place: u32| bases.get(place as usize).copied();
-    let chosen = Chooser::default()
-        .choose(ANCHOR, 3, &ranked, base, target, &mut out)
+    let chosen = BaseChooser::new(ANCHOR)
+        .choose(&ranked, base, target, &mut out)
         .expect("lengths within the limits");
     assert_eq!(&out[..6], b"before");
     let chosen = chosen?;
@@ -109,9 +112,9 @@ fn versions_find_their_like_among_boilerplate() {
     for (place, record) in records.iter().enumerate() {
         let version = edited(record, place as u64, 2);
         index.candidates(0, &sketcher.sketch(&version), &mut candidates);
-        Scoring::default().rank(&candidates, |_| Some(Standing::default()), &mut ranking);
+        Ranking::default().rank(&candidates, |_| Some(CandidateState::default()), &mut ranking);
         found += usize::from(ranking.first().is_some_and(|best| best.place == place as u32));
-        assert!(candidates.len() <= 8 * POSTING_MAX);
+        assert!(candidates.len() <= 8 * FeatureIndex::POSTING_MAX);
     }
     assert!(found >= 36, "{found} of 39");
 }

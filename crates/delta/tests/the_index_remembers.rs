@@ -7,7 +7,7 @@ mod data;
 use std::collections::{BTreeMap, BTreeSet};
 
 use data::Random;
-use ibid_delta::{BYTES_PER_ENTRY, FeatureIndex, POSTING_MAX, Sketch};
+use ibid_delta::{FeatureIndex, Sketch};
 use proptest::prelude::*;
 
 fn places(index: &FeatureIndex, feature: u64) -> BTreeSet<u32> {
@@ -72,7 +72,7 @@ proptest! {
             }
             let (len, room) = index.load(0).unwrap();
             prop_assert!(len <= room);
-            prop_assert_eq!(index.memory(), room * BYTES_PER_ENTRY);
+            prop_assert_eq!(index.memory(), room * FeatureIndex::BYTES_PER_ENTRY);
         }
         let inserted: BTreeSet<u32> = map.values().flatten().copied().collect();
         let mut forgotten = 0;
@@ -142,7 +142,7 @@ fn strangers_are_found_one_time_in_some_thousands() {
 fn a_hot_feature_keeps_the_places_that_were_of_use() {
     let mut index = index_of(60);
     let (hot, rare) = (Sketch::of([1]), Sketch::of([2]));
-    for place in 0..POSTING_MAX as u32 {
+    for place in 0..FeatureIndex::POSTING_MAX as u32 {
         index.insert(0, &hot, place);
         // Time passes: the clock of so small a table goes on with every third entry.
         index.insert(0, &rare, 1000);
@@ -150,7 +150,7 @@ fn a_hot_feature_keeps_the_places_that_were_of_use() {
     }
     index.touch(0, &hot, 0);
     index.insert(0, &hot, 100);
-    let expected: BTreeSet<u32> = (0..POSTING_MAX as u32)
+    let expected: BTreeSet<u32> = (0..FeatureIndex::POSTING_MAX as u32)
         .filter(|&place| place != 1)
         .chain([100])
         .collect();
@@ -169,7 +169,7 @@ fn a_hot_feature_keeps_the_places_that_were_of_use() {
 #[test]
 fn a_hot_feature_keeps_the_places_that_came_last() {
     let mut index = index_of(100_000);
-    let most = POSTING_MAX as u32;
+    let most = FeatureIndex::POSTING_MAX as u32;
     for place in 0..3 * most {
         index.insert(0, &Sketch::of([1]), place);
     }

@@ -1,6 +1,7 @@
 //! The code and `docs/format/delta.md` agree.
 
-use ibid_delta::{Codec, DeltaDecoder, DeltaEncoder, Error, FeatureIndex, Interval, Method, Sketch, describe};
+use ibid_delta::advanced::{Codec, describe};
+use ibid_delta::{DeltaDecoder, DeltaEncoder, Error, FeatureIndex, Interval, Method, Sketch};
 
 /// The bytes of an example: hexadecimal pairs, then two spaces and what they are.
 fn example(name: &str) -> Vec<u8> {

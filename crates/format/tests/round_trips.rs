@@ -121,7 +121,7 @@ proptest! {
             prop_assert_eq!(outline.is_some(), delta);
             let mut all = body.clone();
             if let Some(outline) = outline {
-                outline.put_together(&prefix, &mut all);
+                outline.assemble(&prefix, &mut all);
             }
             prop_assert_eq!(&all, &chunks.concat());
             let lengths = ends.iter().scan(0, |start, &end| Some(end - std::mem::replace(start, end)));

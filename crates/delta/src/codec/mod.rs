@@ -1,4 +1,4 @@
-//! What differs? A target as the difference from a base.
+//! Encoding a target as the difference from a base, and decoding it.
 //!
 //! A delta is `codec (u8) ‖ target length (varint) ‖ body`; `docs/format/delta.md` describes every
 //! byte.
@@ -13,29 +13,29 @@ mod scan;
 use std::ops::Range;
 
 pub use anchor::Reversal;
-pub use outline::{Outline, Stretch};
+pub use outline::{Outline, Segment};
 
 use crate::error::in_range;
 use crate::{Backend, Error, Interval, varint};
 
-/// Longest base and target, bytes.
+/// Longest base and longest target, bytes: 1 GiB.
 pub const LENGTH_MAX: u64 = 1 << 30;
 
-/// Which codec made a delta: its first byte.
+/// The codec that wrote a delta: its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Codec {
     /// zstd with the base as prefix.
     ZstdPrefix,
-    /// Copies and inserts, found by anchors (paper 004, section 4.2).
+    /// Copies and inserts, found by anchors (dDedup §4.2).
     Anchor,
-    /// Copies found by anchors; what they leave by zstd, with the base's bytes beside the copies as
-    /// prefix.
+    /// Copies found by anchors; the bytes between them by zstd, with the base's bytes beside the
+    /// copies as prefix.
     AnchorZstd,
 }
 
 impl Codec {
-    /// The byte that stands for it.
+    /// Returns the first byte of its deltas.
     #[must_use]
     pub const fn number(self) -> u8 {
         match self {
@@ -45,10 +45,10 @@ impl Codec {
         }
     }
 
-    /// The codec of that number.
+    /// Returns the codec whose deltas begin with this byte.
     ///
     /// # Errors
-    /// [`Error::Unknown`].
+    /// [`Error::Unknown`] if there is none.
     pub fn from_number(number: u8) -> Result<Codec, Error> {
         match number {
             1 => Ok(Codec::ZstdPrefix),
@@ -61,7 +61,7 @@ impl Codec {
         }
     }
 
-    /// The name of it in flags and messages.
+    /// Returns its name in flags and messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -75,29 +75,30 @@ impl Codec {
 /// How to encode: a codec and its parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {
-    /// [`Codec::ZstdPrefix`]: the smallest deltas of short records if they are not compressed again.
+    /// [`Codec::ZstdPrefix`]: the smallest deltas of short records that are not compressed again.
     ZstdPrefix {
-        /// zstd's level, -7 to 19; others are brought into this range. 1 while somebody waits, 3 in
-        /// the background.
+        /// zstd's level, clamped to -7 to 19. Use 1 when a user waits, 3 in the background.
         level: i32,
     },
-    /// [`Codec::Anchor`]: the fastest to decode and to [reverse](DeltaEncoder::reverse); for deltas that are compressed together.
+    /// [`Codec::Anchor`]: the fastest to decode and to [reverse](DeltaEncoder::reverse); for deltas
+    /// that are compressed together.
     Anchor {
-        /// How densely the base is looked up. The paper's default is one position in 64.
+        /// How densely the base is searched. dDedup's default is one position in 64.
         interval: Interval,
     },
-    /// [`Codec::AnchorZstd`]: the smallest deltas of long data, from some 100 KiB on, and the fastest that are not compressed again.
+    /// [`Codec::AnchorZstd`]: the smallest deltas of long data, from some 100 KiB on, and the
+    /// fastest that are not compressed again.
     AnchorZstd {
-        /// zstd's level for what is not copied, -7 to 19; others are brought into this range.
+        /// zstd's level for bytes that are not copied, clamped to -7 to 19.
         level: i32,
-        /// How densely the base is looked up. One position in 64 is faster, one in 32 finds more
+        /// How densely the base is searched. One position in 64 is faster, one in 32 finds more
         /// among many small edits.
         interval: Interval,
     },
 }
 
 impl Method {
-    /// The codec of its deltas.
+    /// Returns the codec of its deltas.
     #[must_use]
     pub const fn codec(self) -> Codec {
         match self {
@@ -108,7 +109,7 @@ impl Method {
     }
 }
 
-/// Writes deltas. Owns zstd's context and the memory that copies are found with: keep it.
+/// Writes deltas. Reuse it: it owns a zstd context and the tables that copies are found with.
 ///
 /// ```
 /// use ibid_delta::{DeltaDecoder, DeltaEncoder, Interval, Method};
@@ -117,7 +118,8 @@ impl Method {
 /// let target = base.replacen("stays", "may not stay", 1);
 /// let (mut encoder, mut decoder) = (DeltaEncoder::new(), DeltaDecoder::new());
 /// let interval = Interval::I32;
-/// for method in [Method::ZstdPrefix { level: 1 }, Method::Anchor { interval }, Method::AnchorZstd { level: 3, interval }] {
+/// let prefix = Method::ZstdPrefix { level: 1 };
+/// for method in [prefix, Method::Anchor { interval }, Method::AnchorZstd { level: 3, interval }] {
 ///     let mut delta = Vec::new();
 ///     encoder.encode(method, base.as_bytes(), target.as_bytes(), &mut delta)?;
 ///     assert!(delta.len() < 50);
@@ -134,36 +136,48 @@ pub struct DeltaEncoder {
     anchor_zstd: anchor_zstd::AnchorZstdEncoder,
     /// Length of the target, if the last delta has an outline.
     outlined: Option<usize>,
+    /// Most bytes of a base that [`DeltaEncoder::reverse`] leaves uncovered, if the caller set it.
+    uncovered_max: Option<usize>,
 }
 
 impl DeltaEncoder {
-    /// One that uses the fastest vector instructions of this machine.
+    /// Returns an encoder that uses the fastest vector instructions of this machine.
     ///
     /// # Panics
     /// If there is no memory for a zstd context.
     #[must_use]
     pub fn new() -> DeltaEncoder {
-        DeltaEncoder::with_backend(Backend::best())
-    }
-
-    /// One that uses these vector instructions. The deltas are the same with all.
-    ///
-    /// # Panics
-    /// If there is no memory for a zstd context.
-    #[must_use]
-    pub fn with_backend(backend: Backend) -> DeltaEncoder {
+        let backend = Backend::best();
         DeltaEncoder {
             prefix: prefix::PrefixEncoder::new(),
             anchor: anchor::AnchorEncoder::new(backend),
             anchor_zstd: anchor_zstd::AnchorZstdEncoder::new(backend),
             outlined: None,
+            uncovered_max: None,
         }
     }
 
-    /// Appends to `out` the delta that makes `target` of `base`. Gives the bytes of the target that
-    /// zstd was left to look at: all but what anchors found copies for.
+    /// Uses these vector instructions. All backends write the same deltas.
+    #[must_use]
+    pub fn with_backend(mut self, backend: Backend) -> DeltaEncoder {
+        self.anchor = anchor::AnchorEncoder::new(backend);
+        self.anchor_zstd = anchor_zstd::AnchorZstdEncoder::new(backend);
+        self.outlined = None;
+        self
+    }
+
+    /// Lets [`reverse`](DeltaEncoder::reverse) turn a delta round if that leaves at most so many
+    /// bytes of the base uncovered. The default is [`Reversal::uncovered_max`].
+    #[must_use]
+    pub fn with_uncovered_max(mut self, bytes: usize) -> DeltaEncoder {
+        self.uncovered_max = Some(bytes);
+        self
+    }
+
+    /// Appends to `out` the delta that turns `base` into `target`. Returns how many bytes of the
+    /// target zstd compressed: all that anchors found no copies for.
     ///
-    /// Give two separate slices: zstd finds less in a base that shares memory with the target.
+    /// Pass two separate slices: zstd finds less in a base that shares memory with the target.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if either is longer than [`LENGTH_MAX`]; [`Error::Zstd`]. `out` is
@@ -193,16 +207,18 @@ impl DeltaEncoder {
         encoded
     }
 
-    /// The outline of the last target that was [encoded](DeltaEncoder::encode): what
-    /// [`DeltaDecoder::outline`] makes of its delta. None if its codec is another than
-    /// [`Codec::AnchorZstd`], it was empty, or there is none.
+    /// Returns the outline of the last target that was [encoded](DeltaEncoder::encode), equal to
+    /// the one that [`DeltaDecoder::outline`] makes of its delta. Returns `None` if the codec was
+    /// not [`Codec::AnchorZstd`], the target was empty, or nothing was encoded yet.
     ///
     /// ```
     /// # use ibid_delta::{DeltaEncoder, Interval, Method};
-    /// let (base, target) = ("in the same place as before".repeat(9), "ibid: in the same place as before".repeat(9));
+    /// let base = "in the same place as before".repeat(9);
+    /// let target = "ibid: in the same place as before".repeat(9);
     /// let (mut encoder, mut delta) = (DeltaEncoder::new(), Vec::new());
     /// assert_eq!(encoder.outline(), None);
-    /// encoder.encode(Method::AnchorZstd { level: 3, interval: Interval::I32 }, base.as_bytes(), target.as_bytes(), &mut delta)?;
+    /// let method = Method::AnchorZstd { level: 3, interval: Interval::I32 };
+    /// encoder.encode(method, base.as_bytes(), target.as_bytes(), &mut delta)?;
     /// assert_eq!(encoder.outline().map(|outline| outline.len()), Some(target.len()));
     /// # Ok::<(), ibid_delta::Error>(())
     /// ```
@@ -211,24 +227,23 @@ impl DeltaEncoder {
         self.outlined.map(|length| self.anchor_zstd.outline(length))
     }
 
-    /// Appends to `out` the delta that makes `base` of `target`, given the one the other way,
-    /// `forward` (paper 004, Algorithm 2).
+    /// Appends to `out` the delta that turns `target` into `base`, given the `forward` delta that
+    /// turns `base` into `target` (dDedup, Algorithm 2).
     ///
-    /// The copies of an anchor delta are turned round, which takes no search. What they leave
-    /// uncovered of the base is inserted; if that is more than `uncovered_max` bytes (see
-    /// [`Reversal::uncovered_max`]), or `forward` is of another codec, this encodes by `method`
-    /// from scratch instead.
+    /// The copies of an anchor delta are turned round, which takes no search, and the bytes of the
+    /// base that they leave uncovered are inserted. If those are more than
+    /// [allowed](DeltaEncoder::with_uncovered_max), or `forward` has another codec, this encodes
+    /// from scratch by `method`.
     ///
     /// # Errors
-    /// As [`DeltaEncoder::encode`]; whatever is wrong with `forward`; [`Error::OtherEnds`] if it does
-    /// not make `target` of `base`. `out` is then as it was.
+    /// As [`DeltaEncoder::encode`]; the fault in `forward`; [`Error::OtherEnds`] if it does not turn
+    /// `base` into `target`. `out` is then as it was.
     pub fn reverse(
         &mut self,
         method: Method,
         base: &[u8],
         target: &[u8],
         forward: &[u8],
-        uncovered_max: usize,
         out: &mut Vec<u8>,
     ) -> Result<Reversal, Error> {
         check_lengths(base, target)?;
@@ -237,7 +252,8 @@ impl DeltaEncoder {
         crate::error::equal("target length", target.len() as u64, length as u64)?;
         if codec == Codec::Anchor && !base.is_empty() && !target.is_empty() {
             let uncovered = self.anchor.turn_round(base, target, body)?;
-            if uncovered <= uncovered_max {
+            let uncovered_max = self.uncovered_max;
+            if uncovered <= uncovered_max.unwrap_or(Reversal::uncovered_max(base.len())) {
                 put_head(out, Codec::Anchor, base);
                 self.anchor.write_turned(base, out);
                 return Ok(Reversal::TurnedRound { uncovered });
@@ -247,7 +263,7 @@ impl DeltaEncoder {
         Ok(Reversal::Encoded)
     }
 
-    /// Bytes of memory it holds between calls. Grows to the needs of the longest pair so far.
+    /// Memory it holds between calls, bytes. It grows to the needs of the longest pair so far.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.prefix.memory() + self.anchor.memory() + self.anchor_zstd.memory()
@@ -260,7 +276,7 @@ impl Default for DeltaEncoder {
     }
 }
 
-/// Reads deltas. Owns a zstd context: keep it.
+/// Reads deltas. Reuse it: it owns a zstd context.
 #[derive(Debug)]
 pub struct DeltaDecoder {
     prefix: prefix::PrefixDecoder,
@@ -268,7 +284,7 @@ pub struct DeltaDecoder {
 }
 
 impl DeltaDecoder {
-    /// One without memory yet but for its context.
+    /// Returns a decoder that holds no memory yet except its context.
     ///
     /// # Panics
     /// If there is no memory for a zstd context.
@@ -280,15 +296,15 @@ impl DeltaDecoder {
         }
     }
 
-    /// Appends to `out` what `delta` makes of `base`, at most `target_max` bytes.
+    /// Appends to `out` the target that `delta` makes of `base`, at most `target_max` bytes.
     ///
-    /// Any bytes may be given as delta: memory for the target is taken only when its stated length
-    /// is within `target_max`. Whether `base` is the right one is not known here; another gives
-    /// other bytes or an error.
+    /// `delta` may be any bytes: memory for the target is taken only if its stated length is within
+    /// `target_max`. A delta does not say which base it belongs to; a wrong base gives wrong bytes
+    /// or an error.
     ///
     /// # Errors
-    /// Whatever is wrong with the delta; [`Error::OutOfRange`] for a target that is too long. `out`
-    /// is then as it was.
+    /// The fault in the delta; [`Error::OutOfRange`] for a target that is too long. `out` is then as
+    /// it was.
     pub fn decode(&mut self, base: &[u8], delta: &[u8], target_max: usize, out: &mut Vec<u8>) -> Result<(), Error> {
         let (codec, length, body) = take_head(delta, target_max as u64)?;
         let start = out.len();
@@ -304,37 +320,39 @@ impl DeltaDecoder {
         decoded
     }
 
-    /// What `delta` makes of a base of `base_len` bytes, not put together yet.
+    /// Returns the outline of the target that `delta` makes of a base of `base_len` bytes.
     ///
-    /// `read` appends stretches of the base, which ascend and lie apart, to what it is given. It is
-    /// called once at most, for those bytes that the delta's own ones are packed with; deltas
-    /// of other codecs than [`Codec::AnchorZstd`] want the whole base, and give outlines of one
-    /// stretch.
+    /// `read` appends the ranges of the base that it is given, which ascend and do not overlap, to a
+    /// buffer. It is called at most once, for the bytes that the delta's own bytes are compressed
+    /// with. A delta of another codec than [`Codec::AnchorZstd`] needs the whole base, and its
+    /// outline is one segment.
     ///
     /// # Errors
     /// As [`decode`](DeltaDecoder::decode); [`Error::OutOfRange`] for a base over [`LENGTH_MAX`];
-    /// [`Error::Mismatch`] if `read` gives another number of bytes than it was asked for;
-    /// whatever `read` fails with.
+    /// [`Error::Mismatch`] if `read` appends another number of bytes than it was asked for; an error
+    /// of `read`.
     ///
     /// ```
-    /// use ibid_delta::{DeltaDecoder, DeltaEncoder, Error, Interval, Method, Stretch};
+    /// use ibid_delta::advanced::Segment;
+    /// use ibid_delta::{DeltaDecoder, DeltaEncoder, Error, Interval, Method};
     ///
     /// let base: Vec<u8> = (0..20_000_u32).flat_map(|number| (number * number).to_le_bytes()).collect();
     /// let target = [&base[..40_000], b"inserted", &base[40_000..]].concat();
-    /// let mut delta = Vec::new();
-    /// DeltaEncoder::new().encode(Method::AnchorZstd { level: 3, interval: Interval::I32 }, &base, &target, &mut delta)?;
+    /// let (method, mut delta) = (Method::AnchorZstd { level: 3, interval: Interval::I32 }, Vec::new());
+    /// DeltaEncoder::new().encode(method, &base, &target, &mut delta)?;
     ///
     /// let mut bytes_read = 0;
-    /// let outline = DeltaDecoder::new().outline(base.len(), &delta, target.len(), |stretches, out| {
-    ///     for stretch in stretches {
-    ///         out.extend_from_slice(&base[stretch.start as usize..stretch.end as usize]);
+    /// let outline = DeltaDecoder::new().outline(base.len(), &delta, target.len(), |ranges, out| {
+    ///     for range in ranges {
+    ///         out.extend_from_slice(&base[range.start as usize..range.end as usize]);
     ///     }
     ///     bytes_read = out.len();
     ///     Ok::<(), Error>(())
     /// })?;
     /// assert!(bytes_read < 200 && outline.memory() < 200);
-    /// let stretches: Vec<Stretch> = outline.stretches(39_990..40_018).collect();
-    /// assert_eq!(stretches, [Stretch::Base(39_990..40_000), Stretch::Own(b"inserted"), Stretch::Base(40_000..40_010)]);
+    /// let segments: Vec<Segment> = outline.segments(39_990..40_018).collect();
+    /// let inserted = Segment::Inserted(b"inserted");
+    /// assert_eq!(segments, [Segment::Base(39_990..40_000), inserted, Segment::Base(40_000..40_010)]);
     /// # Ok::<(), ibid_delta::Error>(())
     /// ```
     pub fn outline<E: From<Error>>(
@@ -358,7 +376,7 @@ impl DeltaDecoder {
         Ok(Outline::new(&[], target, length))
     }
 
-    /// Bytes of memory it holds between calls.
+    /// Memory it holds between calls, bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.prefix.memory() + self.anchor_zstd.memory()
@@ -371,13 +389,15 @@ impl Default for DeltaDecoder {
     }
 }
 
-/// What a delta says of itself: its codec, and how long the target is, bytes.
+/// Returns the codec of a delta and the length of its target in bytes, from its head alone.
 ///
 /// # Errors
-/// Whatever is wrong with these two.
+/// [`Error::Truncated`], [`Error::Unknown`] or [`Error::OutOfRange`] if the head is not valid.
 ///
 /// ```
-/// # use ibid_delta::{Codec, DeltaEncoder, Interval, Method, describe};
+/// use ibid_delta::advanced::{Codec, describe};
+/// use ibid_delta::{DeltaEncoder, Interval, Method};
+///
 /// let mut delta = Vec::new();
 /// DeltaEncoder::new().encode(Method::Anchor { interval: Interval::I64 }, b"", b"four", &mut delta)?;
 /// assert_eq!(describe(&delta), Ok((Codec::Anchor, 4)));
@@ -397,7 +417,7 @@ fn put_head(out: &mut Vec<u8>, codec: Codec, target: &[u8]) {
     varint::put(out, target.len() as u64);
 }
 
-/// The codec, the target's length and the body.
+/// Splits a delta into its codec, the length of its target and its body.
 fn take_head(delta: &[u8], target_max: u64) -> Result<(Codec, usize, &[u8]), Error> {
     let (&number, mut rest) = delta.split_first().ok_or(Error::Truncated { field: "delta codec" })?;
     let codec = Codec::from_number(number)?;

@@ -1,23 +1,23 @@
-//! What a delta makes of its base, before it is put together.
+//! A target as ranges of its base, not assembled yet.
 
 use std::ops::Range;
 
 use crate::codec::matches::Match;
 
-/// A target as stretches of its base, and between them bytes that the base does not have.
+/// A target as ranges of its base and the bytes inserted between them.
 ///
-/// It takes memory for these bytes and 16 for each stretch: so many targets of which little differs
-/// can be at hand as outlines, and of the base only what is asked for has to be read.
-/// [`DeltaDecoder::outline`](super::DeltaDecoder::outline) makes one.
+/// It holds the inserted bytes and 16 bytes for each range. So many targets that differ little from
+/// their bases fit into memory as outlines, and a reader fetches only the ranges of a base that it
+/// needs. [`DeltaDecoder::outline`](crate::DeltaDecoder::outline) makes one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outline {
     copies: Vec<Copied>,
-    /// What no copy covers, in the target's order.
+    /// The inserted bytes, in the target's order.
     rest: Vec<u8>,
     len: usize,
 }
 
-/// A copy, and where in the rest it would stand.
+/// A copy, and how many inserted bytes come before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Copied {
     base: u32,
@@ -32,29 +32,29 @@ impl Copied {
     }
 }
 
-/// A part of a target.
+/// A part of a target, at least one byte long.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stretch<'o> {
-    /// Bytes of the base.
+pub enum Segment<'o> {
+    /// This range of the base.
     Base(Range<usize>),
-    /// Bytes of the delta's own.
-    Own(&'o [u8]),
+    /// Bytes that the delta inserts.
+    Inserted(&'o [u8]),
 }
 
-impl Stretch<'_> {
-    /// Bytes, at least 1.
-    #[allow(clippy::len_without_is_empty, reason = "no stretch is empty")]
+impl Segment<'_> {
+    /// Returns its length, at least 1 byte.
+    #[allow(clippy::len_without_is_empty, reason = "no segment is empty")]
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
-            Stretch::Base(range) => range.len(),
-            Stretch::Own(bytes) => bytes.len(),
+            Segment::Base(range) => range.len(),
+            Segment::Inserted(bytes) => bytes.len(),
         }
     }
 }
 
 impl Outline {
-    /// That of a target of `len` bytes; the copies ascend in it and do not overlap there.
+    /// Returns the outline of a target of `len` bytes, in which the copies ascend without overlap.
     pub(super) fn new(copies: &[Match], rest: Vec<u8>, len: usize) -> Outline {
         let mut copied = 0;
         let copies = copies.iter().map(|copy| {
@@ -71,23 +71,23 @@ impl Outline {
         Outline { copies, rest, len }
     }
 
-    /// Length of the target, bytes.
+    /// Returns the length of the target, bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether the target has no bytes.
+    /// Whether the target is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What a range of the target is made of, in order.
+    /// Returns the segments that a range of the target consists of, in order.
     ///
     /// # Panics
     /// If the range ends beyond the target.
-    pub fn stretches(&self, range: Range<usize>) -> impl Iterator<Item = Stretch<'_>> {
+    pub fn segments(&self, range: Range<usize>) -> impl Iterator<Item = Segment<'_>> {
         assert!(range.end <= self.len, "{range:?} of a target of {} bytes", self.len);
         let mut at = range.start;
         let mut next = self.copies.partition_point(|copy| copy.target_end() <= at);
@@ -101,7 +101,7 @@ impl Outline {
                 let length = copy.target_end().min(range.end) - at;
                 at += length;
                 next += 1;
-                return Some(Stretch::Base(start..start + length));
+                return Some(Segment::Base(start..start + length));
             }
             let (run_end, rest_end) = match copy {
                 Some(copy) => (copy.target as usize, copy.rest as usize),
@@ -110,25 +110,25 @@ impl Outline {
             let start = rest_end - (run_end - at);
             let length = run_end.min(range.end) - at;
             at += length;
-            Some(Stretch::Own(&self.rest[start..start + length]))
+            Some(Segment::Inserted(&self.rest[start..start + length]))
         })
     }
 
-    /// Appends the whole target to `out`, made of a base that is at hand.
+    /// Appends the whole target to `out`.
     ///
     /// # Panics
-    /// If the base is shorter than the one that the outline was made for.
-    pub fn put_together(&self, base: &[u8], out: &mut Vec<u8>) {
+    /// If `base` is shorter than the base that the outline was made for.
+    pub fn assemble(&self, base: &[u8], out: &mut Vec<u8>) {
         out.reserve_exact(self.len);
-        for stretch in self.stretches(0..self.len) {
-            out.extend_from_slice(match stretch {
-                Stretch::Base(range) => &base[range],
-                Stretch::Own(bytes) => bytes,
+        for segment in self.segments(0..self.len) {
+            out.extend_from_slice(match segment {
+                Segment::Base(range) => &base[range],
+                Segment::Inserted(bytes) => bytes,
             });
         }
     }
 
-    /// Bytes of memory.
+    /// Memory it holds, bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.copies.capacity() * size_of::<Copied>() + self.rest.capacity()

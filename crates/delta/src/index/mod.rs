@@ -1,10 +1,10 @@
-//! Which records have this feature? Paper 004, section 3.1.2.
+//! Which records have this feature? dDedup §3.1.2.
 //!
-//! Memory is fixed when a partition is made. Where it runs out, entries that were not used for
-//! longest give way. So the index may forget, and, since it keeps two bytes of each feature, it may
-//! name places that do not have the feature: one entry in 65 535 of those in the four slots that
-//! are looked at, 0.00025 a lookup. Whoever asks finds out when the delta comes out large; nothing
-//! goes wrong.
+//! A partition takes a fixed amount of memory. When it is full, the entries that were not used for
+//! longest are evicted, so the index forgets. It keeps two bytes of each feature, so it may also
+//! name a place that does not have the feature: one entry in 65 535 of those in the four slots of a
+//! search, or 0.00025 per search. The caller notices when the delta comes out large; nothing is
+//! lost.
 
 mod persist;
 mod table;
@@ -16,51 +16,44 @@ use table::{SLOT, Table};
 use crate::error::in_range;
 use crate::{Error, Sketch};
 
-/// Places remembered for one feature, at most. With so many, it says little: it is *hot*.
-pub const POSTING_MAX: usize = 8;
+const POSTING_MAX: usize = FeatureIndex::POSTING_MAX;
 
-/// Most partitions.
-pub const PARTITIONS_MAX: u64 = 1 << 16;
-
-/// Entries that a partition may have room for: 64 and 2^31.
+/// Fewest and most entries that a partition has room for.
 const ENTRIES_MIN: usize = 64;
 const ENTRIES_MAX: usize = 1 << 31;
 
-/// Bytes of memory for each entry that there is room for.
-pub const BYTES_PER_ENTRY: usize = 7;
-
-/// What became of an entry.
+/// The result of inserting an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Inserted {
     New,
-    /// It was there, and is the most recent now.
+    /// It was there already, and is now the most recent.
     Known,
-    /// Another place had to go, of the same feature or of any.
+    /// It evicted this place, of the same feature or of another.
     Evicted(u32),
 }
 
 /// What [`FeatureIndex::insert`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct InsertReport {
-    /// Entries that are new.
+    /// Entries added.
     pub new: usize,
-    /// Entries of others that gave way.
+    /// Entries of other records that were evicted.
     pub evicted: usize,
 }
 
-/// A place with features of a sketch.
+/// A record that shares features with a sketch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
-    /// What was inserted with them.
+    /// The number that the record was inserted with.
     pub place: u32,
-    /// Features shared that are not hot.
+    /// Shared features that are not hot.
     pub shared: u32,
-    /// Features shared that are.
+    /// Shared features that are hot: [`FeatureIndex::POSTING_MAX`] records or more have them.
     pub hot: u32,
 }
 
-/// Features of records, in partitions that can be dropped one by one. A place is whatever number
-/// the caller knows a record by.
+/// Finds records by their features. It is divided into partitions that can be dropped one by one. A
+/// *place* is the number by which the caller knows a record.
 ///
 /// ```
 /// use ibid_delta::{FeatureIndex, Sketch};
@@ -79,40 +72,56 @@ pub struct FeatureIndex {
 }
 
 impl FeatureIndex {
-    /// One without partitions.
+    /// Most places remembered for one feature. A feature with so many is *hot*: it says little.
+    pub const POSTING_MAX: usize = 8;
+
+    /// Most partitions.
+    pub const PARTITIONS_MAX: u64 = 1 << 16;
+
+    /// Memory for each entry that there is room for, bytes.
+    pub const BYTES_PER_ENTRY: usize = 7;
+
+    /// Returns an index without partitions.
     #[must_use]
     pub fn new() -> FeatureIndex {
         FeatureIndex::default()
     }
 
-    /// Makes an empty partition with room for at least `entries` entries (a record takes one for
-    /// each feature), in place of one that had the number. The room is `entries` divided by 0.9
-    /// and rounded up to a power of two, times [`BYTES_PER_ENTRY`]; the system gives it as it is
-    /// filled.
+    /// Adds an empty partition with room for at least `entries` entries, one for each feature of a
+    /// record. It replaces a partition with the same number.
+    ///
+    /// It takes [`BYTES_PER_ENTRY`](FeatureIndex::BYTES_PER_ENTRY) times `entries` / 0.9, rounded up
+    /// to a power of two. The operating system provides the memory as the partition fills.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] for more than 1.9 billion entries, or too many partitions.
+    /// [`Error::OutOfRange`] for more than 1.9 billion entries, or more than
+    /// [`PARTITIONS_MAX`](FeatureIndex::PARTITIONS_MAX) partitions.
     pub fn add_partition(&mut self, number: u64, entries: usize) -> Result<(), Error> {
         let most = ENTRIES_MAX / 10 * 9;
         in_range("entries of a partition", entries as u64, 0, most as u64)?;
-        in_range("partitions", self.partitions.len() as u64, 0, PARTITIONS_MAX - 1)?;
+        in_range(
+            "partitions",
+            self.partitions.len() as u64,
+            0,
+            FeatureIndex::PARTITIONS_MAX - 1,
+        )?;
         let room = (entries + entries / 9 + 1).max(ENTRIES_MIN).next_power_of_two();
         self.partitions.insert(number, Table::new((room / SLOT).ilog2()));
         Ok(())
     }
 
-    /// Drops a partition with all its entries, and gives its memory back; whether there was one.
+    /// Drops a partition and frees its memory. Returns whether it existed.
     pub fn drop_partition(&mut self, number: u64) -> bool {
         self.partitions.remove(&number).is_some()
     }
 
-    /// The numbers of the partitions, ascending.
+    /// Returns the numbers of the partitions in ascending order.
     pub fn partitions(&self) -> impl Iterator<Item = u64> + '_ {
         self.partitions.keys().copied()
     }
 
-    /// Entries in a partition, and how many there is room for; `None` if there is no such
-    /// partition.
+    /// Returns how many entries a partition has and how many it has room for, or `None` if it does
+    /// not exist.
     #[must_use]
     pub fn load(&self, partition: u64) -> Option<(usize, usize)> {
         self.partitions
@@ -120,13 +129,13 @@ impl FeatureIndex {
             .map(|table| (table.len, table.slots() * SLOT))
     }
 
-    /// Bytes of memory that all partitions take when they are full.
+    /// Returns the memory of all partitions when they are full, bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.partitions.values().map(Table::memory).sum()
     }
 
-    /// Remembers the features of a record. Without the partition, nothing happens.
+    /// Adds the features of a record. Does nothing if the partition does not exist.
     pub fn insert(&mut self, partition: u64, sketch: &Sketch, place: u32) -> InsertReport {
         let mut report = InsertReport::default();
         if let Some(table) = self.partitions.get_mut(&partition) {
@@ -145,8 +154,8 @@ impl FeatureIndex {
         report
     }
 
-    /// Forgets the features of a record, of which this is the sketch: when it is deleted, or a
-    /// newer version takes its place.
+    /// Removes the features of a record, given its sketch: when it is deleted, or a newer version
+    /// replaces it.
     pub fn remove(&mut self, partition: u64, sketch: &Sketch, place: u32) {
         if let Some(table) = self.partitions.get_mut(&partition) {
             for &feature in sketch.features() {
@@ -155,8 +164,8 @@ impl FeatureIndex {
         }
     }
 
-    /// Says that the record at `place` was of use to one with this sketch: the features that they
-    /// share are evicted later.
+    /// Marks the features that this sketch shares with the record at `place` as recently used, so
+    /// that they are evicted later.
     pub fn touch(&mut self, partition: u64, sketch: &Sketch, place: u32) {
         if let Some(table) = self.partitions.get_mut(&partition) {
             for &feature in sketch.features() {
@@ -165,8 +174,8 @@ impl FeatureIndex {
         }
     }
 
-    /// Gives `found` the places of each feature of a sketch, at most [`POSTING_MAX`], with the
-    /// feature's number in it: for who must know which features a place shares.
+    /// Calls `found` with the position of each feature in the sketch and each place that has it, at
+    /// most [`POSTING_MAX`](FeatureIndex::POSTING_MAX) for a feature.
     pub fn places(&self, partition: u64, sketch: &Sketch, mut found: impl FnMut(usize, u32)) {
         if let Some(table) = self.partitions.get(&partition) {
             table.fetch(sketch.features());
@@ -176,8 +185,8 @@ impl FeatureIndex {
         }
     }
 
-    /// Puts into `candidates` every place that shares a feature with the sketch, by place,
-    /// ascending; at most [`POSTING_MAX`] for each feature.
+    /// Puts into `candidates` the places that share a feature with the sketch, in ascending order; at
+    /// most [`POSTING_MAX`](FeatureIndex::POSTING_MAX) for each feature.
     pub fn candidates(&self, partition: u64, sketch: &Sketch, candidates: &mut Vec<Candidate>) {
         candidates.clear();
         let Some(table) = self.partitions.get(&partition) else {

@@ -1,16 +1,16 @@
-//! The index as bytes: `docs/format/delta.md` describes them.
+//! Saving an index as bytes, which `docs/format/delta.md` describes, and loading it.
 
 use super::table::{SLOT, Table};
-use super::{BYTES_PER_ENTRY, ENTRIES_MAX, ENTRIES_MIN, FeatureIndex, PARTITIONS_MAX};
+use super::{ENTRIES_MAX, ENTRIES_MIN, FeatureIndex};
 use crate::error::{equal, in_range};
 use crate::{Error, varint};
 
-/// The magic of the form that this version writes and reads.
+/// The magic of the version that is written and read.
 const MAGIC: [u8; 8] = *b"ibidfea\x01";
 
 impl FeatureIndex {
-    /// Appends the index to `out`: an eighth of a byte for each entry that there is room for, seven
-    /// bytes for each that is there.
+    /// Appends the index to `out`: one bit for each entry that there is room for, and seven bytes for
+    /// each that is there.
     pub fn save(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&MAGIC);
         varint::put(out, self.partitions.len() as u64);
@@ -32,12 +32,12 @@ impl FeatureIndex {
         }
     }
 
-    /// The index that these bytes hold. Any bytes may be given; what can be read behaves, even if
-    /// it is no index that was saved.
+    /// Returns the index that [`save`](FeatureIndex::save) wrote. `bytes` may be anything: an index
+    /// that loads works, even if no index was saved like that.
     ///
     /// # Errors
-    /// Whatever is wrong with them; [`Error::OutOfRange`] if the index takes more than `memory_max`
-    /// bytes of memory, before it is taken.
+    /// The fault in the bytes; [`Error::OutOfRange`] if the index would take more than `memory_max`
+    /// bytes of memory, before any is taken.
     pub fn load_from(bytes: &[u8], memory_max: usize) -> Result<FeatureIndex, Error> {
         let mut rest = bytes;
         let magic = take::<8>("feature index magic", &mut rest)?;
@@ -48,7 +48,7 @@ impl FeatureIndex {
             });
         }
         let partitions = varint::take("partitions", &mut rest)?;
-        in_range("partitions", partitions, 0, PARTITIONS_MAX)?;
+        in_range("partitions", partitions, 0, FeatureIndex::PARTITIONS_MAX)?;
         let mut index = FeatureIndex::new();
         for _ in 0..partitions {
             let number = varint::take("partition number", &mut rest)?;
@@ -71,7 +71,7 @@ fn read_table(rest: &mut &[u8], memory_max: usize) -> Result<Table, Error> {
     let log = |entries: usize| u64::from((entries / SLOT).ilog2());
     let slots_log = in_range("partition size", slots_log.into(), log(ENTRIES_MIN), log(ENTRIES_MAX))? as u32;
     let entries = SLOT << slots_log;
-    let memory = entries as u64 * BYTES_PER_ENTRY as u64;
+    let memory = entries as u64 * FeatureIndex::BYTES_PER_ENTRY as u64;
     in_range("memory of a feature index", memory, 0, memory_max as u64)?;
     let (bits, after) = rest
         .split_at_checked(entries / 8)
@@ -81,7 +81,7 @@ fn read_table(rest: &mut &[u8], memory_max: usize) -> Result<Table, Error> {
     let mut table = Table::new(slots_log);
     table.clock = clock;
     for entry in (0..entries).filter(|entry| bits[entry / 8] >> (entry % 8) & 1 == 1) {
-        let [low, high, used, place @ ..] = take::<BYTES_PER_ENTRY>("entry", rest)?;
+        let [low, high, used, place @ ..] = take::<{ FeatureIndex::BYTES_PER_ENTRY }>("entry", rest)?;
         let check = u16::from_le_bytes([low, high]);
         in_range("entry check", check.into(), 1, u16::MAX.into())?;
         in_range("entry time", used.into(), 0, clock.into())?;

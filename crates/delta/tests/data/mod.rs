@@ -3,7 +3,8 @@
 
 use std::ops::Range;
 
-use ibid_delta::{DeltaDecoder, Error, Outline, Stretch};
+use ibid_delta::advanced::{Outline, Segment};
+use ibid_delta::{DeltaDecoder, Error};
 use proptest::prelude::*;
 
 /// The splitmix64 sequence.
@@ -123,11 +124,11 @@ pub(crate) fn outline(
 /// A range of a target, put together of what the outline says.
 pub(crate) fn put_together(outline: &Outline, base: &[u8], range: Range<usize>) -> Vec<u8> {
     let mut target = Vec::new();
-    for stretch in outline.stretches(range) {
+    for stretch in outline.segments(range) {
         let before = target.len();
         match &stretch {
-            Stretch::Base(range) => target.extend_from_slice(&base[range.clone()]),
-            Stretch::Own(bytes) => target.extend_from_slice(bytes),
+            Segment::Base(range) => target.extend_from_slice(&base[range.clone()]),
+            Segment::Inserted(bytes) => target.extend_from_slice(bytes),
         }
         assert_eq!(target.len() - before, stretch.len());
         assert_ne!(stretch.len(), 0);

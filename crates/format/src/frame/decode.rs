@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use ibid_delta::Outline;
+use ibid_delta::advanced::Outline;
 use zstd::zstd_safe::{self, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
 use super::{BLOBS_MAX, BODY_BYTES_MAX, CHUNK_BYTES_MAX, DELTA, STORED, ZSTD, piece};
@@ -231,7 +231,7 @@ impl<'a> Head<'a> {
 
     /// The delta must be one of all chunks.
     fn check_delta(&self) -> Result<(), Error> {
-        let (_, stated) = ibid_delta::describe(self.packed)?;
+        let (_, stated) = ibid_delta::advanced::describe(self.packed)?;
         equal("frame body", self.total as u64, stated as u64)
     }
 }

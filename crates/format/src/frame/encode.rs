@@ -174,7 +174,7 @@ impl FrameEncoder {
     /// The outline of the body that was last encoded as a delta: what
     /// [`FrameDecoder::decode_own`](super::FrameDecoder::decode_own) gives of its frame. None if
     /// [there is none](ibid_delta::DeltaEncoder::outline).
-    pub fn outline(&self) -> Option<ibid_delta::Outline> {
+    pub fn outline(&self) -> Option<ibid_delta::advanced::Outline> {
         self.delta.outline()
     }
 

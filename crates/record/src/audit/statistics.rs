@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, ControlFlow};
 
-use ibid_delta::BYTES_PER_ENTRY;
+use ibid_delta::FeatureIndex;
 use ibid_format::record::{
     Body, ChainEntry, EncoderWatermark, EncodingStopped, KeyEntry, PLACES_PER_GROUP, Place, Places, Record, References,
     WATERMARK_KEY, key_of, split_key,
@@ -121,7 +121,7 @@ impl NamespaceStatistics {
 
     /// The least memory that the feature index of the namespace takes, bytes.
     pub fn index_bytes_min(&self) -> u64 {
-        self.features * BYTES_PER_ENTRY as u64
+        self.features * FeatureIndex::BYTES_PER_ENTRY as u64
     }
 
     /// What is stored of all records, bytes: bodies or deltas, before they are compressed together.
@@ -496,7 +496,7 @@ impl Counter<'_> {
             Body::Deleted => (None, 0, 0),
             Body::Whole(body) => (None, body.len(), body.len()),
             Body::Delta { base, delta, .. } => {
-                let (_, length) = ibid_delta::describe(delta).map_err(damaged)?;
+                let (_, length) = ibid_delta::advanced::describe(delta).map_err(damaged)?;
                 (Some(base), length, delta.len())
             }
         };

@@ -28,8 +28,8 @@ pub use chain::Retrieval;
 pub use governor::Governor;
 use governor::Judgement;
 use ibid_delta::{
-    BYTES_PER_ENTRY, Backend, Candidate, DeltaEncoder as Codec, FeatureBytes, FeatureIndex, Interval, Method, Scored,
-    Scoring, Sketch, Sketcher, Standing,
+    Candidate, CandidateState, DeltaEncoder as Codec, FeatureBytes, FeatureIndex, Interval, Method, RankedCandidate,
+    Ranking, Sketch, Sketcher,
 };
 use ibid_format::record::{
     self, ChainEntry, ENCODING_STOPPED_PREFIX, EncoderWatermark, EncodingStopped, Record, WATERMARK_KEY, body_check,
@@ -233,9 +233,9 @@ pub(crate) struct Encoder {
     pending: Pending,
     sketcher: Sketcher,
     codec: Codec,
-    scoring: Scoring,
+    scoring: Ranking,
     candidates: Vec<Candidate>,
-    ranked: Vec<Scored>,
+    ranked: Vec<RankedCandidate>,
 }
 
 impl Encoder {
@@ -260,12 +260,9 @@ impl Encoder {
             index: FeatureIndex::new(),
             cache: Recent::new(options.source_cache_bytes),
             pending: Pending::new(options.write_back_bytes, options.lossy),
-            sketcher: Sketcher::spaced(Backend::best(), options.feature_bytes).with_features(FEATURES),
+            sketcher: Sketcher::spaced(options.feature_bytes).with_features(FEATURES),
             codec: Codec::new(),
-            scoring: Scoring {
-                cached_reward: options.reward.into(),
-                ..Scoring::default()
-            },
+            scoring: Ranking::default().with_cached_reward(options.reward.into()),
             candidates: Vec::new(),
             ranked: Vec::new(),
         }
@@ -581,7 +578,7 @@ impl Encoder {
         self.index.candidates(partition, sketch, &mut self.candidates);
         let standing = |place| {
             let cached = self.cache.contains(number_of(place, new.number));
-            Some(Standing { cached, depth: 0 })
+            Some(CandidateState { cached, depth: 0 })
         };
         self.scoring.rank(&self.candidates, standing, &mut self.ranked);
         let mut best: Option<Found> = None;
@@ -692,7 +689,7 @@ impl Encoder {
     /// Makes the feature index of a namespace anew, empty, if it may have more room than it has.
     fn make_index(&mut self, namespace: u32, entries: usize) -> bool {
         let space = self.spaces.entry(namespace).or_default();
-        let most = self.options.index_bytes_max / BYTES_PER_ENTRY;
+        let most = self.options.index_bytes_max / FeatureIndex::BYTES_PER_ENTRY;
         let entries = entries.max(INDEX_ENTRIES_MIN).min(most);
         if entries <= space.index_room || self.index.add_partition(namespace.into(), entries).is_err() {
             return false;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ibid_delta::Cover;
+use ibid_delta::advanced::RangeSelector;
 use ibid_format::frame::{self, Blob};
 use ibid_format::pack::PackKind;
 use ibid_format::{ChunkId, ChunkPrefix};
@@ -119,7 +119,7 @@ pub(crate) struct Compressor<'a> {
     job: &'a Job<'a>,
     efforts: &'a Efforts,
     encoder: frame::FrameEncoder,
-    cover: Cover,
+    cover: RangeSelector,
     prefix: Vec<u8>,
     /// For what is tried beside.
     space: Vec<u8>,

@@ -7,7 +7,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use ibid_delta::{Backend, Cover, CoverSettings, Interval, Sketch};
+use ibid_delta::advanced::{RangeSelector, RangeSettings};
+use ibid_delta::{Interval, Sketch};
 use ibid_format::ChunkPrefix;
 use ibid_format::frame::{PIECES_MAX, PREFIX_BYTES_MAX, Piece};
 
@@ -21,12 +22,11 @@ const HELD_MAX: usize = 48;
 /// How bases are looked through: one position in 128 finds pages in them, and takes a third less
 /// time than one in 64 (pg 39.5 instead of 39.1 MB). With four new anchors instead of three, pg
 /// takes 0.7 % more.
-const COVER: CoverSettings = CoverSettings {
-    interval: Interval::I128,
-    anchors_min: 3,
-    margin: 3 << 10,
-    gap_max: 6 << 10,
-};
+const RANGES: RangeSettings = RangeSettings::new()
+    .with_interval(Interval::I128)
+    .with_anchors_min(3)
+    .with_margin(3 << 10)
+    .with_gap_max(6 << 10);
 
 /// The body of a frame, and the frame's number.
 pub(crate) type Held = (u32, Arc<Body>);
@@ -136,14 +136,14 @@ impl Against {
     pub(crate) fn read(
         &self,
         reader: &ChunkReader<'_>,
-        cover: &mut Cover,
+        cover: &mut RangeSelector,
         target: &[u8],
         prefix: &mut Vec<u8>,
     ) -> Result<Bases> {
         let mut bases = Bases::default();
         let mut looking = Looking::new(reader, cover);
         prefix.clear();
-        looking.cover.begin(target).map_err(too_long)?;
+        looking.cover.set_target(target).map_err(too_long)?;
         for wanted in &self.wanted {
             let Wanted { place, depth } = *wanted;
             if bases.faults.iter().any(|(faulty, _)| *faulty == place.frame) {
@@ -175,8 +175,8 @@ impl Against {
 }
 
 /// What looks which stretches of bases are of use.
-pub(crate) fn cover() -> Cover {
-    Cover::with_settings(Backend::best(), COVER)
+pub(crate) fn cover() -> RangeSelector {
+    RangeSelector::new().with_settings(RANGES)
 }
 
 fn too_long(source: ibid_delta::Error) -> Error {
@@ -186,7 +186,7 @@ fn too_long(source: ibid_delta::Error) -> Error {
 /// Looks what of one base after the other is of use.
 struct Looking<'l> {
     reader: &'l ChunkReader<'l>,
-    cover: &'l mut Cover,
+    cover: &'l mut RangeSelector,
     /// Those of the last base.
     stretches: Vec<Range<u32>>,
     /// For the chunk at hand, if it must be put together.
@@ -194,7 +194,7 @@ struct Looking<'l> {
 }
 
 impl<'l> Looking<'l> {
-    fn new(reader: &'l ChunkReader<'l>, cover: &'l mut Cover) -> Looking<'l> {
+    fn new(reader: &'l ChunkReader<'l>, cover: &'l mut RangeSelector) -> Looking<'l> {
         Looking {
             reader,
             cover,
@@ -222,11 +222,11 @@ impl<'l> Looking<'l> {
         let slot = place.slot;
         let range = body.range(slot).ok_or_else(|| misplaced(self.reader, place))?;
         let (new, chunk) = match body.anchors(slot) {
-            Some(anchors) => (self.cover.offer_anchors(anchors, &mut self.stretches), None),
+            Some(anchors) => (self.cover.select_by_anchors(anchors, &mut self.stretches), None),
             None => {
                 let chunk = self.reader.bytes(&body, range.clone(), &mut self.space)?;
-                let anchors = self.cover.anchors(chunk).map_err(too_long)?;
-                let new = self.cover.offer_anchors(&anchors, &mut self.stretches);
+                let anchors = self.cover.anchors_of(chunk).map_err(too_long)?;
+                let new = self.cover.select_by_anchors(&anchors, &mut self.stretches);
                 body.note_anchors(slot, anchors);
                 self.reader.bodies.grew(place.frame);
                 if new > 0 {

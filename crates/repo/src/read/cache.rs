@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 
-use ibid_delta::Anchors;
+use ibid_delta::advanced::BaseAnchors;
 use ibid_format::frame::Blob;
 use ibid_format::{ChunkId, Keys};
 
@@ -24,7 +24,7 @@ pub(crate) struct Body {
     ids: Vec<OnceLock<ChunkId>>,
     /// What is to be known of each slot as a base, once somebody has looked through it: pages of
     /// one chunk are looked for again and again.
-    anchors: Vec<OnceLock<Anchors>>,
+    anchors: Vec<OnceLock<BaseAnchors>>,
 }
 
 /// Where the bytes of chunks are.
@@ -124,13 +124,13 @@ impl Body {
     }
 
     /// The anchors of the chunk in a slot, if somebody has noted them.
-    pub(crate) fn anchors(&self, slot: u16) -> Option<&Anchors> {
+    pub(crate) fn anchors(&self, slot: u16) -> Option<&BaseAnchors> {
         self.anchors.get(usize::from(slot))?.get()
     }
 
     /// Notes the anchors of the chunk in a slot. The cache that the body is in is to be told that
     /// it [grew](Bodies::grew).
-    pub(crate) fn note_anchors(&self, slot: u16, anchors: Anchors) {
+    pub(crate) fn note_anchors(&self, slot: u16, anchors: BaseAnchors) {
         if let Some(place) = self.anchors.get(usize::from(slot)) {
             // Somebody else may have been as fast: they are the same.
             let _ = place.set(anchors);
@@ -139,9 +139,9 @@ impl Body {
 
     /// Bytes of memory.
     fn weight(&self) -> u64 {
-        let slot = size_of::<u32>() + size_of::<OnceLock<ChunkId>>() + size_of::<OnceLock<Anchors>>();
+        let slot = size_of::<u32>() + size_of::<OnceLock<ChunkId>>() + size_of::<OnceLock<BaseAnchors>>();
         let noted = self.anchors.iter().filter_map(OnceLock::get);
-        let slots = self.ends.len() * slot + noted.map(Anchors::memory).sum::<usize>();
+        let slots = self.ends.len() * slot + noted.map(BaseAnchors::memory).sum::<usize>();
         let content = match &self.content {
             Content::Whole(bytes) => bytes.capacity(),
             Content::Pieced(pieced) => pieced.memory(),

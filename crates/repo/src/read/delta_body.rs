@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use ibid_delta::{Outline, Stretch};
+use ibid_delta::advanced::{Outline, Segment};
 use ibid_format::frame::{self, Piece};
 use ibid_format::{ChunkId, ChunkPrefix, FileId};
 
@@ -291,10 +291,10 @@ impl ChunkReader<'_> {
         for wanted in wanted {
             let mut to = wanted.to as usize;
             let from = wanted.from as usize;
-            for stretch in pieced.outline.stretches(from..from + wanted.length as usize) {
+            for stretch in pieced.outline.segments(from..from + wanted.length as usize) {
                 match &stretch {
-                    Stretch::Own(bytes) => out[to..to + bytes.len()].copy_from_slice(bytes),
-                    Stretch::Base(range) => {
+                    Segment::Inserted(bytes) => out[to..to + bytes.len()].copy_from_slice(bytes),
+                    Segment::Base(range) => {
                         let range = range.start as u32..range.end as u32;
                         pieced.sources.divide(range, to as u32, &mut lists.parts);
                     }

@@ -120,7 +120,7 @@ impl FrameReader {
         })?;
         if let Content::Pieced(pieced) = body.content() {
             self.together.clear();
-            pieced.outline.put_together(prefix, &mut self.together);
+            pieced.outline.assemble(prefix, &mut self.together);
         }
         Ok(body)
     }

@@ -197,7 +197,7 @@ impl Similar {
     fn room(&self) -> u64 {
         let left = self.index_memory.saturating_sub(self.index.memory() as u64);
         // A table takes up to 2/0.9 of what it is asked for.
-        left / ibid_delta::BYTES_PER_ENTRY as u64 * 9 / 20
+        left / ibid_delta::FeatureIndex::BYTES_PER_ENTRY as u64 * 9 / 20
     }
 
     fn add_partition(&mut self, layer: Layer, entries: u64) {
@@ -466,7 +466,7 @@ mod tests {
             frame
         };
         let shallow = add(0, &table);
-        for _ in 0..2 * ibid_delta::POSTING_MAX {
+        for _ in 0..2 * ibid_delta::FeatureIndex::POSTING_MAX {
             add(3, &table);
         }
         let deep = add(2, &log);

@@ -1,32 +1,32 @@
-//! The delta the other way round: paper 004, Algorithm 2.
+//! Turning a delta round: dDedup, Algorithm 2.
 //!
-//! A copy from base to target is a copy from target to base as well. Sorted by their place in the
-//! base, the copies cover it, but for what was removed or changed, which is inserted. Where copies
-//! overlap in the base, the later gives way.
+//! A copy from base to target is also a copy from target to base. Sorted by position in the base,
+//! the copies cover it except for bytes that were removed or changed; those are inserted. Where
+//! copies overlap in the base, the later one is shortened.
 
 use super::AnchorEncoder;
 use super::instructions::{Steps, write};
 use crate::Error;
 use crate::codec::matches::Match;
 
-/// How [`DeltaEncoder::reverse`](crate::DeltaEncoder::reverse) did it.
+/// How [`DeltaEncoder::reverse`](crate::DeltaEncoder::reverse) made a delta.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reversal {
-    /// By turning round the copies of the forward delta.
+    /// It turned the copies of the forward delta round.
     TurnedRound {
-        /// Bytes of the base that no copy covers, which are inserted.
+        /// Bytes of the base that no copy covers and that were inserted.
         uncovered: usize,
     },
-    /// By encoding from scratch.
+    /// It encoded from scratch.
     Encoded,
 }
 
 impl Reversal {
-    /// Bytes of a base of `base_len` bytes that may be left uncovered before encoding from scratch
-    /// is worth it: 1/32 of it, 64 at least.
+    /// Returns how many bytes of a base of `base_len` bytes may stay uncovered before encoding from
+    /// scratch is worth its time: 1/32 of the base, at least 64 bytes.
     ///
-    /// A forward delta that copies from one place many times, as in JSON with its repetitions,
-    /// leaves the others uncovered, which a search would find in the target.
+    /// A forward delta that copies from one position many times, as in repetitive JSON, leaves the
+    /// other occurrences uncovered, although a search would find them in the target.
     #[must_use]
     pub const fn uncovered_max(base_len: usize) -> usize {
         let part = base_len / 32;
@@ -35,8 +35,8 @@ impl Reversal {
 }
 
 impl AnchorEncoder {
-    /// Turns the matches of a forward delta round, and gives the number of bytes of the base that
-    /// they leave uncovered.
+    /// Turns the copies of a forward delta round, and returns how many bytes of the base they leave
+    /// uncovered.
     pub(crate) fn turn_round(&mut self, base: &[u8], target: &[u8], body: &[u8]) -> Result<usize, Error> {
         self.matches.clear();
         let mut steps = Steps::new(base.len(), body, target.len())?;

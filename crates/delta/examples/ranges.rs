@@ -1,11 +1,11 @@
-//! What does a prefix of chosen stretches save, beside one of whole bases?
+//! What does a prefix of chosen ranges save, beside one of whole bases?
 //!
-//! `covers EVERY OLD NEW` cuts two versions of a file into chunks of 64 KiB, and takes every
+//! `ranges EVERY OLD NEW` cuts two versions of a file into chunks of 64 KiB, and takes every
 //! EVERY-th group of 16 consecutive chunks of the new one that the old one does not have.
 //! Candidates for a group are the old chunks that share features with its chunks, most shared
-//! first. The first so many are its bases, whole, or what a `Cover` takes of them. Printed: bytes
+//! first. The first so many are its bases, whole, or what a `RangeSelector` takes of them. Printed: bytes
 //! of all prefixes and of all deltas (anchor-zstd, level 3), encode MB/s of targets, and MB/s of
-//! what the cover looks at, targets and bases.
+//! what the selector looks at, targets and bases.
 #![allow(clippy::print_stdout, reason = "this is a program")]
 
 use std::collections::{HashMap, HashSet};
@@ -13,7 +13,8 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use ibid_chunk::{Chunker, Settings};
-use ibid_delta::{Cover, DeltaEncoder, FeatureIndex, Interval, Method, Sketcher};
+use ibid_delta::advanced::RangeSelector;
+use ibid_delta::{DeltaEncoder, FeatureIndex, Interval, Method, Sketcher};
 
 const GROUP: usize = 16;
 const METHOD: Method = Method::AnchorZstd {
@@ -25,7 +26,7 @@ const METHOD: Method = Method::AnchorZstd {
 struct Row {
     prefixes: usize,
     deltas: usize,
-    covering: Duration,
+    selecting: Duration,
     looked_at: usize,
     encoding: Duration,
 }
@@ -39,22 +40,22 @@ fn timed<T>(total: &mut Duration, work: impl FnOnce() -> T) -> T {
 
 /// What a group is encoded against: bases in the order of preference.
 fn prefix_of(
-    cover: Option<&mut Cover>,
+    selector: Option<&mut RangeSelector>,
     bases: &[&[u8]],
     target: &[u8],
     row: &mut Row,
 ) -> Result<Vec<u8>, Box<dyn Error>> {
-    let Some(cover) = cover else {
+    let Some(selector) = selector else {
         return Ok(bases.concat());
     };
-    let (mut prefix, mut stretches) = (Vec::new(), Vec::new());
-    timed(&mut row.covering, || cover.begin(target))?;
+    let (mut prefix, mut ranges) = (Vec::new(), Vec::new());
+    timed(&mut row.selecting, || selector.set_target(target))?;
     row.looked_at += target.len();
     for base in bases {
-        timed(&mut row.covering, || cover.offer(base, &mut stretches))?;
+        timed(&mut row.selecting, || selector.select(base, &mut ranges))?;
         row.looked_at += base.len();
-        for stretch in &stretches {
-            prefix.extend_from_slice(&base[stretch.start as usize..stretch.end as usize]);
+        for range in &ranges {
+            prefix.extend_from_slice(&base[range.start as usize..range.end as usize]);
         }
     }
     Ok(prefix)
@@ -77,7 +78,7 @@ fn candidates(sketcher: &mut Sketcher, index: &FeatureIndex, group: &[&[u8]]) ->
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [every, old, new] = &arguments[..] else {
-        return Err("expected: covers EVERY OLD NEW".into());
+        return Err("expected: ranges EVERY OLD NEW".into());
     };
     let (every, old, new) = (every.parse()?, std::fs::read(old)?, std::fs::read(new)?);
     let chunker = Chunker::new(&Settings::for_average("fastcdc", 64 << 10)?)?;
@@ -92,10 +93,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         .filter(|chunk| !known.contains(chunk))
         .collect();
 
-    let (mut encoder, mut cover, mut delta) = (DeltaEncoder::new(), Cover::new(), Vec::new());
+    let (mut encoder, mut selector, mut delta) = (DeltaEncoder::new(), RangeSelector::new(), Vec::new());
     let mut rows: Vec<(usize, bool, Row)> = [16, 64]
         .into_iter()
-        .flat_map(|most| [false, true].map(|covered| (most, covered, Row::default())))
+        .flat_map(|most| [false, true].map(|selected| (most, selected, Row::default())))
         .collect();
     let mut bytes = 0;
     for group in unknown.chunks(GROUP).step_by(every) {
@@ -105,9 +106,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             .iter()
             .map(|&place| old[place as usize])
             .collect();
-        for (most, covered, row) in &mut rows {
+        for (most, selected, row) in &mut rows {
             let bases = &bases[..bases.len().min(*most)];
-            let prefix = prefix_of(covered.then_some(&mut cover), bases, &target, row)?;
+            let prefix = prefix_of(selected.then_some(&mut selector), bases, &target, row)?;
             delta.clear();
             timed(&mut row.encoding, || {
                 encoder.encode(METHOD, &prefix, &target, &mut delta)
@@ -116,17 +117,17 @@ fn main() -> Result<(), Box<dyn Error>> {
             row.deltas += delta.len();
         }
     }
-    println!("{bytes} bytes\n| bases | prefixes | deltas | encode MB/s | cover MB/s |\n|---|---|---|---|---|");
-    for (most, covered, row) in &rows {
+    println!("{bytes} bytes\n| bases | prefixes | deltas | encode MB/s | select MB/s |\n|---|---|---|---|---|");
+    for (most, selected, row) in &rows {
         let speed = |bytes: usize, time: Duration| bytes as f64 / time.as_secs_f64() / 1e6;
-        let taken = if *covered { "covered" } else { "whole" };
-        let covering = if *covered {
-            format!("{:.0}", speed(row.looked_at, row.covering))
+        let taken = if *selected { "selected" } else { "whole" };
+        let selecting = if *selected {
+            format!("{:.0}", speed(row.looked_at, row.selecting))
         } else {
             String::new()
         };
         println!(
-            "| {most}, {taken} | {} | {} | {:.0} | {covering} |",
+            "| {most}, {taken} | {} | {} | {:.0} | {selecting} |",
             row.prefixes,
             row.deltas,
             speed(bytes, row.encoding)
