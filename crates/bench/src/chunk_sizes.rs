@@ -1,17 +1,156 @@
-//! What the average size of a chunk costs and brings: the experiment of [`crate::repositories`]
-//! with ibid alone.
+//! Chunkers by the three sizes that papers give: minimum, average, maximum.
 
-use std::path::Path;
+use ibid_chunk::{ArgminSettings, FastCdcSettings, SIZE_MAX_MOST, SeqCdcSettings, WindowedSettings};
+use ibid_chunk::{Settings, SettingsError};
 
-use crate::tools::{Kind, Tool};
+/// The least and the most average for which SeqCDC's sequences and skips are known.
+const SEQCDC_AVERAGES: (usize, usize) = (256, SIZE_MAX_MOST / 2);
 
-/// One tool for each average size.
-pub(crate) fn tools(ibid: &Path, averages: &[String]) -> Vec<Tool> {
-    let tool = |average: &String| {
-        let mut tool = Kind::Ibid.tool(ibid);
-        tool.label = format!("ibid-{average}");
-        tool.init_options = vec!["--average".to_owned(), average.clone()];
-        tool
+/// Sizes of chunks, as paper 003 states them: "4KB-8KB-12KB (for the minimum, expected average, and
+/// maximum chunk sizes)".
+///
+/// Unlike [`Settings::for_average`], which makes up for minimum and maximum so that the average
+/// comes out, this takes all three as they are: past the minimum, a boundary is expected after
+/// `average - min` bytes, and the maximum cuts some of that off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ChunkSizes {
+    /// Bytes below which no chunk ends unless the data does.
+    pub min: usize,
+    /// The minimum and the bytes after it that are expected up to a boundary, if there were no
+    /// maximum.
+    pub average: usize,
+    /// Bytes at which a chunk ends whatever it holds.
+    pub max: usize,
+}
+
+impl ChunkSizes {
+    /// 4, 8 and 12 KiB: those of paper 003 (sections 2 and 4.1), which are those of Data Domain. On
+    /// random bytes, a windowed hash realises 7.5 KiB with them.
+    pub const DATA_DOMAIN: ChunkSizes = ChunkSizes {
+        min: 4 << 10,
+        average: 8 << 10,
+        max: 12 << 10,
     };
-    averages.iter().map(tool).collect()
+
+    /// 2, 16 and 64 KiB: the others of paper 003 (section 4.1), which are those of LBFS.
+    pub const LBFS: ChunkSizes = ChunkSizes {
+        min: 2 << 10,
+        average: 16 << 10,
+        max: 64 << 10,
+    };
+
+    /// The chunker of this name, one of [`NAMES`](ibid_chunk::NAMES), with these sizes.
+    ///
+    /// | chunker | what the sizes become |
+    /// |---|---|
+    /// | windowed hashes with a divisor | the divisor is `average - min`; the one in reserve half of it |
+    /// | windowed hashes with a mask (`rabin`, `gear`, `crc32` …) | the mask has as many bits as make the power of two nearest to `average - min`; the one in reserve one less |
+    /// | of these, `bsw`, `td`, `obsw`, `otd` | have no minimum but the least possible, which takes its place |
+    /// | `fastcdc` | all three, rounded down to even numbers; normalisation 2. Sizes gather above the average: 9.3 KiB with [`ChunkSizes::DATA_DOMAIN`] |
+    /// | `seqcdc` | all three; sequence and skips are the usual ones for `2 * (average - min)`, which find a boundary `average - min` after the minimum |
+    /// | `argmin`, `argmin8` | minimum and maximum, halfway between which chunks end on average; the average moves no cut |
+    /// | `fixed`, `ae`, `ae-min`, `ram`, `maxp` | the average alone, as in [`Settings::for_average`] |
+    ///
+    /// ```
+    /// use ibid_bench::ChunkSizes;
+    ///
+    /// let rabin = ChunkSizes::DATA_DOMAIN.settings("rabin")?;
+    /// assert_eq!((rabin.size_min(), rabin.size_average(), rabin.size_max()), (4096, 8192, 12_288));
+    /// # Ok::<(), ibid_chunk::SettingsError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When no chunker has that name, the sizes are not in order, or they are outside its limits.
+    pub fn settings(self, name: &str) -> Result<Settings, SettingsError> {
+        let ChunkSizes { min, average, max } = self;
+        if min > average || average > max {
+            return Err(SettingsError::OutOfOrder {
+                size_min: min,
+                size_average: average,
+                size_max: max,
+            });
+        }
+        let settings = match Settings::for_average(name, average)? {
+            Settings::Windowed(usual) => Settings::Windowed(self.windowed(usual)),
+            Settings::FastCdc(usual) => Settings::FastCdc(FastCdcSettings {
+                size_min: even(min),
+                size_average: even(average),
+                size_max: even(max),
+                ..usual
+            }),
+            Settings::Argmin(usual) => Settings::Argmin(ArgminSettings {
+                size_min: min,
+                size_average: average,
+                size_max: max,
+                ..usual
+            }),
+            Settings::SeqCdc(_) => self.seqcdc()?,
+            by_average => by_average,
+        };
+        settings.validate()?;
+        Ok(settings)
+    }
+
+    fn windowed(self, usual: WindowedSettings) -> WindowedSettings {
+        let method = usual.method;
+        let size_min = if method.has_minimum() { self.min } else { usual.size_min };
+        // Never so frequent that nothing is left for one in reserve.
+        let distance = self.average.saturating_sub(size_min).max(4);
+        let (main, backup) = if method.has_mask() {
+            let bits = nearest_power(distance);
+            (mask(usual.main, bits), mask(usual.main, bits - 1))
+        } else {
+            (distance as u32, distance as u32 / 2)
+        };
+        WindowedSettings {
+            size_min,
+            size_average: self.average,
+            size_max: self.max,
+            main,
+            backup: if method.has_backup() { backup } else { 0 },
+            ..usual
+        }
+    }
+
+    fn seqcdc(self) -> Result<Settings, SettingsError> {
+        let (least, most) = SEQCDC_AVERAGES;
+        let twice = (2 * (self.average - self.min)).clamp(least, most);
+        Ok(match Settings::for_average("seqcdc", twice)? {
+            Settings::SeqCdc(usual) => Settings::SeqCdc(SeqCdcSettings {
+                size_min: self.min,
+                size_average: self.average,
+                size_max: self.max,
+                ..usual
+            }),
+            other => other,
+        })
+    }
+}
+
+fn even(size: usize) -> usize {
+    size - size % 2
+}
+
+/// The exponent of the power of two that is nearest on the logarithmic scale. In whole numbers:
+/// that of another machine must not differ.
+fn nearest_power(n: usize) -> u32 {
+    let below = n.ilog2();
+    let square = (n as u128) * (n as u128);
+    below + u32::from(square >> (2 * below + 1) != 0)
+}
+
+/// So many bits from where those of the usual mask begin, which depends on the hash.
+fn mask(usual: u32, bits: u32) -> u32 {
+    !(u32::MAX >> bits) >> usual.leading_zeros()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_power_is_nearest_on_the_logarithmic_scale() {
+        let found = [2, 3, 4, 5, 6, 4096, 5792, 5793, 14 << 10].map(nearest_power);
+        assert_eq!(found, [1, 2, 2, 2, 3, 12, 12, 13, 14]);
+    }
 }

@@ -1,228 +1,501 @@
-//! Versions of records, stored by this project's store and by its rivals: space, time, memory, and
-//! how fast one is read.
+//! What do deltas between records save, and what do they cost? The figures of paper 004, section 5,
+//! and its figure 6, on records of one's own.
+//!
+//! Every run stores all records in a store of its own, in the order in which they come, a hundred
+//! at a time and without syncs: what is measured is the work, not the disk.
 
-mod blocks;
-mod compressed;
-mod input;
-mod line;
-mod postgres;
-mod sqlite;
-mod stage;
-mod store;
-mod stream;
-mod subject;
-mod table;
+mod bursts;
+mod rivals;
+mod stores;
+mod traces;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use clap::{Args, ValueEnum};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-pub(crate) use stage::run as run_stage;
-use stage::{Latency, Loaded, Order, ReadBack, Stage};
-use subject::{Index, Kind};
+use ibid_record::{Encoding, FeatureBytes, Interval, Retrieval, SizeClass};
 
-use crate::measure::{self, Cost};
-use crate::record::{Outcome, Record};
-use crate::report;
+use crate::{Machine, Observer, Result};
 
-/// The hidden command by which this program runs itself.
-pub(crate) const STAGE_COMMAND: &str = "records-stage";
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct RecordsPlan {
+    /// Keys and bodies, in the order in which they are stored. The same key again is another
+    /// version. If there is none, versions are not kept, so that any record may become a delta
+    /// of one that is like it: where they are kept, the latest of a key never does.
+    pub records: Vec<(Vec<u8>, Vec<u8>)>,
+    /// An empty folder for the stores, which are removed one after the other.
+    pub folder: PathBuf,
+    /// Mixtures of reads and writes.
+    pub traces: Vec<Trace>,
+    /// Bursts of writes, if any.
+    pub bursts: Bursts,
+}
 
-/// What was asked for.
-#[derive(Debug, Args)]
-pub(crate) struct Options {
-    /// Records, one JSON object a line with `key`, `rev` and `body`, in the order of time; `.zst`
-    /// is decompressed
-    #[arg(required = true)]
-    files: Vec<PathBuf>,
-    /// What stores them [default: all]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    subjects: Vec<Kind>,
-    /// Store every version as a record of its own, under `key/rev`
-    #[arg(long)]
-    distinct: bool,
-    /// Latest versions to read, at random
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
-    reads: u32,
-    /// Where the stores lie meanwhile [default: the folder for temporary files]
-    #[arg(long, value_name = "DIR")]
-    work: Option<PathBuf>,
-    /// Write the results into this file, after each subject
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+/// So many reads for so many writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// Of the latest version of a record.
+    pub reads: u64,
+    /// Of the next record.
+    pub writes: u64,
+}
+
+/// Records are stored as fast as that goes for some time, then none for some time, and so on.
+///
+/// When all are stored, it begins with the first again, under other keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bursts {
+    /// How often; 0 to leave it out.
+    pub count: u32,
+    /// How long records are stored.
+    pub busy: Duration,
+    /// How long nothing happens then.
+    pub idle: Duration,
+}
+
+impl Default for Bursts {
+    /// Three times 300 ms, with as much between them. The paper's are of 10 s.
+    fn default() -> Self {
+        Bursts {
+            count: 3,
+            busy: Duration::from_millis(300),
+            idle: Duration::from_millis(300),
+        }
+    }
 }
 
 /// What was found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Records {
-    /// Whether every version was a record of its own.
-    pub(crate) distinct: bool,
-    pub(crate) reads: u32,
-    /// Of what is not in this repository's `Cargo.lock`.
-    pub(crate) versions: Vec<String>,
-    pub(crate) files: Vec<FileInfo>,
-    pub(crate) rows: Vec<Row>,
-    pub(crate) skipped: Vec<Skipped>,
+#[derive(Clone, Debug, PartialEq)]
+pub struct Records {
+    /// Where it was measured.
+    pub machine: Machine,
+    /// How many records there are.
+    pub records: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Whether versions were kept, because keys came again.
+    pub versions_kept: bool,
+    /// Runs, figure by figure.
+    pub runs: Vec<RecordsRun>,
+    /// What else stores them.
+    pub rivals: Vec<RivalRun>,
+    /// Records by the size of their bodies, and what is stored of them by default, before it is
+    /// compressed together.
+    pub sizes: Vec<SizeClass>,
+    /// Mixtures of reads and writes, each without deltas and with.
+    pub traces: Vec<TraceRun>,
+    /// Bursts of writes: with a write-back cache and without, if asked for.
+    pub bursts: Vec<BurstsRun>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FileInfo {
-    pub(crate) name: String,
-    pub(crate) records: u64,
-    pub(crate) keys: u64,
-    pub(crate) body_bytes: u64,
+/// How much up to a size: a point of figure 6.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SizeShare {
+    /// The size, bytes.
+    pub to: u64,
+    /// The share of the records that are no larger, 0 to 1.
+    pub records: f64,
+    /// The share of all that is saved that is saved of these: 0 if nothing is.
+    pub saved: f64,
 }
 
-/// One subject on one file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Row {
-    pub(crate) file: String,
-    pub(crate) subject: Kind,
-    pub(crate) disk_bytes: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) value_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) index: Option<Index>,
-    /// Of the process that read the file and filled the store.
-    pub(crate) load: Cost,
-    /// The time within the store: inserting all records, and finishing.
-    pub(crate) insert_s: f64,
-    pub(crate) finish_s: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) latency: Option<Latency>,
+impl Records {
+    /// Shares up to each size that is there, which rise to 1.
+    #[must_use]
+    pub fn size_shares(&self) -> Vec<SizeShare> {
+        let saved = |class: &SizeClass| class.body_bytes.saturating_sub(class.stored_bytes);
+        let all: u64 = self.sizes.iter().map(|class| class.records).sum();
+        let all_saved: u64 = self.sizes.iter().map(saved).sum();
+        let (mut records, mut saved_so_far) = (0, 0);
+        let share = |class: &SizeClass| {
+            records += class.records;
+            saved_so_far += saved(class);
+            SizeShare {
+                to: class.to,
+                records: records as f64 / all.max(1) as f64,
+                saved: saved_so_far as f64 / all_saved.max(1) as f64,
+            }
+        };
+        self.sizes.iter().map(share).collect()
+    }
+
+    /// Of these shares of the records, ascending, the first sizes that so many of them have at
+    /// most; none twice.
+    #[must_use]
+    pub fn sizes_at(&self, shares: &[f64]) -> Vec<SizeShare> {
+        let all = self.size_shares();
+        // Sums of shares are not exact.
+        let at = |share: &f64| all.iter().find(|at| at.records >= share - 1e-9).copied();
+        let mut found: Vec<SizeShare> = shares.iter().filter_map(at).collect();
+        found.dedup();
+        found
+    }
+
+    /// What was played of each trace: without deltas and with.
+    pub fn by_trace(&self) -> impl Iterator<Item = &[TraceRun]> {
+        self.traces.chunk_by(|one, next| one.trace == next.trace && !one.deltas)
+    }
 }
 
-/// A subject that was asked for and can't be had here.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Skipped {
-    pub(crate) subject: Kind,
-    pub(crate) why: String,
+/// A figure of the paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordsFigure {
+    /// 1 and 9: what deltas and blocks save, with features of 64 bytes and of 1 KiB, and how much
+    /// memory the index takes.
+    Ratio,
+    /// 11a: the size of the source cache, and the reward for records in it.
+    SourceCache,
+    /// 12a: hops and version jumping, by distance.
+    Retrieval,
+    /// 12b: how densely records are searched for copies.
+    Interval,
 }
 
-/// Runs it.
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let mut found = Records {
-        distinct: options.distinct,
-        reads: options.reads,
-        versions: Vec::new(),
-        files: Vec::new(),
-        rows: Vec::new(),
-        skipped: Vec::new(),
+/// A store that was filled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordsRun {
+    /// What it is for.
+    pub figure: RecordsFigure,
+    /// How records were encoded.
+    pub encoding: Encoding,
+    /// Seconds until all were stored, and encoded as far as that pays.
+    pub seconds: f64,
+    /// Bytes that are stored of bodies, before they are compressed together.
+    pub stored_bytes: u64,
+    /// Bytes of blocks, where the store was compacted.
+    pub block_bytes: Option<u64>,
+    /// Others that must be read for a record, on average and at most.
+    pub retrievals_mean: f64,
+    /// At most.
+    pub retrievals_max: u64,
+    /// Older records that were found in the source cache.
+    pub cache_hits: u64,
+    /// Older records that were read from the store.
+    pub cache_misses: u64,
+    /// Memory of the index, bytes.
+    pub index_bytes: u64,
+}
+
+impl RecordsRun {
+    /// Of the older records that were looked for, the share that had to be read from the store: 0
+    /// if none was looked for.
+    #[must_use]
+    pub fn miss_share(&self) -> f64 {
+        self.cache_misses as f64 / (self.cache_hits + self.cache_misses).max(1) as f64
+    }
+}
+
+/// Another way to store records, of figures 1 and 9.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rival {
+    /// Block compression alone: bodies one after the other, in blocks of 32 KiB, each compressed by
+    /// zstd at its level 3.
+    Blocks,
+    /// [Deduplication](crate::traditional) by chunks of so many bytes on average, in the same
+    /// blocks.
+    Traditional {
+        /// A power of two.
+        chunk_bytes: usize,
+    },
+}
+
+/// What a rival stores. It is counted, and not written: a rival has no store here, so nothing is
+/// said of its speed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RivalRun {
+    /// Which.
+    pub rival: Rival,
+    /// Bytes that are stored of bodies before they are compressed: chunks, and the recipes that say
+    /// which of them a record has.
+    pub stored_bytes: u64,
+    /// The same, compressed.
+    pub block_bytes: u64,
+    /// Memory of the index of chunks, without its free places, bytes.
+    pub index_bytes: u64,
+}
+
+/// A mixture of reads and writes that was played: figures 10a and 10b.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceRun {
+    /// Which.
+    pub trace: Trace,
+    /// Whether older records became deltas meanwhile.
+    pub deltas: bool,
+    /// Reads and writes a second.
+    pub operations_per_s: f64,
+    /// How long reads took.
+    pub reads: Latencies,
+    /// How long writes took.
+    pub writes: Latencies,
+}
+
+/// Microseconds, ascending.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Latencies(Vec<f64>);
+
+impl Latencies {
+    fn new(mut took_us: Vec<f64>) -> Latencies {
+        took_us.sort_unstable_by(f64::total_cmp);
+        Latencies(took_us)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Microseconds that so many percent of them took at most; none if there are none.
+    #[must_use]
+    pub fn percentile_us(&self, percent: f64) -> Option<f64> {
+        let last = self.0.len().checked_sub(1)?;
+        let place = (percent / 100.0 * last as f64).round() as usize;
+        Some(self.0[place.min(last)])
+    }
+
+    /// Percent, and the microseconds that so many took at most: every second percent, and closer
+    /// towards the slowest. Nothing if there are none.
+    pub fn curve(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
+        let even = (0..50).map(|step| f64::from(2 * step));
+        let slow = [99.0, 99.5, 99.9, 99.95, 99.99, 100.0];
+        let percents = even.chain(slow);
+        percents.filter_map(|percent| Some((percent, self.percentile_us(percent)?)))
+    }
+}
+
+/// Bursts of writes: figure 11b.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BurstsRun {
+    /// Whether deltas waited in the write-back cache until nothing else was to do; else each was
+    /// written at once.
+    pub write_back: bool,
+    /// How long a slice is, seconds.
+    pub slice_seconds: f64,
+    /// Records that were stored in each slice, one slice after the other.
+    pub slices: Vec<u64>,
+    /// Bytes of bodies that were stored in all.
+    pub bytes: u64,
+    /// What is stored of them when the last pause is over, before it is compressed together.
+    pub stored_bytes: u64,
+    /// Deltas that were dropped because the cache was full.
+    pub dropped: u64,
+}
+
+impl BurstsRun {
+    /// Records a second in each slice.
+    pub fn speeds(&self) -> impl Iterator<Item = f64> + '_ {
+        self.slices.iter().map(|&records| records as f64 / self.slice_seconds)
+    }
+
+    /// Records a second on average and at least, in slices in which any was stored; 0 if there are
+    /// none.
+    #[must_use]
+    pub fn busy_speeds(&self) -> (f64, f64) {
+        let busy = || self.speeds().filter(|speed| *speed > 0.0);
+        let least = busy().min_by(f64::total_cmp).unwrap_or_default();
+        (busy().sum::<f64>() / busy().count().max(1) as f64, least)
+    }
+}
+
+/// Encodings of each figure. The one that is the default comes once in each.
+fn encodings() -> Vec<(RecordsFigure, Encoding)> {
+    // What has no time to be written shall show as time.
+    let usual = Encoding {
+        lossy: false,
+        ..Encoding::default()
     };
-    let kinds = available(options, &mut found);
-    ensure!(!kinds.is_empty(), "none of the subjects can be had here");
-    let mut record = Record::begin("records", Outcome::Records(found.clone()));
-    for file in &options.files {
-        for &kind in &kinds {
-            let row = measure(options, file, kind, &mut found.files)
-                .with_context(|| format!("{} of {}", kind.name(), file.display()))?;
-            report::records_progress(&row);
-            found.rows.push(row);
-            record.outcome = Outcome::Records(found.clone());
-            record.save(options.json.as_deref())?;
+    let longer = Encoding {
+        feature_bytes: FeatureBytes::B1024,
+        ..usual
+    };
+    let mut all = vec![
+        (RecordsFigure::Ratio, Encoding { on: false, ..usual }),
+        (RecordsFigure::Ratio, usual),
+        (RecordsFigure::Ratio, longer),
+    ];
+    let no_cache = Encoding {
+        source_cache_bytes: 0,
+        ..usual
+    };
+    all.push((RecordsFigure::SourceCache, no_cache));
+    for source_cache_bytes in [256 << 10, 1 << 20, 4 << 20, 32 << 20] {
+        for reward in [0, 2, 4, 8] {
+            let encoding = Encoding {
+                source_cache_bytes,
+                reward,
+                ..usual
+            };
+            all.push((RecordsFigure::SourceCache, encoding));
         }
     }
-    report::show(&report::markdown(&record));
-    Ok(())
-}
-
-/// The subjects that were asked for, less those that are skipped, which is said.
-fn available(options: &Options, found: &mut Records) -> Vec<Kind> {
-    let mut kinds = options.subjects.clone();
-    if kinds.is_empty() {
-        kinds.extend(Kind::value_variants());
+    let distances = [4, 8, 16, 32, 64];
+    let hops = distances.map(|distance| Retrieval::Hop { distance });
+    let jumps = distances.map(|distance| Retrieval::VersionJumping { distance });
+    let chain = [Retrieval::Chain];
+    for retrieval in chain.into_iter().chain(hops).chain(jumps) {
+        all.push((RecordsFigure::Retrieval, Encoding { retrieval, ..usual }));
     }
-    kinds.retain(
-        |&kind| match kind.subject(options.distinct).map(|subject| subject.version()) {
-            None | Some(Ok(None)) => true,
-            Some(Ok(Some(version))) => {
-                found.versions.push(version);
-                true
-            }
-            Some(Err(error)) => {
-                let skipped = Skipped {
-                    subject: kind,
-                    why: format!("{error:#}"),
-                };
-                report::skipped(&skipped);
-                found.skipped.push(skipped);
-                false
-            }
-        },
-    );
-    kinds
+    for interval in Interval::ALL {
+        all.push((RecordsFigure::Interval, Encoding { interval, ..usual }));
+    }
+    all
 }
 
-/// Fills a store in one process, and reads it in another.
-fn measure(options: &Options, file: &Path, kind: Kind, files: &mut Vec<FileInfo>) -> Result<Row> {
-    let work = options.work.clone().unwrap_or_else(std::env::temp_dir);
-    let work = tempfile::Builder::new()
-        .prefix("ibid-bench-")
-        .tempdir_in(&work)
-        .with_context(|| format!("making a folder in {}", work.display()))?;
-    let folder = work.path().join("store");
-    std::fs::create_dir(&folder)?;
-    let order = |stage| Order {
-        stage,
-        subject: kind,
-        file: file.to_owned(),
-        distinct: options.distinct,
-        reads: options.reads,
-        folder: folder.clone(),
-        answer: work.path().join("answer"),
-    };
-    let (load, loaded): (_, Loaded) = in_a_process(&order(Stage::Load), work.path())?;
-    note_file(files, file, &loaded)?;
-    let read: ReadBack = if kind == Kind::Nothing {
-        ReadBack::default()
-    } else {
-        in_a_process(&order(Stage::Read), work.path())?.1
-    };
-    Ok(Row {
-        file: name(file),
-        subject: kind,
-        disk_bytes: loaded.disk_bytes,
-        value_bytes: read.value_bytes,
-        index: loaded.index,
-        load,
-        insert_s: loaded.insert_s,
-        finish_s: loaded.finish_s,
-        latency: read.latency,
+/// Stores the records in many ways.
+///
+/// # Errors
+/// [`Error::Records`](crate::Error::Records), [`Error::File`](crate::Error::File),
+/// [`Error::Stopped`](crate::Error::Stopped).
+///
+/// ```
+/// use ibid_bench::{Bursts, Nobody, RecordsPlan, records};
+///
+/// let folder = tempfile::tempdir()?;
+/// let body = |version: u32| format!("{} {version}", "in the same place ".repeat(20)).into_bytes();
+/// let plan = RecordsPlan {
+///     records: (0..50).map(|version| (b"ibid".to_vec(), body(version))).collect(),
+///     folder: folder.path().to_owned(),
+///     traces: Vec::new(),
+///     bursts: Bursts { count: 0, ..Bursts::default() },
+/// };
+/// let found = records(&plan, &mut Nobody)?;
+/// assert!(found.runs[1].stored_bytes * 4 < found.runs[0].stored_bytes);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn records(plan: &RecordsPlan, observer: &mut dyn Observer) -> Result<Records> {
+    let encodings = encodings();
+    let bytes: u64 = plan.records.iter().map(|(_, body)| body.len() as u64).sum();
+    let bursts_expected = bursts::expected(plan.bursts, bytes);
+    let passes = encodings.len() + rivals::RIVALS.len() + 2 * plan.traces.len();
+    observer.expect(bytes * passes as u64 + 2 * bursts_expected);
+    let mut runs: Vec<RecordsRun> = Vec::new();
+    let mut sizes = Vec::new();
+    for (figure, encoding) in encodings {
+        let same = runs.iter().find(|run| run.encoding == encoding);
+        let run = match same {
+            // One run serves several figures.
+            Some(same) => {
+                let run = RecordsRun { figure, ..same.clone() };
+                stores::advance(&plan.records, observer)?;
+                run
+            }
+            None => {
+                let (run, found) = stores::run(plan, figure, encoding, observer)?;
+                if runs.len() == 1 {
+                    sizes = found;
+                }
+                run
+            }
+        };
+        runs.push(run);
+    }
+    let mut rivals = Vec::new();
+    for rival in rivals::RIVALS {
+        rivals.push(rivals::run(plan, rival, observer)?);
+    }
+    let mut traces = Vec::new();
+    for &trace in &plan.traces {
+        for deltas in [false, true] {
+            traces.push(traces::run(plan, trace, deltas, observer)?);
+        }
+    }
+    let mut bursts = Vec::new();
+    if plan.bursts.count > 0 && bytes > 0 {
+        for write_back in [true, false] {
+            bursts.push(bursts::run(plan, write_back, bursts_expected, observer)?);
+        }
+    }
+    Ok(Records {
+        machine: Machine::here(),
+        records: plan.records.len() as u64,
+        bytes,
+        versions_kept: stores::versions(plan) == ibid_record::Versions::Kept,
+        runs,
+        rivals,
+        sizes,
+        traces,
+        bursts,
     })
 }
 
-fn in_a_process<T: DeserializeOwned>(order: &Order, work: &Path) -> Result<(Cost, T)> {
-    let file = work.join("order");
-    stage::write(&file, order)?;
-    let mut command = Command::new(std::env::current_exe()?);
-    command.arg(STAGE_COMMAND).arg(file);
-    let cost = measure::run(&mut command, STAGE_COMMAND, work)?;
-    let answer = std::fs::read(&order.answer)?;
-    Ok((cost, serde_json::from_slice(&answer)?))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Every subject sees the same records, or the run fails.
-fn note_file(files: &mut Vec<FileInfo>, file: &Path, loaded: &Loaded) -> Result<()> {
-    let info = FileInfo {
-        name: name(file),
-        records: loaded.records,
-        keys: loaded.keys,
-        body_bytes: loaded.body_bytes,
-    };
-    match files.iter().find(|known| known.name == info.name) {
-        Some(known) => ensure!(
-            *known == info,
-            "{} has changed meanwhile, or has the name of another file",
-            file.display()
-        ),
-        None => files.push(info),
+    #[test]
+    fn a_curve_rises_to_the_slowest() {
+        let latencies = Latencies::new((0..=10_000).rev().map(f64::from).collect());
+        let curve: Vec<(f64, f64)> = latencies.curve().collect();
+        assert_eq!(curve.len(), 56);
+        assert!(
+            curve.iter().all(|(percent, us)| (percent * 100.0 - us).abs() < 1.0),
+            "{curve:?}"
+        );
+        assert_eq!((curve[0], curve[55]), ((0.0, 0.0), (100.0, 10_000.0)));
+        assert_eq!(Latencies::default().curve().count(), 0);
     }
-    Ok(())
-}
 
-fn name(file: &Path) -> String {
-    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    #[test]
+    fn only_busy_slices_count_for_speeds() {
+        let mut run = BurstsRun {
+            write_back: true,
+            slice_seconds: 0.5,
+            slices: vec![10, 0, 30, 0],
+            bytes: 0,
+            stored_bytes: 0,
+            dropped: 0,
+        };
+        assert!(run.speeds().eq([20.0, 0.0, 60.0, 0.0]));
+        assert_eq!(run.busy_speeds(), (40.0, 20.0));
+        run.slices.clear();
+        assert_eq!(run.busy_speeds(), (0.0, 0.0));
+    }
+
+    #[test]
+    fn shares_are_of_all_that_are_no_larger() {
+        let class = |to, records, body_bytes, stored_bytes| SizeClass {
+            from: to,
+            to,
+            records,
+            body_bytes,
+            stored_bytes,
+        };
+        let mut found = Records {
+            machine: Machine::here(),
+            records: 4,
+            bytes: 0,
+            versions_kept: true,
+            runs: Vec::new(),
+            rivals: Vec::new(),
+            sizes: vec![class(10, 2, 20, 20), class(100, 1, 100, 70), class(1000, 1, 1000, 910)],
+            traces: Vec::new(),
+            bursts: Vec::new(),
+        };
+        let shares = found.size_shares().into_iter().map(|at| (at.to, at.records, at.saved));
+        assert!(shares.eq([(10, 0.5, 0.0), (100, 0.75, 0.25), (1000, 1.0, 1.0)]));
+        let at: Vec<u64> = found
+            .sizes_at(&[0.1, 0.5, 0.6, 1.0])
+            .into_iter()
+            .map(|at| at.to)
+            .collect();
+        assert_eq!(at, [10, 100, 1000]);
+        found.sizes.clear();
+        assert!(found.size_shares().is_empty() && found.sizes_at(&[1.0]).is_empty());
+    }
+
+    #[test]
+    fn every_figure_has_the_default() {
+        let usual = Encoding {
+            lossy: false,
+            ..Encoding::default()
+        };
+        use RecordsFigure::{Interval, Ratio, Retrieval, SourceCache};
+        for figure in [Ratio, SourceCache, Retrieval, Interval] {
+            let of = encodings()
+                .into_iter()
+                .filter(|(of, encoding)| *of == figure && *encoding == usual);
+            assert_eq!(of.count(), 1, "{figure:?}");
+        }
+        assert_eq!(encodings()[1].1, usual, "the one whose sizes are kept");
+    }
 }

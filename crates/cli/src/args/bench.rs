@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
+use ibid_bench::Trace;
 use ibid_chunk::{Backend, Settings, SettingsError};
-use ibid_measure::Trace;
 
 use super::json::{JsonFile, file_ending_in};
 use super::value;

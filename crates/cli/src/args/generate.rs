@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use ibid_measure::EditKind;
+use ibid_bench::EditKind;
 
 use super::value;
 

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
+use ibid_bench::{ChunkSizes, LocalityData, Series};
 use ibid_chunk::locality::Criterion;
 use ibid_chunk::{Settings, SettingsError};
-use ibid_measure::{ChunkSizes, LocalityData, Series};
 
 use super::generate::KindName;
 use super::json::{JsonFile, file_ending_in};

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use ibid_bench::{ChunkSizes, Trace};
 use ibid_chunk::locality::{Criterion, CriterionError, LIST_MOST};
 use ibid_format::slot::Argon2Cost;
 use ibid_format::tree::{Time, check_name};
-use ibid_measure::{ChunkSizes, Trace};
 use ibid_repo::{Compression, Hints, Similarity};
 
 use super::VersionName;

@@ -1,7 +1,7 @@
 //! `ibid bench breakdown`, `ibid bench hashes` and `ibid bench cpu`.
 
+use ibid_bench::{BreakdownPlan, breakdown, cpu, hashes};
 use ibid_chunk::{Backend, Settings};
-use ibid_measure::{BreakdownPlan, breakdown, cpu, hashes};
 
 use super::observe::Observed;
 use super::open::Context;

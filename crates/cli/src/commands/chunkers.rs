@@ -1,6 +1,6 @@
 //! `ibid bench chunkers`.
 
-use ibid_measure::{Error, Plan, compare, html};
+use ibid_bench::{Error, Plan, compare, html};
 
 use super::observe::Observed;
 use super::open::Context;

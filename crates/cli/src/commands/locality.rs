@@ -1,10 +1,10 @@
 //! `ibid bench duplicate-locality` and `ibid bench locality`.
 
-use ibid_chunk::Chunker;
-use ibid_chunk::locality::{Criterion, HintedChunker};
-use ibid_measure::{
+use ibid_bench::{
     DuplicateLocalityPlan, Error, LocalityPlan, duplicate_locality, duplicate_locality_html, locality, locality_html,
 };
+use ibid_chunk::Chunker;
+use ibid_chunk::locality::{Criterion, HintedChunker};
 
 use super::observe::Observed;
 use super::open::Context;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 
-use ibid_measure::Observer;
+use ibid_bench::Observer;
 use ibid_repo::Monitor;
 
 use crate::print;

@@ -1,6 +1,6 @@
 //! `ibid tune seqcdc`.
 
-use ibid_measure::{TunePlan, tune};
+use ibid_bench::{TunePlan, tune};
 
 use super::observe::Observed;
 use super::open::Context;

@@ -1,6 +1,6 @@
 //! `ibid generate versions`.
 
-use ibid_measure::{Error, Series};
+use ibid_bench::{Error, Series};
 
 use super::observe::Observed;
 use super::open::Context;

@@ -127,9 +127,9 @@ impl From<ibid_storage::Error> for Failure {
     }
 }
 
-impl From<ibid_measure::Error> for Failure {
-    fn from(error: ibid_measure::Error) -> Failure {
-        use ibid_measure::Error;
+impl From<ibid_bench::Error> for Failure {
+    fn from(error: ibid_bench::Error) -> Failure {
+        use ibid_bench::Error;
         match error {
             Error::File { action, path, source } => Failure::Local { action, path, source },
             Error::Settings(_) | Error::OutOfRange { .. } => Failure::Usage(error.to_string()),

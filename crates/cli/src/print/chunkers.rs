@@ -1,6 +1,6 @@
 //! Chunkers beside one another.
 
-use ibid_measure::{Comparison, Entry, INDEX_BYTES, INDEX_MEMORY_BYTES, Machine, RECIPE_BYTES, Speed};
+use ibid_bench::{Comparison, Entry, INDEX_BYTES, INDEX_MEMORY_BYTES, Machine, RECIPE_BYTES, Speed};
 use ibid_repo::Result;
 use serde::Serialize;
 

@@ -1,10 +1,10 @@
 //! What hints gain.
 
-use ibid_chunk::locality::Criterion;
-use ibid_measure::{
+use ibid_bench::{
     EditKind, Locality, LocalityChunker, LocalityData, LocalityDataset, LocalityEntry, LocalityRun, StoreEntry,
     ThreadsEntry,
 };
+use ibid_chunk::locality::Criterion;
 use ibid_repo::Result;
 use serde::Serialize;
 

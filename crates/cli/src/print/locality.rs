@@ -1,6 +1,6 @@
 //! How duplicates lie together.
 
-use ibid_measure::{Checkpoint, DuplicateLocality};
+use ibid_bench::{Checkpoint, DuplicateLocality};
 use ibid_repo::Result;
 use serde::Serialize;
 

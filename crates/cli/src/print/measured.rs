@@ -1,7 +1,7 @@
 //! Breakdowns, hashes, instructions.
 
+use ibid_bench::{Breakdown, Cpu, HashEntry, Hashes, Part};
 use ibid_chunk::Settings;
-use ibid_measure::{Breakdown, Cpu, HashEntry, Hashes, Part};
 use ibid_repo::Result;
 use serde::Serialize;
 
@@ -31,7 +31,7 @@ struct JsonBreakdown {
 }
 
 fn breakdown_document(found: &Breakdown) -> JsonBreakdown {
-    let step = |step: &ibid_measure::Step| JsonStep {
+    let step = |step: &ibid_bench::Step| JsonStep {
         name: step.name(),
         part: match step.part {
             Part::Boundaries => "boundaries",
@@ -170,7 +170,7 @@ pub(crate) fn hashes(out: &mut Out, found: &Hashes) -> Result<()> {
         "{} random windows in {} ranges of hashes: fullest and emptiest of what each would hold if all were as likely; unevenness is chi-squared \
          by degree of freedom, about 1 for random numbers",
         count(found.windows),
-        ibid_measure::HASH_BINS
+        ibid_bench::HASH_BINS
     ))
 }
 
@@ -202,7 +202,7 @@ struct JsonCpu {
 }
 
 fn cpu_document(found: &Cpu) -> JsonCpu {
-    let instruction = |cost: &ibid_measure::InstructionCost| JsonInstruction {
+    let instruction = |cost: &ibid_bench::InstructionCost| JsonInstruction {
         instruction: cost.instruction.name(),
         latency_ns: cost.latency_ns,
         latency_cycles: cost.latency_cycles(),

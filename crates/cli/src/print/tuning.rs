@@ -1,7 +1,7 @@
 //! Parameters that were found.
 
+use ibid_bench::{Entry, Speed, TunePlan, Tuning};
 use ibid_chunk::Settings;
-use ibid_measure::{Entry, Speed, TunePlan, Tuning};
 use ibid_repo::Result;
 use serde::Serialize;
 

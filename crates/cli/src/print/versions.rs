@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use ibid_measure::Version;
+use ibid_bench::Version;
 use ibid_repo::Result;
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ibid_measure::{Bursts, Error, RecordsPlan, records, records_html};
+use ibid_bench::{Bursts, Error, RecordsPlan, records, records_html};
 
 use super::fields::Shape;
 use super::lines::{Line, Lines};

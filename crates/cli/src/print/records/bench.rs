@@ -1,6 +1,6 @@
 //! What deltas between records save, and what they cost.
 
-use ibid_measure::{BurstsRun, Latencies, Records, RecordsFigure, RecordsRun, Rival, RivalRun, SizeShare, TraceRun};
+use ibid_bench::{BurstsRun, Latencies, Records, RecordsFigure, RecordsRun, Rival, RivalRun, SizeShare, TraceRun};
 use ibid_record::{Encoding, Retrieval, Versions};
 use ibid_repo::Result;
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! A series of versions is what its documentation says, byte for byte, for ever.
 
-use ibid_measure::{EditKind, Error, Nobody, Observer, Random, Series};
+use ibid_bench::{EditKind, Error, Nobody, Observer, Random, Series};
 
 fn versions(series: &Series) -> Vec<Vec<u8>> {
     let mut all = vec![Vec::new()];

@@ -1,7 +1,7 @@
 //! Block compression, and the paper's rival: records as stretches of a line of blocks.
 //!
 //! Without chunks a record is one stretch, which is what an engine does that compresses its blocks.
-//! With chunks it is [traditional deduplication](ibid_measure::traditional): each chunk is looked
+//! With chunks it is [traditional deduplication](ibid_bench::traditional): each chunk is looked
 //! for in an index of all chunks, in memory, and added to the line if it is new. The lists of
 //! stretches lie in blocks as well.
 //!
@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use ibid_measure::traditional::{ChunkIndex, decode, encode};
+use ibid_bench::traditional::{ChunkIndex, decode, encode};
 use redb::{Database, TableDefinition};
 
 use super::compressed::Codec;

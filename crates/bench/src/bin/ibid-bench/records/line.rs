@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use anyhow::{Context, Result};
-use ibid_measure::traditional::Stretch;
+use ibid_bench::traditional::Stretch;
 use redb::{Database, ReadableDatabase, TableDefinition, WriteTransaction};
 
 use super::compressed::Codec;

@@ -19,7 +19,7 @@
 //! | What does data look like that changes a little from version to version? | [`Series`] |
 //!
 //! ```
-//! use ibid_measure::{Nobody, Series};
+//! use ibid_bench::{Nobody, Series};
 //!
 //! let folder = tempfile::tempdir()?;
 //! let series = Series { size: 100_000, versions: 3, edits: 5, ..Series::default() };

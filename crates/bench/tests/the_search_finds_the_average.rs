@@ -1,7 +1,7 @@
 //! What the search answers gives the average that was asked for, and what it prefers stores least.
 
+use ibid_bench::{Error, Nobody, Random, TunePlan, tune};
 use ibid_chunk::{Chunker, Settings, chunks};
-use ibid_measure::{Error, Nobody, Random, TunePlan, tune};
 
 fn plan(average: usize) -> TunePlan {
     TunePlan {

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use ibid_bench::{Error, INDEX_BYTES, Nobody, Observer, Plan, RECIPE_BYTES, Random, Series, compare};
 use ibid_chunk::{Backend, Chunker, Settings, chunks};
-use ibid_measure::{Error, INDEX_BYTES, Nobody, Observer, Plan, RECIPE_BYTES, Random, Series, compare};
 
 fn plan(paths: &[&Path], contenders: &[(&str, usize)]) -> Plan {
     let settings = |(name, average): &(&str, usize)| Settings::for_average(name, *average).unwrap();

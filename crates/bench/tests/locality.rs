@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use ibid_chunk::Settings;
-use ibid_chunk::locality::Criterion;
-use ibid_measure::{
+use ibid_bench::{
     EditKind, Error, LocalityData, LocalityDataset, LocalityPlan, Nobody, Observer, Series, StoreMethod, locality,
 };
+use ibid_chunk::Settings;
+use ibid_chunk::locality::Criterion;
 
 fn series() -> Series {
     Series {

@@ -16,7 +16,7 @@ use crate::{Latencies, Records, RecordsFigure, RecordsRun, Rival, RivalRun, Trac
 /// measured, and all figures as tables.
 ///
 /// ```
-/// use ibid_measure::{Bursts, Nobody, RecordsPlan, records, records_html};
+/// use ibid_bench::{Bursts, Nobody, RecordsPlan, records, records_html};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let plan = RecordsPlan {

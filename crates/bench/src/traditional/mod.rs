@@ -53,7 +53,7 @@ impl Stretch {
 /// Which chunks are there, by their SHA-1.
 ///
 /// ```
-/// use ibid_measure::traditional::{ChunkIndex, Stretch};
+/// use ibid_bench::traditional::{ChunkIndex, Stretch};
 ///
 /// let (mut index, mut line) = (ChunkIndex::new(64), Vec::new());
 /// let mut store = |body: &[u8]| {

@@ -1,8 +1,8 @@
 //! Breakdown, hashes and instructions: everything that is there is measured, and numbers that can
 //! be checked are right.
 
+use ibid_bench::{BreakdownPlan, Error, HASH_BINS, Nobody, Part, breakdown, cpu, hashes, sample};
 use ibid_chunk::{Backend, RollingHash, Settings};
-use ibid_measure::{BreakdownPlan, Error, HASH_BINS, Nobody, Part, breakdown, cpu, hashes, sample};
 
 fn plan() -> BreakdownPlan {
     let Settings::SeqCdc(settings) = Settings::for_average("seqcdc", 16 << 10).unwrap() else {

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
+use ibid_bench::{Amount, Checkpoint, ChunkSizes, DuplicateLocality, DuplicateLocalityPlan, Error, Nobody, Observer};
+use ibid_bench::{Random, Sequences, Series, duplicate_locality};
 use ibid_chunk::{Chunker, FixedSettings, Method, NAMES, RollingHash, Settings, WindowedSettings, chunks};
-use ibid_measure::{Amount, Checkpoint, ChunkSizes, DuplicateLocality, DuplicateLocalityPlan, Error, Nobody, Observer};
-use ibid_measure::{Random, Sequences, Series, duplicate_locality};
 
 fn fixed(size: usize) -> Settings {
     Settings::Fixed(FixedSettings { size })
