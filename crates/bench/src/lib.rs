@@ -1,6 +1,6 @@
 //! Which chunker suits this data, on this machine?
 //!
-//! The experiments behind `ibid bench`, `ibid tune` and `ibid generate`, for programs to call: they
+//! The experiments of the program `ibid-bench` that run in its own process, for programs to call: they
 //! print nothing. What takes long is watched, and stopped, through an [`Observer`].
 //!
 //! | question | answer |

@@ -7,6 +7,7 @@ use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use ibid_format::tree::Time;
 use ibid_repo::{Compression, Hints, Similarity};
+use ibid_terminal::value::size;
 
 use super::{InitSettings, value};
 
@@ -88,7 +89,7 @@ pub(crate) struct ExcludeArgs {
     #[arg(long)]
     pub(crate) exclude_caches: bool,
     /// Leave out files larger than SIZE
-    #[arg(long, value_name = "SIZE", value_parser = value::size)]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) exclude_larger_than: Option<u64>,
     /// Do not cross into other file systems
     #[arg(long)]

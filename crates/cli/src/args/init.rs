@@ -3,6 +3,7 @@
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use ibid_format::slot::Argon2Cost;
+use ibid_terminal::value::size;
 
 use super::value;
 
@@ -34,7 +35,7 @@ pub(crate) struct InitSettings {
     pub(crate) chunker: Option<String>,
     /// Set the average size of chunks: smaller ones find more duplicates and take more memory
     /// [default: 128KiB]
-    #[arg(long, value_name = "SIZE", value_parser = value::size)]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) average: Option<u64>,
     /// Compress this much data together, 4KiB to 8MiB [default: 1MiB]
     #[arg(long, value_name = "SIZE", value_parser = value::size_u32)]

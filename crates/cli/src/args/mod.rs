@@ -2,30 +2,20 @@
 //! from these definitions.
 
 mod backup;
-mod bench;
-mod chunk;
-mod generate;
 mod init;
-mod json;
-mod locality;
 mod password;
 mod records;
 mod restore;
 mod select;
-mod tune;
 mod value;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub(crate) use backup::BackupArgs;
-pub(crate) use bench::{BenchCommand, BreakdownArgs, ChunkersArgs, CpuArgs, HashesArgs, RecordsBenchArgs};
-pub(crate) use chunk::ChunkArgs;
 use clap::{Args, Parser, Subcommand};
-pub(crate) use generate::{GenerateCommand, VersionsArgs};
+use ibid_terminal::value::{share, size};
 pub(crate) use init::{InitArgs, InitSettings};
-pub(crate) use json::JsonTo;
-pub(crate) use locality::{DuplicateLocalityArgs, LocalityArgs};
 pub(crate) use password::{NewPasswordArgs, PasswordArgs};
 pub(crate) use records::{
     CompactArgs, DeleteArgs, DurabilityName, Followed, GetArgs, Key, LoadArgs, NamespaceArgs, NewRecordsArgs,
@@ -34,7 +24,6 @@ pub(crate) use records::{
 };
 pub(crate) use restore::{OverwriteRule, RestoreArgs};
 pub(crate) use select::{Address, SelectArgs};
-pub(crate) use tune::{TuneCommand, TuneSeqcdcArgs};
 
 const AFTER_HELP: &str = "\
 Snapshots:
@@ -105,7 +94,7 @@ pub(crate) struct Global {
         long,
         global = true,
         value_name = "SIZE",
-        value_parser = value::size,
+        value_parser = size,
         default_value = "512MiB",
         env = "IBID_MEMORY",
         hide_env_values = true
@@ -115,15 +104,8 @@ pub(crate) struct Global {
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
     /// Print JSON; docs/json.md describes it
-    #[arg(
-        long,
-        global = true,
-        action = clap::ArgAction::SetTrue,
-        default_value = json::NOWHERE,
-        default_missing_value = json::OUTPUT,
-        value_parser = json::json_to()
-    )]
-    pub(crate) json: JsonTo,
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -154,17 +136,6 @@ pub(crate) enum Command {
     /// Store records and their versions under keys
     #[command(subcommand)]
     Records(RecordsCommand),
-    /// Show where a file is cut into chunks
-    Chunk(ChunkArgs),
-    /// Measure on this machine, and on your data
-    #[command(subcommand)]
-    Bench(BenchCommand),
-    /// Look for the parameters that suit your data
-    #[command(subcommand)]
-    Tune(TuneCommand),
-    /// Make data to try things with
-    #[command(subcommand)]
-    Generate(GenerateCommand),
     /// Print completions for a shell
     Completions(CompletionsArgs),
     /// Print a manual page
@@ -302,7 +273,7 @@ pub(crate) struct CheckArgs {
     #[arg(
         long,
         value_name = "SHARE",
-        value_parser = value::share,
+        value_parser = share,
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "100%"
@@ -407,6 +378,8 @@ pub(crate) fn definition() -> clap::Command {
 
 #[cfg(test)]
 mod tests {
+    use ibid_terminal::value::size;
+
     #[test]
     fn the_definition_contradicts_itself_nowhere() {
         super::definition().debug_assert();
@@ -431,11 +404,11 @@ mod tests {
             panic!("{said:?}")
         };
         assert_eq!(chunker, defaults.chunker.name());
-        assert_eq!(super::value::size(average), Ok(defaults.chunker.size_average() as u64));
+        assert_eq!(size(average), Ok(defaults.chunker.size_average() as u64));
         assert_eq!(super::value::size_u32(frame), Ok(defaults.frame_size));
         assert_eq!(super::value::size_u32(pack), Ok(defaults.pack_size));
         assert_eq!(super::value::argon2(cost), Ok(defaults.cost));
         let help = unwrapped(&mut super::definition());
-        assert!(help.contains("[default: 512MiB]") && super::value::size("512MiB") == Ok(ibid_repo::MEMORY_DEFAULT));
+        assert!(help.contains("[default: 512MiB]") && size("512MiB") == Ok(ibid_repo::MEMORY_DEFAULT));
     }
 }

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use ibid_record::replicate::nats;
+use ibid_terminal::value::size;
 
 use super::value;
 
@@ -415,7 +416,7 @@ pub(crate) struct ServeArgs {
     pub(crate) stream_replicas: Option<u8>,
     /// Create the stream with this size limit, beyond which it drops its oldest messages [default: no
     /// limit]
-    #[arg(long, value_name = "SIZE", requires = "publish", value_parser = value::size)]
+    #[arg(long, value_name = "SIZE", requires = "publish", value_parser = size)]
     pub(crate) stream_max: Option<u64>,
 }
 

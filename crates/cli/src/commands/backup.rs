@@ -4,9 +4,9 @@ use std::os::unix::ffi::OsStringExt;
 
 use ibid_repo::{BackupOptions, Excludes, Stream};
 use ibid_storage::SWEEP_AGE;
+use ibid_terminal::input::PatientInput;
 
 use super::init;
-use super::input::PatientInput;
 use super::open::{Context, Opened};
 use super::watch::Watch;
 use crate::args::BackupArgs;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ibid_chunk::Settings;
 use ibid_repo::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, Error, InitOptions, Repository};
 use ibid_storage::{Local, Storage};
+use ibid_terminal::path_text;
 
 use super::open::{self, Context, Opened};
 use super::password;
@@ -130,8 +131,8 @@ fn refuse_strangers(path: &Path) -> Result<()> {
         if name != "keys" && name != ibid_storage::RESERVED && name != "lost+found" {
             return Err(Failure::Fatal(format!(
                 "there are other things in {}, such as {}: choose an empty or a new folder",
-                print::name(path),
-                print::name(Path::new(&name))
+                path_text(path),
+                path_text(Path::new(&name))
             )));
         }
     }

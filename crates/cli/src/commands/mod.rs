@@ -1,29 +1,20 @@
 //! What is to be done: one file a command.
 
 mod backup;
-mod bench;
 mod check;
-mod chunk;
-mod chunkers;
 mod diff;
 mod dump;
 mod find;
 mod generate;
 mod init;
-mod input;
 mod key;
-mod locality;
 mod ls;
-mod observe;
 mod open;
-mod output;
 mod password;
 mod records;
 mod restore;
 mod snapshots;
 mod stats;
-mod tune;
-mod versions;
 mod watch;
 
 use std::ffi::OsString;
@@ -31,7 +22,7 @@ use std::process::ExitCode;
 
 use open::Context;
 
-use crate::args::{self, BenchCommand, Cli, Command, GenerateCommand, JsonTo, TuneCommand};
+use crate::args::{self, Cli, Command};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Out};
 
@@ -45,7 +36,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     raise_open_files();
-    let json = cli.global.json == JsonTo::Output;
+    let json = cli.global.json;
     match execute(cli) {
         Ok(outcome) => ExitCode::from(outcome.exit_code()),
         // As if whoever closed it had read to the end: what is missing there is wanted by nobody.
@@ -59,7 +50,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn execute(cli: Cli) -> Result<Outcome> {
     let mut context = Context {
-        out: Out::new(cli.global.json == JsonTo::Output, cli.global.quiet),
+        out: Out::new(cli.global.json, cli.global.quiet),
         global: cli.global,
     };
     let outcome = dispatch(&mut context, cli.command)?;
@@ -81,16 +72,6 @@ fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
         Command::Check(args) => check::run(context, &args),
         Command::Key(command) => key::run(context, &command),
         Command::Records(command) => records::run(context, &command),
-        Command::Chunk(args) => chunk::run(context, &args),
-        Command::Bench(BenchCommand::Chunkers(args)) => chunkers::run(context, &args),
-        Command::Bench(BenchCommand::DuplicateLocality(args)) => locality::run_duplicates(context, &args),
-        Command::Bench(BenchCommand::Locality(args)) => locality::run(context, &args),
-        Command::Bench(BenchCommand::Records(args)) => records::run_bench(context, &args),
-        Command::Bench(BenchCommand::Breakdown(args)) => bench::run_breakdown(context, &args),
-        Command::Bench(BenchCommand::Hashes(args)) => bench::run_hashes(context, &args),
-        Command::Bench(BenchCommand::Cpu(args)) => bench::run_cpu(context, &args),
-        Command::Tune(TuneCommand::Seqcdc(args)) => tune::run(context, &args),
-        Command::Generate(GenerateCommand::Versions(args)) => versions::run(context, &args),
         Command::Completions(args) => generate::completions(context, &args),
         Command::Man(args) => generate::man(context, &args),
     }
@@ -99,8 +80,8 @@ fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
 /// For commands whose output is no text of ours.
 fn no_json(context: &Context, command: &str) -> Result<()> {
     match context.global.json {
-        JsonTo::Nowhere => Ok(()),
-        _ => Err(Failure::Usage(format!(
+        false => Ok(()),
+        true => Err(Failure::Usage(format!(
             "`ibid {command}` has no JSON to print: leave out --json"
         ))),
     }

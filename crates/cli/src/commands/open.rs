@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ibid_repo::{Error, Probe, Repository, SnapshotFilter, SnapshotInfo};
 use ibid_storage::{ErrorKind, Local, Storage};
+use ibid_terminal::path_text;
 
 use super::password::{self, Password};
 use crate::args::{Global, SelectArgs};
@@ -107,7 +108,7 @@ pub(crate) fn local_folder<'p>(given: Option<&'p Path>, what: &str, which: &str)
         Some(path) if path.iter().next().is_some_and(|first| first.as_bytes().contains(&b':')) => {
             Err(Failure::Usage(format!(
                 "{0} looks like the address of another kind of place, and {what} is a folder; if it is one, write ./{0}",
-                print::name(path)
+                path_text(path)
             )))
         }
         Some(path) if !path.as_os_str().is_empty() => Ok(path),

@@ -1,15 +1,14 @@
 //! Watching over an operation: progress, warnings, and the wish to stop.
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-use ibid_repo::{Error, Monitor, Warning};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use ibid_repo::{Counters, Monitor, Warning};
+use ibid_terminal::{Progress, State, Unit, on_stop_signal};
 
 use crate::failure::{Failure, Result};
-use crate::print::{self, Progress, Unit, Verb};
+use crate::print::{self, Verb};
 
 /// Files that could not be read or restored, and why. All are named on standard error; JSON names
 /// so many again.
@@ -35,7 +34,9 @@ impl Watch {
                 }
             }
         }));
-        stop_on_signals(&monitor)?;
+        let stopped = monitor.clone();
+        on_stop_signal(move || stopped.cancel())
+            .map_err(|error| Failure::Fatal(format!("cannot listen to signals: {error}")))?;
         Ok(Watch {
             monitor,
             problems,
@@ -46,14 +47,14 @@ impl Watch {
     /// With progress, unless it is to be quiet.
     pub(crate) fn start(verb: Verb, quiet: bool) -> Result<Watch> {
         let mut watch = Watch::silent(verb)?;
-        watch.progress = Some(Progress::start(&watch.monitor, Unit::Files, quiet));
+        watch.show(Unit::Files, quiet);
         Ok(watch)
     }
 
     /// The same where records are counted instead of files.
     pub(crate) fn start_records(quiet: bool) -> Result<Watch> {
         let mut watch = Watch::silent(Verb::Look)?;
-        watch.progress = Some(Progress::start(&watch.monitor, Unit::Records, quiet));
+        watch.show(Unit::Records, quiet);
         Ok(watch)
     }
 
@@ -64,7 +65,29 @@ impl Watch {
             counter.store(0, Relaxed);
         }
         self.monitor.counters.totals_final.store(false, Relaxed);
-        self.progress = Some(Progress::start(&self.monitor, Unit::Records, quiet));
+        self.show(Unit::Records, quiet);
+    }
+
+    fn show(&mut self, unit: Unit, quiet: bool) {
+        let monitor = self.monitor.clone();
+        self.progress = (!quiet).then(|| Progress::start(unit, move || state(&monitor.counters)));
+    }
+
+    /// Counts bytes that are read, and says whether to go on.
+    pub(crate) fn advance(&self) -> impl FnMut(u64) -> bool + use<> {
+        let monitor = self.monitor.clone();
+        move |bytes| {
+            monitor.counters.bytes.fetch_add(bytes, Relaxed);
+            !monitor.is_cancelled()
+        }
+    }
+
+    /// Sets how many bytes there are to read in all, if that is known.
+    pub(crate) fn expect(&self, bytes: Option<u64>) {
+        if let Some(bytes) = bytes {
+            self.monitor.counters.bytes_total.store(bytes, Relaxed);
+            self.monitor.counters.totals_final.store(true, Relaxed);
+        }
     }
 
     /// Takes progress off the screen; returns the files that could not be read or restored.
@@ -74,51 +97,16 @@ impl Watch {
     }
 }
 
-/// The signals that are ignored, one bit each, from what the kernel says of a process.
-fn ignored(status: &str) -> Option<u64> {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
-    u64::from_str_radix(mask.trim(), 16).ok()
-}
-
-/// The first signal asks the operation to stop, the second ends the program.
-fn stop_on_signals(monitor: &Arc<Monitor>) -> Result<()> {
-    let ignored = std::fs::read_to_string("/proc/self/status")
-        .ok()
-        .and_then(|status| ignored(&status));
-    // `nohup` and shells that start something in the background have signals ignored for good reason.
-    // Where that can't be told, nobody takes the one of `nohup`: it ends the program or does
-    // nothing, as it should.
-    let is_taken = |signal: &i32| ignored.map_or(*signal != SIGHUP, |ignored| ignored >> (signal - 1) & 1 == 0);
-    let signals: Vec<i32> = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_taken).collect();
-    let failed = |error| Failure::Fatal(format!("cannot listen to signals: {error}"));
-    let asked = Arc::new(AtomicBool::new(false));
-    for &signal in &signals {
-        // In this order: the first registered acts first, and finds the flag as the signal before left it.
-        signal_hook::flag::register_conditional_shutdown(signal, 130, asked.clone()).map_err(failed)?;
-        signal_hook::flag::register(signal, asked.clone()).map_err(failed)?;
-    }
-    let mut signals = signal_hook::iterator::Signals::new(signals).map_err(failed)?;
-    let monitor = monitor.clone();
-    let listen = move || {
-        for _ in signals.forever() {
-            monitor.cancel();
-            Progress::stopping();
-        }
-    };
-    let started = std::thread::Builder::new().spawn(listen);
-    started.map(drop).map_err(|source| Error::Threads { source }.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ignored_signals_are_read_from_the_kernel() {
-        assert_eq!(
-            ignored("Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\t0\n"),
-            Some(0x1001)
-        );
-        assert_eq!(ignored("Name:\tx\n"), None);
+fn state(counters: &Counters) -> State {
+    let bytes_total = counters
+        .totals_final
+        .load(Relaxed)
+        .then(|| counters.bytes_total.load(Relaxed));
+    State {
+        bytes: counters.bytes.load(Relaxed),
+        bytes_skipped: counters.skipped.load(Relaxed),
+        bytes_total,
+        count: counters.files.load(Relaxed),
+        is_verifying: counters.verifying.load(Relaxed),
     }
 }

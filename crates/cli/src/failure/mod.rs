@@ -7,11 +7,10 @@ pub(crate) mod advice;
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use ibid_storage::ErrorKind;
+use ibid_terminal::{FileError, path_text, reason};
 
 /// How a command ended that could do its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,15 +126,9 @@ impl From<ibid_storage::Error> for Failure {
     }
 }
 
-impl From<ibid_bench::Error> for Failure {
-    fn from(error: ibid_bench::Error) -> Failure {
-        use ibid_bench::Error;
-        match error {
-            Error::File { action, path, source } => Failure::Local { action, path, source },
-            Error::Settings(_) | Error::OutOfRange { .. } => Failure::Usage(error.to_string()),
-            Error::Stopped => Failure::Interrupted("nothing is left of it".into()),
-            error => Failure::Fatal(with_causes(&error)),
-        }
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Failure {
+        Failure::local(error.action, error.path, error.source)
     }
 }
 
@@ -145,8 +138,7 @@ impl std::fmt::Display for Failure {
         match self {
             Failure::Repo(ibid_repo::Error::Local { action, path, source })
             | Failure::Local { action, path, source } => {
-                let path = ibid_repo::escape(path.as_os_str().as_bytes());
-                write!(f, "cannot {action} {path}: {}", reason(source))?
+                write!(f, "cannot {action} {}: {}", path_text(path), reason(source))?
             }
             Failure::Repo(error) => f.write_str(&with_causes(error))?,
             Failure::Records(error) => f.write_str(&with_causes(error))?,
@@ -167,24 +159,7 @@ impl std::fmt::Display for Failure {
 
 /// Returns an error's text followed by its causes, each fact once.
 pub(crate) fn with_causes(error: &(dyn StdError + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if names_its_cause(error) {
-            break;
-        }
-        let Some(cause) = error.source() else { break };
-        let said = cause.to_string();
-        let wanted = system_error(cause).map_or_else(|| said.clone(), reason);
-        if text.contains(&said) {
-            text = text.replace(&said, &wanted);
-        } else if !text.contains(&wanted) {
-            text.push_str(": ");
-            text.push_str(&wanted);
-        }
-        next = Some(cause);
-    }
-    text
+    ibid_terminal::with_causes(error, names_its_cause)
 }
 
 /// Whether the error's own text says what the operating system said.
@@ -194,28 +169,6 @@ fn names_its_cause(error: &(dyn StdError + 'static)) -> bool {
         _ => error.downcast_ref::<ibid_storage::Error>(),
     };
     of_storage.is_some_and(|error| error.kind() != ErrorKind::Io)
-}
-
-fn system_error<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e std::io::Error> {
-    error
-        .downcast_ref()
-        .or_else(|| error.downcast_ref::<Arc<std::io::Error>>().map(Arc::as_ref))
-}
-
-/// Returns the operating system's words in lower case, without the number of the error.
-pub(crate) fn reason(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    let Some(number) = error.raw_os_error() else {
-        return text;
-    };
-    let text = text.strip_suffix(&format!(" (os error {number})")).unwrap_or(&text);
-    let mut letters = text.chars();
-    match letters.next() {
-        Some(first) if letters.as_str().starts_with(char::is_lowercase) => {
-            first.to_lowercase().chain(letters).collect()
-        }
-        _ => text.to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use ibid_repo::{BackupSummary, Result};
+use ibid_terminal::json::JsonPath;
+use ibid_terminal::number::{count, counted, duration, percent, rate, size};
 use serde::Serialize;
 
-use super::json::{JsonPath, JsonProblem};
-use super::numbers::{count, counted, duration, percent, rate, size};
+use super::json::JsonProblem;
 use super::{About, Out};
 
 #[derive(Serialize)]

@@ -3,11 +3,11 @@
 use std::os::unix::ffi::OsStrExt;
 
 use ibid_repo::{CheckReport, Fault, Result};
+use ibid_terminal::json::JsonPath;
+use ibid_terminal::number::{count, counted, percent, size};
+use ibid_terminal::{escape, path_text};
 use serde::Serialize;
 
-use super::json::JsonPath;
-use super::names::{self, escape};
-use super::numbers::{count, counted, percent, size};
 use super::{About, Out};
 
 #[derive(Serialize)]
@@ -56,7 +56,7 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, seed: Opt
         let snapshot = &affected.snapshot.to_string()[..8];
         out.line(format!(
             "affected: {snapshot}:{}  {}",
-            names::path(&affected.path),
+            path_text(&affected.path),
             escape(affected.problem.as_bytes())
         ))?;
     }

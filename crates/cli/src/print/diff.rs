@@ -4,11 +4,12 @@ use std::os::unix::ffi::OsStrExt;
 
 use ibid_format::tree::{EntryKind, TreeEntry};
 use ibid_repo::{Change, Difference, Result, SnapshotInfo, kind_name};
+use ibid_terminal::json::JsonPath;
+use ibid_terminal::number::{count, size};
+use ibid_terminal::{escape, path_text};
 use serde::Serialize;
 
-use super::json::{JsonEntry, JsonPath};
-use super::names::{self, escape};
-use super::numbers::{count, size};
+use super::json::JsonEntry;
 use super::tree::{mode, shown};
 use super::{About, Out, json};
 
@@ -131,25 +132,22 @@ fn text(difference: &Difference<'_>) -> String {
     match (difference.change, difference.old, difference.new) {
         (Change::Added, _, Some(new)) => format!("+ {}{}", shown(difference.path, new), sized(new)),
         (Change::Removed, Some(old), _) => format!("- {}{}", shown(difference.path, old), sized(old)),
-        (Change::Modified, Some(old), Some(new)) => format!(
-            "M {}  {} → {}",
-            names::path(difference.path),
-            content(old),
-            content(new)
-        ),
+        (Change::Modified, Some(old), Some(new)) => {
+            format!("M {}  {} → {}", path_text(difference.path), content(old), content(new))
+        }
         (Change::Attributes, Some(old), Some(new)) => {
             format!("U {}{}", shown(difference.path, new), attributes(old, new))
         }
         (Change::Type, Some(old), Some(new)) => {
             format!(
                 "T {}  {} → {}",
-                names::path(difference.path),
+                path_text(difference.path),
                 kind_name(&old.kind),
                 kind_name(&new.kind)
             )
         }
         // The library promises both sides where there are two; without them, the path is what can be said.
-        (change, ..) => format!("{} {}", name(change), names::path(difference.path)),
+        (change, ..) => format!("{} {}", name(change), path_text(difference.path)),
     }
 }
 

@@ -6,11 +6,12 @@ use std::path::Path;
 use ibid_format::FileId;
 use ibid_format::tree::TreeEntry;
 use ibid_repo::{Result, SnapshotInfo};
+use ibid_terminal::escape;
+use ibid_terminal::json::JsonPath;
+use ibid_terminal::number::{counted, size};
 use serde::Serialize;
 
-use super::json::{JsonEntry, JsonPath};
-use super::names::escape;
-use super::numbers::{counted, size};
+use super::json::JsonEntry;
 use super::time::local;
 use super::tree::{mode, shown};
 use super::{About, Out, json};

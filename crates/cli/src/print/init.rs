@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use ibid_repo::{Repository, Result};
+use ibid_terminal::number::size;
+use ibid_terminal::path_text;
 use serde::Serialize;
 
-use super::numbers::size;
-use super::{About, Out, names};
+use super::{About, Out};
 
 #[derive(Serialize)]
 struct JsonInit {
@@ -34,7 +35,7 @@ pub(crate) fn init(out: &mut Out, repository: &Repository, path: &Path) -> Resul
     } else {
         "an UNENCRYPTED"
     };
-    out.line(format!("made {kind} repository at {}", names::path(path)))?;
+    out.line(format!("made {kind} repository at {}", path_text(path)))?;
     out.line(format!("  id      {}", repository.id()))?;
     out.line(format!(
         "  chunks  {}, {} on average; compressed {} at a time",

@@ -3,13 +3,11 @@
 use ibid_format::snapshot::Snapshot;
 use ibid_format::tree::{EntryKind, TreeEntry};
 use ibid_repo::SnapshotInfo;
+use ibid_terminal::json::{JsonPath, VERSION, lossless};
 use serde::Serialize;
 
 use super::About;
 use super::time::rfc3339;
-
-/// Goes up when a field disappears or changes its meaning; new fields may come at any time.
-const VERSION: u32 = 1;
 
 #[derive(Serialize)]
 pub(crate) struct Document<'a, T> {
@@ -38,49 +36,7 @@ impl<'a, T> Document<'a, T> {
 }
 
 #[derive(Serialize)]
-pub(crate) struct Item<T> {
-    #[serde(rename = "type")]
-    pub(crate) kind: &'static str,
-    #[serde(flatten)]
-    pub(crate) body: T,
-}
-
-#[derive(Serialize)]
 pub(crate) struct Nothing {}
-
-/// A path: as text, and as hexadecimal digits if text can't hold it.
-#[derive(Serialize)]
-pub(crate) struct JsonPath {
-    path: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path_bytes: Option<String>,
-}
-
-impl JsonPath {
-    pub(crate) fn new(bytes: &[u8]) -> JsonPath {
-        let (path, path_bytes) = lossless(bytes);
-        JsonPath { path, path_bytes }
-    }
-}
-
-/// Bytes as text, and as hexadecimal digits if text can't hold them.
-pub(super) fn lossless(bytes: &[u8]) -> (String, Option<String>) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => (text.to_owned(), None),
-        Err(_) => (String::from_utf8_lossy(bytes).into_owned(), Some(hex(bytes))),
-    }
-}
-
-/// Two digits a byte.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] = [
-        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
-    ];
-    let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
-    let mut text = String::with_capacity(bytes.len() * 2);
-    text.extend(bytes.iter().flat_map(digits));
-    text
-}
 
 /// A file that could not be read, or not be restored whole.
 #[derive(Serialize)]

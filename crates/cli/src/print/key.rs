@@ -3,11 +3,11 @@
 use ibid_format::FileId;
 use ibid_format::tree::Time;
 use ibid_repo::{KeyChange, KeyInfo, Result};
+use ibid_terminal::escape;
+use ibid_terminal::number::{counted, size};
+use ibid_terminal::{Align, Table};
 use serde::Serialize;
 
-use super::names::escape;
-use super::numbers::{counted, size};
-use super::table::{Align, Table};
 use super::time::{local, rfc3339};
 use super::{About, Out};
 

@@ -6,65 +6,44 @@
 
 mod backup;
 mod check;
-mod chunk;
-mod chunker;
-mod chunkers;
 mod diff;
 mod find;
-mod hints;
 mod init;
 pub(crate) mod json;
 mod key;
-mod locality;
-mod measured;
-mod names;
-mod numbers;
-mod progress;
 mod records;
 mod restore;
 mod snapshots;
 mod stats;
-mod table;
 mod talk;
 mod time;
 mod tree;
-mod tuning;
-mod versions;
 
-use std::io::{BufWriter, IsTerminal, Stdout, Write};
+use std::io::Write;
 
 pub(crate) use backup::backup;
 pub(crate) use check::check;
-pub(crate) use chunk::ChunkPrinter;
-pub(crate) use chunkers::{chunkers, chunkers_json};
 pub(crate) use diff::DiffPrinter;
 pub(crate) use find::FindPrinter;
-pub(crate) use hints::{locality, locality_json};
 use ibid_format::FileId;
 use ibid_repo::{Error, Repository, Result};
+use ibid_terminal::Output;
+use ibid_terminal::json::Item;
 pub(crate) use init::init;
 pub(crate) use key::{KeyDone, key_done, keys};
-pub(crate) use locality::{duplicate_locality, duplicate_locality_json};
-pub(crate) use measured::{breakdown, breakdown_json, cpu, cpu_json, hashes, hashes_json};
-pub(crate) use names::{escape as shown, path as name};
-pub(crate) use numbers::{counted, size};
-pub(crate) use progress::{Progress, Unit};
 pub(crate) use records::{
-    BadLine, Compacted, Loaded, ScanPrinter, StoreStats, records_bench, records_bench_json, records_compact,
-    records_delete, records_followed, records_load, records_promoted, records_put, records_stats, records_verify,
-    records_versions,
+    BadLine, Compacted, Loaded, ScanPrinter, StoreStats, records_compact, records_delete, records_followed,
+    records_load, records_promoted, records_put, records_stats, records_verify, records_versions,
 };
 pub(crate) use restore::{Asked, planned, restore};
 use serde::Serialize;
 pub(crate) use snapshots::snapshots;
 pub(crate) use stats::stats;
 pub(crate) use talk::{
-    Verb, bad_line, cheap_guesses, failure, fatal, kept_settings, new_store, passed_over, question, records_published,
+    Verb, bad_line, cheap_guesses, failure, fatal, kept_settings, new_store, question, records_published,
     records_retrying, records_serving, swept, unencrypted, untried_key, usage, warning,
 };
 pub(crate) use tree::LsPrinter;
-pub(crate) use tuning::{tuning, tuning_json};
-pub(crate) use versions::versions;
 
 /// What every JSON document says of its repository.
 #[derive(Clone, Copy, Debug)]
@@ -84,19 +63,15 @@ impl About {
 
 /// Standard output.
 pub(crate) struct Out {
-    stdout: BufWriter<Stdout>,
-    is_terminal: bool,
+    output: Output,
     pub(crate) json: bool,
     pub(crate) quiet: bool,
 }
 
 impl Out {
     pub(crate) fn new(json: bool, quiet: bool) -> Out {
-        let stdout = std::io::stdout();
-        let is_terminal = stdout.is_terminal();
         Out {
-            stdout: BufWriter::with_capacity(64 << 10, stdout),
-            is_terminal,
+            output: Output::new(),
             json,
             quiet,
         }
@@ -104,25 +79,26 @@ impl Out {
 
     /// All of `bytes`, as they are.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
-        self.stdout.write_all(bytes).map_err(failed)
+        self.output.raw().write_all(bytes).map_err(failed)
     }
 
     /// For who writes bytes as they are, piece by piece.
     pub(crate) fn raw(&mut self) -> &mut dyn Write {
-        &mut self.stdout
+        self.output.raw()
     }
 
-    /// A line of text. What comes from outside has been through [`names`] before.
+    /// Whether what is printed goes to a terminal.
+    fn is_terminal(&self) -> bool {
+        self.output.is_terminal()
+    }
+
+    /// A line of text. What comes from outside has been escaped before.
     fn line(&mut self, text: impl AsRef<str>) -> Result<()> {
-        let written = writeln!(self.stdout, "{}", text.as_ref());
-        // Who looks on wants to see it now; a pipe wants it fast.
-        let flushed = if self.is_terminal { self.stdout.flush() } else { Ok(()) };
-        written.and(flushed).map_err(failed)
+        self.output.line(text).map_err(failed)
     }
 
     fn json(&mut self, value: &impl Serialize) -> Result<()> {
-        let text = serde_json::to_string(value).map_err(|error| failed(error.into()))?;
-        self.line(text)
+        self.output.json(value).map_err(failed)
     }
 
     /// The one document of a command.
@@ -147,7 +123,7 @@ impl Out {
         about: impl Into<Option<About>>,
         body: &impl Serialize,
     ) -> Result<()> {
-        self.json(&json::Item {
+        self.json(&Item {
             kind: "begin",
             body: json::Document::new(command, about, body),
         })
@@ -155,7 +131,7 @@ impl Out {
 
     /// A line of a command that prints many; the last one is of kind `end`.
     fn item(&mut self, kind: &'static str, body: impl Serialize) -> Result<()> {
-        self.json(&json::Item { kind, body })
+        self.json(&Item { kind, body })
     }
 
     /// Hands everything over.
@@ -163,7 +139,7 @@ impl Out {
     /// # Errors
     /// A full disk, a closed pipe.
     pub(crate) fn finish(&mut self) -> Result<()> {
-        self.stdout.flush().map_err(failed)
+        self.output.flush().map_err(failed)
     }
 }
 

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use ibid_repo::{Planned, RestoreSummary, Result, SnapshotInfo};
+use ibid_terminal::number::{count, counted, duration, rate, size};
+use ibid_terminal::path_text;
 use serde::Serialize;
 
 use super::backup::json_problems;
 use super::json::JsonProblem;
-use super::names;
-use super::numbers::{count, counted, duration, rate, size};
 use super::{About, Out};
 
 #[derive(Serialize)]
@@ -46,7 +46,7 @@ pub(crate) fn planned(out: &mut Out, path: &Path, planned: Planned) -> Result<()
         Planned::Replace => "replace",
         Planned::Keep => "keep   ",
     };
-    out.line(format!("{word} {}", names::path(path)))
+    out.line(format!("{word} {}", path_text(path)))
 }
 
 /// What a restore did, and what it could not restore.

@@ -2,12 +2,12 @@
 
 use ibid_format::snapshot::SnapshotTotals;
 use ibid_repo::{Result, SnapshotInfo};
+use ibid_terminal::escape;
+use ibid_terminal::number::{count, counted, size};
+use ibid_terminal::{Align, Table};
 use serde::Serialize;
 
 use super::json::JsonSnapshot;
-use super::names::escape;
-use super::numbers::{count, counted, size};
-use super::table::{Align, Table};
 use super::time::local;
 use super::{About, Out};
 

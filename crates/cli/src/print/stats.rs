@@ -1,10 +1,10 @@
 //! How much is stored, and what saved the rest.
 
 use ibid_repo::{Result, Stats};
+use ibid_terminal::number::{count, percent, ratio, size};
+use ibid_terminal::{Align, Table};
 use serde::Serialize;
 
-use super::numbers::{count, percent, ratio, size};
-use super::table::{Align, Table};
 use super::{About, Out};
 
 const BAR: usize = 40;

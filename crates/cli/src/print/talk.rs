@@ -1,42 +1,16 @@
-//! Standard error: warnings, errors, notes. Lines and progress do not get in each other's way.
+//! Standard error: warnings, errors, notes.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Mutex;
 
 use ibid_format::FileId;
 use ibid_record::replicate::nats::Address;
 use ibid_repo::{Error, Warning};
-use indicatif::ProgressBar;
-use serde::Serialize;
+use ibid_terminal::number::size;
+use ibid_terminal::{message as line, path_text};
 
-use super::names::{self, escape_text};
-use super::numbers::size;
 use super::records::BadLine;
 use crate::failure::{Failure, with_causes};
-
-/// The bar on the terminal, if there is one: lines are printed above it.
-static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
-
-pub(super) fn set_bar(bar: Option<ProgressBar>) {
-    *lock() = bar;
-}
-
-fn lock() -> std::sync::MutexGuard<'static, Option<ProgressBar>> {
-    BAR.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-/// A line on standard error. If nobody can hear it, nothing can be done about that.
-pub(super) fn line(text: &str) {
-    let write = || {
-        let _ = writeln!(std::io::stderr().lock(), "{}", escape_text(text));
-    };
-    match lock().as_ref() {
-        Some(bar) => bar.suspend(write),
-        None => write(),
-    }
-}
 
 /// What could not be done with a file.
 #[derive(Clone, Copy, Debug)]
@@ -60,27 +34,24 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
                 Verb::Restore => "not restored",
                 Verb::Look => "passed over",
             };
-            line(&format!("{verb}: {}: {problem}", names::path(path)));
+            line(&format!("{verb}: {}: {problem}", path_text(path)));
             return Some(problem);
         }
-        Warning::ChangedWhileRead { path } => line(&format!("changed while it was read: {}", names::path(path))),
-        Warning::Attributes { path, what, source } => line(&format!("{}: {what}: {source}", names::path(path))),
+        Warning::ChangedWhileRead { path } => line(&format!("changed while it was read: {}", path_text(path))),
+        Warning::Attributes { path, what, source } => line(&format!("{}: {what}: {source}", path_text(path))),
         Warning::Mixed { path } => line(&format!(
             "changed in part: {}: some of it is as in the snapshot now, the rest as it was",
-            names::path(path)
+            path_text(path)
         )),
         Warning::Kept { path, below } => line(&format!(
             "kept: {} is no folder, so what the snapshot has in it ({below}) is not restored",
-            names::path(path)
+            path_text(path)
         )),
         Warning::NothingMatches { pattern } => line(&format!(
             "nothing in what is restored of the snapshot matches --include {pattern:?}; see `ibid ls -R`"
         )),
         Warning::Repository { error } => line(&format!("warning: {}", with_causes(error))),
-        Warning::OwnFolder { path } => line(&format!(
-            "note: the repository itself is left out: {}",
-            names::path(path)
-        )),
+        Warning::OwnFolder { path } => line(&format!("note: the repository itself is left out: {}", path_text(path))),
         // Said in full rather than lost.
         other => line(&format!("warning: {other:?}")),
     }
@@ -92,31 +63,9 @@ pub(crate) fn failure(failure: &Failure) {
     line(&format!("ibid: {failure}"));
 }
 
-#[derive(Serialize)]
-struct JsonError<'a> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    code: u8,
-    message: &'a str,
-}
-
 /// Why the command failed: the last that it says.
 pub(crate) fn fatal(failure: &Failure, json: bool) {
-    let text = escape_text(&failure.to_string());
-    let body = JsonError {
-        kind: "error",
-        code: failure.exit_code(),
-        message: &text,
-    };
-    match serde_json::to_string(&body) {
-        Ok(object) if json => line(&object),
-        _ => line(&format!("ibid: {text}")),
-    }
-}
-
-/// Said of a file that a measurement goes on without.
-pub(crate) fn passed_over(path: &Path, error: &std::io::Error) {
-    line(&format!("passed over: {}: {error}", names::path(path)));
+    ibid_terminal::fatal("ibid", &failure.to_string(), failure.exit_code(), json);
 }
 
 /// Said of a line that is not loaded.
@@ -126,7 +75,7 @@ pub(crate) fn bad_line(bad: &BadLine) {
 
 /// Said of a store that was made because there was none.
 pub(crate) fn new_store(path: &Path) {
-    line(&format!("note: made a new store of records in {}", names::path(path)));
+    line(&format!("note: made a new store of records in {}", path_text(path)));
 }
 
 /// Where others can follow a store.
@@ -184,10 +133,5 @@ pub(crate) fn swept(files: u64, bytes: u64) {
 
 /// The text in front of where a password is typed.
 pub(crate) fn question(what: &str, repository: &Path) -> String {
-    format!("{what} for {}: ", names::path(repository))
-}
-
-/// Told once somebody asked to stop.
-pub(super) fn stopping() {
-    line("stopping; once more to stop at once");
+    format!("{what} for {}: ", path_text(repository))
 }

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use ibid_format::tree::{EntryKind, TreeEntry};
 use ibid_repo::{Result, SnapshotInfo};
+use ibid_terminal::json::JsonPath;
+use ibid_terminal::number::size;
+use ibid_terminal::{escape, path_text};
 use serde::Serialize;
 
-use super::json::{JsonEntry, JsonPath, JsonSnapshot};
-use super::names::{self, escape};
-use super::numbers::size;
+use super::json::{JsonEntry, JsonSnapshot};
 use super::time::local;
 use super::{About, Out, json};
 
@@ -110,7 +111,7 @@ pub(super) fn shown(path: &Path, entry: &TreeEntry) -> String {
     } else {
         ""
     };
-    format!("{}{slash}", names::path(path))
+    format!("{}{slash}", path_text(path))
 }
 
 /// `drwxr-xr-x`.

@@ -1,10 +1,9 @@
 //! The program, run as people and scripts run it.
 
 mod asking;
-mod chunking;
+mod blocks;
 mod documents;
 mod json;
-mod locality;
 mod output;
 mod passwords;
 #[path = "../../../record/tests/replication_over_nats/ports.rs"]
@@ -14,5 +13,9 @@ mod records;
 mod restoring;
 mod selecting;
 mod support;
+mod tables;
 mod trouble;
 mod walk;
+
+/// What is run.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_ibid");

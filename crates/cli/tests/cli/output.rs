@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use crate::support::Home;
 
-const COMMANDS: [&[&str]; 38] = [
+const COMMANDS: [&[&str]; 26] = [
     &["init"],
     &["backup"],
     &["snapshots"],
@@ -30,18 +30,6 @@ const COMMANDS: [&[&str]; 38] = [
     &["records", "versions"],
     &["records", "stats"],
     &["records", "verify"],
-    &["chunk"],
-    &["bench"],
-    &["bench", "chunkers"],
-    &["bench", "duplicate-locality"],
-    &["bench", "locality"],
-    &["bench", "breakdown"],
-    &["bench", "hashes"],
-    &["bench", "cpu"],
-    &["tune"],
-    &["tune", "seqcdc"],
-    &["generate"],
-    &["generate", "versions"],
     &["completions"],
     &["man"],
 ];

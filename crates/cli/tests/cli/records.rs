@@ -10,7 +10,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Home, noise, ran, run, run_with, signal};
+use crate::support::{Home, growing_pages, json_lines, noise, ran, run, run_with, signal, wait_until};
 
 /// The program with `records` in front, and a store in this home.
 fn records<S: AsRef<OsStr>>(home: &Home, arguments: impl IntoIterator<Item = S>) -> Command {
@@ -445,15 +445,6 @@ fn loading(home: &Home, arguments: &[&str]) -> (Child, std::process::ChildStdin)
     (child, stdin)
 }
 
-#[track_caller]
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(30), "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 fn numbered_line(number: usize) -> String {
     format!("{{\"key\": \"{number:06}\", \"body\": \"{}\"}}\n", "x".repeat(2000))
 }
@@ -532,29 +523,6 @@ fn an_interrupted_load_says_how_far_it_came() {
     );
     drop(stdin);
     assert_eq!(scanned(&home, &["--namespace", "piped"]).len(), 10);
-}
-
-/// Versions of pages, each with a line more than the one before; bodies by key, the first version
-/// first.
-fn growing_pages(pages: usize, versions: usize) -> Vec<(String, Vec<String>)> {
-    let line = |page: usize, version: usize| format!("{:x?} of {page}\n", noise(20, (page * 1000 + version) as u64));
-    let page = |page: usize| {
-        let mut body = String::new();
-        let grown = |version| {
-            body += &line(page, version);
-            body.clone()
-        };
-        (format!("page {page}"), (0..versions).map(grown).collect())
-    };
-    (0..pages).map(page).collect()
-}
-
-fn json_lines(pages: &[(String, Vec<String>)]) -> String {
-    let versions = pages
-        .iter()
-        .flat_map(|(key, bodies)| bodies.iter().map(move |body| (key, body)));
-    let line = |(key, body)| format!("{}\n", serde_json::json!({"key": key, "body": body}));
-    versions.map(line).collect()
 }
 
 #[track_caller]
@@ -639,34 +607,6 @@ fn a_killed_compaction_loses_nothing() {
     assert!(compact().wait().unwrap().success());
     assert!(before == ok(&home, ["scan"]));
     assert!(ok(&home, ["verify"]).contains("no faults"));
-}
-
-#[test]
-fn a_benchmark_stops_when_asked_and_leaves_nothing() {
-    let home = Home::bare();
-    home.write("lines", json_lines(&growing_pages(50, 60)));
-    let mut command = home.ibid("bench records lines --body body --work . --json x.json".split(' '));
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    wait_until("it has begun", || {
-        let names = std::fs::read_dir(home.path("")).unwrap().flatten();
-        names
-            .into_iter()
-            .any(|entry| entry.file_name().to_string_lossy().starts_with("ibid-bench-"))
-    });
-    signal(&child, Signal::INT);
-    let ended = ran(child.wait_with_output().unwrap());
-    assert_eq!((ended.code, ended.out.as_str()), (130, ""), "{ended:?}");
-    let names = std::fs::read_dir(home.path("")).unwrap().flatten();
-    let names: Vec<OsString> = names.map(|entry| entry.file_name()).collect();
-    assert!(names.iter().all(|name| name == "lines" || name == "files"), "{names:?}");
-
-    let refused = |code, arguments: &str| home.fails(code, arguments.split(' '));
-    assert!(refused(2, "bench records lines --trace 1").contains("99.9:0.1"));
-    assert!(refused(2, "bench records lines --trace 0:0").contains("99.9:0.1"));
-    assert!(refused(2, "bench records lines --busy 10").contains("400ms"));
-    assert!(refused(2, "bench records lines --report x.txt").contains(".html"));
-    assert!(refused(1, "bench records lines --key other").contains("line 1: there is no field"));
-    assert!(refused(1, "bench records nowhere").contains("cannot open"));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -77,7 +78,7 @@ impl Home {
 
     /// The program with nothing around it but this home, its repository and its password.
     pub(crate) fn ibid<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ibid"));
+        let mut command = Command::new(crate::PROGRAM);
         command
             .args(arguments)
             .current_dir(self.path(""))
@@ -208,10 +209,7 @@ pub(crate) fn as_somebody(home: &Home, arguments: &[&str]) -> Command {
         if !program.exists() {
             // By another process: a file that this one has open for writing, if only for a moment, is inherited
             // by what other tests start in that moment, and can't be run until they have.
-            let copied = Command::new("cp")
-                .arg(env!("CARGO_BIN_EXE_ibid"))
-                .arg(&program)
-                .status();
+            let copied = Command::new("cp").arg(crate::PROGRAM).arg(&program).status();
             assert!(copied.unwrap().success());
         }
         std::fs::set_permissions(home.path(""), PermissionsExt::from_mode(0o777)).unwrap();
@@ -230,4 +228,36 @@ pub(crate) fn packs(home: &Home) -> Vec<PathBuf> {
         .into_iter()
         .filter(|(_, _, contents)| !contents.is_empty());
     all.map(|(path, ..)| home.path("repo/packs").join(path)).collect()
+}
+
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(30), "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Versions of pages, each with a line more than the one before; bodies by key, the first version
+/// first.
+pub(crate) fn growing_pages(pages: usize, versions: usize) -> Vec<(String, Vec<String>)> {
+    let line = |page: usize, version: usize| format!("{:x?} of {page}\n", noise(20, (page * 1000 + version) as u64));
+    let page = |page: usize| {
+        let mut body = String::new();
+        let grown = |version| {
+            body += &line(page, version);
+            body.clone()
+        };
+        (format!("page {page}"), (0..versions).map(grown).collect())
+    };
+    (0..pages).map(page).collect()
+}
+
+pub(crate) fn json_lines(pages: &[(String, Vec<String>)]) -> String {
+    let versions = pages
+        .iter()
+        .flat_map(|(key, bodies)| bodies.iter().map(move |body| (key, body)));
+    let line = |(key, body)| format!("{}\n", serde_json::json!({"key": key, "body": body}));
+    versions.map(line).collect()
 }

@@ -1,147 +1,106 @@
-//! Experiments: ibid beside its rivals, and what its defaults cost.
+//! `ibid-bench`: measures chunkers, deltas and whole repositories, on your data and on generated data.
 //!
-//! `docs/benchmarks.md` says what each experiment measures, what its right answer is, and how to
-//! run it.
+//! `docs/measuring.md` walks through its commands; `docs/benchmarks.md` says what each experiment
+//! found.
 #![forbid(unsafe_code)]
 
+mod args;
 mod chunk_sizes;
+mod commands;
 mod corpus;
+mod databases;
+mod failure;
 mod files;
 mod measure;
-mod random;
+mod output;
+mod print;
 mod random_read;
 mod record;
-mod records;
 mod report;
 mod repositories;
 mod statistics;
 mod summary;
 mod tools;
+mod watch;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
-use clap::{Args, Parser, Subcommand};
-use corpus::Corpus;
-use tools::Kind;
+use anyhow::Context;
+use args::{Cli, Command, GenerateCommand, RepositoriesArgs, TuneCommand};
+use clap::Parser;
+use failure::{Outcome, Result};
 
-/// Experiments: ibid beside its rivals, and what its defaults cost
-#[derive(Debug, Parser)]
-#[command(name = "ibid-bench", version)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Back up all versions of a file or folder one after the other, read all again, restore the
-    /// last: size, CPU, memory, speed
-    Repositories {
-        #[command(flatten)]
-        common: Common,
-        /// Tools to compare
-        #[arg(long, value_delimiter = ',', default_values = ["ibid", "restic", "borg"])]
-        tools: Vec<Kind>,
-    },
-    /// The same with ibid alone at several average chunk sizes
-    ChunkSizes {
-        #[command(flatten)]
-        common: Common,
-        /// Average sizes of chunks, as `ibid init --average` takes them
-        #[arg(long, value_delimiter = ',', default_values = ["16KiB", "32KiB", "64KiB", "128KiB"])]
-        averages: Vec<String>,
-    },
-    /// Read single chunks at random, for several sizes of frames
-    RandomRead(random_read::Options),
-    /// Store versions of records in this project's record store and in its rivals: size, CPU,
-    /// memory, time to read one
-    Records(records::Options),
-    /// What `records` runs itself by
-    #[command(name = records::STAGE_COMMAND, hide = true)]
-    RecordsStage { order: PathBuf },
-    /// Print the tables of earlier runs
-    Table {
-        /// What `--json` wrote
-        #[arg(required = true)]
-        files: Vec<PathBuf>,
-    },
-}
-
-/// What both experiments with repositories take.
-#[derive(Debug, Args)]
-struct Common {
-    /// A name and the folder that holds its versions: files, or else folders, whose names begin
-    /// with `v`, in the order of their names
-    #[arg(long = "corpus", value_name = "NAME=DIR", required = true)]
-    corpora: Vec<Corpus>,
-    /// The program ibid [default: the one beside this program, else the one on the PATH]
-    #[arg(long, value_name = "PATH")]
-    ibid: Option<PathBuf>,
-    /// How often everything is done
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Where repositories and restored files lie meanwhile [default: the folder for temporary
-    /// files]
-    #[arg(long, value_name = "DIR")]
-    work: Option<PathBuf>,
-    /// Write every sample and the results into this file, after each round
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write the tables into this file as well
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
-}
-
-impl Common {
-    fn run(self, experiment: &str, tools: Vec<tools::Tool>) -> Result<()> {
-        let plan = repositories::Plan {
-            experiment: experiment.to_owned(),
-            corpora: self.corpora,
-            tools,
-            rounds: self.rounds,
-            work: self.work.unwrap_or_else(std::env::temp_dir),
-        };
-        let record = repositories::run(&plan, self.json.as_deref())?;
-        let text = report::markdown(&record);
-        if let Some(path) = &self.markdown {
-            std::fs::write(path, &text).with_context(|| format!("writing {}", path.display()))?;
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(error.exit_code() as u8);
         }
-        report::show(&text);
-        Ok(())
+    };
+    let json = cli.command.prints_json();
+    match run(cli.command, cli.quiet) {
+        Ok(outcome) => ExitCode::from(outcome.exit_code()),
+        Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
+        Err(failure) => {
+            let code = failure.exit_code();
+            ibid_terminal::fatal("ibid-bench", &failure.to_string(), code, json);
+            ExitCode::from(code)
+        }
     }
 }
 
-fn run(command: Command) -> Result<()> {
+fn run(command: Command, quiet: bool) -> Result<Outcome> {
     match command {
+        Command::Chunkers(args) => commands::chunkers::run(&args, quiet),
+        Command::Chunk(args) => commands::chunk::run(&args, quiet),
+        Command::DuplicateLocality(args) => commands::locality::run_duplicates(&args, quiet),
+        Command::Locality(args) => commands::locality::run(&args, quiet),
+        Command::Records(args) => commands::records::run(&args, quiet),
+        Command::Breakdown(args) => commands::measured::run_breakdown(&args, quiet),
+        Command::Hashes(args) => commands::measured::run_hashes(&args, quiet),
+        Command::Cpu(args) => commands::measured::run_cpu(&args),
+        Command::Tune(TuneCommand::Seqcdc(args)) => commands::tune::run(&args, quiet),
+        Command::Generate(GenerateCommand::Versions(args)) => commands::generate::run(&args, quiet),
         Command::Repositories { common, tools } => {
             let ibid = tools::find_ibid(common.ibid.as_deref())?;
             let tools = tools.into_iter().map(|kind| kind.tool(&ibid)).collect();
-            common.run("repositories", tools)
+            run_repositories(common, "repositories", tools)
         }
         Command::ChunkSizes { common, averages } => {
             let ibid = tools::find_ibid(common.ibid.as_deref())?;
-            common.run("chunk-sizes", chunk_sizes::tools(&ibid, &averages))
+            run_repositories(common, "chunk-sizes", chunk_sizes::tools(&ibid, &averages))
         }
-        Command::RandomRead(options) => random_read::run(&options),
-        Command::Records(options) => records::run(&options),
-        Command::RecordsStage { order } => records::run_stage(&order),
+        Command::RandomRead(options) => done(random_read::run(&options)),
+        Command::Databases(options) => done(databases::run(&options)),
+        Command::DatabasesStage { order } => done(databases::run_stage(&order)),
         Command::Table { files } => {
             for file in files {
                 report::show(&report::markdown(&record::read(&file)?));
             }
-            Ok(())
+            Ok(Outcome::Done)
         }
     }
 }
 
-fn main() -> ExitCode {
-    match run(Cli::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            report::failure(&error);
-            ExitCode::FAILURE
-        }
+fn done(result: anyhow::Result<()>) -> Result<Outcome> {
+    result?;
+    Ok(Outcome::Done)
+}
+
+fn run_repositories(args: RepositoriesArgs, experiment: &str, tools: Vec<tools::Tool>) -> Result<Outcome> {
+    let plan = repositories::Plan {
+        experiment: experiment.to_owned(),
+        corpora: args.corpora,
+        tools,
+        rounds: args.rounds,
+        work: args.work.unwrap_or_else(std::env::temp_dir),
+    };
+    let record = repositories::run(&plan, args.json.as_deref())?;
+    let text = report::markdown(&record);
+    if let Some(path) = &args.markdown {
+        std::fs::write(path, &text).with_context(|| format!("writing {}", path.display()))?;
     }
+    report::show(&text);
+    Ok(Outcome::Done)
 }

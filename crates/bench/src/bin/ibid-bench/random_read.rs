@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use ibid_bench::Random;
 use ibid_chunk::{Chunker, Settings, chunks};
 use ibid_format::frame::{self, Compression, FrameDecoder, FrameEncoder};
 use ibid_format::pack::{self, PackKind};
@@ -14,7 +15,6 @@ use ibid_format::{ChunkId, FileId, Keys, MasterKey};
 use ibid_storage::{Local, Name, Storage};
 use serde::{Deserialize, Serialize};
 
-use crate::random::Random;
 use crate::record::{Outcome, RandomRead, Record};
 use crate::report;
 use crate::statistics::{median, percentile};
@@ -25,8 +25,8 @@ const FILE_BYTES_MAX: usize = 256 << 20;
 const PACK_SIZE: u32 = 16 << 20;
 const LEVEL: i32 = 3;
 
-/// What was asked for.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  ibid-bench random-read --file corpora/lnx/v01.tar --reads 200")]
 pub(crate) struct Options {
     /// Whose chunks; of more than 256 MiB, the first
     #[arg(long)]
@@ -112,7 +112,7 @@ fn measure(data: &[u8], average: u32, options: &Options) -> Result<RandomRead> {
     for kib in &options.frames_kib {
         stored.push(store(&storage, &keys, &unique, kib << 10)?);
     }
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let mut reader = Reader {
         storage: &storage,
         keys: &keys,
@@ -120,7 +120,7 @@ fn measure(data: &[u8], average: u32, options: &Options) -> Result<RandomRead> {
         decoder: FrameDecoder::new(),
     };
     for _ in 0..options.reads {
-        let number = random.below(unique.len());
+        let number = random.below(unique.len() as u64) as usize;
         let (id, bytes) = unique[number];
         // The same chunk from every size, so that a busy moment hits all alike.
         for stored in &mut stored {

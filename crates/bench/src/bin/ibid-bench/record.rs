@@ -6,9 +6,9 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::databases::Records;
 use crate::measure::Cost;
 use crate::random_read::FrameResult;
-use crate::records::Records;
 use crate::summary::Row;
 
 /// One run of one experiment.

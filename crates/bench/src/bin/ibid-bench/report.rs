@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
+use crate::databases::{self, Records};
 use crate::record::{Outcome, RandomRead, Record, Repositories, Sample, Step};
-use crate::records::{self, Records};
 use crate::statistics::median;
 use crate::summary::Row;
 
@@ -32,7 +32,7 @@ pub(crate) fn progress(sample: &Sample) {
 }
 
 /// One subject has stored and read all records of a file.
-pub(crate) fn records_progress(row: &records::Row) {
+pub(crate) fn records_progress(row: &databases::Row) {
     eprintln!(
         "{} {}: {:.1} MB on disk, {:.2} s, {:.2} s of CPU, {:.0} MiB",
         row.file,
@@ -45,17 +45,12 @@ pub(crate) fn records_progress(row: &records::Row) {
 }
 
 /// A subject can't be had here.
-pub(crate) fn skipped(skipped: &records::Skipped) {
+pub(crate) fn skipped(skipped: &databases::Skipped) {
     eprintln!("{}", skipped_text(skipped));
 }
 
-fn skipped_text(skipped: &records::Skipped) -> String {
+fn skipped_text(skipped: &databases::Skipped) -> String {
     format!("SKIPPED {}: {}", skipped.subject.name(), skipped.why)
-}
-
-/// It went wrong.
-pub(crate) fn failure(error: &anyhow::Error) {
-    eprintln!("ibid-bench: {error:#}");
 }
 
 /// A whole record, for a terminal and for documents.
@@ -228,7 +223,7 @@ fn records(found: &Records, out: &mut String) {
     }
 }
 
-fn records_table<'a>(file: &records::FileInfo, rows: impl Iterator<Item = &'a records::Row>) -> String {
+fn records_table<'a>(file: &databases::FileInfo, rows: impl Iterator<Item = &'a databases::Row>) -> String {
     let header = [
         "",
         "on disk, MB",

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use ibid_record::Store;
+use ibid_terminal::number::counted;
 
 use super::{is_there, none_there, open_at, options_to_store, place, size_on_disk, stepping};
 use crate::args::CompactArgs;
@@ -34,7 +35,7 @@ pub(crate) fn run(context: &mut Context, args: &CompactArgs) -> Result<Outcome> 
 /// What a compaction did that was broken off.
 pub(super) fn left_by(compacted: &Compacted) -> String {
     let records = compacted.records;
-    let packed = print::counted(records, "record was compressed", "records were compressed");
+    let packed = counted(records, "record was compressed", "records were compressed");
     format!("{packed} until then; the next `ibid records compact` goes on from there")
 }
 

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use ibid_format::record::{BODY_BYTES_MAX, KEY_BYTES_MAX};
 use ibid_record::{Batch, Durability, Error, Namespace, Store};
 use ibid_repo::Monitor;
+use ibid_terminal::number::{counted, size};
+use ibid_terminal::{Fields, Line, Lines};
 
 use super::compact::{self, left_by};
-use super::fields::Shape;
-use super::lines::{Line, Lines};
 use super::{open_or_make, place, size_on_disk};
 use crate::args::{DurabilityName, LoadArgs};
 use crate::commands::open::Context;
@@ -35,21 +35,22 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
     let monitor = watch.monitor.clone();
     // Before a store is made for what is not there.
     let memory = context.global.memory;
-    let lines = Lines::open(&args.file, memory, &monitor);
+    let lines = Lines::open(&args.file, memory, watch.advance());
     if monitor.is_cancelled() {
         return Err(Failure::Interrupted("nothing was stored".into()));
     }
     let mut lines = lines?;
+    watch.expect(lines.file_bytes);
     let (store, namespace) = open_or_make(context, &args.place, &args.new)?;
     let started = Instant::now();
     let mut loader = Loader {
         namespace: &namespace,
         monitor: &monitor,
-        shape: if args.scanned {
-            Shape::Scanned
+        fields: if args.scanned {
+            Fields::Scanned
         } else {
             let (key, body) = (args.key.clone(), args.body.clone());
-            Shape::Fields { key, body }
+            Fields::Named { key, body }
         },
         strict: args.strict,
         batch_bytes: BATCH_BYTES.min(memory / 16) as usize,
@@ -69,7 +70,7 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
         0 => "nothing was stored".to_owned(),
         records => format!(
             "{} stored, up to line {}",
-            print::counted(records, "record is", "records are"),
+            counted(records, "record is", "records are"),
             committed.line
         ),
     };
@@ -155,7 +156,7 @@ struct Committed {
 struct Loader<'l> {
     namespace: &'l Namespace,
     monitor: &'l Monitor,
-    shape: Shape,
+    fields: Fields,
     strict: bool,
     batch_bytes: usize,
     pending: Pending,
@@ -213,7 +214,7 @@ impl Loader<'_> {
                 Line::Waiting => Ok(false),
                 Line::TooLong { bytes_max } => Err(format!(
                     "expected at most {} in a line, found more: it may have an eighth of --memory",
-                    print::size(bytes_max as u64)
+                    size(bytes_max as u64)
                 )),
             };
             match taken {
@@ -247,7 +248,7 @@ impl Loader<'_> {
         if line.trim_ascii().is_empty() {
             return Ok(false);
         }
-        let (key, body) = self.shape.record(line)?;
+        let (key, body) = self.fields.record(line)?;
         // The store would refuse all of the batch.
         within("the key", key.len(), KEY_BYTES_MAX)?;
         within("the body", body.len(), BODY_BYTES_MAX)?;

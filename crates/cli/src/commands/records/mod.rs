@@ -1,11 +1,8 @@
 //! `ibid records`: a store, a namespace, and what is done with them.
 
-mod bench;
 mod compact;
 mod delete;
-mod fields;
 mod get;
-mod lines;
 mod load;
 mod put;
 mod replicate;
@@ -21,9 +18,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-pub(crate) use bench::run as run_bench;
 use ibid_record::{Argon2Cost, Encoding, Error, Namespace, Options, Store, Versions};
 use ibid_repo::Monitor;
+use ibid_terminal::{escape, path_text};
 
 use super::open::{Context, local_folder};
 use super::password;
@@ -94,7 +91,7 @@ fn stepping(monitor: &Monitor) -> impl FnMut(u64) -> ControlFlow<()> + '_ {
 fn none_there(path: &Path) -> Failure {
     Failure::NoStore(format!(
         "there is no store of records in {}; `ibid records load` and `ibid records put` make one",
-        print::name(path)
+        path_text(path)
     ))
 }
 
@@ -163,7 +160,7 @@ fn open_at(context: &Context, path: &Path, options: Options, encrypted: bool) ->
         let needed = || {
             Failure::Password(format!(
                 "the store in {} is encrypted and no password was given; set IBID_PASSWORD, or use --password-file or --password-command",
-                print::name(path)
+                path_text(path)
             ))
         };
         password::ask(context, path, needed)?
@@ -185,7 +182,7 @@ fn open_namespace(context: &Context, args: &NamespaceArgs) -> Result<(Store, Nam
     let namespace = store.find_namespace(&args.namespace)?.ok_or_else(|| {
         Failure::NotThere(format!(
             "there is no namespace \"{}\" in the store; `ibid records stats` lists those that there are",
-            print::shown(args.namespace.as_bytes())
+            escape(args.namespace.as_bytes())
         ))
     })?;
     Ok((store, namespace))
@@ -213,7 +210,7 @@ fn open_or_make(context: &Context, args: &NamespaceArgs, new: &NewRecordsArgs) -
 /// Says of a record that is not there what there is instead.
 fn not_there(namespace: &Namespace, key: &[u8], asked: VersionName) -> Result<Failure> {
     let versions = namespace.versions(key)?;
-    let (name, shown) = (print::shown(namespace.name().as_bytes()), print::shown(key));
+    let (name, shown) = (escape(namespace.name().as_bytes()), escape(key));
     let asked = match asked {
         VersionName::Latest => versions.last().map_or(1, |latest| latest.version),
         VersionName::Number(version) => version,

@@ -4,10 +4,11 @@ use std::io::Read;
 use std::path::Path;
 
 use ibid_format::record::BODY_BYTES_MAX;
+use ibid_terminal::number::size;
+use ibid_terminal::{input, path_text};
 
 use super::open_or_make;
 use crate::args::PutArgs;
-use crate::commands::input;
 use crate::commands::open::Context;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print;
@@ -35,8 +36,8 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     if body.len() > BODY_BYTES_MAX {
         return Err(Failure::Fatal(format!(
             "{}: expected at most {}, which a record may have, found more; store it in parts",
-            print::name(path),
-            print::size(BODY_BYTES_MAX as u64)
+            path_text(path),
+            size(BODY_BYTES_MAX as u64)
         )));
     }
     Ok(body)

@@ -9,6 +9,7 @@ use ibid_record::replicate::nats::{self, Publishing};
 use ibid_record::replicate::net::{self, tls};
 use ibid_record::replicate::{self, Oplog, Progress};
 use ibid_record::{Options, Role, Store};
+use ibid_terminal::path_text;
 
 use super::{is_there, none_there, open, open_at, options_to_store, place};
 use crate::args::{Followed, PromoteArgs, ReplicateArgs, ServeArgs};
@@ -168,7 +169,7 @@ pub(crate) fn follow(context: &mut Context, args: &ReplicateArgs) -> Result<Outc
         Some(_) if !args.discard => {
             return Err(Failure::Fatal(format!(
                 "the store in {} is one that others follow, or was: what it has and the other one has not would be gone. Give another folder, or say --discard if that is not needed",
-                print::name(path)
+                path_text(path)
             )));
         }
         Some(_) | None => store.follow()?,

@@ -2,6 +2,7 @@
 
 use ibid_record::Error;
 use ibid_record::engine::EngineError;
+use ibid_terminal::number::counted;
 
 use super::{open, stepping};
 use crate::args::VerifyArgs;
@@ -17,7 +18,7 @@ pub(crate) fn run(context: &mut Context, args: &VerifyArgs) -> Result<Outcome> {
     watch.finish();
     let found = found?;
     if found.stopped {
-        let faults = print::counted(found.faults_total, "fault was", "faults were");
+        let faults = counted(found.faults_total, "fault was", "faults were");
         return Err(Failure::Interrupted(format!("{faults} found so far").into()));
     }
     print::records_verify(&mut context.out, &found)?;

@@ -1,11 +1,11 @@
 //! What a compaction came to.
 
 use ibid_repo::Result;
+use ibid_terminal::number::{counted, duration, ratio, size};
+use ibid_terminal::{Align, Table};
 use serde::Serialize;
 
 use super::super::Out;
-use super::super::numbers::{counted, duration, ratio, size};
-use super::super::table::{Align, Table};
 
 /// What a compaction did to a store.
 #[derive(Clone, Copy, Debug, Serialize)]

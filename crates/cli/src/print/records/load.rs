@@ -1,11 +1,11 @@
 //! What was loaded.
 
 use ibid_repo::Result;
+use ibid_terminal::escape;
+use ibid_terminal::number::{count, counted, duration, rate, size};
 use serde::Serialize;
 
 use super::super::Out;
-use super::super::names::escape;
-use super::super::numbers::{count, counted, duration, rate, size};
 use super::compact::{self, Compacted};
 
 /// A line that could not be loaded.

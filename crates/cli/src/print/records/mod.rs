@@ -1,16 +1,18 @@
 //! Records: what was stored, what there is.
 
-mod bench;
 mod compact;
 mod load;
 mod scan;
 mod stats;
 mod verify;
 
-pub(crate) use bench::{records_bench, records_bench_json};
 pub(crate) use compact::{Compacted, records_compact};
 use ibid_record::{Version, Versions};
 use ibid_repo::Result;
+use ibid_terminal::escape;
+use ibid_terminal::json::lossless;
+use ibid_terminal::number::{counted, size};
+use ibid_terminal::{Align, Table};
 pub(crate) use load::{BadLine, Loaded, records_load};
 pub(crate) use scan::ScanPrinter;
 use serde::Serialize;
@@ -18,10 +20,6 @@ pub(crate) use stats::{StoreStats, records_stats};
 pub(crate) use verify::records_verify;
 
 use super::Out;
-use super::json::lossless;
-use super::names::escape;
-use super::numbers::{counted, size};
-use super::table::{Align, Table};
 
 /// A key: as text, and as hexadecimal digits if text can't hold it.
 #[derive(Serialize)]

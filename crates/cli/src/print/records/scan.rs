@@ -2,12 +2,12 @@
 
 use ibid_record::Record;
 use ibid_repo::Result;
+use ibid_terminal::escape;
+use ibid_terminal::json::hex;
+use ibid_terminal::number::size;
 use serde::Serialize;
 
 use super::super::Out;
-use super::super::json::hex;
-use super::super::names::escape;
-use super::super::numbers::size;
 use super::JsonKey;
 
 #[derive(Serialize)]
@@ -57,7 +57,7 @@ impl<'a> ScanPrinter<'a> {
     pub(crate) fn begin(out: &'a mut Out, namespace: &str, keys_only: bool) -> Result<ScanPrinter<'a>> {
         if out.json {
             out.begin_with("records scan", None, &JsonBegin { namespace })?;
-        } else if out.is_terminal && !keys_only {
+        } else if out.is_terminal() && !keys_only {
             out.line("    record  version       size  key")?;
         }
         Ok(ScanPrinter {
@@ -75,7 +75,7 @@ impl<'a> ScanPrinter<'a> {
         if self.keys_only {
             return self.out.line(escape(&record.key));
         }
-        if !self.out.is_terminal {
+        if !self.out.is_terminal() {
             return self.out.json(&JsonRecord::new(record, false));
         }
         let (number, version, size) = (record.number, record.version, size(record.body.len() as u64));

@@ -2,12 +2,12 @@
 
 use ibid_record::{Amount, Bucket, NamespaceCounts, NamespaceStatistics, Retrievals, Statistics};
 use ibid_repo::Result;
+use ibid_terminal::escape;
+use ibid_terminal::number::{count, counted, size};
+use ibid_terminal::{Align, Table};
 use serde::Serialize;
 
 use super::super::Out;
-use super::super::names::escape;
-use super::super::numbers::{count, counted, size};
-use super::super::table::{Align, Table};
 use super::versions_word;
 
 /// What a store holds, and what it takes.

@@ -2,12 +2,12 @@
 
 use ibid_record::{Fault, Verification};
 use ibid_repo::Result;
+use ibid_terminal::escape_text;
+use ibid_terminal::json::lossless;
+use ibid_terminal::number::{count, counted, size};
 use serde::Serialize;
 
 use super::super::Out;
-use super::super::json::lossless;
-use super::super::names::escape_text;
-use super::super::numbers::{count, counted, size};
 use super::stats::{JsonNamespace, json_namespaces};
 
 #[derive(Serialize)]

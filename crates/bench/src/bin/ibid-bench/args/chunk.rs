@@ -1,0 +1,73 @@
+//! What to cut, and how.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use ibid_chunk::{Settings, SettingsError};
+use ibid_terminal::value::size_in_memory;
+
+use super::value;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Prints where each chunk begins, its length, and its fingerprint: BLAKE3 of its bytes, as `b3sum` prints it.
+
+Examples:
+  ibid-bench chunk disk.img                              as backups cut it
+  ibid-bench chunk disk.img --algorithm seqcdc --average 16KiB
+  ibid-bench chunk disk.img --algorithm seqcdc --param equal=strict --param seq_length=6
+  tar c ~/letters | ibid-bench chunk - | sort -k3 | uniq -c -f2 -d     chunks that occur more than once
+  ibid-bench chunk disk.img --json                       one JSON object a line")]
+pub(crate) struct ChunkArgs {
+    /// What to cut: a file, or - for standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) chunker: ChunkerArgs,
+    /// Print JSON, as docs/measuring.md describes it
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A chunker with its parameters.
+#[derive(Debug, Args)]
+pub(crate) struct ChunkerArgs {
+    /// Which chunker: fastcdc, seqcdc, argmin, ae, ram, maxp, gear, rabin, crc32, tttd, fixed, and
+    /// many more in docs/measuring.md
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = PossibleValuesParser::new(ibid_chunk::NAMES),
+        hide_possible_values = true,
+        default_value = "argmin"
+    )]
+    pub(crate) algorithm: String,
+    /// Average size of a chunk; the other parameters follow from it
+    #[arg(long, value_name = "SIZE", value_parser = size_in_memory, default_value = "64KiB")]
+    pub(crate) average: usize,
+    /// Size below which no chunk ends: the same as --param size_min=SIZE
+    #[arg(long, value_name = "SIZE", value_parser = size_in_memory)]
+    pub(crate) min: Option<usize>,
+    /// Size at which a chunk ends whatever it holds: the same as --param size_max=SIZE
+    #[arg(long, value_name = "SIZE", value_parser = size_in_memory)]
+    pub(crate) max: Option<usize>,
+    /// Another value for a parameter of the chunker; can be repeated. A wrong NAME is answered with
+    /// those that there are
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = value::parameter)]
+    pub(crate) parameters: Vec<(String, String)>,
+}
+
+impl ChunkerArgs {
+    /// What was asked for.
+    pub(crate) fn settings(&self) -> Result<Settings, SettingsError> {
+        let limit = |name, size: Option<usize>| size.map(|size| (name, size.to_string()));
+        let limits = [limit("size_min", self.min), limit("size_max", self.max)];
+        let limits = limits.iter().flatten().map(|(name, value)| (*name, value.as_str()));
+        let parameters = self
+            .parameters
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
+        Settings::for_average(&self.algorithm, self.average)?.with_parameters(limits.chain(parameters))
+    }
+}

@@ -1,0 +1,228 @@
+//! Versions of records, stored by this project's store and by its rivals: space, time, memory, and
+//! how fast one is read.
+
+mod blocks;
+mod compressed;
+mod input;
+mod line;
+mod postgres;
+mod sqlite;
+mod stage;
+mod store;
+mod stream;
+mod subject;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+pub(crate) use stage::run as run_stage;
+use stage::{Latency, Loaded, Order, ReadBack, Stage};
+use subject::{Index, Kind};
+
+use crate::measure::{self, Cost};
+use crate::record::{Outcome, Record};
+use crate::report;
+
+/// The hidden command by which this program runs itself.
+pub(crate) const STAGE_COMMAND: &str = "databases-stage";
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  ibid-bench databases records.jsonl.zst --subjects ddedup,plain,redb-zstd")]
+pub(crate) struct Options {
+    /// Records, one JSON object a line with `key`, `rev` and `body`, in the order of time; `.zst`
+    /// is decompressed
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// What stores them [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    subjects: Vec<Kind>,
+    /// Store every version as a record of its own, under `key/rev`
+    #[arg(long)]
+    distinct: bool,
+    /// Latest versions to read, at random
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    reads: u32,
+    /// Where the stores lie meanwhile [default: the folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    work: Option<PathBuf>,
+    /// Write the results into this file, after each subject
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Records {
+    /// Whether every version was a record of its own.
+    pub(crate) distinct: bool,
+    pub(crate) reads: u32,
+    /// Of what is not in this repository's `Cargo.lock`.
+    pub(crate) versions: Vec<String>,
+    pub(crate) files: Vec<FileInfo>,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) skipped: Vec<Skipped>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FileInfo {
+    pub(crate) name: String,
+    pub(crate) records: u64,
+    pub(crate) keys: u64,
+    pub(crate) body_bytes: u64,
+}
+
+/// One subject on one file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) file: String,
+    pub(crate) subject: Kind,
+    pub(crate) disk_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) value_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) index: Option<Index>,
+    /// Of the process that read the file and filled the store.
+    pub(crate) load: Cost,
+    /// The time within the store: inserting all records, and finishing.
+    pub(crate) insert_s: f64,
+    pub(crate) finish_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) latency: Option<Latency>,
+}
+
+/// A subject that was asked for and can't be had here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Skipped {
+    pub(crate) subject: Kind,
+    pub(crate) why: String,
+}
+
+/// Runs it.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let mut found = Records {
+        distinct: options.distinct,
+        reads: options.reads,
+        versions: Vec::new(),
+        files: Vec::new(),
+        rows: Vec::new(),
+        skipped: Vec::new(),
+    };
+    let kinds = available(options, &mut found);
+    ensure!(!kinds.is_empty(), "none of the subjects can be had here");
+    let mut record = Record::begin("records", Outcome::Records(found.clone()));
+    for file in &options.files {
+        for &kind in &kinds {
+            let row = measure(options, file, kind, &mut found.files)
+                .with_context(|| format!("{} of {}", kind.name(), file.display()))?;
+            report::records_progress(&row);
+            found.rows.push(row);
+            record.outcome = Outcome::Records(found.clone());
+            record.save(options.json.as_deref())?;
+        }
+    }
+    report::show(&report::markdown(&record));
+    Ok(())
+}
+
+/// The subjects that were asked for, less those that are skipped, which is said.
+fn available(options: &Options, found: &mut Records) -> Vec<Kind> {
+    let mut kinds = options.subjects.clone();
+    if kinds.is_empty() {
+        kinds.extend(Kind::value_variants());
+    }
+    kinds.retain(
+        |&kind| match kind.subject(options.distinct).map(|subject| subject.version()) {
+            None | Some(Ok(None)) => true,
+            Some(Ok(Some(version))) => {
+                found.versions.push(version);
+                true
+            }
+            Some(Err(error)) => {
+                let skipped = Skipped {
+                    subject: kind,
+                    why: format!("{error:#}"),
+                };
+                report::skipped(&skipped);
+                found.skipped.push(skipped);
+                false
+            }
+        },
+    );
+    kinds
+}
+
+/// Fills a store in one process, and reads it in another.
+fn measure(options: &Options, file: &Path, kind: Kind, files: &mut Vec<FileInfo>) -> Result<Row> {
+    let work = options.work.clone().unwrap_or_else(std::env::temp_dir);
+    let work = tempfile::Builder::new()
+        .prefix("ibid-bench-")
+        .tempdir_in(&work)
+        .with_context(|| format!("making a folder in {}", work.display()))?;
+    let folder = work.path().join("store");
+    std::fs::create_dir(&folder)?;
+    let order = |stage| Order {
+        stage,
+        subject: kind,
+        file: file.to_owned(),
+        distinct: options.distinct,
+        reads: options.reads,
+        folder: folder.clone(),
+        answer: work.path().join("answer"),
+    };
+    let (load, loaded): (_, Loaded) = in_a_process(&order(Stage::Load), work.path())?;
+    note_file(files, file, &loaded)?;
+    let read: ReadBack = if kind == Kind::Nothing {
+        ReadBack::default()
+    } else {
+        in_a_process(&order(Stage::Read), work.path())?.1
+    };
+    Ok(Row {
+        file: name(file),
+        subject: kind,
+        disk_bytes: loaded.disk_bytes,
+        value_bytes: read.value_bytes,
+        index: loaded.index,
+        load,
+        insert_s: loaded.insert_s,
+        finish_s: loaded.finish_s,
+        latency: read.latency,
+    })
+}
+
+fn in_a_process<T: DeserializeOwned>(order: &Order, work: &Path) -> Result<(Cost, T)> {
+    let file = work.join("order");
+    stage::write(&file, order)?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg(STAGE_COMMAND).arg(file);
+    let cost = measure::run(&mut command, STAGE_COMMAND, work)?;
+    let answer = std::fs::read(&order.answer)?;
+    Ok((cost, serde_json::from_slice(&answer)?))
+}
+
+/// Every subject sees the same records, or the run fails.
+fn note_file(files: &mut Vec<FileInfo>, file: &Path, loaded: &Loaded) -> Result<()> {
+    let info = FileInfo {
+        name: name(file),
+        records: loaded.records,
+        keys: loaded.keys,
+        body_bytes: loaded.body_bytes,
+    };
+    match files.iter().find(|known| known.name == info.name) {
+        Some(known) => ensure!(
+            *known == info,
+            "{} has changed meanwhile, or has the name of another file",
+            file.display()
+        ),
+        None => files.push(info),
+    }
+    Ok(())
+}
+
+fn name(file: &Path) -> String {
+    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}

@@ -1,0 +1,243 @@
+//! What happens in a process of its own: a store is filled, or it is read and compared with the
+//! file.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use ibid_bench::Random;
+use serde::{Deserialize, Serialize};
+
+use super::input::Input;
+use super::subject::{Finished, Index, Kind, Read};
+use crate::files;
+use crate::statistics::percentile;
+
+/// Which of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Stage {
+    Load,
+    Read,
+}
+
+/// What the process is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) stage: Stage,
+    pub(crate) subject: Kind,
+    pub(crate) file: PathBuf,
+    pub(crate) distinct: bool,
+    pub(crate) reads: u32,
+    /// Of the store.
+    pub(crate) folder: PathBuf,
+    /// Where it writes what it found.
+    pub(crate) answer: PathBuf,
+}
+
+/// Does what the order in a file says.
+pub(crate) fn run(order: &Path) -> Result<()> {
+    let text = std::fs::read(order).with_context(|| format!("reading {}", order.display()))?;
+    let order: Order = serde_json::from_slice(&text)?;
+    let what = || format!("{:?} {}", order.stage, order.subject.name());
+    match order.stage {
+        Stage::Load => write(&order.answer, &order.load().with_context(what)?),
+        Stage::Read => write(&order.answer, &order.read().with_context(what)?),
+    }
+}
+
+/// Orders and answers, as JSON.
+pub(crate) fn write(path: &Path, what: &impl Serialize) -> Result<()> {
+    std::fs::write(path, serde_json::to_vec(what)?).with_context(|| format!("writing {}", path.display()))
+}
+
+/// What loading found.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Loaded {
+    pub(crate) records: u64,
+    pub(crate) keys: u64,
+    pub(crate) body_bytes: u64,
+    /// In the store alone, without reading the file.
+    pub(crate) insert_s: f64,
+    /// Of finishing.
+    pub(crate) finish_s: f64,
+    pub(crate) disk_bytes: u64,
+    pub(crate) index: Option<Index>,
+}
+
+/// What reading found.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct ReadBack {
+    pub(crate) value_bytes: Option<u64>,
+    pub(crate) latency: Option<Latency>,
+}
+
+/// How long reading the latest version of a record took.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Latency {
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    #[serde(rename = "p99.9_us")]
+    pub(crate) p999_us: f64,
+    pub(crate) max_us: f64,
+}
+
+impl Order {
+    fn load(&self) -> Result<Loaded> {
+        let subject = self.subject.subject(self.distinct);
+        let mut store = subject.map(|subject| subject.create(&self.folder)).transpose()?;
+        let mut input = Input::open(&self.file, self.distinct)?;
+        let (mut records, mut body_bytes, mut insert_s) = (0, 0, 0.0);
+        loop {
+            let batch = input.next_batch()?;
+            if batch.is_empty() {
+                break;
+            }
+            records += batch.len() as u64;
+            body_bytes += batch.iter().map(|entry| entry.body.len() as u64).sum::<u64>();
+            if let Some(store) = &mut store {
+                let start = Instant::now();
+                store.load(&batch)?;
+                insert_s += start.elapsed().as_secs_f64();
+            }
+        }
+        let start = Instant::now();
+        let finished = store.map_or_else(|| Ok(Finished::default()), |store| store.finish())?;
+        Ok(Loaded {
+            records,
+            keys: input.into_keys().len() as u64,
+            body_bytes,
+            insert_s,
+            finish_s: start.elapsed().as_secs_f64(),
+            disk_bytes: finished
+                .disk_bytes
+                .map_or_else(|| files::folder_bytes(&self.folder), Ok)?,
+            index: finished.index,
+        })
+    }
+
+    fn read(&self) -> Result<ReadBack> {
+        let subject = self.subject.subject(self.distinct).context("nothing is stored by it")?;
+        let mut store = subject.open(&self.folder)?;
+        let keys = self.keys()?;
+        let latency = if self.subject.has_keys() {
+            Some(self.latency(&mut *store, &keys)?)
+        } else {
+            None
+        };
+        self.compare(&mut *store, &keys)?;
+        let value_bytes = store.value_bytes()?;
+        Ok(ReadBack { value_bytes, latency })
+    }
+
+    /// All keys with their numbers of versions, sorted.
+    fn keys(&self) -> Result<Vec<(Vec<u8>, u32)>> {
+        let mut input = Input::open(&self.file, self.distinct)?;
+        while input.next()?.is_some() {}
+        Ok(input.into_keys())
+    }
+
+    /// Reads the latest versions of random records; the same ones of every subject.
+    fn latency(&self, store: &mut dyn Read, keys: &[(Vec<u8>, u32)]) -> Result<Latency> {
+        ensure!(!keys.is_empty(), "no records are in {}", self.file.display());
+        let mut random = Random::new(1);
+        let mut took_us = Vec::new();
+        for _ in 0..self.reads {
+            let (key, _) = &keys[random.below(keys.len() as u64) as usize];
+            let start = Instant::now();
+            let found = store.latest(key)?;
+            let took = start.elapsed();
+            ensure!(found.is_some(), "{} is not there", key.escape_ascii());
+            took_us.push((took.as_nanos() as f64 / 100.0).round() / 10.0);
+        }
+        let at = |percent| percentile(&took_us, percent).context("no reads");
+        Ok(Latency {
+            p50_us: at(50.0)?,
+            p99_us: at(99.0)?,
+            p999_us: at(99.9)?,
+            max_us: at(100.0)?,
+        })
+    }
+
+    /// Fails unless every version of every record is as in the file, and each latest one is the
+    /// last there.
+    fn compare(&self, store: &mut dyn Read, keys: &[(Vec<u8>, u32)]) -> Result<()> {
+        let mut input = Input::open(&self.file, self.distinct)?;
+        while let Some(entry) = input.next()? {
+            let (key, version) = (&entry.key, entry.version);
+            let is = |found: Option<Vec<u8>>, what: &str| {
+                let same = found.as_ref() == Some(&entry.body);
+                ensure!(
+                    same,
+                    "{} {version}, read {what}, is not what was stored",
+                    key.escape_ascii()
+                );
+                Ok(())
+            };
+            is(store.version(key, version)?, "by its version")?;
+            let last = keys.binary_search_by_key(&key, |(key, _)| key).map(|at| keys[at].1);
+            if self.subject.has_keys() && last == Ok(version) {
+                is(store.latest(key)?, "as the latest")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Has one record with two versions, `one` and `two`, and other bytes where it is told to.
+    struct Wrong {
+        version: Option<u32>,
+        latest: bool,
+    }
+
+    impl Read for Wrong {
+        fn latest(&mut self, _: &[u8]) -> Result<Option<Vec<u8>>> {
+            Ok(Some(if self.latest { b"one".to_vec() } else { b"two".to_vec() }))
+        }
+
+        fn version(&mut self, _: &[u8], version: u32) -> Result<Option<Vec<u8>>> {
+            let body = if version == 1 { b"one".to_vec() } else { b"two".to_vec() };
+            Ok((self.version != Some(version)).then_some(body))
+        }
+
+        fn value_bytes(self: Box<Self>) -> Result<Option<u64>> {
+            Ok(None)
+        }
+    }
+
+    #[test]
+    fn a_record_that_comes_back_with_other_bytes_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.jsonl");
+        let lines = ["one", "two"].map(|body| format!("{{\"key\":\"a\",\"rev\":1,\"body\":\"{body}\"}}\n"));
+        std::fs::write(&file, lines.concat()).unwrap();
+        let order = Order {
+            stage: Stage::Read,
+            subject: Kind::Plain,
+            file,
+            distinct: false,
+            reads: 1,
+            folder: folder.path().to_owned(),
+            answer: folder.path().join("answer"),
+        };
+        let keys = order.keys().unwrap();
+        let compare = |version, latest| order.compare(&mut Wrong { version, latest }, &keys);
+        compare(None, false).unwrap();
+        let said = |result: Result<()>| result.unwrap_err().to_string();
+        assert_eq!(
+            said(compare(Some(1), false)),
+            "a 1, read by its version, is not what was stored"
+        );
+        assert_eq!(
+            said(compare(Some(2), false)),
+            "a 2, read by its version, is not what was stored"
+        );
+        assert_eq!(
+            said(compare(None, true)),
+            "a 2, read as the latest, is not what was stored"
+        );
+    }
+}

@@ -1,0 +1,18 @@
+//! The program, run as people and scripts run it.
+
+#[path = "../../../cli/tests/cli/blocks.rs"]
+mod blocks;
+mod chunking;
+mod documents;
+mod json;
+mod locality;
+mod output;
+mod records;
+#[allow(dead_code, reason = "shared with the tests of the program ibid")]
+#[path = "../../../cli/tests/cli/support.rs"]
+mod support;
+#[path = "../../../cli/tests/cli/tables.rs"]
+mod tables;
+
+/// What is run.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_ibid-bench");

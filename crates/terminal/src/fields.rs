@@ -1,0 +1,314 @@
+//! Keys and bodies from lines of JSON.
+//!
+//! Only the fields that are asked for are taken out of it, and of what is not asked for nothing is
+//! kept, however deep it is nested.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// Bytes that are shown of a line that is no JSON object.
+const SHOWN: usize = 24;
+
+/// Which fields of a line make a record.
+#[derive(Clone, Debug)]
+pub enum Fields {
+    /// Those of these names.
+    Named {
+        /// The fields whose texts, joined by slashes, are the key.
+        key: Vec<String>,
+        /// The field that is the body; the whole line if none.
+        body: Option<String>,
+    },
+    /// Those that `ibid records scan --json` prints.
+    Scanned,
+}
+
+/// The fields of what `ibid records scan` writes, as `print` names them.
+const SCANNED: [&str; 4] = ["key", "key_bytes", "body", "body_bytes"];
+
+impl Fields {
+    /// Returns key and body.
+    ///
+    /// # Errors
+    /// What is wrong with the line, without its number.
+    pub fn record<'l>(&self, line: &'l [u8]) -> Result<(Vec<u8>, Cow<'l, [u8]>), String> {
+        match self {
+            Fields::Named { key, body } => {
+                let names: Vec<&str> = key.iter().chain(body).map(String::as_str).collect();
+                let values = values(line, &names)?;
+                let mut joined = String::new();
+                for (at, (name, value)) in names.iter().zip(&values).take(key.len()).enumerate() {
+                    let separator = if at > 0 { "/" } else { "" };
+                    joined.extend([separator, &key_text(name, *value)?]);
+                }
+                let body = match body {
+                    None => Cow::Borrowed(line),
+                    Some(name) => Cow::Owned(body_text(name, values[key.len()])?),
+                };
+                Ok((joined.into_bytes(), body))
+            }
+            Fields::Scanned => {
+                let [key, key_bytes, body, body_bytes] = values(line, &SCANNED)?[..] else {
+                    unreachable!("as many values as names")
+                };
+                let exact = |name, text, bytes| match bytes {
+                    Some(bytes) => digits(name, bytes),
+                    None => text_of(name, present(name, text)?).map(String::into_bytes),
+                };
+                Ok((
+                    exact(SCANNED[0], key, key_bytes)?,
+                    exact(SCANNED[2], body, body_bytes)?.into(),
+                ))
+            }
+        }
+    }
+}
+
+/// The values of the fields with these names.
+fn values<'l>(line: &'l [u8], names: &[&str]) -> Result<Vec<Option<&'l RawValue>>, String> {
+    let start = line.trim_ascii_start();
+    if !start.starts_with(b"{") {
+        // The library would show all of it.
+        let shown = String::from_utf8_lossy(&start[..start.len().min(SHOWN)]);
+        return Err(format!("expected a JSON object, which begins with {{, found {shown:?}"));
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(line);
+    let values = deserializer
+        .deserialize_map(Values(names))
+        .map_err(|error| told(&error).1)?;
+    deserializer.end().map_err(|error| told(&error).1)?;
+    Ok(values)
+}
+
+/// What the library says, without and with the column. The line is always its first.
+fn told(error: &serde_json::Error) -> (String, String) {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let text = text.strip_suffix(&place).unwrap_or(&text).to_owned();
+    let placed = format!("{text}, at column {}", error.column());
+    (text, placed)
+}
+
+fn present<'l>(name: &str, value: Option<&'l RawValue>) -> Result<&'l RawValue, String> {
+    value.ok_or_else(|| format!("there is no field {name:?}"))
+}
+
+fn key_text(name: &str, value: Option<&RawValue>) -> Result<String, String> {
+    let value = present(name, value)?;
+    match value.get().as_bytes() {
+        [b'"', ..] => text_of(name, value),
+        [b'{', ..] => Err(format!(
+            "field {name:?}: expected text or a number for the key, found an object"
+        )),
+        [b'[', ..] => Err(format!(
+            "field {name:?}: expected text or a number for the key, found an array"
+        )),
+        b"null" => Err(format!(
+            "field {name:?}: expected text or a number for the key, found null"
+        )),
+        _ => Ok(value.get().to_owned()),
+    }
+}
+
+fn body_text(name: &str, value: Option<&RawValue>) -> Result<Vec<u8>, String> {
+    let value = present(name, value)?;
+    if value.get().starts_with('"') {
+        return text_of(name, value).map(String::into_bytes);
+    }
+    Ok(compact(value.get()).into_bytes())
+}
+
+fn text_of(name: &str, value: &RawValue) -> Result<String, String> {
+    let text = serde_json::from_str(value.get());
+    // Columns of the value would be taken for those of the line.
+    text.map_err(|error| format!("field {name:?}: {}", told(&error).0))
+}
+
+/// Valid JSON without the white space between its tokens. Numbers and the order of fields stay as
+/// they are, which a value of the library would not keep.
+fn compact(json: &str) -> String {
+    let (mut in_text, mut escaped) = (false, false);
+    let keep = |c: &char| {
+        let kept = in_text || !c.is_ascii_whitespace();
+        in_text ^= *c == '"' && !escaped;
+        escaped = in_text && *c == '\\' && !escaped;
+        kept
+    };
+    json.chars().filter(keep).collect()
+}
+
+/// The bytes that two hexadecimal digits each stand for.
+fn digits(name: &str, value: &RawValue) -> Result<Vec<u8>, String> {
+    let text = text_of(name, value)?;
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let pair = |pair: &[u8]| match pair {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    };
+    let bytes = text.as_bytes().chunks(2).map(pair).collect::<Option<_>>();
+    bytes.ok_or_else(|| format!("field \"{name}_bytes\": expected two hexadecimal digits for each byte"))
+}
+
+/// Takes the fields of these names out of an object.
+struct Values<'n>(&'n [&'n str]);
+
+impl<'l> Visitor<'l> for Values<'_> {
+    type Value = Vec<Option<&'l RawValue>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'l>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut values = vec![None; self.0.len()];
+        while let Some(position) = map.next_key_seed(Name(self.0))? {
+            let Some(position) = position else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            let value = map.next_value()?;
+            if values[position].replace(value).is_some() {
+                return Err(A::Error::custom(format_args!(
+                    "field {:?} is there twice",
+                    self.0[position]
+                )));
+            }
+            // A field may be asked for more than once.
+            let name = self.0[position];
+            for (other, place) in self.0.iter().zip(&mut values).skip(position + 1) {
+                if *other == name {
+                    *place = Some(value);
+                }
+            }
+        }
+        Ok(values)
+    }
+}
+
+/// Which of the names a field has: the first that is so.
+struct Name<'n>(&'n [&'n str]);
+
+impl<'l> DeserializeSeed<'l> for Name<'_> {
+    type Value = Option<usize>;
+
+    fn deserialize<D: Deserializer<'l>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Name<'_> {
+    type Value = Option<usize>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a field")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(self.0.iter().position(|wanted| *wanted == name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(line: &str, key: &[&str], body: Option<&str>) -> Result<(String, String), String> {
+        let shape = Fields::Named {
+            key: key.iter().map(|name| (*name).to_owned()).collect(),
+            body: body.map(str::to_owned),
+        };
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        shape
+            .record(line.as_bytes())
+            .map(|(key, body)| (text(&key), text(&body)))
+    }
+
+    #[test]
+    fn keys_are_texts_and_numbers() {
+        let line = r#"{"a": "x\ny", "b": 17, "c": 1.50, "d": true, "é\u0041": "é", "body": ""}"#;
+        let key = |names: &[&str]| record(line, names, Some("body")).map(|(key, _)| key);
+        assert_eq!(key(&["a"]), Ok("x\ny".into()));
+        assert_eq!(key(&["b", "c", "d"]), Ok("17/1.50/true".into()), "as they are written");
+        assert_eq!(key(&["éA", "b", "éA"]), Ok("é/17/é".into()));
+        assert_eq!(key(&["e"]), Err("there is no field \"e\"".into()));
+        for (value, found) in [("{}", "an object"), ("[1]", "an array"), ("null", "null")] {
+            let error = record(&format!(r#"{{"a": {value}}}"#), &["a"], None).unwrap_err();
+            assert!(error.ends_with(&format!("found {found}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn bodies_are_texts_compact_json_or_the_line() {
+        let line = r#" {"k": 1, "text": "a\"b \u00e9\ud83d\ude00", "json": { "z" : [1.0, 1e400 , "a  \" b\\" ], "a": null } } "#;
+        let body = |body| record(line, &["k"], body).map(|(_, body)| body);
+        assert_eq!(body(Some("text")), Ok("a\"b é😀".into()));
+        assert_eq!(
+            body(Some("json")),
+            Ok(r#"{"z":[1.0,1e400,"a  \" b\\"],"a":null}"#.into())
+        );
+        assert_eq!(body(Some("k")), Ok("1".into()));
+        assert_eq!(body(None), Ok(line.into()));
+    }
+
+    #[test]
+    fn what_scan_writes_is_read() {
+        let record = |line: &str| {
+            Fields::Scanned
+                .record(line.as_bytes())
+                .map(|(key, body)| (key, body.into_owned()))
+        };
+        let expected = (b"k".to_vec(), b"b".to_vec());
+        assert_eq!(
+            record(r#"{"key": "k", "version": 1, "body": "b"}"#),
+            Ok(expected.clone())
+        );
+        assert_eq!(
+            record(r#"{"key": "?", "key_bytes": "6b", "body_bytes": "62"}"#),
+            Ok(expected)
+        );
+        for line in [
+            r#"{"key": "k"}"#,
+            r#"{"body": "b"}"#,
+            r#"{"key": 1, "body": "b"}"#,
+            r#"{"key": "k", "body_bytes": "6"}"#,
+            r#"{"key": "k", "body_bytes": "zz"}"#,
+            r#"{"key": "k", "body_bytes": "+1"}"#,
+        ] {
+            assert!(record(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn lines_that_are_no_records_are_told_what_is_wrong() {
+        let deep = "[".repeat(1_000_000);
+        let nested = format!(r#"{{"k": "1", "x": {deep}"#);
+        for (line, said) in [
+            ("17", "expected a JSON object, which begins with {, found \"17\""),
+            (" []", "found \"[]\""),
+            (
+                &format!("\"{}\"", "x".repeat(1000)),
+                "found \"\\\"xxxxxxxxxxxxxxxxxxxxxxx\"",
+            ),
+            ("{]", "key must be a string, at column 2"),
+            (r#"{"k": "1""#, "EOF"),
+            (r#"{"k": "1"} {}"#, "trailing characters, at column 12"),
+            (r#"{"k": "1", "k": "2"}"#, "field \"k\" is there twice"),
+            (r#"{"k": "\ud800"}"#, "field \"k\": unexpected end of hex escape"),
+            (nested.as_str(), "EOF"),
+            (deep.as_str(), "found \"[[[[["),
+        ] {
+            let error = record(line, &["k"], None).unwrap_err();
+            assert!(error.contains(said) && !error.contains("line"), "{error}");
+        }
+        let error = Fields::Named {
+            key: vec!["k".into()],
+            body: None,
+        }
+        .record(b"{\"k\": \"\xff\"}")
+        .unwrap_err();
+        assert!(error.contains("unicode") || error.contains("UTF-8"), "{error}");
+    }
+}

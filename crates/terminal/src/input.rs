@@ -1,0 +1,45 @@
+//! Files and standard input.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::FileError;
+
+/// Whether a path is `-`, which stands for standard input.
+pub fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Opens a file, or standard input for `-`.
+///
+/// # Errors
+/// The file can't be opened.
+pub fn open(path: &Path) -> Result<Box<dyn Read>, FileError> {
+    if is_stdin(path) {
+        return Ok(Box::new(std::io::stdin().lock()));
+    }
+    let file = File::open(path).map_err(|source| FileError::new("open", path, source))?;
+    Ok(Box::new(file))
+}
+
+/// Standard input for readers that can be stopped: where nothing comes for 100 ms, it fails with
+/// [`Interrupted`](std::io::ErrorKind::Interrupted) instead of waiting on.
+#[derive(Debug)]
+pub struct PatientInput;
+
+impl Read for PatientInput {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        const PATIENCE: Timespec = Timespec {
+            tv_sec: 0,
+            tv_nsec: 100_000_000,
+        };
+        let stdin = std::io::stdin();
+        if poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&PATIENCE))? == 0 {
+            return Err(std::io::ErrorKind::Interrupted.into());
+        }
+        Ok(rustix::io::read(&stdin, buffer)?)
+    }
+}

@@ -1,0 +1,53 @@
+//! Parts of JSON documents that both programs print.
+
+use serde::Serialize;
+
+/// The version that every document states. It goes up when a field disappears or changes its
+/// meaning; new fields may come at any time.
+pub const VERSION: u32 = 1;
+
+/// A line of a stream, with its kind.
+#[derive(Debug, Serialize)]
+pub struct Item<T> {
+    /// Such as `begin`, `end`, `chunk`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The other fields.
+    #[serde(flatten)]
+    pub body: T,
+}
+
+/// A path: as text, and as hexadecimal digits if text can't hold it.
+#[derive(Debug, Serialize)]
+pub struct JsonPath {
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<String>,
+}
+
+impl JsonPath {
+    /// The fields of a path, given as bytes.
+    pub fn new(bytes: &[u8]) -> JsonPath {
+        let (path, path_bytes) = lossless(bytes);
+        JsonPath { path, path_bytes }
+    }
+}
+
+/// Returns bytes as text and, if text can't hold them, as hexadecimal digits, too.
+pub fn lossless(bytes: &[u8]) -> (String, Option<String>) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => (text.to_owned(), None),
+        Err(_) => (String::from_utf8_lossy(bytes).into_owned(), Some(hex(bytes))),
+    }
+}
+
+/// Returns two hexadecimal digits for each byte.
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: [char; 16] = [
+        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
+    ];
+    let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+    let mut text = String::with_capacity(bytes.len() * 2);
+    text.extend(bytes.iter().flat_map(digits));
+    text
+}

@@ -1,0 +1,249 @@
+//! How far it is: a bar on a terminal, now and then a line elsewhere.
+
+use std::io::IsTerminal;
+use std::sync::OnceLock;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::message::{message, set_bar};
+use crate::number::{count, duration, size};
+
+const REDRAW: Duration = Duration::from_millis(100);
+const LINE: Duration = Duration::from_secs(10);
+/// The rate shown is that of about the last so many seconds.
+const MEMORY_S: f64 = 8.0;
+
+/// What is counted beside bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Files.
+    Files,
+    /// Records.
+    Records,
+}
+
+/// How far the work is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Bytes that are done, read or not.
+    pub bytes: u64,
+    /// Of these, bytes that did not need to be read.
+    pub bytes_skipped: u64,
+    /// Bytes that are to be done in all, once that is known.
+    pub bytes_total: Option<u64>,
+    /// Files or records that are done.
+    pub count: u64,
+    /// Whether what was written is being read again.
+    pub is_verifying: bool,
+}
+
+/// Shows on standard error how far the work is, until it is dropped: a bar on a terminal, now and
+/// then a line elsewhere.
+#[derive(Debug)]
+pub struct Progress {
+    thread: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
+}
+
+impl Progress {
+    /// Starts to show what `state` returns, which is called about ten times a second.
+    pub fn start(unit: Unit, state: impl Fn() -> State + Send + 'static) -> Progress {
+        let (stop, stopped) = mpsc::channel();
+        let show = move || {
+            if std::io::stderr().is_terminal() {
+                draw(&state, unit, &stopped);
+            } else {
+                print_lines(&state, unit, &stopped);
+            }
+        };
+        // The work does not need to be watched: without a thread for that, it goes on.
+        let thread = std::thread::Builder::new().spawn(show).ok();
+        Progress {
+            thread: thread.map(|thread| (stop, thread)),
+        }
+    }
+
+    /// Says, once, that the work is about to stop.
+    pub(crate) fn stopping() {
+        static ONCE: OnceLock<()> = OnceLock::new();
+        ONCE.get_or_init(|| message("stopping; once more to stop at once"));
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some((stop, thread)) = self.thread.take() {
+            drop(stop);
+            let _ = thread.join();
+        }
+    }
+}
+
+fn goes_on(stopped: &mpsc::Receiver<()>, wait: Duration) -> bool {
+    stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout)
+}
+
+fn draw(state: &dyn Fn() -> State, unit: Unit, stopped: &mpsc::Receiver<()>) {
+    let style = |template| ProgressStyle::with_template(template).expect("a valid template");
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    bar.set_style(style("{spinner} {wide_msg}"));
+    set_bar(Some(bar.clone()));
+    let mut pace = Pace::new();
+    let mut has_total = false;
+    while goes_on(stopped, REDRAW) {
+        let state = state();
+        if let Some(total) = state.bytes_total {
+            bar.set_length(total.max(state.bytes));
+            if !has_total {
+                has_total = true;
+                bar.set_style(style("{spinner} [{bar:12}] {percent:>3}%  {wide_msg}").progress_chars("=> "));
+            }
+        }
+        bar.set_position(state.bytes);
+        bar.set_message(describe(state, unit, pace.update(state)));
+        bar.tick();
+    }
+    set_bar(None);
+    bar.finish_and_clear();
+}
+
+fn print_lines(state: &dyn Fn() -> State, unit: Unit, stopped: &mpsc::Receiver<()>) {
+    let mut pace = Pace::new();
+    while goes_on(stopped, LINE) {
+        let state = state();
+        message(&describe(state, unit, pace.update(state)));
+    }
+}
+
+fn describe(state: State, unit: Unit, pace: Rates) -> String {
+    let done = state.bytes;
+    let mut text = String::new();
+    if state.is_verifying {
+        text += "verifying: ";
+    }
+    text += &size(done);
+    let rate = size(pace.read as u64);
+    let things = state.count;
+    let noun = match unit {
+        Unit::Files => "files",
+        Unit::Records => "records",
+    };
+    match state.bytes_total {
+        // All is read; what was read may still have to be compressed and stored.
+        Some(total) if total > 0 && done >= total => text += ", finishing",
+        Some(total) => {
+            text += &format!(" of {}, {rate}/s", size(total));
+            if matches!(unit, Unit::Records) {
+                text += &format!(", {} {noun}", count(things));
+            }
+            if pace.done >= 1.0 {
+                text += &format!(
+                    ", {} left",
+                    duration(((total - done) as f64 / pace.done * 1000.0) as u64)
+                );
+            }
+        }
+        None => {
+            text += &format!(", {rate}/s");
+            if things > 0 {
+                text += &format!(", {} {noun}", count(things));
+            }
+        }
+    }
+    text
+}
+
+/// Bytes a second.
+#[derive(Clone, Copy, Default)]
+struct Rates {
+    /// As the work advances, with holes and unchanged files.
+    done: f64,
+    /// What is really read.
+    read: f64,
+}
+
+/// Rates, smoothed.
+struct Pace {
+    at: Instant,
+    done: u64,
+    read: u64,
+    rates: Option<Rates>,
+}
+
+impl Pace {
+    fn new() -> Pace {
+        Pace {
+            at: Instant::now(),
+            done: 0,
+            read: 0,
+            rates: None,
+        }
+    }
+
+    fn update(&mut self, state: State) -> Rates {
+        let done = state.bytes;
+        let read = done.saturating_sub(state.bytes_skipped);
+        let seconds = self.at.elapsed().as_secs_f64().max(1e-6);
+        let weight = 1.0 - (-seconds / MEMORY_S).exp();
+        let smooth = |before: Option<f64>, more: u64| {
+            let now = more as f64 / seconds;
+            before.map_or(now, |rate| rate + (now - rate) * weight)
+        };
+        let rates = Rates {
+            done: smooth(self.rates.map(|rates| rates.done), done.saturating_sub(self.done)),
+            read: smooth(self.rates.map(|rates| rates.read), read.saturating_sub(self.read)),
+        };
+        *self = Pace {
+            at: Instant::now(),
+            done,
+            read,
+            rates: Some(rates),
+        };
+        rates
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_of_what_was_read_and_the_time_left_of_what_was_done() {
+        let state = State {
+            bytes: 100 << 30,
+            bytes_skipped: (100 << 30) - (1 << 20),
+            ..State::default()
+        };
+        let mut pace = Pace::new();
+        std::thread::sleep(Duration::from_millis(20));
+        let rates = pace.update(state);
+        assert!(rates.read > 0.0 && rates.read < (60 << 20) as f64, "{}", rates.read);
+        assert!(rates.done > rates.read * 1000.0, "{}", rates.done);
+    }
+
+    /// Beside the bar and the percentage, of which there are 23 columns.
+    #[test]
+    fn the_longest_line_fits_on_80_columns() {
+        let state = State {
+            bytes: 1000 << 30,
+            count: 123_456_789,
+            ..State::default()
+        };
+        let rate = (1000 << 20) as f64;
+        let rates = Rates {
+            done: rate / 3.0,
+            read: rate,
+        };
+        let without_total = describe(state, Unit::Files, rates);
+        let state = State {
+            bytes_total: Some(1020 << 30),
+            ..state
+        };
+        let with_total = describe(state, Unit::Files, rates);
+        for line in [without_total, with_total] {
+            assert!(line.len() <= 80 - 23, "{line}");
+        }
+    }
+}
