@@ -9,11 +9,11 @@ const PAGES: [&str; 10] = [
     "CONTRIBUTING.md",
     "SECURITY.md",
     "CHANGELOG.md",
+    "crates/bench/corpora",
     "crates/bench/runs",
-    "docs/benchmarks.md",
-    "docs/chunkers.md",
-    "docs/locality.md",
+    "docs",
     "docs/decisions",
+    "docs/format",
 ];
 
 /// What the paths in code begin with that are looked for.
@@ -174,4 +174,14 @@ fn every_decision_is_complete_and_listed() {
         );
     }
     assert!(decisions.len() > 36, "{decisions:?}");
+}
+
+#[test]
+fn no_page_names_a_folder_outside_the_tree() {
+    for name in pages() {
+        let page = read(&name);
+        for outside in ["../shared", "/work/", "../corpora"] {
+            assert!(!page.contains(outside), "{name} names {outside}");
+        }
+    }
 }
