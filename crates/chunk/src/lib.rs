@@ -1,62 +1,55 @@
-//! Where do I cut?
-//!
-//! This crate divides data into chunks by its content, so that the same bytes are divided in the
-//! same way wherever they turn up. [`Settings`] name an algorithm and its parameters; a [`Chunker`]
-//! made from them finds the end of one chunk at a time ([`Chunker::cut`]). Around it are the ways
-//! to feed it, all with the same cuts: [`chunks()`] for data in memory, or [`for_each_chunk`] with
-//! several threads; [`Stream`] for a reader; [`Pusher`] for pieces that arrive; and maps of files,
-//! see below. An [`ArchiveCutter`] cuts archives also where their large members begin and end.
+//! Cuts data into chunks by its content.
 //!
 //! ```
 //! use ibid_chunk::{Chunker, Settings, chunks};
 //!
+//! let data = std::fs::read("Cargo.toml")?;
 //! let chunker = Chunker::new(&Settings::for_average("seqcdc", 8192)?)?;
-//! let data: Vec<u8> = (0..100_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-//! let total: usize = chunks(&chunker, &data).map(<[u8]>::len).sum();
-//! assert_eq!(total, data.len());
-//! # Ok::<(), ibid_chunk::SettingsError>(())
+//! for (offset, chunk) in chunks(&chunker, &data).with_offsets() {
+//!     println!("{offset}: {} bytes", chunk.len());
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! The same bytes are divided in the same way wherever they occur, so a file that was edited in one
+//! place keeps nearly all of its chunks. A store that keeps each chunk once stores little of it
+//! again.
+//!
+//! [`Settings`] name an algorithm ([`NAMES`] lists them) and its parameters. A [`Chunker`] made from
+//! them finds the end of one chunk at a time ([`Chunker::cut`]). Feed it in the way that fits your
+//! data; all of them cut in the same places:
+//!
+//! | data | use |
+//! |---|---|
+//! | in memory | [`chunks()`] |
+//! | in memory, with several threads | [`for_each_chunk`] |
+//! | from a reader | [`Stream`] |
+//! | arriving in pieces | [`Pusher`] |
+//! | a mapped file | [`chunks()`], see [below](#files-mapped-into-memory) |
+//! | an archive, cut also where its large members begin and end | [`ArchiveCutter`] |
+//! | seen before, cut faster with hints | [`locality`] |
 //!
 //! # Promises
 //!
-//! - A chunk has at most [`Settings::size_max`] bytes, and at least [`Settings::size_min`] unless
-//!   it is the last.
+//! - A chunk has at most [`Settings::size_max`] bytes, and at least [`Settings::size_min`] unless it
+//!   is the last.
 //! - Where a chunk ends depends on its own bytes, the [`Settings::lookahead`] after them (one for
 //!   FastCDC, up to the maximum size for argmin, TD and TTTD, else none) and, near the end of the
-//!   data, on where that end is. No state goes from one chunk to the next: chunking can start again
-//!   at any boundary.
+//!   data, on where that end is. No state passes from one chunk to the next: chunking can start
+//!   again at any boundary.
 //! - A cut that leaves some of the data over is final: no data that follows moves it
 //!   ([`Chunker::cut`]).
-//! - The algorithm [number](Settings::number) and the [words](Settings::to_words) fix every cut for
-//!   ever. The functions in [`spec`] define them.
-//!
-//! # Data without content to cut by
-//!
-//! | data | `seqcdc` | `fastcdc` |
-//! |---|---|---|
-//! | one byte repeated | every chunk of the maximum size: nothing rises or falls | the hash settles 48 bytes after the minimum; from there on it fits everywhere or nowhere, so all chunks but the last have one size: the minimum plus at most 47 bytes, or the average (where a looser mask begins), or the maximum. With the settings of [`Settings::for_average`] for powers of two from 4 KiB on it is the maximum, whatever the byte |
-//! | a short period | the same length over and over, or in a cycle of them, as the period meets the minimum size. If no period holds a sequence, the maximum | likewise; if no hash of the period fits, the maximum |
-//! | long runs upwards (for falling sequences, downwards) | the minimum size | nothing special |
-//!
-//! | data | `ae`, `ae-min`, `ram` | `maxp` | `argmin`, `argmin8` |
-//! |---|---|---|---|
-//! | one byte repeated | every chunk of the minimum size: nothing passes the first byte, and nothing is less | of the maximum size: of equal bytes none is a peak | of the maximum size: all hashes are equal and the last wins. A run that ends before the maximum wins or loses as a whole; if it wins, the chunk ends with it |
-//! | a short period, no longer than the window, the radius, or maximum less minimum | less than a period above the minimum | the maximum: the same byte comes again within the radius | less than a period below the maximum |
-//! | long runs upwards | `ae` goes on until the run turns, `ae-min` cuts at the minimum, `ram` just past it | the maximum | nothing special |
-//!
-//! Windowed hashes: one byte repeated has one hash, so every chunk is of the minimum size or of the
-//! maximum, and of the maximum if it is zeros and the hash is `rsync`, `rabin` or `crc32`. With a
-//! period, chunks are less than a period longer than the minimum, or of the maximum size, or (where
-//! places in reserve fit) less than a period shorter than that.
-//!
-//! Such data deduplicates well in any case, at the price of the chunk sizes above.
+//! - The algorithm's [number](Settings::number) and its [words](Settings::to_words) fix every cut
+//!   for ever. The functions in [`spec`] define them.
+//! - Every set of vector instructions ([`Backend`]) cuts in the same places. [`Chunker::new`] takes
+//!   the fastest and reads no environment; [`Chunker::with_backend`] takes the one you name.
 //!
 //! # Files mapped into memory
 //!
-//! A map is a slice, and is cut like any other. This crate makes none itself, because that is
-//! `unsafe` for a reason that it can't do away with: if another process changes the file meanwhile,
-//! bytes change that Rust takes for constant; if it shortens the file, reading them ends the
-//! process. Who knows that nobody does either can promise it:
+//! A map is a slice, and is cut like any other. This crate creates no maps, because that is
+//! `unsafe` for a reason it can't remove: if another process changes the file, bytes change that
+//! Rust takes for constant, and if it shortens the file, reading them ends the process. If you know
+//! that no process does either, map the file yourself:
 //!
 //! ```
 //! use ibid_chunk::{Chunker, Settings, Stream, chunks};
@@ -64,7 +57,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let chunker = Chunker::new(&Settings::for_average("gear", 256)?)?;
 //! let file = std::fs::File::open("Cargo.toml")?;
-//! // SAFETY: nobody writes to this file while the map exists.
+//! // SAFETY: no process writes to this file while the map exists.
 //! let map = unsafe { memmap2::Mmap::map(&file)? };
 //! let mut stream = Stream::new(&chunker, &file);
 //! for chunk in chunks(&chunker, &map) {
@@ -74,13 +67,41 @@
 //! # }
 //! ```
 //!
-//! For files that are in the cache of the system a map saves a copy. For those that are not, a
-//! [`Stream`] reads ahead in larger pieces, and tells errors of the disk by a value.
+//! For a file in the system's cache a map saves a copy. For any other, a [`Stream`] reads ahead in
+//! larger pieces and reports disk errors as values.
 //!
 //! # Features
 //!
-//! `std` (by default): [`Stream`], [`for_each_chunk`], and finding out at run time which vector
-//! instructions there are ([`Backend`]). Without it the crate needs `alloc` alone.
+//! `std` (by default): [`Stream`], [`for_each_chunk`], and detecting vector instructions at run
+//! time. Without it the crate needs `alloc` alone.
+//!
+//! # Constant and periodic data
+//!
+//! Such data has no content to cut by. It deduplicates well in any case, in chunks of these sizes:
+//!
+//! - **`seqcdc`**: one byte repeated gives chunks of the maximum size, because nothing rises or
+//!   falls. A short period gives one length over and over, or a cycle of lengths, as the period
+//!   meets the minimum size; the maximum if no period holds a sequence. Long runs upwards
+//!   (downwards, for falling sequences) give the minimum size.
+//! - **`fastcdc`**: one byte repeated settles the hash 48 bytes after the minimum, and from there it
+//!   fits everywhere or nowhere. All chunks but the last have one size: the minimum plus at most 47
+//!   bytes, or the average (where a looser mask begins), or the maximum. With the settings of
+//!   [`Settings::for_average`] for powers of two from 4 KiB on it is the maximum, whatever the byte.
+//!   A short period behaves likewise; if no hash of the period fits, the maximum.
+//! - **`ae`, `ae-min`, `ram`**: one byte repeated gives the minimum size, because no byte passes the
+//!   first. A period no longer than the window gives less than a period above the minimum. On long
+//!   runs upwards `ae` goes on until the run turns, `ae-min` cuts at the minimum, and `ram` just past
+//!   it.
+//! - **`maxp`**: the maximum size, because of equal bytes none is a peak, and within a period no
+//!   longer than the radius the same byte comes again. Long runs upwards give the maximum too.
+//! - **`argmin`, `argmin8`**: one byte repeated gives the maximum size, because all hashes are equal
+//!   and the last wins. A run that ends before the maximum wins or loses as a whole; if it wins, the
+//!   chunk ends with it. A period no longer than maximum less minimum gives less than a period below
+//!   the maximum.
+//! - **Windowed hashes**: one byte repeated has one hash, so every chunk has the minimum size or the
+//!   maximum; the maximum if the byte is zero and the hash is `rsync`, `rabin` or `crc32`. With a
+//!   period, chunks are less than a period longer than the minimum, or of the maximum size, or (where
+//!   places in reserve fit) less than a period shorter than that.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -111,7 +132,7 @@ mod stream;
 mod windowed;
 
 pub use archive::ArchiveCutter;
-pub use chunks::{Chunks, chunks};
+pub use chunks::{Chunks, ChunksWithOffsets, chunks};
 pub use error::SettingsError;
 pub use ibid_simd::{Backend, BackendError};
 pub use names::NAMES;
@@ -128,7 +149,7 @@ pub use stream::Stream;
 
 /// Finds where chunks end, by one set of [`Settings`].
 ///
-/// Made once and shared; finding a cut allocates nothing and remembers nothing.
+/// Make it once and share it: finding a cut allocates nothing and remembers nothing.
 #[derive(Clone, Debug)]
 pub struct Chunker {
     settings: Settings,
@@ -149,17 +170,20 @@ enum Algorithm {
 }
 
 impl Chunker {
-    /// A chunker for these settings, with the vector instructions that the user prefers
-    /// ([`Backend::preferred`]).
+    /// Returns a chunker for these settings that uses the fastest vector instructions of this
+    /// machine.
     ///
     /// # Errors
-    /// When the settings do not pass [`Settings::validate`], or the environment asks for a backend
-    /// that this machine does not have.
+    /// Those of [`Settings::validate`].
     pub fn new(settings: &Settings) -> Result<Chunker, SettingsError> {
-        Chunker::with_backend(settings, Backend::preferred()?)
+        Chunker::with_backend(settings, Backend::best())
     }
 
-    /// A chunker for these settings that runs on one backend. All of them cut at the same places.
+    /// Returns a chunker for these settings that uses one backend. All backends cut in the same
+    /// places.
+    ///
+    /// A program that lets its users force a backend through the environment variable `IBID_SIMD`
+    /// passes [`Backend::preferred`].
     ///
     /// ```
     /// use ibid_chunk::{Backend, Chunker, Settings};
@@ -174,7 +198,7 @@ impl Chunker {
     /// ```
     ///
     /// # Errors
-    /// When the settings do not pass [`Settings::validate`].
+    /// Those of [`Settings::validate`].
     pub fn with_backend(settings: &Settings, backend: Backend) -> Result<Chunker, SettingsError> {
         settings.validate()?;
         let algorithm = match settings {
@@ -194,33 +218,32 @@ impl Chunker {
         })
     }
 
-    /// The settings that it was made from.
+    /// Returns the settings that it was made from.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The vector instructions that it was made for. An algorithm without a vector form does not
-    /// use them.
+    /// Returns the vector instructions that it was made for. An algorithm without a vector form does
+    /// not use them.
     #[must_use]
     pub fn backend(&self) -> Backend {
         self.backend
     }
 
-    /// Bytes above which no chunk goes, and the most that [`Chunker::cut`] looks at.
+    /// Returns the maximum size of a chunk, bytes: the most that [`Chunker::cut`] looks at.
     #[must_use]
     pub fn size_max(&self) -> usize {
         self.settings.size_max()
     }
 
-    /// Whether a chunk that starts where `data` does could end after `len` bytes, as far as that
-    /// place can tell: the test of the rolling window of RapidCDC (SoCC '19, section 3.2), for
-    /// every algorithm that has one.
+    /// Whether a chunk that starts where `data` does could end after `len` bytes, judging by the
+    /// bytes around that place: RapidCDC's test of the rolling window (RapidCDC §3.2), for every
+    /// algorithm that has one.
     ///
-    /// It looks at a few bytes around the place: where it holds, [`Chunker::cut`] ends the chunk
-    /// there or before. (SeqCDC may skip the place, too.) At the maximum size it always holds;
-    /// below the minimum, past the end of the data and for algorithms that can't tell
-    /// ([`Settings::tests_places`]) it never does.
+    /// If it holds, [`Chunker::cut`] ends the chunk there or earlier, except that SeqCDC may skip
+    /// the place. It always holds at the maximum size, and never below the minimum, past the end of
+    /// the data, and for algorithms that can't tell ([`Settings::tests_places`]).
     ///
     /// ```
     /// use ibid_chunk::{Chunker, Settings};
@@ -246,13 +269,12 @@ impl Chunker {
         }
     }
 
-    /// The length of the first chunk of `data`, in bytes.
+    /// Returns the length of the first chunk of `data`, bytes.
     ///
-    /// `data` starts where a chunk starts. **A length below `data.len()` is final**: whatever bytes
-    /// follow, and however many, the cut stays where it is. (Where a byte after the chunk decides,
-    /// as with FastCDC, that byte is in `data`.) A length of [`Chunker::size_max`] is final too.
-    /// Any other is all of `data`, and stands only if the input ends there: with more to come,
-    /// ask again with more.
+    /// `data` starts where a chunk starts. **A length below `data.len()` is final**: no bytes that
+    /// follow move the cut. (Where a byte after the chunk decides, as with FastCDC, that byte is in
+    /// `data`.) A length of [`Chunker::size_max`] is final too. Any other length is all of `data`,
+    /// and holds only if the input ends there; otherwise call again with more of it.
     ///
     /// The length is 1 to `min(data.len(), size_max)`, and 0 only when there is no data.
     ///
@@ -283,8 +305,8 @@ impl Chunker {
     }
 }
 
-/// The fast paths without the limits on settings, for tests that try every short string against
-/// [`spec`]. Not part of the interface.
+/// The fast paths without the limits on settings, for tests that compare every short string with
+/// [`spec`]. Not part of the public interface.
 #[doc(hidden)]
 pub mod unlimited {
     /// The fast path of [`spec::fastcdc`](crate::spec::fastcdc).

@@ -1,22 +1,24 @@
-//! The ids of many chunks at once.
+//! Computing the ids of many chunks at once.
 //!
-//! BLAKE3 hashes leaves of 1 KiB, and vectors hash as many leaves at a time as they have lanes: 16
-//! with AVX-512. A chunk of 8 KiB has half as many, a file of 3 KiB has two, so one after the other
-//! they leave most lanes empty. Here leaves of several chunks share a vector: those with the same
-//! number in their chunk, since that is all that differs between them besides their bytes. So do
-//! the nodes above them, level by level.
+//! BLAKE3 hashes leaves of 1 KiB, and vector instructions hash one leaf in each lane: 16 at a time
+//! with AVX-512. A chunk of 8 KiB has only 8 leaves and a file of 3 KiB has 3, so hashing them one
+//! after another leaves most lanes empty. Here leaves of several chunks share a vector if they have
+//! the same number in their chunk, because the number is an input of the hash. The nodes above them
+//! share vectors too, level by level.
 //!
-//! Hashing itself is the library's; what is ours is which leaves and nodes go together. The
-//! function for several at a time ([`Platform::hash_many`]) is public but not promised to stay, so
-//! the version of the library is fixed in `Cargo.toml`, and tests compare every id with what
-//! [`Keys::chunk_id`] says.
+//! The hashing itself is blake3's; this module only decides which leaves and nodes go together. It
+//! calls [`Platform::hash_many`] and [`Platform::compress_in_place`], which blake3 exports without
+//! documenting them. So `Cargo.toml` admits the releases 1.8 only, and before the first use in a
+//! process a few ids are compared with those of [`Keys::chunk_id`]. If one differs, every chunk is
+//! hashed by itself from then on: slower, and right.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use blake3::IncrementCounter;
 use blake3::platform::{MAX_SIMD_DEGREE, Platform};
 
-use crate::{ChunkId, Keys};
+use crate::{ChunkId, FileId, Keys, MasterKey};
 
 /// Bytes of a leaf.
 const LEAF: usize = 1024;
@@ -30,34 +32,34 @@ const PARENT: u8 = 1 << 2;
 const ROOT: u8 = 1 << 3;
 const KEYED: u8 = 1 << 4;
 
-/// A chaining value: what a leaf or node comes to.
+/// A chaining value: the hash of a leaf or node.
 type Value = [u8; 32];
 
-/// Names chunks, several at a time. Keeps its buffers: 32 bytes for each KiB named at once, and
-/// little more.
+/// Computes the ids of chunks, several at a time. Reuse it: it keeps its buffers, some 32 bytes for
+/// each KiB that was hashed at once.
 #[derive(Debug)]
 pub struct Fingerprinter {
     keys: Keys,
     platform: Platform,
     key: [u32; 8],
-    /// Bytes from which on a chunk is hashed by itself.
+    /// Length from which a chunk is hashed by itself, bytes; 0 if all are.
     alone: usize,
-    /// The leaves, later the nodes, of all chunks.
+    /// The hashes of all leaves, later of the nodes.
     values: Vec<Value>,
     trees: Vec<Tree>,
-    /// Leaves that did not fill a vector by themselves: their number in their chunk, the chunk's,
-    /// and where their value goes.
+    /// Leaves left after full vectors: their number in the chunk, the number of the chunk, and the
+    /// index of their value.
     left: Vec<(u32, u32, u32)>,
     pairs: Vec<[u8; BLOCK]>,
     nodes: Vec<Value>,
 }
 
-/// A chunk whose id is not known yet.
+/// A chunk whose id is not computed yet.
 #[derive(Clone, Copy, Debug)]
 struct Tree {
-    /// Its number among the chunks given.
+    /// Its number among the chunks.
     chunk: u32,
-    /// Its values begin here, and are so many.
+    /// Its values: index of the first, and their number.
     start: u32,
     len: u32,
 }
@@ -69,8 +71,16 @@ impl Tree {
 }
 
 impl Fingerprinter {
-    /// Names chunks as [`Keys::chunk_id`] does.
+    /// Returns a fingerprinter that computes the ids that [`Keys::chunk_id`] does.
     pub fn new(keys: &Keys) -> Fingerprinter {
+        let mut made = Fingerprinter::unchecked(keys);
+        if !batches_are_right() {
+            made.alone = 0;
+        }
+        made
+    }
+
+    fn unchecked(keys: &Keys) -> Fingerprinter {
         let (words, _) = keys.chunk_key().as_chunks::<4>();
         let platform = Platform::detect();
         Fingerprinter {
@@ -86,7 +96,7 @@ impl Fingerprinter {
         }
     }
 
-    /// Gives the id of each chunk to `name`, with its number, in no order.
+    /// Calls `name` with the number and the id of each chunk, in any order.
     ///
     /// ```
     /// use ibid_format::{ChunkId, FileId, Fingerprinter, Keys, MasterKey};
@@ -99,15 +109,15 @@ impl Fingerprinter {
     /// ```
     ///
     /// # Panics
-    /// When there are 4 TiB or more.
+    /// If the chunks together have 4 TiB or more.
     pub fn name_all(&mut self, chunks: &[&[u8]], mut name: impl FnMut(usize, ChunkId)) {
         self.values.clear();
         self.trees.clear();
-        // A leaf by itself is a root, and those differ in more than their number. What fills vectors alone
-        // needs no others.
+        // A single leaf is a root, which is hashed differently. A chunk that fills vectors alone needs no
+        // others.
         let is_small = |chunk: &[u8], alone| chunk.len() > LEAF && chunk.len() < alone;
         let small = chunks.iter().filter(|chunk| is_small(chunk, self.alone)).count();
-        // So many share vectors; a few that are left over fill them better each by itself.
+        // So many chunks share vectors; a few left over are faster one by one.
         let lanes = self.platform.simd_degree();
         let mut together = if small % lanes < lanes / 2 {
             small - small % lanes
@@ -128,7 +138,7 @@ impl Fingerprinter {
         }
     }
 
-    /// Hashes as many leaves of a chunk as fill vectors, and notes the others.
+    /// Hashes the leaves of a chunk that fill whole vectors, and notes the others.
     fn hash_leaves(&mut self, number: usize, chunk: &[u8]) {
         let (leaves, tail) = chunk.as_chunks::<LEAF>();
         let start = self.values.len();
@@ -167,7 +177,7 @@ impl Fingerprinter {
         }
     }
 
-    /// A leaf that is not full, and not alone.
+    /// Hashes the last leaf of a chunk, which is shorter than the others.
     fn hash_tail(&self, tail: &[u8], number: u64) -> Value {
         let mut words = self.key;
         let count = tail.len().div_ceil(BLOCK);
@@ -186,7 +196,7 @@ impl Fingerprinter {
         value
     }
 
-    /// Those that were noted: leaves of the same number, of whichever chunk, go together.
+    /// Hashes the leaves that were noted: those with the same number in their chunks together.
     fn hash_leaves_left(&mut self, chunks: &[&[u8]]) {
         self.left.sort_unstable();
         for same in self.left.chunk_by(|one, other| one.0 == other.0) {
@@ -219,8 +229,8 @@ impl Fingerprinter {
         self.left.clear();
     }
 
-    /// From the values of every tree, two by two, those of the level above; a last one without a
-    /// partner goes up as it is. Trees of two values are done.
+    /// Computes the next level of every tree from pairs of values; a last value without a partner
+    /// moves up as it is. A tree of two values is finished.
     fn climb(&mut self, name: &mut impl FnMut(usize, ChunkId)) {
         let (roots, others): (u32, u32) = (2, 3);
         for (least, most, flags) in [(roots, roots, PARENT | ROOT), (others, u32::MAX, PARENT)] {
@@ -267,12 +277,30 @@ impl Fingerprinter {
     }
 }
 
+/// Whether chunks hashed together get the ids that they get alone. Computed once in a process, from
+/// 100 KiB of data.
+fn batches_are_right() -> bool {
+    static RIGHT: OnceLock<bool> = OnceLock::new();
+    *RIGHT.get_or_init(|| {
+        let keys = Keys::unencrypted(FileId::ZERO, &MasterKey::from_bytes([0; 32]));
+        let data: Vec<u8> = (0..9 * LEAF as u32)
+            .map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8)
+            .collect();
+        let lengths = [1025, 2048, 3000, 5000, 8192, 9000];
+        let chunks: Vec<&[u8]> = lengths.iter().cycle().take(20).map(|&length| &data[..length]).collect();
+        let mut right = 0;
+        Fingerprinter::unchecked(&keys).name_all(&chunks, |number, id| {
+            right += usize::from(id == keys.chunk_id(chunks[number]));
+        });
+        right == chunks.len()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{FileId, MasterKey};
 
     fn assert_named(lengths: &[usize]) {
         let keys = Keys::encrypted(FileId([1; 16]), &MasterKey::from_bytes([2; 32]));
@@ -325,9 +353,24 @@ mod tests {
         assert_named(&[3000; 100]);
     }
 
+    #[test]
+    fn every_length_up_to_twenty_leaves_has_the_id_that_it_has_alone() {
+        let lengths: Vec<usize> = (0..20 * LEAF).collect();
+        lengths.chunks(100).for_each(assert_named);
+    }
+
+    #[test]
+    fn this_release_of_blake3_passes_the_check_and_hashes_together() {
+        assert!(batches_are_right());
+        let keys = Keys::unencrypted(FileId::ZERO, &MasterKey::from_bytes([0; 32]));
+        assert!(Fingerprinter::new(&keys).alone > LEAF);
+    }
+
     proptest! {
         #[test]
-        fn chunks_named_together_have_the_ids_that_they_have_alone(lengths in prop::collection::vec(0usize..40_000, 0..60)) {
+        fn chunks_named_together_have_the_ids_that_they_have_alone(
+            lengths in prop::collection::vec(0usize..40_000, 0..60)
+        ) {
             assert_named(&lengths);
         }
     }

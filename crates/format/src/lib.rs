@@ -1,23 +1,41 @@
-//! How values are written as bytes: every file of an ibid repository, every record of a store, and
-//! nothing else.
+//! The byte formats of ibid's repositories and record stores.
 //!
-//! The specification is `docs/format/README.md`; this crate is its implementation. It does no I/O,
-//! reads no clock and prints nothing: callers give it bytes and get bytes or values. Two rules hold
-//! everywhere:
+//! `docs/format/README.md` of the repository is the specification; this crate implements it. It does
+//! no I/O, reads no clock and prints nothing: callers pass bytes and get values, or the other way
+//! round. Two rules hold everywhere:
 //!
-//! - **A decoder gives a value or an [`Error`]**, for any input whatever: no panic, and no
-//!   allocation larger than the input can account for.
-//! - **An encoder refuses what its decoder would refuse**, so nothing is written that can't be read
-//!   again.
+//! - **A decoder returns a value or an [`Error`]** for any input: it does not panic, and allocates no
+//!   more than the input can account for.
+//! - **An encoder refuses what its decoder would refuse**, so everything written can be read.
 //!
 //! | question | module |
 //! |---|---|
 //! | How are integers and strings written? | [`wire`] |
-//! | Who may read or forge it? | [`Keys`], [`config`], [`slot`] |
-//! | Where do chunks live? | [`frame`], [`pack`], [`index`] |
-//! | What are chunks like? | [`sketches`] |
+//! | Who may read or forge a file? | [`Keys`], [`config`], [`slot`] |
+//! | Where are chunks? | [`frame`], [`pack`], [`index`] |
+//! | What do chunks resemble? | [`sketches`] |
 //! | What do chunks make up? | [`content`], [`tree`], [`snapshot`] |
 //! | What is stored under a key? | [`record`] |
+//!
+//! ```
+//! use ibid_format::frame::{Compression, FrameBuilder, FrameDecoder, FrameEncoder};
+//! use ibid_format::{FileId, Keys, MasterKey};
+//!
+//! // Compress two chunks into a frame, and read the second one.
+//! let keys = Keys::encrypted(FileId::random(), &MasterKey::random());
+//! let mut builder = FrameBuilder::new();
+//! for chunk in [&b"one chunk"[..], b"another chunk"] {
+//!     builder.push(keys.chunk_id(chunk), chunk);
+//! }
+//! let mut plaintext = Vec::new();
+//! FrameEncoder::new().encode(builder.blobs(), builder.body(), Compression::Zstd(3), &mut plaintext)?;
+//! let mut decoder = FrameDecoder::new();
+//! let frame = decoder.decode(&plaintext, b"", None)?;
+//! assert_eq!(frame.chunk(1)?, b"another chunk");
+//! # Ok::<(), ibid_format::Error>(())
+//! ```
+//!
+//! The crate has one block of `unsafe`, in [`slot`]: it views mapped memory as Argon2's blocks.
 
 pub mod config;
 pub mod content;
@@ -46,12 +64,11 @@ pub use keys::{Keys, MasterKey};
 pub use magic::FileKind;
 pub use seal::{SEAL_OVERHEAD, SealKind};
 
-/// Fills an array with random bytes of the operating system.
+/// Returns random bytes of the operating system.
 ///
 /// # Panics
 ///
-/// If the operating system has no randomness to give, which leaves nothing sensible to do: ids
-/// would collide and nonces repeat.
+/// If the operating system has none. Without them ids would collide and nonces repeat.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the operating system gives random bytes");

@@ -131,7 +131,7 @@ impl WorkingMemory {
         Some(WorkingMemory(memory))
     }
 
-    #[allow(unsafe_code)]
+    #[allow(unsafe_code, reason = "views mapped memory as Argon2's blocks without copying it")]
     fn blocks(&mut self) -> &mut [Block] {
         // SAFETY: a block is an array of integers, for which all bytes are valid.
         let (before, blocks, after) = unsafe { self.0.align_to_mut() };

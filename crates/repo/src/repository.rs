@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use ibid_chunk::{Chunker, Settings};
+use ibid_chunk::{Backend, Chunker, Settings, SettingsError};
 use ibid_format::config::{self, Config};
 use ibid_format::slot::Argon2Cost;
 use ibid_format::{FileId, Keys, MasterKey};
@@ -101,7 +101,7 @@ impl Repository {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error.into()),
         }
-        let chunker = Chunker::new(&options.chunker)?;
+        let chunker = chunker_of(&options.chunker)?;
         let master = MasterKey::random();
         let id = FileId::random();
         let keys = if password.is_some() {
@@ -190,7 +190,7 @@ impl Repository {
         };
         let config = config::open(&bytes, &keys).map_err(|source| Error::ConfigDamaged { source })?;
         let settings = Settings::from_words(config.chunker_number, &config.chunker_words)?;
-        let chunker = Chunker::new(&settings)?;
+        let chunker = chunker_of(&settings)?;
         Ok(Repository::assemble(storage, keys, slot, config, chunker))
     }
 
@@ -297,6 +297,12 @@ impl std::fmt::Debug for Repository {
             .field("id", &self.id())
             .finish_non_exhaustive()
     }
+}
+
+/// Returns a chunker that uses the vector instructions that the environment asks for.
+fn chunker_of(settings: &Settings) -> Result<Chunker> {
+    let backend = Backend::preferred().map_err(SettingsError::from)?;
+    Ok(Chunker::with_backend(settings, backend)?)
 }
 
 fn read_config(storage: &dyn Storage) -> Result<Vec<u8>> {

@@ -1,18 +1,18 @@
-//! Which vector instructions does this CPU have, and how does a kernel use them?
+//! Vector instructions as values, and kernels written once for all of them.
 //!
-//! The first answer is a value, [`Backend`]: a program can name one, list those that this machine
-//! runs ([`Backend::available`]), take the fastest ([`Backend::best`]) or let its user force one
+//! A [`Backend`] is a set of vector instructions that this CPU has. A program can name one, list
+//! them ([`Backend::available`]), take the fastest ([`Backend::best`]), or let its user force one
 //! through the environment variable [`ENVIRONMENT_VARIABLE`] ([`Backend::preferred`]).
 //!
-//! The second is a pair of traits. A [`Kernel`] is an algorithm, written once over any [`Vector`];
-//! [`Backend::run`] compiles it once for each set of instructions and calls the one that is wanted.
-//! Kernels need no `unsafe`: a `Vector` is a proof that its instructions are there, since only
-//! `Backend::run` makes one, and a `Backend` exists only for what was found on this CPU.
+//! A [`Kernel`] is an algorithm written once over any [`Vector`]. [`Backend::run`] compiles it for
+//! each set of instructions and calls the right one. Kernels need no `unsafe`: a `Vector` proves
+//! that its instructions exist, because only `Backend::run` makes one, and a `Backend` exists only
+//! if this CPU was found to have it.
 //!
 //! ```
 //! use ibid_simd::{Backend, Kernel, Vector};
 //!
-//! /// How many of 64 bytes are at least `least`?
+//! /// Counts those of 64 bytes that are at least `least`.
 //! struct Count<'a> {
 //!     bytes: &'a [u8; 64],
 //!     least: u8,
@@ -44,9 +44,9 @@
 //!
 //! # Features
 //!
-//! `std` (by default): CPUs are asked at run time what they have, and the environment is read.
-//! Without it the crate needs `alloc` alone and believes the compiler's target features.
-#![allow(unsafe_code, reason = "intrinsics; this is the crate that has them")]
+//! `std` (by default): instructions are detected at run time, and [`Backend::preferred`] reads the
+//! environment. Without it the crate needs `alloc` alone and believes the compiler's target features.
+#![allow(unsafe_code, reason = "vector intrinsics are unsafe functions")]
 #![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;

@@ -1,36 +1,43 @@
-//! Where do bytes live? Named objects, written once and whole, in a place that survives what
-//! befalls it.
-//!
-//! [`Storage`] is the small blocking trait that every place implements; it knows names and bytes
-//! only. [`Local`] is a folder, [`Memory`] is memory. [`conformance`] holds the tests that every
-//! implementation passes. [`fault`] holds places that fail on purpose: a simulated disk that loses
-//! power, and a wrapper that fails, corrupts and counts.
-//!
-//! What is assumed of a disk: a sync that succeeds makes durable what was written before it, unless
-//! an earlier sync of the same file failed; a rename within a file
-//! system is seen by other processes at once and whole; a read returns what was written, or an
-//! error. Places do not detect bytes that change silently: the layers above, which know what the
-//! bytes mean, do.
-//!
-//! Unix only: the guarantees rest on renames that refuse to overwrite and on syncs of folders.
+//! Durable storage of named objects, each written once and whole.
 //!
 //! ```
 //! use ibid_storage::{Local, Name, Storage};
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("backup");
-//! let place = Local::create(&path)?;
+//! let storage = Local::create(&path)?;
 //! let name = Name::new("snapshots/1")?;
-//! place.put(&name, &[b"durable ", b"from here on"])?;
+//! storage.put(&name, &[b"durable ", b"from here on"])?;
 //!
 //! let mut tail = [0; 4];
-//! place.read_at(&name, 16, &mut tail)?;
+//! storage.read_at(&name, 16, &mut tail)?;
 //! assert_eq!(&tail, b"e on");
 //!
 //! let mut total = 0;
-//! place.list("snapshots", &mut |_name, size| total += size)?;
+//! storage.list("snapshots", &mut |_name, size| total += size)?;
 //! assert_eq!(total, 20);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! [`Storage`] is the small blocking trait that every storage implements; it knows names and bytes
+//! only. [`Local`] keeps objects in a folder, [`Memory`] in memory. To add a storage, implement the
+//! trait and run [`conformance`], the tests that every implementation passes. [`fault`] has storage
+//! that fails on purpose: a simulated disk that loses power, and a wrapper that fails, corrupts and
+//! counts.
+//!
+//! # What is assumed of a disk
+//!
+//! - A sync that succeeds makes everything written before it durable, unless an earlier sync of the
+//!   same file failed.
+//! - A rename within a file system is visible to other processes at once and as a whole.
+//! - A read returns what was written, or an error.
+//!
+//! A storage does not detect bytes that change silently. The layers above, which know what the bytes
+//! mean, do.
+//!
+//! # Platforms
+//!
+//! Unix only: the guarantees rest on renames that refuse to overwrite and on syncs of folders.
+#![forbid(unsafe_code)]
 
 pub mod conformance;
 pub mod disk;
