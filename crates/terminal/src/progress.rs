@@ -1,4 +1,4 @@
-//! How far it is: a bar on a terminal, now and then a line elsewhere.
+//! Progress: a bar on a terminal, a line every ten seconds elsewhere.
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;
@@ -13,10 +13,10 @@ use crate::number::{count, duration, size};
 
 const REDRAW: Duration = Duration::from_millis(100);
 const LINE: Duration = Duration::from_secs(10);
-/// The rate shown is that of about the last so many seconds.
+/// Seconds over which the shown rate is averaged, roughly.
 const MEMORY_S: f64 = 8.0;
 
-/// What is counted beside bytes.
+/// What is counted besides bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Files.
@@ -58,17 +58,17 @@ impl Progress {
                 print_lines(&state, unit, &stopped);
             }
         };
-        // The work does not need to be watched: without a thread for that, it goes on.
+        // Without a thread for it, there is no progress.
         let thread = std::thread::Builder::new().spawn(show).ok();
         Progress {
             thread: thread.map(|thread| (stop, thread)),
         }
     }
 
-    /// Says, once, that the work is about to stop.
+    /// Says once that a signal stops the work.
     pub(crate) fn stopping() {
         static ONCE: OnceLock<()> = OnceLock::new();
-        ONCE.get_or_init(|| message("stopping; once more to stop at once"));
+        ONCE.get_or_init(|| message("stopping; press Ctrl-C again to stop at once"));
     }
 }
 
@@ -131,7 +131,7 @@ fn describe(state: State, unit: Unit, pace: Rates) -> String {
         Unit::Records => "records",
     };
     match state.bytes_total {
-        // All is read; what was read may still have to be compressed and stored.
+        // Everything is read, but not yet compressed and stored.
         Some(total) if total > 0 && done >= total => text += ", finishing",
         Some(total) => {
             text += &format!(" of {}, {rate}/s", size(total));
@@ -158,13 +158,13 @@ fn describe(state: State, unit: Unit, pace: Rates) -> String {
 /// Bytes a second.
 #[derive(Clone, Copy, Default)]
 struct Rates {
-    /// As the work advances, with holes and unchanged files.
+    /// Bytes done, including holes and unchanged files.
     done: f64,
-    /// What is really read.
+    /// Bytes read.
     read: f64,
 }
 
-/// Rates, smoothed.
+/// Measures smoothed rates.
 struct Pace {
     at: Instant,
     done: u64,
@@ -223,7 +223,7 @@ mod tests {
         assert!(rates.done > rates.read * 1000.0, "{}", rates.done);
     }
 
-    /// Beside the bar and the percentage, of which there are 23 columns.
+    /// Bar and percentage take 23 columns.
     #[test]
     fn the_longest_line_fits_on_80_columns() {
         let state = State {

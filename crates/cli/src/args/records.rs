@@ -319,8 +319,8 @@ pub(crate) struct VersionsOfArgs {
 #[command(after_help = "\
 Storing is fast because records are first stored by themselves. `compact` then does what makes them small: it stores older \
 records as deltas against newer ones, compresses them together in blocks, and returns free space to the disk. It leaves \
-blocks that exist as they are, unless they are half empty or have become of little use. You can stop it at any time: no \
-record is lost.
+existing blocks as they are, unless less than three quarters of a block is still in use, or it is less than half full. You \
+can stop it at any time: no record is lost.
 
 Examples:
   ibid records compact

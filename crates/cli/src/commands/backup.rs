@@ -16,12 +16,12 @@ use crate::print::{self, Verb};
 pub(crate) fn run(context: &mut Context, args: BackupArgs) -> Result<Outcome> {
     if !args.init && !args.settings.is_empty() {
         return Err(Failure::Usage(
-            "options of a new repository were given without --init: a repository keeps what it was made with".into(),
+            "settings of a new repository need --init: a repository that exists keeps its settings".into(),
         ));
     }
     if args.init && args.dry_run {
         return Err(Failure::Usage(
-            "--init makes a repository and --dry-run makes nothing: leave out one of them".into(),
+            "--init does not go with --dry-run, which creates nothing. Leave out one of them".into(),
         ));
     }
     let opened = match args.init {
@@ -35,7 +35,7 @@ pub(crate) fn run(context: &mut Context, args: BackupArgs) -> Result<Outcome> {
     let watch = Watch::start(Verb::Read, context.global.quiet)?;
     let result = opened.repository.backup(options, &watch.monitor);
     let problems = watch.finish();
-    let left = "what was stored so far is kept and used by the next backup";
+    let left = "the next backup continues with what was stored so far";
     let summary = result.map_err(Failure::if_interrupted(left))?;
     print::backup(&mut context.out, opened.about, &summary, &problems)?;
     Ok(
@@ -47,8 +47,7 @@ pub(crate) fn run(context: &mut Context, args: BackupArgs) -> Result<Outcome> {
     )
 }
 
-/// Removes what backups that were killed left unfinished. It is in nobody's way, so failing at it
-/// is no reason to stop.
+/// Removes unfinished files of killed backups. They do no harm, so a failure here is ignored.
 fn sweep(context: &Context, opened: &Opened) {
     if let Ok(swept) = opened.storage.sweep(SWEEP_AGE)
         && swept.files > 0

@@ -21,8 +21,8 @@ pub(crate) fn run(context: &mut Context, args: &InitArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Opens a repository to store into, or makes it if there is none. Of several that make one at
-/// once, one does, and the others use it.
+/// Opens a repository to store into, or creates it. If several processes create it at once, one does
+/// and the others use it.
 pub(crate) fn open_or_make(context: &Context, settings: &InitSettings) -> Result<Opened> {
     let mut opened = context.open_to_store();
     if matches!(opened, Err(Failure::Repo(Error::NoRepository { .. }))) {
@@ -38,7 +38,7 @@ pub(crate) fn open_or_make(context: &Context, settings: &InitSettings) -> Result
     Ok(opened)
 }
 
-/// Options that say otherwise than the repository, by name.
+/// Returns the options that differ from the settings of the repository, by name.
 fn kept(repository: &Repository, settings: &InitSettings) -> Result<Option<String>> {
     let asked = options(settings)?;
     let cutting = settings.chunker.is_some() || settings.average.is_some();
@@ -66,17 +66,17 @@ fn kept(repository: &Repository, settings: &InitSettings) -> Result<Option<Strin
     Ok((!named.is_empty()).then(|| named.join(", ")))
 }
 
-/// Makes a repository; nobody is asked for a password unless all else is right.
+/// Creates a repository. Asks for a password only after all other checks.
 fn make(context: &Context, settings: &InitSettings) -> Result<Opened> {
     let path = context.path()?;
     let mut options = options(settings)?;
     refuse_existing(path)?;
-    // Others may be making it in this moment: what looks like a stranger may be theirs.
-    refuse_strangers(path).or_else(|refused| refuse_existing(path).and(Err(refused)))?;
+    // Another process may create it in this moment, with files that look unrelated.
+    refuse_other_files(path).or_else(|refused| refuse_existing(path).and(Err(refused)))?;
     let password = match context.global.unencrypted {
         true if password::given(&context.global.password)?.is_some() => {
             return Err(Failure::Usage(
-                "a password was given, and --unencrypted: which of them do you mean?".into(),
+                "--unencrypted does not go with a password. Leave out one of them".into(),
             ));
         }
         true => None,
@@ -117,9 +117,9 @@ fn options(settings: &InitSettings) -> Result<InitOptions> {
     Ok(options)
 }
 
-/// Refuses a folder with other things in it. What an `init` that was cut short leaves, and what a
-/// new disk has, is all right.
-fn refuse_strangers(path: &Path) -> Result<()> {
+/// Refuses a folder with other files in it. Accepts what an interrupted `init` leaves, and what a new
+/// disk has.
+fn refuse_other_files(path: &Path) -> Result<()> {
     let entries = match std::fs::read_dir(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         entries => entries.map_err(|source| Failure::local("list", path, source))?,
@@ -130,7 +130,7 @@ fn refuse_strangers(path: &Path) -> Result<()> {
             .file_name();
         if name != "keys" && name != ibid_storage::RESERVED && name != "lost+found" {
             return Err(Failure::Fatal(format!(
-                "there are other things in {}, such as {}: choose an empty or a new folder",
+                "{} is not empty: it contains {}. Choose an empty or a new folder",
                 path_text(path),
                 path_text(Path::new(&name))
             )));

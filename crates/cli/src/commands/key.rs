@@ -17,7 +17,9 @@ pub(crate) fn run(context: &mut Context, command: &KeyCommand) -> Result<Outcome
         ..
     } = &opened
     else {
-        return Err(Failure::Fatal("a repository that is not encrypted has no keys".into()));
+        return Err(Failure::Fatal(
+            "the repository is not encrypted, so it has no keys".into(),
+        ));
     };
     let about = *about;
     match command {
@@ -45,7 +47,7 @@ pub(crate) fn run(context: &mut Context, command: &KeyCommand) -> Result<Outcome
     Ok(Outcome::Done)
 }
 
-/// What a new key is to cost. One that is cheap to guess is made, but not in silence.
+/// Returns the cost of a new key, and warns if it is cheap to guess.
 pub(super) fn cost(asked: Option<Argon2Cost>) -> Argon2Cost {
     let cost = asked.unwrap_or_default();
     if cost.is_cheap() {

@@ -1,4 +1,4 @@
-//! From what was typed to an open repository.
+//! Opens the repository that the command line names.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -13,26 +13,26 @@ use crate::args::{Global, SelectArgs};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, About, Out};
 
-/// What every command has at hand.
+/// The global options and standard output, for every command.
 pub(crate) struct Context {
     pub(crate) global: Global,
     pub(crate) out: Out,
 }
 
-/// A repository, and what opened it.
+/// An open repository.
 pub(crate) struct Opened {
     pub(crate) repository: Repository,
     pub(crate) storage: Arc<Local>,
-    /// None if it is not encrypted.
+    /// `None` for a repository without encryption.
     pub(crate) password: Option<Password>,
     pub(crate) about: About,
 }
 
 impl Context {
-    /// Where the repository is, or is to be.
+    /// Returns the path of the repository, which may not exist yet.
     pub(crate) fn path(&self) -> Result<&Path> {
-        let which = "which repository? Give its folder: --repo PATH, or set IBID_REPO";
-        local_folder(self.global.repo.as_deref(), "a repository", which)
+        let none_given = "no repository was given. Use --repo PATH, or set IBID_REPO";
+        local_folder(self.global.repo.as_deref(), "a repository", none_given)
     }
 
     /// Opens a repository to read from.
@@ -43,15 +43,15 @@ impl Context {
         self.unlock(storage, probe)
     }
 
-    /// Opens a repository to write data to: one without encryption only if that was said.
+    /// Opens a repository to write data to; one without encryption only with --unencrypted.
     pub(crate) fn open_to_store(&self) -> Result<Opened> {
         let path = self.path()?;
         let storage = Arc::new(open_storage(path)?);
         let probe = Repository::probe(storage.as_ref())?;
         if !probe.encrypted && !self.global.unencrypted {
             return Err(Failure::Fatal(format!(
-                "the repository at {} is NOT encrypted: whoever can read it can read what is stored in it. If that is what you want, say \
-                 --unencrypted; if it should be encrypted, find out who replaced it",
+                "the repository at {} is NOT encrypted: anyone who can read its files can read your data. \
+                 Add --unencrypted to use it all the same. If it should be encrypted, find out who replaced it",
                 storage.location()
             )));
         }
@@ -62,11 +62,10 @@ impl Context {
         if probe.encrypted && self.global.unencrypted {
             let location = storage.location();
             return Err(Failure::Usage(format!(
-                "the repository at {location} is encrypted: leave out --unencrypted and give its password"
+                "the repository at {location} is encrypted. Leave out --unencrypted, and give its password"
             )));
         }
-        // A password that was given must not be ignored: who has one expects encryption. --unencrypted says
-        // otherwise.
+        // Never ignore a password: a user who gives one expects encryption, unless --unencrypted is there.
         let password = match probe.encrypted {
             true => {
                 let location = storage.location();
@@ -80,7 +79,7 @@ impl Context {
         self.ready(repository, storage, password)
     }
 
-    /// What is common to repositories that were opened and made.
+    /// Completes the opening of an old or a new repository.
     pub(crate) fn ready(
         &self,
         repository: Repository,
@@ -101,22 +100,22 @@ impl Context {
     }
 }
 
-/// The folder that was given for `what`; `which` asks for it if none was.
-pub(crate) fn local_folder<'p>(given: Option<&'p Path>, what: &str, which: &str) -> Result<&'p Path> {
+/// Returns the folder that was given for `what`; `none_given` is the error if there is none.
+pub(crate) fn local_folder<'p>(given: Option<&'p Path>, what: &str, none_given: &str) -> Result<&'p Path> {
     match given {
-        // As `scp` and `rsync` do it: a colon before any slash is another machine's, or another kind of place.
+        // As in `scp` and `rsync`, a colon before any slash means another machine.
         Some(path) if path.iter().next().is_some_and(|first| first.as_bytes().contains(&b':')) => {
             Err(Failure::Usage(format!(
-                "{0} looks like the address of another kind of place, and {what} is a folder; if it is one, write ./{0}",
+                "{0} looks like the address of another machine, and {what} is a folder here. If it is a folder, write ./{0}",
                 path_text(path)
             )))
         }
         Some(path) if !path.as_os_str().is_empty() => Ok(path),
-        _ => Err(Failure::Usage(which.into())),
+        _ => Err(Failure::Usage(none_given.into())),
     }
 }
 
-/// A folder that should hold a repository.
+/// Opens the folder of a repository.
 pub(crate) fn open_storage(path: &Path) -> Result<Local> {
     Local::open(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => Error::NoRepository {
@@ -125,14 +124,14 @@ pub(crate) fn open_storage(path: &Path) -> Result<Local> {
         .into(),
         ErrorKind::NotAnObject => Error::NotARepository {
             location: path.display().to_string(),
-            found: "it is a file, and a repository is a folder".to_owned(),
+            found: "it is a file".to_owned(),
         }
         .into(),
         _ => error.into(),
     })
 }
 
-/// The snapshots that the options select.
+/// Returns the filter that the options describe.
 pub(crate) fn filter(select: &SelectArgs) -> Result<SnapshotFilter> {
     let mut paths = Vec::new();
     for path in &select.path {
@@ -147,13 +146,12 @@ pub(crate) fn filter(select: &SelectArgs) -> Result<SnapshotFilter> {
 }
 
 impl Opened {
-    /// The snapshot of this name among those selected.
+    /// Returns the snapshot of this name among those selected.
     pub(crate) fn snapshot(&self, name: &str, select: &SelectArgs) -> Result<SnapshotInfo> {
         Ok(self.repository.snapshot_among(name, &filter(select)?)?)
     }
 
-    /// All snapshots that are selected, oldest first. Those that can't be read are named, and keep
-    /// nobody from the others.
+    /// Returns all selected snapshots, oldest first. Names those that cannot be read, and goes on.
     pub(crate) fn snapshots(&self, select: &SelectArgs) -> Result<(Vec<SnapshotInfo>, Outcome)> {
         let filter = filter(select)?;
         let mut outcome = Outcome::Done;

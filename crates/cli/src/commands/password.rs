@@ -1,4 +1,4 @@
-//! Getting a password: flags, then variables, then whoever sits in front of it.
+//! Reads passwords: from options, else from variables, else from the terminal.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -11,16 +11,17 @@ use zeroize::Zeroizing;
 
 use super::open::Context;
 use crate::args::{NewPasswordArgs, PasswordArgs};
-use crate::failure::{Failure, Result};
+use crate::failure::advice::GIVE_PASSWORD;
+use crate::failure::{Failure, Result, reason};
 use crate::print;
 
-/// Bytes that are wiped when no longer needed.
+/// A password, which is wiped from memory when it is dropped.
 pub(crate) type Password = Zeroizing<Vec<u8>>;
 
-/// Nobody types this much; a file that has it is the wrong one.
+/// The longest password, bytes: a file with a longer first line is not a password file.
 const LENGTH_MAX: u64 = 64 << 10;
 
-/// Where one password may come from.
+/// The sources of one password.
 struct Sources<'a> {
     file: Option<&'a Path>,
     command: Option<&'a str>,
@@ -30,7 +31,7 @@ struct Sources<'a> {
 }
 
 impl Sources<'_> {
-    /// The password, if any source was given. What was typed stands above variables.
+    /// Returns the password, if there is a source. Options take precedence over variables.
     fn read(&self) -> Result<Option<Password>> {
         if let Some(file) = self.file {
             return from_file(file).map(Some);
@@ -60,37 +61,37 @@ fn sources(args: &PasswordArgs) -> Sources<'_> {
     }
 }
 
-/// The repository's password, if it was given; nobody is asked.
+/// Returns the password if an option or a variable gives it, without a question at the terminal.
 pub(crate) fn given(args: &PasswordArgs) -> Result<Option<Password>> {
     sources(args).read()
 }
 
-/// The password of what is at `path`, from whoever sits there if it was not given; the failure that
-/// is `needed` if nobody does.
+/// Returns the password of the repository or store at `path`, and asks at the terminal if it was not
+/// given.
+///
+/// # Errors
+/// `needed` if there is no terminal.
 pub(crate) fn ask(context: &Context, path: &Path, needed: impl FnOnce() -> Failure) -> Result<Password> {
     if let Some(password) = given(&context.global.password)? {
         return not_empty(password);
     }
     match prompt(&print::question("password", path)) {
         Ok(password) => not_empty(password),
-        Err(error) if is_interrupted(&error) => Err(Failure::Interrupted("nothing was done".into())),
+        Err(error) if is_interrupted(&error) => Err(Failure::Interrupted("nothing was changed".into())),
         Err(_) => Err(needed()),
     }
 }
 
-/// A password for what is new at `path`: typed twice, since a slip would lock it for good.
+/// Returns a password for a new repository or store at `path`. It is typed twice, because a slip
+/// would lock the place for good.
 pub(crate) fn ask_for_new_place(context: &Context, path: &Path) -> Result<Password> {
     match given(&context.global.password)? {
         Some(password) => not_empty(password),
-        None => twice(
-            path,
-            "new password",
-            "IBID_PASSWORD, --password-file or --password-command",
-        ),
+        None => twice(path, "new password", GIVE_PASSWORD),
     }
 }
 
-/// A new password for a repository that has one.
+/// Returns another password for a repository that has one.
 pub(crate) fn ask_for_new(context: &Context, args: &NewPasswordArgs) -> Result<Password> {
     let sources = Sources {
         file: args.new_password_file.as_deref(),
@@ -103,32 +104,38 @@ pub(crate) fn ask_for_new(context: &Context, args: &NewPasswordArgs) -> Result<P
         Some(password) => not_empty(password),
         None => twice(
             context.path()?,
-            "another password",
-            "IBID_NEW_PASSWORD, --new-password-file or --new-password-command",
+            "new password",
+            "Set IBID_NEW_PASSWORD, or use --new-password-file or --new-password-command.",
         ),
     }
 }
 
-fn twice(path: &Path, what: &str, instead: &str) -> Result<Password> {
-    let none = |error| match is_interrupted(&error) {
-        true => Failure::Interrupted("nothing was done".into()),
-        false => Failure::Password(format!(
-            "no password was given and nobody can be asked ({error}): use {instead}"
-        )),
+/// Asks twice; `advice` says how to give the password where there is no terminal.
+fn twice(path: &Path, what: &str, advice: &str) -> Result<Password> {
+    let none = |error: std::io::Error| match is_interrupted(&error) {
+        true => Failure::Interrupted("nothing was changed".into()),
+        false => {
+            let cause = reason(&error);
+            Failure::Password(format!(
+                "no password was given, and ibid cannot ask for one: {cause}. {advice}"
+            ))
+        }
     };
     let first = not_empty(prompt(&print::question(what, path)).map_err(none)?)?;
-    let second = prompt(&print::question("the same again", path)).map_err(none)?;
+    let second = prompt(&print::question("repeat the new password", path)).map_err(none)?;
     match first == second {
         true => Ok(first),
         false => Err(Failure::Password(
-            "the two passwords are not the same; nothing was done".into(),
+            "the two passwords differ. Run the command again; nothing was changed".into(),
         )),
     }
 }
 
-/// What somebody types at the terminal, unseen. Ctrl-C is an error of the kind `Interrupted`: it
-/// reaches us as the end of a line, not as a signal, so that the terminal is as it was before
-/// anything ends.
+/// Returns what is typed at the terminal, which does not show it.
+///
+/// # Errors
+/// Ctrl-C is an error of the kind `Interrupted`. It arrives as the end of a line and not as a signal,
+/// so that the terminal is restored before the program ends.
 fn prompt(question: &str) -> std::io::Result<Password> {
     let mut terminal = std::fs::OpenOptions::new().read(true).write(true).open("/dev/tty")?;
     let before = tcgetattr(&terminal)?;
@@ -148,7 +155,7 @@ fn prompt(question: &str) -> std::io::Result<Password> {
     asked
 }
 
-/// A line, without what ends it.
+/// Returns a line without its end.
 fn typed_line(terminal: &mut std::fs::File, interrupt: u8) -> std::io::Result<Password> {
     let mut line = Zeroizing::new(Vec::with_capacity(4096));
     let mut byte = [0];
@@ -188,20 +195,21 @@ fn from_file(path: &Path) -> Result<Password> {
 fn from_command(command: &OsStr) -> Result<Password> {
     let failed = |problem: String| Failure::Password(format!("the password command {command:?} {problem}"));
     let child = Command::new("sh").arg("-c").arg(command).stdout(Stdio::piped()).spawn();
-    let mut child = child.map_err(|error| failed(format!("could not be run: {error}")))?;
+    let mut child = child.map_err(|error| failed(format!("could not be run: {}", reason(&error))))?;
     let output = child.stdout.take().expect("it is piped");
-    let line = first_line(output).map_err(|error| failed(format!("printed what can't be read: {error}")));
+    let line =
+        first_line(output).map_err(|error| failed(format!("printed a line that cannot be read: {}", reason(&error))));
     let status = child
         .wait()
-        .map_err(|error| failed(format!("could not be waited for: {error}")))?;
+        .map_err(|error| failed(format!("could not be waited for: {}", reason(&error))))?;
     match status.success() {
         true => line,
         false => Err(failed(format!("failed: {status}"))),
     }
 }
 
-/// Up to the first end of a line, which may be that of another system. What follows is read, so
-/// that its writer can finish.
+/// Returns the first line, which may end as on other systems. Reads all of the input, so that its
+/// writer can finish.
 fn first_line(mut input: impl Read) -> std::io::Result<Password> {
     let mut bytes = Zeroizing::new(Vec::with_capacity(4096));
     input.by_ref().take(LENGTH_MAX + 1).read_to_end(&mut bytes)?;

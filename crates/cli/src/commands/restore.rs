@@ -39,7 +39,7 @@ pub(crate) fn run(context: &mut Context, args: RestoreArgs) -> Result<Outcome> {
         repository.restore(&info, path, destination, &options, monitor)
     };
     let problems = watch.finish();
-    let left = "files restored so far are whole; with --overwrite if-changed the next restore goes on from there";
+    let left = "files restored so far are complete. To restore the rest, run it again with --overwrite if-changed";
     let summary = result.map_err(Failure::if_interrupted(left))?;
     let asked = Asked {
         dry_run: args.dry_run,

@@ -1,33 +1,39 @@
-//! Watching over an operation: progress, warnings, and the wish to stop.
+//! Watches an operation: shows progress and warnings, and stops it on signals.
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 use ibid_repo::{Counters, Monitor, Warning};
 use ibid_terminal::{Progress, State, Unit, on_stop_signal};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, advice, reason};
 use crate::print::{self, Verb};
 
-/// Files that could not be read or restored, and why. All are named on standard error; JSON names
-/// so many again.
+/// Files that JSON names at most, of those that could not be read or restored. Standard error names
+/// all of them.
 pub(crate) const PROBLEMS_MAX: usize = 10_000;
 
 pub(crate) struct Watch {
     pub(crate) monitor: Arc<Monitor>,
+    verb: Verb,
     problems: Arc<Mutex<Vec<(PathBuf, String)>>>,
+    /// Whether one of them denied permission.
+    denied: Arc<AtomicBool>,
     progress: Option<Progress>,
 }
 
 impl Watch {
-    /// Without progress: for commands that print as they go.
+    /// Starts without progress, for commands that print as they go.
     pub(crate) fn silent(verb: Verb) -> Result<Watch> {
         let problems: Arc<Mutex<Vec<(PathBuf, String)>>> = Arc::default();
-        let noted = problems.clone();
+        let denied: Arc<AtomicBool> = Arc::default();
+        let (noted, was_denied) = (problems.clone(), denied.clone());
         let monitor = Arc::new(Monitor::new(move |warning| {
             let problem = print::warning(verb, &warning);
-            if let (Some(problem), Warning::Skipped { path, .. }) = (problem, warning) {
+            if let (Some(problem), Warning::Skipped { path, error }) = (problem, warning) {
+                was_denied.fetch_or(advice::is_denied(&error), Relaxed);
                 let mut noted = noted.lock().expect("no holder of this lock panics");
                 if noted.len() < PROBLEMS_MAX {
                     noted.push((path, problem));
@@ -36,29 +42,31 @@ impl Watch {
         }));
         let stopped = monitor.clone();
         on_stop_signal(move || stopped.cancel())
-            .map_err(|error| Failure::Fatal(format!("cannot listen to signals: {error}")))?;
+            .map_err(|error| Failure::Fatal(format!("cannot listen for signals: {}", reason(&error))))?;
         Ok(Watch {
             monitor,
+            verb,
             problems,
+            denied,
             progress: None,
         })
     }
 
-    /// With progress, unless it is to be quiet.
+    /// Starts with progress, unless `quiet`.
     pub(crate) fn start(verb: Verb, quiet: bool) -> Result<Watch> {
         let mut watch = Watch::silent(verb)?;
         watch.show(Unit::Files, quiet);
         Ok(watch)
     }
 
-    /// The same where records are counted instead of files.
+    /// Starts with progress that counts records instead of files.
     pub(crate) fn start_records(quiet: bool) -> Result<Watch> {
         let mut watch = Watch::silent(Verb::Look)?;
         watch.show(Unit::Records, quiet);
         Ok(watch)
     }
 
-    /// Shows progress anew: other work begins, which counts records.
+    /// Starts the progress of the next step, which counts records.
     pub(crate) fn go_on_records(&mut self, quiet: bool) {
         self.progress = None;
         for counter in [&self.monitor.counters.bytes, &self.monitor.counters.files] {
@@ -90,9 +98,12 @@ impl Watch {
         }
     }
 
-    /// Takes progress off the screen; returns the files that could not be read or restored.
+    /// Takes progress off the screen. Returns the files that could not be read or restored.
     pub(crate) fn finish(self) -> Vec<(PathBuf, String)> {
         drop(self.progress);
+        if self.denied.load(Relaxed) {
+            print::denied(self.verb);
+        }
         std::mem::take(&mut *self.problems.lock().expect("no holder of this lock panics"))
     }
 }

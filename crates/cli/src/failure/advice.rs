@@ -159,6 +159,16 @@ fn on_engine(error: &EngineError) -> Advice {
     Some(advice.into())
 }
 
+/// Whether the operating system denied permission to a file of this machine.
+pub(crate) fn is_denied(error: &RepoError) -> bool {
+    matches!(error, RepoError::Local { source, .. } if source.kind() == IoErrorKind::PermissionDenied)
+}
+
+/// What to do about files that deny permission, which are named one by one.
+pub(crate) const READ_DENIED: &str = "Run as root to back them up, or leave them out with --exclude.";
+/// The same for a restore.
+pub(crate) const RESTORE_DENIED: &str = "Run as root, or restore into a folder of your own.";
+
 /// Returns what to do about an error of the operating system.
 pub(crate) fn on_system(error: &IoError) -> Advice {
     let advice = match error.kind() {

@@ -1,4 +1,4 @@
-//! What a backup did.
+//! Prints the summary of a backup.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ struct JsonBackup<'a> {
     problems: Vec<JsonProblem<'a>>,
 }
 
-/// What a backup did, and which files it could not read.
+/// Prints what a backup did, and which files it could not read.
 pub(crate) fn backup(
     out: &mut Out,
     about: About,
@@ -79,7 +79,7 @@ pub(crate) fn backup(
     ))?;
     if summary.hinted > 0 {
         out.line(format!(
-            "  hinted  {} were cut where what is stored was, without looking for boundaries",
+            "  hinted  {} were cut where the stored version was cut, without a search for boundaries",
             size(summary.hinted)
         ))?;
     }
@@ -92,13 +92,13 @@ pub(crate) fn backup(
         percent(counters.stored_bytes, counters.new_bytes)
     );
     out.line(format!(
-        "  new     {} with those of folders, {compressed}",
+        "  new     {} including lists of folders, {compressed}",
         size(counters.new_bytes)
     ))?;
     let similar = summary.similar;
     if similar.chunks > 0 {
         out.line(format!(
-            "  similar {} of these are like what is known, and what differs takes {} ({})",
+            "  similar {} of these resemble stored data, and take {} as deltas ({})",
             size(similar.bytes),
             size(similar.stored),
             percent(similar.stored, similar.bytes)
@@ -106,19 +106,20 @@ pub(crate) fn backup(
     }
     if summary.passed_over > 0 {
         out.line(format!(
-            "  {} do not compress, and were not compared with similar data (--similarity max does)",
+            "  {} do not compress, so they were not compared with stored data (--similarity max does)",
             size(summary.passed_over)
         ))?;
     }
     if summary.without_gain > 0 {
         out.line(format!(
-            "  {} are of kinds of files whose changes were like nothing known, and were not compared with similar data (--similarity max does)",
+            "  {} are in kinds of files that resembled nothing before, so they were not compared with stored data \
+             (--similarity max does)",
             size(summary.without_gain)
         ))?;
     }
     if summary.id.is_some() {
         out.line(format!(
-            "  stored  {} in all, with folders and index",
+            "  stored  {} in total, with lists of folders and index",
             size(summary.written)
         ))?;
     }
@@ -140,12 +141,13 @@ pub(crate) fn backup(
     if summary.damaged_frames > 0 {
         let places = counted(summary.damaged_frames, "place", "places");
         out.line(format!(
-            "  {places} in the repository can't be read (named above), and this snapshot may need what is there: `ibid check --read-data` tells"
+            "  {places} in the repository can't be read (named above), and this snapshot may need it. \
+             Run `ibid check --read-data`"
         ))?;
     }
     if counters.unreadable > 0 {
         out.line(format!(
-            "  {} could not be read (named above) and MISSING from it",
+            "  {} could not be read (named above): MISSING from the snapshot",
             count(counters.unreadable)
         ))?;
     }

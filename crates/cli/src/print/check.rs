@@ -1,4 +1,4 @@
-//! Whether all is well, and if not, whom it touches.
+//! Prints `check`.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -40,7 +40,7 @@ struct JsonCheck<'a> {
     notes: Vec<JsonFault<'a>>,
 }
 
-/// What a check found; with the seed, if it chose a share of the packs.
+/// Prints what a check found; with the seed, if it chose a share of the packs.
 pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, seed: Option<u64>) -> Result<()> {
     if out.json {
         return out.document("check", about, &document(report, seed));
@@ -75,7 +75,7 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, seed: Opt
         ))?;
     }
     let mut read = match report.packs_read {
-        0 => "none read whole".to_owned(),
+        0 => "without their data".to_owned(),
         packs => format!(
             "{} read whole ({} of {}, {})",
             count(packs),
@@ -85,7 +85,7 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, seed: Opt
         ),
     };
     if let Some(seed) = seed {
-        read += &format!("; --seed {seed} chooses the same");
+        read += &format!("; --seed {seed} chooses the same packs");
     }
     let snapshots = counted(report.snapshots, "snapshot", "snapshots");
     out.line(format!(
@@ -94,15 +94,13 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, seed: Opt
     ))?;
     if report.unlisted_packs > 0 {
         let packs = counted(report.unlisted_packs, "pack", "packs");
-        out.line(format!(
-            "{packs} in no index file, so their own directories were read: the next backup lists them"
-        ))?;
+        out.line(format!("{packs} in no index file; the next backup lists them"))?;
     }
     if report.is_clean() {
         return out.line("no faults");
     }
     let faults = report.faults.len() as u64;
-    let verb = if faults == 1 { "touches" } else { "touch" };
+    let verb = if faults == 1 { "affects" } else { "affect" };
     let (faults, files) = (
         counted(faults, "fault", "faults"),
         counted(report.affected_total, "file or folder", "files or folders"),

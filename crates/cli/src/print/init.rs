@@ -1,4 +1,4 @@
-//! A new repository.
+//! Prints `init`.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ struct JsonInit {
     frame: u64,
 }
 
-/// Says that a repository was made.
+/// Says that a repository was created.
 pub(crate) fn init(out: &mut Out, repository: &Repository, path: &Path) -> Result<()> {
     let chunker = repository.chunker();
     let body = JsonInit {
@@ -35,7 +35,7 @@ pub(crate) fn init(out: &mut Out, repository: &Repository, path: &Path) -> Resul
     } else {
         "an UNENCRYPTED"
     };
-    out.line(format!("made {kind} repository at {}", path_text(path)))?;
+    out.line(format!("created {kind} repository at {}", path_text(path)))?;
     out.line(format!("  id      {}", repository.id()))?;
     out.line(format!(
         "  chunks  {}, {} on average; compressed {} at a time",
@@ -44,7 +44,7 @@ pub(crate) fn init(out: &mut Out, repository: &Repository, path: &Path) -> Resul
         size(body.frame)
     ))?;
     if repository.is_encrypted() {
-        out.line("Whoever loses the password loses what is in it: keep it somewhere else, too.")?;
+        out.line("Without the password, the data cannot be read: keep a copy of it in another place.")?;
     }
     Ok(())
 }

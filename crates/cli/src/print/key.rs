@@ -1,4 +1,4 @@
-//! Passwords' keys.
+//! Prints `key`.
 
 use ibid_format::FileId;
 use ibid_format::tree::Time;
@@ -36,7 +36,7 @@ struct JsonChanged {
     removed: Vec<String>,
 }
 
-/// The list of keys.
+/// Prints the list of keys.
 pub(crate) fn keys(out: &mut Out, about: About, keys: &[KeyInfo]) -> Result<()> {
     if out.json {
         return out.document(
@@ -49,7 +49,7 @@ pub(crate) fn keys(out: &mut Out, about: About, keys: &[KeyInfo]) -> Result<()> 
     }
     let titles = [
         ("id", Align::Left),
-        ("made", Align::Left),
+        ("created", Align::Left),
         ("by", Align::Left),
         ("a guess costs", Align::Left),
         ("label", Align::Left),
@@ -94,7 +94,7 @@ pub(crate) fn keys(out: &mut Out, about: About, keys: &[KeyInfo]) -> Result<()> 
     if out.quiet {
         return Ok(());
     }
-    out.line("* opened the repository; whether another one still opens, only its password can tell")
+    out.line("* opened the repository just now")
 }
 
 fn json(key: &KeyInfo) -> JsonKey<'_> {
@@ -118,7 +118,7 @@ fn json(key: &KeyInfo) -> JsonKey<'_> {
     }
 }
 
-/// What was done about a key.
+/// What was done with a key.
 pub(crate) enum KeyDone<'a> {
     Added(FileId),
     Removed(FileId),
@@ -134,7 +134,7 @@ pub(crate) fn key_done(out: &mut Out, about: About, done: &KeyDone<'_>) -> Resul
         KeyDone::Changed(change) => {
             let removed: Vec<String> = change.removed.iter().map(short).collect();
             let text = format!(
-                "the password is changed; key {} is new, and {} gone",
+                "changed the password: added key {}, removed {}",
                 short(&change.id),
                 removed.join(", ")
             );

@@ -1,8 +1,8 @@
-//! All that users see. Data goes to standard output, talk to standard error.
+//! Everything that users see. Data goes to standard output, everything else to standard error.
 //!
-//! With `--json`, standard output carries JSON and nothing else: one document, or, where there can
-//! be many things, one object a line between a `begin` and an `end`. Without, it carries text in
-//! which nothing that a file is called can play with the terminal.
+//! With `--json`, standard output carries only JSON: one document, or, for commands that list things,
+//! one object per line between a `begin` and an `end`. Without `--json` it carries text. Names are
+//! escaped, so that no file name can control the terminal.
 
 mod backup;
 mod check;
@@ -40,12 +40,12 @@ use serde::Serialize;
 pub(crate) use snapshots::snapshots;
 pub(crate) use stats::stats;
 pub(crate) use talk::{
-    Verb, bad_line, cheap_guesses, failure, fatal, kept_settings, new_store, question, records_published,
+    Verb, bad_line, cheap_guesses, denied, failure, fatal, kept_settings, new_store, question, records_published,
     records_retrying, records_serving, swept, unencrypted, untried_key, usage, warning,
 };
 pub(crate) use tree::LsPrinter;
 
-/// What every JSON document says of its repository.
+/// The repository of a JSON document.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About {
     pub(crate) repository: FileId,
@@ -77,22 +77,22 @@ impl Out {
         }
     }
 
-    /// All of `bytes`, as they are.
+    /// Writes `bytes` unchanged.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
         self.output.raw().write_all(bytes).map_err(failed)
     }
 
-    /// For who writes bytes as they are, piece by piece.
+    /// Returns a writer for bytes that are written unchanged.
     pub(crate) fn raw(&mut self) -> &mut dyn Write {
         self.output.raw()
     }
 
-    /// Whether what is printed goes to a terminal.
+    /// Whether standard output is a terminal.
     fn is_terminal(&self) -> bool {
         self.output.is_terminal()
     }
 
-    /// A line of text. What comes from outside has been escaped before.
+    /// Prints a line of text. Names must have been escaped.
     fn line(&mut self, text: impl AsRef<str>) -> Result<()> {
         self.output.line(text).map_err(failed)
     }
@@ -101,7 +101,7 @@ impl Out {
         self.output.json(value).map_err(failed)
     }
 
-    /// The one document of a command.
+    /// Prints the document of a command.
     fn document(
         &mut self,
         command: &'static str,
@@ -111,12 +111,12 @@ impl Out {
         self.json(&json::Document::new(command, about, body))
     }
 
-    /// The first line of a command that prints many.
+    /// Prints the `begin` line.
     fn begin(&mut self, command: &'static str, about: About) -> Result<()> {
         self.begin_with(command, about, &json::Nothing {})
     }
 
-    /// The same, with more to say of all that follows.
+    /// Prints the `begin` line with more fields.
     fn begin_with(
         &mut self,
         command: &'static str,
@@ -129,12 +129,12 @@ impl Out {
         })
     }
 
-    /// A line of a command that prints many; the last one is of kind `end`.
+    /// Prints one object on a line. The last one has the kind `end`.
     fn item(&mut self, kind: &'static str, body: impl Serialize) -> Result<()> {
         self.json(&Item { kind, body })
     }
 
-    /// Hands everything over.
+    /// Flushes standard output.
     ///
     /// # Errors
     /// A full disk, a closed pipe.

@@ -1,4 +1,4 @@
-//! What a restore did.
+//! Prints the summary of a restore.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ struct JsonRestore<'a> {
     problems: Vec<JsonProblem<'a>>,
 }
 
-/// How a restore was asked for, and how long it took.
+/// The options of a restore, and how long it took.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) dry_run: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Asked {
     pub(crate) duration_ms: u64,
 }
 
-/// What would be done about one file or folder.
+/// Prints what would be done with one file or folder.
 pub(crate) fn planned(out: &mut Out, path: &Path, planned: Planned) -> Result<()> {
     if out.json || out.quiet {
         return Ok(());
@@ -49,7 +49,7 @@ pub(crate) fn planned(out: &mut Out, path: &Path, planned: Planned) -> Result<()
     out.line(format!("{word} {}", path_text(path)))
 }
 
-/// What a restore did, and what it could not restore.
+/// Prints what a restore did, and which files it could not restore.
 pub(crate) fn restore(
     out: &mut Out,
     about: About,
@@ -94,7 +94,7 @@ pub(crate) fn restore(
         true => ("to write", "is there already"),
     };
     out.line(format!(
-        "  {written}  {}; the rest {is_there} or is holes",
+        "  {written}  {}; the rest {is_there}, or is holes",
         size(summary.bytes_written)
     ))?;
     if summary.kept > 0 {
@@ -112,7 +112,7 @@ pub(crate) fn restore(
     }
     if summary.damaged > 0 {
         out.line(format!(
-            "  damaged   {} kept as NAME.damaged, with zeros for what is lost",
+            "  damaged   {} kept as NAME.damaged, with zeros in place of lost bytes",
             count(summary.damaged)
         ))?;
     }

@@ -1,4 +1,4 @@
-//! The list of snapshots.
+//! Prints `snapshots`.
 
 use ibid_format::snapshot::SnapshotTotals;
 use ibid_repo::{Result, SnapshotInfo};
@@ -16,7 +16,7 @@ struct JsonEnd {
     snapshots: u64,
 }
 
-/// Snapshots, newest last.
+/// Prints the snapshots, newest last.
 pub(crate) fn snapshots(out: &mut Out, about: About, snapshots: &[SnapshotInfo]) -> Result<()> {
     if out.json {
         out.begin("snapshots", about)?;
@@ -65,7 +65,7 @@ pub(crate) fn snapshots(out: &mut Out, about: About, snapshots: &[SnapshotInfo])
     out.line(counted(snapshots.len() as u64, "snapshot", "snapshots"))
 }
 
-/// What keeps it from being a picture of all at one moment, if anything does.
+/// Returns the flaws of a snapshot: files that were not read, or changed while they were read.
 fn flaws(counters: &SnapshotTotals) -> String {
     let flaws = [
         (counters.unreadable, "not read"),

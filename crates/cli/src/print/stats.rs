@@ -1,4 +1,4 @@
-//! How much is stored, and what saved the rest.
+//! Prints `stats`.
 
 use ibid_repo::{Result, Stats};
 use ibid_terminal::number::{count, percent, ratio, size};
@@ -69,7 +69,7 @@ struct JsonStats {
     read_cost: JsonReadCost,
 }
 
-/// The numbers.
+/// Prints how much is stored and how much was saved.
 pub(crate) fn stats(out: &mut Out, about: About, stats: &Stats) -> Result<()> {
     if out.json {
         return out.document("stats", about, &document(stats));
@@ -78,16 +78,8 @@ pub(crate) fn stats(out: &mut Out, about: About, stats: &Stats) -> Result<()> {
     let mut table = Table::bare(&[Align::Left, Align::Right, Align::Left]);
     let mut row = |what: &str, number: String, note: String| table.row(vec![what.to_owned(), number, note]);
     row("snapshots", count(stats.snapshots), String::new());
-    row(
-        "files",
-        count(stats.files),
-        "each as often as it is in a snapshot".into(),
-    );
-    row(
-        "logical",
-        size(stats.logical),
-        "what restoring all of them would write".into(),
-    );
+    row("files", count(stats.files), "counted in each snapshot".into());
+    row("logical", size(stats.logical), "if all snapshots were restored".into());
     let note = format!("{} saved by deduplication and holes", size(json.saved_by_deduplication));
     row(
         "unique",
@@ -96,12 +88,15 @@ pub(crate) fn stats(out: &mut Out, about: About, stats: &Stats) -> Result<()> {
     );
     let note = format!("{} saved by compression", size(json.saved_by_compression));
     row("packed", size(stats.packed), note);
-    let note = format!("folders and lists of chunks, from {}", size(stats.metadata_unique));
+    let note = format!(
+        "lists of folders and of chunks, {} uncompressed",
+        size(stats.metadata_unique)
+    );
     row("metadata", size(stats.metadata_packed), note);
     let whole = json
         .ratio
         .map_or_else(String::new, |ratio| format!("{ratio:.2} times less than logical"));
-    row("together", size(stats.packed + stats.metadata_packed), whole);
+    row("total", size(stats.packed + stats.metadata_packed), whole);
     row("", String::new(), String::new());
     let parts = [
         ("packs", stats.pack_bytes),
@@ -113,11 +108,7 @@ pub(crate) fn stats(out: &mut Out, about: About, stats: &Stats) -> Result<()> {
         .iter()
         .map(|(name, bytes)| format!("{name} {}", size(*bytes)))
         .collect();
-    row(
-        "repository",
-        size(stats.stored()),
-        format!("all files of it: {}", parts.join(", ")),
-    );
+    row("repository", size(stats.stored()), parts.join(", "));
     let each = ratio(stats.index_memory, stats.index_chunks)
         .map_or_else(String::new, |each| format!(", {each:.1} bytes each"));
     row(
@@ -127,7 +118,7 @@ pub(crate) fn stats(out: &mut Out, about: About, stats: &Stats) -> Result<()> {
     );
     let cost = &stats.read_cost;
     let note = format!(
-        "decoded to read one chunk, {:.1} frames; at worst {}, {}",
+        "are decoded to read one chunk, from {:.1} frames; at worst {} from {}",
         cost.frames_mean,
         size(cost.bytes_worst),
         count(cost.frames_worst)

@@ -1,4 +1,4 @@
-//! Standard error: warnings, errors, notes.
+//! Standard error: warnings, errors and notes.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -6,132 +6,163 @@ use std::path::Path;
 use ibid_format::FileId;
 use ibid_record::replicate::nats::Address;
 use ibid_repo::{Error, Warning};
-use ibid_terminal::number::size;
+use ibid_terminal::number::{counted, size};
 use ibid_terminal::{message as line, path_text};
 
 use super::records::BadLine;
-use crate::failure::{Failure, with_causes};
+use crate::failure::{Failure, advice, reason, with_causes};
 
-/// What could not be done with a file.
+/// What the operation does with files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Verb {
     Read,
     Restore,
-    /// Commands that only look.
+    /// A command that only reads the repository.
     Look,
 }
 
-/// Says a warning; returns the file that could not be read or restored, and why.
+/// Prints a warning. Returns the problem of a file that could not be read or restored.
 pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
     match warning {
         Warning::Skipped { path, error } => {
             let problem = match error {
-                Error::Local { action, source, .. } => format!("cannot {action}: {source}"),
+                Error::Local { action, source, .. } => format!("cannot {action}: {}", reason(source)),
                 error => with_causes(error),
             };
             let verb = match verb {
                 Verb::Read => "left out",
                 Verb::Restore => "not restored",
-                Verb::Look => "passed over",
+                Verb::Look => "skipped",
             };
             line(&format!("{verb}: {}: {problem}", path_text(path)));
             return Some(problem);
         }
         Warning::ChangedWhileRead { path } => line(&format!("changed while it was read: {}", path_text(path))),
-        Warning::Attributes { path, what, source } => line(&format!("{}: {what}: {source}", path_text(path))),
+        Warning::Attributes { path, what, source } => {
+            line(&format!("{}: {what}: {}", path_text(path), reason(source)))
+        }
         Warning::Mixed { path } => line(&format!(
-            "changed in part: {}: some of it is as in the snapshot now, the rest as it was",
+            "partly restored: {}: some of it is as in the snapshot, the rest as before",
             path_text(path)
         )),
         Warning::Kept { path, below } => line(&format!(
-            "kept: {} is no folder, so what the snapshot has in it ({below}) is not restored",
+            "kept: {} is not a folder, so what the snapshot has in it ({below}) is not restored",
             path_text(path)
         )),
         Warning::NothingMatches { pattern } => line(&format!(
-            "nothing in what is restored of the snapshot matches --include {pattern:?}; see `ibid ls -R`"
+            "warning: --include {pattern:?} matches nothing in this part of the snapshot. `ibid ls -R` lists it"
         )),
-        Warning::Repository { error } => line(&format!("warning: {}", with_causes(error))),
-        Warning::OwnFolder { path } => line(&format!("note: the repository itself is left out: {}", path_text(path))),
-        // Said in full rather than lost.
+        Warning::Repository { error } => {
+            let advice = advice::on_repository(error).map_or_else(String::new, |advice| format!(". {advice}"));
+            line(&format!("warning: {}{advice}", with_causes(error)))
+        }
+        Warning::OwnFolder { path } => line(&format!(
+            "note: the repository itself is left out: {}",
+            path_text(path)
+        )),
+        // A kind of warning that this program does not know yet.
         other => line(&format!("warning: {other:?}")),
     }
     None
 }
 
-/// What failed, and kept nobody from going on.
+/// Prints a failure that does not end the command.
 pub(crate) fn failure(failure: &Failure) {
     line(&format!("ibid: {failure}"));
 }
 
-/// Why the command failed: the last that it says.
+/// Says what to do about files that denied permission.
+pub(crate) fn denied(verb: Verb) {
+    match verb {
+        Verb::Read => line(&format!(
+            "permission was denied for some files. {}",
+            advice::READ_DENIED
+        )),
+        Verb::Restore => line(&format!(
+            "permission was denied for some files. {}",
+            advice::RESTORE_DENIED
+        )),
+        Verb::Look => {}
+    }
+}
+
+/// Prints why the command failed: its last line.
 pub(crate) fn fatal(failure: &Failure, json: bool) {
     ibid_terminal::fatal("ibid", &failure.to_string(), failure.exit_code(), json);
 }
 
-/// Said of a line that is not loaded.
+/// Names a line that is not loaded.
 pub(crate) fn bad_line(bad: &BadLine) {
     line(&format!("line {}: {}", bad.line, bad.problem));
 }
 
-/// Said of a store that was made because there was none.
+/// Says that a store was created.
 pub(crate) fn new_store(path: &Path) {
-    line(&format!("note: made a new store of records in {}", path_text(path)));
+    line(&format!("note: created a store of records in {}", path_text(path)));
 }
 
-/// Where others can follow a store.
+/// Says where replicas can follow a store.
 pub(crate) fn records_serving(address: SocketAddr) {
-    line(&format!("listening at {address}; Ctrl-C ends it"));
+    line(&format!("listening at {address}; press Ctrl-C to stop"));
 }
 
-/// Said once all is published that there was.
+/// Says that the whole log is published.
 pub(crate) fn records_published(at: &Address) {
-    line(&format!("published at {at}; Ctrl-C ends it"));
+    line(&format!("published at {at}; press Ctrl-C to stop"));
 }
 
-/// Said of a log that could not be asked, and is asked again.
+/// Says that a log cannot be reached, and is tried again.
 pub(crate) fn records_retrying(why: &str) {
-    line(&format!("{why} (trying again; Ctrl-C ends it)"));
+    line(&format!("{why}; trying again, press Ctrl-C to stop"));
 }
 
-/// Said of a key that is made all the same.
+/// Warns of a key that is cheap to guess. It is created all the same.
 pub(crate) fn cheap_guesses() {
     line(
-        "warning: guessing the password of this key is cheap: better let --argon2 take 7 MiB or more, and memory times passes 32 MiB or more",
+        "warning: the password of this key is cheap to guess. \
+         Give --argon2 7 MiB or more, and a product of memory and passes of 32 MiB or more",
     );
 }
 
-/// Said of a key that may still open with the old password.
+/// Warns of a key that may still open with the old password.
 pub(crate) fn untried_key(id: FileId, why: &str) {
     line(&format!(
-        "warning: key {id} could not be tried with the old password, and stays: {why}"
+        "warning: key {id} stays, because the old password could not be tried on it: {why}"
     ));
 }
 
-/// Said when --init finds a repository that was made otherwise.
+/// Warns that a repository exists and keeps its settings.
 pub(crate) fn kept_settings(what: &str) {
     line(&format!(
-        "warning: there is a repository already, and it keeps what it was made with: {what} changes nothing"
+        "warning: the repository exists and keeps its settings: {what} had no effect"
     ));
 }
 
-/// What is wrong with the command line, or the help that was asked for.
+/// Prints what is wrong with the command line, or the help.
 pub(crate) fn usage(error: &clap::Error) {
     let _ = error.print();
 }
 
-/// Said whenever a repository without encryption is opened, also with --quiet.
+/// Says that a repository without encryption was opened, also with --quiet.
 pub(crate) fn unencrypted(location: &str) {
     line(&format!("note: the repository at {location} is NOT encrypted"));
 }
 
+/// Says that unfinished files were removed.
 pub(crate) fn swept(files: u64, bytes: u64) {
     line(&format!(
-        "note: removed {files} unfinished files ({}) of backups that were cut short",
+        "note: removed {} ({}) of backups that were cut short",
+        counted(files, "unfinished file", "unfinished files"),
         size(bytes)
     ));
 }
 
-/// The text in front of where a password is typed.
-pub(crate) fn question(what: &str, repository: &Path) -> String {
-    format!("{what} for {}: ", path_text(repository))
+/// Returns the question for a password.
+pub(crate) fn question(what: &str, place: &Path) -> String {
+    format!("{what} for {}: ", path_text(place))
+}
+
+/// Says that a signal stops the work.
+pub(super) fn stopping() {
+    line("stopping; press Ctrl-C again to stop at once");
 }

@@ -321,7 +321,7 @@ fn who_only_looks_makes_nothing() {
     none(10, "letter.txt is in it");
     std::fs::remove_dir_all(home.path("store")).unwrap();
     home.write("store", "a file");
-    none(1, "Not a directory");
+    none(1, "store: not a directory");
 
     let home = with_pages();
     for look in &looks[..4] {

@@ -39,7 +39,7 @@ fn files_and_folders_that_cannot_be_read_are_named_and_code_3() {
     for path in ["files/closed.txt", "files/shut"] {
         let named = format!("left out: {}: cannot ", home.path(path).display());
         assert!(
-            ran.err.contains(&named) && ran.err.contains("Permission denied"),
+            ran.err.contains(&named) && ran.err.contains(": permission denied\n"),
             "{named} in {ran:?}"
         );
     }

@@ -317,7 +317,7 @@ fn every_chunker_and_level_makes_a_repository_that_checks_clean() {
 fn init_refuses_places_that_are_taken() {
     let home = Home::new();
     assert!(home.fails(1, ["init"]).contains("there is a repository"));
-    assert!(home.fails(1, ["-r", "files", "init"]).contains("other things"));
+    assert!(home.fails(1, ["-r", "files", "init"]).contains("is not empty"));
     assert!(home.fails(1, ["-r", "files/anna.txt", "init"]).contains("anna.txt"));
     assert!(
         home.fails(2, ["-r", "other", "init", "--average", "1"])

@@ -32,21 +32,21 @@ pub(crate) fn run(context: &mut Context, args: &CompactArgs) -> Result<Outcome> 
     Ok(Outcome::Done)
 }
 
-/// What a compaction did that was broken off.
+/// Says what an interrupted compaction did.
 pub(super) fn left_by(compacted: &Compacted) -> String {
     let records = compacted.records;
     let packed = counted(records, "record was compressed", "records were compressed");
-    format!("{packed} until then; the next `ibid records compact` goes on from there")
+    format!("{packed} until then; the next `ibid records compact` continues from there")
 }
 
-/// A compaction that goes on.
+/// A compaction in progress.
 pub(super) struct Work {
     started: Instant,
     file_bytes_before: u64,
 }
 
 impl Work {
-    /// Of a store whose files have so many bytes.
+    /// Starts a compaction of a store whose files have `file_bytes_before` bytes.
     pub(super) fn begin(file_bytes_before: u64) -> Work {
         Work {
             started: Instant::now(),
@@ -54,7 +54,7 @@ impl Work {
         }
     }
 
-    /// Compacts a store, and closes it: only then its files are as they stay.
+    /// Compacts a store and closes it. Only closing gives its files their final sizes.
     pub(super) fn carry_out(self, store: Store, path: &Path, watch: &Watch) -> Result<Compacted> {
         let done = store.compact(&mut stepping(&watch.monitor))?;
         drop(store);

@@ -1,7 +1,7 @@
 //! `ibid records load`.
 //!
-//! One thread reads lines and makes batches of them, another commits these one after the other. So
-//! what is in the store, whenever it ends, are the records of all lines up to one.
+//! One thread reads lines and makes batches of them, another commits the batches in order. So
+//! whenever loading ends, the store has the records of all lines up to some line.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -33,7 +33,7 @@ const DELAY: Duration = Duration::from_secs(1);
 pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
     let mut watch = Watch::start_records(context.global.quiet)?;
     let monitor = watch.monitor.clone();
-    // Before a store is made for what is not there.
+    // Before a store is created for a file that does not exist.
     let memory = context.global.memory;
     let lines = Lines::open(&args.file, memory, watch.advance());
     if monitor.is_cancelled() {
@@ -124,7 +124,7 @@ enum Ended {
     BadLine(BadLine),
 }
 
-/// What is to be committed next, and in the end all that was.
+/// The next batch to commit, and all that was committed.
 #[derive(Default)]
 struct Pending {
     batch: Batch,
@@ -178,7 +178,7 @@ impl Loader<'_> {
             let committed = committer.join();
             let committed = committed.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             if matches!(ended, Ended::AtTheEnd) {
-                // What is like other records becomes small in the background, which ends with us.
+                // The encoder works in the background, and ends with the program.
                 store.finish_encoding()?;
             }
             Ok((ended, committed))
@@ -193,12 +193,12 @@ impl Loader<'_> {
                 return Ended::Stopped;
             }
             if self.pending.is_due(self.batch_bytes) && !self.hand_over(&batches) {
-                // Why nobody takes it, the other thread says.
+                // The other thread has failed, and says why.
                 return Ended::Stopped;
             }
             let line = match lines.next() {
                 Ok(Some(line)) => line,
-                // Who sends what we read may have been asked to stop with us.
+                // The writer of our input may have got the same signal.
                 Ok(None) | Err(_) if self.monitor.is_cancelled() => continue,
                 Ok(None) => {
                     self.hand_over(&batches);
@@ -213,7 +213,7 @@ impl Loader<'_> {
                 Line::Whole(line) => self.take(line),
                 Line::Waiting => Ok(false),
                 Line::TooLong { bytes_max } => Err(format!(
-                    "expected at most {} in a line, found more: it may have an eighth of --memory",
+                    "expected at most {} in a line, found more. The limit is an eighth of --memory",
                     size(bytes_max as u64)
                 )),
             };

@@ -1,4 +1,4 @@
-//! `ibid records`: a store, a namespace, and what is done with them.
+//! `ibid records`: opens stores and namespaces.
 
 mod compact;
 mod delete;
@@ -25,10 +25,11 @@ use ibid_terminal::{escape, path_text};
 use super::open::{Context, local_folder};
 use super::password;
 use crate::args::{NamespaceArgs, NewRecordsArgs, RecordsCommand, StoreArgs, VersionName, VersionsKept};
+use crate::failure::advice::GIVE_PASSWORD;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print;
 
-/// Bytes that what `stat` calls a block stands for, whatever the disk calls one.
+/// Bytes of a block in `stat`, whatever the block size of the disk.
 const BLOCK: u64 = 512;
 
 pub(crate) fn run(context: &mut Context, command: &RecordsCommand) -> Result<Outcome> {
@@ -49,8 +50,8 @@ pub(crate) fn run(context: &mut Context, command: &RecordsCommand) -> Result<Out
     }
 }
 
-/// redb panics over pages that are damaged. The store makes errors of that, which say what
-/// happened; what Rust prints before is not for users.
+/// Hides the panics of redb over damaged pages. The store turns them into errors, which say what
+/// happened.
 fn silence_the_engine() {
     let otherwise = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -64,11 +65,11 @@ fn silence_the_engine() {
 }
 
 fn place(args: &StoreArgs) -> Result<&Path> {
-    let which = "which store of records? Give its folder: --store DIR, or set IBID_STORE";
-    local_folder(args.store.as_deref(), "a store of records", which)
+    let none_given = "no store of records was given. Use --store DIR, or set IBID_STORE";
+    local_folder(args.store.as_deref(), "a store of records", none_given)
 }
 
-/// Whether there is anything that could be a store.
+/// Whether the folder exists and is not empty.
 fn is_there(path: &Path) -> Result<bool> {
     match std::fs::read_dir(path) {
         Ok(mut entries) => Ok(entries.next().is_some()),
@@ -77,7 +78,7 @@ fn is_there(path: &Path) -> Result<bool> {
     }
 }
 
-/// Tells a monitor of bytes, and the work whether it is to stop.
+/// Returns a callback that counts bytes in a monitor, and stops the work on a signal.
 fn stepping(monitor: &Monitor) -> impl FnMut(u64) -> ControlFlow<()> + '_ {
     move |bytes| {
         monitor.counters.bytes.fetch_add(bytes, Relaxed);
@@ -90,13 +91,13 @@ fn stepping(monitor: &Monitor) -> impl FnMut(u64) -> ControlFlow<()> + '_ {
 
 fn none_there(path: &Path) -> Failure {
     Failure::NoStore(format!(
-        "there is no store of records in {}; `ibid records load` and `ibid records put` make one",
+        "there is no store of records in {}. `ibid records load` and `ibid records put` create one",
         path_text(path)
     ))
 }
 
-/// Bytes that all files in a folder take on the disk: the engine makes its file twice as long when
-/// it needs a page more, and most of that takes nothing.
+/// Returns the bytes that all files in a folder take on the disk. The engine doubles the length of its
+/// file when it needs a page, and most of that is a hole.
 fn size_on_disk(folder: &Path) -> Result<u64> {
     let failed = |source| Failure::local("look into", folder, source);
     let mut bytes = 0;
@@ -112,10 +113,10 @@ fn size_on_disk(folder: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// For who only looks: without the thread that makes records small, which writes.
+/// Returns the options for commands that only read: without the encoder, which writes.
 fn options(context: &Context) -> Options {
     Options {
-        // The rest is for what is read and written, which the engine has copies of while it commits.
+        // The rest is for buffers, of which the engine has copies while it commits.
         cache_bytes: part(context, 4),
         encoding: Encoding {
             on: false,
@@ -138,12 +139,12 @@ fn options_to_store(context: &Context) -> Options {
     }
 }
 
-/// A part of the memory that the work may take.
+/// Returns a part of the memory limit, bytes.
 fn part(context: &Context, of: u64) -> usize {
     usize::try_from(context.global.memory / of).unwrap_or(usize::MAX)
 }
 
-/// Opens a store that is there.
+/// Opens a store that exists.
 fn open(context: &Context, args: &StoreArgs) -> Result<Store> {
     let path = place(args)?;
     if !is_there(path)? {
@@ -152,14 +153,14 @@ fn open(context: &Context, args: &StoreArgs) -> Result<Store> {
     open_at(context, path, options(context), false)
 }
 
-/// Opens a store, with its password if it is encrypted; makes one that is, if that was said and
-/// there is none.
+/// Opens a store, with its password if it is encrypted. Creates one if there is none, encrypted if
+/// `encrypted`.
 fn open_at(context: &Context, path: &Path, options: Options, encrypted: bool) -> Result<Store> {
     let given = &context.global.password;
     let password = if Store::is_encrypted(path)? {
         let needed = || {
             Failure::Password(format!(
-                "the store in {} is encrypted and no password was given; set IBID_PASSWORD, or use --password-file or --password-command",
+                "the store in {} is encrypted, and no password was given. {GIVE_PASSWORD}",
                 path_text(path)
             ))
         };
@@ -167,7 +168,7 @@ fn open_at(context: &Context, path: &Path, options: Options, encrypted: bool) ->
     } else if encrypted && !is_there(path)? {
         password::ask_for_new_place(context, path)?
     } else if encrypted || given.password_file.is_some() || given.password_command.is_some() {
-        // Who says so expects encryption. (Variables may be meant for a repository.)
+        // The user expects encryption. (Variables may be meant for a repository.)
         let path = path.to_owned();
         return Err(Error::NotEncrypted { path }.into());
     } else {
@@ -176,19 +177,19 @@ fn open_at(context: &Context, path: &Path, options: Options, encrypted: bool) ->
     Ok(Store::open_encrypted(path, options, &password, Argon2Cost::default())?)
 }
 
-/// Opens a store and a namespace of it that are there.
+/// Opens a store and a namespace that exist.
 fn open_namespace(context: &Context, args: &NamespaceArgs) -> Result<(Store, Namespace)> {
     let store = open(context, &args.store)?;
     let namespace = store.find_namespace(&args.namespace)?.ok_or_else(|| {
         Failure::NotThere(format!(
-            "there is no namespace \"{}\" in the store; `ibid records stats` lists those that there are",
+            "there is no namespace \"{}\" in the store. `ibid records stats` lists the namespaces",
             escape(args.namespace.as_bytes())
         ))
     })?;
     Ok((store, namespace))
 }
 
-/// Opens a store and a namespace to write to, and makes what is not there.
+/// Opens a store and a namespace to write to, and creates them if they do not exist.
 fn open_or_make(context: &Context, args: &NamespaceArgs, new: &NewRecordsArgs) -> Result<(Store, Namespace)> {
     let path = place(&args.store)?;
     let is_new = !is_there(path)?;
@@ -207,7 +208,7 @@ fn open_or_make(context: &Context, args: &NamespaceArgs, new: &NewRecordsArgs) -
     Ok((store, namespace))
 }
 
-/// Says of a record that is not there what there is instead.
+/// Returns the failure for a missing record, which says what exists instead.
 fn not_there(namespace: &Namespace, key: &[u8], asked: VersionName) -> Result<Failure> {
     let versions = namespace.versions(key)?;
     let (name, shown) = (escape(namespace.name().as_bytes()), escape(key));
@@ -220,13 +221,15 @@ fn not_there(namespace: &Namespace, key: &[u8], asked: VersionName) -> Result<Fa
         .any(|version| version.version == asked && version.deleted);
     Ok(Failure::NotThere(match versions.last() {
         None => format!(
-            "namespace \"{name}\" has no record under \"{shown}\"; `ibid records scan --keys-only` lists what keys there are"
+            "namespace \"{name}\" has no record under \"{shown}\". `ibid records scan --keys-only` lists the keys"
         ),
         Some(_) if is_deletion => {
-            format!("\"{shown}\" was deleted with version {asked}; `ibid records versions` lists those before it")
+            format!(
+                "\"{shown}\" was deleted with version {asked}. `ibid records versions` lists the versions before it"
+            )
         }
         Some(latest) => format!(
-            "\"{shown}\" has no version {asked}: the latest is {}; `ibid records versions` lists them",
+            "\"{shown}\" has no version {asked}: the latest is {}. `ibid records versions` lists them",
             latest.version
         ),
     }))

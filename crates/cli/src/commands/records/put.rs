@@ -14,20 +14,20 @@ use crate::failure::{Failure, Outcome, Result};
 use crate::print;
 
 pub(crate) fn run(context: &mut Context, args: &PutArgs) -> Result<Outcome> {
-    // Before a store is made for what can't be read.
+    // Before a store is created for a file that cannot be read.
     let body = read(&args.file)?;
     let (store, namespace) = open_or_make(context, &args.place, &args.new)?;
     let key = &args.key.0;
     let number = namespace.put(key, &body)?;
-    // The store is open here and nowhere else, so the latest version is ours.
+    // Nothing else can have the store open, so the latest version is the new one.
     let version = namespace.versions(key)?.last().map_or(1, |latest| latest.version);
-    // What the record replaced may become small by what it has in common with it.
+    // The replaced record may become a delta against the new one.
     store.finish_encoding()?;
     print::records_put(&mut context.out, key, version, number, body.len() as u64)?;
     Ok(Outcome::Done)
 }
 
-/// All of a file, unless it is too much for a body.
+/// Reads a file, unless it is too long for a body.
 fn read(path: &Path) -> Result<Vec<u8>> {
     let mut body = Vec::new();
     let mut bounded = input::open(path)?.take(BODY_BYTES_MAX as u64 + 1);
@@ -35,7 +35,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     read.map_err(|source| Failure::local("read", path, source))?;
     if body.len() > BODY_BYTES_MAX {
         return Err(Failure::Fatal(format!(
-            "{}: expected at most {}, which a record may have, found more; store it in parts",
+            "{}: a record has at most {}, and the file has more. Store it in parts",
             path_text(path),
             size(BODY_BYTES_MAX as u64)
         )));

@@ -15,10 +15,10 @@ use super::{is_there, none_there, open, open_at, options_to_store, place};
 use crate::args::{Followed, PromoteArgs, ReplicateArgs, ServeArgs};
 use crate::commands::open::Context;
 use crate::commands::watch::Watch;
-use crate::failure::{Failure, Outcome, Result};
+use crate::failure::{Failure, Outcome, Result, reason};
 use crate::print::{self, Verb};
 
-/// How often is looked whether the user wants it to stop.
+/// How often to check whether the user wants to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 pub(crate) fn serve(context: &mut Context, args: &ServeArgs) -> Result<Outcome> {
@@ -45,7 +45,7 @@ pub(crate) fn serve(context: &mut Context, args: &ServeArgs) -> Result<Outcome> 
                 .map(|(listener, _)| scope.spawn(|| net::serve(&store, listener, tls.as_ref(), stop)));
             let published = publishing_at.as_ref().map_or(Ok(()), |at| {
                 let published = publish(&store, at, args, stop);
-                // One that can't go on publishing has to be looked after, so it does not go on with the rest.
+                // A store that cannot publish any more needs attention, so stop serving, too.
                 stop.store(true, Relaxed);
                 published
             });
@@ -59,7 +59,7 @@ pub(crate) fn serve(context: &mut Context, args: &ServeArgs) -> Result<Outcome> 
 }
 
 fn listen(at: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
-    let failed = |error: std::io::Error| Failure::Fatal(format!("cannot listen at {at}: {error}"));
+    let failed = |error: std::io::Error| Failure::Fatal(format!("cannot listen at {at}: {}", reason(&error)));
     let listener = TcpListener::bind(at).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))
@@ -69,7 +69,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|source| Failure::local("read", path, source))
 }
 
-/// Certificate and key, PEM, of which there are both or none.
+/// Reads certificate and key (PEM), if they are given.
 fn pair(certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
     let read = |(certificate, key)| Ok((read(certificate)?, read(key)?));
     certificate.zip(key).map(read).transpose()
@@ -79,13 +79,12 @@ fn identity((certificates, key): &(Vec<u8>, Vec<u8>)) -> tls::Identity<'_> {
     tls::Identity { certificates, key }
 }
 
-/// What is shown to those who connect, and where to publish and how.
+/// Returns the TLS of the server, and the address to publish to.
 fn tls_of_server(args: &ServeArgs) -> Result<(Option<tls::Server>, Option<nats::Address>)> {
     let shown = pair(args.certificate.as_deref(), args.private_key.as_deref())?;
     if shown.is_some() && args.listen.is_none() && args.authority.is_none() {
         return Err(Failure::Usage(
-            "servers of NATS are shown a certificate over TLS only, for which --authority says whom to believe"
-                .to_owned(),
+            "--certificate needs TLS, which --publish uses only with --authority. Add --authority FILE".to_owned(),
         ));
     }
     let clients = args.clients.as_deref().map(read).transpose()?;
@@ -98,7 +97,7 @@ fn tls_of_server(args: &ServeArgs) -> Result<(Option<tls::Server>, Option<nats::
     Ok((server, published.transpose()?))
 }
 
-/// The address, over TLS if it is said whom to believe.
+/// Returns the address, with TLS if there is an authority.
 fn over_tls(at: nats::Address, authority: Option<&Path>, shown: Option<&(Vec<u8>, Vec<u8>)>) -> Result<nats::Address> {
     Ok(match authority {
         Some(authority) => at.with_tls(&read(authority)?, shown.map(identity))?,
@@ -135,7 +134,7 @@ fn publish(store: &Store, at: &nats::Address, args: &ServeArgs, stop: &AtomicBoo
     })
 }
 
-/// Says why something is tried again: once, however often it is.
+/// Says why something is tried again, but each reason only once.
 #[derive(Default)]
 struct Retrying {
     why: Option<String>,
@@ -168,7 +167,8 @@ pub(crate) fn follow(context: &mut Context, args: &ReplicateArgs) -> Result<Outc
         Some(log) if log.role == Role::Replica => {}
         Some(_) if !args.discard => {
             return Err(Failure::Fatal(format!(
-                "the store in {} is one that others follow, or was: what it has and the other one has not would be gone. Give another folder, or say --discard if that is not needed",
+                "the store in {} is, or was, a primary: it would lose changes that the other store does not have. \
+                 Choose another folder, or accept that with --discard",
                 path_text(path)
             )));
         }
@@ -184,7 +184,8 @@ pub(crate) fn follow(context: &mut Context, args: &ReplicateArgs) -> Result<Outc
         }
         Followed::Published(_) if args.server_name.is_some() => {
             return Err(Failure::Usage(
-                "--server-name is for HOST:PORT: servers of NATS have certificates for their own hosts".to_owned(),
+                "--server-name does not go with nats://: each NATS server has a certificate for its own host"
+                    .to_owned(),
             ));
         }
         Followed::Published(address) => {
@@ -209,7 +210,7 @@ pub(crate) fn follow(context: &mut Context, args: &ReplicateArgs) -> Result<Outc
     print::records_followed(&mut context.out, log.next, log.epoch, reached)?;
     if args.once && !reached {
         return Err(Failure::Interrupted(
-            "what came is stored; the next `ibid records replicate` goes on from there".into(),
+            "the next `ibid records replicate` continues from here".into(),
         ));
     }
     Ok(Outcome::Done)
@@ -223,7 +224,7 @@ pub(crate) fn promote(context: &mut Context, args: &PromoteArgs) -> Result<Outco
     Ok(Outcome::Done)
 }
 
-/// Does `work` until it ends by itself, or the user wants it to.
+/// Runs `work` until it ends, or the user stops it.
 fn until_cancelled(watch: &Watch, work: impl FnOnce(&AtomicBool) -> Result<()>) -> Result<()> {
     let (stop, ended) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {

@@ -29,7 +29,7 @@ pub(crate) fn run(context: &mut Context, args: &VerifyArgs) -> Result<Outcome> {
     })
 }
 
-/// A store that is so damaged that it can't be opened is what `verify` is there to find.
+/// Turns damage that keeps a store from being opened into a fault, for `verify` is there to find it.
 fn damage_is_a_fault(failure: Failure) -> Failure {
     match failure {
         Failure::Records(error @ (Error::Damaged { .. } | Error::Engine(EngineError::Damaged { .. }))) => {

@@ -1,4 +1,4 @@
-//! What a compaction came to.
+//! Prints `records compact`.
 
 use ibid_repo::Result;
 use ibid_terminal::number::{counted, duration, ratio, size};
@@ -35,7 +35,7 @@ pub(crate) fn records_compact(out: &mut Out, compacted: &Compacted) -> Result<()
     lines(compacted).try_for_each(|line| out.line(line))
 }
 
-/// What it changed, and how long it took, below a line that says of what.
+/// Returns the lines that say what a compaction changed, and how long it took.
 pub(super) fn lines(compacted: &Compacted) -> impl Iterator<Item = String> + use<> {
     let mut table = Table::bare(&[Align::Left, Align::Right, Align::Left, Align::Right, Align::Right]);
     let mut row = |of: &str, before: u64, after: u64| {

@@ -1,4 +1,4 @@
-//! What was loaded.
+//! Prints `records load`.
 
 use ibid_repo::Result;
 use ibid_terminal::escape;
@@ -16,7 +16,7 @@ pub(crate) struct BadLine {
     pub(crate) problem: String,
 }
 
-/// What a load came to.
+/// The result of a load.
 #[derive(Debug)]
 pub(crate) struct Loaded<'l> {
     pub(crate) namespace: &'l str,
@@ -80,7 +80,7 @@ pub(crate) fn records_load(out: &mut Out, loaded: &Loaded<'_>) -> Result<()> {
             out.line(format!("and compressed {records}"))?;
             compact::lines(compacted).try_for_each(|line| out.line(line))?;
         }
-        None => out.line("  `ibid records compact` compresses what is stored, and gives room on the disk back")?,
+        None => out.line("  run `ibid records compact` to make the store smaller")?,
     }
     if loaded.bad_total > 0 {
         out.line(format!(

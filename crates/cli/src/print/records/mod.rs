@@ -1,4 +1,4 @@
-//! Records: what was stored, what there is.
+//! Prints `records`.
 
 mod compact;
 mod load;
@@ -21,7 +21,7 @@ pub(crate) use verify::records_verify;
 
 use super::Out;
 
-/// A key: as text, and as hexadecimal digits if text can't hold it.
+/// A key: as text, and as hexadecimal digits if it is not text.
 #[derive(Serialize)]
 struct JsonKey {
     key: String,
@@ -53,7 +53,7 @@ struct JsonPut {
     bytes: u64,
 }
 
-/// What was stored.
+/// Prints what was stored.
 pub(crate) fn records_put(out: &mut Out, key: &[u8], version: u32, number: u64, bytes: u64) -> Result<()> {
     if out.json {
         let key = JsonKey::new(key);
@@ -82,7 +82,7 @@ struct JsonDelete {
     removed_versions: u64,
 }
 
-/// That a key was deleted, and how many versions are gone with it.
+/// Says that a key was deleted, and how many versions were removed.
 pub(crate) fn records_delete(out: &mut Out, key: &[u8], removed_versions: u64) -> Result<()> {
     if out.json {
         let key = JsonKey::new(key);
@@ -93,7 +93,7 @@ pub(crate) fn records_delete(out: &mut Out, key: &[u8], removed_versions: u64) -
     }
     let versions = match removed_versions {
         0 => "its versions are kept".to_owned(),
-        gone => format!("{} gone", counted(gone, "version is", "versions are")),
+        removed => format!("removed {}", counted(removed, "version", "versions")),
     };
     out.line(format!("deleted {}; {versions}", escape(key)))
 }
@@ -106,7 +106,7 @@ struct JsonLog {
     complete: Option<bool>,
 }
 
-/// How far a replica came, and whether that is all.
+/// Prints the position of a replica, and whether it is up to date.
 pub(crate) fn records_followed(out: &mut Out, position: u64, epoch: u64, complete: bool) -> Result<()> {
     if out.json {
         let complete = Some(complete);
@@ -124,14 +124,14 @@ pub(crate) fn records_followed(out: &mut Out, position: u64, epoch: u64, complet
         return Ok(());
     }
     let what = if complete {
-        "has all that the other had"
+        "has all that the primary had"
     } else {
-        "has not everything yet"
+        "not up to date yet"
     };
     out.line(format!("at position {position} of epoch {epoch}: {what}"))
 }
 
-/// That a replica is the primary now.
+/// Says that a replica is the primary now.
 pub(crate) fn records_promoted(out: &mut Out, position: u64, epoch: u64) -> Result<()> {
     if out.json {
         let complete = None;
@@ -148,7 +148,9 @@ pub(crate) fn records_promoted(out: &mut Out, position: u64, epoch: u64) -> Resu
     if out.quiet {
         return Ok(());
     }
-    out.line(format!("the primary from position {position} on, in epoch {epoch}"))
+    out.line(format!(
+        "now the primary, from position {position} on, in epoch {epoch}"
+    ))
 }
 
 #[derive(Serialize)]
@@ -163,7 +165,7 @@ struct JsonVersionsEnd {
     versions: u64,
 }
 
-/// The versions of a key, the oldest first.
+/// Prints the versions of a key, oldest first.
 pub(crate) fn records_versions(out: &mut Out, key: &[u8], versions: &[Version]) -> Result<()> {
     if out.json {
         out.begin_with("records versions", None, &JsonKey::new(key))?;

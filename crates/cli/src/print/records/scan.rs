@@ -1,4 +1,4 @@
-//! Records, one a line.
+//! Prints `records scan`.
 
 use ibid_record::Record;
 use ibid_repo::Result;
@@ -46,7 +46,7 @@ struct JsonEnd {
     records: u64,
 }
 
-/// Prints `records scan` as it goes: nothing is kept.
+/// Prints records as they come, and keeps none.
 pub(crate) struct ScanPrinter<'a> {
     out: &'a mut Out,
     keys_only: bool,

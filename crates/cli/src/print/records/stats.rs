@@ -1,4 +1,4 @@
-//! How much there is.
+//! Prints `records stats`.
 
 use ibid_record::{Amount, Bucket, NamespaceCounts, NamespaceStatistics, Retrievals, Statistics};
 use ibid_repo::Result;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::super::Out;
 use super::versions_word;
 
-/// What a store holds, and what it takes.
+/// The contents of a store, and its size.
 #[derive(Debug)]
 pub(crate) struct StoreStats {
     pub(crate) found: Statistics,
@@ -209,22 +209,22 @@ pub(crate) fn records_stats(out: &mut Out, stats: &StoreStats) -> Result<()> {
     }
     let spaces = &found.namespaces[..];
     print_table(out, "", counts_table(spaces, total))?;
-    print_table(out, "\nas they are stored", stored_table(spaces))?;
+    print_table(out, "\nhow records are stored", stored_table(spaces))?;
     print_table(out, "\nothers that are read for one record", retrievals_table(spaces))?;
     print_table(
         out,
-        "\nchains of like records, and the index of their newest",
+        "\nchains of similar records, and the index of their newest",
         chains_table(spaces),
     )?;
     let blocks = counted(found.blocks.count, "block", "blocks");
     out.line(format!(
-        "\n{blocks} of records that were compressed together, {}",
+        "\n{blocks} of records compressed together, {}",
         size(found.blocks.bytes)
     ))?;
     out.line(format!("on disk: {}", size(*file_bytes)))?;
     if found.damaged > 0 {
         out.line(format!(
-            "FOUND {}, which are not counted: `ibid records verify` names them",
+            "FOUND {}, which are not counted. Run `ibid records verify` to name them",
             counted(found.damaged, "damaged entry", "damaged entries")
         ))?;
     }
@@ -268,7 +268,7 @@ fn stored_table(spaces: &[NamespaceStatistics]) -> Table {
         ("", Align::Right),
         ("in blocks", Align::Right),
         ("", Align::Right),
-        ("not compared yet", Align::Right),
+        ("not examined yet", Align::Right),
     ]);
     for space in spaces {
         let mut row = vec![escape(space.name.as_bytes())];
@@ -334,7 +334,7 @@ fn chains_table(spaces: &[NamespaceStatistics]) -> Table {
             count(space.features),
             size(space.index_bytes_min()),
             if space.given_up {
-                "given up: it did not pay".to_owned()
+                "stopped: deltas saved too little".to_owned()
             } else {
                 String::new()
             },

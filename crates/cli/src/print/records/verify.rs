@@ -1,4 +1,4 @@
-//! Whether all is well in a store.
+//! Prints `records verify`.
 
 use ibid_record::{Fault, Verification};
 use ibid_repo::Result;
