@@ -2,10 +2,10 @@
 //!
 //! | question | module |
 //! |---|---|
-//! | What was typed? | [`args`] |
-//! | What is to be done about it? | [`commands`] |
-//! | What does the user get to see? | [`mod@print`], and nobody else |
-//! | What went wrong, and which exit code is that? | [`failure`] |
+//! | What does the command line say? | [`args`] |
+//! | What does each command do? | [`commands`] |
+//! | What does the user see? | [`mod@print`], and no other module prints |
+//! | What went wrong, what can you do, and which exit code is that? | [`failure`] |
 #![forbid(unsafe_code)]
 
 mod args;

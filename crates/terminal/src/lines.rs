@@ -7,12 +7,11 @@ use std::path::Path;
 use crate::FileError;
 use crate::input::{self, PatientInput};
 
-/// What is read at once.
+/// Bytes that are read at once.
 const BUFFER: usize = 256 << 10;
-/// How frames of zstd begin.
+/// The magic number of zstd frames.
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// How those begin that are to be skipped, but for the lower half of the first byte, which is
-/// anything.
+/// The magic number of skippable zstd frames; the lower half of the first byte can be anything.
 const ZSTD_SKIPPED: [u8; 4] = [0x50, 0x2a, 0x4d, 0x18];
 
 /// The lines of a file, plain or compressed by zstd.
@@ -32,21 +31,21 @@ pub struct Lines {
 pub enum Line<'l> {
     /// A line.
     Whole(&'l [u8]),
-    /// The line was too long and passed over.
+    /// The line was too long, and was skipped.
     TooLong {
         /// How long it may be.
         bytes_max: usize,
     },
-    /// Nothing has come for a while. The line, if one has begun, is read when more comes.
+    /// No input came for a while. A line that has begun is read when more comes.
     Waiting,
 }
 
-/// How far a line has been read.
+/// The state of the current line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Done,
     Begun,
-    /// What is left of it is passed over.
+    /// Its rest is skipped.
     TooLong,
 }
 
@@ -103,11 +102,11 @@ impl Lines {
         Ok(Some(Line::Whole(without_end(&self.line))))
     }
 
-    /// Reads on to the end of a line, or to what shows that it is too long and then over it.
-    /// Whether there is one. After an error of the kind `WouldBlock`, it goes on from there.
+    /// Reads to the end of a line; skips a line that is too long. Returns whether there is a line.
+    /// After an error of the kind `WouldBlock`, the next call continues.
     fn read(&mut self) -> io::Result<bool> {
         if self.state == State::Done {
-            // One that was long is no reason to keep so much.
+            // Do not keep the memory of a long line.
             if self.line.capacity() > 4 * BUFFER {
                 self.line = Vec::new();
             }
@@ -115,7 +114,7 @@ impl Lines {
             self.state = State::Begun;
         }
         if self.state == State::Begun {
-            // With its end, of two bytes at most.
+            // Including its end, which has at most two bytes.
             let left = (self.line_bytes_max as u64).saturating_add(2) - self.line.len() as u64;
             (&mut self.reader).take(left).read_until(b'\n', &mut self.line)?;
             if without_end(&self.line).len() > self.line_bytes_max {
@@ -136,7 +135,7 @@ fn without_end(line: &[u8]) -> &[u8] {
     }
 }
 
-/// Decompresses what is compressed.
+/// Decompresses compressed input.
 fn plain(mut source: Watched, window_max: u64) -> io::Result<Box<dyn BufRead>> {
     let (mut start, mut length) = ([0; 4], 0);
     while length < start.len() {
@@ -172,7 +171,7 @@ impl Read for Watched {
             return Err(io::Error::other("stopped"));
         }
         let read = self.source.read(buffer).map_err(|error| match error.kind() {
-            // Readers of lines try again at once, whoever waits for them.
+            // Readers of lines would try again at once, without a check for signals.
             io::ErrorKind::Interrupted => io::ErrorKind::WouldBlock.into(),
             _ => error,
         })?;

@@ -15,7 +15,7 @@ pub(crate) fn run(context: &mut Context, args: &CheckArgs) -> Result<Outcome> {
     let read = match args.read_data {
         None => ReadData::No,
         Some(share) if share >= 1.0 => ReadData::All,
-        // Other packs each time, so that all are read sooner or later.
+        // A new seed each time, so that all packs are read sooner or later.
         Some(share) => {
             let seed = args.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 32);
             chosen_by = Some(seed);

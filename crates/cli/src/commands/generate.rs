@@ -1,4 +1,4 @@
-//! `ibid completions` and `ibid man`: what is made from the definition of the command line.
+//! `ibid completions` and `ibid man`, made from the definition of the command line.
 
 use super::no_json;
 use super::open::Context;

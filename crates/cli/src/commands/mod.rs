@@ -1,4 +1,4 @@
-//! What is to be done: one file a command.
+//! The commands, one file each.
 
 mod backup;
 mod check;
@@ -26,7 +26,7 @@ use crate::args::{self, Cli, Command};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Out};
 
-/// Does what the command line says.
+/// Runs the command line, and returns the exit code.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match args::parse(arguments) {
         Ok(cli) => cli,
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let json = cli.global.json;
     match execute(cli) {
         Ok(outcome) => ExitCode::from(outcome.exit_code()),
-        // As if whoever closed it had read to the end: what is missing there is wanted by nobody.
+        // The reader has read enough.
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             print::fatal(&failure, json);
@@ -77,18 +77,17 @@ fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
     }
 }
 
-/// For commands whose output is no text of ours.
+/// Refuses --json for a command whose output is not text of the program.
 fn no_json(context: &Context, command: &str) -> Result<()> {
     match context.global.json {
         false => Ok(()),
         true => Err(Failure::Usage(format!(
-            "`ibid {command}` has no JSON to print: leave out --json"
+            "`ibid {command}` has no JSON. Leave out --json"
         ))),
     }
 }
 
-/// A backup keeps many files and folders open. If more are not to be had, it does with what there
-/// is.
+/// Raises the limit of open files, because a backup keeps many open. It also works with fewer.
 fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

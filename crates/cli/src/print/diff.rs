@@ -1,4 +1,4 @@
-//! What changed.
+//! Prints `diff`.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -28,7 +28,7 @@ struct JsonSides {
     new: String,
 }
 
-/// How many there were of each, and what they come to.
+/// Totals of the changes.
 #[derive(Default, Serialize)]
 struct Totals {
     added: u64,
@@ -146,12 +146,12 @@ fn text(difference: &Difference<'_>) -> String {
                 kind_name(&new.kind)
             )
         }
-        // The library promises both sides where there are two; without them, the path is what can be said.
+        // The library promises both sides of a change. Without them, print at least the path.
         (change, ..) => format!("{} {}", name(change), path_text(difference.path)),
     }
 }
 
-/// A size, a target, a device.
+/// Returns the contents in short: a size, a target, a device.
 fn content(entry: &TreeEntry) -> String {
     match &entry.kind {
         EntryKind::File(content) => size(content.length),
@@ -161,7 +161,7 @@ fn content(entry: &TreeEntry) -> String {
     }
 }
 
-/// Which attributes differ.
+/// Returns the attributes that differ.
 fn attributes(old: &TreeEntry, new: &TreeEntry) -> String {
     let mut text = String::new();
     if old.mode != new.mode {

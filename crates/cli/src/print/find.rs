@@ -1,4 +1,4 @@
-//! What was found, snapshot by snapshot.
+//! Prints `find`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -31,10 +31,10 @@ struct JsonEnd {
     matches: u64,
 }
 
-/// Prints `find` as it goes, snapshot by snapshot: nothing is kept.
+/// Prints matches as they come, and keeps none.
 pub(crate) struct FindPrinter<'a> {
     out: &'a mut Out,
-    /// The snapshot that the last match was in.
+    /// The snapshot of the last match.
     last: Option<FileId>,
     snapshots: u64,
     matches: u64,
@@ -75,7 +75,7 @@ impl<'a> FindPrinter<'a> {
         self.out.line(format!("  {mode}  {size:>10}  {mtime}  {name}"))
     }
 
-    /// Says how many were found.
+    /// Prints how many there were.
     pub(crate) fn end(self) -> Result<()> {
         if self.out.json {
             return self.out.item("end", JsonEnd { matches: self.matches });

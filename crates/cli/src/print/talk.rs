@@ -38,9 +38,7 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
             return Some(problem);
         }
         Warning::ChangedWhileRead { path } => line(&format!("changed while it was read: {}", path_text(path))),
-        Warning::Attributes { path, what, source } => {
-            line(&format!("{}: {what}: {}", path_text(path), reason(source)))
-        }
+        Warning::Attributes { path, what, source } => line(&format!("{}: {what}: {}", path_text(path), reason(source))),
         Warning::Mixed { path } => line(&format!(
             "partly restored: {}: some of it is as in the snapshot, the rest as before",
             path_text(path)
@@ -56,10 +54,7 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
             let advice = advice::on_repository(error).map_or_else(String::new, |advice| format!(". {advice}"));
             line(&format!("warning: {}{advice}", with_causes(error)))
         }
-        Warning::OwnFolder { path } => line(&format!(
-            "note: the repository itself is left out: {}",
-            path_text(path)
-        )),
+        Warning::OwnFolder { path } => line(&format!("note: the repository itself is left out: {}", path_text(path))),
         // A kind of warning that this program does not know yet.
         other => line(&format!("warning: {other:?}")),
     }

@@ -1,4 +1,4 @@
-//! What is in a snapshot.
+//! Prints `ls`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -104,7 +104,7 @@ impl<'a> LsPrinter<'a> {
     }
 }
 
-/// A path, with a slash at the end of folders.
+/// Returns a path, with a slash at the end of folders.
 pub(super) fn shown(path: &Path, entry: &TreeEntry) -> String {
     let slash = if matches!(entry.kind, EntryKind::Directory(_)) {
         "/"
@@ -114,7 +114,7 @@ pub(super) fn shown(path: &Path, entry: &TreeEntry) -> String {
     format!("{}{slash}", path_text(path))
 }
 
-/// `drwxr-xr-x`.
+/// Returns a mode as `ls` shows it: `drwxr-xr-x`.
 pub(super) fn mode(entry: &TreeEntry) -> String {
     let kind = match entry.kind {
         EntryKind::File(_) => '-',

@@ -1,4 +1,4 @@
-//! What is asked for is done, or refused in words that help.
+//! Options are obeyed, or refused with a helpful message.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -28,7 +28,7 @@ fn a_key_that_is_cheap_to_guess_is_warned_of() {
     assert_eq!((enough.code, enough.err.as_str()), (0, ""));
 }
 
-/// The default key takes 46 MiB.
+/// The default key needs 46 MiB of memory.
 #[test]
 fn memory_that_is_not_to_be_had_is_no_damage() {
     let home = Home::bare();
@@ -263,8 +263,7 @@ fn holes_are_counted_as_often_as_the_files_they_are_in() {
     assert_eq!(holes(3), 3 * one);
 }
 
-/// Ctrl-C at the question for a password, Ctrl-D, a slip of the finger: the terminal shows again
-/// what is typed.
+/// After Ctrl-C, Ctrl-D or a typing error at the question for a password, the terminal echoes again.
 #[test]
 fn a_question_leaves_the_terminal_as_it_was() {
     let home = Home::new();

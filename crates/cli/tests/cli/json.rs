@@ -1,4 +1,4 @@
-//! What `--json` prints, held against the tables of `docs/json.md`.
+//! `--json` prints what the tables of `docs/json.md` say.
 
 use serde_json::Value;
 

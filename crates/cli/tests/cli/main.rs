@@ -1,4 +1,4 @@
-//! The program, run as people and scripts run it.
+//! Runs the program as people and scripts do.
 
 mod asking;
 mod blocks;

@@ -1,4 +1,4 @@
-//! What may be printed: nothing that plays with a terminal, and help that teaches.
+//! Output cannot control a terminal, and help teaches.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -1,10 +1,10 @@
-//! Where passwords come from, and what happens without encryption.
+//! Sources of passwords, and repositories without encryption.
 
 use crate::support::{CHEAP, Home, Ran, run};
 
 type Variables = &'static [(&'static str, &'static str)];
 
-/// `snapshots` with this in place of `IBID_PASSWORD=secret`.
+/// Runs `snapshots` with these variables in place of `IBID_PASSWORD=secret`.
 fn with(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
     let mut command = home.ibid(["snapshots"]);
     run(command
@@ -60,9 +60,9 @@ fn a_password_that_is_wrong_or_missing_is_code_5() {
     }
 }
 
-/// In a session of its own there is no terminal to ask at.
+/// A session of its own has no terminal.
 #[test]
-fn where_nobody_can_be_asked_that_is_said() {
+fn without_a_terminal_the_program_says_how_to_give_a_password() {
     let home = Home::new();
     let mut command = std::process::Command::new("setsid");
     command

@@ -1,6 +1,6 @@
-//! Records that are published through NATS JetStream, with the real server.
+//! Publishing records through NATS JetStream, with the real server.
 //!
-//! Needs `nats-server`, or another program that is it: `cargo test -p ibid --test cli publishing --
+//! Needs `nats-server`: `cargo test -p ibid --test cli publishing --
 //! --ignored` takes the one that `IBID_NATS_SERVER` names. Without `--ignored`, cargo lists these
 //! tests as ignored; with it, a server that is missing is a failure.
 
@@ -16,11 +16,11 @@ use crate::ports::free_port;
 use crate::records::write_identity;
 use crate::support::{Home, Ran, noise, run, signal};
 
-/// A program that ends with the test, however that ends.
+/// A program that is killed when the test ends.
 struct Running(Child);
 
 impl Running {
-    /// Waits until the program says something; all that it said until then.
+    /// Waits until the program says `what`. Returns all that it has said.
     fn says(&mut self, what: &str) -> String {
         let mut lines = BufReader::new(self.0.stderr.as_mut().unwrap());
         let mut said = String::new();
@@ -31,7 +31,7 @@ impl Running {
         said
     }
 
-    /// Asks it to end; what it ends with.
+    /// Stops it, and returns how it ended.
     fn end(mut self) -> Option<i32> {
         signal(&self.0, Signal::TERM);
         self.0.wait().unwrap().code()
@@ -192,7 +192,7 @@ fn a_replica_reads_what_was_published_and_takes_over() {
 
 #[test]
 #[ignore = "needs a server: cargo test -p ibid --test cli publishing -- --ignored"]
-fn over_tls_the_server_is_known_and_so_are_those_who_ask() {
+fn over_tls_both_ends_show_a_certificate() {
     let world = World::new();
     let mut parameters = CertificateParams::default();
     parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

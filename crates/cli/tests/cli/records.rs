@@ -1,4 +1,4 @@
-//! Records: a store of its own.
+//! `ibid records`.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Write};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::support::{Home, growing_pages, json_lines, noise, ran, run, run_with, signal, wait_until};
 
-/// The program with `records` in front, and a store in this home.
+/// Returns `ibid records` with these arguments and a store in this home.
 fn records<S: AsRef<OsStr>>(home: &Home, arguments: impl IntoIterator<Item = S>) -> Command {
     let mut command = home.ibid(["records"]);
     command.args(arguments).env("IBID_STORE", home.path("store"));
@@ -26,7 +26,7 @@ fn ok<S: AsRef<OsStr>>(home: &Home, arguments: impl IntoIterator<Item = S>) -> S
     ran.out
 }
 
-/// Runs what must end with this code; returns what was said.
+/// Runs a command that must fail with this code. Returns its standard error.
 #[track_caller]
 fn fails<S: AsRef<OsStr>>(home: &Home, code: i32, arguments: impl IntoIterator<Item = S>) -> String {
     let ran = run(&mut records(home, arguments));
@@ -35,7 +35,7 @@ fn fails<S: AsRef<OsStr>>(home: &Home, code: i32, arguments: impl IntoIterator<I
     ran.err
 }
 
-/// What `scan` writes into a pipe.
+/// Returns what `scan` writes into a pipe.
 fn scanned(home: &Home, arguments: &[&str]) -> Vec<Value> {
     let text = ok(home, [&["scan"], arguments].concat());
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -297,7 +297,7 @@ fn a_scan_can_be_a_part() {
 }
 
 #[test]
-fn who_only_looks_makes_nothing() {
+fn commands_that_only_read_create_nothing() {
     let home = Home::bare();
     let looks: [&[&str]; 6] = [
         &["get", "a"],
@@ -421,7 +421,7 @@ fn one_at_a_time_has_a_store_open() {
     assert_eq!(ok(&home, ["get", "a"]), "two");
 }
 
-/// A load from a pipe that has made the store, and waits.
+/// Returns a load from a pipe that has created the store, and waits.
 fn loading(home: &Home, arguments: &[&str]) -> (Child, std::process::ChildStdin) {
     let mut command = records(home, [&["load", "-", "--namespace", "piped"], arguments].concat());
     let mut child = command
@@ -562,7 +562,7 @@ fn what_was_compacted_is_smaller_and_the_same() {
     );
     assert_eq!((&space["chains"], &space["chain_longest"]), (&4.into(), &25.into()));
     assert_eq!(
-        (&space["packed"]["count"], &space["latest_retrievals"]["max"]),
+        (&space["in_blocks"]["count"], &space["latest_retrievals"]["max"]),
         (&100.into(), &0.into())
     );
     let shown = ok(&home, ["stats"]);
@@ -666,7 +666,7 @@ fn an_encrypted_store_wants_its_password_and_shows_nothing() {
     }
 }
 
-/// A primary that answers, in a process of its own, and where it does.
+/// A primary that serves in a process of its own, and its address.
 struct Serving {
     child: Child,
     address: String,
@@ -697,7 +697,7 @@ impl Serving {
         Serving { child, address }
     }
 
-    /// Asks it to end; what it ends with.
+    /// Stops it, and returns how it ended.
     fn end(mut self) -> Option<i32> {
         signal(&self.child, Signal::TERM);
         self.child.wait().unwrap().code()
@@ -705,7 +705,7 @@ impl Serving {
 }
 
 impl Drop for Serving {
-    /// A test that fails leaves nothing behind that others would wait for.
+    /// A failed test leaves no process that others would wait for.
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -791,7 +791,7 @@ pub(crate) fn write_identity(home: &Home, name: &str, authority: &CertifiedIssue
 }
 
 #[test]
-fn over_tls_only_those_follow_who_are_known() {
+fn over_tls_only_known_replicas_can_follow() {
     let home = with_pages();
     let mut parameters = CertificateParams::default();
     parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

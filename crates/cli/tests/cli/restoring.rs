@@ -1,4 +1,4 @@
-//! What a restore does where something exists.
+//! Restoring into a place where files exist.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -80,7 +80,7 @@ fn mode(home: &Home, path: &str) -> u32 {
     home.path(path).metadata().unwrap().permissions().mode() & 0o7777
 }
 
-/// A home whose files have been backed up by somebody who is not root.
+/// Returns a home whose files were backed up by a user who is not root.
 fn somebodys(prepare: impl Fn(&Home)) -> Home {
     let home = Home::bare();
     prepare(&home);

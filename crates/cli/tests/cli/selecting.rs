@@ -1,4 +1,4 @@
-//! Which snapshot is meant.
+//! Selecting snapshots.
 
 use crate::support::Home;
 

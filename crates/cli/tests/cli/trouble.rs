@@ -168,7 +168,7 @@ fn a_snapshot_that_cannot_be_read_hides_no_other() {
     home.fails(1, ["ls", "latest"]);
 }
 
-/// A program started with a signal ignored goes on when that comes, as `nohup` wants it.
+/// A program that was started with an ignored signal survives it, as `nohup` wants.
 #[test]
 fn ignored_signals_stay_ignored() {
     let home = Home::new();
@@ -194,7 +194,7 @@ fn ignored_signals_stay_ignored() {
     assert_eq!(ended.code, 0, "{ended:?}");
 }
 
-/// A backup of so much that it takes a while, on its own.
+/// Starts a backup that takes a while.
 fn long_backup(home: &Home) -> Child {
     let bytes = noise(32 << 20, 7);
     for n in 0..8u8 {
@@ -276,14 +276,14 @@ fn a_restore_that_is_stopped_leaves_only_whole_files_and_says_how_to_go_on() {
     home.ok(["restore", &from, "back", "--overwrite", "if-changed", "--verify"]);
 }
 
-/// Bytes that a process has asked the system for so far, files and pipes and all.
+/// Returns the bytes that a process has read so far, from files and pipes.
 fn read_so_far(child: &Child) -> u64 {
     let io = std::fs::read_to_string(format!("/proc/{}/io", child.id())).unwrap_or_default();
     let line = io.lines().find_map(|line| line.strip_prefix("rchar: "));
     line.map_or(0, |bytes| bytes.parse().unwrap())
 }
 
-/// Starts a program and waits until it has read so much.
+/// Starts a program and waits until it has read `bytes`.
 fn reading(command: &mut Command, bytes: u64) -> Child {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let start = Instant::now();
@@ -360,8 +360,8 @@ fn a_stream_is_called_like_one_file_or_it_is_a_usage_error_and_nothing_is_made()
     assert!(!home.path("repo").exists());
 }
 
-/// Whoever may start so few threads gets an error that says so, at whatever thread it is; root may
-/// always start more.
+/// A user whose limit of threads is too low gets an error that says so, at whichever thread. Root has
+/// no limit.
 #[test]
 fn threads_that_cannot_be_started_are_an_error_and_no_panic() {
     let home = Home::bare();

@@ -1,4 +1,4 @@
-//! From files to a repository and back, through every command.
+//! Every command, from files to a repository and back.
 
 use std::process::Stdio;
 
@@ -166,7 +166,7 @@ fn what_is_left_out_stays_out() {
     );
 }
 
-/// The same pattern says the same to all commands, wherever they are run.
+/// A pattern means the same in all commands and working folders.
 #[test]
 fn a_pattern_means_the_end_of_a_path_unless_it_begins_with_a_slash() {
     let home = Home::new();

@@ -130,13 +130,13 @@ struct Pending {
     batch: Batch,
     /// When its first record came.
     since: Option<Instant>,
-    /// Of keys and bodies.
+    /// Bytes of its keys and bodies.
     bytes_held: usize,
     committed: Committed,
 }
 
 impl Pending {
-    /// Whether it is time to commit it: it is large enough, or what came first has waited long
+    /// Whether it is time to commit the batch: it is large enough, or its first record has waited long
     /// enough.
     fn is_due(&self, bytes_max: usize) -> bool {
         let has_waited = self.since.is_some_and(|since| since.elapsed() >= DELAY);
@@ -147,7 +147,7 @@ impl Pending {
 #[derive(Clone, Copy, Default)]
 struct Committed {
     records: u64,
-    /// Of bodies.
+    /// Bytes of bodies.
     bytes: u64,
     /// The last line that one of the records came from.
     line: u64,
@@ -160,13 +160,13 @@ struct Loader<'l> {
     strict: bool,
     batch_bytes: usize,
     pending: Pending,
-    /// Those named in JSON.
+    /// The bad lines that JSON names.
     bad: Vec<BadLine>,
     bad_total: u64,
 }
 
 impl Loader<'_> {
-    /// Loads all lines, as far as that goes.
+    /// Loads all lines, unless something stops it.
     fn transfer(&mut self, lines: &mut Lines, store: &Store, durability: Durability) -> Result<(Ended, Committed)> {
         let monitor = self.monitor;
         std::thread::scope(|scope| {
@@ -185,7 +185,7 @@ impl Loader<'_> {
         })
     }
 
-    /// Hands over all lines. Whatever ends it, what came before is handed over.
+    /// Hands over all lines. However it ends, the lines before are handed over.
     fn load(&mut self, lines: &mut Lines, batches: SyncSender<Pending>) -> Ended {
         loop {
             if self.monitor.is_cancelled() {
@@ -266,7 +266,7 @@ impl Loader<'_> {
         Ok(true)
     }
 
-    /// Whether there is still somebody who takes it.
+    /// Returns whether the other thread still takes batches.
     fn hand_over(&mut self, batches: &SyncSender<Pending>) -> bool {
         batches.send(std::mem::take(&mut self.pending)).is_ok()
     }

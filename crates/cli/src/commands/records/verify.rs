@@ -29,7 +29,7 @@ pub(crate) fn run(context: &mut Context, args: &VerifyArgs) -> Result<Outcome> {
     })
 }
 
-/// Turns damage that keeps a store from being opened into a fault, for `verify` is there to find it.
+/// Turns damage that prevents opening a store into a fault: finding it is the purpose of `verify`.
 fn damage_is_a_fault(failure: Failure) -> Failure {
     match failure {
         Failure::Records(error @ (Error::Damaged { .. } | Error::Engine(EngineError::Damaged { .. }))) => {
