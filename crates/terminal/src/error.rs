@@ -34,10 +34,10 @@ impl Display for FileError {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "cannot {} \"{}\": {}",
+            "cannot {} {}: {}",
             self.action,
             path_text(&self.path),
-            self.source
+            reason(&self.source)
         )
     }
 }

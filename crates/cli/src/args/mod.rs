@@ -261,8 +261,8 @@ pub(crate) struct StatsArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --read-data, `check` reads the structure: keys, index, directories of packs, snapshots and every folder of every \
-snapshot, and it makes sure that every chunk has a place. Only --read-data finds bytes that rotted in a pack.
+Without --read-data, `check` reads the structure: keys, index, directories of packs, snapshots and every folder of \
+every snapshot, and it makes sure that every chunk has a place. Only --read-data finds bytes that rotted in a pack.
 
 Examples:
   ibid check                           the structure: quick
@@ -287,8 +287,8 @@ pub(crate) struct CheckArgs {
 
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
-Each key opens the repository with one password. After you remove a key, its password does not open this repository any \
-more. Someone who knew it and copied the key file can still open the repository with that copy.
+Each key opens the repository with one password. After you remove a key, its password does not open this repository \
+any more. Someone who knew it and copied the key file can still open the repository with that copy.
 
 Examples:
   ibid key list

@@ -15,9 +15,9 @@ use super::value;
 
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
-A store is a folder of its own, not a repository. One program at a time can have it open. It keeps records (any bytes) \
-under keys, in namespaces. A namespace keeps every version of a record, or only the latest; you choose when you create it. \
-`load` and `put` create the store and the namespace if they do not exist.
+A store is a folder of its own, not a repository. One program at a time can have it open. It keeps records (any \
+bytes) under keys, in namespaces. A namespace keeps every version of a record, or only the latest; you choose when \
+you create it. `load` and `put` create the store and the namespace if they do not exist.
 
 A store that was created with --encrypted hides the bodies of records. It does not hide their keys.
 
@@ -113,18 +113,19 @@ pub(crate) enum DurabilityName {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-FILE has one JSON object per line. Empty lines are skipped, and a file that zstd compressed is recognised by its first bytes.
+FILE has one JSON object per line. Empty lines are skipped. A file that zstd compressed is recognised by its first \
+bytes.
 
-The key of a record is the text of a field: text, a number, true or false. With several fields, as in --key page,revision, \
-it is their texts joined by slashes. Use that if one field alone occurs more than once and each line should be a record of \
-its own. A key that exists gets a new version.
+The key of a record is the text of a field: text, a number, true or false. With several fields, as in --key \
+page,revision, it is their texts joined by slashes. Use that if one field alone occurs more than once and each line \
+should be a record of its own. A key that exists gets a new version.
 
-The body of a record is the text of the field that --body names. If that field is not text, the body is its JSON without \
-white space. Without --body, the body is the whole line as it is.
+The body of a record is the text of the field that --body names. If that field is not text, the body is its JSON \
+without white space. Without --body, the body is the whole line as it is.
 
-A line that cannot be loaded is named and left out, and the exit code is 3. With --strict, loading stops there. Whenever \
-loading stops (by --strict, Ctrl-C, a failing disk or `kill -9`), the store has all lines up to some line, and no part of \
-another. A line may be as long as an eighth of --memory: 64 MiB by default.
+A line that cannot be loaded is named and left out, and the exit code is 3. With --strict, loading stops there. \
+Whenever loading stops (by --strict, Ctrl-C, a failing disk or `kill -9`), the store has all lines up to some line, \
+and no part of another. A line may be as long as an eighth of --memory: 64 MiB by default.
 
 Examples:
   ibid records load revisions.jsonl.zst --key page --body text
@@ -167,8 +168,8 @@ pub(crate) struct LoadArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A key is any bytes, at most 4096. A body is any bytes, at most 256 MiB. If the key exists, the record becomes its latest \
-version; a namespace that keeps versions keeps the old ones. When the command ends, the record is on disk.
+A key is any bytes, at most 4096. A body is any bytes, at most 256 MiB. If the key exists, the record becomes its \
+latest version; a namespace that keeps versions keeps the old ones. When the command ends, the record is on disk.
 
 Examples:
   ibid records put Ibid page.txt
@@ -188,8 +189,8 @@ pub(crate) struct PutArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-KEY@3 is the third version of KEY. Digits after the last @ are always read as a version: if your key itself ends like that, \
-give --version. If there is no such record, the exit code is 6.
+KEY@3 is the third version of KEY. Digits after the last @ are always read as a version: if your key itself ends \
+like that, give --version. If there is no such record, the exit code is 6.
 
 Examples:
   ibid records get Ibid                the latest version
@@ -239,8 +240,8 @@ pub(crate) enum VersionName {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-In a namespace that keeps versions, a deletion is a version too, and you can still read those before it. With --purge, all \
-versions are removed for good.
+In a namespace that keeps versions, a deletion is a version too, and you can still read those before it. With \
+--purge, all versions are removed for good.
 
 Examples:
   ibid records delete Ibid
@@ -258,12 +259,12 @@ pub(crate) struct DeleteArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Lists the latest version of each key. On a terminal you see a table. Anywhere else you get one JSON object per line, with the \
-body, which `ibid records load --scanned` reads again. A body that is not text comes as `body_bytes`, in hexadecimal digits; \
-a key likewise as `key_bytes`.
+Lists the latest version of each key. On a terminal you see a table. Anywhere else you get one JSON object per line, \
+with the body, which `ibid records load --scanned` reads again. A body that is not text comes as `body_bytes`, in \
+hexadecimal digits; a key likewise as `key_bytes`.
 
-Every record has a number, which grows with each record that is stored: --in-order lists by number, and --after continues \
-from one.
+Every record has a number, which grows with each record that is stored: --in-order lists by number, and --after \
+continues from one.
 
 Examples:
   ibid records scan --limit 20
@@ -317,10 +318,10 @@ pub(crate) struct VersionsOfArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Storing is fast because records are first stored by themselves. `compact` then does what makes them small: it stores older \
-records as deltas against newer ones, compresses them together in blocks, and returns free space to the disk. It leaves \
-existing blocks as they are, unless less than three quarters of a block is still in use, or it is less than half full. You \
-can stop it at any time: no record is lost.
+Storing is fast because records are first stored by themselves. `compact` then does what makes them small: it stores \
+older records as deltas against newer ones, compresses them together in blocks, and returns free space to the disk. \
+It leaves existing blocks as they are, unless less than three quarters of a block is still in use, or it is less \
+than half full. You can stop it at any time: no record is lost.
 
 Examples:
   ibid records compact
@@ -332,9 +333,9 @@ pub(crate) struct CompactArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Shows how much is under the keys, how it is stored (whole, as deltas, or only because other records need it), how many others \
-must be read to read one record, and how many records resemble others. `stats` reads every record and decodes none. It counts \
-the damage that it meets; `ibid records verify` names it.
+Shows how much is under the keys, how it is stored (whole, as deltas, or only because other records need it), how \
+many others must be read to read one record, and how many records resemble others. `stats` reads every record and \
+decodes none. It counts the damage that it meets; `ibid records verify` names it.
 
 Examples:
   ibid records stats
@@ -346,8 +347,8 @@ pub(crate) struct RecordsStatsArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Reads every record, and checks both directions: every key leads to its versions and these to their records, and every record \
-is one that its key leads to. Each fault is named, entry by entry, and the exit code is 4.
+Reads every record, and checks both directions: every key leads to its versions and these to their records, and \
+every record is one that its key leads to. Each fault is named, entry by entry, and the exit code is 4.
 
 Examples:
   ibid records verify
@@ -367,24 +368,26 @@ fn key() -> impl TypedValueParser<Value = Key> {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Serves replicas until you press Ctrl-C: to those that connect (--listen), through NATS (--publish), or both. From its first \
-`serve` on, the store keeps a log of its changes, which takes about ten bytes and the key for each record. Nothing else can \
-write to the store meanwhile, because one program at a time can have it open. A program that writes while others follow must \
-link the library; see docs/replication.md.
+Serves replicas until you press Ctrl-C: to those that connect (--listen), through NATS (--publish), or both. From \
+its first `serve` on, the store keeps a log of its changes, which takes about ten bytes and the key for each record. \
+Nothing else can write to the store meanwhile, because one program at a time can have it open. A program that writes \
+while others follow must link the library; see docs/replication.md.
 
---publish appends the log to a stream of NATS JetStream, and creates the stream if it does not exist. Any number of replicas \
-can read it, also while this program does not run. What the servers have acknowledged survives as long as more than half of \
-the servers that keep the stream do. If another store was promoted, the stream says so, and this one writes no more.
+--publish appends the log to a stream of NATS JetStream, and creates the stream if it does not exist. Any number of \
+replicas can read it, also while this program does not run. What the servers have acknowledged survives as long as \
+more than half of the servers that keep the stream do. If another store was promoted, the stream says so, and this \
+one writes no more.
 
-Without --certificate, messages are not encrypted. Without --clients, anyone who can connect gets all records: then listen \
-only where you trust everyone, or use a tunnel. For NATS, --authority turns on TLS, and the servers decide who may read.
+Without --certificate, messages are not encrypted. Without --clients, anyone who can connect gets all records: then \
+listen only where you trust everyone, or use a tunnel. For NATS, --authority turns on TLS, and the servers decide \
+who may read.
 
 Examples:
   ibid records serve --listen 127.0.0.1:7117
-  ibid records serve --listen 0.0.0.0:7117 --certificate primary.pem --private-key primary.key --clients ca.pem
+  ibid records serve --listen 0.0.0.0:7117 --certificate me.pem --private-key me.key --clients ca.pem
   ibid records serve --publish nats://127.0.0.1:4222/wiki
   ibid records serve --publish nats://10.0.0.1,10.0.0.2,10.0.0.3/wiki --stream-max 10GiB
-  ibid records serve --publish nats://nats.example.org/wiki --authority ca.pem --certificate primary.pem --private-key primary.key")]
+  ibid records serve --publish nats://nats.example.org/wiki --authority ca.pem")]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
@@ -448,17 +451,18 @@ impl FromStr for Followed {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Follows another store until you press Ctrl-C. If it is stopped or killed, the next run continues where it was. If the \
-connection fails, it says so and tries again. You can read a replica like any store, but not write to it until you run \
-`ibid records promote`.
+Follows another store until you press Ctrl-C. If it is stopped or killed, the next run continues where it was. If \
+the connection fails, it says so and tries again. You can read a replica like any store, but not write to it until \
+you run `ibid records promote`.
 
-A store that was a primary, as the old one is after another was promoted, would lose the changes that the new primary does \
-not have: add --discard to accept that. A store that has records and was never a primary or replica is refused.
+A store that was a primary, as the old one is after another was promoted, would lose the changes that the new \
+primary does not have: add --discard to accept that. A store that has records and was never a primary or replica is \
+refused.
 
 Examples:
   ibid records replicate --from 127.0.0.1:7117 --store ~/replica
-  ibid records replicate --from 127.0.0.1:7117 --store ~/replica --once && ibid records stats --store ~/replica
-  ibid records replicate --from db.example.org:7117 --store ~/replica --authority ca.pem --certificate replica.pem --private-key replica.key
+  ibid records replicate --from 127.0.0.1:7117 --store ~/replica --once
+  ibid records replicate --from db.example.org:7117 --authority ca.pem --certificate me.pem --private-key me.key
   ibid records replicate --from nats://127.0.0.1:4222/wiki --store ~/replica --once")]
 pub(crate) struct ReplicateArgs {
     #[command(flatten)]
@@ -492,11 +496,12 @@ pub(crate) struct ReplicateArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Stop the old primary first. Changes that it acknowledges after the promotion are lost, and so are those that no replica has. \
-It learns of the promotion only from a store that knows, or when it publishes after the new primary did.
+Stop the old primary first. Changes that it acknowledges after the promotion are lost, and so are those that no \
+replica has. It learns of the promotion only from a store that knows, or when it publishes after the new primary \
+did.
 
-To publish where the old primary did, a replica must have all that was published, or it is refused there. Run \
-`ibid records replicate --once` first, and promote then.
+To publish where the old primary did, a replica must have all that was published, or it is refused there. Run `ibid \
+records replicate --once` first, and promote then.
 
 Examples:
   ibid records replicate --from nats://127.0.0.1:4222/wiki --store ~/replica --once

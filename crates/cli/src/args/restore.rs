@@ -8,10 +8,11 @@ use super::{Address, SelectArgs, select};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The contents of a folder go into DEST; a single file goes into DEST under its own name. If a file exists there already, \
-nothing at all is written unless --overwrite says what to do. Files in DEST that the snapshot does not have stay.
+The contents of a folder go into DEST; a single file goes into DEST under its own name. If a file exists there \
+already, nothing at all is written unless --overwrite says what to do. Files in DEST that the snapshot does not have \
+stay.
 
-Patterns are those of `ibid backup`, for paths in the snapshot: a leading slash means the whole path from the snapshot's root.
+Patterns are those of `ibid backup`, for paths in the snapshot: a leading slash means the whole path from its root.
 
 Examples:
   ibid restore latest /tmp/all                      the whole snapshot

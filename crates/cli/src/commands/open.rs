@@ -106,7 +106,8 @@ pub(crate) fn local_folder<'p>(given: Option<&'p Path>, what: &str, none_given: 
         // As in `scp` and `rsync`, a colon before any slash means another machine.
         Some(path) if path.iter().next().is_some_and(|first| first.as_bytes().contains(&b':')) => {
             Err(Failure::Usage(format!(
-                "{0} looks like the address of another machine, and {what} is a folder here. If it is a folder, write ./{0}",
+                "{0} looks like the address of another machine, and {what} is a folder here. \
+                 If it is a folder, write ./{0}",
                 path_text(path)
             )))
         }

@@ -6,13 +6,14 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use ibid_terminal::reason;
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
 use super::open::Context;
 use crate::args::{NewPasswordArgs, PasswordArgs};
 use crate::failure::advice::GIVE_PASSWORD;
-use crate::failure::{Failure, Result, reason};
+use crate::failure::{Failure, Result};
 use crate::print;
 
 /// A password, which is wiped from memory when it is dropped.

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 use ibid_repo::{Counters, Monitor, Warning};
-use ibid_terminal::{Progress, State, Unit, on_stop_signal};
+use ibid_terminal::{Progress, State, Unit, on_stop_signal, reason};
 
-use crate::failure::{Failure, Result, advice, reason};
+use crate::failure::{Failure, Result, advice};
 use crate::print::{self, Verb};
 
 /// Files that JSON names at most, of those that could not be read or restored. Standard error names

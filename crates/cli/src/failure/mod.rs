@@ -104,7 +104,10 @@ impl Failure {
 
     /// Whether the reader of standard output closed it.
     pub(crate) fn is_closed_pipe(&self) -> bool {
-        matches!(self, Failure::Repo(ibid_repo::Error::Pipe { source, .. }) if source.kind() == std::io::ErrorKind::BrokenPipe)
+        match self {
+            Failure::Repo(ibid_repo::Error::Pipe { source, .. }) => source.kind() == std::io::ErrorKind::BrokenPipe,
+            _ => false,
+        }
     }
 }
 

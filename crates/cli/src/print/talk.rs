@@ -7,10 +7,10 @@ use ibid_format::FileId;
 use ibid_record::replicate::nats::Address;
 use ibid_repo::{Error, Warning};
 use ibid_terminal::number::{counted, size};
-use ibid_terminal::{message as line, path_text};
+use ibid_terminal::{message as line, path_text, reason};
 
 use super::records::BadLine;
-use crate::failure::{Failure, advice, reason, with_causes};
+use crate::failure::{Failure, advice, with_causes};
 
 /// What the operation does with files.
 #[derive(Clone, Copy, Debug)]
@@ -155,9 +155,4 @@ pub(crate) fn swept(files: u64, bytes: u64) {
 /// Returns the question for a password.
 pub(crate) fn question(what: &str, place: &Path) -> String {
     format!("{what} for {}: ", path_text(place))
-}
-
-/// Says that a signal stops the work.
-pub(super) fn stopping() {
-    line("stopping; press Ctrl-C again to stop at once");
 }

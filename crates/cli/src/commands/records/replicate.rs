@@ -9,13 +9,13 @@ use ibid_record::replicate::nats::{self, Publishing};
 use ibid_record::replicate::net::{self, tls};
 use ibid_record::replicate::{self, Oplog, Progress};
 use ibid_record::{Options, Role, Store};
-use ibid_terminal::path_text;
+use ibid_terminal::{path_text, reason};
 
 use super::{is_there, none_there, open, open_at, options_to_store, place};
 use crate::args::{Followed, PromoteArgs, ReplicateArgs, ServeArgs};
 use crate::commands::open::Context;
 use crate::commands::watch::Watch;
-use crate::failure::{Failure, Outcome, Result, reason};
+use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
 
 /// How often to check whether the user wants to stop.
