@@ -80,3 +80,8 @@ pub use sizes::Sizes;
 pub use speed::Speed;
 pub use tune::{Candidate, TunePlan, Tuning, tune};
 pub use versions::{EDITS_MOST, EditCounts, EditKind, Series, VERSIONS_MOST, Version};
+
+/// The library programs of the repository's README, which are compiled as they are written there.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
