@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ibid_repo::{MEMORY_MIN, Monitor, Repository, RestoreOptions};
+use ibid_repo::{MEMORY_MIN, Repository, RestoreOptions};
 use ibid_storage::Local;
 
 use crate::Flags;
@@ -22,24 +22,16 @@ pub(crate) fn run(flags: &Flags) {
     }
     let place = tempfile::tempdir().expect("a temporary folder");
     let storage = Local::create(place.path().join("repository")).expect("a new folder");
-    let repository = Repository::init(Arc::new(storage), Some(b"secret"), &quick(), 0)
+    let repository = Repository::init(Arc::new(storage), Some(b"secret"), &quick())
         .and_then(|repository| repository.with_memory(MEMORY_MIN))
         .expect("a new repository");
     let before = peak();
-    repository
-        .backup(options(folder.path()), &Monitor::silent())
-        .expect("a backup");
+    repository.backup(&options(folder.path())).expect("a backup");
     let backup = peak();
     let out = place.path().join("out");
     let snapshot = repository.snapshot("latest").expect("the snapshot");
     let summary = repository
-        .restore(
-            &snapshot,
-            folder.inside(),
-            &out,
-            &RestoreOptions::default(),
-            &Monitor::silent(),
-        )
+        .restore(snapshot.at(folder.path()), &out, &RestoreOptions::default())
         .expect("a restore");
     assert_eq!(summary.failed, 0);
     let restore = peak();

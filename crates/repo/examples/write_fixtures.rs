@@ -11,24 +11,24 @@ mod versions;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ibid_format::slot::Argon2Cost;
-use ibid_repo::{BackupOptions, InitOptions, Monitor, Repository};
+use ibid_repo::{Argon2Cost, BackupOptions, InitOptions, LocalStorage, Repository, Time};
 use versions::{PASSWORD, tree};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let target = PathBuf::from(std::env::args_os().nth(1).ok_or("name a folder to write into")?);
     for (name, password) in [("encrypted", Some(PASSWORD)), ("open", None)] {
-        let storage = Arc::new(ibid_storage::Local::create(target.join(name))?);
-        let init = InitOptions {
-            frame_size: 32 << 10,
-            cost: Argon2Cost {
-                memory_kib: 64,
-                passes: 1,
-                lanes: 1,
-            },
-            ..InitOptions::default()
+        let storage = Arc::new(LocalStorage::create(target.join(name))?);
+        let cost = Argon2Cost {
+            memory_kib: 64,
+            passes: 1,
+            lanes: 1,
         };
-        let repository = Repository::init(storage, password, &init, 1_790_000_000)?;
+        let created = Time {
+            seconds: 1_790_000_000,
+            nanos: 0,
+        };
+        let init = InitOptions::default().frame_size(32 << 10).cost(cost).created(created);
+        let repository = Repository::init(storage, password, &init)?;
         let folder = tempfile::tempdir()?;
         let path = folder.path().canonicalize()?;
         for n in 1..=2 {
@@ -36,15 +36,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             for (name, bytes) in tree(n) {
                 std::fs::write(path.join(name), bytes)?;
             }
-            let options = BackupOptions {
-                paths: vec![path.clone()],
-                tags: vec![format!("v{n}")],
-                host: Some("fixture".into()),
-                program: "ibid 0.1.0".into(),
-                force: true,
-                ..BackupOptions::default()
-            };
-            repository.backup(options, &Monitor::silent())?;
+            let options = BackupOptions::default()
+                .path(&path)
+                .tags(vec![format!("v{n}")])
+                .host("fixture".to_owned())
+                .program("ibid 0.1.0")
+                .force(true);
+            repository.backup(&options)?;
         }
     }
     Ok(())

@@ -1,369 +1,343 @@
-//! What can go wrong, by meaning. Every message says what was expected, what was found, and what to
-//! do next.
+//! What can go wrong, by meaning. A message says what failed, on what, and why; what to do about it is for
+//! the program to say.
 
 use std::path::PathBuf;
 
 use ibid_format::{ChunkId, ChunkPrefix, FileId};
 
-use crate::text::{Size, quoted, quoted_path};
-
 /// Why an operation on a repository failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The place where the repository lives refused or failed.
+    /// The storage refused or failed.
     #[error(transparent)]
     Storage(#[from] ibid_storage::Error),
-    /// A file of the repository is not what it should be.
-    #[error(
-        "{object} is damaged or was tampered with: {source}; run `ibid check --read-data` to see what depends on it"
-    )]
+    /// A file of the repository can't be read as what it should be.
+    #[error("{object} is damaged or was tampered with: {source}")]
     Damaged {
-        /// Which file.
+        /// The file, or the frame in it.
         object: String,
         /// What its reader found.
         source: ibid_format::Error,
     },
-    /// A file's entry has something that the format does not allow.
+    /// A file can't be backed up, since the format can't hold its entry.
     #[error("it cannot be stored: {0}")]
     Unstorable(ibid_format::Error),
-    /// The config is not what it should be: nothing opens without it.
+    /// The config can't be read. Without it, nothing opens.
     #[error("{}", config_text(source))]
     ConfigDamaged {
         /// What its reader found.
         source: ibid_format::Error,
     },
-    /// There is something else at this place.
-    #[error("{location} is no ibid repository: {found}; check the path, or make a repository in another folder")]
+    /// The storage holds something else.
+    #[error("{location} is no ibid repository: {found}")]
     NotARepository {
-        /// Where it was looked for.
+        /// Where the repository was expected.
         location: String,
         /// What is there.
         found: String,
     },
-    /// There is no repository at this place.
-    #[error("there is no repository at {location}; make one with `ibid init`, or give `--init` to `ibid backup`")]
+    /// The storage holds no repository.
+    #[error("there is no repository at {location}")]
     NoRepository {
-        /// Where it was looked for.
+        /// Where the repository was expected.
         location: String,
     },
-    /// `init` found one already.
-    #[error("there is a repository at {location} already; choose another place")]
+    /// A new repository was to be made where there is one.
+    #[error("there is a repository at {location} already")]
     RepositoryExists {
         /// Where.
         location: String,
     },
-    /// No key slot opens with this password.
+    /// The password opens no key slot.
     #[error(
         "wrong password: it opens no key slot of {location} ({slots} tried{})",
         also(untried)
     )]
     WrongPassword {
-        /// How many were tried.
+        /// How many slots were tried.
         slots: usize,
         /// The repository.
         location: String,
-        /// Why the last of those that could not be tried could not.
+        /// Why the last of the slots that could not be tried could not.
         untried: Option<Box<Error>>,
     },
-    /// A key slot that may well be right can't be used here.
-    #[error("key {id} can't be used: {source}; give the program more memory, or use another key")]
+    /// A key slot asks for more than this program gives.
+    #[error("key {id} can't be used: {source}")]
     KeyUnusable {
         /// The slot.
         id: FileId,
         /// What it asks for.
         source: ibid_format::Error,
     },
-    /// What was asked for can't be made, or could not be opened again.
+    /// Something new can't be made with these settings, or would not open again.
     #[error("cannot make {what}: {source}")]
     Refused {
-        /// What.
+        /// What was to be made.
         what: &'static str,
-        /// Why.
+        /// Why it can't be.
         source: ibid_format::Error,
     },
-    /// A new key slot was stored, and what came back does not open the repository.
-    #[error(
-        "the new key {id} did not open the repository when it was read back; all keys are as they were before. Check the disk"
-    )]
+    /// A new key slot was stored, read back, and did not open the repository. It was removed, and all
+    /// other keys are as they were.
+    #[error("the new key {id} did not open the repository when it was read back; all keys are as they were before")]
     KeyNotStored {
-        /// The slot, which is removed again.
-        id: FileId,
-    },
-    /// A slot opens with the new password already.
-    #[error("key {id} opens with this password already; see `ibid key list`")]
-    PasswordInUse {
         /// The slot.
         id: FileId,
     },
+    /// The new password opens another slot already.
+    #[error("key {id} opens with this password already")]
+    PasswordInUse {
+        /// That slot.
+        id: FileId,
+    },
     /// The repository is encrypted and no password was given.
-    #[error(
-        "the repository at {location} is encrypted and no password was given; set IBID_PASSWORD, or use --password-file or --password-command"
-    )]
+    #[error("the repository at {location} is encrypted and no password was given")]
     PasswordNeeded {
         /// The repository.
         location: String,
     },
-    /// A password was given for a repository that has no encryption: somebody may have put another
-    /// repository in its place.
-    #[error(
-        "a password was given, but the repository at {location} is NOT encrypted; if that is what you expect, give no password and say --unencrypted, else find out who replaced it"
-    )]
+    /// A password was given for a repository that is not encrypted. An attacker may have put it in
+    /// the place of yours.
+    #[error("a password was given, but the repository at {location} is NOT encrypted")]
     NotEncrypted {
         /// The repository.
         location: String,
     },
-    /// Every key slot is unreadable or there is none.
-    #[error(
-        "the repository at {location} has no usable key slot ({found} files under keys/); restore the folder keys/ from a copy of the repository"
-    )]
+    /// There is no key slot, or none can be read.
+    #[error("the repository at {location} has no usable key slot ({found} files under keys/)")]
     NoKeys {
         /// The repository.
         location: String,
         /// How many files were there.
         found: usize,
     },
-    /// The key slot that opened the repository must stay: of no other is it known that it opens.
-    #[error(
-        "key {id} is the one that opened the repository: change its password with `ibid key passwd`, or open the repository with \
-         another password and remove it then"
-    )]
+    /// The key slot that opened the repository can't be removed: no other is known to open it.
+    #[error("key {id} is the one that opened the repository")]
     KeyInUse {
         /// The slot.
         id: FileId,
     },
-    /// No key slot has this id, or several have.
-    #[error("{} an id that starts with {}; name one by its id, as `ibid key list` shows it", count_text(*matches), quoted(wanted))]
+    /// No key slot has an id that starts so, or several have.
+    #[error("{} an id that starts with {wanted:?}", count_text(*matches))]
     UnknownKey {
-        /// What was asked for.
+        /// The digits given.
         wanted: String,
-        /// How many have it.
+        /// How many slots match.
         matches: usize,
     },
     /// The chunker settings are unusable.
     #[error("chunker: {0}")]
     Chunker(#[from] ibid_chunk::SettingsError),
-    /// Nothing is named so.
-    #[error("no snapshot matches {}; see `ibid snapshots`", quoted(wanted))]
+    /// No snapshot has this name.
+    #[error("no snapshot matches {wanted:?}")]
     UnknownSnapshot {
-        /// What was asked for.
+        /// The name given.
         wanted: String,
     },
-    /// Several are.
-    #[error("{} could be any of {matches} snapshots; give more digits", quoted(wanted))]
+    /// Several snapshots have an id that starts so.
+    #[error("{wanted:?} could be any of {matches} snapshots")]
     AmbiguousSnapshot {
-        /// What was asked for.
+        /// The digits given.
         wanted: String,
-        /// How many it could be.
+        /// How many snapshots match.
         matches: usize,
     },
     /// The snapshot has no such path.
-    #[error("snapshot {snapshot} has no {}; see `ibid ls {snapshot}`", quoted_path(path))]
+    #[error("snapshot {snapshot} has no {path:?}")]
     NoSuchPath {
-        /// The snapshot, abbreviated.
+        /// The first digits of the snapshot's id.
         snapshot: String,
         /// The path asked for.
         path: PathBuf,
     },
-    /// A file was needed and something else is there, or the other way round.
-    #[error("{} in snapshot {snapshot} is {found}, not {expected}", quoted_path(path))]
+    /// A path of a snapshot leads to another type of file than the operation needs.
+    #[error("{path:?} in snapshot {snapshot} is {found}, not {expected}")]
     WrongType {
-        /// The snapshot, abbreviated.
+        /// The first digits of the snapshot's id.
         snapshot: String,
         /// The path.
         path: PathBuf,
-        /// What the command needs.
+        /// What the operation needs.
         expected: &'static str,
         /// What is there.
         found: &'static str,
     },
-    /// The index does not know a chunk that a tree refers to.
-    #[error("chunk {id} is in no pack of the repository; run `ibid check` to see which files need it")]
+    /// A tree refers to a chunk that the index does not know.
+    #[error("chunk {id} is in no pack of the repository")]
     ChunkMissing {
         /// The chunk.
         id: ChunkId,
     },
     /// A chunk's bytes are not those that were stored.
-    #[error(
-        "chunk {id} in pack {pack} does not have the bytes it was stored with; run `ibid check --read-data` to see which files need it"
-    )]
+    #[error("chunk {id} in pack {pack} does not have the bytes it was stored with")]
     ChunkDamaged {
         /// The chunk.
         id: ChunkId,
         /// The pack it was read from.
         pack: FileId,
     },
-    /// A frame can't be decoded, since it is encoded against a chunk that is not to be had.
-    #[error(
-        "{object} is encoded against chunk {base}…{}, {fault}; run `ibid check --read-data` to see what depends on it",
-        through(*steps)
-    )]
+    /// A frame is a delta against a chunk that can't be read.
+    #[error("{object} is a delta against chunk {base}…{}, {fault}", through(*steps))]
     BaseUnreadable {
-        /// The frame that was to be read: its pack, and where in that.
+        /// The frame that was to be read: its pack, and its offset there.
         object: String,
-        /// The first bytes of the chunk's id.
+        /// The first bytes of the base chunk's id.
         base: ChunkPrefix,
-        /// How many frames lie between: with 0, the frame itself names the chunk.
+        /// How many other frames lead from the frame to the chunk: 0 if the frame itself names it.
         steps: u8,
-        /// Why the chunk is not to be had.
+        /// Why the chunk can't be read.
         fault: BaseFault,
     },
-    /// Two index files say different things of one pack.
-    #[error(
-        "index {index} contradicts what else is known of pack {pack}, and is not used; run `ibid check` to see what depends on the pack"
-    )]
+    /// Two index files contradict each other about one pack.
+    #[error("index {index} contradicts what else is known of pack {pack}, and is not used")]
     Contradiction {
         /// The index file that was read later.
         index: FileId,
         /// The pack.
         pack: FileId,
     },
-    /// What lies in a place is not the chunk that the index has there.
-    #[error(
-        "slot {slot} of the frame at offset {offset} of pack {pack} holds another chunk than the index says; run `ibid check --read-data`"
-    )]
+    /// A frame holds another chunk in a slot than the index says.
+    #[error("slot {slot} of the frame at offset {offset} of pack {pack} holds another chunk than the index says")]
     Misplaced {
         /// The pack.
         pack: FileId,
-        /// Where the frame begins in it.
+        /// The frame's offset in it, bytes.
         offset: u32,
         /// The slot in the frame.
         slot: u16,
     },
-    /// A recipe's lengths do not add up.
+    /// The lengths in a list of chunks do not add up.
     #[error("a list of chunks in the repository contradicts itself: expected {expected} bytes, found {found}")]
     BadRecipe {
-        /// What the parent says.
+        /// Bytes by the parent.
         expected: u64,
-        /// What the parts say.
+        /// Bytes by the list.
         found: u64,
     },
-    /// Something on this machine's file system refused or failed.
-    #[error("cannot {action} {}: {source}{}", quoted_path(path), next_step(source))]
+    /// This machine's file system refused or failed.
+    #[error("cannot {action} {path:?}: {source}")]
     Local {
         /// What was attempted: a verb.
         action: &'static str,
-        /// On what.
+        /// On which file.
         path: PathBuf,
         /// The system's answer.
         source: std::io::Error,
     },
-    /// Standard input or output failed.
+    /// A stream, such as standard input or output, failed.
     #[error("cannot {action}: {source}")]
     Pipe {
-        /// What was attempted.
+        /// What was attempted: a verb with its object.
         action: &'static str,
         /// The system's answer.
         source: std::io::Error,
     },
-    /// The destination holds something and no rule for that was given.
-    #[error(
-        "{} exists; say what to do with existing files: --overwrite always, if-changed or never. Nothing was written",
-        quoted_path(path)
-    )]
+    /// The destination of a restore holds something, and no rule for that was given. Nothing was
+    /// written.
+    #[error("{path:?} exists; nothing was written")]
     WouldOverwrite {
         /// The first such path.
         path: PathBuf,
     },
-    /// A pattern cannot be understood.
-    #[error("pattern {}{place}: {reason}", quoted(pattern))]
+    /// A pattern can't be understood.
+    #[error("pattern {pattern:?}{place}: {reason}")]
     BadPattern {
         /// The pattern.
         pattern: String,
-        /// Where it stands, if in a file.
+        /// Where it stands, if in a file; starts with a space.
         place: String,
-        /// Why.
+        /// What is wrong with it.
         reason: String,
     },
     /// The memory budget is too small for this repository.
     #[error(
-        "a memory budget of {} is too small: {} are needed here; give --memory a larger size",
-        Size(*budget),
-        Size(*needed)
+        "a memory budget of {} MiB is too small: {} MiB are needed",
+        *budget >> 20,
+        needed.div_ceil(1 << 20)
     )]
     MemoryBudget {
-        /// What was allowed.
+        /// The budget, bytes.
         budget: u64,
-        /// What the work needs at least.
+        /// What the operation needs at least, bytes.
         needed: u64,
     },
     /// None of the paths to back up could be read.
     #[error("nothing to back up: no path could be read ({paths} given)")]
     NothingToBackUp {
-        /// How many were given.
+        /// How many paths were given.
         paths: usize,
     },
-    /// A stream was to become a file of a name that no file can have.
-    #[error("a stream cannot be stored as {name:?}: {source}; give the name of one file, without folders")]
+    /// A stream can't become a file of this name.
+    #[error("a stream cannot be stored as {name:?}: {source}")]
     BadStreamName {
         /// The name.
         name: String,
         /// What is wrong with it.
         source: ibid_format::Error,
     },
-    /// More than the format can hold.
+    /// The format can't hold so much.
     #[error("{what} is beyond what the format can hold: at most {limit}")]
     TooMuch {
-        /// What.
+        /// What there is too much of.
         what: &'static str,
         /// The limit.
         limit: u64,
     },
     /// The system refuses to start a thread.
-    #[error(
-        "cannot start the threads that this takes: {source}; allow more (see `ulimit -u` and `ulimit -v`), or use fewer by --threads"
-    )]
+    #[error("cannot start the threads that this takes: {source}")]
     Threads {
         /// The system's answer.
         source: std::io::Error,
     },
-    /// The user asked to stop.
+    /// The [`Monitor`](crate::Monitor) was told to stop the operation.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Why a chunk that others are encoded against is not to be had.
+/// Why a chunk that others are stored as deltas against can't be read. Each text continues the
+/// chunk's name.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BaseFault {
-    /// The index does not know it.
+    /// The index does not know the chunk.
     #[error("which is in no pack of the repository")]
     Missing,
-    /// It is stored in deeper frames only, which could be encoded against the one that wants it.
+    /// The chunk is stored only in frames that could themselves depend on the one that needs it.
     #[error("which is in frames of depth {found} and more only, and less than {depth} is needed")]
     TooDeep {
-        /// The depth of the frame that wants it.
+        /// The depth of the frame that needs it.
         depth: u8,
-        /// That of the least deep frame which has it.
+        /// The least depth of the frames which have it.
         found: u8,
     },
-    /// It ends before the bytes that are wanted.
+    /// The chunk ends before the bytes that are needed.
     #[error("of which {end} bytes are needed, and it has {length}")]
     TooShort {
-        /// Where the bytes wanted end in it.
+        /// Where the bytes needed end in it.
         end: u64,
-        /// Its length.
+        /// Its length, bytes.
         length: u32,
     },
-    /// Its bytes are not those that were stored.
+    /// The chunk's bytes are not those that were stored.
     #[error("which does not have the bytes it was stored with, in pack {pack} at offset {offset}")]
     Damaged {
         /// The pack that it is in.
         pack: FileId,
-        /// Where its frame begins there.
+        /// Its frame's offset there, bytes.
         offset: u32,
     },
-    /// Its frame can't be read.
-    #[error("whose frame, in pack {pack} at offset {offset}, is not to be had: {}", error.problem())]
+    /// The chunk's frame can't be read.
+    #[error("whose frame, in pack {pack} at offset {offset}, cannot be read: {}", error.problem())]
     Unreadable {
         /// The pack that it is in.
         pack: FileId,
-        /// Where its frame begins there.
+        /// Its frame's offset there, bytes.
         offset: u32,
-        /// Why.
+        /// Why it can't be read.
         error: Box<Error>,
     },
-    /// Chunk after chunk, it takes more than a reader does for one frame.
+    /// Through a chain of deltas, the chunk needs more frames than a reader decodes for one.
     #[error("which takes more than {limit} frames to decode")]
     TooManyFrames {
         /// The limit.
@@ -371,7 +345,7 @@ pub enum BaseFault {
     },
 }
 
-/// How a frame comes to need a chunk that it does not name itself.
+/// Says how many frames lead from a frame to a chunk that it does not name itself.
 fn through(steps: u8) -> String {
     match steps {
         0 => String::new(),
@@ -380,28 +354,17 @@ fn through(steps: u8) -> String {
     }
 }
 
-/// Whether the system refuses to write any more: the disk is full, or what this user may have of
-/// it.
+/// Whether the system refuses to write any more: the disk or the user's quota is full.
 pub(crate) fn is_no_room(source: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
-}
-
-fn next_step(source: &std::io::Error) -> &'static str {
-    if is_no_room(source) {
-        "; make room there, or choose another place"
-    } else {
-        ""
-    }
 }
 
 fn config_text(source: &ibid_format::Error) -> String {
     match source {
         // It may be whole, and this program too old for it.
         ibid_format::Error::Version { .. } => source.to_string(),
-        source => {
-            format!("config is damaged or was tampered with: {source}; restore that file from a copy of the repository")
-        }
+        source => format!("config is damaged or was tampered with: {source}"),
     }
 }
 
@@ -412,14 +375,14 @@ fn count_text(matches: usize) -> String {
     }
 }
 
-/// What else is to be said of a wrong password.
+/// Says why some key slots could not be tried.
 fn also(untried: &Option<Box<Error>>) -> String {
     untried
         .as_ref()
         .map_or_else(String::new, |error| format!("; also: {error}"))
 }
 
-/// Shorthand.
+/// What operations on a repository return.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -451,8 +414,7 @@ impl Error {
         }
     }
 
-    /// What is wrong, for whoever is looking at the repository's state already: without the advice
-    /// to do so.
+    /// Returns what is wrong, for a report that names the file already.
     pub(crate) fn problem(&self) -> String {
         match self {
             Error::Damaged { source, .. } => format!("damaged or tampered with: {source}"),
@@ -460,7 +422,7 @@ impl Error {
                 format!("contradicts what else is known of pack {pack}, and is not used")
             }
             Error::BaseUnreadable { base, steps, fault, .. } => {
-                format!("encoded against chunk {base}…{}, {fault}", through(*steps))
+                format!("a delta against chunk {base}…{}, {fault}", through(*steps))
             }
             Error::ChunkMissing { id } => format!("chunk {id} is missing"),
             Error::ChunkDamaged { id, pack } => {
@@ -470,8 +432,7 @@ impl Error {
         }
     }
 
-    /// Whether the fault lies in what is stored (and `check` can tell more), not in how it was
-    /// asked for.
+    /// Whether what is stored is damaged. [`check`](crate::Repository::check) then tells more.
     pub fn is_damage(&self) -> bool {
         use ibid_storage::ErrorKind;
         match self {
@@ -490,23 +451,5 @@ impl Error {
                     | Error::BaseUnreadable { .. }
             ),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_has_no_room_to_write_is_told_what_to_do() {
-        let text = |errno| {
-            let source = std::io::Error::from_raw_os_error(errno);
-            let (action, path) = ("write", PathBuf::from("out/file"));
-            Error::Local { action, path, source }.to_string()
-        };
-        for errno in [rustix::io::Errno::NOSPC, rustix::io::Errno::DQUOT] {
-            assert!(text(errno.raw_os_error()).ends_with("; make room there, or choose another place"));
-        }
-        assert!(!text(rustix::io::Errno::ACCESS.raw_os_error()).contains("room"));
     }
 }

@@ -2,13 +2,16 @@
 
 use ibid_format::FileId;
 use ibid_format::slot::{Argon2Cost, Note, Slot};
+use ibid_format::tree::Time;
 
 use crate::key_slots::{add_slot, read_slot, try_slot};
 use crate::layout::{folder, name_in};
-use crate::{Error, Repository, Result};
+use crate::options::setters;
+use crate::{Error, Repository, Result, clock};
 
 /// A key slot, as listed.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct KeyInfo {
     /// Its file's id.
     pub id: FileId,
@@ -21,8 +24,28 @@ pub struct KeyInfo {
     pub note: std::result::Result<Note, String>,
 }
 
+/// How a new key slot is made.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct KeyOptions {
+    /// What one guess at its password costs, and opening it.
+    pub cost: Argon2Cost,
+    /// Label, for people who list the keys. If it is empty, a slot that replaces others keeps theirs.
+    pub label: String,
+    /// When the slot was made, to record; now if none.
+    pub created: Option<Time>,
+}
+
+setters!(KeyOptions {
+    cost: Argon2Cost,
+} into {
+    label: String,
+    created: Option<Time>,
+});
+
 /// What changing a password did.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct KeyChange {
     /// The new slot.
     pub id: FileId,
@@ -48,7 +71,7 @@ impl Repository {
     ///
     /// # Errors
     /// Whatever the storage says.
-    pub fn key_list(&self) -> Result<Vec<KeyInfo>> {
+    pub fn keys(&self) -> Result<Vec<KeyInfo>> {
         let info = |(id, slot): (FileId, Result<Slot>)| KeyInfo {
             id,
             current: self.slot == Some(id),
@@ -67,7 +90,7 @@ impl Repository {
     /// [`Error::NotEncrypted`] for an unencrypted repository; [`Error::PasswordInUse`];
     /// [`Error::Refused`] for a cost that this program would refuse to open; whatever the
     /// storage says.
-    pub fn key_add(&self, password: &[u8], cost: Argon2Cost, label: &str, now: i64) -> Result<FileId> {
+    pub fn add_key(&self, password: &[u8], options: &KeyOptions) -> Result<FileId> {
         if !self.is_encrypted() {
             return Err(Error::NotEncrypted {
                 location: self.location(),
@@ -81,13 +104,15 @@ impl Repository {
                 return Err(Error::PasswordInUse { id });
             }
         }
+        let created = options.created.unwrap_or_else(clock::now).seconds;
+        let (cost, label) = (options.cost, &options.label);
         add_slot(
             self.files.storage.as_ref(),
             &self.files.keys,
             password,
             cost,
             label,
-            now,
+            created,
         )
     }
 
@@ -96,7 +121,7 @@ impl Repository {
     ///
     /// # Errors
     /// [`Error::UnknownKey`], [`Error::KeyInUse`]; whatever the storage says.
-    pub fn key_remove(&self, prefix: &str) -> Result<FileId> {
+    pub fn remove_key(&self, prefix: &str) -> Result<FileId> {
         let wanted = prefix.to_ascii_lowercase();
         let mut matching = self.files.list(folder::KEYS)?;
         matching.retain(|(id, _)| id.to_string().starts_with(&wanted));
@@ -118,8 +143,8 @@ impl Repository {
     ///
     /// # Errors
     /// [`Error::WrongPassword`] if `old` opens none, [`Error::PasswordInUse`] if `new` opens
-    /// another; those of [`key_add`](Repository::key_add).
-    pub fn key_change(&self, old: &[u8], new: &[u8], cost: Argon2Cost, now: i64) -> Result<KeyChange> {
+    /// another; those of [`add_key`](Repository::add_key).
+    pub fn change_password(&self, old: &[u8], new: &[u8], options: &KeyOptions) -> Result<KeyChange> {
         let mut replaced = Vec::new();
         let mut others = Vec::new();
         let mut untried = Vec::new();
@@ -150,11 +175,23 @@ impl Repository {
                 untried: None,
             });
         };
-        let label = first.note(&self.files.keys).map(|note| note.label).unwrap_or_default();
+        let kept = || first.note(&self.files.keys).map(|note| note.label).unwrap_or_default();
+        let label = match options.label.as_str() {
+            "" => kept(),
+            label => label.to_owned(),
+        };
         if let Some(slot) = others.iter().find(|slot| matches!(try_slot(slot, new), Ok(Some(_)))) {
             return Err(Error::PasswordInUse { id: slot.id() });
         }
-        let id = add_slot(self.files.storage.as_ref(), &self.files.keys, new, cost, &label, now)?;
+        let created = options.created.unwrap_or_else(clock::now).seconds;
+        let id = add_slot(
+            self.files.storage.as_ref(),
+            &self.files.keys,
+            new,
+            options.cost,
+            &label,
+            created,
+        )?;
         let removed: Vec<FileId> = replaced.iter().map(Slot::id).collect();
         for id in &removed {
             self.files.storage.delete(&name_in(folder::KEYS, *id))?;

@@ -6,18 +6,18 @@
 //! in `docs/durability.md`.
 //!
 //! ```
-//! use ibid_repo::{BackupOptions, InitOptions, Monitor, Repository, RestoreOptions};
-//! # use ibid_format::slot::Argon2Cost;
-//! let storage = std::sync::Arc::new(ibid_storage::Memory::new());
-//! # let options = InitOptions { cost: Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 }, ..InitOptions::default() };
-//! let repository = Repository::init(storage, Some(b"a good password"), &options, 0)?;
-//! let paths = vec!["src".into()];
-//! repository.backup(BackupOptions { paths, ..BackupOptions::default() }, &Monitor::silent())?;
+//! use ibid_repo::{BackupOptions, InitOptions, MemoryStorage, Repository, RestoreOptions};
+//! # use ibid_repo::Argon2Cost;
+//! let storage = std::sync::Arc::new(MemoryStorage::new());
+//! let options = InitOptions::default();
+//! # let options = options.cost(Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 });
+//! let repository = Repository::init(storage, Some(b"a good password"), &options)?;
+//! repository.backup(&BackupOptions::default().path("src"))?;
 //!
 //! let snapshot = repository.snapshot("latest")?;
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let destination = folder.path().join("restored");
-//! let summary = repository.restore(&snapshot, b"", &destination, &RestoreOptions::default(), &Monitor::silent())?;
+//! let summary = repository.restore(&snapshot, &destination, &RestoreOptions::default())?;
 //! assert_eq!(summary.failed, 0);
 //! # Ok::<(), ibid_repo::Error>(())
 //! ```
@@ -34,6 +34,7 @@ mod key_slots;
 mod keys;
 mod layout;
 mod monitor;
+mod options;
 mod pattern;
 mod read;
 mod repository;
@@ -42,21 +43,25 @@ mod similar;
 mod snapshots;
 mod source;
 mod stats;
-mod text;
 mod threads;
 mod tree;
 
 pub use budget::{MEMORY_DEFAULT, MEMORY_MIN};
 pub use check::{AFFECTED_MAX, Affected, CheckReport, Fault, ReadData};
 pub use error::{BaseFault, Error, Result};
+pub use ibid_chunk::{Settings as ChunkerSettings, SettingsError as ChunkerSettingsError};
+pub use ibid_format::slot::{Argon2Cost, Note as KeyNote};
+pub use ibid_format::snapshot::{Snapshot, SnapshotTotals};
+pub use ibid_format::tree::{EntryKind, Time, TreeEntry};
+pub use ibid_format::{ChunkId, ChunkPrefix, Error as FormatError, FileId};
+pub use ibid_storage::{Error as StorageError, Local as LocalStorage, Memory as MemoryStorage, Storage};
 pub use ingest::{BackupOptions, BackupSummary, Compression, Hints, Similarity, StoredData, Stream};
-pub use keys::{KeyChange, KeyInfo};
-pub use monitor::{Counters, Monitor, Warning};
+pub use keys::{KeyChange, KeyInfo, KeyOptions};
+pub use monitor::{Monitor, ProgressCounters, Warning};
 pub use pattern::Patterns;
 pub use repository::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, InitOptions, Probe, Repository};
 pub use restore::{Overwrite, Planned, RestoreOptions, RestoreSummary};
-pub use snapshots::{SnapshotFilter, SnapshotInfo, recorded_as, split_address};
-pub use source::{Excludes, host_name, user_name};
+pub use snapshots::{SnapshotFilter, SnapshotInfo, SnapshotPath};
+pub use source::Excludes;
 pub use stats::{DepthClass, FrameClass, ReadCost, SizeClass, Stats};
-pub use text::{Size, escape, escape_text};
-pub use tree::{Change, Difference, Visit, kind_name};
+pub use tree::{Change, Difference, Visit};

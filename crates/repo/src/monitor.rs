@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Counts that an operation keeps while it runs; read them from another thread to show progress.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub struct ProgressCounters {
     /// Files done.
     pub files: AtomicU64,
     /// Bytes done (logical: as the user sees them).
@@ -24,15 +24,15 @@ pub struct Counters {
     pub stored: AtomicU64,
 }
 
-impl Counters {
+impl ProgressCounters {
     pub(crate) fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Ordering::Relaxed);
     }
 
     /// Counts bytes as done that were not read.
     pub(crate) fn skip(&self, n: u64) {
-        Counters::add(&self.bytes, n);
-        Counters::add(&self.skipped, n);
+        ProgressCounters::add(&self.bytes, n);
+        ProgressCounters::add(&self.skipped, n);
     }
 }
 
@@ -95,7 +95,7 @@ pub enum Warning {
 /// Watches one operation: its counts, its warnings, and whether it should stop.
 pub struct Monitor {
     /// The counts.
-    pub counters: Counters,
+    pub counters: ProgressCounters,
     cancelled: AtomicBool,
     on_warning: Box<dyn Fn(Warning) + Send + Sync>,
 }
@@ -104,16 +104,10 @@ impl Monitor {
     /// A monitor that hands every warning to `on_warning`, from whatever thread it comes up in.
     pub fn new(on_warning: impl Fn(Warning) + Send + Sync + 'static) -> Monitor {
         Monitor {
-            counters: Counters::default(),
+            counters: ProgressCounters::default(),
             cancelled: AtomicBool::new(false),
             on_warning: Box::new(on_warning),
         }
-    }
-
-    /// A monitor that nobody looks at. Warnings are lost: for tests and for callers that read the
-    /// summary.
-    pub fn silent() -> Monitor {
-        Monitor::new(|_| ())
     }
 
     /// Asks the operation to stop at the next safe point; it then returns
@@ -137,6 +131,13 @@ impl Monitor {
 
     pub(crate) fn warn(&self, warning: Warning) {
         (self.on_warning)(warning);
+    }
+}
+
+impl Default for Monitor {
+    /// A monitor that drops warnings.
+    fn default() -> Monitor {
+        Monitor::new(|_| ())
     }
 }
 

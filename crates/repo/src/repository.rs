@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use ibid_chunk::{Backend, Chunker, Settings, SettingsError};
 use ibid_format::config::{self, Config};
 use ibid_format::slot::Argon2Cost;
+use ibid_format::tree::Time;
 use ibid_format::{FileId, Keys, MasterKey};
 use ibid_storage::{ErrorKind, Storage};
 
@@ -13,8 +14,9 @@ use crate::files::Files;
 use crate::index::Loaded;
 use crate::key_slots::{add_slot, unlock};
 use crate::layout::{config_name, folder, list_ids, name_in};
+use crate::options::setters;
 use crate::read::ChunkReader;
-use crate::{Error, Monitor, Result};
+use crate::{Error, Monitor, Result, clock};
 
 /// The chunker of new repositories, by its name in [`ibid_chunk::NAMES`]: of those that cut 1.5
 /// GB/s or more, the one that saves most.
@@ -26,7 +28,15 @@ pub const AVERAGE_DEFAULT: usize = 128 << 10;
 const TREE_CACHE: u64 = 32 << 20;
 
 /// How a new repository is made.
+///
+/// ```
+/// # use ibid_repo::{ChunkerSettings, InitOptions};
+/// let chunker = ChunkerSettings::for_average("fastcdc", 64 << 10)?;
+/// let options = InitOptions::default().chunker(chunker).key_label("laptop");
+/// # Ok::<(), ibid_repo::Error>(())
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct InitOptions {
     /// Where chunks are cut. Recorded; can't be changed later.
     pub chunker: Settings,
@@ -38,7 +48,19 @@ pub struct InitOptions {
     pub cost: Argon2Cost,
     /// Label of the first key slot.
     pub key_label: String,
+    /// When the repository was made, to record; now if none.
+    pub created: Option<Time>,
 }
+
+setters!(InitOptions {
+    chunker: Settings,
+    frame_size: u32,
+    pack_size: u32,
+    cost: Argon2Cost,
+} into {
+    key_label: String,
+    created: Option<Time>,
+});
 
 impl Default for InitOptions {
     fn default() -> InitOptions {
@@ -48,12 +70,14 @@ impl Default for InitOptions {
             pack_size: 16 << 20,
             cost: Argon2Cost::default(),
             key_label: String::new(),
+            created: None,
         }
     }
 }
 
 /// What can be known of a repository without a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Probe {
     /// Its identity.
     pub id: FileId,
@@ -61,15 +85,17 @@ pub struct Probe {
     pub encrypted: bool,
 }
 
-/// An open repository.
+/// An open repository: a handle, cheap to clone, to be used from any number of threads.
+#[derive(Clone)]
 pub struct Repository {
-    pub(crate) files: Files,
+    pub(crate) files: Arc<Files>,
     /// The key slot that opened it.
     pub(crate) slot: Option<FileId>,
     pub(crate) config: Config,
-    pub(crate) chunker: Chunker,
+    pub(crate) chunker: Arc<Chunker>,
     pub(crate) memory: u64,
-    loaded: Mutex<Option<Arc<Loaded>>>,
+    loaded: Arc<Mutex<Option<Arc<Loaded>>>>,
+    pub(crate) monitor: Arc<Monitor>,
 }
 
 impl Repository {
@@ -80,21 +106,16 @@ impl Repository {
     /// [`Error::RepositoryExists`]; settings out of range; whatever the storage says.
     ///
     /// ```
-    /// use ibid_repo::{InitOptions, Repository};
-    /// use ibid_format::slot::Argon2Cost;
-    /// let storage = std::sync::Arc::new(ibid_storage::Memory::new());
-    /// let cheap = InitOptions { cost: Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 }, ..InitOptions::default() };
-    /// let repository = Repository::init(storage.clone(), Some(b"secret"), &cheap, 1_700_000_000)?;
+    /// use ibid_repo::{Argon2Cost, InitOptions, MemoryStorage, Repository};
+    /// let storage = std::sync::Arc::new(MemoryStorage::new());
+    /// let options = InitOptions::default().cost(Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 });
+    /// let repository = Repository::init(storage.clone(), Some(b"secret"), &options)?;
     /// assert!(repository.is_encrypted());
-    /// assert!(Repository::init(storage, Some(b"secret"), &cheap, 1_700_000_000).is_err(), "it exists");
+    /// assert!(Repository::init(storage, Some(b"secret"), &options).is_err(), "it exists");
     /// # Ok::<(), ibid_repo::Error>(())
     /// ```
-    pub fn init(
-        storage: Arc<dyn Storage>,
-        password: Option<&[u8]>,
-        options: &InitOptions,
-        now: i64,
-    ) -> Result<Repository> {
+    pub fn init(storage: Arc<dyn Storage>, password: Option<&[u8]>, options: &InitOptions) -> Result<Repository> {
+        let created = options.created.unwrap_or_else(clock::now).seconds;
         let location = storage.location();
         match storage.size(&config_name()) {
             Ok(_) => return Err(Error::RepositoryExists { location }),
@@ -110,7 +131,7 @@ impl Repository {
             Keys::unencrypted(id, &master)
         };
         let config = Config {
-            created: now,
+            created,
             chunker_number: options.chunker.number(),
             chunker_words: options.chunker.to_words(),
             frame_size: options.frame_size,
@@ -120,7 +141,16 @@ impl Repository {
             what: "the repository",
             source,
         })?;
-        let add = |password| add_slot(storage.as_ref(), &keys, password, options.cost, &options.key_label, now);
+        let add = |password| {
+            add_slot(
+                storage.as_ref(),
+                &keys,
+                password,
+                options.cost,
+                &options.key_label,
+                created,
+            )
+        };
         let slot = password.map(add).transpose()?;
         // The config comes last: with it the repository exists, and then it has a key.
         match storage.put(&config_name(), &[&bytes]) {
@@ -147,12 +177,13 @@ impl Repository {
         chunker: Chunker,
     ) -> Repository {
         Repository {
-            files: Files { storage, keys },
+            files: Arc::new(Files { storage, keys }),
             slot,
             config,
-            chunker,
+            chunker: Arc::new(chunker),
             memory: MEMORY_DEFAULT,
-            loaded: Mutex::new(None),
+            loaded: Arc::default(),
+            monitor: Arc::default(),
         }
     }
 
@@ -210,6 +241,28 @@ impl Repository {
         Ok(self)
     }
 
+    /// Returns a handle to the same repository whose operations `monitor` watches: it hears their
+    /// warnings, has their counts, and can stop them. Take a monitor for each operation.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use ibid_repo::{Argon2Cost, InitOptions, MemoryStorage, Monitor, ReadData, Repository};
+    /// # let storage = Arc::new(MemoryStorage::new());
+    /// # let options = InitOptions::default().cost(Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 });
+    /// # let repository = Repository::init(storage, Some(b"secret"), &options)?;
+    /// let monitor = Arc::new(Monitor::new(|warning| eprintln!("{warning:?}")));
+    /// let report = repository.watched_by(&monitor).check(ReadData::All)?;
+    /// # Ok::<(), ibid_repo::Error>(())
+    /// ```
+    #[must_use]
+    pub fn watched_by(&self, monitor: &Arc<Monitor>) -> Repository {
+        let monitor = monitor.clone();
+        Repository {
+            monitor,
+            ..self.clone()
+        }
+    }
+
     /// Its identity.
     pub fn id(&self) -> FileId {
         self.files.keys.repository()
@@ -241,19 +294,19 @@ impl Repository {
     }
 
     /// The index, loaded when first needed and kept.
-    pub(crate) fn loaded(&self, monitor: &Monitor) -> Result<Arc<Loaded>> {
+    pub(crate) fn loaded(&self) -> Result<Arc<Loaded>> {
         let mut loaded = self.loaded.lock().expect("no holder of this lock panics");
         if let Some(loaded) = loaded.as_ref() {
             return Ok(loaded.clone());
         }
-        let fresh = Arc::new(Loaded::load(&self.files, self.memory, monitor)?);
+        let fresh = Arc::new(Loaded::load(&self.files, self.memory, &self.monitor)?);
         *loaded = Some(fresh.clone());
         Ok(fresh)
     }
 
-    /// A reader of trees.
-    pub(crate) fn tree_reader(&self, monitor: &Monitor) -> Result<ChunkReader<'_>> {
-        Ok(ChunkReader::new(&self.files, self.loaded(monitor)?, TREE_CACHE))
+    /// Returns a reader of trees.
+    pub(crate) fn tree_reader(&self) -> Result<ChunkReader<'_>> {
+        Ok(ChunkReader::new(&self.files, self.loaded()?, TREE_CACHE))
     }
 
     /// A reader of very many frames. What it keeps, since others may be encoded against it, takes

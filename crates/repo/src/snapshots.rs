@@ -1,16 +1,19 @@
 //! Finding snapshots by what people call them.
 
-use std::os::unix::ffi::OsStringExt;
+use std::borrow::Cow;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use ibid_format::FileId;
 use ibid_format::snapshot::{self, Snapshot};
 
 use crate::layout::{folder, name_in};
+use crate::options::setters;
 use crate::{Error, Repository, Result};
 
 /// A snapshot and its id.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SnapshotInfo {
     /// The id: the name of its file.
     pub id: FileId,
@@ -25,41 +28,86 @@ impl SnapshotInfo {
     pub fn short_id(&self) -> String {
         self.id.to_string()[..8].to_owned()
     }
+
+    /// Returns the place of `path` in this snapshot. Paths are those that were backed up; a leading
+    /// slash, double slashes and `.` mean nothing.
+    pub fn at<'a>(&'a self, path: &'a (impl AsRef<Path> + ?Sized)) -> SnapshotPath<'a> {
+        SnapshotPath {
+            snapshot: self,
+            path: Cow::Borrowed(path.as_ref()),
+        }
+    }
+}
+
+/// A path in a snapshot: the root, when made [from](From) a [`SnapshotInfo`], or what
+/// [`SnapshotInfo::at`] gives.
+#[derive(Clone, Debug)]
+pub struct SnapshotPath<'a> {
+    pub(crate) snapshot: &'a SnapshotInfo,
+    pub(crate) path: Cow<'a, Path>,
+}
+
+impl<'a> From<&'a SnapshotInfo> for SnapshotPath<'a> {
+    fn from(snapshot: &'a SnapshotInfo) -> SnapshotPath<'a> {
+        snapshot.at("")
+    }
 }
 
 /// Which snapshots are meant: those that match every list that is not empty.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct SnapshotFilter {
     /// Of one of these machines.
     pub hosts: Vec<String>,
     /// With all of these labels.
     pub tags: Vec<String>,
-    /// Of one of these paths (as recorded: absolute).
-    pub paths: Vec<Vec<u8>>,
+    /// Of one of these paths, as snapshots record them: absolute.
+    pub paths: Vec<PathBuf>,
 }
 
+setters!(SnapshotFilter {
+} into {
+    hosts: Vec<String>,
+    tags: Vec<String>,
+    paths: Vec<PathBuf>,
+});
+
 impl SnapshotFilter {
+    /// Adds to [`paths`](SnapshotFilter#structfield.paths) what a snapshot of this path may have recorded: the
+    /// path as it is written, absolute and clean, and with the links on the way followed, as a
+    /// backup on this machine does. It need not exist here any more.
+    ///
+    /// ```
+    /// # use ibid_repo::SnapshotFilter;
+    /// let filter = SnapshotFilter::default().path("/no/such//folder/./x/../y/")?;
+    /// assert_eq!(filter.paths, [std::path::Path::new("/no/such/folder/y")]);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the working directory is gone; an empty path.
+    pub fn path(mut self, path: impl AsRef<Path>) -> std::io::Result<SnapshotFilter> {
+        self.paths.extend(recorded_as(path.as_ref())?);
+        Ok(self)
+    }
+
     /// Whether a snapshot is meant.
     pub fn matches(&self, snapshot: &Snapshot) -> bool {
         (self.hosts.is_empty() || self.hosts.contains(&snapshot.host))
             && self.tags.iter().all(|tag| snapshot.tags.contains(tag))
-            && (self.paths.is_empty() || self.paths.iter().any(|path| snapshot.paths.contains(path)))
+            && (self.paths.is_empty() || self.paths.iter().any(|path| has_path(snapshot, path)))
     }
 }
 
-/// What a snapshot of this path may have recorded: the path as it is written, absolute and clean,
-/// and with the links on the way followed, as a backup on this machine does. It need not exist here
-/// any more.
-///
-/// ```
-/// let found = ibid_repo::recorded_as("/no/such//folder/./x/../y/".as_ref())?;
-/// assert_eq!(found, [b"/no/such/folder/y".to_vec()]);
-/// # Ok::<(), std::io::Error>(())
-/// ```
-///
-/// # Errors
-/// If the working directory is gone; an empty path.
-pub fn recorded_as(path: &Path) -> std::io::Result<Vec<Vec<u8>>> {
+/// Whether a snapshot has recorded this path.
+fn has_path(snapshot: &Snapshot, path: &Path) -> bool {
+    snapshot
+        .paths
+        .iter()
+        .any(|recorded| recorded == path.as_os_str().as_bytes())
+}
+
+fn recorded_as(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut clean = PathBuf::new();
     for component in std::path::absolute(path)?.components() {
         match component {
@@ -75,19 +123,7 @@ pub fn recorded_as(path: &Path) -> std::io::Result<Vec<Vec<u8>>> {
     let mut found = vec![clean];
     found.extend(followed);
     found.dedup();
-    Ok(found.into_iter().map(|path| path.into_os_string().into_vec()).collect())
-}
-
-/// Splits `SNAP:path/inside` into the snapshot and the path; without a colon, the path is the root.
-///
-/// ```
-/// assert_eq!(ibid_repo::split_address(b"latest~1:home/me"), ("latest~1".to_owned(), b"home/me".to_vec()));
-/// assert_eq!(ibid_repo::split_address(b"4f1a"), ("4f1a".to_owned(), b"".to_vec()));
-/// ```
-pub fn split_address(address: &[u8]) -> (String, Vec<u8>) {
-    let at = address.iter().position(|&byte| byte == b':');
-    let (snapshot, path) = at.map_or((address, &b""[..]), |at| (&address[..at], &address[at + 1..]));
-    (String::from_utf8_lossy(snapshot).into_owned(), path.to_vec())
+    Ok(found)
 }
 
 impl Repository {
@@ -138,14 +174,14 @@ impl Repository {
     /// [`Error::UnknownSnapshot`], [`Error::AmbiguousSnapshot`]; for `latest`, any snapshot that
     /// can't be read, since it might be the one.
     pub fn snapshot(&self, wanted: &str) -> Result<SnapshotInfo> {
-        self.snapshot_among(wanted, &SnapshotFilter::default())
+        self.find_snapshot(wanted, &SnapshotFilter::default())
     }
 
     /// The same among those that a filter lets through.
     ///
     /// # Errors
     /// As [`snapshot`](Repository::snapshot).
-    pub fn snapshot_among(&self, wanted: &str, filter: &SnapshotFilter) -> Result<SnapshotInfo> {
+    pub fn find_snapshot(&self, wanted: &str, filter: &SnapshotFilter) -> Result<SnapshotInfo> {
         let unknown = || Error::UnknownSnapshot {
             wanted: wanted.to_owned(),
         };

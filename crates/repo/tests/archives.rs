@@ -2,7 +2,7 @@
 
 mod support;
 
-use ibid_repo::{BackupOptions, Monitor, Repository, Similarity, Stream};
+use ibid_repo::{Repository, Similarity, Stream};
 use support::{noise, options, repository};
 
 const MEMBER: usize = 200 << 10;
@@ -29,22 +29,16 @@ fn tar(members: u64, time: u64) -> Vec<u8> {
 /// Bytes of chunks that are new when the archive is backed up, matching whole chunks only.
 fn new_bytes(repository: &Repository, archive: &[u8], as_stream: bool) -> u64 {
     let folder = support::scratch();
-    let mut options = options(&folder.path().join("a.tar"));
-    if as_stream {
-        let reader = Box::new(std::io::Cursor::new(archive.to_vec()));
-        options.paths.clear();
-        options.stream = Some(Stream {
-            name: b"a.tar".to_vec(),
-            reader,
-        });
+    let file = folder.path().join("a.tar");
+    let options = options(&file).similarity(Similarity::Off);
+    let summary = if as_stream {
+        let stream = Stream::new("a.tar", std::io::Cursor::new(archive.to_vec()));
+        repository.backup_stream(stream, &options)
     } else {
-        std::fs::write(folder.path().join("a.tar"), archive).unwrap();
-    }
-    let options = BackupOptions {
-        similarity: Similarity::Off,
-        ..options
+        std::fs::write(&file, archive).unwrap();
+        repository.backup(&options)
     };
-    let summary = repository.backup(options, &Monitor::silent()).unwrap();
+    let summary = summary.unwrap();
     assert_eq!(summary.counters.unreadable, 0);
     summary.counters.new_bytes
 }

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use ibid_repo::{BackupOptions, Monitor, ReadData, Repository, Stream};
+use ibid_repo::{BackupOptions, ReadData, Repository, Stream};
 use ibid_storage::fault::{FaultDisk, Flaky, ObjectFault};
 use ibid_storage::{Error, ErrorKind, Local, Memory, Name, Operation, Storage};
 use support::crash::{PLACE, restores};
@@ -27,12 +27,8 @@ fn trees(bytes: usize) -> Vec<(Folder, Contents)> {
 }
 
 fn init(storage: Arc<dyn Storage>) {
-    let options = ibid_repo::InitOptions {
-        frame_size: 64 << 10,
-        pack_size: 1 << 20,
-        ..quick()
-    };
-    Repository::init(storage, Some(b"secret"), &options, 0).unwrap();
+    let options = quick().frame_size(64 << 10).pack_size(1 << 20);
+    Repository::init(storage, Some(b"secret"), &options).unwrap();
 }
 
 /// Backs all trees up at once, each through a handle of its own; which snapshots were acknowledged,
@@ -46,9 +42,7 @@ fn back_up_all(trees: &[(Folder, Contents)], open: impl Fn() -> Option<Repositor
                 scope.spawn(move || {
                     let repository = open();
                     start.wait();
-                    let summary = repository?
-                        .backup(options(trees[n].0.path()), &Monitor::silent())
-                        .ok()?;
+                    let summary = repository?.backup(&options(trees[n].0.path())).ok()?;
                     Some((summary.id.unwrap().to_string(), n))
                 })
             })
@@ -61,7 +55,7 @@ fn back_up_all(trees: &[(Folder, Contents)], open: impl Fn() -> Option<Repositor
 }
 
 fn all_are_intact(repository: &Repository, done: &[(String, usize)], trees: &[(Folder, Contents)], context: &str) {
-    let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+    let report = repository.check(ReadData::All).unwrap();
     assert!(report.is_clean(), "{context}: {report:?}");
     for (id, n) in done {
         restores(repository, id, trees[*n].0.path(), &trees[*n].1, context);
@@ -99,7 +93,7 @@ fn a_backup_does_not_rely_on_what_another_of_the_same_process_has_not_stored_yet
         let done: usize = std::thread::scope(|scope| {
             let backup = || {
                 start.wait();
-                repository.backup(options(folder.path()), &Monitor::silent()).is_ok()
+                repository.backup(&options(folder.path())).is_ok()
             };
             let backups: Vec<_> = (0..BACKUPS).map(|_| scope.spawn(backup)).collect();
             backups
@@ -108,7 +102,7 @@ fn a_backup_does_not_rely_on_what_another_of_the_same_process_has_not_stored_yet
                 .sum()
         });
         assert_eq!(done, BACKUPS - 1, "round {round}");
-        let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+        let report = repository.check(ReadData::All).unwrap();
         assert!(
             report.is_clean() && report.snapshots == done as u64,
             "round {round}: {report:?}"
@@ -150,14 +144,8 @@ fn what_a_backup_has_not_stored_yet_hides_nothing_from_who_uses_the_same_handle(
             restores(&repository, &id, &path, &contents, "beside a backup");
         }
     };
-    let options = BackupOptions {
-        stream: Some(Stream {
-            name: b"stream".to_vec(),
-            reader: Box::new(file.chain(Then(during))),
-        }),
-        ..BackupOptions::default()
-    };
-    repository.backup(options, &Monitor::silent()).unwrap();
+    let stream = Stream::new("stream", file.chain(Then(during)));
+    repository.backup_stream(stream, &BackupOptions::default()).unwrap();
 }
 
 #[test]
@@ -172,7 +160,7 @@ fn a_check_beside_backups_raises_no_alarm() {
             let repository = open().unwrap();
             let mut checks = 0;
             while !done.load(Ordering::Relaxed) {
-                let report = repository.check(ReadData::No, &Monitor::silent()).unwrap();
+                let report = repository.check(ReadData::No).unwrap();
                 assert!(report.is_clean(), "{report:?}");
                 checks += 1;
             }
@@ -247,7 +235,7 @@ fn a_backup_between_any_two_steps_of_a_check_or_of_a_backup_is_no_trouble() {
         });
         let repository = open(place.clone());
         place.left.store(step, Ordering::Relaxed);
-        let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+        let report = repository.check(ReadData::All).unwrap();
         assert!(report.is_clean(), "step {step}: {report:?}");
         meddled += i64::from(place.left.load(Ordering::Relaxed) < 0);
         place.left.store(step, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use ibid_repo::{Error, Monitor, ReadData, Repository, RestoreOptions};
+use ibid_repo::{Error, ReadData, Repository, RestoreOptions};
 use ibid_storage::fault::{Damage, Flaky, ObjectFault};
 use ibid_storage::{ErrorKind, Name, Operation};
 use support::damage::{Scene, kind, names_fault, open, storage};
@@ -106,11 +106,9 @@ fn a_damaged_index_file_is_done_without_and_replaced_by_the_next_backup() {
         names_fault(&report, &name, name.as_str());
         assert_eq!((report.affected_total, report.unlisted_packs), (0, 2), "{report:?}");
         let repository = open(storage(&image)).unwrap();
-        let summary = repository
-            .backup(options(scene.folder.path()), &Monitor::silent())
-            .unwrap();
+        let summary = repository.backup(&options(scene.folder.path())).unwrap();
         assert!(summary.counters.new_bytes < 20_000, "all data was found: {summary:?}");
-        let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+        let report = repository.check(ReadData::All).unwrap();
         assert_eq!(report.unlisted_packs, 0, "they are listed again");
     }
 }
@@ -208,11 +206,11 @@ fn the_next_backup_heals_what_a_lost_pack_held() {
     for name in scene.names("packs") {
         let image = scene.with(|image| drop(image.remove(&name)));
         let repository = open(storage(&image)).unwrap();
-        let before = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+        let before = repository.check(ReadData::All).unwrap();
         // Nothing has changed since the last backup, and files are not read that look unchanged: those that
         // lost something are.
         let id = support::backup(&repository, scene.folder.path()).id.unwrap();
-        let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+        let report = repository.check(ReadData::All).unwrap();
         let touched: Vec<_> = report
             .affected
             .iter()
@@ -245,7 +243,7 @@ fn a_repository_that_has_healed_is_clean() {
         let image = scene.with(|image| drop(image.remove(&name)));
         let repository = open(storage(&image)).unwrap();
         support::backup(&repository, scene.folder.path());
-        let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+        let report = repository.check(ReadData::All).unwrap();
         if report.affected_total > 0 {
             // Older versions had something that is nowhere any more.
             names_fault(&report, &name, name.as_str());
@@ -264,10 +262,7 @@ fn a_repository_that_has_healed_is_clean() {
 fn of_two_missing_packs_the_one_that_is_needed_is_the_fault() {
     let scene = Scene::new();
     let of = |image: &support::damage::Image| {
-        let report = open(storage(image))
-            .unwrap()
-            .check(ReadData::No, &Monitor::silent())
-            .unwrap();
+        let report = open(storage(image)).unwrap().check(ReadData::No).unwrap();
         (report.faults, report.notes, report.affected_total)
     };
     for name in scene.names("packs") {
@@ -301,11 +296,7 @@ fn of_two_missing_packs_the_one_that_is_needed_is_the_fault() {
 fn a_share_reads_one_pack_at_least_and_all_sooner_or_later() {
     let scene = Scene::new();
     let repository = open(storage(&scene.image)).unwrap();
-    let read = |share, seed| {
-        repository
-            .check(ReadData::Share { share, seed }, &Monitor::silent())
-            .unwrap()
-    };
+    let read = |share, seed| repository.check(ReadData::Share { share, seed }).unwrap();
     let sizes: BTreeSet<u64> = (0..200)
         .map(|seed| read(0.001, seed))
         .map(|report| {
@@ -321,9 +312,7 @@ fn a_share_reads_one_pack_at_least_and_all_sooner_or_later() {
     assert_eq!(read(0.5, 7).bytes_read, read(0.5, 7).bytes_read);
     assert_eq!([0.34, 0.5, 1.0].map(|share| read(share, 1).packs_read), [3, 3, 6]);
     let empty = support::repository();
-    let report = empty
-        .check(ReadData::Share { share: 0.5, seed: 1 }, &Monitor::silent())
-        .unwrap();
+    let report = empty.check(ReadData::Share { share: 0.5, seed: 1 }).unwrap();
     assert!(report.is_clean() && report.packs_read == 0);
 }
 
@@ -341,10 +330,7 @@ fn a_check_does_not_advise_to_check() {
             let middle = bytes.len() / 2;
             bytes[middle] ^= 1;
         });
-        let report = open(storage(&image))
-            .unwrap()
-            .check(ReadData::All, &Monitor::silent())
-            .unwrap();
+        let report = open(storage(&image)).unwrap().check(ReadData::All).unwrap();
         assert!(!report.is_clean());
         assert!(!format!("{report:?}").contains("ibid check"), "{report:?}");
     }
@@ -366,7 +352,7 @@ fn the_next_backup_heals_even_if_the_index_file_is_damaged_too() {
         });
         let repository = open(storage(&image)).unwrap();
         let id = support::backup(&repository, scene.folder.path()).id.unwrap();
-        let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+        let report = repository.check(ReadData::All).unwrap();
         let touched: Vec<_> = report
             .affected
             .iter()
@@ -390,10 +376,10 @@ fn the_next_backup_heals_even_if_the_index_file_is_gone_too() {
                 image.remove(&index);
             });
             let repository = open(storage(&image)).unwrap();
-            let before = repository.check(ReadData::No, &Monitor::silent()).unwrap();
+            let before = repository.check(ReadData::No).unwrap();
             lost += u32::from(before.affected_total > 0 && before.faults.is_empty());
             let id = support::backup(&repository, scene.folder.path()).id.unwrap();
-            let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+            let report = repository.check(ReadData::All).unwrap();
             let touched: Vec<_> = report
                 .affected
                 .iter()
@@ -414,7 +400,7 @@ fn an_index_file_or_snapshot_that_the_medium_cannot_read_is_done_without() {
         let place = Arc::new(Flaky::new(storage(&scene.image)));
         let repository = Repository::open(place.clone(), Some(b"secret")).unwrap();
         place.damage(&name, Damage::Unreadable);
-        let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+        let report = repository.check(ReadData::All).unwrap();
         names_fault(&report, &name, name.as_str());
         assert_eq!(report.affected_total, 0, "{name}");
         for (id, tree) in &scene.snapshots {
@@ -429,7 +415,7 @@ fn an_index_file_or_snapshot_that_the_medium_cannot_read_is_done_without() {
         let place = Arc::new(Flaky::new(storage(&scene.image)));
         let repository = Repository::open(place.clone(), Some(b"secret")).unwrap();
         place.fail_always(Operation::List, ObjectFault::Before(kind));
-        repository.check(ReadData::All, &Monitor::silent()).unwrap_err();
+        repository.check(ReadData::All).unwrap_err();
     }
 }
 
@@ -445,9 +431,8 @@ fn no_name_of_a_damaged_file_stays() {
             let repository = open(storage(&image)).unwrap();
             let out = scratch();
             let snapshot = repository.snapshot("latest").unwrap();
-            let monitor = Monitor::silent();
-            let path = [scene.folder.inside(), b"/twice"].concat();
-            let Ok(_) = repository.restore(&snapshot, &path, out.path(), &RestoreOptions::default(), &monitor) else {
+            let path = scene.folder.path().join("twice");
+            let Ok(_) = repository.restore(snapshot.at(&path), out.path(), &RestoreOptions::default()) else {
                 continue; // the way there is damaged
             };
             let names: Vec<bool> = ["one", "two"]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ibid_format::pack::{PackKind, PackSummary, TRAILER};
-use ibid_repo::{BaseFault, Error, MEMORY_MIN, Monitor, ReadData, Repository, RestoreOptions};
+use ibid_repo::{BaseFault, Error, MEMORY_MIN, ReadData, Repository, RestoreOptions};
 use ibid_storage::{Memory, Name, Storage};
 use support::damage::{Image, Scene, image, kind, names_fault, open, storage};
 use support::deltas::{Frame, Writer, chains, rewrite};
@@ -55,7 +55,7 @@ fn every_byte_of_a_chain_matters_and_none_gives_a_wrong_one() {
 fn a_check_reads_each_frame_once_though_the_bases_of_a_pack_lie_all_over_the_one_before() {
     const FRAMES: u64 = 64;
     let memory = Arc::new(Memory::new());
-    Repository::init(memory.clone(), Some(b"secret"), &quick(), 0).unwrap();
+    Repository::init(memory.clone(), Some(b"secret"), &quick()).unwrap();
     let writer = Writer::of(memory.clone());
     let mut chunks: Vec<Vec<u8>> = (0..FRAMES).map(|n| noise(n, 512 << 10)).collect();
     let first = chunks.iter().map(|chunk| Frame::whole(std::slice::from_ref(chunk)));
@@ -73,7 +73,7 @@ fn a_check_reads_each_frame_once_though_the_bases_of_a_pack_lie_all_over_the_one
     let repository = Repository::open(reads.clone(), Some(b"secret"))
         .and_then(|repository| repository.with_memory(MEMORY_MIN))
         .unwrap();
-    let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+    let report = repository.check(ReadData::All).unwrap();
     assert!(report.is_clean(), "{report:?}");
     let reads = reads.take();
     // Of each pack also the first bytes, the trailer and the directory.
@@ -98,9 +98,7 @@ fn as_long_as_a_pack_is_missing_each_load_reads_every_directory_once() {
         let reads = Arc::new(Reads::of(memory));
         let repository = Repository::open(reads.clone(), Some(b"secret")).unwrap();
         let snapshot = repository.snapshot("latest").unwrap();
-        repository
-            .dump(&snapshot, b"nowhere", &Monitor::silent(), &mut Vec::new())
-            .unwrap_err();
+        repository.dump(snapshot.at("nowhere"), &mut Vec::new()).unwrap_err();
         let trailers: Vec<u32> = reads
             .take()
             .into_iter()
@@ -131,7 +129,7 @@ fn a_damaged_frame_is_one_fault_that_says_how_many_hang_on_it() {
     for name in packs_of(&scene.image, |summary| summary.frames[0].depth == 0) {
         let image = scene.with(|image| image.get_mut(&name).unwrap()[40] ^= 1);
         let repository = open(storage(&image)).unwrap();
-        let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+        let report = repository.check(ReadData::All).unwrap();
         assert_eq!(report.faults.len(), 1, "{:?}", report.faults);
         let fault = &report.faults[0];
         assert_eq!(fault.object, name.as_str());
@@ -140,7 +138,7 @@ fn a_damaged_frame_is_one_fault_that_says_how_many_hang_on_it() {
         // Half of the packs or none: whoever is to blame is named although nobody looked there.
         for seed in 0..4 {
             let share = ReadData::Share { share: 0.4, seed };
-            let report = repository.check(share, &Monitor::silent()).unwrap();
+            let report = repository.check(share).unwrap();
             assert!(report.faults.iter().all(|fault| fault.object == name.as_str()));
             assert!(report.faults.len() <= 1, "{:?}", report.faults);
         }
@@ -155,7 +153,7 @@ fn a_lost_pack_is_one_fault_that_says_how_many_frames_hang_on_it() {
         let image = scene.with(|image| drop(image.remove(&name)));
         for read in [ReadData::No, ReadData::All] {
             let repository = open(storage(&image)).unwrap();
-            let report = repository.check(read, &Monitor::silent()).unwrap();
+            let report = repository.check(read).unwrap();
             assert_eq!(report.faults.len(), 1, "{:?}", report.faults);
             assert_eq!(report.faults[0].object, name.as_str());
             assert!(report.faults[0].problem.contains(" frames hang on it"), "{report:?}");
@@ -186,13 +184,7 @@ fn what_hangs_on_a_lost_pack_is_stored_again() {
         let (repository, out) = (open(storage(&now)).unwrap(), scratch());
         let snapshot = repository.snapshot(&summary.id.unwrap().to_string()).unwrap();
         let options = RestoreOptions::default();
-        let restored = repository.restore(
-            &snapshot,
-            scene.folder.inside(),
-            out.path(),
-            &options,
-            &Monitor::silent(),
-        );
+        let restored = repository.restore(snapshot.at(scene.folder.path()), out.path(), &options);
         assert_eq!(restored.unwrap().failed, 0);
         assert_eq!(difference(&contents(scene.folder.path()), &contents(out.path())), None);
         // The old ones lack only what is in the source no more, and that the check says.
@@ -224,7 +216,7 @@ fn read(image: &Image, chunk: &[u8]) -> Result<Vec<u8>, Error> {
     let repository = open(writer.storage.clone()).unwrap();
     let info = repository.snapshot(&snapshot.to_string()).unwrap();
     let mut out = Vec::new();
-    repository.dump(&info, b"file", &Monitor::silent(), &mut out)?;
+    repository.dump(info.at("file"), &mut out)?;
     Ok(out)
 }
 
@@ -414,7 +406,7 @@ fn statistics_say_how_deep_frames_are_and_what_reading_a_chunk_costs() {
         vec![vec![second], vec![first], vec![Frame::whole(whole), Frame::whole(rest)]]
     });
     let repository = open(storage(&image)).unwrap();
-    let stats = repository.stats(&[], &Monitor::silent()).unwrap();
+    let stats = repository.stats(&[]).unwrap();
     let classes = &stats.frame_depths;
     assert_eq!(classes.len(), 3);
     assert_eq!(
@@ -434,6 +426,6 @@ fn statistics_say_how_deep_frames_are_and_what_reading_a_chunk_costs() {
     assert!((cost.frames_mean - frames as f64 / all as f64).abs() < 1e-9, "{cost:?}");
     assert!(cost.bytes_worst >= lengths.iter().sum() && cost.bytes_mean < cost.bytes_worst);
 
-    let empty = support::repository().stats(&[], &Monitor::silent()).unwrap();
+    let empty = support::repository().stats(&[]).unwrap();
     assert_eq!((empty.frame_depths.len(), empty.read_cost.bytes_worst), (0, 0));
 }

@@ -5,7 +5,7 @@ mod support;
 
 use std::sync::Arc;
 
-use ibid_repo::{Error, InitOptions, Monitor, ReadData, Repository, RestoreOptions};
+use ibid_repo::{Error, ReadData, Repository, RestoreOptions};
 use ibid_storage::fault::{Call, DiskFault, FaultDisk};
 use ibid_storage::{Local, Name, Storage};
 use support::crash::{End, PLACE, Plan, Seen, restores};
@@ -78,7 +78,7 @@ impl Scene {
         folder.write("deep/b", b"some text");
         let disk = FaultDisk::new(seed);
         let place = Local::create_on(disk.clone(), PLACE).unwrap();
-        let repository = Repository::init(Arc::new(place), Some(b"secret"), &quick(), 0).unwrap();
+        let repository = Repository::init(Arc::new(place), Some(b"secret"), &quick()).unwrap();
         let summary = support::backup(&repository, folder.path());
         let first = (summary.id.unwrap().to_string(), contents(folder.path()));
         folder.write("c", &noise(seed + 1, 150_000));
@@ -91,7 +91,7 @@ impl Scene {
     }
 
     fn backup(&self) -> Result<String, Error> {
-        let summary = self.open()?.backup(options(self.folder.path()), &Monitor::silent())?;
+        let summary = self.open()?.backup(&options(self.folder.path()))?;
         Ok(summary.id.unwrap().to_string())
     }
 
@@ -100,7 +100,7 @@ impl Scene {
     fn is_intact(&self, second: Option<&str>, context: &str) {
         self.disk.heal();
         let repository = self.open().unwrap_or_else(|error| panic!("{context}: {error}"));
-        let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+        let report = repository.check(ReadData::All).unwrap();
         assert!(report.is_clean(), "{context}: {report:?}");
         restores(&repository, &self.first.0, self.folder.path(), &self.first.1, context);
         let now = contents(self.folder.path());
@@ -194,14 +194,7 @@ fn a_read_that_fails_gives_an_error_and_never_a_wrong_byte() {
         let restore = || {
             let repository = scene.open()?;
             let snapshot = repository.snapshot(&scene.first.0)?;
-            let monitor = Monitor::silent();
-            repository.restore(
-                &snapshot,
-                scene.folder.inside(),
-                out.path(),
-                &RestoreOptions::default(),
-                &monitor,
-            )
+            repository.restore(snapshot.at(scene.folder.path()), out.path(), &RestoreOptions::default())
         };
         let result = restore();
         let found = contents(out.path());
@@ -240,7 +233,7 @@ fn a_disk_that_lies_about_syncs_leads_to_errors_and_never_to_wrong_bytes() {
         };
         let now = contents(after.folder.path());
         let repository = after.open().unwrap();
-        let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+        let report = repository.check(ReadData::All).unwrap();
         // What was stored while the disk was honest is there in any case.
         restores(
             &repository,
@@ -254,14 +247,7 @@ fn a_disk_that_lies_about_syncs_leads_to_errors_and_never_to_wrong_bytes() {
             continue;
         };
         let out = scratch();
-        let monitor = Monitor::silent();
-        let result = repository.restore(
-            &snapshot,
-            after.folder.inside(),
-            out.path(),
-            &RestoreOptions::default(),
-            &monitor,
-        );
+        let result = repository.restore(snapshot.at(after.folder.path()), out.path(), &RestoreOptions::default());
         let found = contents(out.path());
         for (path, node) in &found {
             assert_eq!(now.get(path), Some(node), "{path:?}, seed {seed}");
@@ -291,7 +277,7 @@ fn what_init_leaves_when_it_is_cut_short_is_no_repository_and_in_nobodys_way() {
         disk.crash_at(at);
         let init = |disk: &FaultDisk| {
             let place = Local::create_on(disk.clone(), PLACE)?;
-            Repository::init(Arc::new(place), Some(b"secret"), &quick(), 0)
+            Repository::init(Arc::new(place), Some(b"secret"), &quick())
         };
         let done = init(&disk).is_ok();
         for seed in 0..10 {
@@ -338,7 +324,7 @@ fn an_adopted_pack_survives_a_loss_of_power_right_after_the_backup_that_adopted_
                 disk: scene.disk.restart(),
                 ..scene
             };
-            let report = scene.open().unwrap().check(ReadData::No, &Monitor::silent()).unwrap();
+            let report = scene.open().unwrap().check(ReadData::No).unwrap();
             adopted += report.unlisted_packs;
             let second = scene.backup().unwrap();
             let scene = Scene {
@@ -391,27 +377,20 @@ fn a_backup_that_is_killed_again_and_again_gets_done() {
     for n in 0..12 {
         folder.write(format!("f{n}"), &noise(n, 500_000));
     }
-    let options_of = InitOptions {
-        pack_size: 1 << 20,
-        frame_size: 128 << 10,
-        ..quick()
-    };
+    let options_of = quick().pack_size(1 << 20).frame_size(128 << 10);
     let mut random = Random(9);
     let mut disk = FaultDisk::new(1);
     let place = Local::create_on(disk.clone(), PLACE).unwrap();
-    Repository::init(Arc::new(place), Some(b"secret"), &options_of, 0).unwrap();
+    Repository::init(Arc::new(place), Some(b"secret"), &options_of).unwrap();
     let mut left = Vec::new();
     for round in 0.. {
         assert!(round < 60, "it never ends: {left:?}");
         let place = Local::open_on(disk.clone(), PLACE).unwrap();
         let repository = Repository::open(Arc::new(place), Some(b"secret")).unwrap();
-        let dry = ibid_repo::BackupOptions {
-            dry_run: true,
-            ..options(folder.path())
-        };
-        left.push(repository.backup(dry, &Monitor::silent()).unwrap().counters.new_bytes);
+        let dry = options(folder.path()).dry_run(true);
+        left.push(repository.backup(&dry).unwrap().counters.new_bytes);
         disk.crash_at(disk.operations() + 30 + 5 * round + random.below(40));
-        let done = repository.backup(options(folder.path()), &Monitor::silent()).is_ok();
+        let done = repository.backup(&options(folder.path())).is_ok();
         disk = if done { disk.restart() } else { disk.crash(round) };
         if done {
             break;
@@ -423,7 +402,7 @@ fn a_backup_that_is_killed_again_and_again_gets_done() {
     assert!(left.last().unwrap() < &(left[0] / 2), "{left:?}");
     let place = Local::open_on(disk, PLACE).unwrap();
     let repository = Repository::open(Arc::new(place), Some(b"secret")).unwrap();
-    assert!(repository.check(ReadData::All, &Monitor::silent()).unwrap().is_clean());
+    assert!(repository.check(ReadData::All).unwrap().is_clean());
     restores(
         &repository,
         "latest",

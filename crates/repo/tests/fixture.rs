@@ -7,10 +7,12 @@
 #[path = "support/versions.rs"]
 mod versions;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ibid_repo::{Monitor, ReadData, Repository, RestoreOptions};
+use ibid_repo::{ReadData, Repository, RestoreOptions};
 use versions::{PASSWORD, tree};
 
 fn fixture(name: &str) -> PathBuf {
@@ -20,7 +22,7 @@ fn fixture(name: &str) -> PathBuf {
 fn check(name: &str, password: Option<&[u8]>) {
     let storage = Arc::new(ibid_storage::Local::open(fixture(name)).unwrap());
     let repository = Repository::open(storage, password).unwrap();
-    let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+    let report = repository.check(ReadData::All).unwrap();
     assert!(report.is_clean(), "{report:?}");
     let snapshots = repository.snapshots().unwrap();
     assert_eq!(snapshots.len(), 2);
@@ -30,9 +32,9 @@ fn check(name: &str, password: Option<&[u8]>) {
             ("fixture", &[format!("v{n}")][..])
         );
         let out = tempfile::tempdir().unwrap();
-        let inside = &info.snapshot.paths[0];
+        let inside = OsStr::from_bytes(&info.snapshot.paths[0]);
         repository
-            .restore(info, inside, out.path(), &RestoreOptions::default(), &Monitor::silent())
+            .restore(info.at(inside), out.path(), &RestoreOptions::default())
             .unwrap();
         for (name, bytes) in tree(n) {
             assert!(

@@ -8,30 +8,26 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ibid_chunk::Settings;
-use ibid_repo::{BackupOptions, BackupSummary, Hints, InitOptions, Monitor, Repository, RestoreOptions, Similarity};
+use ibid_repo::{BackupSummary, Hints, Repository, RestoreOptions, Similarity};
 use ibid_storage::{Memory, Storage};
 use support::{noise, quick};
 
 const LENGTH: usize = 20 << 20;
 
 fn repository(storage: &Arc<Memory>, chunker: &str) -> Repository {
-    let init = InitOptions {
-        chunker: Settings::for_average(chunker, 16 << 10).unwrap(),
-        pack_size: 4 << 20,
-        ..quick()
-    };
-    Repository::init(storage.clone(), Some(b"secret"), &init, 0).unwrap()
+    let init = quick()
+        .chunker(Settings::for_average(chunker, 16 << 10).unwrap())
+        .pack_size(4 << 20);
+    Repository::init(storage.clone(), Some(b"secret"), &init).unwrap()
 }
 
 fn back_up(repository: &Repository, path: &Path, hints: Hints, threads: usize) -> BackupSummary {
-    let options = BackupOptions {
-        hints,
-        threads: Some(threads),
-        similarity: Similarity::Off,
-        force: true,
-        ..support::options(path)
-    };
-    let summary = repository.backup(options, &Monitor::silent()).unwrap();
+    let options = support::options(path)
+        .hints(hints)
+        .threads(Some(threads))
+        .similarity(Similarity::Off)
+        .force(true);
+    let summary = repository.backup(&options).unwrap();
     assert_eq!(summary.counters.unreadable, 0);
     summary
 }
@@ -62,9 +58,7 @@ fn assert_comes_back(repository: &Repository, summary: &BackupSummary, file: &Pa
     let snapshot = repository.snapshot(&summary.id.unwrap().to_string()).unwrap();
     let out = support::scratch();
     let options = RestoreOptions::default();
-    let restored = repository
-        .restore(&snapshot, b"/", out.path(), &options, &Monitor::silent())
-        .unwrap();
+    let restored = repository.restore(snapshot.at("/"), out.path(), &options).unwrap();
     assert_eq!(restored.failed, 0);
     let found = std::fs::read(out.path().join(file.strip_prefix("/").unwrap())).unwrap();
     assert!(found == expected, "other bytes than were backed up");

@@ -15,7 +15,7 @@ use ibid_format::slot::Slot;
 use ibid_format::snapshot::{Snapshot, SnapshotTotals};
 use ibid_format::tree::{EntryKind, Time, TreeEntry};
 use ibid_format::{ChunkId, FileId, Keys};
-use ibid_repo::{Error, Monitor, Overwrite, Repository, RestoreOptions, RestoreSummary};
+use ibid_repo::{Error, Overwrite, Repository, RestoreOptions, RestoreSummary};
 use ibid_storage::{Memory, Name, Storage};
 use support::{Random, quick, scratch};
 
@@ -31,7 +31,7 @@ struct Forger {
 impl Forger {
     fn new() -> Forger {
         let storage = Arc::new(Memory::new());
-        let repository = Repository::init(storage.clone(), Some(b"secret"), &quick(), 0).unwrap();
+        let repository = Repository::init(storage.clone(), Some(b"secret"), &quick()).unwrap();
         let mut slot = None;
         storage.list("keys", &mut |name, _| slot = Some(name)).unwrap();
         let slot = slot.unwrap();
@@ -222,12 +222,8 @@ impl Outside {
     fn restore(&self, repository: &Repository, overwrite: Overwrite) -> Result<RestoreSummary, Error> {
         let before = self.state();
         let snapshot = repository.snapshot("latest").unwrap();
-        let options = RestoreOptions {
-            overwrite,
-            verify: true,
-            ..RestoreOptions::default()
-        };
-        let result = repository.restore(&snapshot, b"", &self.dest(), &options, &Monitor::silent());
+        let options = RestoreOptions::default().overwrite(overwrite).verify(true);
+        let result = repository.restore(&snapshot, self.dest(), &options);
         assert_eq!(
             before,
             self.state(),
@@ -561,11 +557,9 @@ fn a_pack_that_lies_about_its_chunks_is_found_out() {
     assert!(!outside.dest().join("file").exists());
     let snapshot = repository.snapshot("latest").unwrap();
     let mut out = Vec::new();
-    repository
-        .dump(&snapshot, b"file", &Monitor::silent(), &mut out)
-        .unwrap_err();
+    repository.dump(snapshot.at("file"), &mut out).unwrap_err();
     assert_eq!(out, b"");
-    let report = repository.check(ibid_repo::ReadData::All, &Monitor::silent()).unwrap();
+    let report = repository.check(ibid_repo::ReadData::All).unwrap();
     assert_eq!((report.faults.len(), report.affected_total), (1, 1), "{report:?}");
 }
 
@@ -591,14 +585,11 @@ fn a_folder_that_becomes_a_link_under_way_is_not_followed() {
         });
         let snapshot = repository.snapshot("latest").unwrap();
         let before = outside.state();
-        let options = RestoreOptions {
-            overwrite: Overwrite::Always,
-            ..RestoreOptions::default()
-        };
+        let options = RestoreOptions::default().overwrite(Overwrite::Always);
         let started = std::time::Instant::now();
         let mut after = before.clone();
         while after == before && started.elapsed().as_millis() < 1500 {
-            let _ = repository.restore(&snapshot, b"", &outside.dest(), &options, &Monitor::silent());
+            let _ = repository.restore(&snapshot, outside.dest(), &options);
             after = outside.state();
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ibid_format::slot::{self, Argon2Cost, MEMORY_KIB_ALLOWED, Note, Slot};
 use ibid_format::{FileId, Keys};
-use ibid_repo::{Error, InitOptions, Monitor, ReadData, Repository};
+use ibid_repo::{Error, KeyOptions, ReadData, Repository};
 use ibid_storage::{Memory, Name, Storage};
 use support::damage::{image, kind, storage};
 use support::quick;
@@ -24,7 +24,7 @@ fn cheap() -> Argon2Cost {
 
 fn made() -> (Arc<Memory>, Repository) {
     let storage = Arc::new(Memory::new());
-    let repository = Repository::init(storage.clone(), Some(b"first"), &quick(), 0).unwrap();
+    let repository = Repository::init(storage.clone(), Some(b"first"), &quick()).unwrap();
     (storage, repository)
 }
 
@@ -65,14 +65,22 @@ fn no_key_is_made_that_could_not_be_opened() {
         other => panic!("{other:?}"),
     };
     let empty = Arc::new(Memory::new());
-    let options = InitOptions { cost: DEAR, ..quick() };
-    refused(Repository::init(empty.clone(), Some(b"first"), &options, 0).map(drop));
+    let options = quick().cost(DEAR);
+    refused(Repository::init(empty.clone(), Some(b"first"), &options).map(drop));
     assert!(image(empty.as_ref()).is_empty());
 
     let (storage, repository) = made();
     let before = image(storage.as_ref());
-    refused(repository.key_add(b"second", DEAR, "", 0).map(drop));
-    refused(repository.key_change(b"first", b"second", DEAR, 0).map(drop));
+    refused(
+        repository
+            .add_key(b"second", &KeyOptions::default().cost(DEAR))
+            .map(drop),
+    );
+    refused(
+        repository
+            .change_password(b"first", b"second", &KeyOptions::default().cost(DEAR))
+            .map(drop),
+    );
     assert!(
         before == image(storage.as_ref()),
         "nothing was stored and nothing is gone"
@@ -82,7 +90,7 @@ fn no_key_is_made_that_could_not_be_opened() {
 #[test]
 fn the_key_that_opened_the_repository_is_told_and_stays() {
     let (storage, first) = made();
-    let second = first.key_add(b"second", cheap(), "", 0).unwrap();
+    let second = first.add_key(b"second", &KeyOptions::default().cost(cheap())).unwrap();
     let own = id(&slots(storage.as_ref())
         .into_iter()
         .find(|name| id(name) != second)
@@ -94,14 +102,14 @@ fn the_key_that_opened_the_repository_is_told_and_stays() {
     let storage = support::damage::storage(&damaged);
     assert!(matches!(open(&storage, b"second"), Err(Error::WrongPassword { .. })));
     let repository = open(&storage, b"first").unwrap();
-    let listed = repository.key_list().unwrap();
+    let listed = repository.keys().unwrap();
     let current: Vec<FileId> = listed.iter().filter(|key| key.current).map(|key| key.id).collect();
     assert_eq!((current, listed.len()), (vec![own], 2));
 
-    let refused = repository.key_remove(&own.to_string()).unwrap_err();
+    let refused = repository.remove_key(&own.to_string()).unwrap_err();
     assert!(matches!(refused, Error::KeyInUse { id } if id == own), "{refused}");
-    repository.key_remove(&second.to_string()).unwrap();
-    let refused = repository.key_remove("").unwrap_err();
+    repository.remove_key(&second.to_string()).unwrap();
+    let refused = repository.remove_key("").unwrap_err();
     assert!(matches!(refused, Error::KeyInUse { .. }), "the last one: {refused}");
     open(&storage, b"first").unwrap();
 }
@@ -110,18 +118,15 @@ fn the_key_that_opened_the_repository_is_told_and_stays() {
 fn a_key_is_named_by_as_many_digits_as_it_takes() {
     let (_, repository) = made();
     for password in [&b"second"[..], b"third"] {
-        repository.key_add(password, cheap(), "", 0).unwrap();
+        repository
+            .add_key(password, &KeyOptions::default().cost(cheap()))
+            .unwrap();
     }
-    let refused = repository.key_remove("").unwrap_err();
+    let refused = repository.remove_key("").unwrap_err();
     assert!(matches!(refused, Error::UnknownKey { matches: 3, .. }), "{refused}");
-    let other = repository
-        .key_list()
-        .unwrap()
-        .into_iter()
-        .find(|key| !key.current)
-        .unwrap();
+    let other = repository.keys().unwrap().into_iter().find(|key| !key.current).unwrap();
     let removed = repository
-        .key_remove(&other.id.to_string().to_ascii_uppercase())
+        .remove_key(&other.id.to_string().to_ascii_uppercase())
         .unwrap();
     assert_eq!(removed, other.id);
 }
@@ -132,13 +137,15 @@ fn a_slot_that_cannot_be_read_is_listed_with_that() {
     storage
         .put(&Name::new(&format!("keys/{}", FileId([7; 16]))).unwrap(), &[b"no key"])
         .unwrap();
-    let listed = repository.key_list().unwrap();
+    let listed = repository.keys().unwrap();
     let odd = listed.iter().find(|key| key.id == FileId([7; 16])).unwrap();
     assert!(
         odd.cost.is_none() && odd.note.is_err() && listed.len() == 2,
         "{listed:?}"
     );
-    repository.key_change(b"first", b"changed", cheap(), 0).unwrap();
+    repository
+        .change_password(b"first", b"changed", &KeyOptions::default().cost(cheap()))
+        .unwrap();
     open(&storage, b"changed").unwrap();
 }
 
@@ -162,16 +169,15 @@ fn a_changed_password_opens_nothing_any_more() {
             .unwrap();
     }
     let repository = open(&storage, b"first").unwrap();
-    let change = repository.key_change(b"first", b"changed", cheap(), 0).unwrap();
+    let change = repository
+        .change_password(b"first", b"changed", &KeyOptions::default().cost(cheap()))
+        .unwrap();
     assert_eq!((change.removed.len(), change.untried.len()), (3, 2), "{change:?}");
     assert!(matches!(open(&storage, b"first"), Err(Error::WrongPassword { .. })));
     open(&storage, b"changed").unwrap();
     assert!(slots(storage.as_ref()).contains(&foreign), "what is not ours stays");
 
-    let report = open(&storage, b"changed")
-        .unwrap()
-        .check(ReadData::No, &Monitor::silent())
-        .unwrap();
+    let report = open(&storage, b"changed").unwrap().check(ReadData::No).unwrap();
     let noted: Vec<&str> = report.notes.iter().map(|note| note.object.as_str()).collect();
     assert_eq!(noted, [foreign.as_str()], "a check tells of it");
     assert_eq!(report.faults.len(), 2, "{report:?}");
@@ -180,12 +186,24 @@ fn a_changed_password_opens_nothing_any_more() {
 #[test]
 fn a_password_that_opens_already_is_not_added_again() {
     let (_, repository) = made();
-    let second = repository.key_add(b"second", cheap(), "", 0).unwrap();
+    let second = repository
+        .add_key(b"second", &KeyOptions::default().cost(cheap()))
+        .unwrap();
     let in_use = |error: Error| assert!(matches!(error, Error::PasswordInUse { id } if id == second), "{error}");
-    in_use(repository.key_add(b"second", cheap(), "", 0).unwrap_err());
-    in_use(repository.key_change(b"first", b"second", cheap(), 0).unwrap_err());
+    in_use(
+        repository
+            .add_key(b"second", &KeyOptions::default().cost(cheap()))
+            .unwrap_err(),
+    );
+    in_use(
+        repository
+            .change_password(b"first", b"second", &KeyOptions::default().cost(cheap()))
+            .unwrap_err(),
+    );
     // The same password at another price is fine.
-    repository.key_change(b"first", b"first", cheap(), 0).unwrap();
+    repository
+        .change_password(b"first", b"first", &KeyOptions::default().cost(cheap()))
+        .unwrap();
 }
 
 /// A place that damages every key slot that is stored there.
@@ -227,13 +245,17 @@ fn no_key_goes_before_the_new_one_has_opened() {
     let (storage, _) = made();
     let before = image(storage.as_ref());
     let repository = Repository::open(Arc::new(Rotten(storage.clone())), Some(b"first")).unwrap();
-    let change = repository.key_change(b"first", b"changed", cheap(), 0).unwrap_err();
+    let change = repository
+        .change_password(b"first", b"changed", &KeyOptions::default().cost(cheap()))
+        .unwrap_err();
     assert!(matches!(change, Error::KeyNotStored { .. }), "{change}");
-    let add = repository.key_add(b"second", cheap(), "", 0).unwrap_err();
+    let add = repository
+        .add_key(b"second", &KeyOptions::default().cost(cheap()))
+        .unwrap_err();
     assert!(matches!(add, Error::KeyNotStored { .. }), "{add}");
     assert!(before == image(storage.as_ref()), "what does not open does not stay");
     let empty = Arc::new(Memory::new());
-    let init = Repository::init(Arc::new(Rotten(empty.clone())), Some(b"first"), &quick(), 0).unwrap_err();
+    let init = Repository::init(Arc::new(Rotten(empty.clone())), Some(b"first"), &quick()).unwrap_err();
     assert!(matches!(init, Error::KeyNotStored { .. }), "{init}");
     assert!(image(empty.as_ref()).is_empty(), "no repository without a key");
 }
@@ -274,7 +296,7 @@ fn an_init_that_comes_second_takes_its_key_away() {
     let made: Vec<bool> = std::thread::scope(|scope| {
         let init = || {
             barrier.wait();
-            match Repository::init(first.clone(), Some(b"first"), &quick(), 0) {
+            match Repository::init(first.clone(), Some(b"first"), &quick()) {
                 Ok(_) => true,
                 Err(Error::RepositoryExists { .. }) => false,
                 Err(error) => panic!("{error}"),

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ibid_chunk::{FixedSettings, Settings};
-use ibid_repo::{Error, InitOptions, MEMORY_MIN, Monitor, Overwrite, ReadData, Repository, RestoreOptions, Warning};
+use ibid_repo::{Error, MEMORY_MIN, Monitor, Overwrite, ReadData, Repository, RestoreOptions, Warning};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, statat};
 use support::{Folder, backup, contents, difference, noise, options, quick, repository, same_tree, scratch};
@@ -20,13 +20,8 @@ use support::{Folder, backup, contents, difference, noise, options, quick, repos
 fn restore(repository: &Repository, folder: &Folder, out: &Path) {
     repository.refresh();
     let snapshot = repository.snapshot("latest").unwrap();
-    let options = RestoreOptions {
-        verify: true,
-        ..RestoreOptions::default()
-    };
-    let summary = repository
-        .restore(&snapshot, folder.inside(), out, &options, &Monitor::silent())
-        .unwrap();
+    let options = RestoreOptions::default().verify(true);
+    let summary = repository.restore(snapshot.at(folder.path()), out, &options).unwrap();
     assert_eq!((summary.failed, summary.verified), (0, summary.files));
 }
 
@@ -64,7 +59,7 @@ fn paths_longer_than_the_system_takes_come_back() {
     let mut bytes = [0; 100];
     let length = rustix::io::read(&file, &mut bytes).unwrap();
     assert_eq!(&bytes[..length], b"at the bottom");
-    assert!(repository.check(ReadData::All, &Monitor::silent()).unwrap().is_clean());
+    assert!(repository.check(ReadData::All).unwrap().is_clean());
 }
 
 #[test]
@@ -181,7 +176,7 @@ fn backed_up_while(change: impl Fn(&std::fs::File, u64) + Sync) -> (Repository, 
         for attempt in 0.. {
             assert!(attempt < 10, "no backup has noticed");
             let marked = Arc::new(AtomicU64::new(0));
-            let monitor = Monitor::new({
+            let monitor = Arc::new(Monitor::new({
                 let marked = marked.clone();
                 move |warning| {
                     if let Warning::ChangedWhileRead { path } = warning {
@@ -189,8 +184,8 @@ fn backed_up_while(change: impl Fn(&std::fs::File, u64) + Sync) -> (Repository, 
                         marked.fetch_add(1, Ordering::Relaxed);
                     }
                 }
-            });
-            let summary = repository.backup(options(folder.path()), &monitor).unwrap();
+            }));
+            let summary = repository.watched_by(&monitor).backup(&options(folder.path())).unwrap();
             assert_eq!(summary.counters.changed_while_read, marked.load(Ordering::Relaxed));
             if summary.counters.changed_while_read == 1 {
                 break;
@@ -222,7 +217,7 @@ fn a_file_that_grows_and_shrinks_while_it_is_read_is_marked_and_whole_next_time(
             .write_all_at(&whole[part as usize * 1_000_000..][..1_000_000], part * 1_000_000)
             .unwrap(),
     });
-    assert!(repository.check(ReadData::All, &Monitor::silent()).unwrap().is_clean());
+    assert!(repository.check(ReadData::All).unwrap().is_clean());
     backup(&repository, folder.path());
     let out = scratch();
     restore(&repository, &folder, out.path());
@@ -257,21 +252,16 @@ fn a_tree_that_is_turned_upside_down_meanwhile_leaves_a_repository_that_is_clean
         });
         let _end = SetAtEnd(&done);
         for _ in 0..30 {
-            repository.backup(options(folder.path()), &Monitor::silent()).unwrap();
+            repository.backup(&options(folder.path())).unwrap();
         }
     });
-    let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+    let report = repository.check(ReadData::All).unwrap();
     assert!(report.is_clean() && report.snapshots == 30, "{report:?}");
     for back in [0, 10, 29] {
         let snapshot = repository.snapshot(&format!("latest~{back}")).unwrap();
         let out = scratch();
-        let options = RestoreOptions {
-            verify: true,
-            ..RestoreOptions::default()
-        };
-        let summary = repository
-            .restore(&snapshot, b"", out.path(), &options, &Monitor::silent())
-            .unwrap();
+        let options = RestoreOptions::default().verify(true);
+        let summary = repository.restore(&snapshot, out.path(), &options).unwrap();
         assert_eq!(summary.failed, 0);
     }
 }
@@ -296,11 +286,8 @@ fn the_least_memory_is_enough_and_less_is_refused_with_the_number_that_is_needed
 /// Chunks of 64 bytes: a MiB of input makes a MiB of index.
 #[test]
 fn a_backup_that_outgrows_the_budget_fails_in_time_and_what_was_there_stays_usable_with_it() {
-    let init = InitOptions {
-        chunker: Settings::Fixed(FixedSettings { size: 64 }),
-        ..quick()
-    };
-    let repository = Repository::init(Arc::new(ibid_storage::Memory::new()), Some(b"secret"), &init, 0)
+    let init = quick().chunker(Settings::Fixed(FixedSettings { size: 64 }));
+    let repository = Repository::init(Arc::new(ibid_storage::Memory::new()), Some(b"secret"), &init)
         .and_then(|repository| repository.with_memory(MEMORY_MIN))
         .unwrap();
     let folder = Folder::scratch();
@@ -308,7 +295,7 @@ fn a_backup_that_outgrows_the_budget_fails_in_time_and_what_was_there_stays_usab
     backup(&repository, folder.path());
     let before = contents(folder.path());
     folder.write("more", &noise(2, 100 << 20));
-    match repository.backup(options(folder.path()), &Monitor::silent()) {
+    match repository.backup(&options(folder.path())) {
         Err(error @ Error::MemoryBudget { budget, needed }) => {
             assert!(budget == MEMORY_MIN && needed > budget, "{error}");
             assert!(error.to_string().contains("--memory"), "{error}");
@@ -335,11 +322,8 @@ fn what_a_stopped_restore_left_is_whole_and_completed_by_the_next_one() {
     let snapshot = repository.snapshot("latest").unwrap();
     for stop_after in [1_000_000, 5_000_000, 15_000_000] {
         let out = scratch();
-        let monitor = Monitor::silent();
-        let options = |overwrite| RestoreOptions {
-            overwrite,
-            ..RestoreOptions::default()
-        };
+        let monitor = Arc::new(Monitor::default());
+        let options = |overwrite| RestoreOptions::default().overwrite(overwrite);
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -348,12 +332,10 @@ fn what_a_stopped_restore_left_is_whole_and_completed_by_the_next_one() {
                 }
                 monitor.cancel();
             });
-            let result = repository.restore(
-                &snapshot,
-                folder.inside(),
+            let result = repository.watched_by(&monitor).restore(
+                snapshot.at(folder.path()),
                 out.path(),
                 &options(Overwrite::Refuse),
-                &monitor,
             );
             done.store(true, Ordering::Relaxed);
             assert!(matches!(result, Err(Error::Interrupted)) || monitor.counters.files.load(Ordering::Relaxed) == 20);
@@ -365,13 +347,7 @@ fn what_a_stopped_restore_left_is_whole_and_completed_by_the_next_one() {
         // As a killed one would leave it: the right length, and nothing in it.
         let file = std::fs::File::create(out.path().join("7")).unwrap();
         file.set_len(1_000_000).unwrap();
-        let again = repository.restore(
-            &snapshot,
-            folder.inside(),
-            out.path(),
-            &options(Overwrite::IfChanged),
-            &Monitor::silent(),
-        );
+        let again = repository.restore(snapshot.at(folder.path()), out.path(), &options(Overwrite::IfChanged));
         assert_eq!(again.unwrap().failed, 0);
         same_tree(folder.path(), out.path());
     }

@@ -8,9 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ibid_repo::{
-    BackupOptions, MEMORY_DEFAULT, MEMORY_MIN, Monitor, ReadData, Repository, RestoreOptions, Similarity, Warning,
-};
+use ibid_repo::{MEMORY_DEFAULT, MEMORY_MIN, Monitor, ReadData, Repository, RestoreOptions, Similarity, Warning};
 use ibid_storage::fault::Flaky;
 use ibid_storage::{Error, Local, Memory, Name, Operation, Storage};
 use support::{Folder, noise, options, quick};
@@ -74,13 +72,10 @@ fn large_files_that_wait_for_a_slow_place() {
     }
     let slow = Flaky::new(Memory::new());
     slow.delay(Operation::Put, Duration::from_millis(300));
-    let repository = Repository::init(Arc::new(Slow(slow)), Some(b"secret"), &quick(), 0).unwrap();
-    let options = BackupOptions {
-        threads: Some(16),
-        ..options(folder.path())
-    };
+    let repository = Repository::init(Arc::new(Slow(slow)), Some(b"secret"), &quick()).unwrap();
+    let options = options(folder.path()).threads(Some(16));
     let peak = peak(|| {
-        repository.backup(options, &Monitor::silent()).unwrap();
+        repository.backup(&options).unwrap();
     });
     is_within(peak, MEMORY_DEFAULT);
 }
@@ -103,11 +98,11 @@ fn files_that_have_grown_between_being_met_and_being_read() {
     drop(bytes);
     // The repository's own folder is met after them, and before they are read.
     let storage = Arc::new(Local::create(folder.path().join("a/own")).unwrap());
-    let repository = Repository::init(storage, Some(b"secret"), &quick(), 0)
+    let repository = Repository::init(storage, Some(b"secret"), &quick())
         .and_then(|repository| repository.with_memory(MEMORY_MIN))
         .unwrap();
     let (from, to) = (aside.path().to_owned(), folder.path().join("a"));
-    let monitor = Monitor::new(move |warning| match warning {
+    let monitor = Arc::new(Monitor::new(move |warning| match warning {
         Warning::OwnFolder { .. } => {
             for file in std::fs::read_dir(&from).unwrap() {
                 let name = file.unwrap().file_name();
@@ -115,9 +110,9 @@ fn files_that_have_grown_between_being_met_and_being_read() {
             }
         }
         other => panic!("{other:?}"),
-    });
+    }));
     let backup = peak(|| {
-        let summary = repository.backup(options(folder.path()), &monitor).unwrap();
+        let summary = repository.watched_by(&monitor).backup(&options(folder.path())).unwrap();
         let counters = summary.counters;
         assert_eq!((counters.files, counters.bytes), (255, 554 << 20));
         assert_eq!(counters.changed_while_read, 0);
@@ -130,7 +125,7 @@ fn files_that_have_grown_between_being_met_and_being_read() {
     let restore = peak(|| {
         let options = RestoreOptions::default();
         let summary = repository
-            .restore(&snapshot, folder.inside(), out.path(), &options, &Monitor::silent())
+            .restore(snapshot.at(folder.path()), out.path(), &options)
             .unwrap();
         assert_eq!((summary.files, summary.failed), (255, 0));
     });
@@ -151,7 +146,7 @@ const BACK_UP: [&str; 2] = ["BACK_UP_FROM", "BACK_UP_INTO"];
 /// than there is room for.
 fn back_up_versions(from: &Path, into: &Path) {
     let storage = Arc::new(Local::create(into).unwrap());
-    let repository = Repository::init(storage, Some(b"secret"), &quick(), 0).unwrap();
+    let repository = Repository::init(storage, Some(b"secret"), &quick()).unwrap();
     let mut bytes = noise(1, 64 << 20);
     for version in 0..3 {
         // Other bytes in every chunk.
@@ -160,11 +155,8 @@ fn back_up_versions(from: &Path, into: &Path) {
         }
         std::fs::write(from.join("dump"), &bytes).unwrap();
         // Noise does not compress, so nothing similar is looked for in much of it unless that is asked for.
-        let options = BackupOptions {
-            similarity: Similarity::Max,
-            ..options(from)
-        };
-        let summary = repository.backup(options, &Monitor::silent()).unwrap();
+        let options = options(from).similarity(Similarity::Max);
+        let summary = repository.backup(&options).unwrap();
         assert_eq!(summary.similar.bytes > 60 << 20, version > 0, "{summary:?}");
     }
 }
@@ -184,18 +176,15 @@ fn a_file_that_hangs_on_many_others() {
     let repository = repository.with_memory(MEMORY_MIN).unwrap();
     let out = support::scratch();
     let snapshot = repository.snapshot("latest").unwrap();
-    let options = RestoreOptions {
-        threads: Some(16),
-        ..RestoreOptions::default()
-    };
+    let options = RestoreOptions::default().threads(Some(16));
     let restore = peak(|| {
-        let summary = repository.restore(&snapshot, folder.inside(), out.path(), &options, &Monitor::silent());
+        let summary = repository.restore(snapshot.at(folder.path()), out.path(), &options);
         assert_eq!(summary.unwrap().failed, 0);
     });
     is_within(restore, MEMORY_MIN);
     assert!(std::fs::read(out.path().join("dump")).unwrap() == std::fs::read(folder.path().join("dump")).unwrap());
     let check = peak(|| {
-        let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+        let report = repository.check(ReadData::All).unwrap();
         assert!(report.is_clean(), "{report:?}");
     });
     is_within(check, MEMORY_MIN);

@@ -25,7 +25,7 @@ struct Scene {
 impl Scene {
     fn of(folder: Folder) -> Scene {
         let storage = Arc::new(Memory::new());
-        let repository = Repository::init(storage.clone(), Some(b"secret"), &quick(), 0).unwrap();
+        let repository = Repository::init(storage.clone(), Some(b"secret"), &quick()).unwrap();
         backup(&repository, folder.path());
         Scene {
             folder,
@@ -41,24 +41,19 @@ impl Scene {
     }
 
     fn restore(&self, overwrite: Overwrite) -> Result<RestoreSummary, Error> {
-        self.restore_with(RestoreOptions {
-            overwrite,
-            ..RestoreOptions::default()
-        })
+        self.restore_with(RestoreOptions::default().overwrite(overwrite))
     }
 
     fn restore_with(&self, options: RestoreOptions) -> Result<RestoreSummary, Error> {
         let said = self.said.clone();
-        let monitor = Monitor::new(move |warning| said.lock().unwrap().push(warning));
+        let monitor = Arc::new(Monitor::new(move |warning| said.lock().unwrap().push(warning)));
         // One thread: frame after frame.
-        let options = RestoreOptions {
-            threads: Some(1),
-            ..options
-        };
+        let options = options.threads(Some(1));
         let snapshot = self.repository.snapshot("latest").unwrap();
-        let inside = self.folder.inside();
+        let inside = self.folder.path();
         self.repository
-            .restore(&snapshot, inside, self.out.path(), &options, &monitor)
+            .watched_by(&monitor)
+            .restore(snapshot.at(inside), self.out.path(), &options)
     }
 
     #[track_caller]
@@ -128,17 +123,16 @@ fn a_restore_that_is_stopped_takes_nothing_away() {
     }
     let before = contents(scene.out.path());
     let snapshot = scene.repository.snapshot("latest").unwrap();
-    let options = RestoreOptions {
-        overwrite: Overwrite::Always,
-        ..RestoreOptions::default()
-    };
-    let monitor = Monitor::silent();
+    let options = RestoreOptions::default().overwrite(Overwrite::Always);
+    let monitor = Arc::new(Monitor::default());
     std::fs::remove_file(scene.at("g")).unwrap();
     std::fs::hard_link(scene.at("f"), scene.at("g")).unwrap();
     monitor.cancel();
-    let result = scene
-        .repository
-        .restore(&snapshot, scene.folder.inside(), scene.out.path(), &options, &monitor);
+    let result =
+        scene
+            .repository
+            .watched_by(&monitor)
+            .restore(snapshot.at(scene.folder.path()), scene.out.path(), &options);
     assert!(matches!(result, Err(Error::Interrupted)));
     assert_eq!(difference(&before, &contents(scene.out.path())), None);
 }
@@ -361,22 +355,16 @@ fn a_new_destination_becomes_like_the_folder_that_is_restored_and_an_old_one_onl
         let attribute = rustix::fs::getxattr(path, "user.of the folder", &mut [0u8; 9][..]).is_ok();
         (meta.mode(), meta.mtime(), meta.mtime_nsec(), attribute)
     };
-    let restored = |inside: &[u8], overwrite, exists: bool| {
-        let out = scene.at(&format!("{} {overwrite:?} {exists}", inside.len()));
+    let restored = |inside: &Path, overwrite, exists: bool| {
+        let out = scene.at(&format!("{} {overwrite:?} {exists}", inside.as_os_str().len()));
         if exists {
             std::fs::create_dir(&out).unwrap();
         }
-        let options = RestoreOptions {
-            overwrite,
-            ..RestoreOptions::default()
-        };
-        scene
-            .repository
-            .restore(&snapshot, inside, &out, &options, &Monitor::silent())
-            .unwrap();
+        let options = RestoreOptions::default().overwrite(overwrite);
+        scene.repository.restore(snapshot.at(inside), &out, &options).unwrap();
         look(&out) == look(scene.folder.path())
     };
-    let inside = scene.folder.inside();
+    let inside = scene.folder.path();
     for overwrite in [
         Overwrite::Refuse,
         Overwrite::Never,
@@ -387,7 +375,7 @@ fn a_new_destination_becomes_like_the_folder_that_is_restored_and_an_old_one_onl
         let told = matches!(overwrite, Overwrite::IfChanged | Overwrite::Always);
         assert_eq!(restored(inside, overwrite, true), told, "{overwrite:?}");
         // The root of a snapshot is nobody's folder.
-        assert!(!restored(b"", overwrite, false), "{overwrite:?}");
+        assert!(!restored(Path::new(""), overwrite, false), "{overwrite:?}");
     }
 }
 
@@ -428,12 +416,12 @@ fn what_is_left_of_a_damaged_file_is_kept_under_another_name_if_asked_for() {
     // With nothing there, and where another file stands, which stays.
     for (round, name) in ["f.damaged", "f.damaged-1"].into_iter().enumerate() {
         let summary = scene
-            .restore_with(RestoreOptions {
-                overwrite: Overwrite::Always,
-                keep_damaged: true,
-                verify: true,
-                ..RestoreOptions::default()
-            })
+            .restore_with(
+                RestoreOptions::default()
+                    .overwrite(Overwrite::Always)
+                    .keep_damaged(true)
+                    .verify(true),
+            )
             .unwrap();
         assert_eq!((summary.failed, summary.damaged, summary.verified), (3, 2, 1));
         let kept = std::fs::read(scene.at(name)).unwrap();
@@ -486,26 +474,22 @@ fn how_much_there_is_to_do_is_known_and_reached() {
         }
         Ok(ibid_repo::Visit::Descend)
     };
-    scene
-        .repository
-        .visit(&snapshot, scene.folder.inside(), &Monitor::silent(), count)
-        .unwrap();
+    scene.repository.visit(snapshot.at(scene.folder.path()), count).unwrap();
     for (overwrite, verify) in [
         (Overwrite::Refuse, false),
         (Overwrite::Always, false),
         (Overwrite::IfChanged, true),
     ] {
-        let monitor = Monitor::silent();
-        let options = RestoreOptions {
-            overwrite,
-            verify,
-            exclude: vec!["large".into()],
-            ..RestoreOptions::default()
-        };
-        let inside = scene.folder.inside();
+        let monitor = Arc::new(Monitor::default());
+        let options = RestoreOptions::default()
+            .overwrite(overwrite)
+            .verify(verify)
+            .exclude(vec!["large".into()]);
+        let inside = scene.folder.path();
         scene
             .repository
-            .restore(&snapshot, inside, scene.out.path(), &options, &monitor)
+            .watched_by(&monitor)
+            .restore(snapshot.at(inside), scene.out.path(), &options)
             .unwrap();
         let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &monitor.counters;

@@ -6,14 +6,14 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use ibid_chunk::Settings;
-use ibid_repo::{InitOptions, Monitor, Repository};
+use ibid_repo::Repository;
 use support::{Folder, backup, noise, quick};
 
 /// Small chunks, so that a file of a few megabytes has a long list.
 fn repository_of_small_chunks() -> Repository {
     let chunker = Settings::for_average("fastcdc", 1024).unwrap();
-    let init = InitOptions { chunker, ..quick() };
-    Repository::init(Arc::new(ibid_storage::Memory::new()), Some(b"secret"), &init, 0).unwrap()
+    let init = quick().chunker(chunker);
+    Repository::init(Arc::new(ibid_storage::Memory::new()), Some(b"secret"), &init).unwrap()
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn ten_snapshots_of_a_large_file_do_not_cost_ten_lists_of_its_chunks() {
     let repository = repository_of_small_chunks();
     let first = backup(&repository, folder.path());
     let snapshot = repository.snapshot("latest").unwrap();
-    let stats = repository.stats(&[snapshot], &Monitor::silent()).unwrap();
+    let stats = repository.stats(&[snapshot]).unwrap();
     let list = stats.metadata_unique;
     assert!(
         list > 30 * first.counters.new_chunks,
@@ -45,9 +45,7 @@ fn ten_snapshots_of_a_large_file_do_not_cost_ten_lists_of_its_chunks() {
             again.counters.new_bytes
         );
     }
-    let all = repository
-        .stats(&repository.snapshots().unwrap(), &Monitor::silent())
-        .unwrap();
+    let all = repository.stats(&repository.snapshots().unwrap()).unwrap();
     assert!(
         all.metadata_unique < list + list / 4,
         "{} bytes of lists, from {list} for the first",
@@ -68,10 +66,7 @@ fn one_new_file_in_a_large_directory_does_not_cost_a_new_listing() {
     std::thread::sleep(std::time::Duration::from_millis(50));
     backup(&repository, folder.path());
     let snapshot = repository.snapshot("latest").unwrap();
-    let listing = repository
-        .stats(&[snapshot], &Monitor::silent())
-        .unwrap()
-        .metadata_unique;
+    let listing = repository.stats(&[snapshot]).unwrap().metadata_unique;
     folder.write("file 02500b", b"");
     let third = backup(&repository, folder.path());
     assert!(

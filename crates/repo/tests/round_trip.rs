@@ -2,33 +2,25 @@
 
 mod support;
 
-use ibid_repo::{BackupOptions, Monitor, Overwrite, RestoreOptions};
+use ibid_repo::{BackupOptions, Overwrite, RestoreOptions, Stream};
 use support::{Folder, backup, options, repository, same_tree};
 
 #[test]
 fn a_tree_comes_back_as_it_was() {
     let folder = Folder::with_everything();
     let repository = repository();
-    let summary = repository.backup(options(folder.path()), &Monitor::silent()).unwrap();
+    let summary = repository.backup(&options(folder.path())).unwrap();
     assert_eq!(summary.counters.unreadable, 0);
     let snapshot = repository.snapshot("latest").unwrap();
     let out = tempfile::tempdir().unwrap();
-    let options = RestoreOptions {
-        verify: true,
-        ..RestoreOptions::default()
-    };
+    let options = RestoreOptions::default().verify(true);
     let summary = repository
-        .restore(&snapshot, folder.inside(), out.path(), &options, &Monitor::silent())
+        .restore(snapshot.at(folder.path()), out.path(), &options)
         .unwrap();
     assert_eq!(summary.failed, 0);
     assert_eq!(summary.verified, summary.files);
     same_tree(folder.path(), out.path());
-    assert!(
-        repository
-            .check(ibid_repo::ReadData::All, &Monitor::silent())
-            .unwrap()
-            .is_clean()
-    );
+    assert!(repository.check(ibid_repo::ReadData::All).unwrap().is_clean());
 }
 
 #[test]
@@ -54,11 +46,8 @@ fn a_restore_over_a_copy_writes_only_what_differs() {
     let snapshot = repository.snapshot("latest").unwrap();
     let out = tempfile::tempdir().unwrap();
     let restore = |overwrite| {
-        let options = RestoreOptions {
-            overwrite,
-            ..RestoreOptions::default()
-        };
-        repository.restore(&snapshot, folder.inside(), out.path(), &options, &Monitor::silent())
+        let options = RestoreOptions::default().overwrite(overwrite);
+        repository.restore(snapshot.at(folder.path()), out.path(), &options)
     };
     restore(Overwrite::Refuse).unwrap();
     assert!(matches!(
@@ -79,23 +68,10 @@ fn a_restore_over_a_copy_writes_only_what_differs() {
 fn a_stream_comes_back() {
     let bytes = support::noise(7, 10_000_000);
     let repository = repository();
-    let stream = ibid_repo::Stream {
-        name: b"dump.sql".to_vec(),
-        reader: Box::new(std::io::Cursor::new(bytes.clone())),
-    };
-    repository
-        .backup(
-            BackupOptions {
-                stream: Some(stream),
-                ..BackupOptions::default()
-            },
-            &Monitor::silent(),
-        )
-        .unwrap();
+    let stream = Stream::new("dump.sql", std::io::Cursor::new(bytes.clone()));
+    repository.backup_stream(stream, &BackupOptions::default()).unwrap();
     let mut out = Vec::new();
     let snapshot = repository.snapshot("latest").unwrap();
-    repository
-        .dump(&snapshot, b"dump.sql", &Monitor::silent(), &mut out)
-        .unwrap();
+    repository.dump(snapshot.at("dump.sql"), &mut out).unwrap();
     assert!(out == bytes);
 }

@@ -6,10 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use ibid_chunk::Settings;
-use ibid_repo::{
-    BackupOptions, BackupSummary, Compression, InitOptions, Monitor, ReadData, Repository, RestoreOptions, Similarity,
-    Warning,
-};
+use ibid_repo::{BackupSummary, Compression, Monitor, ReadData, Repository, RestoreOptions, Similarity, Warning};
 use support::{noise, options, repository};
 
 /// A version of a file: noise, of which some bytes in every 32 KiB are other ones.
@@ -26,11 +23,8 @@ fn version(number: u64, length: usize) -> Vec<u8> {
 }
 
 fn back_up(repository: &Repository, path: &Path, similarity: Similarity) -> BackupSummary {
-    let options = BackupOptions {
-        similarity,
-        ..options(path)
-    };
-    repository.backup(options, &Monitor::silent()).unwrap()
+    let options = options(path).similarity(similarity);
+    repository.backup(&options).unwrap()
 }
 
 /// Restores a snapshot and compares the only file in it.
@@ -38,13 +32,7 @@ fn assert_restores(repository: &Repository, summary: &BackupSummary, source: &Pa
     let snapshot = repository.snapshot(&summary.id.unwrap().to_string()).unwrap();
     let out = support::scratch();
     let restored = repository
-        .restore(
-            &snapshot,
-            b"/",
-            out.path(),
-            &RestoreOptions::default(),
-            &Monitor::silent(),
-        )
+        .restore(snapshot.at("/"), out.path(), &RestoreOptions::default())
         .unwrap();
     assert_eq!(restored.failed, 0);
     let file = out.path().join(source.strip_prefix("/").unwrap());
@@ -80,7 +68,7 @@ fn ten_versions_take_little_more_than_one_and_all_come_back() {
     for (summary, number) in made.iter().zip(0..) {
         assert_restores(&repository, summary, &file, &version(number, LENGTH));
     }
-    let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+    let report = repository.check(ReadData::All).unwrap();
     assert!(report.is_clean(), "{:?}", report.faults);
 }
 
@@ -98,8 +86,7 @@ fn versions_that_are_backed_up_at_once_are_found_too() {
         let snapshot = repository.snapshot("latest").unwrap();
         let path = folder.path().join(format!("dump{number}"));
         let mut out = Vec::new();
-        let path = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
-        repository.dump(&snapshot, path, &Monitor::silent(), &mut out).unwrap();
+        repository.dump(snapshot.at(&path), &mut out).unwrap();
         assert!(out == version(number, LENGTH), "version {number}");
     }
 }
@@ -115,18 +102,15 @@ fn nothing_is_looked_for_if_it_is_not_wanted() {
         assert_eq!(off.similar.chunks, 0);
     }
     std::fs::write(&file, version(2, LENGTH)).unwrap();
-    let options = BackupOptions {
-        compression: Compression::Off,
-        ..options(&file)
-    };
-    let stored = repository.backup(options, &Monitor::silent()).unwrap();
+    let options = options(&file).compression(Compression::Off);
+    let stored = repository.backup(&options).unwrap();
     assert_eq!(stored.similar.chunks, 0, "without compression, nothing is encoded");
 }
 
 /// Storage whose objects can be changed.
 fn changeable() -> (Arc<ibid_storage::Memory>, Repository) {
     let storage = Arc::new(ibid_storage::Memory::new());
-    let repository = Repository::init(storage.clone(), Some(b"secret"), &support::quick(), 0).unwrap();
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &support::quick()).unwrap();
     (storage, repository)
 }
 
@@ -151,12 +135,12 @@ fn damage(storage: &ibid_storage::Memory, folder: &str) {
     }
 }
 
-fn hearing() -> (Arc<Mutex<Vec<Warning>>>, Monitor) {
+fn hearing() -> (Arc<Mutex<Vec<Warning>>>, Arc<Monitor>) {
     let heard = Arc::new(Mutex::new(Vec::new()));
-    let monitor = Monitor::new({
+    let monitor = Arc::new(Monitor::new({
         let heard = heard.clone();
         move |warning| heard.lock().unwrap().push(warning)
-    });
+    }));
     (heard, monitor)
 }
 
@@ -172,11 +156,11 @@ fn damaged_sketches_are_reported_and_made_again() {
     damage(&storage, "sketches");
     std::fs::write(&file, version(2, LENGTH)).unwrap();
     let (heard, monitor) = hearing();
-    let summary = repository.backup(options(&file), &monitor).unwrap();
+    let summary = repository.watched_by(&monitor).backup(&options(&file)).unwrap();
     assert!(summary.similar.bytes > LENGTH as u64 * 9 / 10, "{summary:?}");
     assert_eq!(heard.lock().unwrap().len(), 1);
     assert_restores(&repository, &summary, &file, &version(2, LENGTH));
-    let report = repository.check(ReadData::All, &Monitor::silent()).unwrap();
+    let report = repository.check(ReadData::All).unwrap();
     assert_eq!(report.affected_total, 0);
     assert!(
         report.faults.iter().all(|fault| fault.object.starts_with("sketches/")),
@@ -203,11 +187,8 @@ fn a_first_backup_leaves_it_to_the_next_to_write_down_what_its_chunks_are_like()
 #[test]
 fn a_large_first_backup_writes_down_itself_what_its_chunks_are_like() {
     let storage = Arc::new(ibid_storage::Memory::new());
-    let init = InitOptions {
-        chunker: Settings::for_average("gear", 512).unwrap(),
-        ..support::quick()
-    };
-    let repository = Repository::init(storage.clone(), Some(b"secret"), &init, 0).unwrap();
+    let init = support::quick().chunker(Settings::for_average("gear", 512).unwrap());
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &init).unwrap();
     let folder = support::scratch();
     let file = folder.path().join("dump");
     std::fs::write(&file, noise(6, 50 << 20)).unwrap();
@@ -252,11 +233,8 @@ fn what_can_not_be_read_is_no_base() {
     damage(&storage, "packs");
     std::fs::write(&file, version(1, LENGTH)).unwrap();
     let (heard, monitor) = hearing();
-    let options = BackupOptions {
-        force: true,
-        ..options(&file)
-    };
-    let summary = repository.backup(options, &monitor).unwrap();
+    let options = options(&file).force(true);
+    let summary = repository.watched_by(&monitor).backup(&options).unwrap();
     assert_eq!(summary.damaged_frames, 1);
     assert_eq!(
         heard.lock().unwrap().len(),
@@ -296,12 +274,8 @@ fn of_changed_files_that_are_like_nothing_little_is_looked_at_after_a_while() {
     let first = back_up(&repository, &file, Similarity::Auto);
     assert_eq!(first.without_gain, 0, "its next version may be like it");
     std::fs::write(&file, version(8)).unwrap();
-    let max = BackupOptions {
-        similarity: Similarity::Max,
-        dry_run: true,
-        ..options(&file)
-    };
-    assert_eq!(repository.backup(max, &Monitor::silent()).unwrap().without_gain, 0);
+    let max = options(&file).similarity(Similarity::Max).dry_run(true);
+    assert_eq!(repository.backup(&max).unwrap().without_gain, 0);
     let second = back_up(&repository, &file, Similarity::Auto);
     assert!(second.without_gain > 16 << 20, "{second:?}");
     assert_eq!(second.passed_over, 0, "it compresses");
@@ -316,12 +290,8 @@ fn from_storage_that_is_far_no_more_is_read_back_than_is_allowed() {
     std::fs::write(&file, version(0, LENGTH)).unwrap();
     back_up(&repository, &file, Similarity::Auto);
     std::fs::write(&file, version(1, LENGTH)).unwrap();
-    let nothing = BackupOptions {
-        remote_reads: Some(0),
-        dry_run: true,
-        ..options(&file)
-    };
-    let summary = repository.backup(nothing, &Monitor::silent()).unwrap();
+    let nothing = options(&file).remote_reads(Some(0)).dry_run(true);
+    let summary = repository.backup(&nothing).unwrap();
     assert_eq!(summary.similar.chunks, 0, "{summary:?}");
     let summary = back_up(&repository, &file, Similarity::Auto);
     assert!(summary.similar.bytes > LENGTH as u64 * 9 / 10, "{summary:?}");

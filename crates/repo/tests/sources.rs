@@ -15,7 +15,7 @@ fn names(repository: &Repository, folder: &Folder) -> Vec<String> {
     let mut found = Vec::new();
     let snapshot = repository.snapshot("latest").unwrap();
     repository
-        .visit(&snapshot, folder.inside(), &Monitor::silent(), &mut |path, _| {
+        .visit(snapshot.at(folder.path()), |path, _| {
             let path = Path::new("/").join(path);
             let inside = path.strip_prefix(folder.path()).unwrap();
             found.push(inside.to_str().unwrap().to_owned());
@@ -28,11 +28,8 @@ fn names(repository: &Repository, folder: &Folder) -> Vec<String> {
 
 fn backup_without(folder: &Folder, excludes: Excludes) -> Vec<String> {
     let repository = repository();
-    let options = BackupOptions {
-        excludes,
-        ..options(folder.path())
-    };
-    repository.backup(options, &Monitor::silent()).unwrap();
+    let options = options(folder.path()).excludes(excludes);
+    repository.backup(&options).unwrap();
     names(&repository, folder)
 }
 
@@ -52,10 +49,7 @@ fn patterns_work_as_in_gitignore() {
     }
     let patterns = ["*.o", "!keep.o", "target/"].map(str::to_owned).to_vec();
     let anchored = format!("{}/sub/only", folder.path().display());
-    let excludes = Excludes {
-        patterns: [patterns, vec![anchored]].concat(),
-        ..Excludes::default()
-    };
+    let excludes = Excludes::default().patterns([patterns, vec![anchored]].concat());
     assert_eq!(backup_without(&folder, excludes), ["keep.o", "src", "src/b.c", "sub"]);
 }
 
@@ -70,11 +64,7 @@ fn caches_and_large_files_can_be_left_out() {
     folder.write("no cache/CACHEDIR.TAG", b"something else");
     folder.write("no cache/inside", b"x");
     folder.write("large", &noise(1, 2000));
-    let excludes = Excludes {
-        caches: true,
-        larger_than: Some(1999),
-        ..Excludes::default()
-    };
+    let excludes = Excludes::default().caches(true).larger_than(Some(1999));
     let expected = [
         "cache",
         "cache/CACHEDIR.TAG",
@@ -90,11 +80,11 @@ fn a_repository_is_not_backed_up_into_itself() {
     let folder = Folder::new();
     folder.write("a", b"x");
     let storage = Arc::new(ibid_storage::Local::create(folder.path().join("the repository")).unwrap());
-    let repository = Repository::init(storage, Some(b"secret"), &quick(), 0).unwrap();
+    let repository = Repository::init(storage, Some(b"secret"), &quick()).unwrap();
     let warnings = Arc::new(Mutex::new(Vec::new()));
     let heard = warnings.clone();
-    let monitor = Monitor::new(move |warning| heard.lock().unwrap().push(warning));
-    repository.backup(options(folder.path()), &monitor).unwrap();
+    let monitor = Arc::new(Monitor::new(move |warning| heard.lock().unwrap().push(warning)));
+    repository.watched_by(&monitor).backup(&options(folder.path())).unwrap();
     assert_eq!(names(&repository, &folder), ["a"]);
     assert!(matches!(&warnings.lock().unwrap()[..], [Warning::OwnFolder { path }] if path.ends_with("the repository")));
 }
@@ -106,9 +96,7 @@ fn a_file_with_contents_but_no_size_is_read() {
     backup(&repository, path);
     let snapshot = repository.snapshot("latest").unwrap();
     let mut out = Vec::new();
-    repository
-        .dump(&snapshot, b"proc/version", &Monitor::silent(), &mut out)
-        .unwrap();
+    repository.dump(snapshot.at("proc/version"), &mut out).unwrap();
     assert_eq!(out, std::fs::read(path).unwrap());
 }
 
@@ -120,21 +108,15 @@ fn every_name_of_a_file_is_kept_with_its_contents() {
     for (old, new) in [("a/first", "a/second"), ("a/first", "z"), ("b", "c"), ("b", "outside")] {
         std::fs::hard_link(folder.path().join(old), folder.path().join(new)).unwrap();
     }
-    let excludes = Excludes {
-        patterns: vec!["outside".into()],
-        ..Excludes::default()
-    };
+    let excludes = Excludes::default().patterns(vec!["outside".into()]);
     let repository = repository();
-    let options = BackupOptions {
-        excludes,
-        ..options(folder.path())
-    };
-    let summary = repository.backup(options, &Monitor::silent()).unwrap();
+    let options = options(folder.path()).excludes(excludes);
+    let summary = repository.backup(&options).unwrap();
     assert_eq!((summary.counters.files, summary.counters.unreadable), (5, 0));
     let snapshot = repository.snapshot("latest").unwrap();
     let mut contents = Vec::new();
     repository
-        .visit(&snapshot, folder.inside(), &Monitor::silent(), &mut |path, entry| {
+        .visit(snapshot.at(folder.path()), |path, entry| {
             if let EntryKind::File(content) = &entry.kind {
                 contents.push((
                     path.to_owned(),
@@ -166,11 +148,8 @@ fn two_paths_one_inside_the_other_and_one_twice_are_kept_once() {
     folder.write("beside", b"3");
     let repository = repository();
     let paths = ["in", "in/a", "in"].map(|name| folder.path().join(name)).to_vec();
-    let options = BackupOptions {
-        paths,
-        ..BackupOptions::default()
-    };
-    repository.backup(options, &Monitor::silent()).unwrap();
+    let options = BackupOptions::default().paths(paths);
+    repository.backup(&options).unwrap();
     assert_eq!(names(&repository, &folder), ["in", "in/a", "in/b"]);
 }
 
@@ -187,16 +166,14 @@ fn a_named_file_is_kept_whatever_leaves_out_the_folders_around_it() {
     }
     let named = ["", "x.iso", "skip/deep/kept", "cache/sub/kept"];
     let repository = repository();
-    let options = BackupOptions {
-        paths: named.map(|name| folder.path().join(name)).to_vec(),
-        excludes: Excludes {
-            patterns: ["*.iso", "skip/"].map(str::to_owned).to_vec(),
-            caches: true,
-            ..Excludes::default()
-        },
-        ..BackupOptions::default()
-    };
-    let summary = repository.backup(options, &Monitor::silent()).unwrap();
+    let options = BackupOptions::default()
+        .paths(named.map(|name| folder.path().join(name)).to_vec())
+        .excludes(
+            Excludes::default()
+                .patterns(["*.iso", "skip/"].map(str::to_owned).to_vec())
+                .caches(true),
+        );
+    let summary = repository.backup(&options).unwrap();
     assert_eq!(summary.counters.unreadable, 0);
     let expected = [
         "cache",
@@ -215,20 +192,18 @@ fn a_named_file_is_kept_whatever_leaves_out_the_folders_around_it() {
 #[test]
 fn what_is_named_on_another_file_system_is_kept_with_one_file_system_too() {
     let repository = repository();
-    let options = BackupOptions {
-        paths: ["/", "/proc/sys/kernel/ostype"].map(Into::into).to_vec(),
-        excludes: Excludes {
-            patterns: ["/*", "!/proc/"].map(str::to_owned).to_vec(),
-            one_file_system: true,
-            ..Excludes::default()
-        },
-        ..BackupOptions::default()
-    };
-    repository.backup(options, &Monitor::silent()).unwrap();
+    let options = BackupOptions::default()
+        .paths(["/", "/proc/sys/kernel/ostype"].map(Into::into).to_vec())
+        .excludes(
+            Excludes::default()
+                .patterns(["/*", "!/proc/"].map(str::to_owned).to_vec())
+                .one_file_system(true),
+        );
+    repository.backup(&options).unwrap();
     let mut found = Vec::new();
     let snapshot = repository.snapshot("latest").unwrap();
     repository
-        .visit(&snapshot, b"", &Monitor::silent(), &mut |path, _| {
+        .visit(&snapshot, |path, _| {
             found.push(path.to_owned());
             Ok(Visit::Descend)
         })
@@ -244,7 +219,7 @@ fn backup_with_a_change_half_way(
     change: impl Fn(&Monitor) + Send + Sync + 'static,
 ) -> (Repository, Vec<(String, String)>) {
     let storage = Arc::new(ibid_storage::Local::create(folder.path().join("m")).unwrap());
-    let repository = Repository::init(storage, Some(b"secret"), &quick(), 0).unwrap();
+    let repository = Repository::init(storage, Some(b"secret"), &quick()).unwrap();
     let left_out = Arc::new(Mutex::new(Vec::new()));
     let itself: Arc<OnceLock<Arc<Monitor>>> = Arc::default();
     let monitor = Arc::new(Monitor::new({
@@ -259,7 +234,7 @@ fn backup_with_a_change_half_way(
         }
     }));
     itself.set(monitor.clone()).unwrap();
-    let summary = repository.backup(options(folder.path()), &monitor).unwrap();
+    let summary = repository.watched_by(&monitor).backup(&options(folder.path())).unwrap();
     let left_out = std::mem::take(&mut *left_out.lock().unwrap());
     assert_eq!(summary.counters.unreadable, left_out.len() as u64);
     (repository, left_out)
@@ -307,7 +282,7 @@ fn a_file_that_changes_between_two_of_its_names_is_read_by_both() {
     let snapshot = repository.snapshot("latest").unwrap();
     let options = RestoreOptions::default();
     repository
-        .restore(&snapshot, folder.inside(), out.path(), &options, &Monitor::silent())
+        .restore(snapshot.at(folder.path()), out.path(), &options)
         .unwrap();
     let restored = |name| std::fs::read_to_string(out.path().join(name)).unwrap();
     assert_eq!(restored("a/first"), "as it was");
@@ -334,7 +309,7 @@ fn a_file_or_folder_with_more_attributes_than_an_entry_holds_is_stored_without_t
         }
     }
     let lost = Arc::new(Mutex::new(Vec::new()));
-    let monitor = Monitor::new({
+    let monitor = Arc::new(Monitor::new({
         let lost = lost.clone();
         move |warning| match warning {
             Warning::Attributes { path, what, .. } => {
@@ -343,9 +318,9 @@ fn a_file_or_folder_with_more_attributes_than_an_entry_holds_is_stored_without_t
             }
             other => panic!("{other:?}"),
         }
-    });
+    }));
     let repository = repository();
-    let summary = repository.backup(options(folder.path()), &monitor).unwrap();
+    let summary = repository.watched_by(&monitor).backup(&options(folder.path())).unwrap();
     assert_eq!(names(&repository, &folder), ["file", "folder", "folder/below", "other"]);
     assert_eq!((summary.counters.unreadable, summary.attributes_lost), (0, 6));
     let mut lost = std::mem::take(&mut *lost.lock().unwrap());
@@ -356,7 +331,7 @@ fn a_file_or_folder_with_more_attributes_than_an_entry_holds_is_stored_without_t
     let snapshot = repository.snapshot("latest").unwrap();
     let mut kept = 0;
     repository
-        .visit(&snapshot, folder.inside(), &Monitor::silent(), &mut |_, entry| {
+        .visit(snapshot.at(folder.path()), |_, entry| {
             kept += entry.xattrs.iter().filter(|(_, found)| *found == value).count();
             Ok(Visit::Descend)
         })

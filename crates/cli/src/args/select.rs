@@ -1,7 +1,7 @@
 //! The options and arguments that select snapshots, and paths in them.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -26,13 +26,36 @@ pub(crate) struct SelectArgs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) snapshot: String,
-    pub(crate) path: Vec<u8>,
+    pub(crate) path: PathBuf,
 }
 
 /// Returns the parser of an [`Address`].
 pub(crate) fn address() -> impl TypedValueParser<Value = Address> {
-    OsStringValueParser::new().map(|text: OsString| {
-        let (snapshot, path) = ibid_repo::split_address(&text.into_vec());
-        Address { snapshot, path }
-    })
+    OsStringValueParser::new().map(|text: OsString| parse(text.as_bytes()))
+}
+
+/// Splits `SNAP:path/inside` into the snapshot and the path; without a colon, the path is the root.
+fn parse(address: &[u8]) -> Address {
+    let at = address.iter().position(|&byte| byte == b':');
+    let (snapshot, path) = at.map_or((address, &b""[..]), |at| (&address[..at], &address[at + 1..]));
+    Address {
+        snapshot: String::from_utf8_lossy(snapshot).into_owned(),
+        path: PathBuf::from(OsStr::from_bytes(path)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_split_at_its_first_colon() {
+        let expected = |snapshot: &str, path: &str| Address {
+            snapshot: snapshot.to_owned(),
+            path: path.into(),
+        };
+        assert_eq!(parse(b"latest~1:home/me"), expected("latest~1", "home/me"));
+        assert_eq!(parse(b"latest:a:b"), expected("latest", "a:b"));
+        assert_eq!(parse(b"4f1a"), expected("4f1a", ""));
+    }
 }

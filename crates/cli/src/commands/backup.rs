@@ -1,7 +1,5 @@
 //! `ibid backup`.
 
-use std::os::unix::ffi::OsStringExt;
-
 use ibid_repo::{BackupOptions, Excludes, Stream};
 use ibid_storage::SWEEP_AGE;
 use ibid_terminal::input::PatientInput;
@@ -13,7 +11,7 @@ use crate::args::BackupArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
 
-pub(crate) fn run(context: &mut Context, args: BackupArgs) -> Result<Outcome> {
+pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome> {
     if !args.init && !args.settings.is_empty() {
         return Err(Failure::Usage(
             "settings of a new repository need --init: a repository that exists keeps its settings".into(),
@@ -31,9 +29,14 @@ pub(crate) fn run(context: &mut Context, args: BackupArgs) -> Result<Outcome> {
     if !args.dry_run {
         sweep(context, &opened);
     }
+    let stream = args.stdin.take().map(|name| Stream::new(name, PatientInput));
     let options = options(args, !context.global.quiet);
     let watch = Watch::start(Verb::Read, context.global.quiet)?;
-    let result = opened.repository.backup(options, &watch.monitor);
+    let repository = opened.repository.watched_by(&watch.monitor);
+    let result = match stream {
+        Some(stream) => repository.backup_stream(stream, &options),
+        None => repository.backup(&options),
+    };
     let problems = watch.finish();
     let left = "the next backup continues with what was stored so far";
     let summary = result.map_err(Failure::if_interrupted(left))?;
@@ -59,31 +62,26 @@ fn sweep(context: &Context, opened: &Opened) {
 
 fn options(args: BackupArgs, estimate: bool) -> BackupOptions {
     let exclude = args.exclude;
-    BackupOptions {
-        paths: args.paths,
-        stream: args.stdin.map(|name| Stream {
-            name: name.into_vec(),
-            reader: Box::new(PatientInput),
-        }),
-        excludes: Excludes {
-            patterns: exclude.exclude,
-            files: exclude.exclude_file,
-            caches: exclude.exclude_caches,
-            larger_than: exclude.exclude_larger_than,
-            one_file_system: exclude.one_file_system,
-        },
-        tags: args.tag.into_iter().filter(|tag| !tag.is_empty()).collect(),
-        host: args.host,
-        time: args.time,
-        program: concat!("ibid ", env!("CARGO_PKG_VERSION")).to_owned(),
-        force: args.force,
-        parent: args.parent,
-        dry_run: args.dry_run,
-        compression: args.compression,
-        similarity: args.similarity,
-        remote_reads: None,
-        hints: args.hints,
-        estimate,
-        threads: args.threads.map(usize::from),
-    }
+    let excludes = Excludes::default()
+        .patterns(exclude.exclude)
+        .files(exclude.exclude_file)
+        .caches(exclude.exclude_caches)
+        .larger_than(exclude.exclude_larger_than)
+        .one_file_system(exclude.one_file_system);
+    let tags = args.tag.into_iter().filter(|tag| !tag.is_empty());
+    BackupOptions::default()
+        .paths(args.paths)
+        .excludes(excludes)
+        .tags(tags.collect::<Vec<_>>())
+        .host(args.host)
+        .time(args.time)
+        .program(concat!("ibid ", env!("CARGO_PKG_VERSION")))
+        .force(args.force)
+        .parent(args.parent)
+        .dry_run(args.dry_run)
+        .compression(args.compression)
+        .similarity(args.similarity)
+        .hints(args.hints)
+        .estimate(estimate)
+        .threads(args.threads.map(usize::from))
 }

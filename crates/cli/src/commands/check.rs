@@ -24,7 +24,7 @@ pub(crate) fn run(context: &mut Context, args: &CheckArgs) -> Result<Outcome> {
     };
     let opened = context.open()?;
     let watch = Watch::start(Verb::Look, context.global.quiet)?;
-    let result = opened.repository.check(read, &watch.monitor);
+    let result = opened.repository.watched_by(&watch.monitor).check(read);
     watch.finish();
     let report = result?;
     print::check(&mut context.out, opened.about, &report, chosen_by)?;

@@ -12,10 +12,11 @@ pub(crate) fn run(context: &mut Context, args: &DiffArgs) -> Result<Outcome> {
     let new = opened.snapshot(&args.new.snapshot, &args.select)?;
     let watch = Watch::silent(Verb::Look)?;
     let mut printer = DiffPrinter::begin(&mut context.out, opened.about, &old, &new)?;
-    let (old, new) = ((&old, args.old.path.as_slice()), (&new, args.new.path.as_slice()));
-    opened.repository.diff(old, new, &watch.monitor, &mut |difference| {
-        printer.difference(difference)
-    })?;
+    let (old, new) = (old.at(&args.old.path), new.at(&args.new.path));
+    opened
+        .repository
+        .watched_by(&watch.monitor)
+        .diff(old, new, |difference| printer.difference(difference))?;
     printer.end()?;
     Ok(Outcome::Done)
 }

@@ -14,6 +14,7 @@ pub(crate) fn run(context: &mut Context, args: &DumpArgs) -> Result<Outcome> {
     let watch = Watch::silent(Verb::Look)?;
     opened
         .repository
-        .dump(&info, &args.address.path, &watch.monitor, context.out.raw())?;
+        .watched_by(&watch.monitor)
+        .dump(info.at(&args.address.path), context.out.raw())?;
     Ok(Outcome::Done)
 }

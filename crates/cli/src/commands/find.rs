@@ -1,7 +1,8 @@
 //! `ibid find`.
 
-use ibid_format::tree::EntryKind;
-use ibid_repo::{Patterns, SnapshotInfo, Visit};
+use std::path::Path;
+
+use ibid_repo::{EntryKind, Patterns, SnapshotInfo, Visit};
 
 use super::open::Context;
 use super::watch::Watch;
@@ -12,12 +13,12 @@ use crate::print::{FindPrinter, Verb};
 pub(crate) fn run(context: &mut Context, args: &FindArgs) -> Result<Outcome> {
     let patterns = Patterns::new(&args.patterns, args.ignore_case)?;
     let opened = context.open()?;
-    let mut places: Vec<(SnapshotInfo, &[u8])> = Vec::new();
+    let mut places: Vec<(SnapshotInfo, &Path)> = Vec::new();
     let mut outcome = Outcome::Done;
     if args.snapshot.is_empty() {
         let snapshots;
         (snapshots, outcome) = opened.snapshots(&args.select)?;
-        places.extend(snapshots.into_iter().map(|info| (info, &b""[..])));
+        places.extend(snapshots.into_iter().map(|info| (info, Path::new(""))));
     } else {
         for address in &args.snapshot {
             places.push((opened.snapshot(&address.snapshot, &args.select)?, &address.path));
@@ -29,7 +30,8 @@ pub(crate) fn run(context: &mut Context, args: &FindArgs) -> Result<Outcome> {
     for (info, path) in &places {
         opened
             .repository
-            .visit(info, path, &watch.monitor, &mut |path, entry| {
+            .watched_by(&watch.monitor)
+            .visit(info.at(path), |path, entry| {
                 if patterns.matches(path, matches!(entry.kind, EntryKind::Directory(_))) {
                     printer.found(info, path, entry)?;
                 }

@@ -8,7 +8,7 @@ use ibid_repo::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, Error, InitOptions, Repository
 use ibid_storage::{Local, Storage};
 use ibid_terminal::path_text;
 
-use super::open::{self, Context, Opened};
+use super::open::{Context, Opened};
 use super::password;
 use crate::args::{InitArgs, InitSettings};
 use crate::failure::{Failure, Outcome, Result};
@@ -87,7 +87,7 @@ fn make(context: &Context, settings: &InitSettings) -> Result<Opened> {
     };
     let storage = Arc::new(Local::create(path)?);
     let bytes = password.as_ref().map(|password| password.as_slice());
-    let repository = Repository::init(storage.clone(), bytes, &options, open::now())?;
+    let repository = Repository::init(storage.clone(), bytes, &options)?;
     context.ready(repository, storage, password)
 }
 

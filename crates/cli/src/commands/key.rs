@@ -1,8 +1,8 @@
 //! `ibid key`.
 
-use ibid_format::slot::Argon2Cost;
+use ibid_repo::{Argon2Cost, KeyOptions};
 
-use super::open::{Context, Opened, now};
+use super::open::{Context, Opened};
 use super::password;
 use crate::args::KeyCommand;
 use crate::failure::{Failure, Outcome, Result};
@@ -23,21 +23,21 @@ pub(crate) fn run(context: &mut Context, command: &KeyCommand) -> Result<Outcome
     };
     let about = *about;
     match command {
-        KeyCommand::List => print::keys(&mut context.out, about, &repository.key_list()?)?,
+        KeyCommand::List => print::keys(&mut context.out, about, &repository.keys()?)?,
         KeyCommand::Add(args) => {
             let cost = cost(args.argon2);
             let new = password::ask_for_new(context, &args.password)?;
-            let id = repository.key_add(&new, cost, &args.label, now())?;
+            let id = repository.add_key(&new, &KeyOptions::default().cost(cost).label(args.label.as_str()))?;
             print::key_done(&mut context.out, about, &KeyDone::Added(id))?;
         }
         KeyCommand::Remove(args) => {
-            let id = repository.key_remove(&args.key)?;
+            let id = repository.remove_key(&args.key)?;
             print::key_done(&mut context.out, about, &KeyDone::Removed(id))?;
         }
         KeyCommand::Passwd(args) => {
             let cost = cost(args.argon2);
             let new = password::ask_for_new(context, &args.password)?;
-            let change = repository.key_change(old, &new, cost, now())?;
+            let change = repository.change_password(old, &new, &KeyOptions::default().cost(cost))?;
             for (id, why) in &change.untried {
                 print::untried_key(*id, why);
             }

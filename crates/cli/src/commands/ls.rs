@@ -1,9 +1,8 @@
 //! `ibid ls`.
 
-use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, PathBuf};
 
-use ibid_format::tree::EntryKind;
-use ibid_repo::Visit;
+use ibid_repo::{EntryKind, Visit};
 
 use super::open::Context;
 use super::watch::Watch;
@@ -16,17 +15,18 @@ pub(crate) fn run(context: &mut Context, args: &LsArgs) -> Result<Outcome> {
     let info = opened.snapshot(&args.address.snapshot, &args.select)?;
     let watch = Watch::silent(Verb::Look)?;
     let mut printer = LsPrinter::begin(&mut context.out, opened.about, &info, args.long)?;
-    let base = args
+    let base: PathBuf = args
         .address
         .path
-        .split(|&byte| byte == b'/')
-        .filter(|name| !name.is_empty() && *name != b".");
-    let base = base.collect::<Vec<_>>().join(&b'/');
+        .components()
+        .filter(|component| matches!(component, Component::Normal(_) | Component::ParentDir))
+        .collect();
     opened
         .repository
-        .visit(&info, &args.address.path, &watch.monitor, &mut |path, entry| {
+        .watched_by(&watch.monitor)
+        .visit(info.at(&args.address.path), |path, entry| {
             // The folder that was asked for is not in itself.
-            let is_base = path.as_os_str().as_bytes() == base;
+            let is_base = path == base;
             if is_base && matches!(entry.kind, EntryKind::Directory(_)) {
                 return Ok(Visit::Descend);
             }

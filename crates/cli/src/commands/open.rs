@@ -134,22 +134,21 @@ pub(crate) fn open_storage(path: &Path) -> Result<Local> {
 
 /// Returns the filter that the options describe.
 pub(crate) fn filter(select: &SelectArgs) -> Result<SnapshotFilter> {
-    let mut paths = Vec::new();
+    let mut filter = SnapshotFilter::default()
+        .hosts(select.host.clone())
+        .tags(select.tag.clone());
     for path in &select.path {
-        let recorded = ibid_repo::recorded_as(path).map_err(|source| Failure::local("find", path, source))?;
-        paths.extend(recorded);
+        filter = filter
+            .path(path)
+            .map_err(|source| Failure::local("find", path, source))?;
     }
-    Ok(SnapshotFilter {
-        hosts: select.host.clone(),
-        tags: select.tag.clone(),
-        paths,
-    })
+    Ok(filter)
 }
 
 impl Opened {
     /// Returns the snapshot of this name among those selected.
     pub(crate) fn snapshot(&self, name: &str, select: &SelectArgs) -> Result<SnapshotInfo> {
-        Ok(self.repository.snapshot_among(name, &filter(select)?)?)
+        Ok(self.repository.find_snapshot(name, &filter(select)?)?)
     }
 
     /// Returns all selected snapshots, oldest first. Names those that cannot be read, and goes on.
@@ -163,11 +162,4 @@ impl Opened {
         snapshots.retain(|info| filter.matches(&info.snapshot));
         Ok((snapshots, outcome))
     }
-}
-
-/// Seconds since 1970.
-pub(crate) fn now() -> i64 {
-    std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs() as i64)
 }

@@ -14,29 +14,29 @@ use crate::print::{self, Asked, Verb};
 pub(crate) fn run(context: &mut Context, args: RestoreArgs) -> Result<Outcome> {
     let opened = context.open()?;
     let info = opened.snapshot(&args.address.snapshot, &args.select)?;
-    let options = RestoreOptions {
-        overwrite: match args.overwrite {
-            None => Overwrite::Refuse,
-            Some(OverwriteRule::Always) => Overwrite::Always,
-            Some(OverwriteRule::IfChanged) => Overwrite::IfChanged,
-            Some(OverwriteRule::Never) => Overwrite::Never,
-        },
-        include: args.include,
-        exclude: args.exclude,
-        verify: args.verify,
-        keep_damaged: args.keep_damaged,
-        numeric_ids: args.numeric_ids,
-        threads: args.threads.map(usize::from),
+    let overwrite = match args.overwrite {
+        None => Overwrite::Refuse,
+        Some(OverwriteRule::Always) => Overwrite::Always,
+        Some(OverwriteRule::IfChanged) => Overwrite::IfChanged,
+        Some(OverwriteRule::Never) => Overwrite::Never,
     };
+    let options = RestoreOptions::default()
+        .overwrite(overwrite)
+        .include(args.include)
+        .exclude(args.exclude)
+        .verify(args.verify)
+        .keep_damaged(args.keep_damaged)
+        .numeric_ids(args.numeric_ids)
+        .threads(args.threads.map(usize::from));
     let started = Instant::now();
     let watch = Watch::start(Verb::Restore, context.global.quiet)?;
-    let (repository, monitor) = (&opened.repository, &watch.monitor);
-    let (path, destination) = (&args.address.path, &args.destination);
+    let repository = opened.repository.watched_by(&watch.monitor);
+    let from = info.at(&args.address.path);
     let result = if args.dry_run {
-        let mut hear = |path: &Path, planned| print::planned(&mut context.out, path, planned);
-        repository.plan_restore(&info, path, destination, &options, monitor, &mut hear)
+        let on_planned = |path: &Path, planned| print::planned(&mut context.out, path, planned);
+        repository.plan_restore(from, &args.destination, &options, on_planned)
     } else {
-        repository.restore(&info, path, destination, &options, monitor)
+        repository.restore(from, &args.destination, &options)
     };
     let problems = watch.finish();
     let left = "files restored so far are complete. To restore the rest, run it again with --overwrite if-changed";

@@ -19,7 +19,7 @@ pub(crate) fn run(context: &mut Context, args: &StatsArgs) -> Result<Outcome> {
         }
     }
     let watch = Watch::start(Verb::Look, context.global.quiet)?;
-    let stats = opened.repository.stats(&snapshots, &watch.monitor);
+    let stats = opened.repository.watched_by(&watch.monitor).stats(&snapshots);
     watch.finish();
     print::stats(&mut context.out, opened.about, &stats?)?;
     Ok(outcome)

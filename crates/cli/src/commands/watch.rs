@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-use ibid_repo::{Counters, Monitor, Warning};
+use ibid_repo::{Monitor, ProgressCounters, Warning};
 use ibid_terminal::{Progress, State, Unit, on_stop_signal, reason};
 
 use crate::failure::{Failure, Result, advice};
@@ -108,7 +108,7 @@ impl Watch {
     }
 }
 
-fn state(counters: &Counters) -> State {
+fn state(counters: &ProgressCounters) -> State {
     let bytes_total = counters
         .totals_final
         .load(Relaxed)

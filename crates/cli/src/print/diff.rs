@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use ibid_format::tree::{EntryKind, TreeEntry};
-use ibid_repo::{Change, Difference, Result, SnapshotInfo, kind_name};
+use ibid_repo::{Change, Difference, Result, SnapshotInfo};
 use ibid_terminal::json::JsonPath;
 use ibid_terminal::number::{count, size};
 use ibid_terminal::{escape, path_text};
@@ -184,4 +184,17 @@ fn attributes(old: &TreeEntry, new: &TreeEntry) -> String {
         text += "  extended attributes";
     }
     text
+}
+
+/// Names of the kinds of entries, for messages.
+fn kind_name(kind: &EntryKind) -> &'static str {
+    match kind {
+        EntryKind::File(_) => "a file",
+        EntryKind::Directory(_) => "a directory",
+        EntryKind::Symlink(_) => "a symlink",
+        EntryKind::Fifo => "a FIFO",
+        EntryKind::Socket => "a socket",
+        EntryKind::CharDevice { .. } => "a character device",
+        EntryKind::BlockDevice { .. } => "a block device",
+    }
 }

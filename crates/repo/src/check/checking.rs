@@ -1,6 +1,7 @@
 //! One check: what its threads share, and what they have found so far.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard};
 
 use ibid_format::FileId;
@@ -18,6 +19,8 @@ pub(super) struct Checking<'a> {
     /// For frames that others may be encoded against.
     pub(super) bodies: ChunkReader<'a>,
     pub(super) monitor: &'a Monitor,
+    /// Bytes of frames read from packs.
+    pub(super) bytes_read: AtomicU64,
     pub(super) faults: Mutex<Vec<Fault>>,
     pub(super) notes: Mutex<Vec<Fault>>,
     pub(super) bad: Mutex<Bad>,

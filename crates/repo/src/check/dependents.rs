@@ -10,7 +10,6 @@ use super::trees::Lost;
 use crate::Result;
 use crate::index::Edges;
 use crate::layout::{folder, name_in};
-use crate::text::Size;
 
 /// What frames lack that are encoded against something.
 #[derive(Default)]
@@ -179,18 +178,8 @@ impl Checking<'_> {
             let name = name_in(folder::PACKS, pack.id);
             let found = pack
                 .found
-                .map_or_else(|| "nothing".to_owned(), |size| Size(size).to_string());
-            let mut problem = format!("expected {}, found {found}", Size(pack.expected));
-            if pack
-                .found
-                .is_some_and(|found| Size(found).to_string() == Size(pack.expected).to_string())
-            {
-                problem = format!(
-                    "expected {} bytes, found {} bytes",
-                    pack.expected,
-                    pack.found.unwrap_or(0)
-                );
-            }
+                .map_or_else(|| "nothing".to_owned(), |size| format!("{size} bytes"));
+            let mut problem = format!("expected {} bytes, found {found}", pack.expected);
             let hanging = lacking.on_pack(pack.id);
             problem += &hang_text(hanging);
             if needed.contains(&pack.id) || (hanging > 0 && loses) {

@@ -1,6 +1,8 @@
 //! Every frame of the packs that are to be read whole: seal, compression, and every chunk against
 //! its id.
 
+use std::sync::atomic::Ordering;
+
 use ibid_format::pack::PackSummary;
 
 use super::checking::{Cause, Checking};
@@ -8,7 +10,7 @@ use super::order::{Fingerprint, Plan, Turns};
 use crate::error::BaseFault;
 use crate::index::{Frame, Place};
 use crate::read::{FrameReader, Opened};
-use crate::{Counters, Error, Result};
+use crate::{Error, ProgressCounters, Result};
 
 /// What a thread reads with.
 #[derive(Default)]
@@ -37,7 +39,8 @@ impl Checking<'_> {
                     let frame = self.loaded.index.frame(turn.frame);
                     if chosen[frame.pack as usize] {
                         self.frame(turn.frame, &frame, plan, &mut reading)?;
-                        Counters::add(&self.monitor.counters.bytes, u64::from(frame.sealed));
+                        ProgressCounters::add(&self.monitor.counters.bytes, u64::from(frame.sealed));
+                        self.bytes_read.fetch_add(frame.sealed.into(), Ordering::Relaxed);
                     }
                 }
                 Ok(())

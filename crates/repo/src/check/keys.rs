@@ -23,8 +23,8 @@ impl Checking<'_> {
                     if self.is_own_slot(id)? {
                         self.fault(name, says);
                     } else {
-                        let left = "an `init` that was cut short may have left it";
-                        self.note(name, format!("{says}; {left}, and `ibid key remove` removes it"));
+                        let left = "an initialisation that was cut short may have left it";
+                        self.note(name, format!("{says}; {left}, and it can be removed"));
                     }
                 }
                 Ok(slot) => {

@@ -10,12 +10,13 @@ mod report;
 mod trees;
 
 use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
 
 use checking::Checking;
 pub use report::{AFFECTED_MAX, Affected, CheckReport, Fault, ReadData};
 
 use crate::layout::{folder, name_in};
-use crate::{Monitor, Repository, Result};
+use crate::{Repository, Result};
 
 impl Repository {
     /// Checks the repository.
@@ -23,18 +24,19 @@ impl Repository {
     /// # Errors
     /// Only what keeps it from looking (storage out of reach, memory, cancelled). What is wrong in
     /// the repository is in the report.
-    pub fn check(&self, read: ReadData, monitor: &Monitor) -> Result<CheckReport> {
+    pub fn check(&self, read: ReadData) -> Result<CheckReport> {
         // Snapshots before the index: whatever a snapshot needs was stored before it, so backups that end
         // meanwhile raise no alarm.
         let mut unreadable = Vec::new();
         let snapshots = self.snapshots_with(|id, error| unreadable.push((id, error)))?;
         self.refresh();
-        let loaded = self.loaded(monitor)?;
+        let loaded = self.loaded()?;
         let checking = Checking {
             repository: self,
             loaded: &loaded,
             bodies: self.body_reader(&loaded),
-            monitor,
+            monitor: &self.monitor,
+            bytes_read: AtomicU64::new(0),
             faults: Mutex::default(),
             notes: Mutex::default(),
             bad: Mutex::default(),

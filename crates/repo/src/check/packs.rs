@@ -48,7 +48,7 @@ impl Checking<'_> {
         }
         report.packs = packs.len() as u64;
         report.packs_read = chosen.iter().filter(|chosen| **chosen).count() as u64;
-        report.bytes_read = counters.bytes.load(Ordering::Relaxed);
+        report.bytes_read = self.bytes_read.load(Ordering::Relaxed);
         report.pack_bytes = packs.iter().map(|pack| pack.size).sum();
         Ok(())
     }

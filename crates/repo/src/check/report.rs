@@ -23,6 +23,7 @@ pub enum ReadData {
 
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Fault {
     /// Which file of the repository: its path in it.
     pub object: String,
@@ -32,6 +33,7 @@ pub struct Fault {
 
 /// A file (or directory) that a fault touches.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Affected {
     /// In which snapshot.
     pub snapshot: FileId,
@@ -43,6 +45,7 @@ pub struct Affected {
 
 /// What a check found.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct CheckReport {
     /// Snapshots looked at.
     pub snapshots: u64,

@@ -25,7 +25,7 @@ impl Checking<'_> {
     /// Every tree of every snapshot; equal subtrees are read once if they are clean. Returns what
     /// they need and is lost.
     pub(super) fn trees(&self, snapshots: &[SnapshotInfo], report: &mut CheckReport) -> Result<Lost> {
-        let reader = self.repository.tree_reader(self.monitor)?;
+        let reader = self.repository.tree_reader()?;
         let bad = std::mem::take(&mut *self.bad());
         let mut walk = TreeCheck {
             checking: self,

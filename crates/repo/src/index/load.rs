@@ -268,13 +268,13 @@ mod tests {
             ..InitOptions::default()
         };
         let storage = Arc::new(ibid_storage::Memory::new());
-        let repository = Repository::init(storage, Some(b"secret"), &init, 0).unwrap();
+        let repository = Repository::init(storage, Some(b"secret"), &init).unwrap();
         let paths = vec!["src/source".into()];
         let backup = BackupOptions {
             paths,
             ..BackupOptions::default()
         };
-        repository.backup(backup, &Monitor::silent()).unwrap();
+        repository.backup(&backup).unwrap();
         let (id, size) = repository.files.list(folder::PACKS).unwrap()[0];
         let mut summary = repository.files.read_directory(id, size).unwrap();
         let end = summary.frames.last().map(|frame| frame.offset + frame.sealed).unwrap();

@@ -25,7 +25,7 @@ use crate::similar::can_wait;
 use crate::source::Owners;
 use crate::threads::spawn;
 use crate::tree::{ListWriter, ListingWriter, MetadataChunkers};
-use crate::{Counters, Error, Result, Warning};
+use crate::{Error, ProgressCounters, Result, Warning};
 
 /// What the builder has made.
 pub(crate) struct Built {
@@ -246,7 +246,7 @@ impl Builder<'_, '_> {
             EntryKind::File(content) => {
                 self.tally.counters.files += 1;
                 self.tally.counters.bytes += content.length;
-                Counters::add(&self.gather.job.monitor.counters.files, 1);
+                ProgressCounters::add(&self.gather.job.monitor.counters.files, 1);
             }
             EntryKind::Directory(_) => {}
             _ => self.tally.counters.others += 1,

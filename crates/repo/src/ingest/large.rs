@@ -18,7 +18,7 @@ use super::options::Stream;
 use super::sampling::Kind;
 use super::work::{Piece, ToRead, Work};
 use crate::source::{Extent, Opened};
-use crate::{Counters, Error, Result};
+use crate::{Error, ProgressCounters, Result};
 
 /// What the builder gets to know of a large file.
 pub(crate) enum LargePart {
@@ -206,7 +206,7 @@ impl LargeCutter<'_> {
         while let Some(length) = self.next(start..filled, last, &mut chunks) {
             start += length;
         }
-        Counters::add(&self.job.monitor.counters.bytes, read as u64);
+        ProgressCounters::add(&self.job.monitor.counters.bytes, read as u64);
         let mut next = self.fresh();
         self.filled = filled - start;
         next[..self.filled].copy_from_slice(&self.buffer[start..filled]);
@@ -229,7 +229,7 @@ impl LargeCutter<'_> {
         if let Some(follower) = &mut self.follower {
             match follower.follow(&mut self.cutter, data, last, start, chunks) {
                 Followed::Some(bytes) => {
-                    Counters::add(&self.job.hinted, bytes as u64);
+                    ProgressCounters::add(&self.job.hinted, bytes as u64);
                     return Some(bytes);
                 }
                 Followed::More => return None,

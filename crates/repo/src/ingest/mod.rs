@@ -69,30 +69,37 @@ impl Repository {
     /// whatever the storage says. In each case no snapshot is made and earlier ones are intact.
     ///
     /// ```
-    /// # use ibid_repo::{InitOptions, Monitor, Repository, BackupOptions};
-    /// # use ibid_format::slot::Argon2Cost;
-    /// let storage = std::sync::Arc::new(ibid_storage::Memory::new());
-    /// # let init = InitOptions { cost: Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 }, ..InitOptions::default() };
-    /// let repository = Repository::init(storage, Some(b"secret"), &init, 0)?;
-    /// let options = BackupOptions { paths: vec!["src".into()], ..BackupOptions::default() };
-    /// let summary = repository.backup(options, &Monitor::silent())?;
+    /// # use ibid_repo::{Argon2Cost, BackupOptions, InitOptions, MemoryStorage, Repository};
+    /// let storage = std::sync::Arc::new(MemoryStorage::new());
+    /// # let init = InitOptions::default().cost(Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 });
+    /// let repository = Repository::init(storage, Some(b"secret"), &init)?;
+    /// let summary = repository.backup(&BackupOptions::default().path("src"))?;
     /// assert!(summary.counters.files > 0);
     /// # Ok::<(), ibid_repo::Error>(())
     /// ```
-    pub fn backup(&self, mut options: BackupOptions, monitor: &Monitor) -> Result<BackupSummary> {
+    pub fn backup(&self, options: &BackupOptions) -> Result<BackupSummary> {
+        let (paths, unresolved) = resolve_all(&options.paths, &self.monitor)?;
+        self.run_backup(read::Input::Paths(paths), unresolved, options)
+    }
+
+    /// Makes a snapshot of one file: a stream, such as the output of another program. The paths and
+    /// excludes of `options` are not used.
+    ///
+    /// # Errors
+    /// [`Error::BadStreamName`]; [`Error::Pipe`] if the stream failed; else as
+    /// [`backup`](Repository::backup).
+    pub fn backup_stream(&self, stream: Stream, options: &BackupOptions) -> Result<BackupSummary> {
+        ibid_format::tree::check_name(&stream.name).map_err(|source| Error::BadStreamName {
+            name: String::from_utf8_lossy(&stream.name).into_owned(),
+            source,
+        })?;
+        self.run_backup(read::Input::Stream(stream), 0, options)
+    }
+
+    fn run_backup(&self, input: read::Input, unresolved: u64, options: &BackupOptions) -> Result<BackupSummary> {
         let started = Instant::now();
+        let monitor = &*self.monitor;
         let filter = Arc::new(Filter::new(&options.excludes)?);
-        let stream = options.stream.take();
-        let (paths, unresolved) = match &stream {
-            Some(stream) => {
-                ibid_format::tree::check_name(&stream.name).map_err(|source| Error::BadStreamName {
-                    name: String::from_utf8_lossy(&stream.name).into_owned(),
-                    source,
-                })?;
-                (Vec::new(), 0)
-            }
-            None => resolve_all(&options.paths, monitor)?,
-        };
         // An index of its own: it comes to hold chunks that are not stored yet, and nobody else must rely
         // on those.
         self.refresh();
@@ -102,14 +109,15 @@ impl Repository {
         }
         let unlisted = std::mem::take(&mut loaded.unlisted);
         let host = options.host.clone().unwrap_or_else(crate::source::host_name);
-        let recorded: Vec<Vec<u8>> = match &stream {
-            Some(stream) => vec![[b"/", stream.name.as_slice()].concat()],
-            None => paths
+        let recorded: Vec<Vec<u8>> = match &input {
+            read::Input::Stream(stream) => vec![[b"/", stream.name.as_slice()].concat()],
+            read::Input::Paths(paths) => paths
                 .iter()
                 .map(|path| std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).to_vec())
                 .collect(),
         };
-        let parent = self.parent(&options, &host, &recorded, stream.is_some(), monitor)?;
+        let is_stream = matches!(input, read::Input::Stream(_));
+        let parent = self.parent(options, &host, &recorded, is_stream, monitor)?;
         let cores = options
             .threads
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
@@ -134,7 +142,7 @@ impl Repository {
             bases: (looks && limits.bases > 0)
                 .then(|| ChunkReader::new(&self.files, loaded, limits.bases + limits.bases_lent).comparing_ends_only()),
             monitor,
-            options: &options,
+            options,
             started: now,
             incompressible: AtomicU64::new(0),
             passed_over: AtomicU64::new(0),
@@ -149,10 +157,6 @@ impl Repository {
             finished: AtomicBool::new(false),
             attributes_lost: AtomicU64::new(0),
             damaged: Mutex::default(),
-        };
-        let input = match stream {
-            Some(stream) => read::Input::Stream(stream),
-            None => read::Input::Paths(paths),
         };
         let built = build::run(&job, unlisted, input, parent.as_ref().map(|(_, snapshot)| snapshot));
         self.refresh();

@@ -1,10 +1,13 @@
 //! What to back up, and how.
 
+use std::ffi::OsString;
 use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use ibid_format::tree::Time;
 
+use crate::options::setters;
 use crate::source::Excludes;
 
 /// How hard to compress.
@@ -49,21 +52,30 @@ pub enum Hints {
 
 /// A stream to back up as one file.
 pub struct Stream {
-    /// The name it gets: one file in the root of the snapshot.
-    pub name: Vec<u8>,
-    /// Its bytes. An error ends the backup; [`Interrupted`](std::io::ErrorKind::Interrupted) only
-    /// makes it look whether it should stop, so a reader that waits for long returns that now
-    /// and then.
-    pub reader: Box<dyn Read + Send + Sync>,
+    pub(super) name: Vec<u8>,
+    pub(super) reader: Box<dyn Read + Send + Sync>,
+}
+
+impl Stream {
+    /// A stream that becomes the file `name` in the root of the snapshot.
+    ///
+    /// An error of `reader` ends the backup. [`Interrupted`](std::io::ErrorKind::Interrupted) only
+    /// makes the backup look whether it should stop, so a reader that may wait for long should
+    /// return that now and then.
+    pub fn new(name: impl Into<OsString>, reader: impl Read + Send + Sync + 'static) -> Stream {
+        Stream {
+            name: name.into().into_vec(),
+            reader: Box::new(reader),
+        }
+    }
 }
 
 /// What to back up and how.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct BackupOptions {
     /// Files and directories. A block device named here is read like a file.
     pub paths: Vec<PathBuf>,
-    /// A stream, instead of paths.
-    pub stream: Option<Stream>,
     /// What to leave out.
     pub excludes: Excludes,
     /// Labels.
@@ -96,6 +108,34 @@ pub struct BackupOptions {
     pub estimate: bool,
     /// Threads that read, fingerprint and compress; the number of cores if none.
     pub threads: Option<usize>,
+}
+
+setters!(BackupOptions {
+    excludes: Excludes,
+    force: bool,
+    dry_run: bool,
+    compression: Compression,
+    similarity: Similarity,
+    remote_reads: Option<u64>,
+    hints: Hints,
+    estimate: bool,
+    threads: Option<usize>,
+} into {
+    paths: Vec<PathBuf>,
+    tags: Vec<String>,
+    host: Option<String>,
+    time: Option<Time>,
+    program: String,
+    parent: Option<String>,
+});
+
+impl BackupOptions {
+    /// Adds a path to those that are backed up.
+    #[must_use]
+    pub fn path(mut self, path: impl Into<PathBuf>) -> BackupOptions {
+        self.paths.push(path.into());
+        self
+    }
 }
 
 /// See [`BackupOptions::remote_reads`].

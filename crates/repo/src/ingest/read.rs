@@ -21,7 +21,7 @@ use super::work::{FileKey, Names, Small, ToRead, Work, attribute_bytes};
 use crate::read::ChunkReader;
 use crate::source::{Moment, Step, Walker, entry_from, read_xattrs_at, read_xattrs_of};
 use crate::tree::{Entries, Items};
-use crate::{Counters, Error, Monitor, Result, Warning};
+use crate::{Error, Monitor, ProgressCounters, Result, Warning};
 
 /// What is backed up.
 pub(crate) enum Input {
@@ -429,8 +429,8 @@ pub(crate) fn estimate(job: &Job<'_>, paths: &[PathBuf], own: Option<(u64, u64)>
         if let Step::Node { stat, .. } = step
             && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
         {
-            Counters::add(&counters.files_total, 1);
-            Counters::add(&counters.bytes_total, stat.st_size as u64);
+            ProgressCounters::add(&counters.files_total, 1);
+            ProgressCounters::add(&counters.bytes_total, stat.st_size as u64);
         }
     }
     counters.totals_final.store(true, Ordering::Relaxed);

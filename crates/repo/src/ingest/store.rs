@@ -12,7 +12,7 @@ use super::compress::{Encoded, FrameBuffers};
 use super::job::Job;
 use super::summary::StoredData;
 use crate::layout::{folder, name_in};
-use crate::{Counters, Error, Result};
+use crate::{Error, ProgressCounters, Result};
 
 /// Chunks that may be stored before an index file lists them. It bounds memory; after a crash,
 /// packs that are not listed are read for their directories.
@@ -271,7 +271,7 @@ pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<PackDue>) 
         stored.is_durable(due.number);
         stored.written.fetch_add(size, Ordering::Relaxed);
         stored.packs.fetch_add(size, Ordering::Relaxed);
-        Counters::add(&job.monitor.counters.stored, size);
+        ProgressCounters::add(&job.monitor.counters.stored, size);
         let many = {
             let mut unlisted = stored.unlisted.lock().expect("no holder of this lock panics");
             unlisted.push(due.summary);

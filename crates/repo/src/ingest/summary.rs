@@ -5,6 +5,7 @@ use ibid_format::snapshot::SnapshotTotals;
 
 /// What a backup did.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct BackupSummary {
     /// The snapshot; none for a dry run.
     pub id: Option<FileId>,
@@ -46,6 +47,7 @@ pub struct BackupSummary {
 
 /// New chunks of data, and what they take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StoredData {
     /// How many.
     pub chunks: u64,

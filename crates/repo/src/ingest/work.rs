@@ -16,7 +16,7 @@ use super::job::Job;
 use super::limits::GROUP;
 use super::sampling;
 use crate::source::{Extent, Moment, Opened, entry_from, read_xattrs_of};
-use crate::{Counters, Error, Monitor, Warning};
+use crate::{Error, Monitor, ProgressCounters, Warning};
 
 /// Something for a worker to do, and where its result goes.
 pub(crate) enum Work {
@@ -218,7 +218,7 @@ fn read_small(
         group.data.resize(base + length as usize, 0);
         let read = file.read_at(start, &mut group.data[base..]).map_err(failed("read"))?;
         group.data.truncate(base + read);
-        Counters::add(&job.monitor.counters.bytes, read as u64);
+        ProgressCounters::add(&job.monitor.counters.bytes, read as u64);
         cut_from(&mut cutter, group, base, wanted.kind);
         if (read as u64) < length {
             short = true;

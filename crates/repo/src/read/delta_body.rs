@@ -437,7 +437,7 @@ mod tests {
     use super::super::reader::FrameReader;
     use super::*;
     use crate::layout::{folder, name_in};
-    use crate::{InitOptions, Monitor, Repository};
+    use crate::{InitOptions, Repository};
 
     const CHUNK: usize = 3000;
 
@@ -485,7 +485,7 @@ mod tests {
             ..InitOptions::default()
         };
         let storage = Arc::new(Memory::new());
-        let repository = Repository::init(storage.clone(), Some(b"secret"), &init, 0).unwrap();
+        let repository = Repository::init(storage.clone(), Some(b"secret"), &init).unwrap();
         let keys = &repository.files.keys;
         let mut state = 1u64;
         let mut noise = |length: usize| -> Vec<u8> {
@@ -544,7 +544,7 @@ mod tests {
     #[test]
     fn any_part_of_a_body_is_put_together_whatever_is_kept_of_those_below() {
         let (repository, layers) = layers();
-        let loaded = repository.loaded(&Monitor::silent()).unwrap();
+        let loaded = repository.loaded().unwrap();
         for budget in [0, 10_000, 1 << 20] {
             let compares = ChunkReader::new(&repository.files, loaded.clone(), budget);
             let not = ChunkReader::new(&repository.files, loaded.clone(), budget).comparing_ends_only();
@@ -584,7 +584,7 @@ mod tests {
     #[test]
     fn what_is_pieced_takes_memory_for_what_is_its_own() {
         let (repository, layers) = layers();
-        let loaded = repository.loaded(&Monitor::silent()).unwrap();
+        let loaded = repository.loaded().unwrap();
         let reader = ChunkReader::new(&repository.files, loaded.clone(), 1 << 20).comparing_ends_only();
         for chunks in &layers[1..] {
             let place = loaded.index.get(&repository.files.keys.chunk_id(&chunks[0])).unwrap();

@@ -368,7 +368,7 @@ mod tests {
 
     use super::*;
     use crate::error::BaseFault;
-    use crate::{InitOptions, Monitor, Repository};
+    use crate::{InitOptions, Repository};
 
     /// Two chunks of each depth, every one in a frame of its own and encoded against both of the
     /// depth below: to decode a deepest one, a reader that keeps nothing decodes twice as many
@@ -383,7 +383,7 @@ mod tests {
             ..InitOptions::default()
         };
         let storage = Arc::new(Flaky::new(Memory::new()));
-        let repository = Repository::init(storage.clone(), Some(b"secret"), &init, 0).unwrap();
+        let repository = Repository::init(storage.clone(), Some(b"secret"), &init).unwrap();
         let keys = &repository.files.keys;
         let (id, mut encoder) = (FileId::random(), FrameEncoder::new());
         let mut pack = pack::PackBuilder::new(keys, id, PackKind::Data);
@@ -427,7 +427,7 @@ mod tests {
     #[test]
     fn a_repository_that_was_made_to_keep_readers_busy_ends_in_an_error() {
         let (storage, repository, deepest) = doubling();
-        let loaded = repository.loaded(&Monitor::silent()).unwrap();
+        let loaded = repository.loaded().unwrap();
         let before = storage.counts().read_at;
         let patient = ChunkReader::new(&repository.files, loaded.clone(), 1 << 20);
         assert_eq!(chunk(&patient, &deepest, 2).unwrap(), [DEPTH_MAX, 0]);
@@ -511,7 +511,7 @@ mod tests {
         }
         storage.put(&name_in(folder::PACKS, id), &[&pack.finish().0]).unwrap();
 
-        let loaded = repository.loaded(&Monitor::silent()).unwrap();
+        let loaded = repository.loaded().unwrap();
         let reader = || ChunkReader::new(&repository.files, loaded.clone(), 1 << 20);
         for reader in [reader(), reader().comparing_ends_only()] {
             assert!(chunk(&reader, &keys.chunk_id(&first), 5000).unwrap() == first);

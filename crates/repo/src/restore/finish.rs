@@ -17,7 +17,7 @@ use super::options::Overwrite;
 use super::progress::{Progress, fail, skipped};
 use super::target;
 use super::task::Task;
-use crate::{Counters, Error, Result, Warning};
+use crate::{Error, ProgressCounters, Result, Warning};
 
 /// One part less. After the last, the file gets its attributes and its place; if it has not become
 /// what it should be, it goes, and what stood there stays.
@@ -34,7 +34,7 @@ pub(crate) fn finish<'a>(task: &Task<'_>, progress: &Progress, file: &Restoring<
                 progress.restored(task, &file.entry);
             }),
             Some(lost) => keep_damaged(task, file, lost).map(|damage| {
-                Counters::add(&progress.damaged, 1);
+                ProgressCounters::add(&progress.damaged, 1);
                 skipped(task, progress, &file.path, damage);
             }),
         };
@@ -174,7 +174,7 @@ pub(crate) fn add_name(
         Err(error) => return skipped(task, progress, &name.path, error),
     }
     if let EntryKind::File(content) = &entry.kind {
-        Counters::add(&task.monitor.counters.bytes, content.length);
+        ProgressCounters::add(&task.monitor.counters.bytes, content.length);
     }
 }
 

@@ -36,45 +36,42 @@ use std::path::Path;
 pub use options::{Overwrite, Planned, RestoreOptions, RestoreSummary};
 use task::Task;
 
-use crate::{Monitor, Repository, Result, SnapshotInfo};
+use crate::{Repository, Result, SnapshotPath};
 
 impl Repository {
-    /// Restores what is at `path` of a snapshot into the directory `destination`, which is made if
-    /// it does not exist. If a directory is at `path`, its contents are restored; a file is
-    /// restored under its own name.
+    /// Restores a snapshot, or what is at a path of it, into the directory `destination`, which is
+    /// made if it does not exist. If a directory is at the path, its contents are restored; a file
+    /// is restored under its own name.
     ///
-    /// What can't be restored is reported to `monitor` and counted; the rest is restored. A new
-    /// file whose stored bytes are damaged is removed again; what stood in its place stays.
+    /// What can't be restored is reported as a [`Warning`](crate::Warning) and counted; the rest is
+    /// restored. A new file whose stored bytes are damaged is removed again; what stood in its
+    /// place stays.
     ///
     /// # Errors
     /// [`Error::WouldOverwrite`](crate::Error::WouldOverwrite) before anything is written;
     /// [`Error::NoSuchPath`](crate::Error::NoSuchPath); a tree that can't be read; a full disk.
-    pub fn restore(
+    pub fn restore<'a>(
         &self,
-        info: &SnapshotInfo,
-        path: &[u8],
-        destination: &Path,
+        from: impl Into<SnapshotPath<'a>>,
+        destination: impl AsRef<Path>,
         options: &RestoreOptions,
-        monitor: &Monitor,
     ) -> Result<RestoreSummary> {
-        Task::new(self, info, path, destination, options, monitor)?.run()
+        Task::new(self, &from.into(), destination.as_ref(), options)?.run()
     }
 
-    /// Says what [`restore`](Repository::restore) would do, and does nothing: `hear` is told of
-    /// every file, and of directories that would be made. The summary is that of a restore in
+    /// Tells what [`restore`](Repository::restore) would do, and does nothing. `on_planned` is called
+    /// for every file, and for directories that would be made. The summary is that of a restore in
     /// which nothing goes wrong. What exists is read and compared, as far as the rule asks for it.
     ///
     /// # Errors
-    /// Those of a restore; those of `hear`.
-    pub fn plan_restore(
+    /// Those of a restore; those of `on_planned`.
+    pub fn plan_restore<'a>(
         &self,
-        info: &SnapshotInfo,
-        path: &[u8],
-        destination: &Path,
+        from: impl Into<SnapshotPath<'a>>,
+        destination: impl AsRef<Path>,
         options: &RestoreOptions,
-        monitor: &Monitor,
-        hear: &mut dyn FnMut(&Path, Planned) -> Result<()>,
+        mut on_planned: impl FnMut(&Path, Planned) -> Result<()>,
     ) -> Result<RestoreSummary> {
-        Task::new(self, info, path, destination, options, monitor)?.run_dry(hear)
+        Task::new(self, &from.into(), destination.as_ref(), options)?.run_dry(&mut on_planned)
     }
 }

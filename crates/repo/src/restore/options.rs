@@ -1,5 +1,7 @@
 //! What to restore and how, and what was done.
 
+use crate::options::setters;
+
 /// What to do where something exists already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overwrite {
@@ -17,6 +19,7 @@ pub enum Overwrite {
 
 /// What to restore and how.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct RestoreOptions {
     /// What to do where something exists.
     pub overwrite: Overwrite,
@@ -37,8 +40,20 @@ pub struct RestoreOptions {
     pub threads: Option<usize>,
 }
 
+setters!(RestoreOptions {
+    overwrite: Overwrite,
+    verify: bool,
+    keep_damaged: bool,
+    numeric_ids: bool,
+    threads: Option<usize>,
+} into {
+    include: Vec<String>,
+    exclude: Vec<String>,
+});
+
 /// What a restore did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RestoreSummary {
     /// Files restored (or that would be).
     pub files: u64,

@@ -27,12 +27,12 @@ impl Owners {
             return owners;
         }
         let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-        for (id, name) in &task.info.snapshot.users {
+        for (id, name) in &task.from.snapshot.snapshot.users {
             if let Ok(Some(user)) = User::from_name(&text(name)) {
                 owners.users.insert(*id, user.uid.as_raw());
             }
         }
-        for (id, name) in &task.info.snapshot.groups {
+        for (id, name) in &task.from.snapshot.snapshot.groups {
             if let Ok(Some(group)) = Group::from_name(&text(name)) {
                 owners.groups.insert(*id, group.gid.as_raw());
             }

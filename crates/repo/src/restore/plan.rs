@@ -30,7 +30,7 @@ use super::task::Task;
 use crate::index::Loaded;
 use crate::read::ChunkReader;
 use crate::tree::Items;
-use crate::{Counters, Error, Monitor, Result, Warning};
+use crate::{Error, Monitor, ProgressCounters, Result, Warning};
 
 /// Chunks that are collected and sorted by frame before they are handed out.
 const WINDOW: usize = 1 << 18;
@@ -181,12 +181,12 @@ impl<'a> Planner<'a> {
         if let Some(Lost { path, error, below, .. }) = self.lost.take_if(|lost| lost.depth == self.directories.len()) {
             match error {
                 Some(error) => {
-                    Counters::add(&self.progress.failed, below);
+                    ProgressCounters::add(&self.progress.failed, below);
                     self.path = path;
                     self.failed(with_all_below(error, below));
                 }
                 None => {
-                    Counters::add(&self.progress.kept, 1 + below);
+                    ProgressCounters::add(&self.progress.kept, 1 + below);
                     self.monitor().warn(Warning::Kept { path, below });
                 }
             }
@@ -274,12 +274,12 @@ impl<'a> Planner<'a> {
                 target::remove(&parent, name)
                     .and_then(|()| rustix::fs::renameat(&parent, aside, &parent, name))
                     .map_err(failed)?;
-                Counters::add(&self.progress.directories, 1);
+                ProgressCounters::add(&self.progress.directories, 1);
                 all()
             }
             None => {
                 make(name)?;
-                Counters::add(&self.progress.directories, 1);
+                ProgressCounters::add(&self.progress.directories, 1);
                 all()
             }
         };

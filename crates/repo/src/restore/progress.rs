@@ -11,7 +11,7 @@ use super::file::{Lost, Restoring};
 use super::options::{Overwrite, RestoreSummary};
 use super::task::Task;
 use crate::error::is_no_room;
-use crate::{Counters, Error, Monitor, Result, Warning};
+use crate::{Error, Monitor, ProgressCounters, Result, Warning};
 
 /// What planner and workers add to.
 #[derive(Default)]
@@ -54,19 +54,19 @@ impl Progress {
     pub(crate) fn restored(&self, task: &Task<'_>, entry: &TreeEntry) {
         match &entry.kind {
             EntryKind::File(content) => {
-                Counters::add(&self.files, 1);
-                Counters::add(&self.bytes, content.length);
-                Counters::add(&task.monitor.counters.files, 1);
+                ProgressCounters::add(&self.files, 1);
+                ProgressCounters::add(&self.bytes, content.length);
+                ProgressCounters::add(&task.monitor.counters.files, 1);
             }
-            _ => Counters::add(&self.others, 1),
+            _ => ProgressCounters::add(&self.others, 1),
         }
     }
 
     /// Something was left as it is.
     pub(crate) fn kept(&self, task: &Task<'_>, entry: &TreeEntry) {
-        Counters::add(&self.kept, 1);
+        ProgressCounters::add(&self.kept, 1);
         if matches!(entry.kind, EntryKind::File(_)) {
-            Counters::add(&task.monitor.counters.files, 1);
+            ProgressCounters::add(&task.monitor.counters.files, 1);
         }
     }
 
@@ -130,7 +130,7 @@ pub(crate) fn is_full_disk(error: &Error) -> bool {
 
 /// Something could not be restored: it is said and counted.
 pub(crate) fn skipped(task: &Task<'_>, progress: &Progress, path: &Path, error: Error) {
-    Counters::add(&progress.failed, 1);
+    ProgressCounters::add(&progress.failed, 1);
     let path = path.to_owned();
     if task.options.verify {
         progress

@@ -35,7 +35,7 @@ struct Wanted {
 impl Task<'_> {
     /// Finds what is to be restored, and whether it may be.
     fn wanted(&self, reader: &ChunkReader<'_>) -> Result<Wanted> {
-        let (listing, single, top) = match self.repository.find(reader, self.info, self.path)? {
+        let (listing, single, top) = match self.repository.find(reader, self.from)? {
             Found::Root(listing) => (listing, None, None),
             Found::Entry(entry) => match entry.kind {
                 EntryKind::Directory(ref listing) => (listing.clone(), None, Some(entry)),
@@ -50,7 +50,7 @@ impl Task<'_> {
 
     /// Says what would be done.
     pub(crate) fn run_dry(&self, hear: Hear<'_>) -> Result<RestoreSummary> {
-        let reader = self.repository.tree_reader(self.monitor)?;
+        let reader = self.repository.tree_reader()?;
         let Wanted { listing, single, .. } = self.wanted(&reader)?;
         let mut summary = self.preview(&reader, &listing, single.as_deref(), hear)?;
         summary.failed += self.selection.tell_unmatched(self.monitor);
@@ -58,8 +58,8 @@ impl Task<'_> {
     }
 
     pub(crate) fn run(&self) -> Result<RestoreSummary> {
-        let loaded = self.repository.loaded(self.monitor)?;
-        let reader = self.repository.tree_reader(self.monitor)?;
+        let loaded = self.repository.loaded()?;
+        let reader = self.repository.tree_reader()?;
         let Wanted { listing, single, top } = self.wanted(&reader)?;
         // Nobody looks into what is to have a mode of its own before it has it.
         let mode = if top.is_some() { 0o700 } else { 0o777 };
@@ -123,11 +123,11 @@ impl Task<'_> {
 
     /// If all of a snapshot is restored, it says how much that is.
     fn set_totals_of_all(&self) -> bool {
-        let all = crate::tree::components(self.path).next().is_none()
+        let all = crate::tree::clean(&self.from.path).as_os_str().is_empty()
             && self.options.include.is_empty()
             && self.options.exclude.is_empty();
         if all {
-            let counters = &self.info.snapshot.counters;
+            let counters = &self.from.snapshot.snapshot.counters;
             let (files, bytes) = (counters.files, counters.bytes);
             Total { files, bytes }.tell(self.monitor);
         }

@@ -1,12 +1,10 @@
 //! One restore: what its threads share.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
 use super::options::RestoreOptions;
-use crate::{Monitor, Patterns, Repository, Result, SnapshotInfo, Warning};
+use crate::{Monitor, Patterns, Repository, Result, SnapshotPath, Warning};
 
 /// Include and exclude patterns.
 pub(crate) struct Selection {
@@ -19,8 +17,8 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    pub(super) fn new(options: &RestoreOptions, path: &[u8]) -> Result<Selection> {
-        let base: PathBuf = crate::tree::components(path).map(OsStr::from_bytes).collect();
+    pub(super) fn new(options: &RestoreOptions, path: &Path) -> Result<Selection> {
+        let base = crate::tree::clean(path);
         let include = match options.include.is_empty() {
             true => None,
             false => Some(Patterns::new(&options.include, false)?),
@@ -83,8 +81,7 @@ impl Selection {
 /// One restore.
 pub(crate) struct Task<'a> {
     pub(crate) repository: &'a Repository,
-    pub(crate) info: &'a SnapshotInfo,
-    pub(crate) path: &'a [u8],
+    pub(crate) from: &'a SnapshotPath<'a>,
     pub(crate) destination: PathBuf,
     pub(crate) options: &'a RestoreOptions,
     pub(crate) selection: Selection,
@@ -94,20 +91,17 @@ pub(crate) struct Task<'a> {
 impl<'a> Task<'a> {
     pub(super) fn new(
         repository: &'a Repository,
-        info: &'a SnapshotInfo,
-        path: &'a [u8],
+        from: &'a SnapshotPath<'a>,
         destination: &Path,
         options: &'a RestoreOptions,
-        monitor: &'a Monitor,
     ) -> Result<Task<'a>> {
         Ok(Task {
             repository,
-            info,
-            path,
+            from,
             destination: destination.to_owned(),
             options,
-            selection: Selection::new(options, path)?,
-            monitor,
+            selection: Selection::new(options, &from.path)?,
+            monitor: &repository.monitor,
         })
     }
 }

@@ -16,7 +16,7 @@ use super::task::Task;
 use crate::read::ChunkReader;
 use crate::source::Opened;
 use crate::tree::Items;
-use crate::{Counters, Error, Result, Warning};
+use crate::{Error, ProgressCounters, Result, Warning};
 
 impl Task<'_> {
     /// Compares every selected file in the destination with the snapshot; returns how many are
@@ -61,7 +61,7 @@ impl Task<'_> {
                     match self.verify_file(reader, &mut stack, entry, content, &path) {
                         Ok(()) => {
                             right += 1;
-                            Counters::add(&self.monitor.counters.files, 1);
+                            ProgressCounters::add(&self.monitor.counters.files, 1);
                         }
                         Err(error) => {
                             *failed += 1;
@@ -99,7 +99,7 @@ impl Task<'_> {
         if difference.is_none() {
             self.compare(reader, &file, content, path, &mut |piece| {
                 difference = (!piece.equal).then_some(piece.at);
-                Counters::add(&self.monitor.counters.bytes, piece.length);
+                ProgressCounters::add(&self.monitor.counters.bytes, piece.length);
                 piece.equal
             })?;
         }

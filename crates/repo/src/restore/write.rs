@@ -10,7 +10,7 @@ use super::finish::finish;
 use super::progress::{Progress, fail, lose};
 use super::task::Task;
 use crate::read::{ChunkReader, FrameReader};
-use crate::{Counters, Error};
+use crate::{Error, ProgressCounters};
 
 /// Works until there are no more groups; each holds the parts of one frame, in order of slots.
 /// `bodies` are for workers together.
@@ -52,7 +52,7 @@ fn is_right_already(task: &Task<'_>, part: &Part<'_>, scratch: &mut Vec<u8>, pro
     if task.repository.files.keys.chunk_id(scratch) != part.id {
         return false;
     }
-    Counters::add(&task.monitor.counters.bytes, u64::from(part.length));
+    ProgressCounters::add(&task.monitor.counters.bytes, u64::from(part.length));
     finish(task, progress, &part.file);
     true
 }
@@ -66,7 +66,7 @@ fn write_group(
 ) {
     let index = &bodies.loaded.index;
     let frame = index.frame(group[0].frame);
-    Counters::add(&task.monitor.counters.stored, u64::from(frame.sealed));
+    ProgressCounters::add(&task.monitor.counters.stored, u64::from(frame.sealed));
     let last = group.iter().map(|part| part.slot).max();
     let opened = match reader.open(bodies, group[0].frame, last) {
         Ok(opened) => opened,
@@ -105,7 +105,7 @@ fn write_group(
         part.file.changed.store(true, Ordering::Relaxed);
         match write_all_at(&part.file.file, chunk, part.offset) {
             Ok(()) => {
-                Counters::add(&task.monitor.counters.bytes, u64::from(part.length));
+                ProgressCounters::add(&task.monitor.counters.bytes, u64::from(part.length));
                 progress.written.fetch_add(u64::from(part.length), Ordering::Relaxed);
             }
             Err(error) => fail(

@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::options::setters;
 use crate::pattern::PatternsBuilder;
 use crate::{Patterns, Result};
 
 /// What to leave out, as asked for.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Excludes {
     /// [`Patterns`]: `*.o`, `target/` and `me/cache` match at any depth, `/home/*/cache` only there, `!keep.o` takes back.
     pub patterns: Vec<String>,
@@ -21,6 +23,15 @@ pub struct Excludes {
     /// Do not descend into other file systems.
     pub one_file_system: bool,
 }
+
+setters!(Excludes {
+    caches: bool,
+    larger_than: Option<u64>,
+    one_file_system: bool,
+} into {
+    patterns: Vec<String>,
+    files: Vec<PathBuf>,
+});
 
 /// The excludes, ready to be asked.
 pub(crate) struct Filter {

@@ -13,12 +13,12 @@ pub(crate) use open::{Extent, Moment, Opened, device_size};
 pub(crate) use walk::{Step, Walker, resolve};
 
 /// This machine's name.
-pub fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// The name of whoever runs this.
-pub fn user_name() -> String {
+pub(crate) fn user_name() -> String {
     let uid = rustix::process::geteuid();
     match nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid.as_raw())) {
         Ok(Some(user)) => user.name,

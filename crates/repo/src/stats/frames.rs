@@ -8,6 +8,7 @@ use crate::{Monitor, Repository, Result};
 /// Frames of one depth. Those of depth 0 need no others; a frame is one deeper than the deepest
 /// that it needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FrameClass {
     /// Frames.
     pub frames: u64,
@@ -21,6 +22,7 @@ pub struct FrameClass {
 
 /// What must be decoded to read one chunk by itself: its frame, and all that this hangs on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ReadCost {
     /// Bytes that are decoded, on average over all chunks.
     pub bytes_mean: u64,

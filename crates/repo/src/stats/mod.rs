@@ -12,10 +12,11 @@ use ibid_format::tree::EntryKind;
 
 use crate::layout::folder;
 use crate::tree::{Items, TreeStep, TreeWalk, content_key};
-use crate::{Counters, Monitor, Repository, Result, SnapshotInfo};
+use crate::{Monitor, ProgressCounters, Repository, Result, SnapshotInfo};
 
 /// Chunks of one size class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SizeClass {
     /// Sizes up to this, and above half of it, bytes: a power of two.
     pub up_to: u64,
@@ -27,6 +28,7 @@ pub struct SizeClass {
 
 /// Files at one depth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DepthClass {
     /// Files.
     pub files: u64,
@@ -36,6 +38,7 @@ pub struct DepthClass {
 
 /// What a set of snapshots holds, and what the whole repository stores.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Snapshots looked at.
     pub snapshots: u64,
@@ -216,9 +219,10 @@ impl Repository {
     ///
     /// # Errors
     /// Trees that can't be read; whatever the storage says.
-    pub fn stats(&self, snapshots: &[SnapshotInfo], monitor: &Monitor) -> Result<Stats> {
-        let reader = self.tree_reader(monitor)?;
-        let loaded = self.loaded(monitor)?;
+    pub fn stats(&self, snapshots: &[SnapshotInfo]) -> Result<Stats> {
+        let monitor = &*self.monitor;
+        let reader = self.tree_reader()?;
+        let loaded = self.loaded()?;
         let mut counting = Counting {
             loaded: &loaded,
             met: Met::new(&loaded),
@@ -269,8 +273,8 @@ impl Repository {
         monitor: &Monitor,
     ) -> Result<Below> {
         let progress = |files, bytes| {
-            Counters::add(&monitor.counters.files, files);
-            Counters::add(&monitor.counters.bytes, bytes);
+            ProgressCounters::add(&monitor.counters.files, files);
+            ProgressCounters::add(&monitor.counters.bytes, bytes);
         };
         let mut walk = TreeWalk::new(reader, root);
         // One a directory we are in: what lies below it so far.

@@ -11,7 +11,7 @@ use ibid_format::tree::{EntryKind, TreeEntry};
 use super::recipe::Entries;
 use super::visit::Found;
 use crate::read::ChunkReader;
-use crate::{Monitor, Repository, Result, SnapshotInfo};
+use crate::{Monitor, Repository, Result, SnapshotPath};
 
 /// How an entry differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,7 @@ pub enum Change {
 
 /// One difference. An added or removed directory is followed by all that is in it.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Difference<'a> {
     /// How.
     pub change: Change,
@@ -48,19 +49,18 @@ impl Repository {
     ///
     /// # Errors
     /// [`Error::NoSuchPath`](crate::Error::NoSuchPath); damage; the visitor's own errors.
-    pub fn diff(
+    pub fn diff<'a, 'b>(
         &self,
-        old: (&SnapshotInfo, &[u8]),
-        new: (&SnapshotInfo, &[u8]),
-        monitor: &Monitor,
-        visitor: &mut dyn FnMut(&Difference<'_>) -> Result<()>,
+        old: impl Into<SnapshotPath<'a>>,
+        new: impl Into<SnapshotPath<'b>>,
+        mut visitor: impl FnMut(&Difference<'_>) -> Result<()>,
     ) -> Result<()> {
-        let reader = self.tree_reader(monitor)?;
-        let (a, b) = (self.find(&reader, old.0, old.1)?, self.find(&reader, new.0, new.1)?);
+        let reader = self.tree_reader()?;
+        let (a, b) = (self.find(&reader, &old.into())?, self.find(&reader, &new.into())?);
         let mut walk = Walk {
             reader: &reader,
-            monitor,
-            visitor,
+            monitor: &self.monitor,
+            visitor: &mut visitor,
             levels: Vec::new(),
         };
         match (listing(&a), listing(&b)) {

@@ -7,6 +7,6 @@ mod walk;
 
 pub use diff::{Change, Difference};
 pub(crate) use recipe::{Entries, Items, ListWriter, ListingWriter, MetadataChunkers, MetadataSink, content_key};
-pub(crate) use visit::{Found, components};
-pub use visit::{Visit, kind_name};
+pub use visit::Visit;
+pub(crate) use visit::{Found, clean};
 pub(crate) use walk::{TreeStep, TreeWalk};

@@ -11,7 +11,7 @@ use ibid_format::tree::{EntryKind, TreeEntry};
 use super::recipe::{Entries, Items};
 use super::walk::{TreeStep, TreeWalk};
 use crate::read::ChunkReader;
-use crate::{Error, Monitor, Repository, Result, SnapshotInfo};
+use crate::{Error, Repository, Result, SnapshotPath};
 
 /// What a visitor wants next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(crate) enum Found {
 }
 
 /// Names of the kinds of entries, for messages.
-pub fn kind_name(kind: &EntryKind) -> &'static str {
+pub(crate) fn kind_name(kind: &EntryKind) -> &'static str {
     match kind {
         EntryKind::File(_) => "a file",
         EntryKind::Directory(_) => "a directory",
@@ -42,18 +42,27 @@ pub fn kind_name(kind: &EntryKind) -> &'static str {
     }
 }
 
-/// The names of a path inside a snapshot; a leading slash, double slashes and `.` mean nothing.
-pub(crate) fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    path.split(|&byte| byte == b'/')
+/// Returns a path inside a snapshot without what means nothing there: a leading slash, double slashes
+/// and `.`.
+pub(crate) fn clean(path: &Path) -> PathBuf {
+    components(path).map(OsStr::from_bytes).collect()
+}
+
+/// The names of a path inside a snapshot.
+fn components(path: &Path) -> impl Iterator<Item = &[u8]> {
+    path.as_os_str()
+        .as_bytes()
+        .split(|&byte| byte == b'/')
         .filter(|name| !name.is_empty() && *name != b".")
 }
 
 impl Repository {
     /// What stands at `path` in a snapshot.
-    pub(crate) fn find(&self, reader: &ChunkReader<'_>, info: &SnapshotInfo, path: &[u8]) -> Result<Found> {
+    pub(crate) fn find(&self, reader: &ChunkReader<'_>, at: &SnapshotPath<'_>) -> Result<Found> {
+        let SnapshotPath { snapshot: info, path } = at;
         let missing = || Error::NoSuchPath {
             snapshot: info.short_id(),
-            path: PathBuf::from(OsStr::from_bytes(path)),
+            path: path.to_path_buf(),
         };
         let mut found = Found::Root(info.snapshot.root.clone());
         for name in components(path) {
@@ -83,20 +92,18 @@ impl Repository {
     ///
     /// # Errors
     /// [`Error::NoSuchPath`]; damage; the visitor's own errors.
-    pub fn visit(
+    pub fn visit<'a>(
         &self,
-        info: &SnapshotInfo,
-        path: &[u8],
-        monitor: &Monitor,
-        visitor: &mut dyn FnMut(&Path, &TreeEntry) -> Result<Visit>,
+        at: impl Into<SnapshotPath<'a>>,
+        mut visitor: impl FnMut(&Path, &TreeEntry) -> Result<Visit>,
     ) -> Result<()> {
-        let reader = self.tree_reader(monitor)?;
-        let base: Vec<u8> = components(path).collect::<Vec<_>>().join(&b'/');
-        let base = Path::new(OsStr::from_bytes(&base));
-        let listing = match self.find(&reader, info, path)? {
+        let at = at.into();
+        let reader = self.tree_reader()?;
+        let base = clean(&at.path);
+        let listing = match self.find(&reader, &at)? {
             Found::Root(listing) => listing,
             Found::Entry(entry) => {
-                let visit = visitor(base, &entry)?;
+                let visit = visitor(&base, &entry)?;
                 match (&entry.kind, visit) {
                     (EntryKind::Directory(listing), Visit::Descend) => listing.clone(),
                     _ => return Ok(()),
@@ -105,7 +112,7 @@ impl Repository {
         };
         let mut walk = TreeWalk::new(&reader, &listing);
         while let Some(step) = walk.next() {
-            monitor.check_cancelled()?;
+            self.monitor.check_cancelled()?;
             if let TreeStep::Entry(entry) = step? {
                 let visit = visitor(&base.join(walk.path()), &entry)?;
                 if let (EntryKind::Directory(listing), Visit::Descend) = (&entry.kind, visit) {
@@ -122,15 +129,17 @@ impl Repository {
     /// # Errors
     /// [`Error::NoSuchPath`], [`Error::WrongType`] for anything but a file; damage;
     /// [`Error::Pipe`].
-    pub fn dump(&self, info: &SnapshotInfo, path: &[u8], monitor: &Monitor, out: &mut dyn Write) -> Result<u64> {
-        let reader = self.tree_reader(monitor)?;
+    pub fn dump<'a>(&self, at: impl Into<SnapshotPath<'a>>, mut out: impl Write) -> Result<u64> {
+        let at = at.into();
+        let SnapshotPath { snapshot: info, path } = &at;
+        let reader = self.tree_reader()?;
         let wrong = |found| Error::WrongType {
             snapshot: info.short_id(),
-            path: PathBuf::from(OsStr::from_bytes(path)),
+            path: path.to_path_buf(),
             expected: "a file",
             found,
         };
-        let content = match self.find(&reader, info, path)? {
+        let content = match self.find(&reader, &at)? {
             Found::Root(_) => return Err(wrong("the root of the snapshot")),
             Found::Entry(entry) => match entry.kind {
                 EntryKind::File(content) => content,
@@ -143,15 +152,15 @@ impl Repository {
         };
         let mut buffer = Vec::new();
         for item in Items::new(&reader, &content) {
-            monitor.check_cancelled()?;
+            self.monitor.check_cancelled()?;
             match item? {
                 Item::Chunk { id, length } => {
                     buffer.clear();
                     reader.read(&id, length, &mut buffer)?;
                     out.write_all(&buffer).map_err(failed)?;
-                    crate::Counters::add(&monitor.counters.bytes, u64::from(length));
+                    crate::ProgressCounters::add(&self.monitor.counters.bytes, u64::from(length));
                 }
-                Item::Hole { length } => write_zeros(out, length).map_err(failed)?,
+                Item::Hole { length } => write_zeros(&mut out, length).map_err(failed)?,
             }
         }
         out.flush().map_err(failed)?;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use ibid_repo::{BackupSummary, Error, InitOptions, Monitor, ReadData, Repository, RestoreOptions};
+use ibid_repo::{BackupSummary, Error, InitOptions, ReadData, Repository, RestoreOptions};
 use ibid_storage::Local;
 use ibid_storage::fault::FaultDisk;
 
@@ -60,12 +60,10 @@ impl Plan {
     }
 
     fn init(&self) -> InitOptions {
-        InitOptions {
-            chunker: ibid_chunk::Settings::for_average("argmin", 16 << 10).unwrap(),
-            frame_size: 64 << 10,
-            pack_size: 1 << 20,
-            ..quick()
-        }
+        quick()
+            .chunker(ibid_chunk::Settings::for_average("argmin", 16 << 10).unwrap())
+            .frame_size(64 << 10)
+            .pack_size(1 << 20)
     }
 
     /// Puts the tree into the state that version `n` has.
@@ -80,7 +78,7 @@ impl Plan {
     }
 
     fn backup(&self, repository: &Repository) -> Result<BackupSummary, Error> {
-        repository.backup(options(self.folder.path()), &Monitor::silent())
+        repository.backup(&options(self.folder.path()))
     }
 
     /// Makes the repository and the backups; stops at the first error. Which snapshots were
@@ -91,7 +89,7 @@ impl Plan {
         let Ok(place) = Local::create_on(disk.clone(), PLACE) else {
             return (acknowledged, last);
         };
-        let Ok(repository) = Repository::init(Arc::new(place), Some(b"secret"), &self.init(), 0) else {
+        let Ok(repository) = Repository::init(Arc::new(place), Some(b"secret"), &self.init()) else {
             return (acknowledged, last);
         };
         *made = true;
@@ -165,7 +163,7 @@ impl Plan {
                 // A crash in `init` leaves no repository, or a whole one. The next `init` succeeds where there is
                 // none.
                 let place = Local::create_on(disk.clone(), PLACE).unwrap();
-                Repository::init(Arc::new(place), Some(b"secret"), &self.init(), 0)
+                Repository::init(Arc::new(place), Some(b"secret"), &self.init())
                     .unwrap_or_else(|error| panic!("{context}: {error}"))
             }
         }
@@ -181,7 +179,7 @@ impl Plan {
         context: &str,
     ) -> u64 {
         let report = repository
-            .check(ReadData::All, &Monitor::silent())
+            .check(ReadData::All)
             .unwrap_or_else(|error| panic!("{context}: {error}"));
         assert!(report.is_clean(), "{context}: {report:?}");
         seen.unlisted = report.unlisted_packs;
@@ -205,17 +203,10 @@ impl Plan {
 
 /// Restores what was backed up from `path` and compares.
 pub fn restores(repository: &Repository, id: &str, path: &Path, expected: &Contents, context: &str) {
-    use std::os::unix::ffi::OsStrExt;
     let out = scratch();
     let snapshot = repository.snapshot(id).unwrap();
     let summary = repository
-        .restore(
-            &snapshot,
-            path.as_os_str().as_bytes(),
-            out.path(),
-            &RestoreOptions::default(),
-            &Monitor::silent(),
-        )
+        .restore(snapshot.at(path), out.path(), &RestoreOptions::default())
         .unwrap_or_else(|error| panic!("{context}: snapshot {id}: {error}"));
     assert_eq!(summary.failed, 0, "{context}: snapshot {id}");
     if let Some(difference) = difference(expected, &contents(out.path())) {

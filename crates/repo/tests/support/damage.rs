@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use ibid_repo::{CheckReport, Error, InitOptions, Monitor, ReadData, Repository, RestoreOptions, Warning};
+use ibid_repo::{CheckReport, Error, Monitor, ReadData, Repository, RestoreOptions, Warning};
 use ibid_storage::{Memory, Name, Storage};
 
 use super::{Contents, Folder, contents, noise, quick, scratch};
@@ -48,14 +48,12 @@ pub struct Scene {
 
 impl Scene {
     pub fn new() -> Scene {
-        let options = InitOptions {
-            chunker: ibid_chunk::Settings::for_average("fastcdc", 4 << 10).unwrap(),
-            frame_size: 16 << 10,
-            pack_size: 1 << 20,
-            ..quick()
-        };
+        let options = quick()
+            .chunker(ibid_chunk::Settings::for_average("fastcdc", 4 << 10).unwrap())
+            .frame_size(16 << 10)
+            .pack_size(1 << 20);
         let memory = Arc::new(Memory::new());
-        let repository = Repository::init(memory.clone(), Some(b"secret"), &options, 0).unwrap();
+        let repository = Repository::init(memory.clone(), Some(b"secret"), &options).unwrap();
         let folder = Folder::scratch();
         folder.write("long", &noise(1, 150_000));
         folder.write("text", "the same line\n".repeat(1000).as_bytes());
@@ -101,7 +99,7 @@ impl Scene {
     pub fn judge(&self, image: &Image, context: &str) -> Result<CheckReport, Error> {
         let repository = open(storage(image))?;
         let report = repository
-            .check(ReadData::All, &Monitor::silent())
+            .check(ReadData::All)
             .unwrap_or_else(|error| panic!("{context}: the check itself failed: {error}"));
         for (id, tree) in &self.snapshots {
             match repository.snapshot(id) {
@@ -126,17 +124,18 @@ impl Scene {
     pub fn restore(&self, repository: &Repository, report: &CheckReport, id: &str, tree: &Contents, context: &str) {
         let out = scratch();
         let lost = Arc::new(Mutex::new(BTreeSet::new()));
-        let monitor = Monitor::new({
+        let monitor = Arc::new(Monitor::new({
             let (lost, out) = (lost.clone(), out.path().to_owned());
             move |warning| {
                 if let Warning::Skipped { path, .. } = warning {
                     lost.lock().unwrap().insert(path.strip_prefix(&out).unwrap().to_owned());
                 }
             }
-        });
+        }));
         let snapshot = repository.snapshot(id).unwrap();
         let summary = repository
-            .restore(&snapshot, b"", out.path(), &RestoreOptions::default(), &monitor)
+            .watched_by(&monitor)
+            .restore(&snapshot, out.path(), &RestoreOptions::default())
             .unwrap_or_else(|error| panic!("{context}: snapshot {id}: {error}"));
         let lost = std::mem::take(&mut *lost.lock().unwrap());
         assert_eq!(summary.failed, lost.len() as u64, "{context}: {lost:?}");

@@ -14,33 +14,27 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ibid_format::slot::Argon2Cost;
-use ibid_repo::{BackupOptions, BackupSummary, InitOptions, Monitor, Repository};
+use ibid_repo::{BackupOptions, BackupSummary, InitOptions, Repository};
 
 /// Options of a repository that opens quickly.
 pub fn quick() -> InitOptions {
-    InitOptions {
-        cost: Argon2Cost {
-            memory_kib: 64,
-            passes: 1,
-            lanes: 1,
-        },
-        ..InitOptions::default()
-    }
+    InitOptions::default().cost(Argon2Cost {
+        memory_kib: 64,
+        passes: 1,
+        lanes: 1,
+    })
 }
 
 pub fn repository() -> Repository {
-    Repository::init(Arc::new(ibid_storage::Memory::new()), Some(b"secret"), &quick(), 0).unwrap()
+    Repository::init(Arc::new(ibid_storage::Memory::new()), Some(b"secret"), &quick()).unwrap()
 }
 
 pub fn options(path: &Path) -> BackupOptions {
-    BackupOptions {
-        paths: vec![path.to_owned()],
-        ..BackupOptions::default()
-    }
+    BackupOptions::default().path(path)
 }
 
 pub fn backup(repository: &Repository, path: &Path) -> BackupSummary {
-    let summary = repository.backup(options(path), &Monitor::silent()).unwrap();
+    let summary = repository.backup(&options(path)).unwrap();
     assert_eq!(summary.counters.unreadable, 0);
     summary
 }
@@ -93,11 +87,6 @@ impl Folder {
 
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// The path as bytes, to address it inside a snapshot.
-    pub fn inside(&self) -> &[u8] {
-        self.path.as_os_str().as_bytes()
     }
 
     pub fn write(&self, name: impl AsRef<OsStr>, bytes: &[u8]) {
