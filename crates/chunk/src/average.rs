@@ -43,7 +43,7 @@ const RARITIES: [Rarity; 6] = [
     rarity(9, 4_606_067, 22),
 ];
 
-/// Opposing pairs before a skip, as in the paper's Table 1.
+/// Opposing pairs before a skip, as in SeqCDC, Table 1.
 const SKIP_TRIGGER: u32 = 50;
 
 impl Settings {
@@ -52,9 +52,9 @@ impl Settings {
     /// | name | minimum | maximum | average, limits | otherwise |
     /// |---|---|---|---|---|
     /// | `seqcdc` | 1/2 | 2 | 256 bytes to 8 MiB | increasing, equal neighbours absorbed; see below |
-    /// | `fastcdc` | 1/4 | 8, at most 16 MiB | 256 bytes to 4 MiB | normalisation 2; odd sizes are rounded down to even ones |
+    /// | `fastcdc` | 1/4 | 8, at most 16 MiB | 256 bytes to 4 MiB | normalisation 2; even sizes, rounded down |
     /// | `fixed` | 1 | 1 | 64 bytes to 16 MiB | |
-    /// | `ae`, `ae-min` | by the window | 4 | 256 bytes to 4 MiB | maxima, minima; the window about 256 bytes below the average |
+    /// | `ae`, `ae-min` | by the window | 4 | 256 bytes to 4 MiB | window about 256 bytes below the average |
     /// | `ram` | by the window | 4 | 256 bytes to 4 MiB | the window about 256 bytes below the average |
     /// | `maxp` | by the radius | 4 | 256 bytes to 4 MiB | |
     /// | `argmin`, `argmin8` | 1/2 | 1.455 | 256 bytes to 8 MiB | hashes of 4, of 8 bytes |
@@ -77,7 +77,7 @@ impl Settings {
     /// pairs, and a minimum of 1 KiB at 4096), whose realised averages on random data are 3.5, 6.9
     /// and 13.0 KiB. Every other average takes the longest sequence that random data shows often
     /// enough and as large a skip after 50 opposing pairs as brings the realised average to within
-    /// 10 % of the one asked; that keeps skips near the paper's 256 to 512 bytes (32 KiB: six
+    /// 10 % of the one asked; that keeps skips near SeqCDC's 256 to 512 bytes (32 KiB: six
     /// pairs, skip 186; 64 KiB: six pairs, skip 473), where a longer skip with a shorter sequence
     /// would find its way back after an edit less often.
     ///

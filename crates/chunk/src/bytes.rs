@@ -77,7 +77,7 @@ impl Search for Scalar {
 /// Bytes that are looked at before a branch asks whether anything was found.
 const GROUP: usize = 2 * BLOCK;
 
-/// Bytes of data that are probably in the second-level cache already, since somebody has just put
+/// Bytes of data that are probably in the second-level cache already, because a caller has just put
 /// them there.
 pub(crate) const CACHED: usize = 1 << 20;
 

@@ -74,7 +74,7 @@ pub(crate) fn addends<S: Sums>() -> &'static [u64; 256] {
     &S::SHIFTED[STEP - 1]
 }
 
-/// The hash of `window`, of which as many bytes count as the hash has bits.
+/// Hashes the last bytes of `window`: as many as the hash has bits.
 pub(crate) fn start<S: Sums>(window: &[u8]) -> u64 {
     window
         .iter()

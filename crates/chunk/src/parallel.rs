@@ -1,8 +1,8 @@
 //! Chunks of large data in memory, cut by several threads.
 //!
-//! Where a chunk ends depends on nothing before it. So two ways to cut the same data agree from the
-//! first boundary on that they have in common, and content-defined boundaries are soon in common.
-//! That makes two stages:
+//! Where a chunk ends depends on no byte before it. So two ways to cut the same data agree from their
+//! first common boundary on, and content-defined boundaries soon have one in common. That allows two
+//! stages:
 //!
 //! 1. Threads take the segments of the data in turns and cut each as if a chunk began where it
 //!    begins.
@@ -10,24 +10,22 @@
 //!    boundary until it meets one that the segment's thread found, too. From there to the end of
 //!    the segment, the thread's boundaries are the true ones.
 //!
-//! The cuts are those of [`chunks`](crate::chunks()) for every algorithm. What is done twice is the
-//! beginning of each segment. On random data it takes, until a boundary is in common,
+//! The cuts are those of [`chunks`](crate::chunks()) for every algorithm. Only the beginning of each
+//! segment is cut twice. On random data, the first common boundary comes after so many chunks:
 //!
 //! | average | most algorithms | `fastcdc` | `seqcdc` | `ae`, `ram` |
 //! |---|---|---|---|---|
 //! | 8 KiB | 1.1 to 1.4 chunks, of 64 to 256 | 2.3 | 5.7 | 75 |
 //! | 64 KiB | the same | 2.3 | 5.7 | nearly all |
 //!
-//! (AE and RAM hardly look at anything but the first large bytes after a window, which makes them
-//! slow to find back to their boundaries after an edit, too.) The other two-stage form, which marks
-//! the places where the hash fits and then chooses among them, has to hash the bytes below the
-//! minimum size, too, often half of them; and it knows no skips and no choices that depend on where
-//! a chunk begins.
+//! (AE and RAM look at little but the first large bytes after a window, so they also take long to
+//! return to their boundaries after an edit.) The other two-stage form marks every place where the
+//! hash fits and then chooses among them. It also has to hash the bytes below the minimum size, often
+//! half of all, and it allows no skips and no choices that depend on where a chunk begins.
 //!
-//! Where boundaries never come to be in common, as in long constant or periodic data, the first
-//! stage is in vain and all is as slow as with one thread. Segments are multiples of the maximum
-//! size, so that fixed sizes, and data whose chunks are all of the maximum size, do not count among
-//! these.
+//! In long constant or periodic data, boundaries may never have one in common. Then the first stage
+//! is wasted, and cutting takes as long as with one thread. Segments are multiples of the maximum
+//! size, so fixed sizes, and data whose chunks all have the maximum size, do not suffer from this.
 
 use alloc::vec::Vec;
 use core::num::NonZeroUsize;
@@ -43,7 +41,7 @@ const SEGMENT_CHUNKS: usize = 256;
 /// At least so many in data that is not long enough to give every thread several such segments.
 const SEGMENT_CHUNKS_LEAST: usize = 64;
 /// Segments for each thread, if there can be: the last ones keep few threads waiting then.
-const SEGMENTS_WANTED: NonZeroUsize = NonZeroUsize::new(8).unwrap();
+const SEGMENTS_WANTED: NonZeroUsize = NonZeroUsize::new(8).expect("8 is not zero");
 /// Segments that a thread may have cut and not handed over.
 const SEGMENTS_AHEAD: usize = 2;
 
@@ -171,7 +169,7 @@ fn cut_segments(
             boundaries.push(at);
         }
         if sender.send(boundaries).is_err() {
-            // Whoever takes the chunks wants no more.
+            // The caller takes no more chunks.
             return;
         }
     }

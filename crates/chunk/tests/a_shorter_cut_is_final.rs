@@ -104,7 +104,13 @@ proptest! {
     /// Between the cut and its confirmation there may be anything, and so there may after it.
     #[test]
     fn a_cut_shorter_than_the_data_is_that_of_any_longer_data(
-        settings in prop_oneof![3 => any_seqcdc(), 3 => any_fastcdc(), 4 => data::any_hashless(), 4 => data::any_windowed(), 1 => any_fixed()],
+        settings in prop_oneof![
+            3 => any_seqcdc(),
+            3 => any_fastcdc(),
+            4 => data::any_hashless(),
+            4 => data::any_windowed(),
+            1 => any_fixed(),
+        ],
         kind in 0..KINDS, seed: u64, len in 0usize..20_000,
         follow_kind in 0..KINDS, follow in prop_oneof![1usize..10, 1usize..20_000],
     ) {

@@ -217,7 +217,8 @@ fn a_criterion_that_an_algorithm_can_not_meet_is_refused_with_the_reason() {
     let error = HintedChunker::new(&chunker, Criterion::Window).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "ff+rwt can't be used with argmin, which compares all bytes of a chunk and can't tell for one place if it is a boundary; ff and ff+mt can"
+        "ff+rwt can't be used with argmin, which compares all bytes of a chunk and can't tell for one place if it \
+         is a boundary; ff and ff+mt can"
     );
     assert!(HintedChunker::new(&chunker, Criterion::Marker).is_ok());
     assert_eq!(

@@ -1,4 +1,4 @@
-//! How much do deltas save if nobody says what is a version of what?
+//! How much do deltas save if versions of one record are not known to belong together?
 //!
 //! `similar FILE.jsonl [RECORDS [HOT-WEIGHT [KEYS]]]` reads one JSON object a line, `{"key": …,
 //! "body": …}`. Each body is sketched, looked up among those before it, and encoded against the
@@ -151,7 +151,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     println!("{} records, hot features weigh {}", records.len(), scoring.hot_weight);
     println!(
-        "| sketch | ratio | deltas | against the same key | depth | sketch MB/s | search MB/s | encode MB/s |\n|---|---|---|---|---|---|---|---|"
+        "| sketch | ratio | deltas | against the same key | depth | sketch MB/s | search MB/s | encode MB/s |\n\
+         |---|---|---|---|---|---|---|---|"
     );
     for interval in [Interval::I16, Interval::I64, Interval::I128] {
         for bytes in FeatureBytes::ALL {

@@ -62,7 +62,8 @@ proptest! {
             check(&base[..source.below(base.len() + 1)], &delta, target.len());
             // And as a delta to be turned round.
             let mut out = b"before".to_vec();
-            if DeltaEncoder::new().with_uncovered_max(usize::MAX).reverse(method, &base, &target, &damaged, &mut out).is_ok() {
+            let mut encoder = DeltaEncoder::new().with_uncovered_max(usize::MAX);
+            if encoder.reverse(method, &base, &target, &damaged, &mut out).is_ok() {
                 let mut decoded = Vec::new();
                 DeltaDecoder::new().decode(&target, &out[6..], base.len(), &mut decoded).unwrap();
                 prop_assert!(decoded == base, "a reversal that succeeds is right");

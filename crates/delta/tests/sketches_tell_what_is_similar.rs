@@ -38,7 +38,12 @@ proptest! {
     }
 
     #[test]
-    fn of_short_data_the_largest_are_kept(length in 0usize..20_000, bytes in 0usize..2000, least in 0usize..40, most in 0usize..40) {
+    fn of_short_data_the_largest_are_kept(
+        length in 0usize..20_000,
+        bytes in 0usize..2000,
+        least in 0usize..40,
+        most in 0usize..40,
+    ) {
         let data = &text(3, 20_000)[..length];
         let all = Sketcher::new().with_features(most).sketch(data);
         let fewer = Sketcher::new().with_features(most).with_fewer_of_short_data(bytes, least).sketch(data);

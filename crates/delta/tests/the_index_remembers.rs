@@ -49,7 +49,8 @@ fn reloaded(index: &FeatureIndex) -> FeatureIndex {
 }
 
 proptest! {
-    /// With room for all and few places a feature, nothing is forgotten, and what is found beyond the map's are places of other features.
+    /// With room for all and few places for each feature, nothing is forgotten, and places found beyond
+    /// the map's belong to other features.
     #[test]
     fn as_a_map_but_for_what_it_evicts(steps in prop::collection::vec(any_step(), 0..600), small: bool) {
         let mut index = index_of(if small { 50 } else { 20_000 });

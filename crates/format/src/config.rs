@@ -31,7 +31,7 @@ pub struct Config {
 
 /// What can be read of a `config` without keys, to find out how to get them.
 ///
-/// Nothing here is authenticated yet: [`open`] does that. Whoever controls the storage can put an
+/// Nothing here is authenticated yet: [`open`] does that. An attacker who controls the storage can put an
 /// unencrypted `config` in the place of an encrypted one, so a caller that expects encryption
 /// checks [`encrypted`](Header::encrypted) before it writes.
 #[derive(Debug)]

@@ -8,7 +8,8 @@ use zeroize::Zeroize;
 use crate::seal::{self, NONCE, Place};
 use crate::{ChunkId, Error, FileId, FileKind, SealKind, random};
 
-/// The 32 random bytes that everything in a repository hangs on. Erased from memory when dropped.
+/// The 32 random bytes from which every key of a repository is derived. Erased from memory when
+/// dropped.
 pub struct MasterKey([u8; 32]);
 
 impl MasterKey {
@@ -53,10 +54,10 @@ impl fmt::Debug for MasterKey {
 /// let keys = Keys::encrypted(FileId::random(), &MasterKey::random());
 /// let file = FileId::random();
 /// let mut sealed = Vec::new();
-/// keys.seal(SealKind::Snapshot, file, 8, b"what was there", &mut sealed);
-/// assert_eq!(sealed.len(), b"what was there".len() + SEAL_OVERHEAD);
+/// keys.seal(SealKind::Snapshot, file, 8, b"the plaintext", &mut sealed);
+/// assert_eq!(sealed.len(), b"the plaintext".len() + SEAL_OVERHEAD);
 /// assert!(keys.open(SealKind::Snapshot, file, 9, &mut sealed.clone()).is_err(), "it was sealed for position 8");
-/// assert_eq!(keys.open(SealKind::Snapshot, file, 8, &mut sealed)?, b"what was there");
+/// assert_eq!(keys.open(SealKind::Snapshot, file, 8, &mut sealed)?, b"the plaintext");
 /// # Ok::<(), ibid_format::Error>(())
 /// ```
 #[derive(Clone)]

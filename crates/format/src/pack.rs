@@ -178,7 +178,7 @@ impl PackBuilder {
     /// [`encode_delta`](frame::FrameEncoder::encode_delta) made it from these blobs, behind the
     /// others. `depth` and `bases` are those of [`FrameSummary`].
     ///
-    /// Whoever finishes the pack once [`is_full`](PackBuilder::is_full) says so stays within the limits
+    /// Finish the pack once [`is_full`](PackBuilder::is_full) says so: then it stays within the limits
     /// of the format.
     pub fn add(&mut self, frame_plaintext: &[u8], blobs: &[Blob], depth: u8, bases: &[ChunkPrefix]) {
         let offset = self.bytes.len();

@@ -115,7 +115,10 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_give_numbers_that_descend_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200), count in 1..40usize) {
+        fn any_bytes_give_numbers_that_descend_or_an_error(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            count in 1..40usize,
+        ) {
             if let Ok(numbers) = read_all(&bytes, count) {
                 prop_assert!(numbers.windows(2).all(|pair| pair[0] > pair[1]));
             }

@@ -1,7 +1,7 @@
 //! `keys/<id>`: the master key, sealed by a password.
 //!
 //! Each file is one way to open an encrypted repository. Its parameters are authenticated with the
-//! sealed key, so that nobody can make the password's next use cheaper to guess; they are checked
+//! sealed key, so that no attacker can make the password's next use cheaper to guess; they are checked
 //! against the caller's limit before any memory is taken.
 
 use argon2::{Algorithm, Argon2, Block, Params, Version};
@@ -25,7 +25,7 @@ pub const LIMIT: u64 = (NOTE_AT + NOTE + SEAL_OVERHEAD) as u64;
 /// Most memory that a slot can ask for, KiB (4 GiB).
 pub const MEMORY_KIB_MAX: u32 = 4 << 20;
 /// What a caller should allow a slot to take, and the most that a new one is given, KiB (1 GiB): a
-/// hostile slot must not exhaust the machine, and nobody is to make a slot that they can't open.
+/// hostile slot must not exhaust the machine, and no user should make a slot that can't be opened.
 pub const MEMORY_KIB_ALLOWED: u32 = 1 << 20;
 /// Most passes.
 pub const PASSES_MAX: u32 = 64;
@@ -143,7 +143,8 @@ impl WorkingMemory {
     }
 }
 
-/// Who made a slot, for people who list them. Sealed under the repository's keys, not the password.
+/// The origin of a slot, shown when slots are listed. Sealed under the repository's keys, not the
+/// password.
 ///
 /// The three strings take 497 bytes together at most.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -321,7 +322,7 @@ impl Slot {
         Ok(MasterKey::from_bytes(key))
     }
 
-    /// Who made it.
+    /// Returns the note about its origin.
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ const LENGTH: usize = 4;
 /// Length of a snapshot file without values and padding, bytes.
 const FIXED: usize = MAGIC + SEAL_OVERHEAD + LENGTH;
 
-/// One backup: who, when, what, and the root of its tree.
+/// One backup: its time, host, user and paths, and the root of its tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
     /// When the backup began, or what it was told to say.
@@ -29,7 +29,7 @@ pub struct Snapshot {
     pub duration_ms: u64,
     /// The machine.
     pub host: String,
-    /// Who ran it.
+    /// The user who ran it.
     pub user: String,
     /// The program that made it, such as `ibid 0.1.0`.
     pub program: String,

@@ -319,7 +319,8 @@ proptest! {
     fn any_versions_references_and_chains_are_read_as_they_were_written(
         numbers in prop::collection::btree_set(2..1000u64, 1..62), deleted: u64,
         counts in prop::collection::vec((0..64u64, 1..1000u32, any::<bool>()), 1..64),
-        hops in prop::collection::vec(prop::option::of(1..2000u64), 0..16), features in prop::collection::btree_set(any::<u32>(), 0..32),
+        hops in prop::collection::vec(prop::option::of(1..2000u64), 0..16),
+        features in prop::collection::btree_set(any::<u32>(), 0..32),
         exponent in 5..=10u32,
     ) {
         let mut group = VersionGroup::new(1, 0);
@@ -335,13 +336,17 @@ proptest! {
         prop_assert_eq!(References::decode(5, &references.encode(5).unwrap()), Ok(references));
 
         let features = features.into_iter().rev().collect();
-        let chain = ChainEntry { namespace: 3, position: deleted, distance: 16, hops, features, feature_bytes: 1 << exponent };
+        let (position, feature_bytes) = (deleted, 1 << exponent);
+        let chain = ChainEntry { namespace: 3, position, distance: 16, hops, features, feature_bytes };
         prop_assert_eq!(ChainEntry::decode(2000, &chain.encode(2000).unwrap()), Ok(chain));
     }
 
     #[test]
     fn any_records_are_read_from_frames_as_they_were_put_there(
-        frames in prop::collection::vec(prop::collection::btree_map(1..1u64 << 40, prop::collection::vec(any::<u8>(), 1..300), 1..20), 1..5),
+        frames in prop::collection::vec(
+            prop::collection::btree_map(1..1u64 << 40, prop::collection::vec(any::<u8>(), 1..300), 1..20),
+            1..5,
+        ),
         level in 1..12, block in 1..1u64 << 40,
     ) {
         let mut builder = BlockBuilder::default();
@@ -370,7 +375,9 @@ proptest! {
     }
 
     #[test]
-    fn any_places_are_read_as_they_were_written(records in prop::collection::btree_map(0..256u64, (1..1u64 << 55, any::<u8>()), 1..256)) {
+    fn any_places_are_read_as_they_were_written(
+        records in prop::collection::btree_map(0..256u64, (1..1u64 << 55, any::<u8>()), 1..256)
+    ) {
         let mut places = Places::default();
         for (number, (block, frame)) in records {
             places.set(number, Some(Place { block, frame }));
@@ -381,7 +388,8 @@ proptest! {
     #[test]
     fn any_record_is_read_as_it_was_written(
         number in 1..=NUMBER_MAX, namespace in 1..=u32::MAX, version in 1..=u32::MAX,
-        key in prop::collection::vec(any::<u8>(), 0..200), body in prop::option::of(prop::collection::vec(any::<u8>(), 0..2000)),
+        key in prop::collection::vec(any::<u8>(), 0..200),
+        body in prop::option::of(prop::collection::vec(any::<u8>(), 0..2000)),
     ) {
         let body = body.as_deref().map_or(Body::Deleted, Body::Whole);
         let record = Record { namespace, version, key: &key, body };
@@ -390,7 +398,11 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(number: u64, key in prop::collection::vec(any::<u8>(), 0..20), bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn any_bytes_are_read_or_refused(
+        number: u64,
+        key in prop::collection::vec(any::<u8>(), 0..20),
+        bytes in prop::collection::vec(any::<u8>(), 0..60),
+    ) {
         let _ = Record::decode(number, &bytes);
         let _ = KeyEntry::decode(&key, &bytes);
         let _ = VersionGroup::decode(number, number as u32, &bytes);

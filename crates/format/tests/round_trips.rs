@@ -33,7 +33,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn varints(value in prop_oneof![any::<u64>(), (0..64u32).prop_map(|bits| 1 << bits), (0..64u32).prop_map(|bits| (1 << bits) - 1)]) {
+    fn varints(
+        value in prop_oneof![
+            any::<u64>(),
+            (0..64u32).prop_map(|bits| 1 << bits),
+            (0..64u32).prop_map(|bits| (1 << bits) - 1),
+        ]
+    ) {
         let mut out = Vec::new();
         wire::put_varint(&mut out, value);
         prop_assert_eq!(out.len(), wire::varint_len(value));
@@ -61,11 +67,16 @@ proptest! {
     fn file_ids(bytes in any::<[u8; 16]>()) {
         let id = FileId(bytes);
         prop_assert_eq!(FileId::parse(&id.to_string()), Some(id));
-        prop_assert_eq!(FileId::parse(&id.to_string().to_uppercase()).is_some(), !id.to_string().contains(|c: char| c.is_alphabetic()));
+        let has_letters = id.to_string().contains(|c: char| c.is_alphabetic());
+        prop_assert_eq!(FileId::parse(&id.to_string().to_uppercase()).is_some(), !has_letters);
     }
 
     #[test]
-    fn frames(chunks in chunks(), level in prop_oneof![Just(None), (-3..=5i32).prop_map(Some)], upto in any::<prop::sample::Index>()) {
+    fn frames(
+        chunks in chunks(),
+        level in prop_oneof![Just(None), (-3..=5i32).prop_map(Some)],
+        upto in any::<prop::sample::Index>(),
+    ) {
         let [keys, _] = both_keys();
         let compression = level.map_or(Compression::Stored, Compression::Zstd);
         let (plaintext, blobs) = frame(&keys, &chunks, compression);

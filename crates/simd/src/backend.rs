@@ -18,7 +18,7 @@ pub const ENVIRONMENT_VARIABLE: &str = "IBID_SIMD";
 /// The name that stands for [`Backend::best`] in a setting.
 const AUTOMATIC: &str = "auto";
 
-/// Every set from which the fastest is chosen, slowest first: the order of [`Backend::available`].
+/// The sets from which the fastest is chosen, slowest first: the order of [`Backend::available`].
 const RANKED: [Isa; 5] = [Isa::Scalar, Isa::Neon, Isa::Sse41, Isa::Avx2, Isa::Avx512];
 /// Every set that has a name.
 const KNOWN: [Isa; 6] = [
@@ -30,8 +30,8 @@ const KNOWN: [Isa; 6] = [
     Isa::Avx512Gather,
 ];
 
-/// Whether the CPU (and its operating system) has a feature: asked at run time with `std`, else as
-/// the compiler was told.
+/// Whether the CPU and its operating system have a feature: detected at run time with `std`, else
+/// taken from the compiler's target features.
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 macro_rules! has {
     ($feature:tt) => {
@@ -67,7 +67,7 @@ impl Isa {
         }
     }
 
-    /// Whether this CPU (and its operating system) runs the instructions.
+    /// Whether this CPU and its operating system run the instructions.
     #[cfg(target_arch = "x86_64")]
     fn is_present(self) -> bool {
         match self {
@@ -82,7 +82,7 @@ impl Isa {
         }
     }
 
-    /// Every 64-bit ARM that programs are compiled for has NEON unless they say otherwise.
+    /// Every target of 64-bit ARM has NEON unless the compiler is told otherwise.
     #[cfg(target_arch = "aarch64")]
     fn is_present(self) -> bool {
         self == Isa::Scalar || self == Isa::Neon && cfg!(target_feature = "neon")
@@ -94,13 +94,13 @@ impl Isa {
     }
 }
 
-/// What a kernel does with the masks that its wide compares give: count, find, deposit, extract.
+/// Whether the CPU has the instructions that kernels use on masks: count, find, deposit, extract.
 #[cfg(target_arch = "x86_64")]
 fn bit_fields_are_present() -> bool {
     [has!("popcnt"), has!("bmi1"), has!("bmi2")] == [true; 3]
 }
 
-/// A set of vector instructions that this CPU has. The only way to get one is to find it here.
+/// A set of vector instructions that this CPU has: a value exists only if they were found on it.
 ///
 /// | name | instructions |
 /// |---|---|
@@ -109,11 +109,10 @@ fn bit_fields_are_present() -> bool {
 /// | `sse41` | SSE4.1, POPCNT |
 /// | `avx2` | AVX2, POPCNT, BMI1, BMI2 |
 /// | `avx512` | AVX-512 F and BW, POPCNT, BMI1, BMI2 |
-/// | `avx512-gather` | those of `avx512`, and its gathers, which that leaves alone |
+/// | `avx512-gather` | those of `avx512`, and its gathers, which `avx512` does not use |
 ///
-/// Whether gathers gain anything differs from CPU to CPU, and none is known here on which they do.
-/// So `avx512-gather` is there for those who name it, to measure, and is never chosen: neither
-/// [`Backend::best`] nor [`Backend::available`] gives it.
+/// Gathers were not faster on any CPU measured so far. `avx512-gather` exists to measure them: you
+/// get it only by its name, never from [`Backend::best`] or [`Backend::available`].
 ///
 /// ```
 /// let names: Vec<_> = ibid_simd::Backend::available().map(|backend| backend.name()).collect();
@@ -123,31 +122,30 @@ fn bit_fields_are_present() -> bool {
 pub struct Backend(Isa);
 
 impl Backend {
-    /// The backend without vector instructions, present everywhere.
+    /// Returns the backend without vector instructions, which every machine has.
     #[must_use]
     pub const fn scalar() -> Backend {
         Backend(Isa::Scalar)
     }
 
-    /// Every backend that this machine runs, slowest first; the first is [`Backend::scalar`], and
-    /// `avx512-gather` is left out.
+    /// Returns the backends that this machine runs, slowest first, without `avx512-gather`. The first
+    /// is [`Backend::scalar`].
     pub fn available() -> impl Iterator<Item = Backend> {
         RANKED.into_iter().filter(|isa| isa.is_present()).map(Backend)
     }
 
-    /// The fastest backend of this machine.
+    /// Returns the fastest backend of this machine.
     #[must_use]
     pub fn best() -> Backend {
         Backend::available().last().unwrap_or(Backend::scalar())
     }
 
-    /// The backend that the user asked for through [`ENVIRONMENT_VARIABLE`], as
-    /// [`Backend::from_setting`] reads it. The environment is looked at once for a process; without
-    /// the feature `std` never, and this is [`Backend::best`].
+    /// Returns the backend that [`ENVIRONMENT_VARIABLE`] asks for, as [`Backend::from_setting`] reads
+    /// it. A process reads the environment once. Without the feature `std` it is never read, and
+    /// this is [`Backend::best`].
     ///
     /// # Errors
-    /// As for [`Backend::from_name`]; every time, since the wish stays what it was. A value that is
-    /// not Unicode is unknown.
+    /// As [`Backend::from_name`], at every call. A value that is not Unicode is unknown.
     pub fn preferred() -> Result<Backend, BackendError> {
         #[cfg(feature = "std")]
         {
@@ -164,8 +162,8 @@ impl Backend {
 
     /// Runs `kernel` with the instructions of this backend.
     ///
-    /// The call costs a jump and is not inlined: a kernel should have some hundred bytes to look
-    /// at.
+    /// The call costs a jump and is not inlined, so a kernel should process some hundred bytes at
+    /// least.
     #[inline]
     pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self.0 {
@@ -185,20 +183,20 @@ impl Backend {
         }
     }
 
-    /// Whether kernels should look tables up by [`Vector::gather_u64`](crate::Vector::gather_u64):
-    /// only the backend `avx512-gather` says so.
+    /// Whether kernels should look up tables by [`Vector::gather_u64`](crate::Vector::gather_u64):
+    /// true for `avx512-gather` alone.
     #[must_use]
     pub fn gathers(self) -> bool {
         self.0 == Isa::Avx512Gather
     }
 
-    /// The name by which [`Backend::from_name`] finds it again; it never changes.
+    /// Returns its name, by which [`Backend::from_name`] finds it. Names never change.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.0.name()
     }
 
-    /// The backend of that exact name (lower case).
+    /// Returns the backend with exactly this name, in lower case.
     ///
     /// # Errors
     /// [`BackendError::Unknown`] when no backend has that name, [`BackendError::Missing`] when this
@@ -214,10 +212,10 @@ impl Backend {
         }
     }
 
-    /// What a value of [`ENVIRONMENT_VARIABLE`] asks for: nothing, an empty value or `auto` means
-    /// [`Backend::best`], anything else is a name. Case and surrounding blanks do not matter.
+    /// Returns the backend that a setting asks for: [`Backend::best`] for `None`, an empty value or
+    /// `auto`, else the one with this name. Case and surrounding blanks do not matter.
     ///
-    /// The environment itself is not read here; [`Backend::preferred`] does that.
+    /// This does not read the environment; [`Backend::preferred`] does.
     ///
     /// ```
     /// use ibid_simd::Backend;
@@ -227,7 +225,7 @@ impl Backend {
     /// ```
     ///
     /// # Errors
-    /// As for [`Backend::from_name`]: a wish that cannot be met is never replaced in silence.
+    /// As [`Backend::from_name`]: no other backend silently takes the place of a missing one.
     pub fn from_setting(value: Option<&str>) -> Result<Backend, BackendError> {
         let wanted = value.unwrap_or(AUTOMATIC).trim().to_ascii_lowercase();
         if wanted.is_empty() || wanted == AUTOMATIC {
@@ -258,7 +256,7 @@ impl FromStr for Backend {
     }
 }
 
-/// Why a name gives no backend.
+/// Why there is no backend with a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BackendError {
@@ -267,7 +265,7 @@ pub enum BackendError {
         /// The name asked for.
         found: String,
     },
-    /// The name is known; the CPU does not have the instructions.
+    /// This CPU does not have the instructions of this backend.
     Missing {
         /// The name asked for.
         name: &'static str,

@@ -1,4 +1,4 @@
-//! Single instructions, repeated, so that somebody with a clock can tell what they cost
+//! Single instructions, repeated, so that a program with a clock can measure what they cost
 //! (*Vectorized Sequence-Based Chunking*, section V: popcnt, pdep and tzcnt differ between CPUs).
 
 /// An instruction on 64 bits that kernels use, or compare with.
@@ -96,7 +96,7 @@ mod run {
         }
     }
 
-    /// The eight lines, twice over, as often as there are rounds.
+    /// Repeats the eight lines twice in each round.
     macro_rules! repeat {
         ($rounds:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr, $g:expr, $h:expr) => {
             // SAFETY: the instruction was found on this CPU (`is_present`); it reads and writes the

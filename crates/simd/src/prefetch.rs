@@ -1,5 +1,4 @@
-//! Hints about memory that will be read. Every CPU of its kind has them, so there is nothing to ask
-//! for.
+//! Hints about memory that will be read. Every CPU of a supported architecture has them.
 
 /// Says that the cache line of `data[at]` will be read soon. `at` may lie beyond the end.
 #[inline(always)]
@@ -16,7 +15,7 @@ pub fn prefetch_far(data: &[u8], at: usize) {
 #[inline(always)]
 fn hint<const FAR: bool>(data: &[u8], at: usize) {
     let line = data.as_ptr().wrapping_add(at);
-    // SAFETY: a hint about an address, which need not exist.
+    // SAFETY: a prefetch reads no memory; the address need not exist.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         use core::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};

@@ -1,17 +1,17 @@
-//! What kernels are written in.
+//! The traits that kernels are written with.
 
 use crate::bits;
 
-/// Bytes in a block: as many as a mask has bits, and a whole number of every kind of register.
+/// Bytes in a block: as many as a mask has bits, and a multiple of the size of every register.
 pub const BLOCK: usize = 64;
 
-/// Registers of bytes, and a proof that the CPU has them.
+/// Operations on registers of bytes. A value proves that the CPU has the instructions.
 ///
-/// A value comes only from [`Backend::run`](crate::Backend::run), within a function that is
-/// compiled for its instructions. All methods are inlined there; called from elsewhere (a closure
-/// or function that is not inlined into [`Kernel::run`]) they give the same answers, slowly.
+/// Only [`Backend::run`](crate::Backend::run) makes a value, in a function that is compiled for its
+/// instructions. All methods are inlined there. Called from a closure or function that is not
+/// inlined into [`Kernel::run`], they return the same results, slowly.
 ///
-/// Bytes are unsigned. A mask has one bit for every byte, the first byte's lowest; bits beyond are
+/// Bytes are unsigned. A mask has one bit for every byte, the lowest for the first; higher bits are
 /// 0.
 pub trait Vector: Copy + private::Sealed {
     /// A register.
@@ -20,45 +20,45 @@ pub trait Vector: Copy + private::Sealed {
     /// Bytes in a register: 16, 32 or 64.
     const LANES: usize;
 
-    /// The bytes `from[at..at + LANES]`, at any alignment.
+    /// Loads the bytes `from[at..at + LANES]`, at any alignment.
     ///
     /// # Panics
-    /// When they are not all there. The check costs nothing where the compiler sees that they are:
-    /// take arrays (`first_chunk`) in loops.
+    /// If `from` ends before that. The check costs nothing where the compiler can prove it: use
+    /// arrays (`first_chunk`) in loops.
     fn load(self, from: &[u8], at: usize) -> Self::Register;
 
-    /// In every 16 bytes of a register, 16 bytes of `from`: the first from `at` on, the next from
-    /// `at + stride` on, and so forth.
+    /// Loads 16 bytes of `from` into every 16 bytes of a register: the first at `at`, the next at
+    /// `at + stride`, and so on.
     ///
     /// # Panics
-    /// When they are not all there.
+    /// If `from` ends before that.
     fn load_strided(self, from: &[u8], at: usize, stride: usize) -> Self::Register;
 
     /// Writes the register to `into[at..at + LANES]`, at any alignment.
     ///
     /// # Panics
-    /// When there is no room.
+    /// If `into` ends before that.
     fn store(self, register: Self::Register, into: &mut [u8], at: usize);
 
-    /// `byte` in every place.
+    /// Returns `byte` in every lane.
     fn splat(self, byte: u8) -> Self::Register;
 
-    /// `bytes` in every 16 bytes.
+    /// Returns `bytes` in every 16 bytes.
     fn splat_16(self, bytes: &[u8; 16]) -> Self::Register;
 
-    /// The bytes of `number`, least significant first, in every four places.
+    /// Returns the bytes of `number`, least significant first, in every four lanes.
     fn splat_u32(self, number: u32) -> Self::Register;
 
-    /// `a * b + c` in every four places, as numbers modulo 2^32, least significant byte first.
+    /// Computes `a * b + c` in every four lanes, modulo 2^32, least significant byte first.
     fn multiply_add_u32(self, a: Self::Register, b: Self::Register, c: Self::Register) -> Self::Register;
 
-    /// The smaller number in every four places, least significant byte first.
+    /// Returns the smaller number in every four lanes, least significant byte first.
     fn min_u32(self, a: Self::Register, b: Self::Register) -> Self::Register;
 
-    /// The exclusive or.
+    /// Returns the exclusive or of `a` and `b`.
     fn xor(self, a: Self::Register, b: Self::Register) -> Self::Register;
 
-    /// The bits that `a` and `b` both have.
+    /// Returns the bits that `a` and `b` both have.
     fn and(self, a: Self::Register, b: Self::Register) -> Self::Register;
 
     /// The upper four bits of every byte, moved to the lower four.

@@ -52,7 +52,7 @@ instantiate! {
     avx512: Avx512, "avx512f,avx512bw,popcnt,bmi1,bmi2";
 }
 
-/// The mask itself, of which the compiler knows no longer that it came from a comparison.
+/// Returns the mask, hiding from the compiler that it came from a comparison.
 ///
 /// Told more, LLVM moves the arithmetic on masks back into vectors of booleans, which is ten times
 /// slower.

@@ -7,9 +7,9 @@ use crate::Name;
 
 /// A call to a [`Storage`](crate::Storage) failed.
 ///
-/// Its text says what was attempted, on which object and where, and what was found. What to do
-/// about it is for the program to say, which knows what it was doing. The error of the operating system, if there was one, is the [`source`](StdError::source) and not
-/// part of the text.
+/// Its text says what was attempted, on which object and where, and what was found. It gives no
+/// advice: only the program knows what its user can do. An error of the operating system is the
+/// [`source`](StdError::source), and not part of the text.
 ///
 /// ```
 /// use ibid_storage::{ErrorKind, Memory, Name, Storage};

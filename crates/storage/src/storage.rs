@@ -37,7 +37,7 @@ pub trait Storage: Send + Sync {
     /// After any other error nothing or the whole object is there; the call can be repeated.
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error>;
 
-    /// The whole object.
+    /// Returns the whole object.
     ///
     /// # Errors
     /// [`TooLarge`](crate::ErrorKind::TooLarge), before memory is taken, if it has more than
@@ -54,7 +54,7 @@ pub trait Storage: Send + Sync {
     /// of `buffer`. [`NotFound`](crate::ErrorKind::NotFound) if there is none.
     fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), Error>;
 
-    /// The size of the object in bytes.
+    /// Returns the size of the object, bytes.
     ///
     /// # Errors
     /// [`NotFound`](crate::ErrorKind::NotFound) if there is none.
@@ -63,22 +63,21 @@ pub trait Storage: Send + Sync {
     /// Calls `each` with the name and the size in bytes of every object whose name starts with
     /// `folder` + `/`, at any depth. An empty `folder` means all objects.
     ///
-    /// Objects only: unfinished files, and things that another program left and that no [`Name`]
-    /// can denote, are left out (see [`Local::foreign`](crate::Local::foreign)). No order is
-    /// promised. A folder that does not exist is empty. Objects stored or deleted meanwhile may
-    /// be given or not. `each` may call this place again.
+    /// Only objects: unfinished files, and files of other programs that no [`Name`] can denote, are
+    /// left out (see [`Local::foreign`](crate::Local::foreign)). The order is not defined. A folder
+    /// that does not exist is empty. An object stored or deleted during the call may be listed or
+    /// not. `each` may call this storage again.
     ///
     /// # Errors
     /// [`InvalidName`](crate::ErrorKind::InvalidName) if `folder` is neither empty nor a valid
     /// name.
     fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error>;
 
-    /// Makes durable that the object is there, whoever stored it.
+    /// Makes an object durable that another process stored.
     ///
-    /// [`put`](Storage::put) does so for what it stores. But what another process is storing can be
-    /// seen a moment before it is durable, and that process may be killed in that moment: then
-    /// nobody will make it durable but who asks here. To be called before anything that relies
-    /// on somebody else's object is acknowledged.
+    /// [`put`](Storage::put) does so for its own object. But an object that another process is
+    /// storing can be seen a moment before it is durable, and that process may be killed in that
+    /// moment. Call this before you acknowledge anything that relies on such an object.
     ///
     /// # Errors
     /// [`NotFound`](crate::ErrorKind::NotFound) if there is none. After any other error the object
@@ -92,10 +91,10 @@ pub trait Storage: Send + Sync {
     /// After any other error the object may be there or not; the call can be repeated.
     fn delete(&self, name: &Name) -> Result<(), Error>;
 
-    /// What people call this place, for messages: `folder /srv/backup`.
+    /// Returns the name of this storage for messages: `folder /srv/backup`.
     fn location(&self) -> String;
 
-    /// The folder of this machine where the objects are, if they are in one.
+    /// Returns the folder of this machine that holds the objects, if one does.
     fn folder(&self) -> Option<PathBuf> {
         None
     }

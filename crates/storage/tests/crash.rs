@@ -299,8 +299,7 @@ fn what_a_killed_process_published_is_durable_once_another_has_settled_it() {
                         place.settle(&object).unwrap();
                         settled += 1;
                     }
-                    // The folders above the place are those of whoever made the place, who is not acknowledged without
-                    // them.
+                    // The folders above the storage became durable when it was created.
                     let context = format!("killed before operation {at}, seed {seed}");
                     let there = whole_or_nothing(disk.crash(seed), &object, &context);
                     lost[usize::from(settle)] += u32::from(!there);

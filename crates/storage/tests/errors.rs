@@ -111,7 +111,8 @@ fn an_object_that_was_cut_short_is_truncated() {
     assert_eq!(error.kind(), ErrorKind::Truncated);
     assert_eq!(
         error.to_string(),
-        "cannot read a part of packs/a in folder /place: the object ends after 7 bytes, and 4 from byte 4 on were wanted"
+        "cannot read a part of packs/a in folder /place: \
+         the object ends after 7 bytes, and 4 from byte 4 on were wanted"
     );
 }
 

@@ -27,7 +27,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (object.clone(), parts).prop_map(|(object, parts)| Step::Put(object, parts)),
         2 => (object.clone(), 0..60_u64).prop_map(|(object, limit)| Step::Get(object, limit)),
-        2 => (object.clone(), 0..60_u64, 0..30_usize).prop_map(|(object, from, length)| Step::ReadAt(object, from, length)),
+        2 => (object.clone(), 0..60_u64, 0..30_usize)
+            .prop_map(|(object, from, length)| Step::ReadAt(object, from, length)),
         1 => object.clone().prop_map(Step::Size),
         1 => (0..FOLDERS.len()).prop_map(Step::List),
         2 => object.prop_map(Step::Delete),
@@ -113,7 +114,10 @@ proptest! {
 
     /// With short reads and writes; and every `Reopen` is a loss of power, at which a map loses nothing.
     #[test]
-    fn a_local_folder_is_a_map_even_through_crashes(steps in prop::collection::vec(step(), 1..60), seed in any::<u64>()) {
+    fn a_local_folder_is_a_map_even_through_crashes(
+        steps in prop::collection::vec(step(), 1..60),
+        seed in any::<u64>(),
+    ) {
         let disk = FaultDisk::new(seed);
         disk.short_reads(true);
         disk.short_writes(true);

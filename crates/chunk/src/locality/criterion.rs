@@ -4,7 +4,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use core::fmt;
 
-/// When a hint is accepted (paper 003, section 3.2); from the fastest to the strictest.
+/// When a hint is accepted (RapidCDC §3.2), from the fastest criterion to the strictest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Criterion {
     /// Always (FF). After an edit this makes a chunk that no chunker would, once for each edit.
@@ -90,7 +90,8 @@ impl fmt::Display for CriterionError {
             }
             CriterionError::NoTest { algorithm, criterion } => write!(
                 out,
-                "{} can't be used with {algorithm}, which compares all bytes of a chunk and can't tell for one place if it is a boundary; ff and ff+mt can",
+                "{} can't be used with {algorithm}, which compares all bytes of a chunk and can't tell for one \
+                 place if it is a boundary; ff and ff+mt can",
                 criterion.name()
             ),
         }

@@ -1,22 +1,21 @@
-//! Do not look twice: where the next chunk ended last time.
+//! Cutting faster where data repeats: a hint says where the next chunk ended last time.
 //!
 //! After Ni and Jiang, *RapidCDC: Leveraging Duplicate Locality to Accelerate Chunking in CDC-based
-//! Deduplication Systems* (SoCC '19). Duplicates come in runs: behind a chunk that was there before
-//! comes most often the one that followed it then. So with every chunk the sizes of those are kept
-//! that followed it ([`Hint`]s, the last one first), and when the chunk turns up again, the next is
-//! cut off at one of these sizes without a look at the bytes between, if a [`Criterion`] accepts
-//! the place. If none is accepted, or the chunk was not there before, the chunker looks for a
-//! boundary as usual.
+//! Deduplication Systems* (SoCC '19). Duplicates come in runs: a chunk that was seen before is most
+//! often followed by the chunk that followed it then. So each chunk keeps the sizes of those that
+//! followed it ([`Hint`]s, the latest first). When it occurs again, the next chunk is cut off at one
+//! of these sizes without looking at the bytes between, if a [`Criterion`] accepts the place. If
+//! none is accepted, or the chunk is new, the chunker looks for a boundary as usual.
 //!
-//! [`HintedChunker`] does this over any [`Chunker`](crate::Chunker) and anything that is [`Known`];
-//! [`Table`] is a table of fingerprints and hints in memory that several threads can share.
+//! [`HintedChunker`] does this over any [`Chunker`](crate::Chunker) and any implementation of
+//! [`Known`]. [`Table`] is a table of fingerprints and hints in memory that threads can share.
 //!
 //! # Hints are advice
 //!
-//! Whatever hints say, chunks have a length of 1 to the maximum and are together the data, so a
-//! lost, stale or garbled hint changes speed, at worst what is found to be there twice, and never
-//! what is restored. Under [`Criterion::WindowAndFingerprint`] cuts are exactly those of the
-//! chunker alone, whatever the hints: see there.
+//! Whatever the hints say, chunks have a length of 1 to the maximum and together are the data. So a
+//! lost, stale or corrupt hint changes the speed, at worst which duplicates are found, and never
+//! what is restored. Under [`Criterion::WindowAndFingerprint`] the cuts are exactly those of the
+//! chunker alone.
 //!
 //! ```
 //! use ibid_chunk::locality::{Criterion, HintedChunker, Table};
@@ -24,8 +23,9 @@
 //!
 //! let chunker = Chunker::new(&Settings::for_average("gear", 1024)?)?;
 //! let rapid = HintedChunker::new(&chunker, Criterion::WindowAndFingerprint)?;
-//! // Not a hash to rely on: a table wants 16 bytes that no two chunks share.
-//! let name = |chunk: &[u8]| chunk.iter().fold(0u128, |sum, byte| (sum ^ u128::from(*byte)).wrapping_mul(0x1000003d_00000000_000001b3)).to_le_bytes();
+//! // Use a collision-resistant hash instead: a table needs 16 bytes that no two chunks share.
+//! let step = |sum: u128, byte: &u8| (sum ^ u128::from(*byte)).wrapping_mul(0x1000003d_00000000_000001b3);
+//! let name = |chunk: &[u8]| chunk.iter().fold(0u128, step).to_le_bytes();
 //! let table = Table::new(chunker.settings(), 2, 1 << 20);
 //! let data: Vec<u8> = (0..200_000u32).map(|at| (at.wrapping_mul(at) >> 13) as u8).collect();
 //! let mut known = table.with(name);

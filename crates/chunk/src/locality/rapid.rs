@@ -3,25 +3,26 @@
 use super::{Criterion, CriterionError, Hint, LIST_MOST};
 use crate::Chunker;
 
-/// What is known of chunks: their fingerprints, and what followed them.
+/// A store of chunks seen before: their fingerprints, and which chunks followed them.
 ///
-/// [`HintedChunker`] asks and tells it in the order of the data; [`Table`](super::Table) is one in
-/// memory.
+/// [`HintedChunker`] queries and updates it in the order of the data. [`Table`](super::Table)
+/// implements it in memory.
 pub trait Known {
-    /// A collision-resistant name of a chunk's bytes.
+    /// A collision-resistant hash of a chunk's bytes.
     type Fingerprint;
-    /// A chunk that is known; small, and found without another search.
+    /// A handle of a known chunk: small, and valid without another search.
     type Entry: Copy;
 
-    /// The fingerprint of a chunk.
+    /// Returns the fingerprint of a chunk.
     fn fingerprint(&mut self, chunk: &[u8]) -> Self::Fingerprint;
 
-    /// The chunk of this fingerprint, if it is known as one that was cut off by its bytes or at the
-    /// maximum size: not one that ended because its data did. `after` is the chunk before it,
-    /// which may help to find it.
+    /// Returns the chunk with this fingerprint if it is known and was cut off by its bytes or at the
+    /// maximum size, not by the end of its data. `after` is the chunk before it, which may speed up
+    /// the search.
     fn find_cut(&mut self, fingerprint: &Self::Fingerprint, after: Self::Entry) -> Option<Self::Entry>;
 
-    /// Makes a chunk known that was not, and says whether it was. `at_end`: its data ended with it.
+    /// Adds a chunk unless it is known, and returns whether it was. `at_end` says that its data ended
+    /// with it.
     fn enter(
         &mut self,
         fingerprint: Self::Fingerprint,
@@ -29,20 +30,19 @@ pub trait Known {
         at_end: bool,
     ) -> Entered<Self::Entry>;
 
-    /// The hint in this place of a chunk's list, from 0; that of what followed it last comes first.
-    /// None past the end of the list.
+    /// Returns the hint at this index of a chunk's list, the latest at 0, or `None` past the end.
     fn hint(&mut self, entry: Self::Entry, place: usize) -> Option<Hint>;
 
-    /// Notes that a chunk was followed by one like this. It becomes the first of its hints.
+    /// Makes `hint` the first of a chunk's hints.
     fn note(&mut self, entry: Self::Entry, hint: Hint);
 }
 
-/// What was found of a chunk.
+/// The result of [`Known::enter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entered<E> {
-    /// Its entry; none if there was no room for it, and it was not known.
+    /// The chunk's entry; `None` if it is new and there was no room for it.
     pub entry: Option<E>,
-    /// Whether it was known before.
+    /// Whether the chunk was known before.
     pub is_duplicate: bool,
 }
 
@@ -55,18 +55,18 @@ pub enum Cut {
     Hinted(usize),
 }
 
-/// A chunk that was cut off.
+/// A chunk, and how its end was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HintedChunk<'a> {
     /// Its bytes.
     pub bytes: &'a [u8],
     /// How its end was found.
     pub cut: Cut,
-    /// Whether it was known before.
+    /// Whether the chunk was known before.
     pub is_duplicate: bool,
 }
 
-/// What became of the chunks of some data.
+/// Counts of the chunks of some data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Chunks in all.
@@ -92,7 +92,7 @@ impl Tally {
         self.hits.iter().sum()
     }
 
-    /// Adds what another part of the data came to.
+    /// Adds the counts of another part of the data.
     pub fn add(&mut self, other: &Tally) {
         self.chunks += other.chunks;
         self.duplicates += other.duplicates;
@@ -118,7 +118,7 @@ impl Tally {
     }
 }
 
-/// Cuts data by hints where there are any, and by a chunker where there are none.
+/// Cuts data by hints where it has any, and by a chunker elsewhere.
 #[derive(Clone, Debug)]
 pub struct HintedChunker<'c> {
     chunker: &'c Chunker,
@@ -161,8 +161,7 @@ impl<'c> HintedChunker<'c> {
         })
     }
 
-    /// Makes it refuse every hint after it was tested: the worst that can happen (paper 003, figure
-    /// 12).
+    /// Makes it refuse every hint after testing it: the worst case (RapidCDC, figure 12).
     #[must_use]
     pub fn refusing_all(mut self) -> HintedChunker<'c> {
         self.refuses_all = true;

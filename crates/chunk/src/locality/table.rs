@@ -21,7 +21,7 @@ const AT_END: u64 = 1;
 /// Chunks are numbered in the order in which they become known, so that what is kept of one lies
 /// beside what is kept of the one that followed it. A duplicate in a run of duplicates is found by
 /// a look at the next number; the table is searched at the start of a run. No lock is held while
-/// somebody cuts or hashes: that of a shard is held for a search, and hints take none.
+/// a thread cuts or hashes: a shard's lock is held for a search, and hints take none.
 ///
 /// Memory, for each chunk: 16 bytes of fingerprint, 4.4 to 6.7 of table, and 3 for each hint (4 if
 /// the maximum size is 32 KiB or more above the minimum). It grows as chunks become known; those

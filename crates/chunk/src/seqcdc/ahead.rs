@@ -27,7 +27,7 @@ const SKIPS_AHEAD: usize = 6;
 /// How many bytes ahead memory is read where skips come irregularly.
 const BYTES_AHEAD: usize = 3072;
 
-/// Bytes of data that are probably in the second-level cache already, since somebody has just put
+/// Bytes of data that are probably in the second-level cache already, because a caller has just put
 /// them there. There, fetching takes longer than it saves.
 const CACHED: usize = 1 << 20;
 
@@ -39,7 +39,7 @@ pub(super) struct Ahead<'a> {
     first: usize,
     /// Bytes from one skip to the next, if half of the pairs are descents; without skips, a step.
     pitch_random: usize,
-    /// The most bytes between two skips of which what is looked at is short.
+    /// Most bytes between two skips for which the part looked at is short.
     pitch_max: usize,
     /// Bytes from one skip to the next, lately.
     pitch: usize,

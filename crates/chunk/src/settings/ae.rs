@@ -3,12 +3,14 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{SIZE_MAX_MOST, SIZE_MIN_LEAST, counted, in_order, in_range, word};
+#[cfg(doc)]
+use super::SIZE_MAX_MOST;
+use super::{counted, in_range, windows_fit, word};
 use crate::SettingsError;
 
 /// Parameters of AE; [`spec::ae`](crate::spec::ae) says what they do.
 ///
-/// The window is a minimum size, too: no chunk but the last has fewer than `window + 1` bytes.
+/// The window is also a minimum size: no chunk but the last has fewer than `window + 1` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AeSettings {
     /// Bytes after the extreme one that do not pass it: 63 to [`SIZE_MAX_MOST`] - 1.
@@ -42,9 +44,7 @@ impl AeSettings {
     /// # Errors
     /// The first limit that does not hold.
     pub fn validate(&self) -> Result<(), SettingsError> {
-        in_range("window", SIZE_MIN_LEAST - 1, SIZE_MAX_MOST - 1, self.window)?;
-        in_range("maximum chunk size", SIZE_MIN_LEAST, SIZE_MAX_MOST, self.size_max)?;
-        in_order(self.size_min(), self.size_average, self.size_max)
+        windows_fit(self.window, self.size_average, self.size_max)
     }
 
     pub(super) fn to_words(self) -> Vec<u32> {

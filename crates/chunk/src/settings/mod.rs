@@ -140,7 +140,7 @@ impl Settings {
     /// whose deciding byte is the first of the next chunk; for argmin, which compares all places up
     /// to the maximum, and for methods with a second divisor, the maximum less the minimum; else 0.
     ///
-    /// Whoever knows a chunk by its bytes alone must compare that many more (but none past the
+    /// To recognise a chunk by its bytes, compare that many more (but none past the
     /// maximum size) before trusting that the same bytes elsewhere are cut off at the same place.
     #[must_use]
     pub fn lookahead(&self) -> usize {
@@ -179,12 +179,12 @@ impl Settings {
     /// |---|---|
     /// | 1 | size |
     /// | 2 | minimum, average, maximum, normalisation |
-    /// | 3 | minimum, average, maximum, mode (0 increasing, 1 decreasing), equal (0 absorb, 1 strict), sequence length, skip trigger, skip size |
+    /// | 3 | minimum, average, maximum, mode (0 increasing), equal (0 absorb), sequence length, skip trigger, skip size |
     /// | 4 | window, average, maximum, extremum (0 max, 1 min) |
     /// | 5 | window, average, maximum |
     /// | 6 | radius, average, maximum |
     /// | 7 | minimum, average, maximum, window (4 or 8) |
-    /// | 8 | minimum, average, maximum, method ([`Method::ALL`]), hash ([`RollingHash::ALL`]), divisor or mask, the same in reserve or 0 |
+    /// | 8 | minimum, average, maximum, [`Method::ALL`], [`RollingHash::ALL`], divisor or mask, reserve or 0 |
     ///
     /// A size that no word can hold comes out as the largest word, which
     /// [`Settings::from_words`] refuses as it would have refused the size.
@@ -260,6 +260,13 @@ pub(crate) fn in_range(what: &'static str, min: usize, max: usize, found: usize)
     } else {
         Err(SettingsError::OutOfRange { what, min, max, found })
     }
+}
+
+/// Checks the sizes of an algorithm whose window, plus one byte, is its minimum size.
+fn windows_fit(window: usize, size_average: usize, size_max: usize) -> Result<(), SettingsError> {
+    in_range("window", SIZE_MIN_LEAST - 1, SIZE_MAX_MOST - 1, window)?;
+    in_range("maximum chunk size", SIZE_MIN_LEAST, SIZE_MAX_MOST, size_max)?;
+    in_order(window + 1, size_average, size_max)
 }
 
 fn in_order(size_min: usize, size_average: usize, size_max: usize) -> Result<(), SettingsError> {

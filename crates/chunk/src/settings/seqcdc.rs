@@ -25,13 +25,13 @@ pub struct SeqCdcSettings {
     pub mode: Mode,
     /// What two equal neighbours do.
     pub equal: Equal,
-    /// Pairs in the wanted order that end a chunk, 1 to 63 and below `size_min` (the paper's
+    /// Pairs in the wanted order that end a chunk, 1 to 63 and below `size_min` (SeqCDC's
     /// SeqLength).
     pub seq_length: u32,
-    /// Opposing pairs that start a skip, up to 65536; 0 for no skips (the paper's SkipTrigger).
+    /// Opposing pairs that start a skip, up to 65536; 0 for no skips (SeqCDC's SkipTrigger).
     pub skip_trigger: u32,
     /// Bytes that a skip passes over, up to [`SIZE_MAX_MOST`]; 0 if and only if `skip_trigger` is
-    /// (the paper's SkipSize).
+    /// (SeqCDC's SkipSize).
     pub skip_size: u32,
 }
 

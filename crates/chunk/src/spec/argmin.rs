@@ -8,7 +8,7 @@
 //! none is forced.
 //!
 //! - The choice needs all bytes up to `size_max`. With fewer, nothing is decided: **data shorter
-//!   than the maximum is one chunk**. Were such an end compared as far as it goes, a cut found
+//!   than the maximum is one chunk**. If such an end were compared too, a cut found
 //!   there could move when more data comes.
 //! - Of equal hashes the *last* wins. A run of one byte thus ends with a chunk, or goes on to the
 //!   maximum, rather than being cut to pieces of the minimum size.

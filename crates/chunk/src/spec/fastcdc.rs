@@ -19,7 +19,7 @@ use crate::FastCdcSettings;
 /// Facts taken from the `fastcdc` crate, which names its own sources: 64 bytes to 128 KiB as in the
 /// authors' implementation in destor, larger ones as in restic-FastCDC. The number of bits set is
 /// the entry's index or close to it, and bits are spread widely because the paper found that to
-/// save a little more. Entries below 5 belong to distances nobody can ask for.
+/// save a little more. Entries below 5 belong to distances that no settings have.
 #[rustfmt::skip]
 const MASKS: [u64; 26] = [
     0, 0, 0, 0, 0, 0x0000_0000_0180_4110,

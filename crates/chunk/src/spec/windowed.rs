@@ -81,8 +81,8 @@ pub(crate) const CRC32_POLYNOMIAL: u32 = 0xedb8_8320;
 /// | Rabin-Karp | the sum of T(bi) * 1664525^(n - 1 - i), modulo 2^32, where T is the upper half of Gear's table |
 /// | cyclic | the upper half of the exclusive or of G(bi) rotated left by n - 1 - i, 64 bits, where G is Gear's table |
 /// | rsync | the sum of bi in the lower 16 bits, the sum of (n - i) bi in the upper, both modulo 2^16 |
-/// | Rabin | the lower half of the remainder of the polynomial that all bits of the window make, the first bit the highest power, by one of degree 63 |
-/// | CRC-32 | the register of CRC-32 (reflected, as in zip) after the window, which starts as zeros and is not inverted |
+/// | Rabin | the lower half of the window's remainder as a polynomial (first bit highest) by one of degree 63 |
+/// | CRC-32 | the register of CRC-32 (reflected, as in zip) after the window; starts as zeros, not inverted |
 /// | Gear | the upper half of the sum of G(bi) * 2^(n - 1 - i), modulo 2^64 |
 #[must_use]
 pub fn window_hash(hash: RollingHash, window: &[u8]) -> u32 {

@@ -105,7 +105,7 @@ impl Roll for Cyclic {
     }
 }
 
-/// The sum, and the sum of sums, of which the lower 16 bits count.
+/// The sum, and the sum of sums modulo 2^16.
 #[derive(Clone, Copy)]
 pub(super) struct Rsync(u32, u32);
 
@@ -139,7 +139,12 @@ pub(super) struct Rabin(u64);
 leaving_table!(RABIN_LEAVING: u64, byte => byte as u64, hash => shift_in_rabin(hash, 0), Rabin::WINDOW);
 // What the eight bits become that a byte shifts past the polynomial: they go, and leave a
 // remainder. They are still there when the entry is applied, as the entry has them.
-leaving_table!(RABIN_OVERFLOW: u64, byte => shift_in_rabin((byte as u64) << 55, 0) ^ (byte as u64) << 63, hash => hash, 0);
+leaving_table!(
+    RABIN_OVERFLOW: u64,
+    byte => shift_in_rabin((byte as u64) << 55, 0) ^ (byte as u64) << 63,
+    hash => hash,
+    0
+);
 
 impl Roll for Rabin {
     const WINDOW: usize = 48;

@@ -1,13 +1,13 @@
-//! How far do two pieces of data agree, and where?
+//! Ranges that two pieces of data share.
 
-/// A stretch that base and target share.
+/// A range that base and target share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Match {
-    /// Where it begins in the base.
+    /// Its start in the base.
     pub(super) base: u32,
-    /// Where it begins in the target.
+    /// Its start in the target.
     pub(super) target: u32,
-    /// Bytes, at least 1.
+    /// Its length, at least 1 byte.
     pub(super) length: u32,
 }
 
@@ -24,7 +24,7 @@ impl Match {
 /// Bytes compared at a time.
 const STEP: usize = 32;
 
-/// Bytes at the beginning that both have.
+/// Returns the length of the common prefix, bytes.
 #[inline]
 pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let most = a.len().min(b.len());
@@ -51,7 +51,7 @@ pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
             .count()
 }
 
-/// Bytes at the end that both have.
+/// Returns the length of the common suffix, bytes.
 #[inline]
 pub(super) fn common_suffix(a: &[u8], b: &[u8]) -> usize {
     let most = a.len().min(b.len());
@@ -77,6 +77,23 @@ pub(super) fn common_suffix(a: &[u8], b: &[u8]) -> usize {
         .take_while(|(left, right)| left == right)
         .count();
     most - rest + equal
+}
+
+/// Returns the common prefix and the common suffix of base and target as matches. One that is shorter
+/// than `least` is left out, because it may be part of a match with another place.
+pub(super) fn common_ends(base: &[u8], target: &[u8], least: usize) -> (Option<Match>, Option<Match>) {
+    let long_enough = |length| if length < least { 0 } else { length };
+    let prefix = long_enough(common_prefix(base, target));
+    let suffix = long_enough(common_suffix(&base[prefix..], &target[prefix..]));
+    let ends = |base: usize, target: usize, length: usize| {
+        (length > 0).then_some(Match {
+            base: base as u32,
+            target: target as u32,
+            length: length as u32,
+        })
+    };
+    let last = ends(base.len() - suffix, target.len() - suffix, suffix);
+    (ends(0, 0, prefix), last)
 }
 
 #[cfg(test)]

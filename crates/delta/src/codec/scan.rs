@@ -1,4 +1,4 @@
-//! The anchors of a target, as far as nothing covers them yet.
+//! The anchors of a target that no match covers yet.
 
 use std::ops::Range;
 
@@ -6,15 +6,14 @@ use super::matches::Match;
 use crate::Backend;
 use crate::sample::{Interval, WINDOW, sample};
 
-/// Bytes of the target whose anchors are found at a time: most of it lies in matches and needs
-/// none.
+/// Bytes of the target that are sampled at a time. Most of a target is covered by matches and is never
+/// sampled.
 const PIECE: usize = 2048;
 
-/// Asks for a match at every anchor in a `range` of `target` that the matches before do not cover,
-/// in order, and adds it.
+/// Calls `find` for every anchor in a `range` of `target` that no earlier match covers, in order.
 ///
-/// `find` is told where the match before ended, and the anchor; the match that it gives begins
-/// between the two, and ends after the anchor.
+/// `find` gets the end of the last match and the anchor. The match that it returns begins between
+/// the two and ends after the anchor.
 pub(super) fn for_each_anchor(
     (backend, interval): (Backend, Interval),
     target: &[u8],

@@ -157,7 +157,7 @@ impl Table {
     }
 
     /// Looks at all slots that these features may lie in, so that they come from memory at the same
-    /// time. One after the other, whoever asks for features waits for memory most of the time.
+    /// time. One after the other, a search waits for memory most of the time.
     pub(super) fn fetch(&self, features: &[u64]) {
         let slots = features.iter().flat_map(|&feature| self.key(feature).slots);
         let looked_at = slots.fold(0, |seen, slot| seen ^ self.slots[slot][0]);

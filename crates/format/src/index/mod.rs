@@ -1,15 +1,15 @@
-//! Index files: which chunk is in which frame of which pack.
+//! Index files: the pack and the frame of every chunk.
 //!
 //! ```text
 //! magic (8) ‖ header, sealed (72) ‖ packs ‖ frames ‖ entries ‖ padding, sealed
 //! ```
 //!
-//! The three tables have records of fixed size, cut in blocks of [`BLOCK_RECORDS`] that are sealed
-//! one by one. Entries are sorted by chunk id, and ids are uniform, so the place of an id is
-//! guessed and the guess is nearly right.
+//! The three tables have records of fixed size, in blocks of [`BLOCK_RECORDS`] that are sealed one by
+//! one. Entries are sorted by chunk id, and ids are uniform, so interpolation finds an id with few
+//! reads.
 //!
-//! [`Index`] holds a whole file in memory at 38 bytes a chunk; [`Header`] says which block of a
-//! file on disk to read instead.
+//! [`Index`] holds a whole file in memory, at 38 bytes for each chunk. [`Header`] names the block to
+//! read of a file that stays on disk.
 
 mod blocks;
 mod layout;
@@ -30,8 +30,8 @@ use crate::{ChunkId, Error, FileId};
 pub const LIMIT: u64 = 64 << 20;
 /// Records in every block of a table but the last.
 pub const BLOCK_RECORDS: u32 = 1024;
-/// So many entries fit into one index file, as long as there are five to a frame and a hundred to a
-/// pack; [`would_fit`] is exact.
+/// Entries that fit into one index file if a frame has five of them and a pack a hundred;
+/// [`would_fit`] is exact.
 pub const ENTRIES_MAX: u32 = 1_400_000;
 
 /// How often a place is guessed again from what was found at the last guess: twice brings a million
@@ -43,7 +43,7 @@ const GUESSES: usize = 2;
 pub struct IndexedPack {
     /// The pack's name.
     pub id: FileId,
-    /// What its chunks are.
+    /// The kind of its chunks.
     pub kind: PackKind,
     /// Size of the file, bytes.
     pub size: u64,
@@ -67,7 +67,7 @@ pub struct IndexedFrame {
     pub length: u32,
 }
 
-/// Where a chunk is.
+/// A chunk, as an index lists it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IndexedChunk {
     /// The chunk's name.

@@ -10,7 +10,8 @@ use crate::{Error, FileId, FileKind, Keys, SealKind, wire};
 ///
 /// # Errors
 ///
-/// [`Error::OutOfRange`] if it would be larger than [`LIMIT`]: the caller splits the packs by [`would_fit`](super::would_fit).
+/// [`Error::OutOfRange`] if it would be larger than [`LIMIT`]: the caller splits the packs by
+/// [`would_fit`](super::would_fit).
 /// As [`PackSummary::check`] if a summary is not one of a pack.
 pub fn encode(keys: &Keys, id: FileId, packs: &[PackSummary]) -> Result<Vec<u8>, Error> {
     let layout = count(packs)?;

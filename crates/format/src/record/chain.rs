@@ -25,7 +25,8 @@ const BYTES_FOLLOW: u8 = 0x80;
 /// ```
 /// use ibid_format::record::ChainEntry;
 ///
-/// let entry = ChainEntry { namespace: 1, position: 17, distance: 16, hops: vec![Some(40), None], features: vec![9, 7], ..ChainEntry::default() };
+/// let (hops, features) = (vec![Some(40), None], vec![9, 7]);
+/// let entry = ChainEntry { namespace: 1, position: 17, distance: 16, hops, features, ..ChainEntry::default() };
 /// assert_eq!(ChainEntry::decode(42, &entry.encode(42)?)?, entry);
 /// # Ok::<(), ibid_format::Error>(())
 /// ```

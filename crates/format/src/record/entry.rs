@@ -1,4 +1,4 @@
-//! The small entries that lead to records. Each ends with four bytes of checksum over its table,
+//! Small entries by which records are found. Each ends with a checksum of four bytes over its table,
 //! its key and itself.
 
 use super::{ENCODING_STOPPED_PREFIX, KEY_BYTES_MAX, NAME_BYTES_MAX, NEXT_KEY, WATERMARK_KEY};
@@ -10,7 +10,7 @@ const CHECK_BYTES: usize = 4;
 /// Length of a namespace's number in front of a key, bytes.
 const NAMESPACE_BYTES: usize = 4;
 
-/// What the checksum begins with, so that an entry of one table is none of another.
+/// The table of an entry: its checksum begins with it, so that an entry is valid in one table only.
 #[derive(Clone, Copy)]
 pub(super) enum Table {
     Keys = 1,
@@ -24,13 +24,13 @@ pub(super) enum Table {
     Oplog = 10,
 }
 
-/// The key in the table `keys`: the namespace's number, big-endian, so that its keys lie together
-/// and in order.
+/// Returns the key in the table `keys`: the namespace's number, big-endian, so that its keys are
+/// together and in order, and the key.
 pub fn key_of(namespace: u32, key: &[u8]) -> Vec<u8> {
     [&namespace.to_be_bytes(), key].concat()
 }
 
-/// Namespace and key of a key in the table `keys`.
+/// Splits a key of the table `keys` into namespace and key.
 ///
 /// # Errors
 ///
@@ -46,11 +46,11 @@ pub fn split_key(stored: &[u8]) -> Result<(u32, &[u8]), Error> {
 /// Where the records of a key are: an entry of the table `keys`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyEntry {
-    /// Whether the latest version says that the key was deleted.
+    /// Whether the latest version deletes the key.
     pub deleted: bool,
     /// Number of the record of the first version, from 1.
     pub lineage: u64,
-    /// How many versions there are, at least 1: the latest one's number.
+    /// Number of versions, at least 1.
     pub versions: u32,
     /// Number of the record of the latest version, at least `lineage`.
     pub latest: u64,
@@ -112,7 +112,7 @@ impl KeyEntry {
     }
 }
 
-/// What a namespace is: an entry of the table `namespaces`.
+/// A namespace: an entry of the table `namespaces`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NamespaceEntry {
     /// Its number, from 1.
@@ -150,21 +150,22 @@ impl NamespaceEntry {
     }
 }
 
-/// That records of a namespace are not encoded any more: an entry of the table `meta`.
+/// The mark of a namespace whose records are no longer encoded as deltas: an entry of the table
+/// `meta`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncodingStopped {
-    /// Number of the first record that was not compared with others for this.
+    /// Number of the first record that was not compared with others because of it.
     pub since: u64,
 }
 
 impl EncodingStopped {
-    /// Where it lies in the table `meta`: [`ENCODING_STOPPED_PREFIX`] and the namespace's number,
+    /// Returns its key in the table `meta`: [`ENCODING_STOPPED_PREFIX`] and the namespace's number,
     /// big-endian.
     pub fn key(namespace: u32) -> Vec<u8> {
         [ENCODING_STOPPED_PREFIX, &namespace.to_be_bytes()].concat()
     }
 
-    /// The namespace of a key of the table `meta`, if it is one of these.
+    /// Returns the namespace of such a key, or `None` for another key of the table `meta`.
     pub fn namespace_of(key: &[u8]) -> Option<u32> {
         let number = key.strip_prefix(ENCODING_STOPPED_PREFIX)?;
         Some(u32::from_be_bytes(number.try_into().ok()?))
@@ -190,24 +191,24 @@ impl EncodingStopped {
     }
 }
 
-/// The numbers to be given next: the entry `next` of the table `meta`. No number is given twice.
+/// The next unused numbers: the entry `next` of the table `meta`. No number is used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NextNumbers {
-    /// To the next record.
+    /// Of the next record.
     pub record: u64,
-    /// To the next namespace.
+    /// Of the next namespace.
     pub namespace: u32,
 }
 
-/// Up to where records were encoded: the entry `encoded` of the table `meta`.
+/// How far the encoder has come: the entry `encoded` of the table `meta`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncoderWatermark {
-    /// Number of the first record that was not looked at yet.
+    /// Number of the first record that it has not considered yet.
     pub next: u64,
 }
 
 impl EncoderWatermark {
-    /// That of a store without the entry.
+    /// The watermark of a store without the entry.
     pub const FIRST: EncoderWatermark = EncoderWatermark { next: 1 };
 
     /// The entry as stored under [`WATERMARK_KEY`].
@@ -231,7 +232,7 @@ impl EncoderWatermark {
 }
 
 impl NextNumbers {
-    /// Those of a new store.
+    /// The numbers of a new store.
     pub const FIRST: NextNumbers = NextNumbers {
         record: 1,
         namespace: 1,

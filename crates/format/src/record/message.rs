@@ -1,7 +1,7 @@
-//! What two stores say to each other, so that one has what the other has. `docs/replication.md`
-//! describes every byte.
+//! The messages by which one store becomes a copy of another. `docs/replication.md` describes every
+//! byte.
 //!
-//! A message ends with a checksum. What it has room for is limited before memory is taken for it.
+//! A message ends with a checksum. Lengths are checked against limits before memory is taken.
 
 use zstd::zstd_safe::{self, CCtx, CParameter, DCtx, compress_bound};
 
@@ -31,18 +31,18 @@ const ANSWER_TAKE_ALL: u8 = 17;
 const ANSWER_CHUNK: u8 = 18;
 const ANSWER_REFUSED: u8 = 19;
 
-/// What a replica asks for.
+/// A request of a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// What names the store; zeros if it does not know.
+    /// The id of the store; zeros if the replica does not know it.
     pub store: [u8; STORE_ID_BYTES],
     /// Its epoch.
     pub epoch: Epoch,
-    /// What it wants.
+    /// The query.
     pub query: Query,
 }
 
-/// What a replica wants.
+/// What a replica asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Query {
     /// Entries of the log from a position on.
@@ -54,56 +54,56 @@ pub enum Query {
         /// Without deltas: it lacks a base.
         whole: bool,
     },
-    /// All that there is, after an entry.
+    /// The whole store, from an entry on.
     Transfer {
-        /// What names the transfer; 0 for a new one.
+        /// The id of the transfer; 0 for a new one.
         transfer: u64,
-        /// Table of the entry; 0 for the beginning.
+        /// Table of the entry after which to go on; 0 for the beginning.
         table: u8,
         /// Its key.
         key: Vec<u8>,
     },
 }
 
-/// What it is answered.
+/// The answer to a [`Request`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Response {
-    /// Entries, from the position that was asked for.
+    /// Log entries, from the requested position.
     Entries(LogBatch),
-    /// They are gone, or were never the same: it has to take all that there is.
+    /// The entries are gone or differ: the replica has to copy the whole store.
     TransferRequired {
-        /// What names the store.
+        /// The id of the store.
         store: [u8; STORE_ID_BYTES],
         /// The sender's epoch.
         epoch: Epoch,
-        /// The position that it asked for.
+        /// The requested position.
         asked: u64,
     },
-    /// A part of all that there is.
+    /// A part of the whole store.
     TransferPage(TransferPage),
-    /// Nothing.
+    /// No data.
     Refused(Refusal),
 }
 
-/// Why a replica gets nothing.
+/// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// It has entries that this store has not.
+    /// The replica has entries that this store lacks.
     Ahead,
-    /// It is a copy of another store.
+    /// The replica is a copy of another store.
     OtherStore,
-    /// It has another primary of the same epoch.
+    /// The replica follows another primary of the same epoch.
     OtherEpoch,
-    /// It knows of a later epoch: this store is not the primary any more.
+    /// The replica knows a later epoch: this store is no longer the primary.
     Fenced,
     /// This store is incomplete itself.
     Incomplete,
 }
 
-/// Entries of a log.
+/// A batch of log entries with their bodies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogBatch {
-    /// What names the store.
+    /// The id of the store.
     pub store: [u8; STORE_ID_BYTES],
     /// The sender's epoch.
     pub epoch: Epoch,
@@ -115,52 +115,52 @@ pub struct LogBatch {
     pub digest: Digest,
     /// First bytes of BLAKE3 over the length (u64) and the digest of each body.
     pub bodies_digest: Digest,
-    /// Of [`compress_contents`]; empty if no entry is sent.
+    /// The output of [`compress_contents`]; empty if no entry is sent.
     pub packed: Vec<u8>,
     /// Length before compression.
     pub length: u64,
 }
 
-/// A part of a store.
+/// A page of a transfer: rows of the store's tables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransferPage {
-    /// What names the store.
+    /// The id of the store.
     pub store: [u8; STORE_ID_BYTES],
     /// The sender's epoch.
     pub epoch: Epoch,
-    /// What names the transfer.
+    /// The id of the transfer.
     pub transfer: u64,
-    /// Table of the entry after which it comes; 0 for the beginning.
+    /// Table of the entry that it follows; 0 for the beginning.
     pub table: u8,
     /// Its key.
     pub key: Vec<u8>,
     /// With the last chunk: the entry `log` of the sender's table `meta`; else empty.
     pub log: Vec<u8>,
-    /// Of [`compress_rows`].
+    /// The output of [`compress_rows`].
     pub packed: Vec<u8>,
     /// Length before compression.
     pub length: u64,
 }
 
-/// A body, as it is sent.
+/// A body as it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SentBody<'a> {
-    /// The record that the bytes are a delta of; 0 if they are the body.
+    /// The record that the bytes are a delta against; 0 if they are the body.
     pub base: u64,
     /// The body, or the delta.
     pub bytes: &'a [u8],
 }
 
-/// Entries and bodies, decompressed.
+/// The decompressed contents of a [`LogBatch`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BatchContents<'a> {
     /// Entries, as [`LogEntry::decode`](super::LogEntry::decode) reads them.
     pub entries: Vec<&'a [u8]>,
-    /// One for each record with a body that they name, in their order.
+    /// The bodies of the records that the entries write, in their order.
     pub bodies: Vec<SentBody<'a>>,
 }
 
-/// An entry of a table: its number, the key and the value.
+/// A row of a table: the table's number, key and value.
 pub type TableRow<'a> = (u8, &'a [u8], &'a [u8]);
 
 pub(super) fn open<'a>(field: &'static str, bytes: &'a [u8]) -> Result<Reader<'a>, Error> {
@@ -198,7 +198,7 @@ pub(super) fn begin(kind: u8, store: &[u8; STORE_ID_BYTES], epoch: Epoch) -> Vec
 }
 
 impl Request {
-    /// The message.
+    /// Returns the message as bytes.
     pub fn encode(&self) -> Vec<u8> {
         match &self.query {
             Query::Entries { next, digest, whole } => {
@@ -250,9 +250,9 @@ impl Request {
 }
 
 impl Response {
-    /// The message.
+    /// Returns the message as bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let nobody = [0; STORE_ID_BYTES];
+        let no_store = [0; STORE_ID_BYTES];
         match self {
             Response::Entries(sent) => {
                 let mut out = begin(ANSWER_ENTRIES, &sent.store, sent.epoch);
@@ -280,7 +280,7 @@ impl Response {
                 close(out)
             }
             Response::Refused(refused) => {
-                let mut out = begin(ANSWER_REFUSED, &nobody, Epoch::default());
+                let mut out = begin(ANSWER_REFUSED, &no_store, Epoch::default());
                 out.push(match refused {
                     Refusal::Ahead => 1,
                     Refusal::OtherStore => 2,
@@ -350,7 +350,7 @@ impl Response {
     }
 }
 
-fn pack(raw: &[u8], level: i32) -> Result<Vec<u8>, Error> {
+fn compress(raw: &[u8], level: i32) -> Result<Vec<u8>, Error> {
     in_range("length of contents", raw.len() as u64, 1, RAW_BYTES_MAX)?;
     let mut context = CCtx::create();
     // Levels beyond those that zstd has are brought into its range.
@@ -363,8 +363,8 @@ fn pack(raw: &[u8], level: i32) -> Result<Vec<u8>, Error> {
     Ok(packed)
 }
 
-/// Decompresses what [`pack`] made; memory is taken only for what it can give.
-fn unpack(packed: &[u8], length: u64) -> Result<Vec<u8>, Error> {
+/// Decompresses what [`compress`] made; memory is taken only for what it can give.
+fn decompress(packed: &[u8], length: u64) -> Result<Vec<u8>, Error> {
     in_range("length of contents", length, 1, RAW_BYTES_MAX)?;
     check_packed(packed, length)?;
     let mut raw = Vec::with_capacity(length as usize);
@@ -375,7 +375,8 @@ fn unpack(packed: &[u8], length: u64) -> Result<Vec<u8>, Error> {
     Ok(raw)
 }
 
-/// Entries and bodies, compressed by zstd at this level, and their length before that.
+/// Compresses entries and bodies by zstd at this level. Returns them and their length before that,
+/// bytes.
 ///
 /// # Errors
 ///
@@ -400,16 +401,16 @@ pub fn compress_contents(contents: &BatchContents<'_>, level: i32) -> Result<(Ve
     for body in &contents.bodies {
         raw.extend_from_slice(body.bytes);
     }
-    Ok((pack(&raw, level)?, raw.len() as u64))
+    Ok((compress(&raw, level)?, raw.len() as u64))
 }
 
-/// Decompresses contents into `raw` and shows them.
+/// Decompresses contents into `raw` and returns views of them.
 ///
 /// # Errors
 ///
-/// What is wrong with them.
+/// The fault in the bytes.
 pub fn decompress_contents<'a>(packed: &[u8], length: u64, raw: &'a mut Vec<u8>) -> Result<BatchContents<'a>, Error> {
-    *raw = unpack(packed, length)?;
+    *raw = decompress(packed, length)?;
     let mut reader = Reader::new(raw);
     let count = reader.count("entries of a message", PARTS_MAX, 1)?;
     let mut contents = BatchContents::default();
@@ -433,28 +434,28 @@ pub fn decompress_contents<'a>(packed: &[u8], length: u64, raw: &'a mut Vec<u8>)
     Ok(contents)
 }
 
-/// Entries of tables, compressed by zstd at this level, and their length before that.
+/// Compresses rows by zstd at this level. Returns them and their length before that, bytes.
 ///
 /// # Errors
 ///
 /// [`Error::OutOfRange`] for more than a message can hold; [`Error::Zstd`].
 pub fn compress_rows<'a>(pairs: impl IntoIterator<Item = TableRow<'a>>, level: i32) -> Result<(Vec<u8>, u64), Error> {
-    let mut raw = vec![0]; // so that none is something, too
+    let mut raw = vec![0]; // so that no rows are still some bytes
     for (table, key, value) in pairs {
         raw.push(table);
         wire::put_bytes(&mut raw, key);
         wire::put_bytes(&mut raw, value);
     }
-    Ok((pack(&raw, level)?, raw.len() as u64))
+    Ok((compress(&raw, level)?, raw.len() as u64))
 }
 
-/// Decompresses entries of tables into `raw` and shows them.
+/// Decompresses rows into `raw` and returns views of them.
 ///
 /// # Errors
 ///
-/// What is wrong with them.
+/// The fault in the bytes.
 pub fn decompress_rows<'a>(packed: &[u8], length: u64, raw: &'a mut Vec<u8>) -> Result<Vec<TableRow<'a>>, Error> {
-    *raw = unpack(packed, length)?;
+    *raw = decompress(packed, length)?;
     let mut reader = Reader::new(raw);
     equal("first byte of a chunk", 0, reader.u8("first byte of a chunk")?.into())?;
     let mut pairs = Vec::new();

@@ -1,8 +1,7 @@
-//! Records: versions of values under keys, as a record store keeps them in an ordered table of an
-//! engine.
+//! Records: versions of values under keys, as a record store writes them into an engine's tables.
 //!
-//! `docs/format/records.md` describes every byte. A record knows what it is of (namespace, key,
-//! version), and its checksum covers that and its number: bytes that changed, or that lie under
+//! `docs/format/records.md` describes every byte. A record contains its namespace, key and version,
+//! and its checksum covers these and its number. So bytes that changed, or that are stored under
 //! another number, are an error and never a record.
 //!
 //! ```
@@ -62,18 +61,17 @@ pub const BODY_BYTES_MAX: usize = 1 << 28;
 pub const NUMBER_MAX: u64 = u64::MAX >> 1;
 /// Longest name of a namespace, bytes.
 pub const NAME_BYTES_MAX: usize = 255;
-/// What the value under the key [`FORMAT_KEY`] of the table `meta` is: seven letters and the
-/// version.
+/// The value under [`FORMAT_KEY`] in the table `meta`: seven letters and the version.
 pub const FORMAT: [u8; 8] = *b"ibidrec\x01";
-/// Where [`FORMAT`] lies in the table `meta`.
+/// The key of [`FORMAT`] in the table `meta`.
 pub const FORMAT_KEY: &[u8] = b"format";
-/// Where [`NextNumbers`] lies in the table `meta`.
+/// The key of [`NextNumbers`] in the table `meta`.
 pub const NEXT_KEY: &[u8] = b"next";
-/// Where [`LogState`] lies in the table `meta`.
+/// The key of [`LogState`] in the table `meta`.
 pub const LOG_KEY: &[u8] = b"log";
-/// Where [`EncoderWatermark`] lies in the table `meta`.
+/// The key of [`EncoderWatermark`] in the table `meta`.
 pub const WATERMARK_KEY: &[u8] = b"encoded";
-/// What the keys of [`EncodingStopped`] in the table `meta` begin with.
+/// The prefix of the keys of [`EncodingStopped`] in the table `meta`.
 pub const ENCODING_STOPPED_PREFIX: &[u8] = b"given up/";
 
 /// Length of a record's checksum, bytes.
@@ -90,46 +88,45 @@ const TAG_DELETED: u8 = 0;
 const TAG_WHOLE: u8 = 1;
 const TAG_DELTA: u8 = 2;
 
-/// One version of what is stored under a key.
+/// One version of the value under a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Number of its namespace, from 1.
     pub namespace: u32,
-    /// Which version of its key it is, from 1.
+    /// Its version among those of its key, from 1.
     pub version: u32,
     /// Its key, at most [`KEY_BYTES_MAX`] bytes.
     pub key: &'a [u8],
-    /// What it says.
+    /// Its value.
     pub body: Body<'a>,
 }
 
-/// What a record says, and how that is written.
+/// The value of a record, and how it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Body<'a> {
-    /// The key was deleted with this version.
+    /// This version deletes the key.
     Deleted,
-    /// The bytes themselves, at most [`BODY_BYTES_MAX`].
+    /// The value itself, at most [`BODY_BYTES_MAX`] bytes.
     Whole(&'a [u8]),
-    /// What makes the bytes of those of another record.
+    /// A delta against another record.
     Delta {
-        /// Number of the record that it is a delta of: larger than its own, so that following bases
-        /// comes to an end.
+        /// Number of the base: larger than the record's own, so that a chain of bases ends.
         base: u64,
-        /// [`body_check`] of the bytes.
+        /// [`body_check`] of the value.
         check: [u8; BODY_CHECK_BYTES],
-        /// Of crate `ibid-delta`, at most [`BODY_BYTES_MAX`] bytes.
+        /// The delta, as crate `ibid-delta` writes it, at most [`BODY_BYTES_MAX`] bytes.
         delta: &'a [u8],
     },
 }
 
-/// The checksum that a delta has of the body it makes: the first bytes of its BLAKE3.
+/// Returns the checksum that is stored with a delta: the first bytes of the value's BLAKE3.
 pub fn body_check(body: &[u8]) -> [u8; BODY_CHECK_BYTES] {
     let mut check = [0; BODY_CHECK_BYTES];
     check.copy_from_slice(&blake3::hash(body).as_bytes()[..BODY_CHECK_BYTES]);
     check
 }
 
-/// The first bytes of BLAKE3 over a body.
+/// Returns the first bytes of a value's BLAKE3.
 pub fn body_digest(body: &[u8]) -> Digest {
     let mut digest = Digest::default();
     digest.copy_from_slice(&blake3::hash(body).as_bytes()[..DIGEST_BYTES]);
@@ -151,7 +148,7 @@ impl<'a> Record<'a> {
         Ok(())
     }
 
-    /// Appends the record as it is stored in a frame, whose checksum is for all that is in it.
+    /// Appends the record as it is stored in a frame, without a checksum: the frame has one.
     ///
     /// # Errors
     ///
@@ -188,9 +185,8 @@ impl<'a> Record<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Check`] if any byte is not as written or the number is another; then, for bytes
-    /// with a valid checksum that no encoder writes, what is wrong with them:
-    /// [`Error::Unknown`] for a tag of a newer version.
+    /// [`Error::Check`] if a byte changed or the number is wrong; for bytes with a valid checksum that
+    /// no encoder writes, their fault, such as [`Error::Unknown`] for a tag of a newer version.
     pub fn decode(number: u64, bytes: &'a [u8]) -> Result<Self, Error> {
         in_range(
             "record",
@@ -214,7 +210,7 @@ impl<'a> Record<'a> {
     ///
     /// # Errors
     ///
-    /// What is wrong with it. A byte that changed may go unnoticed: a frame has a checksum.
+    /// The fault in the bytes. A changed byte may go unnoticed: the frame's checksum covers it.
     pub fn decode_packed(number: u64, bytes: &'a [u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes);
         let tag = reader.u8("record tag")?;

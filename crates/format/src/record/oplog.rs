@@ -65,7 +65,7 @@ pub enum LogChange {
     },
     /// Wrote a record that says that the key was deleted.
     Deletion,
-    /// Removed a key of which no versions are kept.
+    /// Removed a key whose versions are not kept.
     Removal,
     /// Removed a key with all its versions.
     Purge,

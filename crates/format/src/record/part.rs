@@ -44,7 +44,7 @@ pub struct MessagePart {
 pub struct EntrySpan {
     /// What names the store.
     pub store: [u8; STORE_ID_BYTES],
-    /// The epoch of who answers.
+    /// The epoch of the store that answers.
     pub epoch: Epoch,
     /// Position of the first entry.
     pub from: u64,
@@ -56,7 +56,7 @@ pub struct EntrySpan {
     pub digest: Digest,
 }
 
-/// A part of an answer with entries that is published for whoever lacks them.
+/// A part of a response with log entries, published for every replica that lacks them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedPart {
     /// What the answer has.
@@ -87,7 +87,7 @@ pub struct PartRequest {
 pub struct PartResponse {
     /// What names the store.
     pub store: [u8; STORE_ID_BYTES],
-    /// The epoch of who answers.
+    /// The epoch of the store that answers.
     pub epoch: Epoch,
     /// What names the one that asked.
     pub asker: u64,

@@ -59,7 +59,7 @@ impl Disk for OsDisk {
 
     fn lock(&self, file: &OsFile) -> io::Result<bool> {
         match file.0.try_lock() {
-            // Whoever had the lock before us may have removed the file: then the lock protects nothing.
+            // The process that held the lock before us may have removed the file: then the lock protects nothing.
             Ok(()) => Ok(file.0.metadata()?.nlink() > 0),
             Err(TryLockError::WouldBlock) => Ok(false),
             Err(TryLockError::Error(error)) => Err(match error.raw_os_error() {

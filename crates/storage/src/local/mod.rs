@@ -124,7 +124,7 @@ impl<D: Disk> Local<D> {
         // ago.
         for folder in self.root.ancestors() {
             match parent(folder).map_or(Ok(()), |parent| self.disk.sync_dir(parent)) {
-                // What is in a folder that we may not read was made by somebody else.
+                // Another program made the contents of a folder that we may not read.
                 Err(error)
                     if error.kind() == io::ErrorKind::PermissionDenied && !made.iter().any(|path| path == folder) => {}
                 result => result?,
@@ -203,7 +203,7 @@ impl<D: Disk> Storage for Local<D> {
         if let Err(PutError::Io(error)) = &result
             && error.kind() == io::ErrorKind::NotFound
         {
-            // Somebody removed a folder that we had made: make it again, once.
+            // Another process removed a folder that we had made: make it again, once.
             self.settled().clear();
             result = self.put_new(name, parts);
         }

@@ -48,7 +48,7 @@ impl<D: Disk> Local<D> {
     fn refuse(&self, target: &Path, folder: &Path, taken: io::Error) -> PutError {
         match self.disk.open(target, Access::Read) {
             Err(error) if is_no_file(&error) => PutError::NotAnObject,
-            // Whoever published it may have been killed before it was durable.
+            // The process that published it may have been killed before it was durable.
             _ => PutError::Io(self.disk.sync_dir(folder).err().unwrap_or(taken)),
         }
     }

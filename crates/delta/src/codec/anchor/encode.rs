@@ -4,7 +4,7 @@ use super::instructions::{copy_cost, write};
 use super::refine::Dense;
 use super::table::{CHECKED, Table};
 use crate::Backend;
-use crate::codec::matches::{Match, common_prefix, common_suffix};
+use crate::codec::matches::{Match, common_ends};
 use crate::codec::scan::for_each_anchor;
 use crate::sample::{Interval, sample};
 
@@ -19,7 +19,7 @@ const SHORT_MIN: usize = 10;
 const NEARBY: usize = 64;
 const NEARBY_FACTOR: usize = 8;
 
-/// The memory that pairs are compared with.
+/// Buffers and tables for finding copies.
 #[derive(Debug)]
 pub(crate) struct AnchorEncoder {
     backend: Backend,
@@ -45,26 +45,13 @@ impl AnchorEncoder {
 
     /// Appends the body of the delta.
     pub(crate) fn encode(&mut self, interval: Interval, base: &[u8], target: &[u8], out: &mut Vec<u8>) {
-        // A prefix or suffix that is too short to be copied may be part of a match with another place.
-        let long_enough = |length| if length < SHORT_MIN { 0 } else { length };
-        let prefix = long_enough(common_prefix(base, target));
-        let suffix = long_enough(common_suffix(&base[prefix..], &target[prefix..]));
+        let (first, last) = common_ends(base, target, SHORT_MIN);
         self.long.clear();
-        if prefix > 0 {
-            self.long.push(Match {
-                base: 0,
-                target: 0,
-                length: prefix as u32,
-            });
-        }
-        self.find_by_anchors(interval, base, target, prefix, target.len() - suffix);
-        if suffix > 0 {
-            self.long.push(Match {
-                base: (base.len() - suffix) as u32,
-                target: (target.len() - suffix) as u32,
-                length: suffix as u32,
-            });
-        }
+        self.long.extend(first);
+        let from = first.map_or(0, |found| found.length as usize);
+        let end = last.map_or(target.len(), |found| found.target as usize);
+        self.find_by_anchors(interval, base, target, from, end);
+        self.long.extend(last);
         self.search_gaps(base, target);
         self.drop_costly();
         write(&self.matches, target, out);

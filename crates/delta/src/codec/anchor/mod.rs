@@ -1,4 +1,4 @@
-//! Copies and inserts, found by anchors: paper 004, section 4.2.
+//! Copies and inserts, found by anchors: dDedup §4.2.
 //!
 //! ```text
 //! trim the common prefix and suffix

@@ -2,7 +2,7 @@
 
 use crate::codec::matches::{Match, common_prefix, common_suffix};
 
-/// Bytes that the checksum of an anchor covers: the paper's window.
+/// Bytes that the checksum of an anchor covers: dDedup's window.
 pub(super) const CHECKED: usize = 16;
 
 /// Places with one checksum that are looked at, the latest first.

@@ -128,10 +128,14 @@ mod tests {
         #[test]
         fn a_context_is_what_the_format_says(
             base_len in 16usize..40_000,
-            copies in prop::collection::vec((prop_oneof![Just(0), 0u32..40, 0u32..20_000], 16u32..3000, any::<u32>()), 0..12),
+            copies in prop::collection::vec(
+                (prop_oneof![Just(0), 0u32..40, 0u32..20_000], 16u32..3000, any::<u32>()),
+                0..12,
+            ),
             last_run in 0usize..10_000,
         ) {
-            let base: Vec<u8> = (0..base_len as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
+            let byte = |at: u64| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
+            let base: Vec<u8> = (0..base_len as u64).map(byte).collect();
             let mut written = 0;
             let copies: Vec<Match> = copies.into_iter().map(|(run, length, from)| {
                 let length = length.min(base_len as u32);

@@ -1,10 +1,10 @@
-//! Finding the copies, and writing what is left.
+//! Finding the copies, and writing the bytes between them.
 
 use super::context::Context;
 use super::instructions::Instructions;
 use super::rest_len;
 use super::table::Table;
-use crate::codec::matches::{Match, common_prefix, common_suffix};
+use crate::codec::matches::{Match, common_ends, common_prefix, common_suffix};
 use crate::codec::outline::Outline;
 use crate::codec::prefix;
 use crate::codec::scan::for_each_anchor;
@@ -12,12 +12,12 @@ use crate::sample::{Interval, sample};
 use crate::window::FOUND_BY;
 use crate::{Backend, Error};
 
-/// A shorter match is not copied unless it goes on where the match before would: the bytes that say
-/// where it is outweigh what zstd makes of it, and without it zstd sees longer runs. Measured: 64
-/// gives smaller deltas than 32 or 128 of files of sources, databases and dumps.
+/// Shortest copy that does not continue the copy before it, bytes. For a shorter one the instruction
+/// takes more bytes than zstd needs for its data, and without it zstd sees longer runs. Deltas of
+/// source files, databases and dumps are smaller with 64 than with 32 or 128.
 const ELSEWHERE_MIN: usize = 64;
 
-/// The memory that pairs are compared with.
+/// Buffers and tables for finding copies.
 #[derive(Debug)]
 pub(crate) struct AnchorZstdEncoder {
     backend: Backend,
@@ -42,7 +42,7 @@ impl AnchorZstdEncoder {
         }
     }
 
-    /// Appends the body of the delta, and gives the bytes that no copy covers. The target is not
+    /// Appends the body of the delta, and returns how many bytes no copy covers. The target is not
     /// empty.
     pub(crate) fn encode(
         &mut self,
@@ -62,35 +62,23 @@ impl AnchorZstdEncoder {
         Ok(self.rest.len())
     }
 
-    /// The outline of the target that was encoded last, which was so long.
+    /// Returns the outline of the last target, given its length.
     pub(crate) fn outline(&self, length: usize) -> Outline {
         Outline::new(&self.copies, self.rest.clone(), length)
     }
 
-    /// Finds what of the target is copied, in its order.
+    /// Finds the copies, in the target's order.
     fn find_copies(&mut self, interval: Interval, base: &[u8], target: &[u8]) {
-        let long_enough = |length| if length < FOUND_BY { 0 } else { length };
-        let prefix = long_enough(common_prefix(base, target));
-        let suffix = long_enough(common_suffix(&base[prefix..], &target[prefix..]));
+        let (first, last) = common_ends(base, target, FOUND_BY);
         self.copies.clear();
-        if prefix > 0 {
-            self.copies.push(Match {
-                base: 0,
-                target: 0,
-                length: prefix as u32,
-            });
-        }
-        self.find_by_anchors(interval, base, &target[..target.len() - suffix], prefix);
-        if suffix > 0 {
-            self.copies.push(Match {
-                base: (base.len() - suffix) as u32,
-                target: (target.len() - suffix) as u32,
-                length: suffix as u32,
-            });
-        }
+        self.copies.extend(first);
+        let from = first.map_or(0, |copy| copy.length as usize);
+        let end = last.map_or(target.len(), |copy| copy.target as usize);
+        self.find_by_anchors(interval, base, &target[..end], from);
+        self.copies.extend(last);
     }
 
-    /// Adds the copies that anchors of the base give from position `from` of the target on.
+    /// Adds the copies that anchors of the base find, from position `from` of the target on.
     fn find_by_anchors(&mut self, interval: Interval, base: &[u8], target: &[u8], from: usize) {
         if target.len() - from < FOUND_BY || base.len() < FOUND_BY {
             return;
@@ -100,7 +88,7 @@ impl AnchorZstdEncoder {
         self.table.fill(base, &self.positions);
 
         let (table, copies) = (&self.table, &mut self.copies);
-        // Where the base is if the copy before goes on.
+        // Offset between base and target if the last copy goes on.
         let mut ahead = 0_isize;
         for_each_anchor(
             (self.backend, interval),

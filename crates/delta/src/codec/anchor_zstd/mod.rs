@@ -1,15 +1,15 @@
-//! Copies found by anchors, then zstd on what they leave.
+//! Copies found by anchors, then zstd on the bytes between them.
 //!
 //! ```text
 //! match the common prefix and suffix
 //! remember the base's sampled positions, each by a hash of the 32 bytes there
 //! for every sampled position of the target that no match covers yet:
-//!     if the match before goes on here after a gap of the same length in base and target: that is the place in the base
-//!     else the place remembered for the hash, if its 32 bytes are the same
-//!     extend the match both ways; if it is short and does not go on where the match before would, leave it; else go on after it
-//! write the matches as copies, packed by zstd
-//! put together what no copy covers: the rest; and, in the base's order, the bytes of the base beside the copies: the context
-//! write the rest as a delta of the context, by zstd-prefix
+//!     take the place in the base where the last match would go on, after a gap of equal length in both
+//!     if its 32 bytes differ: take the place remembered for the hash, if its 32 bytes are the same
+//!     extend the match both ways; leave it if it is short and does not continue the last match
+//! write the matches as copies, compressed by zstd
+//! rest := the bytes that no copy covers; context := the base's bytes beside the copies, in its order
+//! write the rest as a delta against the context, by zstd-prefix
 //! ```
 //!
 //! zstd alone would look at all bytes of base and target. Of two versions of a file nine tenths are
