@@ -1,4 +1,4 @@
-//! Where SeqCDC's speed comes from (paper 001, figure 10).
+//! Where SeqCDC's speed comes from (VSEQ, figure 10).
 
 use std::path::PathBuf;
 

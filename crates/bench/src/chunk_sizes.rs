@@ -6,7 +6,7 @@ use ibid_chunk::{Settings, SettingsError};
 /// The least and the most average for which SeqCDC's sequences and skips are known.
 const SEQCDC_AVERAGES: (usize, usize) = (256, SIZE_MAX_MOST / 2);
 
-/// Sizes of chunks, as paper 003 states them: "4KB-8KB-12KB (for the minimum, expected average, and
+/// Sizes of chunks, as RapidCDC states them: "4KB-8KB-12KB (for the minimum, expected average, and
 /// maximum chunk sizes)".
 ///
 /// Unlike [`Settings::for_average`], which makes up for minimum and maximum so that the average
@@ -24,7 +24,7 @@ pub struct ChunkSizes {
 }
 
 impl ChunkSizes {
-    /// 4, 8 and 12 KiB: those of paper 003 (sections 2 and 4.1), which are those of Data Domain. On
+    /// 4, 8 and 12 KiB: those of RapidCDC (§2 and §4.1), which are those of Data Domain. On
     /// random bytes, a windowed hash realises 7.5 KiB with them.
     pub const DATA_DOMAIN: ChunkSizes = ChunkSizes {
         min: 4 << 10,
@@ -32,7 +32,7 @@ impl ChunkSizes {
         max: 12 << 10,
     };
 
-    /// 2, 16 and 64 KiB: the others of paper 003 (section 4.1), which are those of LBFS.
+    /// 2, 16 and 64 KiB: the others of RapidCDC (§4.1), which are those of LBFS.
     pub const LBFS: ChunkSizes = ChunkSizes {
         min: 2 << 10,
         average: 16 << 10,
@@ -41,15 +41,19 @@ impl ChunkSizes {
 
     /// The chunker of this name, one of [`NAMES`](ibid_chunk::NAMES), with these sizes.
     ///
-    /// | chunker | what the sizes become |
-    /// |---|---|
-    /// | windowed hashes with a divisor | the divisor is `average - min`; the one in reserve half of it |
-    /// | windowed hashes with a mask (`rabin`, `gear`, `crc32` …) | the mask has as many bits as make the power of two nearest to `average - min`; the one in reserve one less |
-    /// | of these, `bsw`, `td`, `obsw`, `otd` | have no minimum but the least possible, which takes its place |
-    /// | `fastcdc` | all three, rounded down to even numbers; normalisation 2. Sizes gather above the average: 9.3 KiB with [`ChunkSizes::DATA_DOMAIN`] |
-    /// | `seqcdc` | all three; sequence and skips are the usual ones for `2 * (average - min)`, which find a boundary `average - min` after the minimum |
-    /// | `argmin`, `argmin8` | minimum and maximum, halfway between which chunks end on average; the average moves no cut |
-    /// | `fixed`, `ae`, `ae-min`, `ram`, `maxp` | the average alone, as in [`Settings::for_average`] |
+    /// - Windowed hashes with a divisor: the divisor is `average - min`, the one in reserve half of
+    ///   it.
+    /// - Windowed hashes with a mask (`rabin`, `gear`, `crc32` …): the mask has as many bits as make
+    ///   the power of two nearest to `average - min`, the one in reserve one less.
+    /// - Of these, `bsw`, `td`, `obsw` and `otd` have no minimum but the least possible, which takes
+    ///   its place.
+    /// - `fastcdc`: all three, rounded down to even numbers, and normalisation 2. Sizes gather above
+    ///   the average: 9.3 KiB with [`ChunkSizes::DATA_DOMAIN`].
+    /// - `seqcdc`: all three. Sequence and skips are the usual ones for `2 * (average - min)`, which
+    ///   find a boundary `average - min` after the minimum.
+    /// - `argmin`, `argmin8`: minimum and maximum, halfway between which chunks end on average. The
+    ///   average moves no cut.
+    /// - `fixed`, `ae`, `ae-min`, `ram`, `maxp`: the average alone, as in [`Settings::for_average`].
     ///
     /// ```
     /// use ibid_bench::ChunkSizes;

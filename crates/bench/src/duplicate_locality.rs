@@ -1,4 +1,4 @@
-//! How duplicates lie together (paper 003, section 2).
+//! How duplicates lie together (RapidCDC §2).
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -61,7 +61,7 @@ pub struct Sequences {
 /// in the same one. Duplicates that follow one another in a file, as many as do, are a *run*. Its
 /// first chunk is where a deduplicating system finds out that it is on known ground; the others,
 /// "the contiguous deduplicatable chunks immediately following the first", are the run's *LQ
-/// sequence* (locality quantification; paper 003, section 2), and their number is its length. So a
+/// sequence* (locality quantification; RapidCDC §2), and their number is its length. So a
 /// run of `n` duplicates has a sequence of length `n - 1`, and an isolated duplicate, a run of one,
 /// has none: length 0, no chunk in it.
 ///
@@ -166,7 +166,7 @@ fn sum(sequences: &[Sequences]) -> Amount {
 }
 
 /// Cuts all files, one after the other, as if they were backed up in turn, and counts how
-/// duplicates lie together (paper 003, section 2, figures 3 and 4).
+/// duplicates lie together (RapidCDC §2, figures 3 and 4).
 ///
 /// No chunk reaches from one file into another, and no run. Files are read in pieces of 4 MiB.
 /// Memory: a piece, three times the maximum size of a chunk, 14 bytes for each different chunk (23

@@ -1,4 +1,4 @@
-//! Rolling hashes: how evenly they are spread, and how fast they roll (paper 002, figures 2 and 3).
+//! Rolling hashes: how evenly they are spread, and how fast they roll (CDC Throughput, figures 2 and 3).
 
 use ibid_chunk::{Backend, Chunker, Method, RollingHash, SIZE_MAX_MOST, Settings, WindowedSettings, spec};
 

@@ -1,5 +1,5 @@
 //! A file and its later versions, each a little different from the one before: the synthetic series
-//! of paper 003, section 4.2.
+//! of RapidCDC §4.2.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};

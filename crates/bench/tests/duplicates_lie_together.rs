@@ -1,4 +1,4 @@
-//! Runs of duplicates are counted as paper 003, section 2 has them, whatever the files.
+//! Runs of duplicates are counted as RapidCDC §2 has them, whatever the files.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;

@@ -47,8 +47,17 @@ fn push_visible(out: &mut String, c: char) {
 
 /// Line and paragraph separators, direction marks, and characters of no width.
 fn is_invisible(c: char) -> bool {
-    c.is_control()
-        || matches!(c as u32, 0x61C | 0x180E | 0x200B..=0x200F | 0x2028..=0x202E | 0x2060..=0x206F | 0xFEFF | 0xFFF9..=0xFFFB | 0xE0000..=0xE007F)
+    let invisible = [
+        0x61C..=0x61C,
+        0x180E..=0x180E,
+        0x200B..=0x200F,
+        0x2028..=0x202E,
+        0x2060..=0x206F,
+        0xFEFF..=0xFEFF,
+        0xFFF9..=0xFFFB,
+        0xE0000..=0xE007F,
+    ];
+    c.is_control() || invisible.iter().any(|range| range.contains(&(c as u32)))
 }
 
 /// Returns a path as text that a terminal can be trusted with.

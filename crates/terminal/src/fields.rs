@@ -242,7 +242,10 @@ mod tests {
 
     #[test]
     fn bodies_are_texts_compact_json_or_the_line() {
-        let line = r#" {"k": 1, "text": "a\"b \u00e9\ud83d\ude00", "json": { "z" : [1.0, 1e400 , "a  \" b\\" ], "a": null } } "#;
+        let line = concat!(
+            r#" {"k": 1, "text": "a\"b \u00e9\ud83d\ude00", "#,
+            r#""json": { "z" : [1.0, 1e400 , "a  \" b\\" ], "a": null } } "#
+        );
         let body = |body| record(line, &["k"], body).map(|(_, body)| body);
         assert_eq!(body(Some("text")), Ok("a\"b é😀".into()));
         assert_eq!(

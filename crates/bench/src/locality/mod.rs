@@ -1,16 +1,16 @@
-//! What is gained by not looking twice: paper 003, section 4.
+//! What is gained by not looking twice: RapidCDC §4.
 //!
 //! Everything is measured in one run and on the same bytes in memory, piece by piece, each piece by
 //! every contender in turn, so that what else the machine does falls on all of them, and in
 //! processor time, so that little of it does. Only threads and stores go over all the data, one
 //! after the other, and by the clock on the wall.
 
-mod lane;
+mod contender;
+mod cutting;
 mod replay;
 mod source;
 mod store;
 mod threads;
-mod way;
 
 use std::path::PathBuf;
 
@@ -260,15 +260,15 @@ fn dataset(
     source: &Source,
     observer: &mut impl Observer,
 ) -> Result<LocalityDataset> {
-    let mut lanes: Vec<_> = chunkers
+    let mut runs: Vec<_> = chunkers
         .iter()
-        .map(|chunker| lane::Lanes::new(chunker, plan, source.chunks_most(chunker.settings())))
+        .map(|chunker| contender::ChunkerRuns::new(chunker, plan, source.chunks_most(chunker.settings())))
         .collect();
     let longest = chunkers.iter().map(Chunker::size_max).max().unwrap_or_default();
     let total = source.for_each_piece(longest, observer, |piece, observer| {
-        lanes.iter_mut().try_for_each(|lanes| lanes.take(piece, observer))
+        runs.iter_mut().try_for_each(|runs| runs.take(piece, observer))
     })?;
-    let mut found: Vec<LocalityChunker> = lanes.into_iter().map(lane::Lanes::finish).collect();
+    let mut found: Vec<LocalityChunker> = runs.into_iter().map(contender::ChunkerRuns::finish).collect();
     for (chunker, found) in chunkers.iter().zip(&mut found) {
         found.threads = threads::run(plan, chunker, source, observer)?;
         if let Some(folder) = &plan.store {
@@ -301,11 +301,11 @@ impl LocalityPlan {
         let (mut criteria, mut worst) = (0, 0);
         for criterion in self.criteria_for(settings) {
             criteria += 1;
-            worst += usize::from(self.worst && lane::has_worst(criterion));
+            worst += usize::from(self.worst && contender::has_worst(criterion));
         }
-        let lanes = lane::PASSES * (1 + self.lists.len() * (criteria + worst));
+        let runs = contender::PASSES * (1 + self.lists.len() * (criteria + worst));
         let threads = self.threads.len() * (1 + criteria);
         let store = self.store.as_ref().map_or(0, |_| store::passes(criteria));
-        (lanes + threads + store) as u64
+        (runs + threads + store) as u64
     }
 }

@@ -10,7 +10,7 @@ use crate::error::Stop;
 use crate::inputs::Inputs;
 use crate::{Error, Observer, Result, Series};
 
-/// A piece that is kept in memory while every lane goes over it.
+/// A piece that is kept in memory while every run goes over it.
 const PIECE: usize = 64 << 20;
 /// Gone over between two words to the observer.
 pub(super) const STEP: usize = 4 << 20;
@@ -204,7 +204,7 @@ fn pieces<O: Observer>(
             let read = read_some(reader, &mut buffer[filled..upto])?;
             filled += read;
             last = read == 0;
-            // Reading counts for nothing, every lane for as much as it goes over.
+            // Reading counts for nothing, every run for as much as it goes over.
             if !observer.advance(0) {
                 return Err(io::Error::other(Stop));
             }

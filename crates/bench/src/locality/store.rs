@@ -1,4 +1,4 @@
-//! All of a deduplication: read, cut, name, look up, and write what is new (paper 003, figure 17).
+//! All of a deduplication: read, cut, name, look up, and write what is new (RapidCDC, figure 17).
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -8,9 +8,9 @@ use ibid_chunk::locality::{Criterion, HintedChunker, Table};
 use ibid_chunk::{Chunker, FixedSettings, Settings};
 
 use super::LocalityPlan;
-use super::lane::name;
+use super::contender::name;
+use super::cutting::{Cursor, Cutter};
 use super::source::{Source, Window};
-use super::way::{Walk, Way};
 use crate::clock::ProcessClock;
 use crate::error::Stop;
 use crate::{Error, Observer, Result};
@@ -76,7 +76,7 @@ pub(super) fn passes(criteria: usize) -> usize {
     criteria + 4
 }
 
-/// Stores the data in every way, one after the other.
+/// Stores the data in every cutter, one after the other.
 pub(super) fn run(
     plan: &LocalityPlan,
     chunker: &Chunker,
@@ -88,9 +88,9 @@ pub(super) fn run(
     let fixed = Chunker::new(&Settings::Fixed(FixedSettings {
         size: chunker.settings().size_average(),
     }))?;
-    let mut store = |method, way: Way<'_>, settings: &Settings, lengths: &[Vec<u32>], observer: &mut _| {
+    let mut store = |method, cutter: Cutter<'_>, settings: &Settings, lengths: &[Vec<u32>], observer: &mut _| {
         let store = Store {
-            way,
+            cutter,
             lengths,
             table: Table::new(settings, plan.list(), source.chunks_most(settings)),
             window: Window::new(settings.size_max()),
@@ -103,16 +103,22 @@ pub(super) fn run(
         Ok::<_, Error>(())
     };
     let settings = chunker.settings();
-    store(StoreMethod::Fixed, Way::Plain(&fixed), fixed.settings(), &[], observer)?;
-    store(StoreMethod::Plain, Way::Plain(chunker), settings, &[], observer)?;
+    store(
+        StoreMethod::Fixed,
+        Cutter::Plain(&fixed),
+        fixed.settings(),
+        &[],
+        observer,
+    )?;
+    store(StoreMethod::Plain, Cutter::Plain(chunker), settings, &[], observer)?;
     for criterion in plan.criteria_for(settings) {
         if let Ok(hinted) = HintedChunker::new(chunker, criterion) {
             let method = StoreMethod::Hinted(criterion);
-            store(method, Way::Hinted(hinted), settings, &[], observer)?;
+            store(method, Cutter::Hinted(hinted), settings, &[], observer)?;
         }
     }
     let lengths = lengths(chunker, source, observer)?;
-    store(StoreMethod::Ideal, Way::Plain(chunker), settings, &lengths, observer)?;
+    store(StoreMethod::Ideal, Cutter::Plain(chunker), settings, &lengths, observer)?;
     Ok(entries)
 }
 
@@ -155,7 +161,7 @@ fn advance(observer: &mut impl Observer, bytes: usize) -> io::Result<()> {
 }
 
 struct Store<'a> {
-    way: Way<'a>,
+    cutter: Cutter<'a>,
     /// Of the chunks of every file, if these are known beforehand.
     lengths: &'a [Vec<u32>],
     table: Table,
@@ -214,8 +220,8 @@ impl Store<'_> {
     ) -> io::Result<()> {
         self.window.restart();
         let mut lengths = self.lengths.get(number).into_iter().flatten();
-        let mut walk = Walk::start();
-        let mut known = self.table.with(name as super::lane::Naming);
+        let mut cursor = Cursor::start();
+        let mut known = self.table.with(name as super::contender::Naming);
         loop {
             advance(observer, self.window.fill(reader)?)?;
             let data = self.window.data();
@@ -223,7 +229,7 @@ impl Store<'_> {
                 return Ok(());
             }
             let length = lengths.next().map(|length| *length as usize);
-            let (length, is_duplicate) = walk.step(&self.way, &mut known, data, self.window.is_last, length);
+            let (length, is_duplicate) = cursor.next_chunk(&self.cutter, &mut known, data, self.window.is_last, length);
             if !is_duplicate {
                 if let Err(error) = self.out.write_all(&data[..length]) {
                     *failed = Some(error);

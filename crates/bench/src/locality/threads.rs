@@ -1,4 +1,4 @@
-//! Several files at once, over one table of fingerprints and hints (paper 003, figure 18).
+//! Several files at once, over one table of fingerprints and hints (RapidCDC, figure 18).
 
 use std::fs::File;
 use std::io;
@@ -10,9 +10,9 @@ use ibid_chunk::Chunker;
 use ibid_chunk::locality::{Criterion, HintedChunker, Table};
 
 use super::LocalityPlan;
-use super::lane::{Naming, name};
+use super::contender::{Naming, name};
+use super::cutting::{Cursor, Cutter};
 use super::source::{STEP, Source, Window, make};
-use super::way::{Walk, Way};
 use crate::clock::ProcessClock;
 use crate::error::Stop;
 use crate::inputs::Input;
@@ -86,17 +86,17 @@ pub(super) fn run(
         }
     };
     let settings = chunker.settings();
-    let mut ways = vec![(None, Way::Plain(chunker))];
+    let mut cutters = vec![(None, Cutter::Plain(chunker))];
     for criterion in plan.criteria_for(settings) {
         if let Ok(hinted) = HintedChunker::new(chunker, criterion) {
-            ways.push((Some(criterion), Way::Hinted(hinted)));
+            cutters.push((Some(criterion), Cutter::Hinted(hinted)));
         }
     }
     let mut entries = Vec::new();
-    for (criterion, way) in &ways {
+    for (criterion, cutter) in &cutters {
         for threads in &plan.threads {
             let team = Team {
-                way,
+                cutter,
                 table: Table::new(settings, plan.list(), source.chunks_most(settings)),
                 files: &files,
                 longest: chunker.size_max(),
@@ -129,7 +129,7 @@ enum Word {
 
 /// Threads at work on the same files.
 struct Team<'a> {
-    way: &'a Way<'a>,
+    cutter: &'a Cutter<'a>,
     table: Table,
     files: &'a Files<'a>,
     longest: usize,
@@ -205,10 +205,10 @@ impl Team<'_> {
 
     fn in_memory(&self, data: &[u8], say: &Sender<Word>, bytes: &mut u64, unique: &mut u64) -> io::Result<()> {
         let mut known = self.table.with(name as Naming);
-        let mut walk = Walk::start();
+        let mut cursor = Cursor::start();
         let (mut at, mut told) = (0, 0);
         while at < data.len() {
-            let (length, is_duplicate) = walk.step(self.way, &mut known, &data[at..], true, None);
+            let (length, is_duplicate) = cursor.next_chunk(self.cutter, &mut known, &data[at..], true, None);
             at += length;
             *bytes += length as u64;
             *unique += if is_duplicate { 0 } else { length as u64 };
@@ -230,7 +230,7 @@ impl Team<'_> {
     ) -> io::Result<()> {
         window.restart();
         let mut known = self.table.with(name as Naming);
-        let mut walk = Walk::start();
+        let mut cursor = Cursor::start();
         loop {
             let read = window.fill(&mut file)?;
             if read > 0 {
@@ -240,7 +240,7 @@ impl Team<'_> {
             if data.is_empty() {
                 return Ok(());
             }
-            let (length, is_duplicate) = walk.step(self.way, &mut known, data, window.is_last, None);
+            let (length, is_duplicate) = cursor.next_chunk(self.cutter, &mut known, data, window.is_last, None);
             *bytes += length as u64;
             *unique += if is_duplicate { 0 } else { length as u64 };
             window.pass(length);

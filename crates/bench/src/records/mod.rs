@@ -1,4 +1,4 @@
-//! What do deltas between records save, and what do they cost? The figures of paper 004, section 5,
+//! What do deltas between records save, and what do they cost? The figures of dDedup §5,
 //! and its figure 6, on records of one's own.
 //!
 //! Every run stores all records in a store of its own, in the order in which they come, a hundred

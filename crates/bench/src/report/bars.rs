@@ -90,7 +90,8 @@ fn bars_within(
             let end = y.place(bar.value);
             let name = escape(&bar.series.name);
             plot.draw(format_args!(
-                "<rect class=\"mark bar\" data-series=\"{name}\" fill=\"{}\" x=\"{x:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=1>\
+                "<rect class=\"mark bar\" data-series=\"{name}\" fill=\"{}\" x=\"{x:.1}\" y=\"{:.1}\" width=\"{:.1}\" \
+                 height=\"{:.1}\" rx=1>\
                  <title>{}</title></rect>",
                 bar.series.color,
                 end.min(zero),

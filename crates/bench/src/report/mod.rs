@@ -1,8 +1,8 @@
-//! Results as pages with pictures.
+//! Results as pages with charts.
 
 mod bars;
 mod charts;
-mod hints;
+mod duplicate_locality;
 mod lines;
 mod locality;
 mod plot;
@@ -11,9 +11,9 @@ mod tables;
 
 use std::fmt::Write;
 
-pub use hints::locality_html;
+pub use duplicate_locality::duplicate_locality_html;
 use ibid_chunk::{Backend, Settings};
-pub use locality::duplicate_locality_html;
+pub use locality::locality_html;
 use plot::escape;
 pub use records::records_html;
 
@@ -56,7 +56,8 @@ pub fn html(comparison: &Comparison) -> String {
         &mut body,
         "wide",
         "Savings and speed",
-        "Up is less to store, right is faster. Nothing beats what the dashed line touches; larger marks are larger chunks. Fixed sizes look at no byte, \
+        "Up is less to store, right is faster. Nothing beats what the dashed line touches; larger marks are larger \
+         chunks. Fixed sizes look at no byte, \
          so they stand at the edge.",
         &charts::scatter(comparison, &all),
     );
@@ -64,7 +65,8 @@ pub fn html(comparison: &Comparison) -> String {
         &mut body,
         "wide",
         "Savings by size",
-        "Over the average size that came out, not the one asked for: smaller chunks always save more, so compare what is above one another.",
+        "Over the average size that came out, not the one asked for: smaller chunks always save more, so compare what \
+         is above one another.",
         &charts::savings(comparison, &all),
     );
     panels(&mut body, comparison, &all);
@@ -76,7 +78,8 @@ pub fn html(comparison: &Comparison) -> String {
 /// A whole page, with all that it needs.
 fn page(title: &str, body: &str) -> String {
     format!(
-        "<!doctype html>\n<html lang=en><head><meta charset=utf-8><meta name=viewport content=\"width=device-width, initial-scale=1\">\
+        "<!doctype html>\n<html lang=en><head><meta charset=utf-8><meta name=viewport content=\"width=device-width, \
+         initial-scale=1\">\
          <title>{title}</title><style>{}</style></head>\n<body><main>{body}</main><div id=tip role=status hidden></div>\
          <script>{}</script></body></html>\n",
         include_str!("style.css"),
@@ -128,7 +131,8 @@ fn head(body: &mut String, comparison: &Comparison) {
     };
     let _ = write!(
         body,
-        "<h1>Chunkers compared</h1><p class=soft>{} in {} {files}. Speeds: one thread{cpu}, {} in memory, {}; reading alone {} GB/s.</p>",
+        "<h1>Chunkers compared</h1><p class=soft>{} in {} {files}. Speeds: one thread{cpu}, {} in memory, {}; reading \
+         alone {} GB/s.</p>",
         size(comparison.bytes as f64),
         comparison.files,
         size(comparison.sample as f64),
@@ -189,7 +193,8 @@ fn legend(body: &mut String, what: &str, all: &[Series]) {
     for series in all {
         let _ = write!(
             body,
-            "<button type=button aria-pressed=true data-of=\"{name}\"><svg width=26 height=10 aria-hidden=true><path d=\"M1 5H25\" fill=none stroke-width=3 \
+            "<button type=button aria-pressed=true data-of=\"{name}\"><svg width=26 height=10 aria-hidden=true><path \
+             d=\"M1 5H25\" fill=none stroke-width=3 \
              stroke=\"{}\" stroke-dasharray=\"{}\"/></svg>{name}</button>",
             series.color,
             series.dash,
@@ -237,7 +242,8 @@ fn panels(body: &mut String, comparison: &Comparison, all: &[Series]) {
             .filter(|entry| entry.settings.size_average() == average)
             .collect()
     };
-    *body += "<div class=group><h2>How large chunks are</h2><p class=soft>The share of the chunks that are no larger. The dotted line is the average asked for; \
+    *body += "<div class=group><h2>How large chunks are</h2><p class=soft>The share of the chunks that are no larger. \
+     The dotted line is the average asked for; \
               a jump at the end of a line is chunks cut by force.</p></div>";
     for average in &averages {
         let picture = charts::distribution(&of(*average), all, *average);
@@ -275,15 +281,19 @@ fn panels(body: &mut String, comparison: &Comparison, all: &[Series]) {
 fn figures(body: &mut String, comparison: &Comparison) {
     let _ = write!(
         body,
-        "<section><h2>Savings and sizes</h2>{}<p class=note>Savings: the share of the bytes that need not be stored. Ratio: how many times less is stored. With metadata: \
-         counting {RECIPE_BYTES} bytes for each chunk and {INDEX_BYTES} for each different one, uncompressed. Index memory: {INDEX_MEMORY_BYTES} bytes for each different chunk. \
-         Sizes are those of all chunks, equal ones included; percentiles are rounded up by less than 1/4096 of the maximum. No chunk reaches \
+        "<section><h2>Savings and sizes</h2>{}<p class=note>Savings: the share of the bytes that need not be stored. \
+         Ratio: how many times less is stored. With metadata: \
+         counting {RECIPE_BYTES} bytes for each chunk and {INDEX_BYTES} for each different one, uncompressed. Index \
+          memory: {INDEX_MEMORY_BYTES} bytes for each different chunk. \
+         Sizes are those of all chunks, equal ones included; percentiles are rounded up by less than 1/4096 of the \
+          maximum. No chunk reaches \
          from one file into another; nothing is compressed.</p></section>",
         tables::savings(comparison)
     );
     let _ = write!(
         body,
-        "<section><h2>Speeds</h2>{}<p class=note>GB are 10⁹ bytes. Medians; the pointer shows the slowest and the fastest round. With BLAKE3: chunks are named, too, with the last set \
+        "<section><h2>Speeds</h2>{}<p class=note>GB are 10⁹ bytes. Medians; the pointer shows the slowest and the \
+         fastest round. With BLAKE3: chunks are named, too, with the last set \
          of vector instructions.</p></section>",
         tables::speeds(comparison)
     );

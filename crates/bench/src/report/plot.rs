@@ -141,7 +141,8 @@ impl Plot {
     /// The finished picture, with a text for those who can't see it.
     pub(super) fn finish(self, id: &str, description: &str) -> String {
         format!(
-            "<svg class=plot id=\"{id}\" role=img aria-label=\"{}\" viewBox=\"0 0 {:.0} {:.0}\" xmlns=\"http://www.w3.org/2000/svg\">{}</svg>",
+            "<svg class=plot id=\"{id}\" role=img aria-label=\"{}\" viewBox=\"0 0 {:.0} {:.0}\" \
+             xmlns=\"http://www.w3.org/2000/svg\">{}</svg>",
             escape(description),
             self.width,
             self.height,

@@ -1,5 +1,5 @@
 //! Deduplication as it is done for files: each record is cut into chunks, and a chunk that is in
-//! the index is not stored again (paper 004, section 2.2).
+//! the index is not stored again (dDedup §2.2).
 //!
 //! The rival of the paper's figures 1 and 9. Chunks lie in a line of bytes, one after the other.
 //! Those of a record that follow each other there make one [`Stretch`], so that references take as

@@ -38,7 +38,8 @@ impl Report {
     /// What hints gain: two chunkers, of which one has two criteria, on two series of versions.
     fn of_hints() -> Report {
         Report::of(
-            "locality --synthetic --size 400kB --versions 3 --edits 4,8 --chunkers rabin,argmin --sizes 1KiB,2KiB,3KiB --list-length 2,4 --worst --threads 2 --store .",
+            "locality --synthetic --size 400kB --versions 3 --edits 4,8 --chunkers rabin,argmin --sizes 1KiB,2KiB,3KiB \
+             --list-length 2,4 --worst --threads 2 --store .",
         )
     }
 
@@ -63,7 +64,8 @@ impl Report {
         )
         .unwrap();
         report.ibid(&format!(
-            "records pages --key {key} --body body --trace 3:1,1:0 --bursts 2 --busy 50ms --idle 30ms --work . --report report.html"
+            "records pages --key {key} --body body --trace 3:1,1:0 --bursts 2 --busy 50ms --idle 30ms --work . \
+             --report report.html"
         ));
         report
     }

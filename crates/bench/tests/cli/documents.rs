@@ -36,6 +36,7 @@ fn every_command_has_its_section() {
         "random-read",
         "databases",
         "table",
+        "charts",
     ] {
         assert!(DOCUMENT.contains(&format!("\n## {command}\n")), "{command}");
     }

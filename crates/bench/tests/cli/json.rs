@@ -64,7 +64,7 @@ fn every_command_prints_what_is_documented() {
             &chunks[0]["chunker"]["algorithm"],
             &chunks[0]["chunker"]["parameters"]["size_average"]
         ),
-        (&"argmin".into(), &(64 << 10).into())
+        (&"argmin".into(), &(128 << 10).into())
     );
     assert_eq!(chunks.last().unwrap()["bytes"], 300_000);
 }

@@ -100,7 +100,8 @@ const SERIES: &str = "--synthetic --size 400kB --versions 4 --edits 4";
 fn what_hints_gain_is_a_table_for_each_dataset_chunker_and_length() {
     let home = Home::bare();
     let arguments = format!(
-        "locality {SERIES},9 --chunkers rabin,argmin --list-length 2,3 --worst --threads 3 --store . --report hints.html"
+        "locality {SERIES},9 --chunkers rabin,argmin --list-length 2,3 --worst --threads 3 --store . --report \
+         hints.html"
     );
     let ran = home.run(arguments.split(' '));
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");

@@ -2,7 +2,7 @@
 
 use crate::support::Home;
 
-const COMMANDS: [&[&str]; 17] = [
+const COMMANDS: [&[&str]; 18] = [
     &["chunk"],
     &["chunkers"],
     &["duplicate-locality"],
@@ -20,6 +20,7 @@ const COMMANDS: [&[&str]; 17] = [
     &["random-read"],
     &["databases"],
     &["table"],
+    &["charts"],
 ];
 
 #[test]

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod charts;
 mod chunk_sizes;
 mod commands;
 mod corpus;
@@ -74,6 +75,7 @@ fn run(command: Command, quiet: bool) -> Result<Outcome> {
         Command::RandomRead(options) => done(random_read::run(&options)),
         Command::Databases(options) => done(databases::run(&options)),
         Command::DatabasesStage { order } => done(databases::run_stage(&order)),
+        Command::Charts(options) => done(charts::run(&options)),
         Command::Table { files } => {
             for file in files {
                 report::show(&report::markdown(&record::read(&file)?));

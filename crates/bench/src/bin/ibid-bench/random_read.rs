@@ -32,7 +32,13 @@ pub(crate) struct Options {
     #[arg(long)]
     file: PathBuf,
     /// Bytes of chunks that are compressed together; the smallest size means every chunk alone
-    #[arg(long, value_name = "KIB", value_delimiter = ',', default_values_t = [4, 256, 1024, 2048, 4096], value_parser = clap::value_parser!(u32).range(4..=8192))]
+    #[arg(
+        long,
+        value_name = "KIB",
+        value_delimiter = ',',
+        default_values_t = [4, 256, 1024, 2048, 4096],
+        value_parser = clap::value_parser!(u32).range(4..=8192)
+    )]
     frames_kib: Vec<u32>,
     /// Average size of a chunk
     #[arg(long, value_name = "KIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]

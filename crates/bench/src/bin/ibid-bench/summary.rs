@@ -85,6 +85,11 @@ struct Measure {
     aim: Aim,
 }
 
+/// Bytes of the repository in the end.
+pub(crate) const REPOSITORY_SIZE: &str = "repository after all versions";
+/// CPU time of all backups.
+pub(crate) const BACKUP_CPU: &str = "backup of all versions, CPU";
+
 /// In the order of the tables.
 const MEASURES: &[Measure] = &[
     Measure {
@@ -94,7 +99,7 @@ const MEASURES: &[Measure] = &[
         aim: Aim::None,
     },
     Measure {
-        name: "repository after all versions",
+        name: REPOSITORY_SIZE,
         unit: "MB",
         value: |round, _| Some(round.backups().last()?.repository_bytes? as f64 / MB),
         aim: Aim::RatioAtMost(1.0, "≤ restic"),
@@ -106,7 +111,7 @@ const MEASURES: &[Measure] = &[
         aim: Aim::None,
     },
     Measure {
-        name: "backup of all versions, CPU",
+        name: BACKUP_CPU,
         unit: "s",
         value: |round, _| Some(round.backups().map(|sample| sample.cost.cpu_s).sum()),
         aim: Aim::RatioAtMost(1.0 / 2.0, "≤ 1/2 of restic"),

@@ -327,7 +327,8 @@ mod tests {
             "zpaq add $WORK/zpaq-repository/archive.zpaq $WORK/current -method 3 -threads 2 -key benchmark"
         );
         let kopia = "KOPIA_CACHE_DIRECTORY=$WORK/kopia-cache KOPIA_CHECK_FOR_UPDATES=false \
-                     KOPIA_CONFIG_PATH=$WORK/kopia.config KOPIA_LOG_DIR=$WORK/kopia-logs KOPIA_PASSWORD=benchmark kopia";
+                     KOPIA_CONFIG_PATH=$WORK/kopia.config KOPIA_LOG_DIR=$WORK/kopia-logs KOPIA_PASSWORD=benchmark \
+                      kopia";
         assert_eq!(
             line(Kind::Kopia, backup),
             format!("{kopia} snapshot create $WORK/current")

@@ -36,8 +36,10 @@ fn savings(body: &mut String, found: &Records) {
     heading(
         body,
         "What is saved, and what the index takes",
-        "How many times less is stored, by itself and compressed in blocks. Deltas are of records that share features of so many bytes, one in as many bytes. Chunks: deduplication as of \
-         files, by chunks of that size on average, whose SHA-1 are all in memory. Blocks alone: 32\u{a0}KiB each, compressed by zstd. Whole: this store without deltas, where records that are alike come \
+        "How many times less is stored, by itself and compressed in blocks. Deltas are of records that share features \
+         of so many bytes, one in as many bytes. Chunks: deduplication as of \
+         files, by chunks of that size on average, whose SHA-1 are all in memory. Blocks alone: 32\u{a0}KiB each, \
+          compressed by zstd. Whole: this store without deltas, where records that are alike come \
          to lie in one block.",
     );
     let looks = looks(["by itself", "in blocks", "index"]);
@@ -109,7 +111,8 @@ fn sizes(body: &mut String, found: &Records) {
     heading(
         body,
         "Which records save",
-        "The share of the records that are no larger, and the share of the saving that comes from these. Where the second line lies far below the first, small records could be passed over at little loss.",
+        "The share of the records that are no larger, and the share of the saving that comes from these. Where the \
+         second line lies far below the first, small records could be passed over at little loss.",
     );
     let looks = looks(["records", "saving"]);
     legend_below(body, "Shares shown", &looks);
@@ -159,7 +162,8 @@ fn speeds(body: &mut String, found: &Records) {
     heading(
         body,
         "What deltas cost who reads and writes",
-        "Half of the records are stored; then latest versions are read and the others written, one after the other, without deltas and with.",
+        "Half of the records are stored; then latest versions are read and the others written, one after the other, \
+         without deltas and with.",
     );
     let looks = looks(["whole", "deltas"]);
     legend_below(body, "Stores shown", &looks);
@@ -244,7 +248,8 @@ fn caches(body: &mut String, found: &Records) {
     heading(
         body,
         "Memory for the newest records, and the reward for those in it",
-        "An older record in memory is compared rather than one that is not, even if it shares so many features less with the new one. How many times less is stored, and how many of those \
+        "An older record in memory is compared rather than one that is not, even if it shares so many features less \
+         with the new one. How many times less is stored, and how many of those \
          that were looked for had to be read from the store.",
     );
     let looks = looks(["reward 0", "reward 2", "reward 4", "reward 8"]);
@@ -292,7 +297,8 @@ fn bursts(body: &mut String, found: &Records) {
     heading(
         body,
         "Bursts of writes",
-        "Records stored a second, as fast as that goes for some time, with nothing to do between. With the write-back cache deltas are written in the pauses, as far as they have room until then; without it, each at once.",
+        "Records stored a second, as fast as that goes for some time, with nothing to do between. With the write-back \
+         cache deltas are written in the pauses, as far as they have room until then; without it, each at once.",
     );
     let looks = looks([write_back_name(true), write_back_name(false)]);
     legend_below(body, "Caches shown", &looks);
@@ -339,7 +345,8 @@ fn distances(body: &mut String, found: &Records) {
     heading(
         body,
         "How many others are read for one record",
-        "Hops shorten the way along a chain of deltas by deltas of records far apart; version jumping leaves every so many records whole. Chain: neither.",
+        "Hops shorten the way along a chain of deltas by deltas of records far apart; version jumping leaves every so \
+         many records whole. Chain: neither.",
     );
     let looks = looks(["hops", "version jumping", "one chain"]);
     legend_below(body, "Ways shown", &looks);

@@ -12,7 +12,7 @@ use super::{COLORS, DASHES, Series, cards, page, size, times};
 use crate::{Latencies, Records, RecordsFigure, RecordsRun, Rival, RivalRun, Trace};
 
 /// What deltas between records save and cost as one self-contained HTML page, of which
-/// [`html`](crate::html) says the rest: figures 1, 6 and 9 to 12 of paper 004, as far as they were
+/// [`html`](crate::html) says the rest: figures 1, 6 and 9 to 12 of dDedup, as far as they were
 /// measured, and all figures as tables.
 ///
 /// ```
@@ -49,7 +49,8 @@ fn head(body: &mut String, found: &Records) {
     let (what, how) = match found.versions_kept {
         true => (
             "versions",
-            "Keys come again, so versions are kept: a record is compared with the one that it replaces under its key, and the latest of a key stays whole.",
+            "Keys come again, so versions are kept: a record is compared with the one that it replaces under its key, \
+             and the latest of a key stays whole.",
         ),
         false => (
             "records",
@@ -58,7 +59,8 @@ fn head(body: &mut String, found: &Records) {
     };
     let _ = write!(
         body,
-        "<h1>What deltas between records save</h1><p class=soft>{} {what}, {}{cpu}, stored again and again, each time in another way. {how} Nothing is synced: what is \
+        "<h1>What deltas between records save</h1><p class=soft>{} {what}, {}{cpu}, stored again and again, each time \
+         in another way. {how} Nothing is synced: what is \
          measured is the work, not the disk.</p>",
         found.records,
         size(found.bytes as f64)

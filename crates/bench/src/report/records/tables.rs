@@ -58,7 +58,8 @@ fn savings(body: &mut String, found: &Records) {
         ]
     }));
     let titles = ["", "by itself", "ratio", "in blocks", "ratio", "index", "MB/s"];
-    let note = "Ratio: how many times less is stored. Of deltas and bodies, or of chunks and of lists of them; without keys, and what an engine adds. MB are 10⁶ bytes of bodies, until all is stored and encoded; \
+    let note = "Ratio: how many times less is stored. Of deltas and bodies, or of chunks and of lists of them; without \
+     keys, and what an engine adds. MB are 10⁶ bytes of bodies, until all is stored and encoded; \
                 chunks and blocks alone are counted, and not written.";
     section(body, "Savings", &titles, &rows, note);
 }
@@ -70,7 +71,8 @@ fn sizes(body: &mut String, found: &Records) {
         .map(|at| vec![size(at.to as f64), percent(at.records), percent(at.saved)])
         .collect();
     let titles = ["up to", "of the records", "of the saving"];
-    let note = "The saving of a record: its bytes less what is stored of it, before compression. Sizes are rounded up by less than an eighth.";
+    let note = "The saving of a record: its bytes less what is stored of it, before compression. Sizes are rounded up \
+     by less than an eighth.";
     section(body, "Sizes", &titles, &rows, note);
 }
 
@@ -146,7 +148,8 @@ fn bursts(body: &mut String, found: &Records) {
         })
         .collect();
     let titles = ["", "records", "a second, busy", "least", "ratio", "dropped"];
-    let note = "Least: in a slice in which anything was stored. Ratio: of what was stored meanwhile, when the last pause was over.";
+    let note = "Least: in a slice in which anything was stored. Ratio: of what was stored meanwhile, when the last \
+     pause was over.";
     section(body, "Bursts", &titles, &rows, note);
 }
 

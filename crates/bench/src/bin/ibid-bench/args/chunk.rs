@@ -44,7 +44,7 @@ pub(crate) struct ChunkerArgs {
     )]
     pub(crate) algorithm: String,
     /// Average size of a chunk; the other parameters follow from it
-    #[arg(long, value_name = "SIZE", value_parser = size_in_memory, default_value = "64KiB")]
+    #[arg(long, value_name = "SIZE", value_parser = size_in_memory, default_value = "128KiB")]
     pub(crate) average: usize,
     /// Size below which no chunk ends: the same as --param size_min=SIZE
     #[arg(long, value_name = "SIZE", value_parser = size_in_memory)]
@@ -69,5 +69,22 @@ impl ChunkerArgs {
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()));
         Settings::for_average(&self.algorithm, self.average)?.with_parameters(limits.chain(parameters))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::{Cli, Command};
+
+    #[test]
+    fn without_options_it_cuts_as_new_repositories_do() {
+        let cli = Cli::try_parse_from(["ibid-bench", "chunk", "FILE"]).unwrap();
+        let Command::Chunk(args) = cli.command else {
+            panic!("{cli:?}")
+        };
+        let repository = ibid_repo::InitOptions::default().chunker;
+        assert_eq!(args.chunker.settings().unwrap(), repository);
     }
 }

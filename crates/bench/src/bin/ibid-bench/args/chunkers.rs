@@ -26,11 +26,14 @@ pub(crate) struct Measured {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Savings are counted over all files, as if each were cut alone and every different chunk stored once. Speeds are measured on one \
-thread and on bytes in memory: a sample of the files, in rounds; the table shows medians. Whoever has more than one of a kind \
+Savings are counted over all files, as if each were cut alone and every different chunk stored once. Speeds are \
+measured on one \
+thread and on bytes in memory: a sample of the files, in rounds; the table shows medians. Whoever has more than one of \
+a kind \
 (versions, dumps, images) should give all of them: what a chunker saves is what they have in common.
 
-Files are read once, in pieces. Memory: the sample, and for each chunker and average at most 14 bytes for each different chunk (23 for \
+Files are read once, in pieces. Memory: the sample, and for each chunker and average at most 14 bytes for each \
+different chunk (23 for \
 moments) and three times the maximum chunk size.
 
 Examples:

@@ -20,7 +20,13 @@ enum JsonTo {
 pub(crate) struct JsonFile {
     /// Print JSON, as docs/measuring.md describes it; with a FILE, which must end in .json, write
     /// JSON there and print text
-    #[arg(long = "json", value_name = "FILE", num_args = 0..=1, default_missing_value = OUTPUT, value_parser = json_to())]
+    #[arg(
+        long = "json",
+        value_name = "FILE",
+        num_args = 0..=1,
+        default_missing_value = OUTPUT,
+        value_parser = json_to()
+    )]
     to: Option<JsonTo>,
 }
 

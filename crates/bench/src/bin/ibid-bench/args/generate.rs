@@ -15,8 +15,10 @@ pub(crate) enum GenerateCommand {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The first version is random bytes; each later one is the one before with so many edits at random places. The same options make \
-the same bytes on every machine, so a measurement on them can be repeated elsewhere. Files are called v01.bin, v02.bin, …, and \
+The first version is random bytes; each later one is the one before with so many edits at random places. The same \
+options make \
+the same bytes on every machine, so a measurement on them can be repeated elsewhere. Files are called v01.bin, \
+v02.bin, …, and \
 none is ever overwritten. Random bytes don't compress: what a chunker saves on them, it saves by finding what repeats.
 
 Examples:

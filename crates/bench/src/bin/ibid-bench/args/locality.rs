@@ -39,11 +39,14 @@ impl SizedChunkerArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Files are cut one after the other, as if they were backed up in turn: first those named, in that order; in folders by name, v2 before v10. \
-A chunk is a duplicate if the same bytes were a chunk before. Of several duplicates in a row, those after the first are an LQ sequence \
-(RapidCDC, section 2): where the first one is found, the others can be expected. An isolated duplicate has none.
+Files are cut one after the other, as if they were backed up in turn: first those named, in that order; in folders by \
+name, v2 before v10. \
+A chunk is a duplicate if the same bytes were a chunk before. Of several duplicates in a row, those after the first \
+are an LQ sequence \
+(RapidCDC §2): where the first one is found, the others can be expected. An isolated duplicate has none.
 
-Files are read once, in pieces. Memory: 4 MiB, three times the maximum chunk size, and at most 14 bytes for each different chunk (23 for \
+Files are read once, in pieces. Memory: 4 MiB, three times the maximum chunk size, and at most 14 bytes for each \
+different chunk (23 for \
 moments).
 
 Examples:
@@ -68,22 +71,29 @@ pub(crate) struct DuplicateLocalityArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-When a chunk is a duplicate, what followed it last time says where the next one probably ends (RapidCDC). So with every chunk the lengths of \
+When a chunk is a duplicate, what followed it last time says where the next one probably ends (RapidCDC). So with \
+every chunk the lengths of \
 those are kept that followed it: its hints. A criterion says when one is believed without a look at the bytes before:
 
   ff           always. Fastest; after an edit it makes a chunk that no chunker would, so a little more is stored.
   ff+mt        if the byte there is the one that ended the chunk last time. Wrong once in 256 times where data changed.
   ff+rwt       if the chunker's own condition holds there: the hash of its window, its sequence, ….
-  ff+rwt+fpt   if that holds and the chunk is known. Cuts are then exactly those of the chunker alone, which is promised.
+  ff+rwt+fpt   if that holds and the chunk is known. Cuts are then exactly those of the chunker alone, which is \
+   promised.
 
-If no hint is believed, the chunker looks for a boundary as usual. argmin, ae, tttd and others with a boundary in reserve compare all bytes of a \
-chunk and can't tell for one place if it is a boundary: with them there are ff and ff+mt, and the tables have a dash for the others.
+If no hint is believed, the chunker looks for a boundary as usual. argmin, ae, tttd and others with a boundary in \
+reserve compare all bytes of a \
+chunk and can't tell for one place if it is a boundary: with them there are ff and ff+mt, and the tables have a dash \
+for the others.
 
-Plain is the chunker without hints. Chunking is finding boundaries, with hints and all that they cost; names (BLAKE3) and looking up, which \
-everything that deduplicates needs, come on top. All contenders cut the same bytes in memory, piece by piece in turn, on one thread, and only \
+Plain is the chunker without hints. Chunking is finding boundaries, with hints and all that they cost; names (BLAKE3) \
+and looking up, which \
+everything that deduplicates needs, come on top. All contenders cut the same bytes in memory, piece by piece in turn, \
+on one thread, and only \
 its processor time counts: compare figures of one run.
 
-Memory: 64 MiB, and for each chunker, criterion and length of lists at most 23 bytes for each different chunk and 6 to 8 for each hint. Of a \
+Memory: 64 MiB, and for each chunker, criterion and length of lists at most 23 bytes for each different chunk and 6 to \
+8 for each hint. Of a \
 synthetic series, two versions, and all of them with --threads.
 
 Examples:
@@ -155,7 +165,14 @@ pub(crate) struct SyntheticArgs {
     #[arg(long)]
     pub(crate) synthetic: bool,
     /// Size of the first version
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "500MB", requires = "synthetic", conflicts_with = "paths")]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = size,
+        default_value = "500MB",
+        requires = "synthetic",
+        conflicts_with = "paths"
+    )]
     size: u64,
     /// How many versions
     #[arg(
@@ -188,7 +205,14 @@ pub(crate) struct SyntheticArgs {
     )]
     kinds: Vec<KindName>,
     /// What each edit inserts, deletes or overwrites
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "100", requires = "synthetic", conflicts_with = "paths")]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = size,
+        default_value = "100",
+        requires = "synthetic",
+        conflicts_with = "paths"
+    )]
     edit_bytes: u64,
     /// The share of a file, from its start, in which edits lie; a series for each
     #[arg(

@@ -10,7 +10,8 @@ use super::files::JsonFile;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-BARE looks for boundaries in every byte, BASE not before the minimum size, SEQ makes content-defined skips, too. VBASE-512 is BASE with \
+BARE looks for boundaries in every byte, BASE not before the minimum size, SEQ makes content-defined skips, too. \
+VBASE-512 is BASE with \
 vectors of 512 bits, and so on. The cuts of BASE and SEQ differ, and so do sizes of chunks.
 
 Examples:

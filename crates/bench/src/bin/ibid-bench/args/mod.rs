@@ -24,7 +24,7 @@ pub(crate) use tune::{TuneCommand, TuneSeqcdcArgs};
 
 use crate::corpus::Corpus;
 use crate::tools::Kind;
-use crate::{databases, random_read};
+use crate::{charts, databases, random_read};
 
 const AFTER_HELP: &str = "\
 Figures of a machine that does other things as well differ from run to run.
@@ -43,7 +43,13 @@ Examples:
 
 /// Measures chunkers, deltas and whole repositories, on your data and on generated data
 #[derive(Debug, Parser)]
-#[command(name = "ibid-bench", version, after_help = AFTER_HELP, subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    name = "ibid-bench",
+    version,
+    after_help = AFTER_HELP,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 pub(crate) struct Cli {
     /// Show no progress and no summaries; warnings and errors stay
     #[arg(short, long, global = true)]
@@ -118,6 +124,8 @@ Examples:
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
+    /// Draw repository sizes from earlier runs, as SVG
+    Charts(charts::Options),
 }
 
 impl Command {

@@ -13,11 +13,16 @@ use super::value;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each line is a JSON object, of which --key and --body take a record, as `ibid records load` does. The records are stored again and \
-again, each time in another way: without deltas and with, compared by short pieces and by long ones; with less memory for the newest \
-records; with hops and version jumping at several distances; searched more and less densely. Beside these it is counted what \
-deduplication by chunks and compression of blocks would store. Then half of them are stored, and a mixture of reads and writes is \
-timed; and they are stored in bursts with pauses between. Where a key comes again, it is another version; where none does, records are \
+Each line is a JSON object, of which --key and --body take a record, as `ibid records load` does. The records are \
+stored again and \
+again, each time in another way: without deltas and with, compared by short pieces and by long ones; with less memory \
+for the newest \
+records; with hops and version jumping at several distances; searched more and less densely. Beside these it is \
+counted what \
+deduplication by chunks and compression of blocks would store. Then half of them are stored, and a mixture of reads \
+and writes is \
+timed; and they are stored in bursts with pauses between. Where a key comes again, it is another version; where none \
+does, records are \
 compared with whatever they are like.
 
 Examples:
@@ -29,7 +34,13 @@ pub(crate) struct RecordsArgs {
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
     /// The field with the key; of several, their texts joined by slashes
-    #[arg(long, value_name = "FIELD", value_delimiter = ',', default_value = "key", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(
+        long,
+        value_name = "FIELD",
+        value_delimiter = ',',
+        default_value = "key",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     pub(crate) key: Vec<String>,
     /// The field with the body [default: the whole line]
     #[arg(long, value_name = "FIELD", value_parser = NonEmptyStringValueParser::new())]

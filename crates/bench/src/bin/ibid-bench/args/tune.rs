@@ -18,9 +18,12 @@ pub(crate) enum TuneCommand {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Averages are simulated on random bytes for several lengths of sequences (seq_length) and numbers of opposing pairs before a skip \
-(skip_trigger); for each, the skip (skip_size) is sought that gives the average. All that give it are then tried on the data, and \
-the one that stores least, metadata included, is best; of those within 1 % of it, the fastest. On data that is not random, averages \
+Averages are simulated on random bytes for several lengths of sequences (seq_length) and numbers of opposing pairs \
+before a skip \
+(skip_trigger); for each, the skip (skip_size) is sought that gives the average. All that give it are then tried on \
+the data, and \
+the one that stores least, metadata included, is best; of those within 1 % of it, the fastest. On data that is not \
+random, averages \
 differ: those that come out are shown, and what is far from the average asked for is best only if all are.
 
 Examples:

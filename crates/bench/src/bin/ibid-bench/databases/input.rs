@@ -134,7 +134,14 @@ mod tests {
     fn versions_count_from_one_unless_every_version_is_a_record() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.jsonl");
-        let text = "{\"key\":\"a\",\"rev\":7,\"body\":\"x\\n\"}\n{\"key\":\"b\",\"rev\":1,\"body\":\"\",\"commit\":0}\n{\"key\":\"a\",\"rev\":9,\"body\":\"y\"}\n";
+        let text = concat!(
+            r#"{"key":"a","rev":7,"body":"x\n"}"#,
+            "\n",
+            r#"{"key":"b","rev":1,"body":"","commit":0}"#,
+            "\n",
+            r#"{"key":"a","rev":9,"body":"y"}"#,
+            "\n"
+        );
         std::fs::write(&path, text).unwrap();
         let expected = [entry("a", 1, "x\n"), entry("b", 1, ""), entry("a", 2, "y")];
         assert_eq!(read(&path, false).unwrap(), expected);

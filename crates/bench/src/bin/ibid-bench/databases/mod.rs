@@ -6,6 +6,10 @@ mod compressed;
 mod input;
 mod line;
 mod postgres;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+#[cfg(not(feature = "sqlite"))]
+#[path = "no_sqlite.rs"]
 mod sqlite;
 mod stage;
 mod store;

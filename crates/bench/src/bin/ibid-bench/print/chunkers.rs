@@ -200,7 +200,8 @@ fn saved(out: &mut Out, comparison: &Comparison) -> Result<()> {
     }
     table.lines().try_for_each(|line| out.line(line))?;
     out.line(format!(
-        "metadata: {RECIPE_BYTES} bytes for each chunk, {INDEX_BYTES} for each different one; index: {INDEX_MEMORY_BYTES} bytes of memory for \
+        "metadata: {RECIPE_BYTES} bytes for each chunk, {INDEX_BYTES} for each different one; index: \
+         {INDEX_MEMORY_BYTES} bytes of memory for \
          each different one"
     ))
 }
@@ -233,7 +234,8 @@ fn speeds(out: &mut Out, comparison: &Comparison) -> Result<()> {
     }
     table.lines().try_for_each(|line| out.line(line))?;
     out.line(format!(
-        "GB/s, one thread, {} in memory, median of {} rounds; ± how far a round was from it at most; reading alone: {}",
+        "GB/s, one thread, {} in memory, median of {} rounds; ± how far a round was from it at most; \
+         reading alone: {}",
         size(comparison.sample),
         comparison.rounds,
         shown(comparison.read)

@@ -97,7 +97,7 @@ pub(crate) fn document(found: &DuplicateLocality) -> impl Serialize {
     }
 }
 
-/// Figures 3 and 4 of paper 003 as tables.
+/// Figures 3 and 4 of RapidCDC as tables.
 pub(crate) fn text(out: &mut Out, found: &DuplicateLocality) -> Result<()> {
     let (last, settings) = (found.last(), &found.settings);
     out.line(format!(
@@ -147,7 +147,8 @@ fn shares(out: &mut Out, found: &DuplicateLocality) -> Result<()> {
     }
     table.lines().try_for_each(|line| out.line(line))?;
     out.line(
-        "shares of all chunks, and of all bytes; in sequences: after another duplicate in the same file; isolated: with no duplicate beside it; median: half \
+        "shares of all chunks, and of all bytes; in sequences: after another duplicate in the same file; isolated: \
+         with no duplicate beside it; median: half \
          of the chunks in sequences are in sequences of at least so many",
     )
 }

@@ -199,7 +199,7 @@ pub(crate) fn document(found: &Locality) -> impl Serialize {
     }
 }
 
-/// Figures 8 to 18 of paper 003 as tables.
+/// Figures 8 to 18 of RapidCDC as tables.
 pub(crate) fn text(out: &mut Out, found: &Locality) -> Result<()> {
     for dataset in &found.datasets {
         out.line(name(dataset))?;
@@ -220,11 +220,17 @@ pub(crate) fn text(out: &mut Out, found: &Locality) -> Result<()> {
         out.line("")?;
     }
     out.line(
-        "chunking: finding boundaries, GB per second of the processor, and how many times as fast as plain; if all refused: how much slower than plain if no hint were believed; ratio: how many times less is stored; by hints: chunks that end where a hint said",
+        "chunking: finding boundaries, GB per second of the processor, and how many times as fast as plain; if all \
+         refused: how much slower than plain if no hint were believed; ratio: how many times less is stored; by hints: \
+         chunks that end where a hint said",
     )?;
     out.line(
-        "1st, 2nd, …: of the chunks after a duplicate, those that end where this hint of the list said; refused: hints that were tried and not believed; with BLAKE3: chunks are named and looked up in memory, too; searches in the table, \
-         and chunks found beside the one before instead; memory of the table with hints; CPUs: processor time by time, less than the threads if others had the processor; –: this chunker can't tell for one place if it is a boundary",
+        "1st, 2nd, …: of the chunks after a duplicate, those that end where this hint of the list said; refused: hints \
+         that were tried and not believed; with BLAKE3: chunks are named and looked up in memory, too; searches in the \
+         table, \
+         and chunks found beside the one before instead; memory of the table with hints; CPUs: processor time by time, \
+          less than the threads if others had the processor; –: this chunker can't tell for one place if it is a \
+          boundary",
     )
 }
 
@@ -366,7 +372,8 @@ fn stores(out: &mut Out, found: &LocalityChunker) -> Result<()> {
         ]);
     }
     out.line(format!(
-        "{}, into a store: read, cut, named, looked up, what is new written and synced; ideal: boundaries known beforehand",
+        "{}, into a store: read, cut, named, looked up, what is new written and synced; ideal: boundaries known \
+         beforehand",
         found.settings.name()
     ))?;
     table.lines().try_for_each(|line| out.line(line))

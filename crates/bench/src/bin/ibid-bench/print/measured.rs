@@ -156,7 +156,8 @@ pub(crate) fn hashes(out: &mut Out, found: &Hashes) -> Result<()> {
     table.lines().try_for_each(|line| out.line(line))?;
     out.line(format!("GB/s, {}", measured_on(found.sample, found.rounds)))?;
     out.line(format!(
-        "{} random windows in {} ranges of hashes: fullest and emptiest of what each would hold if all were as likely; unevenness is chi-squared \
+        "{} random windows in {} ranges of hashes: fullest and emptiest of what each would hold if all were as likely; \
+         unevenness is chi-squared \
          by degree of freedom, about 1 for random numbers",
         count(found.windows),
         ibid_bench::HASH_BINS
@@ -238,7 +239,10 @@ pub(crate) fn cpu(out: &mut Out, found: &Cpu) -> Result<()> {
         out.line("instructions are measured on CPUs of the x86 family only")?;
     } else {
         table.lines().try_for_each(|line| out.line(line))?;
-        out.line("latency: from one to the next that waits for it; interval: of many that do not wait; a cycle is the latency of an addition")?;
+        out.line(
+            "latency: from one to the next that waits for it; interval: of many that do not wait; a cycle is the \
+         latency of an addition",
+        )?;
     }
     out.line("")?;
     let mut table = Table::new(&[("vectors", Align::Left), ("GB/s", Align::Right), ("", Align::Left)]);
@@ -250,5 +254,8 @@ pub(crate) fn cpu(out: &mut Out, found: &Cpu) -> Result<()> {
         table.row(vec![backend.name().to_owned(), shown(*speed), notes.join(", ")]);
     }
     table.lines().try_for_each(|line| out.line(line))?;
-    out.line("SeqCDC, 16 KiB, on 256 KiB of random bytes that stay in the cache; `auto` is what is used unless IBID_SIMD says otherwise")
+    out.line(
+        "SeqCDC, 16 KiB, on 256 KiB of random bytes that stay in the cache; `auto` is what is used unless \
+     IBID_SIMD says otherwise",
+    )
 }

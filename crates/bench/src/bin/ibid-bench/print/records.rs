@@ -230,7 +230,7 @@ pub(crate) fn document(found: &Records) -> impl Serialize {
     }
 }
 
-/// Figures 1, 6 and 9 to 12 of paper 004 as tables.
+/// Figures 1, 6 and 9 to 12 of dDedup as tables.
 pub(crate) fn text(out: &mut Out, found: &Records) -> Result<()> {
     let records = counted(found.records, "record", "records");
     out.line(format!("{records}, {}", size(found.bytes)))?;

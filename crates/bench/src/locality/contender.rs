@@ -1,4 +1,4 @@
-//! All ways through the data with one chunker.
+//! All cutters through the data with one chunker.
 
 use std::hint::black_box;
 use std::io;
@@ -13,7 +13,7 @@ use crate::Observer;
 use crate::clock::ThreadClock;
 use crate::error::Stop;
 
-/// How often a lane goes over the data: once with naming and looking up, once without.
+/// How often a run goes over the data: once with naming and looking up, once without.
 pub(super) const PASSES: usize = 2;
 
 /// How chunks are named.
@@ -31,9 +31,9 @@ pub(super) fn has_worst(criterion: Criterion) -> bool {
     criterion != Criterion::FastForward
 }
 
-pub(super) struct Lanes<'c> {
+pub(super) struct ChunkerRuns<'c> {
     chunker: &'c Chunker,
-    plain: Plain,
+    plain: PlainRun,
     hinted: Vec<Contender<'c>>,
     left_out: Vec<Criterion>,
 }
@@ -42,12 +42,12 @@ pub(super) struct Lanes<'c> {
 struct Contender<'c> {
     chunker: HintedChunker<'c>,
     list: usize,
-    lane: Hinted,
-    worst: Option<Hinted>,
+    timed: HintedRun,
+    worst: Option<HintedRun>,
 }
 
-impl<'c> Lanes<'c> {
-    pub(super) fn new(chunker: &'c Chunker, plan: &LocalityPlan, chunks_most: usize) -> Lanes<'c> {
+impl<'c> ChunkerRuns<'c> {
+    pub(super) fn new(chunker: &'c Chunker, plan: &LocalityPlan, chunks_most: usize) -> ChunkerRuns<'c> {
         let settings = chunker.settings();
         let mut hinted = Vec::new();
         for list in &plan.lists {
@@ -57,17 +57,17 @@ impl<'c> Lanes<'c> {
                     hinted.push(Contender {
                         chunker,
                         list: *list,
-                        lane: Hinted::new(table),
-                        worst: (plan.worst && has_worst(criterion)).then(|| Hinted::new(table)),
+                        timed: HintedRun::new(table),
+                        worst: (plan.worst && has_worst(criterion)).then(|| HintedRun::new(table)),
                     });
                 }
             }
         }
         let is_met: Vec<Criterion> = plan.criteria_for(settings).collect();
         let all = plan.criteria.iter().copied();
-        Lanes {
+        ChunkerRuns {
             chunker,
-            plain: Plain::new(Table::new(settings, 1, chunks_most)),
+            plain: PlainRun::new(Table::new(settings, 1, chunks_most)),
             hinted,
             left_out: all.filter(|criterion| !is_met.contains(criterion)).collect(),
         }
@@ -78,7 +78,7 @@ impl<'c> Lanes<'c> {
         let size_max = self.chunker.size_max();
         for contender in &mut self.hinted {
             let hinted = &contender.chunker;
-            contender.lane.take(hinted, size_max, piece, false, observer)?;
+            contender.timed.take(hinted, size_max, piece, false, observer)?;
             if let Some(worst) = &mut contender.worst {
                 worst.take(&hinted.clone().refusing_all(), size_max, piece, true, observer)?;
             }
@@ -96,7 +96,7 @@ impl<'c> Lanes<'c> {
                 .map(|contender| LocalityEntry {
                     criterion: contender.chunker.criterion(),
                     list: contender.list,
-                    run: contender.lane.run,
+                    run: contender.timed.run,
                     worst_seconds: contender.worst.map(|worst| worst.run.chunking_seconds),
                 })
                 .collect(),
@@ -116,7 +116,7 @@ fn limit(piece: &Piece<'_>, size_max: usize) -> usize {
     }
 }
 
-/// Says how far somebody is on their way over a piece; so seldom that it takes no time to speak of.
+/// Reports progress over a piece, so seldom that it takes no measurable time.
 struct Pace<'o, O> {
     observer: &'o mut O,
     told: usize,
@@ -143,7 +143,7 @@ impl<'o, O: Observer> Pace<'o, O> {
 }
 
 /// Without hints.
-struct Plain {
+struct PlainRun {
     table: Table,
     before: Option<TableEntry>,
     /// Whether the chunk before was a duplicate.
@@ -152,9 +152,9 @@ struct Plain {
     run: LocalityRun,
 }
 
-impl Plain {
-    fn new(table: Table) -> Plain {
-        Plain {
+impl PlainRun {
+    fn new(table: Table) -> PlainRun {
+        PlainRun {
             table,
             before: None,
             follows: false,
@@ -213,7 +213,7 @@ impl Plain {
 }
 
 /// With them.
-struct Hinted {
+struct HintedRun {
     table: Table,
     trail: Trail<TableEntry>,
     /// Whether the chunk before was a duplicate.
@@ -226,9 +226,9 @@ struct Hinted {
     run: LocalityRun,
 }
 
-impl Hinted {
-    fn new(table: impl Fn() -> Table) -> Hinted {
-        Hinted {
+impl HintedRun {
+    fn new(table: impl Fn() -> Table) -> HintedRun {
+        HintedRun {
             table: table(),
             trail: Trail::start(),
             follows: false,

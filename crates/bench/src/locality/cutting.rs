@@ -1,27 +1,27 @@
-//! One way of cutting, as threads and stores use it: chunk by chunk, each named and looked up.
+//! Cutting for threads and stores: chunk by chunk, each named and looked up.
 
 use ibid_chunk::Chunker;
 use ibid_chunk::locality::{HintedChunker, Known, TableEntry, TableWith, Tally, Trail};
 
-use super::lane::Naming;
+use super::contender::Naming;
 
 /// How boundaries are found.
-pub(super) enum Way<'c> {
+pub(super) enum Cutter<'c> {
     /// By the chunker.
     Plain(&'c Chunker),
     /// By hints first.
     Hinted(HintedChunker<'c>),
 }
 
-/// Where somebody is in a file.
-pub(super) struct Walk {
+/// Where a file was cut last.
+pub(super) struct Cursor {
     trail: Trail<TableEntry>,
     before: Option<TableEntry>,
 }
 
-impl Walk {
-    pub(super) fn start() -> Walk {
-        Walk {
+impl Cursor {
+    pub(super) fn start() -> Cursor {
+        Cursor {
             trail: Trail::start(),
             before: None,
         }
@@ -29,18 +29,18 @@ impl Walk {
 
     /// Length of the next chunk, and whether it was known. `length` if that is known beforehand:
     /// then nothing is looked for.
-    pub(super) fn step(
+    pub(super) fn next_chunk(
         &mut self,
-        way: &Way<'_>,
+        cutter: &Cutter<'_>,
         known: &mut TableWith<'_, Naming>,
         data: &[u8],
         is_last: bool,
         length: Option<usize>,
     ) -> (usize, bool) {
-        let length = match (length, way) {
+        let length = match (length, cutter) {
             (Some(length), _) => length.clamp(1, data.len()),
-            (None, Way::Plain(chunker)) => chunker.cut(data),
-            (None, Way::Hinted(hinted)) => {
+            (None, Cutter::Plain(chunker)) => chunker.cut(data),
+            (None, Cutter::Hinted(hinted)) => {
                 let chunk = hinted.next_chunk(known, &mut self.trail, data, is_last, &mut Tally::default());
                 return (chunk.bytes.len(), chunk.is_duplicate);
             }

@@ -14,7 +14,7 @@ use super::{COLORS, Series, cards, gb, legend, page, percent, size, times};
 use crate::{Locality, LocalityChunker, LocalityData, LocalityDataset, LocalityEntry};
 
 /// What hints gain as one self-contained HTML page, of which [`html`](crate::html) says the rest:
-/// figures 8 to 18 of paper 003, as far as there is something to show, and all figures as tables.
+/// figures 8 to 18 of RapidCDC, as far as there is something to show, and all figures as tables.
 #[must_use]
 pub fn locality_html(found: &Locality) -> String {
     let looks = Looks::new(found);
@@ -133,7 +133,8 @@ fn tip(chunker: &LocalityChunker, entry: &LocalityEntry) -> String {
     let run = &entry.run;
     let (plain, tally) = (&chunker.plain, &run.tally);
     format!(
-        "{}, {}, lists of {}\nchunking {} GB/s, {:.2} times plain\nratio {:.3}, plain {:.3}\n{} of the chunks cut by hints\nwith BLAKE3 {} GB/s, {:.2} times plain",
+        "{}, {}, lists of {}\nchunking {} GB/s, {:.2} times plain\nratio {:.3}, plain {:.3}\n{} of the chunks cut by \
+         hints\nwith BLAKE3 {} GB/s, {:.2} times plain",
         entry.criterion.name(),
         chunker_name(&chunker.settings),
         entry.list,
@@ -170,9 +171,12 @@ fn head(body: &mut String, found: &Locality) {
     };
     let _ = write!(
         body,
-        "<h1>What hints gain</h1><p class=soft>{}{data}. When a chunk is a duplicate, what followed it last time says where the next one probably ends. A criterion says when that \
-         is believed: <b>ff</b> always; <b>ff+mt</b> if the byte there is the one that ended the chunk last time; <b>ff+rwt</b> if the chunker's own condition holds there; <b>ff+rwt+fpt</b> if the chunk \
-         is known, too, and then cuts are exactly the chunker's. Speeds: one thread{cpu}, by its processor time, in memory, everything in one run.</p>",
+        "<h1>What hints gain</h1><p class=soft>{}{data}. When a chunk is a duplicate, what followed it last time says \
+         where the next one probably ends. A criterion says when that \
+         is believed: <b>ff</b> always; <b>ff+mt</b> if the byte there is the one that ended the chunk last time; \
+          <b>ff+rwt</b> if the chunker's own condition holds there; <b>ff+rwt+fpt</b> if the chunk \
+         is known, too, and then cuts are exactly the chunker's. Speeds: one thread{cpu}, by its processor time, in \
+          memory, everything in one run.</p>",
         size(bytes as f64)
     );
 }

@@ -32,8 +32,11 @@ pub(super) fn all(body: &mut String, found: &Locality) {
             );
         }
     });
-    *body += "<p class=note>GB are 10⁹ bytes. By hints: the share of all chunks that were cut off where a hint said. 1st, 2nd, …: of the chunks after a duplicate, the share whose end was \
-              the hint in that place. Refused: hints that were tried and not accepted. Beside: chunks that were found without a search in the table, beside the one before. Memory: of the table, with hints. CPUs: processor time by time; less than the threads if others had the processors.</p>";
+    *body += "<p class=note>GB are 10⁹ bytes. By hints: the share of all chunks that were cut off where a hint said. \
+     1st, 2nd, …: of the chunks after a duplicate, the share whose end was \
+              the hint in that place. Refused: hints that were tried and not accepted. Beside: chunks that were found \
+               without a search in the table, beside the one before. Memory: of the table, with hints. CPUs: processor \
+               time by time; less than the threads if others had the processors.</p>";
 }
 
 fn criteria_table(chunker: &LocalityChunker, list: usize) -> String {

@@ -11,7 +11,7 @@ use crate::{Checkpoint, DuplicateLocality};
 const STEP_LEAST: f64 = 0.5;
 
 /// How duplicates lie together as one self-contained HTML page, of which [`html`](crate::html) says
-/// the rest: figures 3 and 4 of paper 003, and all figures as tables.
+/// the rest: figures 3 and 4 of RapidCDC, and all figures as tables.
 #[must_use]
 pub fn duplicate_locality_html(found: &DuplicateLocality) -> String {
     // Without any sequence there is no line to draw.
@@ -25,8 +25,10 @@ pub fn duplicate_locality_html(found: &DuplicateLocality) -> String {
         &mut body,
         "wide",
         "Duplicates, as files are added",
-        "The share of all chunks so far that were there before, and of those that follow another duplicate in their file: those whose \
-         end could be guessed from what followed last time. Between the lines are the first duplicates of runs, and isolated ones.",
+        "The share of all chunks so far that were there before, and of those that follow another duplicate in their \
+         file: those whose \
+         end could be guessed from what followed last time. Between the lines are the first duplicates of runs, and \
+          isolated ones.",
         &shares(found),
     );
     body += "<div class=group>";
@@ -36,7 +38,8 @@ pub fn duplicate_locality_html(found: &DuplicateLocality) -> String {
         &mut body,
         "wide",
         "How long sequences are",
-        "Of the chunks in sequences, the share that is in shorter ones. The further right a line rises, the more duplicates lie together.",
+        "Of the chunks in sequences, the share that is in shorter ones. The further right a line rises, the more \
+         duplicates lie together.",
         &lengths(&drawn, &all),
     );
     body += "</div>";
@@ -67,7 +70,8 @@ fn head(body: &mut String, found: &DuplicateLocality) {
     let settings = &found.settings;
     let _ = write!(
         body,
-        "<h1>How duplicates lie together</h1><p class=soft>{} in {}, cut by {} into {} chunks of {} to {}, {} on average; if each is stored once, {:.2} times less is stored.</p>",
+        "<h1>How duplicates lie together</h1><p class=soft>{} in {}, cut by {} into {} chunks of {} to {}, {} on \
+         average; if each is stored once, {:.2} times less is stored.</p>",
         size(last.all.bytes as f64),
         files(last.files),
         settings.name(),
@@ -211,7 +215,8 @@ fn lengths(drawn: &[&Checkpoint], all: &[Series]) -> String {
     }
     plot.finish(
         "lengths",
-        "Lengths of sequences across, upwards the share of the chunks in sequences that is in shorter ones, a line for each checkpoint",
+        "Lengths of sequences across, upwards the share of the chunks in sequences that is in shorter ones, a line for \
+         each checkpoint",
     )
 }
 
@@ -272,10 +277,14 @@ fn tables(body: &mut String, found: &DuplicateLocality) {
     });
     let _ = write!(
         body,
-        "<section><h2>Shares</h2>{counted}<p class=note>A chunk is a duplicate if the same bytes were a chunk before, in the same file or an earlier one. A sequence is what \
-         follows the first of several duplicates in a row: of a run of n duplicates the other n − 1, so an isolated duplicate has none. Median: half \
-         of the chunks in sequences are in sequences of at least that length. Ratio: how many times less is stored. No chunk and no run reaches from one file into \
+        "<section><h2>Shares</h2>{counted}<p class=note>A chunk is a duplicate if the same bytes were a chunk before, \
+         in the same file or an earlier one. A sequence is what \
+         follows the first of several duplicates in a row: of a run of n duplicates the other n − 1, so an isolated \
+          duplicate has none. Median: half \
+         of the chunks in sequences are in sequences of at least that length. Ratio: how many times less is stored. No \
+          chunk and no run reaches from one file into \
          another.</p></section>\
-         <section><h2>Lengths</h2>{distribution}<p class=note>Of the chunks in sequences, the share that is in sequences shorter than this.</p></section>"
+         <section><h2>Lengths</h2>{distribution}<p class=note>Of the chunks in sequences, the share that is in \
+          sequences shorter than this.</p></section>"
     );
 }

@@ -79,7 +79,8 @@ fn chunking(body: &mut String, found: &Locality, looks: &Looks) {
     heading(
         body,
         "Finding boundaries",
-        "How many times as fast as without hints boundaries are found, and how many times less is stored. Naming chunks and looking them up, which every \
+        "How many times as fast as without hints boundaries are found, and how many times less is stored. Naming \
+         chunks and looking them up, which every \
          deduplication does, is not counted in here.",
     );
     let (across, labels) = labels(found);
@@ -133,7 +134,8 @@ fn places(body: &mut String, found: &Locality, looks: &Looks) {
     heading(
         body,
         "Places in the list of hints",
-        "Of the chunks that follow a duplicate, the share whose end was the hint in this place of the list, with the longest lists.",
+        "Of the chunks that follow a duplicate, the share whose end was the hint in this place of the list, with the \
+         longest lists.",
     );
     let _ = write!(body, "<div class=group><p class=key>{key}</p></div>");
     for (n, chunkers) in by_chunker(found) {
@@ -237,7 +239,8 @@ fn worst(body: &mut String, found: &Locality, looks: &Looks) {
             heading(
                 body,
                 "The worst that can happen",
-                "How much slower boundaries are found than without hints if every hint is refused after its test, which no data brings about. Below zero is what measuring is off by.",
+                "How much slower boundaries are found than without hints if every hint is refused after its test, \
+                 which no data brings about. Below zero is what measuring is off by.",
             );
         }
         let name = chunker_name(&chunkers[0].settings);
@@ -252,7 +255,8 @@ fn naming(body: &mut String, found: &Locality, looks: &Looks) {
     heading(
         body,
         "With names",
-        "How many times as fast as without hints if chunks are named (BLAKE3) and looked up in memory, too: what is left is what hints can't save.",
+        "How many times as fast as without hints if chunks are named (BLAKE3) and looked up in memory, too: what is \
+         left is what hints can't save.",
     );
     let (across, labels) = labels(found);
     for (n, chunkers) in by_chunker(found) {
@@ -284,7 +288,8 @@ fn stores(body: &mut String, found: &Locality, looks: &Looks) {
     heading(
         body,
         "Into a store",
-        "Read, cut, named, looked up, and what is new written to a file and synced. Fixed: all chunks of the average size. Ideal: the chunker's boundaries are known beforehand.",
+        "Read, cut, named, looked up, and what is new written to a file and synced. Fixed: all chunks of the average \
+         size. Ideal: the chunker's boundaries are known beforehand.",
     );
     each(found, |id, title, chunker| {
         let draw = |what: &str, value: &dyn Fn(&StoreEntry) -> f64, label: fn(f64) -> String| {
@@ -346,7 +351,8 @@ fn threads(body: &mut String, found: &Locality, looks: &Looks) {
     heading(
         body,
         "Several threads",
-        "GB/s of all threads together, each cutting, naming and looking up a file of its own, over one table of chunks and hints.",
+        "GB/s of all threads together, each cutting, naming and looking up a file of its own, over one table of chunks \
+         and hints.",
     );
     each(found, |id, title, chunker| {
         let mut counts: Vec<usize> = chunker.threads.iter().map(|entry| entry.threads).collect();

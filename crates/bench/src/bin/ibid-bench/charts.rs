@@ -1,0 +1,217 @@
+//! The picture of README, drawn from run files: how large repositories become, tool by tool.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+
+use crate::record::{self, CorpusInfo, Outcome, Repositories};
+use crate::summary::{BACKUP_CPU, REPOSITORY_SIZE};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The picture has a panel for each corpus: the size of each tool's repository after all versions, and the CPU time that \
+the backups took. If several files have the same corpus, the first one counts.
+
+Examples:
+  ibid-bench charts run.json --out size.svg")]
+pub(crate) struct Options {
+    /// Run files that `repositories --json` wrote
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Write the picture into this file, as SVG
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+/// Draws the picture.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let panels = panels(&options.files)?;
+    std::fs::write(&options.out, draw(&panels)).with_context(|| format!("writing {}", options.out.display()))
+}
+
+/// One corpus.
+struct Panel {
+    name: String,
+    about: String,
+    bars: Vec<Bar>,
+}
+
+/// One tool.
+struct Bar {
+    tool: String,
+    megabytes: f64,
+    cpu_s: f64,
+}
+
+fn panels(files: &[PathBuf]) -> Result<Vec<Panel>> {
+    let mut panels: Vec<Panel> = Vec::new();
+    for file in files {
+        let found = repositories(file)?;
+        for corpus in &found.corpora {
+            if panels.iter().all(|panel| panel.name != corpus.name) {
+                panels.push(panel(&found, corpus));
+            }
+        }
+    }
+    ensure!(!panels.is_empty(), "there is no corpus in these files");
+    Ok(panels)
+}
+
+fn repositories(file: &Path) -> Result<Repositories> {
+    match record::read(file)?.outcome {
+        Outcome::Repositories(found) => Ok(found),
+        _ => bail!("{} is not a run of `repositories`", file.display()),
+    }
+}
+
+fn panel(found: &Repositories, corpus: &CorpusInfo) -> Panel {
+    let median = |measure: &str, tool: &str| {
+        let row = found
+            .results
+            .iter()
+            .find(|row| row.corpus == corpus.name && row.measure == measure)?;
+        row.medians.get(tool).copied()
+    };
+    let bar = |tool: &String| {
+        Some(Bar {
+            tool: tool.clone(),
+            megabytes: median(REPOSITORY_SIZE, tool)?,
+            cpu_s: median(BACKUP_CPU, tool)?,
+        })
+    };
+    Panel {
+        name: corpus.name.clone(),
+        about: format!("{}, {:.2} GB", describe(corpus), corpus.bytes as f64 / 1e9),
+        bars: found.tools.iter().filter_map(|tool| bar(&tool.label)).collect(),
+    }
+}
+
+/// What the corpora of `crates/bench/corpora` hold.
+fn describe(corpus: &CorpusInfo) -> String {
+    let versions = corpus.versions;
+    match corpus.name.as_str() {
+        "lnx" => format!("{versions} source trees as tar files"),
+        "rds" => format!("{versions} dumps of Redis"),
+        "pg" => format!("{versions} PostgreSQL data directories"),
+        "trees" => format!("{versions} source trees, unpacked"),
+        _ => format!("{versions} versions"),
+    }
+}
+
+const WIDTH: f64 = 800.0;
+const MARGIN: f64 = 24.0;
+/// Between two panels beside each other.
+const GAP: f64 = 40.0;
+const PANEL: f64 = (WIDTH - 2.0 * MARGIN - GAP) / 2.0;
+/// From the top to the first panel: title and subtitle.
+const HEAD: f64 = 74.0;
+const PANEL_HEAD: f64 = 44.0;
+const ROW: f64 = 26.0;
+const BAR: f64 = 16.0;
+/// Columns of a panel: names of tools, bars, CPU times.
+const NAMES: f64 = 68.0;
+const CPU: f64 = 66.0;
+/// Beside the longest bar, for its value.
+const VALUE: f64 = 62.0;
+
+/// Colours by the reader's scheme, on a card of their own: they can be read on any page.
+const STYLE: &str = "\
+text{font:13px -apple-system,BlinkMacSystemFont,'Segoe UI','Noto Sans',Helvetica,Arial,sans-serif;fill:#1f2328}\
+.card{fill:#fff;stroke:#d1d9e0}\
+.title{font-size:17px;font-weight:600}\
+.name{font-weight:600;font-size:14px}\
+.muted{fill:#59636e}\
+.small{font-size:12px}\
+.bar{fill:#afb8c1}\
+.ours{fill:#0969da}\
+text.ours{font-weight:600}\
+.end{text-anchor:end}\
+@media(prefers-color-scheme:dark){\
+text{fill:#f0f6fc}\
+.card{fill:#0d1117;stroke:#3d444d}\
+.muted{fill:#9198a1}\
+.bar{fill:#656c76}\
+.ours{fill:#4493f8}}";
+
+fn draw(panels: &[Panel]) -> String {
+    let rows = panels.iter().map(|panel| panel.bars.len()).max().unwrap_or(0);
+    let panel_height = PANEL_HEAD + rows as f64 * ROW + 18.0;
+    let height = HEAD + panels.len().div_ceil(2) as f64 * panel_height + 10.0;
+    let mut svg = String::new();
+    let _ = write!(
+        svg,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
+         height=\"{height}\" role=\"img\" aria-labelledby=\"t d\">\n\
+         <title id=\"t\">Size of the repository after all versions</title>\n<desc id=\"d\">{}</desc>\n\
+         <style>{STYLE}</style>\n\
+         <rect class=\"card\" x=\".5\" y=\".5\" width=\"{}\" height=\"{}\" rx=\"8\"/>\n",
+        description(panels),
+        WIDTH - 1.0,
+        height - 1.0,
+    );
+    text(
+        &mut svg,
+        "title",
+        MARGIN,
+        34.0,
+        "Size of the repository after all versions, MB",
+    );
+    let subtitle = "shorter is better; on the right: CPU time of all backups";
+    text(&mut svg, "muted", MARGIN, 54.0, subtitle);
+    for (at, panel) in panels.iter().enumerate() {
+        let x = MARGIN + (at % 2) as f64 * (PANEL + GAP);
+        let y = HEAD + (at / 2) as f64 * panel_height;
+        draw_panel(&mut svg, panel, x, y);
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn draw_panel(svg: &mut String, panel: &Panel, x: f64, y: f64) {
+    let _ = writeln!(
+        svg,
+        "<text class=\"name\" x=\"{x}\" y=\"{}\">{} <tspan class=\"muted small\" font-weight=\"400\">{}</tspan></text>",
+        y + 24.0,
+        panel.name,
+        panel.about
+    );
+    let longest = panel.bars.iter().map(|bar| bar.megabytes).fold(0.0, f64::max);
+    let scale = (PANEL - NAMES - VALUE - CPU) / longest.max(f64::MIN_POSITIVE);
+    for (row, bar) in panel.bars.iter().enumerate() {
+        let top = y + PANEL_HEAD + row as f64 * ROW;
+        let baseline = top + 12.5;
+        let (kind, ours) = if bar.tool == "ibid" {
+            ("ours", "ours")
+        } else {
+            ("bar", "")
+        };
+        text(svg, &format!("{ours} end"), x + NAMES - 8.0, baseline, &bar.tool);
+        let length = bar.megabytes * scale;
+        let _ = writeln!(
+            svg,
+            "<rect class=\"{kind}\" x=\"{}\" y=\"{top}\" width=\"{length:.1}\" height=\"{BAR}\" rx=\"2\"/>",
+            x + NAMES
+        );
+        let value = format!("{:.1}", bar.megabytes);
+        text(svg, ours, (x + NAMES + length + 6.0).round(), baseline, &value);
+        let cpu = format!("{:.0} s", bar.cpu_s);
+        text(svg, "muted small end", x + PANEL, baseline, &cpu);
+    }
+}
+
+fn text(svg: &mut String, class: &str, x: f64, y: f64, text: &str) {
+    let class = class.trim();
+    let _ = writeln!(svg, "<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{text}</text>");
+}
+
+/// The figures in words, for readers who do not see the picture.
+fn description(panels: &[Panel]) -> String {
+    let bar = |bar: &Bar| format!("{} {:.1} MB, {:.0} s", bar.tool, bar.megabytes, bar.cpu_s);
+    let panel = |panel: &Panel| {
+        let bars: Vec<String> = panel.bars.iter().map(bar).collect();
+        format!("{} ({}): {}.", panel.name, panel.about, bars.join("; "))
+    };
+    panels.iter().map(panel).collect::<Vec<_>>().join(" ")
+}
