@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use crate::Versions;
 use crate::engine::{EngineError, Table};
 
-/// A call to a [`Store`](crate::Store) failed. Its text says what was expected and found, and what
-/// to do.
+/// A call to a [`Store`](crate::Store) failed. Its text says what was expected and found.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// An insert of a key that is there. Nothing of its batch was done.
-    #[error("namespace {namespace} has a record under {key} already: update it instead", key = key_text(key))]
+    #[error("namespace {namespace} has a record under {key} already", key = key_text(key))]
     KeyExists {
         /// Name of the namespace.
         namespace: String,
@@ -19,7 +18,7 @@ pub enum Error {
         key: Vec<u8>,
     },
     /// An update or a delete of a key that is not there. Nothing of its batch was done.
-    #[error("namespace {namespace} has no record under {key}: insert it instead, or look for the right key with a scan", key = key_text(key))]
+    #[error("namespace {namespace} has no record under {key}", key = key_text(key))]
     NoSuchKey {
         /// Name of the namespace.
         namespace: String,
@@ -27,9 +26,7 @@ pub enum Error {
         key: Vec<u8>,
     },
     /// The namespace was made with another setting.
-    #[error(
-        "namespace {name} was made with versions {found}, not {expected}: open it with versions {found}, or use another name"
-    )]
+    #[error("namespace {name} was made with versions {found}, not {expected}")]
     NamespaceDiffers {
         /// Its name.
         name: String,
@@ -39,7 +36,7 @@ pub enum Error {
         found: Versions,
     },
     /// The namespace was opened from another store.
-    #[error("namespace {name} is of another store: open it from this one")]
+    #[error("namespace {name} is of another store")]
     ForeignNamespace {
         /// Its name.
         name: String,
@@ -58,7 +55,7 @@ pub enum Error {
         found: u64,
     },
     /// What is stored is not what was written: an entry of one of the engine's tables changed.
-    #[error("the store is damaged: table {table}, key {key}: {found}; restore it from a copy", table = table.name(), key = key_text(key))]
+    #[error("the store is damaged: table {table}, key {key}: {found}", table = table.name(), key = key_text(key))]
     Damaged {
         /// The engine's table.
         table: Table,
@@ -68,7 +65,7 @@ pub enum Error {
         found: Damage,
     },
     /// There is something at the path, but no store.
-    #[error("{path} is no store of records: {found}; give another path", path = path.display())]
+    #[error("{path} is no store of records: {found}", path = path.display())]
     NotAStore {
         /// The path.
         path: PathBuf,
@@ -76,7 +73,7 @@ pub enum Error {
         found: String,
     },
     /// The store at the path is kept by another engine.
-    #[error("{path} is kept by the engine {found}, not {expected}: open it with that engine", path = path.display())]
+    #[error("{path} is kept by the engine {found}, not {expected}", path = path.display())]
     OtherEngine {
         /// The path.
         path: PathBuf,
@@ -86,13 +83,13 @@ pub enum Error {
         found: &'static str,
     },
     /// The store is encrypted, and was opened without a password.
-    #[error("{path} is encrypted: open it with its password", path = path.display())]
+    #[error("{path} is encrypted", path = path.display())]
     Encrypted {
         /// The path.
         path: PathBuf,
     },
     /// The store is not encrypted, and was opened with a password.
-    #[error("{path} is not encrypted, or has lost its file `key`: open it without a password, or bring the file back", path = path.display())]
+    #[error("{path} is not encrypted, or has lost its file `key`", path = path.display())]
     NotEncrypted {
         /// The path.
         path: PathBuf,
@@ -107,24 +104,22 @@ pub enum Error {
         source: ibid_format::Error,
     },
     /// A change of a replica.
-    #[error("the store is a replica of another: write to that one, or promote this one")]
+    #[error("the store is a replica of another")]
     IsReplica,
     /// A change of a store that was the primary until another was promoted.
-    #[error("another store was promoted, to epoch {by}: write to that one, and make this one its replica")]
+    #[error("another store was promoted, to epoch {by}")]
     Fenced {
         /// The other's epoch.
         by: u64,
     },
     /// The store is to take over all that another has, and has a part of it.
-    #[error("the store has only a part of what its primary has: replicate until it has all")]
+    #[error("the store has only a part of what its primary has")]
     Incomplete,
     /// The store has no log, or had records before it had one.
-    #[error("the store has no log to replicate by: open it with one, or begin a replica in an empty folder")]
+    #[error("the store has no log to replicate by")]
     NoLog,
     /// A replica can't do what its primary did.
-    #[error(
-        "at position {position} of the log the replica differs from its primary ({what}): begin it anew in an empty folder"
-    )]
+    #[error("at position {position} of the log the replica differs from its primary ({what})")]
     Diverged {
         /// Where in the log.
         position: u64,
@@ -132,10 +127,10 @@ pub enum Error {
         what: &'static str,
     },
     /// A message of another store is not what was sent, or not of this program.
-    #[error("a message can't be read: {0}; is there an ibid of the same version at the other end?")]
+    #[error("a message can't be read: {0}")]
     Message(#[from] ibid_format::Error),
     /// The connection to another store failed.
-    #[error("cannot {operation}: {found}; is the other store served, and can it be reached?")]
+    #[error("cannot {operation}: {found}")]
     Network {
         /// What was attempted.
         operation: &'static str,
@@ -152,9 +147,7 @@ pub enum Error {
         found: String,
     },
     /// TLS can't be used so, or the ends of a connection do not trust each other.
-    #[error(
-        "{what} cannot be used or is not trusted: {found}; which certificates, keys and names go together, and do both ends use TLS?"
-    )]
+    #[error("{what} cannot be used or is not trusted: {found}")]
     Certificate {
         /// What it is about.
         what: &'static str,
@@ -165,7 +158,7 @@ pub enum Error {
     #[error("the other store refuses to be followed: {}", refusal(*.0))]
     Refused(ibid_format::record::Refusal),
     /// The other store is of an earlier epoch than this one.
-    #[error("the other store is of epoch {found}, and this one has followed one of epoch {expected}: follow that one")]
+    #[error("the other store is of epoch {found}, and this one has followed one of epoch {expected}")]
     StalePrimary {
         /// The epoch of this store.
         expected: u64,
@@ -174,17 +167,17 @@ pub enum Error {
     },
     /// What was published under a name is not what this store has.
     #[error(
-        "what was published up to position {position} is not in this store: it was promoted before it had all of it, or is an older copy of itself. Let a replica in an empty folder take what was published, promote that one and let it publish; or publish this store under another name"
+        "what was published up to position {position} is not in this store: it was promoted before it had all of it, or is an older copy of itself"
     )]
     StreamDiffers {
         /// Where what was published ends.
         position: u64,
     },
     /// What was published under a name is the log of another store.
-    #[error("another store publishes under this name: take another name")]
+    #[error("another store publishes under this name")]
     OtherStream,
     /// The store's thread for writing has ended, after a failure that others were told of.
-    #[error("the store does not write any more, because an earlier write failed: open it again")]
+    #[error("the store does not write any more, because an earlier write failed")]
     WriterEnded,
     /// The engine failed.
     #[error(transparent)]
@@ -231,15 +224,11 @@ impl Error {
 fn refusal(refused: ibid_format::record::Refusal) -> &'static str {
     use ibid_format::record::Refusal;
     match refused {
-        Refusal::Ahead => {
-            "this one has more of the log; was the other restored from a copy? Promote this one, or begin it anew"
-        }
-        Refusal::OtherStore => "this one is a copy of another store: begin in an empty folder",
-        Refusal::OtherEpoch => {
-            "this one has followed another primary of the same epoch: follow that one, or begin anew in an empty folder"
-        }
-        Refusal::Fenced => "it is not the primary any more: follow the one that was promoted",
-        Refusal::Incomplete => "it has only a part itself: wait until it has all",
+        Refusal::Ahead => "this one has more of the log",
+        Refusal::OtherStore => "this one is a copy of another store",
+        Refusal::OtherEpoch => "this one has followed another primary of the same epoch",
+        Refusal::Fenced => "it is not the primary any more",
+        Refusal::Incomplete => "it has only a part itself",
     }
 }
 

@@ -50,7 +50,7 @@ impl Context {
         let probe = Repository::probe(storage.as_ref())?;
         if !probe.encrypted && !self.global.unencrypted {
             return Err(Failure::Fatal(format!(
-                "the repository at {} is NOT encrypted: anyone who can read its files can read your data. \
+                "the repository in {} is NOT encrypted: anyone who can read its files can read your data. \
                  Add --unencrypted to use it all the same. If it should be encrypted, find out who replaced it",
                 storage.location()
             )));
@@ -62,7 +62,7 @@ impl Context {
         if probe.encrypted && self.global.unencrypted {
             let location = storage.location();
             return Err(Failure::Usage(format!(
-                "the repository at {location} is encrypted. Leave out --unencrypted, and give its password"
+                "the repository in {location} is encrypted. Leave out --unencrypted, and give its password"
             )));
         }
         // Never ignore a password: a user who gives one expects encryption, unless --unencrypted is there.

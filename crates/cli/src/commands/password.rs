@@ -116,7 +116,10 @@ fn twice(path: &Path, what: &str, advice: &str) -> Result<Password> {
     let none = |error: std::io::Error| match is_interrupted(&error) {
         true => Failure::Interrupted("nothing was changed".into()),
         false => {
-            let cause = reason(&error);
+            let cause = match error.raw_os_error() {
+                Some(_) => "there is no terminal".to_owned(),
+                None => reason(&error),
+            };
             Failure::Password(format!(
                 "no password was given, and ibid cannot ask for one: {cause}. {advice}"
             ))

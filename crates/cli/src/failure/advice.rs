@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::io::{Error as IoError, ErrorKind as IoErrorKind};
 
+use ibid_format::record::Refusal;
 use ibid_record::Error as RecordError;
 use ibid_record::engine::EngineError;
 use ibid_repo::Error as RepoError;
@@ -140,6 +141,15 @@ pub(crate) fn on_records(error: &RecordError) -> Advice {
              or publish this store under another name."
         }
         RecordError::OtherStream => "Choose another name.",
+        RecordError::Refused(refusal) => match refusal {
+            Refusal::Ahead => {
+                "If the other store was restored from a copy, promote this one. Otherwise start again in an empty folder."
+            }
+            Refusal::OtherStore => "Start the replica in an empty folder.",
+            Refusal::OtherEpoch => "Follow that one, or start again in an empty folder.",
+            Refusal::Fenced => "Follow the store that was promoted.",
+            Refusal::Incomplete => "Wait until it has all.",
+        },
         RecordError::WriterEnded => "Run the command again.",
         _ => return None,
     };

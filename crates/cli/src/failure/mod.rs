@@ -10,6 +10,7 @@ use std::error::Error as StdError;
 use std::path::{Path, PathBuf};
 
 use ibid_storage::ErrorKind;
+use ibid_terminal::number::counted;
 use ibid_terminal::{FileError, path_text, reason};
 
 /// How a command ended that could do its work.
@@ -143,6 +144,18 @@ impl std::fmt::Display for Failure {
             | Failure::Local { action, path, source } => {
                 write!(f, "cannot {action} {}: {}", path_text(path), reason(source))?
             }
+            Failure::Repo(ibid_repo::Error::WrongPassword {
+                slots,
+                location,
+                untried: None,
+            }) => {
+                let tried = counted(*slots as u64, "key was tried", "keys were tried");
+                write!(f, "wrong password for the repository in {location} ({tried})")?;
+            }
+            Failure::Records(ibid_record::Error::Key {
+                path,
+                source: ibid_format::Error::WrongPassword,
+            }) => write!(f, "wrong password for the key file {}", path_text(path))?,
             Failure::Repo(error) => f.write_str(&with_causes(error))?,
             Failure::Records(error) => f.write_str(&with_causes(error))?,
             Failure::Interrupted(left) => write!(f, "interrupted; {left}")?,

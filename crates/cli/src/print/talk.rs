@@ -26,6 +26,12 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
     match warning {
         Warning::Skipped { path, error } => {
             let problem = match error {
+                // Its source says what failed.
+                Error::Local {
+                    action: "restore",
+                    source,
+                    ..
+                } => reason(source),
                 Error::Local { action, source, .. } => format!("cannot {action}: {}", reason(source)),
                 error => with_causes(error),
             };
@@ -140,7 +146,7 @@ pub(crate) fn usage(error: &clap::Error) {
 
 /// Says that a repository without encryption was opened, also with --quiet.
 pub(crate) fn unencrypted(location: &str) {
-    line(&format!("note: the repository at {location} is NOT encrypted"));
+    line(&format!("note: the repository in {location} is NOT encrypted"));
 }
 
 /// Says that unfinished files were removed.

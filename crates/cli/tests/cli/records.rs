@@ -79,10 +79,7 @@ fn what_was_loaded_can_be_read_version_by_version() {
     fails(&home, 6, ["delete", "b"]);
     let stored = run_with(&mut records(&home, ["put", "b"]), b"four");
     assert_eq!(stored.out, "stored 4 B as version 4 of b\n");
-    assert_eq!(
-        ok(&home, ["delete", "b", "--purge"]),
-        "deleted b; 4 versions are gone\n"
-    );
+    assert_eq!(ok(&home, ["delete", "b", "--purge"]), "deleted b; removed 4 versions\n");
     fails(&home, 6, ["versions", "b"]);
     assert!(fails(&home, 6, ["get", "b"]).contains("has no record"));
     assert!(fails(&home, 6, ["get", "a@2"]).contains("the latest is 1"));
@@ -357,7 +354,7 @@ fn a_namespace_keeps_what_it_was_made_to_keep() {
         said.contains("not kept, not kept") || said.contains("was made with versions not kept"),
         "{said}"
     );
-    assert_eq!(ok(&home, ["delete", "b"]), "deleted b; 1 version is gone\n");
+    assert_eq!(ok(&home, ["delete", "b"]), "deleted b; removed 1 version\n");
     let stats = ok(&home, ["stats"]);
     assert!(stats.contains("latest") && stats.contains("on disk: "), "{stats}");
 }

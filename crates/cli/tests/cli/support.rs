@@ -78,8 +78,10 @@ impl Home {
 
     /// The program with nothing around it but this home, its repository and its password.
     pub(crate) fn ibid<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
-        let mut command = Command::new(crate::PROGRAM);
+        // A shell's background jobs ignore signals, and a child inherits that. `env` gives it the usual ones.
+        let mut command = Command::new("env");
         command
+            .args(["--default-signal=HUP,INT,TERM", crate::PROGRAM])
             .args(arguments)
             .current_dir(self.path(""))
             .env_clear()

@@ -6,19 +6,19 @@ use std::sync::Arc;
 
 /// A call to an [`Engine`](super::Engine) failed.
 ///
-/// Its text says what was attempted and where, what was expected and found, and what to do. Cheap
+/// Its text says what was attempted and where, what was expected and what was found. Cheap
 /// to clone, because all callers whose batches shared a failed commit get it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
     /// Someone else has it open.
-    #[error("{path} is open already, here or in another process; one at a time may have it open: close it there", path = .path.display())]
+    #[error("{path} is open already, here or in another process", path = .path.display())]
     InUse {
         /// The engine's file or folder.
         path: PathBuf,
     },
     /// What is stored is not what the engine wrote.
-    #[error("{path} is damaged or not of {engine}: {found}; bring back a copy of it", path = .path.display())]
+    #[error("{path} is damaged or not of {engine}: {found}", path = .path.display())]
     Damaged {
         /// The engine.
         engine: &'static str,
@@ -28,7 +28,7 @@ pub enum EngineError {
         found: String,
     },
     /// It was written by a version of the engine that this one does not read.
-    #[error("{path} has a format of {engine} that this program does not read ({found}): use the program that wrote it", path = .path.display())]
+    #[error("{path} has a format of {engine} that this program does not read ({found})", path = .path.display())]
     Version {
         /// The engine.
         engine: &'static str,
@@ -38,7 +38,7 @@ pub enum EngineError {
         found: String,
     },
     /// A key or value is longer than the engine takes. Nothing was written.
-    #[error("{field}: at most {expected} bytes expected, found {found}: store less at once")]
+    #[error("{field}: at most {expected} bytes expected, found {found}")]
     TooLarge {
         /// Key or value.
         field: &'static str,
@@ -49,7 +49,7 @@ pub enum EngineError {
     },
     /// The disk or the operating system failed. A commit that fails so may or may not be there
     /// after reopening.
-    #[error("cannot {operation} {path}: {source}{hint}", path = .path.display(), hint = hint(source))]
+    #[error("cannot {operation} {path}: {source}", path = .path.display())]
     Io {
         /// What was attempted.
         operation: &'static str,
@@ -59,7 +59,7 @@ pub enum EngineError {
         source: Arc<io::Error>,
     },
     /// A write failed earlier, so that what is on disk is uncertain and nothing more is written.
-    #[error("cannot {operation} {path}: an earlier write to it failed; open it again, which finds what was committed", path = .path.display())]
+    #[error("cannot {operation} {path}: an earlier write to it failed", path = .path.display())]
     Stopped {
         /// What was attempted.
         operation: &'static str,
@@ -67,7 +67,7 @@ pub enum EngineError {
         path: PathBuf,
     },
     /// The engine failed in a way that none of the above describes.
-    #[error("cannot {operation} {path}: {engine} says \"{found}\"; open it again", path = .path.display())]
+    #[error("cannot {operation} {path}: {engine} says \"{found}\"", path = .path.display())]
     Engine {
         /// The engine.
         engine: &'static str,
@@ -95,15 +95,5 @@ impl EngineError {
             path: path.to_owned(),
             source: Arc::new(source),
         }
-    }
-}
-
-fn hint(source: &io::Error) -> &'static str {
-    match source.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room and open it again",
-        io::ErrorKind::PermissionDenied => "; give this user the right to read and write it",
-        io::ErrorKind::ReadOnlyFilesystem => "; it can't be written there",
-        io::ErrorKind::NotFound => "; is its folder there?",
-        _ => "",
     }
 }
