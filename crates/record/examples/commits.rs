@@ -41,11 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             (Durability::None, 1),
         ] {
             let place = tempfile::tempdir_in(&folder)?;
-            let options = Options {
-                engine,
-                durability,
-                ..Options::default()
-            };
+            let options = Options::default().with_engine(engine).with_durability(durability);
             let (written, read) = measure(place.path(), options, writers)?;
             let stored = size(place.path())? as f64 / (f64::from(CHANGES) * BODY as f64);
             println!("| {engine:?} | {durability:?} | {writers} | {written:.0} | {read:.0} | {stored:.2} |");

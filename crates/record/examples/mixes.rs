@@ -176,17 +176,10 @@ fn median(mut of: Vec<f64>) -> f64 {
 }
 
 fn open(place: &Path, durability: Durability, on: bool) -> Result<(Store, Namespace)> {
-    let encoding = Encoding {
-        on,
-        ..Encoding::default()
-    };
+    let encoding = Encoding::default().with_enabled(on);
     let store = Store::open(
         place,
-        Options {
-            durability,
-            encoding,
-            ..Options::default()
-        },
+        Options::default().with_durability(durability).with_encoding(encoding),
     )?;
     let space = store.namespace("pages", Versions::Kept)?;
     Ok((store, space))

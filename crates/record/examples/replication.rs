@@ -37,12 +37,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             _ => address = Some(argument.parse::<Address>()?),
         }
     }
-    let options = Options {
-        durability: Durability::Batched(Duration::from_secs(1)),
-        ..Options::default()
-    };
+    let options = Options::default().with_durability(Durability::Batched(Duration::from_secs(1)));
     let path = |name: &str| Path::new(&folder).join(name);
-    let primary = Store::open(&path("primary"), Options { oplog: true, ..options })?;
+    let primary = Store::open(&path("primary"), options.with_oplog(true))?;
     let records = primary.namespace("records", Versions::Kept)?;
     let begun = Instant::now();
     let (mut bodies, mut batch) = (0, Batch::new());

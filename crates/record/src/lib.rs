@@ -1,27 +1,29 @@
-//! Which versions has a record? Values under keys, in namespaces, on an embedded transactional
-//! engine.
+//! Versions of records: values under keys, in namespaces, on an embedded transactional engine.
 //!
-//! A [`Store`] is a folder. A [`Namespace`] of it holds records under keys and, if asked to, all
-//! their versions. A [`Batch`] changes several at once, a [`Snapshot`] reads several at once. Every
-//! change is committed with a [`Durability`].
+//! A [`Store`] is a folder. A [`Namespace`] of it has records under keys and, if you ask for it, all
+//! their versions. A [`Batch`] makes several changes at once, and a [`Snapshot`] reads several
+//! records at one moment. Each change is committed with a [`Durability`].
 //!
-//! Beneath is an [`engine`], which can be another one than redb; [`conformance`] holds the tests
-//! that every engine passes. What lies in its tables is described in `docs/format/records.md`, with
-//! checksums of our own: a byte that changes on the way is an error, never a wrong record.
+//! Records that resemble each other are stored as deltas, in the background: a new version of a
+//! document costs about what it changes. The latest version of a key is read without decoding.
+//! [`Store::compact`] also compresses records together.
 //!
 //! ```
-//! use std::time::Duration;
-//! use ibid_record::{Durability, Options, Store, Versions};
+//! use ibid_record::{Options, Store, Versions};
 //! # let folder = tempfile::tempdir()?;
-//! let durability = Durability::Batched(Duration::from_millis(100));
-//! let store = Store::open(folder.path(), Options { durability, ..Options::default() })?;
-//! let settings = store.namespace("settings", Versions::Latest)?;
-//! settings.insert(b"colour", b"green")?;
-//! settings.put(b"colour", b"blue")?;
-//! assert_eq!(settings.get_many(&[b"colour", b"size"])?, [Some(b"blue".to_vec()), None]);
-//! store.sync()?;
+//! let store = Store::open(folder.path(), Options::default())?;
+//! let pages = store.namespace("pages", Versions::Kept)?;
+//! pages.put(b"ibid", b"in the same place")?;
+//! pages.put(b"ibid", b"in the very same place")?;
+//! assert_eq!(pages.get(b"ibid")?, Some(b"in the very same place".to_vec()));
+//! assert_eq!(pages.get_version(b"ibid", 1)?, Some(b"in the same place".to_vec()));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! The tables are in an [`engine`], redb by default; [`conformance`] has the tests that every engine
+//! passes. [`replicate`] keeps other stores the same as this one. `docs/format/records.md` describes
+//! the tables byte by byte. Each entry has a checksum: a byte that changed on the disk is an error,
+//! never a wrong record.
 
 #![forbid(unsafe_code)]
 
@@ -30,10 +32,12 @@ pub mod conformance;
 mod encode;
 pub mod engine;
 mod error;
+mod log;
+mod lru;
 mod read;
-mod recent;
 pub mod replicate;
 mod store;
+mod versions;
 mod write;
 
 pub use audit::{
@@ -41,9 +45,14 @@ pub use audit::{
     Retrievals, SizeClass, Statistics, Verification,
 };
 pub use encode::{Encoding, EncodingReport, Governor, Retrieval};
+pub use engine::{Direction, KeyRange};
 pub use error::{Damage, Error};
-pub use ibid_delta::{FeatureBytes, Interval};
+pub use ibid_delta::{Error as DeltaError, FeatureBytes, Interval};
 pub use ibid_format::record::{Refusal, Role};
 pub use ibid_format::slot::Argon2Cost;
-pub use store::{Batch, Durability, EngineKind, Namespace, Options, Record, Snapshot, Store, Version, Versions};
-pub use write::replay::Log;
+pub use ibid_format::{Error as FormatError, FileId, Keys, MasterKey};
+pub use log::Log;
+pub use read::view::Record;
+pub use store::{Batch, EngineKind, Namespace, Options, Snapshot, Store};
+pub use versions::{Version, Versions};
+pub use write::request::Durability;

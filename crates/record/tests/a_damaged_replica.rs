@@ -12,15 +12,8 @@ use ibid_record::replicate::{Receiver, Sender};
 use ibid_record::{Encoding, Error, Options, Store, Versions};
 
 fn options(encode: bool, oplog: bool) -> Options {
-    let encoding = Encoding {
-        on: encode,
-        ..Encoding::default()
-    };
-    Options {
-        encoding,
-        oplog,
-        ..Options::default()
-    }
+    let encoding = Encoding::default().with_enabled(encode);
+    Options::default().with_encoding(encoding).with_oplog(oplog)
 }
 
 /// Follows the primary until everything is there.

@@ -13,7 +13,7 @@ use common::{Kind, Model, Op, Refusal, assert_counted, assert_same, batch, folde
 #[cfg(feature = "fjall")]
 use ibid_record::engine::Fjall;
 use ibid_record::engine::Redb;
-use ibid_record::{Durability, Encoding, EngineKind, Options, Retrieval, Store};
+use ibid_record::{Direction, Durability, Encoding, EngineKind, Options, Retrieval, Store};
 use proptest::prelude::*;
 
 const KEYS: [&[u8]; 7] = [b"", b"\0", b"a", b"a\0", b"ab", b"b", b"\xff\xff"];
@@ -95,28 +95,26 @@ fn encoding() -> impl Strategy<Value = Encoding> {
     let cache = prop_oneof![Just(0), Just(7000), Just(1 << 20)];
     let write_back = prop_oneof![Just(60), Just(1 << 20)];
     (retrieval, cache, write_back, any::<bool>()).prop_map(
-        |(retrieval, source_cache_bytes, write_back_bytes, lossy)| Encoding {
-            retrieval,
-            source_cache_bytes,
-            write_back_bytes,
-            lossy,
-            idle_after: Duration::ZERO,
-            ..Encoding::default()
+        |(retrieval, source_cache_bytes, write_back_bytes, lossy)| {
+            Encoding::default()
+                .with_retrieval(retrieval)
+                .with_source_cache_bytes(source_cache_bytes)
+                .with_write_back_bytes(write_back_bytes)
+                .with_lossy(lossy)
+                .with_idle_after(Duration::ZERO)
         },
     )
 }
 
 fn run(engine: EngineKind, encoding: Encoding, oplog: bool, actions: &[Action]) {
     let folder = folder();
-    let options = Options {
-        engine,
-        cache_bytes: 1 << 20,
-        frame_cache_bytes: 10_000,
-        durability: Durability::None,
-        encoding,
-        oplog,
-        ..Options::default()
-    };
+    let options = Options::default()
+        .with_engine(engine)
+        .with_cache_bytes(1 << 20)
+        .with_frame_cache_bytes(10_000)
+        .with_durability(Durability::None)
+        .with_encoding(encoding)
+        .with_oplog(oplog);
     let mut store = Store::open(folder.path(), options).unwrap();
     let mut spaces = open_spaces(&store);
     let mut model = Model::default();
@@ -141,8 +139,12 @@ fn run(engine: EngineKind, encoding: Encoding, oplog: bool, actions: &[Action]) 
             Action::Scan { from, to, limit } => {
                 let range = (from.map(|i| KEYS[i]), to.map(|i| KEYS[i]));
                 for (index, space) in spaces.iter().enumerate() {
-                    let found = space.scan(range, *limit).unwrap();
-                    let found: Vec<_> = found.into_iter().map(|record| (record.key, record.body)).collect();
+                    let found = space
+                        .scan(range, Direction::Forward)
+                        .unwrap()
+                        .take(*limit)
+                        .map(Result::unwrap);
+                    let found: Vec<_> = found.map(|record| (record.key, record.body)).collect();
                     assert_eq!(found, in_range(&model, index, range, *limit));
                 }
             }

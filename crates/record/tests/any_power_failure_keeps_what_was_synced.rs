@@ -142,20 +142,18 @@ fn options(random: &mut Random) -> Options {
         1 => Retrieval::Hop { distance: 2 },
         _ => Retrieval::Hop { distance: 4 },
     };
-    Options {
-        cache_bytes: 1 << 20,
-        frame_cache_bytes: 10_000,
-        durability: Durability::None,
-        encoding: Encoding {
-            retrieval,
-            source_cache_bytes: [0, 7000, 1 << 20][random.below(3) as usize],
-            write_back_bytes: [60, 1 << 20][random.below(2) as usize],
-            lossy: random.below(2) == 0,
-            idle_after: Duration::ZERO,
-            ..Encoding::default()
-        },
-        ..Options::default()
-    }
+    Options::default()
+        .with_cache_bytes(1 << 20)
+        .with_frame_cache_bytes(10_000)
+        .with_durability(Durability::None)
+        .with_encoding(
+            Encoding::default()
+                .with_retrieval(retrieval)
+                .with_source_cache_bytes([0, 7000, 1 << 20][random.below(3) as usize])
+                .with_write_back_bytes([60, 1 << 20][random.below(2) as usize])
+                .with_lossy(random.below(2) == 0)
+                .with_idle_after(Duration::ZERO),
+        )
 }
 
 fn ops(random: &mut Random, count: u32, model: &Model) -> Vec<Op> {

@@ -9,14 +9,12 @@ use std::path::Path;
 
 use common::{entries, folder, set, with_engine};
 use ibid_record::engine::{Engine, Table};
-use ibid_record::{Batch, Damage, Durability, Error, Namespace, Options, Record, Store, Version, Versions};
+use ibid_record::{Batch, Damage, Direction, Durability, Error, Namespace, Options, Record, Store, Version, Versions};
 
 fn options() -> Options {
-    Options {
-        cache_bytes: 1 << 20,
-        durability: Durability::None,
-        ..Options::default()
-    }
+    Options::default()
+        .with_cache_bytes(1 << 20)
+        .with_durability(Durability::None)
 }
 
 /// Tables that readers look into. What is in the others is of use to writers only.
@@ -51,8 +49,10 @@ fn look(path: &Path) -> Result<Seen, Error> {
             .into_iter()
             .map(|(key, version)| pages.get_version(key, version))
             .collect::<Result<_, _>>()?,
-        scanned: pages.scan((Bound::Unbounded, Bound::Unbounded), 100)?,
-        in_order: pages.in_order(0, 100)?,
+        scanned: pages
+            .scan((Bound::Unbounded, Bound::Unbounded), Direction::Forward)?
+            .collect::<Result<_, _>>()?,
+        in_order: pages.written_after(0)?.collect::<Result<_, _>>()?,
     })
 }
 
@@ -280,9 +280,7 @@ fn a_store_is_opened_with_its_own_engine_only() {
     let folder = folder();
     fill(folder.path());
     let engine = ibid_record::EngineKind::Fjall;
-    let error = Store::open(folder.path(), Options { engine, ..options() })
-        .err()
-        .unwrap();
+    let error = Store::open(folder.path(), options().with_engine(engine)).err().unwrap();
     let (expected, found) = ("fjall", "redb");
     assert!(
         matches!(&error, Error::OtherEngine { expected: e, found: f, .. } if (*e, *f) == (expected, found)),

@@ -12,15 +12,14 @@ use ibid_format::record::{
 };
 use ibid_record::engine::{Engine, Table};
 use ibid_record::{
-    Batch, Damage, Durability, FAULTS_MAX, Fault, NamespaceCounts, Options, Problem, Store, Verification, Versions,
+    Batch, Damage, Direction, Durability, FAULTS_MAX, Fault, KeyRange, Namespace, NamespaceCounts, Options, Problem,
+    Store, Verification, Versions,
 };
 
 fn options() -> Options {
-    Options {
-        cache_bytes: 1 << 20,
-        durability: Durability::None,
-        ..Options::default()
-    }
+    Options::default()
+        .with_cache_bytes(1 << 20)
+        .with_durability(Durability::None)
 }
 
 /// Records: `a` 1, 2, 3 and `gone` 4, 5 in `pages`, `b` 7 in `settings`.
@@ -451,6 +450,9 @@ fn faults_say_where_they_are() {
 fn what_a_changed_byte_hides_is_missed() {
     let folder = folder();
     fill(folder.path());
+    let scan = |space: &Namespace, range: KeyRange<'_>| -> Result<Vec<_>, ibid_record::Error> {
+        space.scan(range, Direction::Forward)?.collect()
+    };
     let look = || -> Result<_, ibid_record::Error> {
         let store = Store::open(folder.path(), options())?;
         let mut seen = Vec::new();
@@ -458,9 +460,9 @@ fn what_a_changed_byte_hides_is_missed() {
             let Some(space) = store.find_namespace(name)? else {
                 return Ok(None);
             };
-            seen.extend(space.scan((Bound::Unbounded, Bound::Unbounded), 100)?);
+            seen.extend(scan(&space, (Bound::Unbounded, Bound::Unbounded))?);
             for key in [&b"a"[..], b"b", b"gone"] {
-                seen.extend(space.scan((Bound::Included(key), Bound::Included(key)), 1)?);
+                seen.extend(scan(&space, (Bound::Included(key), Bound::Included(key)))?);
                 for version in space.versions(key)? {
                     space.get_version(key, version.version)?;
                 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use common::{entries, folder, noise, set, with_engine};
 use ibid_record::engine::{Engine, EngineError, Table};
-use ibid_record::{Argon2Cost, Durability, Error, Options, Store, Versions};
+use ibid_record::{Argon2Cost, Direction, Durability, Error, Options, Store, Versions};
 
 const PASSWORD: &[u8] = b"correct horse battery staple";
 const SECRET: &[u8] = b"what nobody else may read";
@@ -20,11 +20,9 @@ const COST: Argon2Cost = Argon2Cost {
 };
 
 fn options() -> Options {
-    Options {
-        cache_bytes: 1 << 20,
-        durability: Durability::None,
-        ..Options::default()
-    }
+    Options::default()
+        .with_cache_bytes(1 << 20)
+        .with_durability(Durability::None)
 }
 
 fn open(path: &Path) -> Result<Store, Error> {
@@ -56,7 +54,10 @@ fn look(path: &Path) -> Result<(), Error> {
     for version in 1..=10 {
         assert!(pages.get_version(b"a", version)? == Some(body(version)), "a wrong body");
     }
-    assert_eq!(pages.scan((Bound::Unbounded, Bound::Unbounded), 10)?.len(), 1);
+    let records: Vec<_> = pages
+        .scan((Bound::Unbounded, Bound::Unbounded), Direction::Forward)?
+        .collect::<Result<_, _>>()?;
+    assert_eq!(records.len(), 1);
     Ok(())
 }
 

@@ -142,19 +142,17 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = Seeded(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        let options = Options {
-            cache_bytes: 1 << 20,
-            frame_cache_bytes: 10_000,
-            durability: Durability::None,
-            encoding: Encoding {
-                on: !random.one_in(5),
-                retrieval: Retrieval::Hop { distance: 2 },
-                idle_after: Duration::ZERO,
-                ..Encoding::default()
-            },
-            ..Options::default()
-        };
-        let primary = Node::new(Options { oplog: true, ..options });
+        let options = Options::default()
+            .with_cache_bytes(1 << 20)
+            .with_frame_cache_bytes(10_000)
+            .with_durability(Durability::None)
+            .with_encoding(
+                Encoding::default()
+                    .with_enabled(!random.one_in(5))
+                    .with_retrieval(Retrieval::Hop { distance: 2 })
+                    .with_idle_after(Duration::ZERO),
+            );
+        let primary = Node::new(options.with_oplog(true));
         let mut nodes = vec![primary];
         for _ in 0..1 + random.below(3) {
             nodes.push(Node::new(options));
@@ -434,11 +432,8 @@ fn all_have_the_same_in_the_end() {
 
 /// A primary with a page, and so many replicas that have it.
 fn followed(replicas: usize) -> Vec<Node> {
-    let options = Options {
-        durability: Durability::None,
-        ..Options::default()
-    };
-    let primary = Node::new(Options { oplog: true, ..options });
+    let options = Options::default().with_durability(Durability::None);
+    let primary = Node::new(options.with_oplog(true));
     let pages = primary.store().namespace("kept", Versions::Kept).unwrap();
     pages.insert(b"ibid", b"in the same place").unwrap();
     let mut nodes = vec![primary];
@@ -613,12 +608,10 @@ fn an_answer_to_another_with_other_entries_changes_nothing() {
 
 #[test]
 fn a_log_that_is_bounded_keeps_its_newest_entries() {
-    let options = Options {
-        durability: Durability::None,
-        log_entries_max: Some(100),
-        ..Options::default()
-    };
-    let mut primary = Node::new(Options { oplog: true, ..options });
+    let options = Options::default()
+        .with_durability(Durability::None)
+        .with_log_entries_max(100);
+    let mut primary = Node::new(options.with_oplog(true));
     let [near, far] = [(); 2].map(|()| Node::new(options));
     for replica in [&near, &far] {
         replica.store().follow().unwrap();

@@ -98,10 +98,7 @@ fn follow(connection: net::Connection, store: &Store) -> Result<(), Error> {
 /// folder.
 fn served(tls: Option<&tls::Server>, work: impl FnOnce(SocketAddr, &[u8], &std::path::Path)) {
     let folder = folder();
-    let options = Options {
-        oplog: true,
-        ..Options::default()
-    };
+    let options = Options::default().with_oplog(true);
     let store = Store::open(&folder.path().join("primary"), options).unwrap();
     let mut body = vec![0; BODY];
     getrandom::fill(&mut body).unwrap();

@@ -13,17 +13,11 @@ use ibid_record::{
 };
 
 fn open(path: &Path, retrieval: Retrieval) -> Store {
-    let encoding = Encoding {
-        retrieval,
-        lossy: false,
-        ..Encoding::default()
-    };
-    let options = Options {
-        cache_bytes: 1 << 20,
-        durability: Durability::None,
-        encoding,
-        ..Options::default()
-    };
+    let encoding = Encoding::default().with_retrieval(retrieval).with_lossy(false);
+    let options = Options::default()
+        .with_cache_bytes(1 << 20)
+        .with_durability(Durability::None)
+        .with_encoding(encoding);
     Store::open(path, options).unwrap()
 }
 
@@ -106,8 +100,8 @@ fn a_chain_is_as_far_as_it_is_long_and_jumping_bounds_it() {
         store.compact(&mut |_| ControlFlow::Continue(())).unwrap();
     }
     let found = statistics(&store);
-    assert_eq!(found.namespaces[0].packed.count, 30);
-    assert_eq!(found.namespaces[0].packed.bytes, found.namespaces[0].stored_bytes());
+    assert_eq!(found.namespaces[0].in_blocks.count, 30);
+    assert_eq!(found.namespaces[0].in_blocks.bytes, found.namespaces[0].stored_bytes());
     assert!(found.blocks.count == 1 && found.blocks.bytes > 0, "{:?}", found.blocks);
 
     let store = open(

@@ -8,10 +8,7 @@ use common::{folder, noise};
 use ibid_record::{Batch, Durability, Encoding, FeatureBytes, Governor, Options, Retrieval, Store, Versions};
 
 fn options() -> Options {
-    Options {
-        durability: Durability::None,
-        ..Options::default()
-    }
+    Options::default().with_durability(Durability::None)
 }
 
 /// A text of 4000 bytes, edited so many times.
@@ -110,7 +107,7 @@ fn features_of_other_bytes_are_not_compared() {
 fn what_was_not_encoded_in_time_is_encoded_after_opening() {
     let folder = folder();
     let mut off = options();
-    off.encoding.on = false;
+    off.encoding.enabled = false;
     let store = Store::open(folder.path(), off).unwrap();
     let pages = store.namespace("pages", Versions::Kept).unwrap();
     for version in 0..200 {
@@ -223,12 +220,10 @@ fn nothing_is_lost_where_nothing_may_wait() {
     let folder = folder();
     let mut options = options();
     let encoding = &mut options.encoding;
-    *encoding = Encoding {
-        retrieval: Retrieval::Chain,
-        source_cache_bytes: 0,
-        write_back_bytes: 0,
-        ..Encoding::default()
-    };
+    *encoding = Encoding::default()
+        .with_retrieval(Retrieval::Chain)
+        .with_source_cache_bytes(0)
+        .with_write_back_bytes(0);
     let store = Store::open(folder.path(), options).unwrap();
     let pages = store.namespace("pages", Versions::Kept).unwrap();
     for version in 0..20 {

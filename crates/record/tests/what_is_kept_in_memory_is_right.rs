@@ -26,11 +26,7 @@ fn compact(store: &Store) {
 }
 
 fn options(oplog: bool) -> Options {
-    Options {
-        durability: Durability::None,
-        oplog,
-        ..Options::default()
-    }
+    Options::default().with_durability(Durability::None).with_oplog(oplog)
 }
 
 fn take_all(from: &Store, to: &Store) {

@@ -17,17 +17,15 @@ const CHILD: &str = "IBID_RECORD_KILLED_CHILD";
 const PROGRESS: &[u8] = b"progress";
 
 fn options(engine: &str) -> Options {
-    Options {
-        engine: match engine {
+    Options::default()
+        .with_engine(match engine {
             "redb" => EngineKind::Redb,
             #[cfg(feature = "fjall")]
             "fjall" => EngineKind::Fjall,
             _ => panic!("no engine {engine}"),
-        },
-        cache_bytes: 1 << 20,
-        durability: Durability::Sync,
-        ..Options::default()
-    }
+        })
+        .with_cache_bytes(1 << 20)
+        .with_durability(Durability::Sync)
 }
 
 /// The n-th batch of the history, for a model in the state that the ones before it left.

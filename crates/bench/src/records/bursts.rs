@@ -28,11 +28,7 @@ pub(super) fn run(
     observer: &mut dyn Observer,
 ) -> Result<BurstsRun> {
     let usual = Encoding::default();
-    let at_once = Encoding {
-        write_back_bytes: 0,
-        lossy: false,
-        ..usual
-    };
+    let at_once = usual.with_write_back_bytes(0).with_lossy(false);
     let encoding = if write_back { usual } else { at_once };
     in_a_store(plan, encoding, |store, space| {
         play(plan, store, space, write_back, expected, observer)

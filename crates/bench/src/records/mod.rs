@@ -300,31 +300,18 @@ impl BurstsRun {
 /// Encodings of each figure. The one that is the default comes once in each.
 fn encodings() -> Vec<(RecordsFigure, Encoding)> {
     // What has no time to be written shall show as time.
-    let usual = Encoding {
-        lossy: false,
-        ..Encoding::default()
-    };
-    let longer = Encoding {
-        feature_bytes: FeatureBytes::B1024,
-        ..usual
-    };
+    let usual = Encoding::default().with_lossy(false);
+    let longer = usual.with_feature_bytes(FeatureBytes::B1024);
     let mut all = vec![
-        (RecordsFigure::Ratio, Encoding { on: false, ..usual }),
+        (RecordsFigure::Ratio, usual.with_enabled(false)),
         (RecordsFigure::Ratio, usual),
         (RecordsFigure::Ratio, longer),
     ];
-    let no_cache = Encoding {
-        source_cache_bytes: 0,
-        ..usual
-    };
+    let no_cache = usual.with_source_cache_bytes(0);
     all.push((RecordsFigure::SourceCache, no_cache));
     for source_cache_bytes in [256 << 10, 1 << 20, 4 << 20, 32 << 20] {
         for reward in [0, 2, 4, 8] {
-            let encoding = Encoding {
-                source_cache_bytes,
-                reward,
-                ..usual
-            };
+            let encoding = usual.with_source_cache_bytes(source_cache_bytes).with_reward(reward);
             all.push((RecordsFigure::SourceCache, encoding));
         }
     }
@@ -333,10 +320,10 @@ fn encodings() -> Vec<(RecordsFigure, Encoding)> {
     let jumps = distances.map(|distance| Retrieval::VersionJumping { distance });
     let chain = [Retrieval::Chain];
     for retrieval in chain.into_iter().chain(hops).chain(jumps) {
-        all.push((RecordsFigure::Retrieval, Encoding { retrieval, ..usual }));
+        all.push((RecordsFigure::Retrieval, usual.with_retrieval(retrieval)));
     }
     for interval in Interval::ALL {
-        all.push((RecordsFigure::Interval, Encoding { interval, ..usual }));
+        all.push((RecordsFigure::Interval, usual.with_interval(interval)));
     }
     all
 }
@@ -485,10 +472,7 @@ mod tests {
 
     #[test]
     fn every_figure_has_the_default() {
-        let usual = Encoding {
-            lossy: false,
-            ..Encoding::default()
-        };
+        let usual = Encoding::default().with_lossy(false);
         use RecordsFigure::{Interval, Ratio, Retrieval, SourceCache};
         for figure in [Ratio, SourceCache, Retrieval, Interval] {
             let of = encodings()

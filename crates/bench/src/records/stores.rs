@@ -31,11 +31,9 @@ pub(super) fn in_a_store<T>(
     work: impl FnOnce(&Store, &Namespace) -> Result<T>,
 ) -> Result<T> {
     let folder = plan.folder.join("store");
-    let options = Options {
-        durability: Durability::None,
-        encoding,
-        ..Options::default()
-    };
+    let options = Options::default()
+        .with_durability(Durability::None)
+        .with_encoding(encoding);
     let store = Store::open(&folder, options)?;
     let space = store.namespace("records", versions(plan))?;
     let done = work(&store, &space);

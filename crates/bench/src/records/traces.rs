@@ -15,10 +15,7 @@ const SEED: u64 = 1;
 
 /// Plays a trace on a store of its own.
 pub(super) fn run(plan: &RecordsPlan, trace: Trace, deltas: bool, observer: &mut dyn Observer) -> Result<TraceRun> {
-    let encoding = Encoding {
-        on: deltas,
-        ..Encoding::default()
-    };
+    let encoding = Encoding::default().with_enabled(deltas);
     in_a_store(plan, encoding, |store, space| {
         play(plan, store, space, trace, deltas, observer)
     })

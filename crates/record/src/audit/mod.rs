@@ -1,12 +1,17 @@
-//! Looking at all that is stored: is it whole, how much is it, could it take less?
+//! Is everything intact, how much is it, and can it take less room?
 
 mod compact;
+mod count;
+mod fault;
 mod sizes;
 mod statistics;
 mod verify;
+mod window;
 
-pub(crate) use compact::Blocks;
 pub use compact::Compaction;
+pub(crate) use compact::{BlockNumbers, compact};
+pub(crate) use count::count;
+pub use fault::{FAULTS_MAX, Fault, NamespaceCounts, Problem, Verification};
 pub use sizes::{BodySizes, SizeClass};
 pub use statistics::{Amount, Bucket, NamespaceStatistics, Retrievals, Statistics};
-pub use verify::{FAULTS_MAX, Fault, NamespaceCounts, Problem, Verification};
+pub(crate) use verify::verify;

@@ -1,32 +1,32 @@
-//! How large are records, and which of them become smaller?
+//! How large are records, and which of them are stored smaller?
 
-/// Classes of sizes between a power of two and the next.
+/// Classes between a power of two and the next.
 const PER_OCTAVE: usize = 8;
 
-/// Records by the size of their bodies: a histogram whose classes are an eighth of a power of two
-/// wide, and single sizes below eight bytes (paper 004, figure 6).
+/// A histogram of records by the size of their bodies. A class is an eighth of a power of two wide,
+/// or a single size below eight bytes (compare dDedup, figure 6).
 ///
 /// ```
 /// assert_eq!(ibid_record::BodySizes::default().classes().count(), 0);
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BodySizes {
-    /// Records, bytes of bodies, bytes stored.
+    /// Records, bytes of their bodies, and bytes stored, by class.
     counts: Vec<(u64, u64, u64)>,
 }
 
 /// Records of about the same size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SizeClass {
-    /// The smallest body that is one of them, bytes.
+    /// The smallest size of the class, bytes.
     pub from: u64,
-    /// The largest, bytes.
+    /// The largest size of the class, bytes.
     pub to: u64,
-    /// How many there are.
+    /// How many records there are.
     pub records: u64,
-    /// Bytes of their bodies.
+    /// The bytes of their bodies.
     pub body_bytes: u64,
-    /// What is stored of them, bytes: bodies or deltas, before they are compressed together.
+    /// The bytes that are stored of them, whole or as deltas, before compression.
     pub stored_bytes: u64,
 }
 
@@ -42,7 +42,7 @@ impl BodySizes {
         *stored += stored_bytes;
     }
 
-    /// Those classes that have records, smallest first.
+    /// Returns the classes that have records, smallest first.
     pub fn classes(&self) -> impl Iterator<Item = SizeClass> + '_ {
         let class = |(class, &(records, body_bytes, stored_bytes))| SizeClass {
             from: from_of(class),
@@ -56,7 +56,7 @@ impl BodySizes {
     }
 }
 
-/// Bits below the highest that tell classes apart.
+/// Bits below the highest that select a class.
 const BITS: u32 = PER_OCTAVE.ilog2();
 
 fn class_of(bytes: u64) -> usize {
@@ -69,7 +69,7 @@ fn class_of(bytes: u64) -> usize {
     }
 }
 
-/// The smallest size of a class. Bodies are shorter than 2^63, so there is one after each.
+/// The smallest size of a class. Records are shorter than 2^63, so there is one after each.
 fn from_of(class: usize) -> u64 {
     let (octave, within) = (class / PER_OCTAVE, class % PER_OCTAVE);
     match octave.checked_sub(1) {

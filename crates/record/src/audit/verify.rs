@@ -1,17 +1,15 @@
 //! Is everything there, and as it was written?
 //!
-//! One snapshot is gone through both ways. From keys: each entry of the table `keys` has its
-//! version entries, and these their records. Back again: each version entry, and each record, is
-//! one that its key leads to. The second way finds what the first can't: a byte that changed in the
-//! engine's own structure may hide a key, and what it led to is then led to by nobody.
+//! A snapshot is checked both ways. From keys: each entry of the table `keys` has its version
+//! entries, and these their records. Back again: each version entry and each record is one that its
+//! key leads to. The second way finds what the first cannot: a byte that changed in the engine's own
+//! structure may hide a key, and then nothing leads to the key's records.
 //!
-//! Every entry is looked at where the engine has it; beside it, the bodies on the way to one and at
-//! most [`FAULTS_MAX`] faults are in memory, what namespaces there are, and a number for each chain
-//! of deltas.
+//! Entries are looked at one by one. In memory are the records on the way to one body, at most
+//! [`FAULTS_MAX`] faults, the namespaces, and a number for each chain of deltas.
 
 use std::collections::HashSet;
 use std::collections::btree_map::{BTreeMap, Entry};
-use std::fmt;
 use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{
@@ -21,247 +19,96 @@ use ibid_format::record::{
     split_key, version_group_key,
 };
 
-use crate::engine::{Direction, EngineError, KeyRange, Read, Table};
+use super::fault::{
+    FAULTS_MAX, Fault, NUMBER_BYTES, NamespaceCounts, Problem, Verification, number_of, split_group_key,
+};
+use crate::engine::{Direction, EngineError, KeyRange, Read, Snapshot, Table};
 use crate::error::{Damage, Error};
-use crate::read::bodies::Bodies;
 use crate::read::lookup;
-use crate::store::{Store, Versions};
+use crate::read::records::Records;
+use crate::versions::Versions;
 use crate::write::references;
 
-/// Faults that a verification lists; beyond, it only counts them.
-pub const FAULTS_MAX: usize = 1000;
-/// Memory for frames that are decompressed, bytes.
+/// Memory for decompressed frames, bytes.
 const FRAME_BYTES: usize = 16 << 20;
-/// Records whose numbers are read at once.
+/// Numbers of records that are read at once.
 const RECORDS_AT_ONCE: usize = 1024;
-/// Length of a key of the table `records`.
-const NUMBER_BYTES: usize = 8;
 
-/// What a verification found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Verification {
-    /// What is in each namespace, by their numbers: in the order in which they were made.
-    pub namespaces: Vec<NamespaceCounts>,
-    /// What is wrong, at most [`FAULTS_MAX`]. An entry with several faults is there once.
-    pub faults: Vec<Fault>,
-    /// How many there are.
-    pub faults_total: u64,
-    /// Whether it was broken off: there may be more than it found.
-    pub stopped: bool,
-}
-
-impl Verification {
-    /// Whether all was looked at and nothing is wrong.
-    pub fn is_clean(&self) -> bool {
-        self.faults_total == 0 && !self.stopped
-    }
-}
-
-/// What is in a namespace. What is damaged is not counted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamespaceCounts {
-    /// Its name.
-    pub name: String,
-    /// Which versions it keeps.
-    pub versions: Versions,
-    /// Keys that have a record now.
-    pub keys: u64,
-    /// Keys that were deleted, of which versions are kept.
-    pub keys_deleted: u64,
-    /// Records: versions of all keys, deletions among them.
-    pub records: u64,
-    /// Bodies of all versions, bytes.
-    pub body_bytes: u64,
-    /// Bodies of the latest version of each key, bytes.
-    pub latest_body_bytes: u64,
-    /// What is kept of these bodies, bytes: themselves, or deltas; before they are compressed
-    /// together.
-    pub stored_bytes: u64,
-}
-
-/// Something that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
-    /// The engine's table.
-    pub table: Table,
-    /// The key in this table.
-    pub key: Vec<u8>,
-    /// What is wrong with what is there, or should be.
-    pub problem: Problem,
-}
-
-impl fmt::Display for Fault {
-    /// `record 17: it is missing`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let key = &self.key[..];
-        let shown = key.escape_ascii();
-        match (self.table, split_key(key), split_group_key(key)) {
-            (Table::Records, ..) if key.len() == NUMBER_BYTES => write!(f, "record {}", number_of(key))?,
-            (Table::References, ..) if key.len() == NUMBER_BYTES => {
-                write!(f, "references to group {} of records", number_of(key))?;
-            }
-            (Table::Places, ..) if key.len() == NUMBER_BYTES => {
-                write!(f, "places of group {} of records", number_of(key))?;
-            }
-            (Table::Blocks, ..) if key.len() == NUMBER_BYTES => write!(f, "block {}", number_of(key))?,
-            (Table::Chains, ..) if key.len() == NUMBER_BYTES => {
-                write!(f, "entry of record {}, the newest of a chain", number_of(key))?;
-            }
-            (Table::Versions, _, Some((lineage, group))) => {
-                let first = VersionGroup::new(lineage, group).first();
-                write!(
-                    f,
-                    "entry of versions {first} and following of the key that began with record {lineage}"
-                )?;
-            }
-            (Table::Keys, Ok((namespace, key)), _) => {
-                write!(f, "key \"{}\" in namespace number {namespace}", key.escape_ascii())?;
-            }
-            (Table::Namespaces, ..) => write!(f, "namespace \"{shown}\"")?,
-            (table, ..) => write!(f, "entry \"{shown}\" of the table {}", table.name())?,
-        }
-        write!(f, ": {}", self.problem)
-    }
-}
-
-/// What is wrong with an entry.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Problem {
-    /// What a reader would be told of it, too.
-    #[error("{0}")]
-    Damaged(Damage),
-    /// No key leads to it.
-    #[error("nothing leads to it: its key is gone, or leads to another record")]
-    Stray,
-    /// What it says is not what other entries say.
-    #[error("{field}: {expected} expected by other entries, found {found}")]
-    Disagrees {
-        /// What it says something of.
-        field: &'static str,
-        /// What follows from the others.
-        expected: u64,
-        /// What it says.
-        found: u64,
-    },
-    /// Its namespace is not there. Said of the first key only.
-    #[error("there is no such namespace")]
-    NoNamespace,
-    /// The namespace has the number of another one, and so its keys.
-    #[error("its number is that of another namespace, too")]
-    Repeated,
-    /// The format does not know such an entry.
-    #[error("the format has no such entry")]
-    Unknown,
-    /// The engine shows it after one that is larger: it would not be found by who looks for it.
-    #[error("the engine has it in the wrong place")]
-    OutOfOrder,
-    /// The engine can't read it, or what comes after it, in its own words.
-    #[error("the engine can't read on from here: {0}")]
-    Unreadable(String),
-}
-
-impl Store {
-    /// Looks at everything that is committed now, and reports all that is wrong. `progress` is told
-    /// how many more bytes were looked at, and may break it off.
-    ///
-    /// Every record is read three times: where it lies, from its key, and in the order of numbers.
-    /// Others read and write meanwhile; what they write is not looked at.
-    ///
-    /// # Errors
-    /// Only what keeps it from looking on: [`Error::Engine`] if the disk fails.
-    ///
-    /// ```
-    /// use std::ops::ControlFlow;
-    /// use ibid_record::{Options, Store, Versions};
-    /// # let folder = tempfile::tempdir()?;
-    /// let store = Store::open(folder.path(), Options::default())?;
-    /// store.namespace("pages", Versions::Kept)?.insert(b"ibid", b"in the same place")?;
-    /// let found = store.verify(&mut |_bytes| ControlFlow::Continue(()))?;
-    /// assert!(found.is_clean());
-    /// assert_eq!((found.namespaces[0].keys, found.namespaces[0].body_bytes), (1, 17));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn verify(&self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Verification, Error> {
-        let (snapshot, _) = self.inner.whole_snapshot()?;
-        // Its own: frames that readers have in memory say nothing of those that are stored.
-        let bodies = Bodies::new(FRAME_BYTES, 0);
-        let mut verifier = Verifier {
-            read: &*snapshot,
-            bodies: &bodies,
-            needed: BTreeMap::new(),
-            next: NextNumbers {
-                record: u64::MAX,
-                namespace: u32::MAX,
-            },
-            log: None,
-            position: (0, Digest::default()),
-            spaces: BTreeMap::new(),
-            nowhere: None,
-            faults: Vec::new(),
-            faults_total: 0,
-            faulty: HashSet::new(),
-            progress,
-            stopped: false,
-        };
-        verifier.walk(Table::Meta, Verifier::meta)?;
-        verifier.walk(Table::Namespaces, Verifier::namespace)?;
-        verifier.walk(Table::Keys, Verifier::key)?;
-        verifier.walk(Table::Versions, Verifier::version)?;
-        verifier.walk(Table::Records, Verifier::single)?;
-        verifier.walk(Table::Blocks, Verifier::block)?;
-        verifier.walk(Table::Places, Verifier::places)?;
-        verifier.records()?;
-        verifier.walk(Table::References, Verifier::references)?;
-        verifier.walk(Table::Chains, Verifier::chain)?;
-        verifier.walk(Table::Oplog, Verifier::oplog)?;
-        verifier.end_of_log();
-        Ok(Verification {
-            namespaces: verifier.spaces.into_values().collect(),
-            faults: verifier.faults,
-            faults_total: verifier.faults_total,
-            stopped: verifier.stopped,
-        })
-    }
-}
-
-/// How a record is to what leads to records.
-enum Standing {
-    /// Its key and version lead to it.
-    Led,
-    /// They lead elsewhere, or are not there.
-    Unled,
+/// Checks everything that is in a snapshot. `progress` is told how many more bytes were looked at, and
+/// may stop it.
+pub(crate) fn verify(
+    snapshot: &dyn Snapshot,
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<Verification, Error> {
+    // Not the store's: a frame in its cache may be damaged on disk.
+    let records = Records::new(FRAME_BYTES, 0);
+    let mut verifier = Verifier {
+        read: snapshot,
+        records: &records,
+        needed: BTreeMap::new(),
+        next: NextNumbers {
+            record: u64::MAX,
+            namespace: u32::MAX,
+        },
+        log: None,
+        position: (0, Digest::default()),
+        namespaces: BTreeMap::new(),
+        missing_namespace: None,
+        faults: Vec::new(),
+        faults_total: 0,
+        faulty: HashSet::new(),
+        progress,
+        stopped: false,
+    };
+    verifier.walk(Table::Meta, Verifier::meta)?;
+    verifier.walk(Table::Namespaces, Verifier::namespace)?;
+    verifier.walk(Table::Keys, Verifier::key)?;
+    verifier.walk(Table::Versions, Verifier::version)?;
+    verifier.walk(Table::Records, Verifier::single)?;
+    verifier.walk(Table::Blocks, Verifier::block)?;
+    verifier.walk(Table::Places, Verifier::places)?;
+    verifier.records()?;
+    verifier.walk(Table::References, Verifier::references)?;
+    verifier.walk(Table::Chains, Verifier::chain)?;
+    verifier.walk(Table::Oplog, Verifier::oplog)?;
+    verifier.end_of_log();
+    Ok(Verification {
+        namespaces: verifier.namespaces.into_values().collect(),
+        faults: verifier.faults,
+        faults_total: verifier.faults_total,
+        stopped: verifier.stopped,
+    })
 }
 
 struct Verifier<'v> {
     read: &'v dyn Read,
-    bodies: &'v Bodies,
-    /// How many records that were gone through are decoded from those that are still to come.
+    records: &'v Records,
+    /// How many of the records that were looked at are deltas of each one that is still to come.
     needed: BTreeMap<u64, u32>,
-    /// What numbers come next; as large as can be where that can't be read.
+    /// The numbers that come next; the largest there are while they are unknown.
     next: NextNumbers,
     log: Option<LogState>,
-    /// Position and digest of the last entry of the log that was seen.
+    /// The position and digest of the last entry of the log that was looked at.
     position: (u64, Digest),
-    spaces: BTreeMap<u32, NamespaceCounts>,
-    /// The last of those that keys are in and that are not there.
-    nowhere: Option<u32>,
+    namespaces: BTreeMap<u32, NamespaceCounts>,
+    /// The last namespace that has keys and does not exist.
+    missing_namespace: Option<u32>,
     faults: Vec<Fault>,
     faults_total: u64,
-    /// Of which entries faults are listed.
+    /// The entries with listed faults.
     faulty: HashSet<(Table, Vec<u8>)>,
     progress: &'v mut dyn FnMut(u64) -> ControlFlow<()>,
     stopped: bool,
 }
 
-/// A version as its entries say.
+/// A version of a key, as the entries of the key say.
 #[derive(Clone, Copy)]
-struct Named<'k> {
+struct VersionOfKey<'k> {
     namespace: u32,
     key: &'k [u8],
     version: u32,
     is_latest: bool,
-    said: VersionEntry,
+    entry: VersionEntry,
 }
 
 impl Verifier<'_> {
@@ -270,7 +117,7 @@ impl Verifier<'_> {
     }
 
     fn fault(&mut self, table: Table, key: &[u8], problem: Problem) {
-        // Two ways lead to most entries.
+        // Most entries are looked at twice.
         if self.faulty.contains(&(table, key.to_vec())) {
             return;
         }
@@ -282,7 +129,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Makes a fault of an error that is one. What is left keeps us from looking on.
+    /// Notes an error that is a fault. Returns others, after which nothing more can be checked.
     fn absorb(&mut self, looked: Result<(), Error>, table: Table, key: &[u8]) -> Result<(), Error> {
         match looked {
             Err(Error::Damaged { table, key, found }) => self.fault(table, &key, Problem::Damaged(found)),
@@ -294,7 +141,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Shows `each` all entries of a table.
+    /// Shows all entries of a table to `each`, and checks their order.
     fn walk(&mut self, table: Table, each: impl Fn(&mut Self, &[u8], &[u8]) -> Result<(), Error>) -> Result<(), Error> {
         let mut before: Option<Vec<u8>> = None;
         let everything = (Bound::Unbounded, Bound::Unbounded);
@@ -311,7 +158,7 @@ impl Verifier<'_> {
         self.absorb(walked, table, before.as_deref().unwrap_or_default())
     }
 
-    /// The same for a part of one, without looking at their order.
+    /// Shows the entries in a range to `each`.
     fn walk_range(
         &mut self,
         table: Table,
@@ -361,7 +208,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Says that a number was given before its turn, if it was: it will be given again.
+    /// Notes a fault if a number is used that is still to be given.
     fn check_given(&mut self, field: &'static str, given: u64, next: u64) {
         if given >= next {
             let (expected, found) = (given.saturating_add(1), next);
@@ -380,11 +227,7 @@ impl Verifier<'_> {
         };
         let counts = NamespaceCounts {
             name: text.to_owned(),
-            versions: if entry.versions_kept {
-                Versions::Kept
-            } else {
-                Versions::Latest
-            },
+            versions: Versions::from_kept(entry.versions_kept),
             keys: 0,
             keys_deleted: 0,
             records: 0,
@@ -392,7 +235,7 @@ impl Verifier<'_> {
             latest_body_bytes: 0,
             stored_bytes: 0,
         };
-        match self.spaces.entry(entry.number) {
+        match self.namespaces.entry(entry.number) {
             Entry::Vacant(place) => {
                 place.insert(counts);
             }
@@ -401,52 +244,53 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// A key, its version entries, and its records.
+    /// Checks a key, its version entries, and their records.
     fn key(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
         let damaged = |error| Error::damaged(Table::Keys, stored_key, error);
         let (namespace, key) = split_key(stored_key).map_err(damaged)?;
         let entry = KeyEntry::decode(stored_key, value).map_err(damaged)?;
-        match self.spaces.get_mut(&namespace) {
-            Some(space) => {
-                space.keys += u64::from(!entry.deleted);
-                space.keys_deleted += u64::from(entry.deleted);
-                if space.versions == Versions::Latest && entry.versions > 1 {
+        match self.namespaces.get_mut(&namespace) {
+            Some(counts) => {
+                counts.keys += u64::from(!entry.deleted);
+                counts.keys_deleted += u64::from(entry.deleted);
+                if counts.versions == Versions::Latest && entry.versions > 1 {
                     let field = "versions of a key where one is kept";
                     let (expected, found) = (1, entry.versions.into());
                     self.fault(Table::Keys, stored_key, Problem::Disagrees { field, expected, found });
                 }
             }
-            None if self.nowhere == Some(namespace) => {}
+            None if self.missing_namespace == Some(namespace) => {}
             None => {
-                self.nowhere = Some(namespace);
+                self.missing_namespace = Some(namespace);
                 self.fault(Table::Keys, stored_key, Problem::NoNamespace);
             }
         }
-        let mut named = Named {
+        let mut version = VersionOfKey {
             namespace,
             key,
             version: 1,
             is_latest: entry.versions == 1,
-            said: VersionEntry {
+            entry: VersionEntry {
                 deleted: false,
                 number: entry.lineage,
             },
         };
-        self.named(named)?;
+        self.version_of_key(version)?;
         if entry.versions > 1 {
             for group in 0..=VersionGroup::of(entry.versions) {
                 if self.stopped {
                     break;
                 }
-                let looked = self.group(&entry, &mut named, group);
+                let looked = self.group(&entry, &mut version, group);
                 self.absorb(looked, Table::Versions, &version_group_key(entry.lineage, group))?;
             }
         }
         Ok(())
     }
 
-    /// A group of a key's versions, which `named` goes on to.
-    fn group(&mut self, entry: &KeyEntry, named: &mut Named<'_>, group: u32) -> Result<(), Error> {
+    /// Checks a group of a key's versions. `last_version` is the version before the
+    /// group, and becomes its last.
+    fn group(&mut self, entry: &KeyEntry, last_version: &mut VersionOfKey<'_>, group: u32) -> Result<(), Error> {
         let found_key = version_group_key(entry.lineage, group);
         let versions = lookup::version_group(self.read, entry.lineage, group)?;
         let versions = versions.ok_or_else(|| Error::damaged(Table::Versions, &found_key, Damage::Missing))?;
@@ -460,36 +304,34 @@ impl Verifier<'_> {
             let problem = disagrees("versions of a group", expected.into(), found as u64);
             self.fault(Table::Versions, &found_key, problem);
         }
-        for (version, &said) in (versions.first()..=last).zip(versions.entries()) {
+        for (version, &found) in (versions.first()..=last).zip(versions.entries()) {
             if self.stopped {
                 break;
             }
-            if version == versions.first() && said.number <= named.said.number {
-                let problem = disagrees("record of a version", named.said.number + 1, said.number);
+            if version == versions.first() && found.number <= last_version.entry.number {
+                let problem = disagrees("record of a version", last_version.entry.number + 1, found.number);
                 self.fault(Table::Versions, &found_key, problem);
             }
-            (named.version, named.is_latest, named.said) = (version, version == entry.versions, said);
-            if named.is_latest && (said.number, said.deleted) != (entry.latest, entry.deleted) {
-                let problem = disagrees("record of the latest version", entry.latest, said.number);
+            last_version.version = version;
+            last_version.is_latest = version == entry.versions;
+            last_version.entry = found;
+            if last_version.is_latest && (found.number, found.deleted) != (entry.latest, entry.deleted) {
+                let problem = disagrees("record of the latest version", entry.latest, found.number);
                 self.fault(Table::Versions, &found_key, problem);
             }
-            let looked = self.named(*named);
-            self.absorb(looked, Table::Records, &said.number.to_be_bytes())?;
+            let looked = self.version_of_key(*last_version);
+            self.absorb(looked, Table::Records, &found.number.to_be_bytes())?;
         }
         Ok(())
     }
 
-    /// The record of a version, as a reader gets it.
-    fn named(&mut self, named: Named<'_>) -> Result<(), Error> {
-        let VersionEntry { deleted, number } = named.said;
+    /// Checks the record of a version as a reader gets it.
+    fn version_of_key(&mut self, version: VersionOfKey<'_>) -> Result<(), Error> {
+        let VersionEntry { deleted, number } = version.entry;
         self.check_given("next record", number, self.next.record);
         let stored_key = number.to_be_bytes();
-        let body = match lookup::body(
-            self.read,
-            self.bodies,
-            number,
-            (named.namespace, named.key, named.version),
-        ) {
+        let owner = (version.namespace, version.key, version.version);
+        let body = match self.records.body(self.read, number, owner) {
             Ok(body) => body,
             Err(error) => return self.absorb(Err(error), Table::Records, &stored_key),
         };
@@ -504,16 +346,16 @@ impl Verifier<'_> {
         }
         let bytes = body.map_or(0, |body| body.len() as u64);
         self.advance(bytes);
-        if let Some(space) = self.spaces.get_mut(&named.namespace) {
-            space.records += 1;
-            space.body_bytes += bytes;
-            space.latest_body_bytes += if named.is_latest { bytes } else { 0 };
+        if let Some(counts) = self.namespaces.get_mut(&version.namespace) {
+            counts.records += 1;
+            counts.body_bytes += bytes;
+            counts.latest_body_bytes += if version.is_latest { bytes } else { 0 };
         }
         Ok(())
     }
 
-    /// A group of versions, and the way back to its key: by the record of the first version, or if
-    /// that is lost by one of its own.
+    /// Checks that a group of versions is one of its key, which is found by the record of the first
+    /// version or, if that is lost, by a record of the group.
     fn version(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
         let Some((lineage, group)) = split_group_key(stored_key) else {
             self.fault(Table::Versions, stored_key, Problem::Unknown);
@@ -535,18 +377,18 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// The key in the table `keys` of what a record is of. None if that can't be told, which is a
-    /// fault of the record's own.
+    /// Returns the key of a record, as it is in the table `keys`; [`None`] if the record is missing or
+    /// damaged, which is noted elsewhere.
     fn owner(&self, number: u64) -> Result<Option<Vec<u8>>, Error> {
         let mut owner = None;
         let mut found = |record: record::Record<'_>| owner = Some(key_of(record.namespace, record.key));
-        match self.bodies.record(self.read, number, &mut found) {
+        match self.records.visit(self.read, number, &mut found) {
             Ok(_) | Err(Error::Damaged { .. }) => Ok(owner),
             Err(error) => Err(error),
         }
     }
 
-    /// A record by itself: its bytes.
+    /// Checks the bytes of a record that is in no block.
     fn single(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
         if stored_key.len() != NUMBER_BYTES {
             self.fault(Table::Records, stored_key, Problem::Unknown);
@@ -558,7 +400,7 @@ impl Verifier<'_> {
             .map_err(|error| Error::damaged(Table::Records, stored_key, error))
     }
 
-    /// A block: its frames, and their records.
+    /// Checks the frames of a block, and the bytes of their records.
     fn block(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
         if stored_key.len() != NUMBER_BYTES {
             self.fault(Table::Blocks, stored_key, Problem::Unknown);
@@ -576,7 +418,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// A group of places: of records that do not lie by themselves.
+    /// Checks a group of places, whose records must not be stored by themselves too.
     fn places(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
         if stored_key.len() != NUMBER_BYTES {
             self.fault(Table::Places, stored_key, Problem::Unknown);
@@ -587,7 +429,7 @@ impl Verifier<'_> {
         let places = places.map_err(|error| Error::damaged(Table::Places, stored_key, error))?;
         for (number, _) in places.iter(group) {
             if self.read.get(Table::Records, &number.to_be_bytes(), &mut |_| {})? {
-                let field = "records that lie by themselves and in a frame";
+                let field = "records stored both by themselves and in a frame";
                 let (expected, found) = (0, number);
                 self.fault(Table::Places, stored_key, Problem::Disagrees { field, expected, found });
             }
@@ -595,11 +437,11 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// All records, ascending, wherever they lie.
+    /// Checks all records, ascending.
     fn records(&mut self) -> Result<(), Error> {
         let mut after = 0;
         while !self.stopped {
-            let numbers = match self.bodies.numbers(self.read, after, RECORDS_AT_ONCE) {
+            let numbers = match self.records.numbers(self.read, after, RECORDS_AT_ONCE) {
                 Ok(numbers) => numbers,
                 Err(error) => return self.absorb(Err(error), Table::Records, b""),
             };
@@ -616,69 +458,66 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// A record, and the way back to its key.
+    /// Checks a record, its base, and that its key leads back to it.
     fn record(&mut self, number: u64) -> Result<(), Error> {
-        let stored_key = &number.to_be_bytes()[..];
         let mut head = None;
         let mut found = |record: record::Record<'_>| {
-            let base = match record.body {
-                Body::Delta { base, .. } => Some(base),
-                Body::Deleted | Body::Whole(_) => None,
+            let (base, bytes) = match record.body {
+                Body::Delta { base, delta, .. } => (Some(base), delta.len()),
+                Body::Whole(body) => (None, body.len()),
+                Body::Deleted => (None, 0),
             };
-            let length = match record.body {
-                Body::Delta { delta: bytes, .. } | Body::Whole(bytes) => bytes.len(),
-                Body::Deleted => 0,
-            };
-            head = Some((record.namespace, record.version, record.key.to_vec(), base, length));
+            head = Some((record.namespace, record.version, record.key.to_vec(), base, bytes));
         };
-        self.bodies.record(self.read, number, &mut found)?;
-        let Some((namespace, version, key, base, length)) = head else {
+        self.records.visit(self.read, number, &mut found)?;
+        let Some((namespace, version, key, base, bytes)) = head else {
             return Ok(());
         };
-        self.advance(length as u64);
+        self.advance(bytes as u64);
         if let Some(base) = base {
             let needed = self.needed.entry(base).or_default();
             *needed = needed.saturating_add(1);
-            if !self.bodies.is_there(self.read, base)? {
+            if !self.records.contains(self.read, base)? {
                 self.fault(Table::Records, &base.to_be_bytes(), Problem::Damaged(Damage::Missing));
             }
         }
-        // All that are decoded from it have smaller numbers.
+        let is_reachable = self.is_reachable(number, namespace, version, &key)?;
+        if let Some(counts) = self.namespaces.get_mut(&namespace) {
+            counts.stored_bytes += bytes as u64;
+        }
+        let checked = self.references_of(number, is_reachable);
+        self.absorb(checked, Table::References, &References::group_of(number).1)
+    }
+
+    /// Checks the reference count of a record, and whether it is rightly obsolete.
+    fn references_of(&mut self, number: u64, is_reachable: bool) -> Result<(), Error> {
+        // All its deltas have smaller numbers, so they were counted.
         let needed = self.needed.remove(&number).unwrap_or_default();
-        let standing = self.standing(number, namespace, version, &key)?;
-        if let Some(space) = self.spaces.get_mut(&namespace) {
-            space.stored_bytes += length as u64;
-        }
-        let (group, group_key) = References::group_of(number);
-        let references = match references::group(self.read, number) {
-            Ok(references) => references,
-            Err(error) => return self.absorb(Err(error), Table::References, &group_key),
-        };
+        let references = references::group(self.read, number)?;
+        let is_obsolete = references.is_obsolete(number);
+        let is_logged = self.log.as_ref().is_some_and(|log| number >= log.record) && is_obsolete;
+        let needed = needed.saturating_add(is_logged.into());
         let disagrees = |field, expected, found| Problem::Disagrees { field, expected, found };
-        let held = self.log.as_ref().is_some_and(|log| number >= log.record) && references.is_obsolete(number);
-        let needed = needed.saturating_add(held.into());
-        if references.count(number) != needed {
-            let problem = disagrees(
-                "records decoded from one",
-                needed.into(),
-                references.count(number).into(),
-            );
-            self.fault(Table::References, &group.to_be_bytes(), problem);
+        let group = References::group_of(number).0.to_be_bytes();
+        let count = references.count(number);
+        if count != needed {
+            let problem = disagrees("records decoded from one", needed.into(), count.into());
+            self.fault(Table::References, &group, problem);
         }
-        match (standing, needed) {
-            // Removed from its key, and kept for those that are decoded from it.
-            (Standing::Unled, 1..) if references.is_obsolete(number) => {}
-            (Standing::Unled, _) => self.fault(Table::Records, stored_key, Problem::Stray),
-            (Standing::Led, _) if references.is_obsolete(number) => {
+        match (is_reachable, needed) {
+            // Its key is gone, and others need it.
+            (false, 1..) if is_obsolete => {}
+            (false, _) => self.fault(Table::Records, &number.to_be_bytes(), Problem::Stray),
+            (true, _) if is_obsolete => {
                 let problem = disagrees("whether no key leads to a record, 1 if so", 0, 1);
-                self.fault(Table::References, &group.to_be_bytes(), problem);
+                self.fault(Table::References, &group, problem);
             }
-            (Standing::Led, _) => {}
+            (true, _) => {}
         }
         Ok(())
     }
 
-    /// A group of references: of records that are there.
+    /// Checks that the records of a group of reference counts exist.
     fn references(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
         if stored_key.len() != NUMBER_BYTES {
             self.fault(Table::References, stored_key, Problem::Unknown);
@@ -688,14 +527,14 @@ impl Verifier<'_> {
         let references = References::decode(group, value);
         let references = references.map_err(|error| Error::damaged(Table::References, stored_key, error))?;
         for (number, ..) in references.iter(group) {
-            if !self.bodies.is_there(self.read, number)? {
+            if !self.records.contains(self.read, number)? {
                 self.fault(Table::Records, &number.to_be_bytes(), Problem::Damaged(Damage::Missing));
             }
         }
         Ok(())
     }
 
-    /// The newest record of a chain: one that is there.
+    /// Checks that the newest record of a chain exists.
     fn chain(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
         if stored_key.len() != NUMBER_BYTES {
             self.fault(Table::Chains, stored_key, Problem::Unknown);
@@ -703,13 +542,13 @@ impl Verifier<'_> {
         }
         let decoded = ChainEntry::decode(number_of(stored_key), value);
         decoded.map_err(|error| Error::damaged(Table::Chains, stored_key, error))?;
-        if !self.bodies.is_there(self.read, number_of(stored_key))? {
+        if !self.records.contains(self.read, number_of(stored_key))? {
             self.fault(Table::Chains, stored_key, Problem::Stray);
         }
         Ok(())
     }
 
-    /// An entry of the log: at its place, and after the one that was before it.
+    /// Checks that a log entry follows the one before it.
     fn oplog(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
         let position = number_of(stored_key);
         let (last, digest) = self.position;
@@ -730,7 +569,7 @@ impl Verifier<'_> {
         LogEntry::decode(entry).map(drop).map_err(damaged)
     }
 
-    /// Whether the log ends where it should.
+    /// Checks that the log ends where its state says.
     fn end_of_log(&mut self) {
         if let Some(log) = &self.log
             && !self.stopped
@@ -741,31 +580,16 @@ impl Verifier<'_> {
         }
     }
 
-    fn standing(&self, number: u64, namespace: u32, version: u32, key: &[u8]) -> Result<Standing, Error> {
+    /// Returns whether the key of a record leads to it.
+    fn is_reachable(&self, number: u64, namespace: u32, version: u32, key: &[u8]) -> Result<bool, Error> {
         let stored_key = key_of(namespace, key);
         let Some(entry) = lookup::key_entry(self.read, &stored_key)? else {
-            return Ok(Standing::Unled);
+            return Ok(false);
         };
         if version > entry.versions {
-            return Ok(Standing::Unled);
+            return Ok(false);
         }
-        let led = lookup::version_entry(self.read, &entry, version)?;
-        Ok(if led.number == number {
-            Standing::Led
-        } else {
-            Standing::Unled
-        })
+        let found = lookup::version_entry(self.read, &entry, version)?;
+        Ok(found.number == number)
     }
-}
-
-/// The number in a key of the table `records`; 0, which no record has, for what is none.
-fn number_of(stored_key: &[u8]) -> u64 {
-    stored_key.try_into().map_or(0, u64::from_be_bytes)
-}
-
-/// What is in a key of the table `versions`.
-fn split_group_key(stored_key: &[u8]) -> Option<(u64, u32)> {
-    let (lineage, group) = stored_key.split_first_chunk()?;
-    let group = u32::from_be_bytes(group.try_into().ok()?);
-    (group <= VersionGroup::of(u32::MAX)).then_some((u64::from_be_bytes(*lineage), group))
 }

@@ -1,28 +1,27 @@
-//! Where a record stands in its chain, and which others hop to it.
+//! The position of a record in its chain, and the hops between records (dDedup §3.2.2).
 //!
-//! A chain is of records that are decoded from one another: each from the one after it, the newest
-//! from nothing. So that the oldest is not decoded from all of them, some are decoded from one
-//! further on (paper 004, section 3.2.2): those whose position is a multiple of a *stride*, from
-//! the next multiple. Strides are half of the hop distance H, H itself, and its powers. Half of it,
-//! so that the way to the first hop and from the last one are no longer than H together, which
-//! makes N/H + H the bound for a chain of N records; the powers because they cost next to nothing,
-//! and make the way a multiple of the logarithm.
+//! In a chain each record is a delta of the next, and the newest is whole. To shorten the way to the
+//! oldest, some records are deltas of one further on: a record whose position is a multiple of a
+//! *stride* is a delta of the record at the next multiple. The strides are half of the hop distance
+//! H, H itself, and its powers. With half of H, the way to the first hop and the way from the last
+//! are no longer than H together, so at most N/H + H records are read for one of a chain of N. The
+//! powers cost next to nothing, and make the way proportional to the logarithm of N.
 
 use ibid_format::record::{ChainEntry, HOPS_MAX};
 
-/// How chains are kept short.
+/// How many records must be read for an old one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retrieval {
-    /// They are not: each record is decoded from the next.
+    /// As many as the chain has: each record is a delta of the next.
     Chain,
-    /// Some are decoded from a record further on. At most N/H + H others are needed to decode one
-    /// of a chain of N. The distance is brought into 2 to 65 536, and to an even number.
+    /// Some records are deltas of one further on, so that at most N/H + H others are read for a record
+    /// of a chain of N (dDedup §3.2.2).
     Hop {
-        /// H.
+        /// H, from 2 to 65 536 and even; another number is rounded to such a one.
         distance: u32,
     },
-    /// Some are stored whole, so that at most H − 1 others are needed: what the paper compares hops
-    /// with.
+    /// Some records are stored whole, so that at most H − 1 others are read. dDedup compares hops with
+    /// this.
     VersionJumping {
         /// H, from 1.
         distance: u32,
@@ -30,7 +29,7 @@ pub enum Retrieval {
 }
 
 impl Retrieval {
-    /// The distance, as chains are marked with it; 0 if there are no hops.
+    /// Returns the hop distance as it is stored with chains; 0 if there are no hops.
     pub(crate) fn hop_distance(self) -> u32 {
         match self {
             Retrieval::Hop { distance } => distance.clamp(2, 1 << 16) & !1,
@@ -38,7 +37,7 @@ impl Retrieval {
         }
     }
 
-    /// Whether the record at a position is stored whole for good.
+    /// Returns whether the record at a position is never made a delta.
     pub(crate) fn stays_whole(self, position: u64) -> bool {
         match self {
             Retrieval::VersionJumping { distance } => position.is_multiple_of(distance.max(1).into()),
@@ -47,7 +46,7 @@ impl Retrieval {
     }
 }
 
-/// Strides of a hop distance, ascending; none of distance 0.
+/// Returns the strides of a hop distance, ascending; none for distance 0.
 fn strides(distance: u32) -> impl Iterator<Item = u64> {
     let distance = u64::from(distance);
     let half = Some(distance / 2).filter(|&half| half > 1);
@@ -58,8 +57,8 @@ fn strides(distance: u32) -> impl Iterator<Item = u64> {
     half.into_iter().chain(powers).take(HOPS_MAX)
 }
 
-/// The entry of a record that follows `newest`, the newest of a chain until now; and which records
-/// of the chain are to be decoded from it, beside that one.
+/// Returns the entry of a record that follows `newest`, which was the newest of a chain until now;
+/// and the records of the chain that become deltas of it beside `newest`.
 pub(crate) fn follow(newest: u64, entry: &ChainEntry, retrieval: Retrieval) -> (ChainEntry, Vec<u64>) {
     let distance = retrieval.hop_distance();
     let position = entry.position + 1;
@@ -97,7 +96,7 @@ pub(crate) fn follow(newest: u64, entry: &ChainEntry, retrieval: Retrieval) -> (
 mod tests {
     use super::*;
 
-    /// Bases in a chain of so many records, as they are when the last has come.
+    /// Returns the bases in a chain of so many records after the last was added.
     fn bases(length: u64, retrieval: Retrieval) -> Vec<Option<u64>> {
         let mut bases = vec![None; length as usize + 1];
         let mut entry = ChainEntry::default();
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_is_as_short_as_the_paper_says() {
+    fn the_way_is_no_longer_than_the_bound_of_ddedup() {
         for distance in [2, 4, 8, 16, 32, 64] {
             for length in (1..2000).chain([10_000]) {
                 let bound = length / u64::from(distance) + u64::from(distance);
@@ -133,13 +132,13 @@ mod tests {
     }
 
     #[test]
-    fn powers_make_it_a_multiple_of_the_logarithm() {
+    fn powers_make_the_way_proportional_to_the_logarithm() {
         assert_eq!(farthest(958, Retrieval::Hop { distance: 16 }), 42);
         assert!(farthest(60_000, Retrieval::Hop { distance: 16 }) < 100);
     }
 
     #[test]
-    fn the_rivals_have_the_ways_that_they_are_known_for() {
+    fn chains_and_version_jumping_have_their_known_ways() {
         assert_eq!(farthest(200, Retrieval::Chain), 199);
         for distance in [1, 2, 4, 16, 64] {
             let way = farthest(200, Retrieval::VersionJumping { distance });
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn another_distance_begins_anew() {
+    fn another_distance_begins_new_hops() {
         let entry = ChainEntry {
             position: 15,
             distance: 8,

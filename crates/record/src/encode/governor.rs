@@ -1,20 +1,20 @@
-//! Which records are worth the work (paper 004, section 3.4).
+//! Which records are worth encoding? (dDedup §3.4)
 
-/// Records after which the size below which none is encoded is set anew.
+/// Records after which the smallest size that is compared is set anew.
 const SIZES: usize = 1000;
 
-/// Gives encoding up where it does not pay, for good: a store that is opened without a governor
-/// begins again.
+/// Gives encoding up in namespaces where it does not pay (dDedup §3.4.1). A store that is opened
+/// without a governor encodes them again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Governor {
-    /// Records after which a namespace is judged; 0 for never.
+    /// Records after which a namespace is judged; with 0 none is.
     pub records: u64,
-    /// The least that it must save: bytes of bodies divided by what they take, times 100.
+    /// The smallest ratio that pays: bytes of bodies divided by bytes stored, in percent.
     pub ratio_percent_min: u32,
 }
 
 impl Default for Governor {
-    /// The paper's: less than 1.1 over 100 000 records.
+    /// A ratio of 1.1 over 100 000 records, as in dDedup.
     fn default() -> Self {
         Governor {
             records: 100_000,
@@ -23,9 +23,9 @@ impl Default for Governor {
     }
 }
 
-/// What is known of a namespace.
+/// What encoding has saved in a namespace, and the sizes of its records.
 #[derive(Debug, Default)]
-pub(crate) struct Judgement {
+pub(crate) struct Savings {
     records: u64,
     bytes: u64,
     saved: u64,
@@ -33,9 +33,9 @@ pub(crate) struct Judgement {
     size_min: usize,
 }
 
-impl Judgement {
-    /// Whether a record of this size is to be compared with others. `percent` of the records before
-    /// were smaller than those that are.
+impl Savings {
+    /// Returns whether a record of this size is compared with others: not if it is smaller than
+    /// `percent` of the records before it (dDedup §3.4.2).
     pub(crate) fn takes(&mut self, size: usize, percent: u8) -> bool {
         if percent > 0 {
             self.sizes.push(size.try_into().unwrap_or(u32::MAX));
@@ -49,8 +49,8 @@ impl Judgement {
         size >= self.size_min
     }
 
-    /// Counts a record and what its coming saved. True if encoding has not paid over as many as the
-    /// governor waits for.
+    /// Counts a record, and the bytes that it saved. Returns true if encoding has not paid over the
+    /// governor's number of records.
     pub(crate) fn count(&mut self, governor: Governor, bytes: usize, saved: u64) -> bool {
         self.records += 1;
         self.bytes += bytes as u64;
@@ -70,30 +70,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_that_saves_less_than_asked_is_given_up() {
+    fn a_namespace_that_saves_too_little_is_given_up() {
         let governor = Governor {
             records: 10,
             ratio_percent_min: 110,
         };
         let judged = |saved: u64| {
-            let mut judgement = Judgement::default();
-            let verdicts: Vec<bool> = (0..10).map(|_| judgement.count(governor, 1000, saved)).collect();
+            let mut savings = Savings::default();
+            let verdicts: Vec<bool> = (0..10).map(|_| savings.count(governor, 1000, saved)).collect();
             assert!(verdicts[..9].iter().all(|&verdict| !verdict));
             verdicts[9]
         };
         assert!(judged(0) && judged(90));
         assert!(!judged(91) && !judged(1000));
         let never = Governor { records: 0, ..governor };
-        let mut judgement = Judgement::default();
-        assert!((0..1000).all(|_| !judgement.count(never, 1000, 0)));
+        let mut savings = Savings::default();
+        assert!((0..1000).all(|_| !savings.count(never, 1000, 0)));
     }
 
     #[test]
-    fn sizes_below_the_quantile_are_passed_over_once_it_is_known() {
-        let mut judgement = Judgement::default();
-        assert!((0..1000).all(|size| judgement.takes(size, 40)), "nothing is known yet");
-        assert!(!judgement.takes(398, 40) && judgement.takes(399, 40));
-        let mut judgement = Judgement::default();
-        assert!((0..5000).all(|size| judgement.takes(size, 0)));
+    fn sizes_below_the_quantile_are_not_compared_once_it_is_known() {
+        let mut savings = Savings::default();
+        assert!((0..1000).all(|size| savings.takes(size, 40)), "nothing is known yet");
+        assert!(!savings.takes(398, 40) && savings.takes(399, 40));
+        let mut savings = Savings::default();
+        assert!((0..5000).all(|size| savings.takes(size, 0)));
     }
 }

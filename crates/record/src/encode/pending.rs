@@ -1,30 +1,33 @@
-//! What was encoded and is not written yet: the lossy write-back cache (paper 004, section 3.3.2).
+//! What was encoded and is not written yet: the lossy write-back cache of dDedup §3.3.2.
 //!
-//! A record that was to be rewritten as a delta and is not stays whole, so any of them may be
-//! dropped. Those that save most are written first, those that save least are dropped first.
+//! A record whose delta is not written stays whole, so any delta may be dropped. Those that save
+//! most are written first, and those that save least are dropped first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ibid_format::record::ChainEntry;
 
-use crate::write::rewrite::{Encoded, Rewrite};
+use crate::write::request::{EncodedBatch, Rewrite};
 
 #[derive(Debug)]
 pub(crate) struct Pending {
     room: usize,
     lossy: bool,
     bytes: usize,
-    /// By record, with what each saves.
+    /// By record, with the bytes that each saves.
     rewrites: BTreeMap<u64, (u64, Rewrite)>,
+    /// Saved bytes and record.
     order: BTreeSet<(u64, u64)>,
+    /// New entries of the table `chains`; [`None`] removes an entry.
     chains: BTreeMap<u64, Option<ChainEntry>>,
     given_up: Vec<u32>,
+    /// Deltas that were dropped.
     pub(crate) dropped: u64,
 }
 
 impl Pending {
-    /// With room for so many bytes of deltas. If it is not lossy, who fills it must see to it that
-    /// they are written when it is half full.
+    /// Returns an empty cache with room for `room` bytes of deltas. If it is not lossy, the caller
+    /// must write them when it is half full.
     pub(crate) fn new(room: usize, lossy: bool) -> Self {
         Pending {
             room,
@@ -38,7 +41,7 @@ impl Pending {
         }
     }
 
-    /// Adds a rewrite that saves so many bytes, in place of another of the same record. Drops those
+    /// Adds a rewrite that saves this many bytes, in place of another of the same record. Drops those
     /// that save least if there is no room.
     pub(crate) fn rewrite(&mut self, saves: u64, rewrite: Rewrite) {
         self.forget(rewrite.number);
@@ -59,13 +62,13 @@ impl Pending {
         }
     }
 
-    /// The rewrite of a record.
+    /// Returns the rewrite of a record.
     pub(crate) fn get(&self, number: u64) -> Option<&Rewrite> {
         self.rewrites.get(&number).map(|(_, rewrite)| rewrite)
     }
 
-    /// What becomes of the entry of a record in the table `chains`, if anything does: the entry, or
-    /// that it goes.
+    /// Returns the new entry of a record in the table `chains`; `Some(None)` if it is removed, and
+    /// [`None`] if it does not change.
     pub(crate) fn chain(&self, number: u64) -> Option<Option<&ChainEntry>> {
         self.chains.get(&number).map(Option::as_ref)
     }
@@ -75,18 +78,18 @@ impl Pending {
         self.chains.insert(number, entry);
     }
 
-    /// Says that records of a namespace are not encoded any more.
+    /// Notes that encoding was given up in a namespace.
     pub(crate) fn give_up(&mut self, namespace: u32) {
         self.given_up.push(namespace);
     }
 
-    /// The entries that the table `chains` will have.
+    /// Returns the new entries of the table `chains`.
     pub(crate) fn chains(&self) -> impl Iterator<Item = (u64, &ChainEntry)> {
         let chains = self.chains.iter();
         chains.filter_map(|(&number, entry)| Some((number, entry.as_ref()?)))
     }
 
-    /// Whether rewrites take more than half of the room.
+    /// Returns whether rewrites take more than half of the room.
     pub(crate) fn is_half_full(&self) -> bool {
         self.bytes > self.room / 2
     }
@@ -95,15 +98,15 @@ impl Pending {
         self.rewrites.is_empty() && self.chains.is_empty() && self.given_up.is_empty()
     }
 
-    /// Takes out everything, as it is to be written; records up to `next` were encoded then.
-    pub(crate) fn take(&mut self, next: u64) -> Encoded {
+    /// Takes everything out, to be written. `next` is the first record that was not looked at.
+    pub(crate) fn take(&mut self, next: u64) -> EncodedBatch {
         let mut rewrites = std::mem::take(&mut self.rewrites);
         let order = std::mem::take(&mut self.order);
         let by_value = order.iter().rev();
         let chosen = by_value.filter_map(|(_, number)| rewrites.remove(number));
         let rewrites = chosen.map(|(_, rewrite)| rewrite).collect();
         self.bytes = 0;
-        Encoded {
+        EncodedBatch {
             rewrites,
             chains: std::mem::take(&mut self.chains).into_iter().collect(),
             next,
@@ -126,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_saves_least_is_dropped_first_and_what_saves_most_written_first() {
+    fn the_rewrite_that_saves_least_is_dropped_first_and_the_one_that_saves_most_written_first() {
         let mut pending = Pending::new(100, true);
         pending.rewrite(500, rewrite(1, 40));
         pending.rewrite(20, rewrite(2, 40));
@@ -140,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_at_all_is_dropped() {
+    fn a_rewrite_without_room_is_dropped() {
         let mut pending = Pending::new(100, true);
         pending.rewrite(u64::MAX, rewrite(1, 101));
         assert!(pending.is_empty() && pending.bytes == 0);

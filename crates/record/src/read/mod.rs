@@ -1,5 +1,8 @@
-//! From a key to a record's body.
+//! How does a key lead to its record, and a record to its body?
 
-pub(crate) mod bodies;
 pub(crate) mod frames;
 pub(crate) mod lookup;
+pub(crate) mod namespaces;
+pub(crate) mod places;
+pub(crate) mod records;
+pub(crate) mod view;

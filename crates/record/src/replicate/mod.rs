@@ -11,7 +11,7 @@
 //! use ibid_record::replicate::{Receiver, Sender};
 //! use ibid_record::{Options, Store, Versions};
 //! # let folder = tempfile::tempdir()?;
-//! let primary = Store::open(&folder.path().join("one"), Options { oplog: true, ..Options::default() })?;
+//! let primary = Store::open(&folder.path().join("one"), Options::default().with_oplog(true))?;
 //! primary.namespace("pages", Versions::Kept)?.insert(b"ibid", b"in the same place")?;
 //!
 //! let replica = Store::open(&folder.path().join("two"), Options::default())?;
@@ -24,9 +24,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bodies_digest;
 mod follow;
+mod later_deltas;
 pub mod nats;
 pub mod net;
+mod page_builder;
 mod receive;
 mod send;
 

@@ -1,4 +1,4 @@
-//! The one that asks.
+//! The replica's side: requests, and doing what the answers say.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,16 +10,17 @@ use ibid_format::record::{
     Role, SentBody, TransferPage, decompress_contents, decompress_rows, log_digest,
 };
 
-use super::send::Bodily;
+use super::bodies_digest::BodiesDigest;
 use crate::engine::{Snapshot, Table};
 use crate::error::{Damage, Error};
-use crate::read::lookup;
-use crate::store::batch::{Change, Operation, Target};
-use crate::store::{Durability, Inner, Store};
-use crate::write::replay::{self, Arrived, Step, Taken, Task};
-use crate::write::writer::What;
+use crate::log::state;
+use crate::read::{lookup, namespaces};
+use crate::store::{Shared, Store};
+use crate::write::request::{
+    Change, Command, Durability, LogCommand, Operation, ReceivedEntries, ReceivedEntry, Target, TransferPart,
+};
 
-/// How soon what arrived is on disk. A crash before that takes position and records back together.
+/// How soon received entries are on disk. A crash before that loses position and records together.
 const DURABILITY: Durability = Durability::Batched(Duration::from_secs(1));
 
 /// What an answer brought.
@@ -50,7 +51,7 @@ impl Progress {
 
 /// Asks for what a replica lacks.
 pub struct Receiver {
-    store: Arc<Inner>,
+    store: Arc<Shared>,
     /// A base is missing here, or damaged: bodies are to come as they are.
     whole: bool,
     /// It is to ask for all that there is.
@@ -65,7 +66,7 @@ impl Receiver {
     /// [`Error::NoLog`] if the store was not made a replica.
     pub fn new(store: &Store) -> Result<Self, Error> {
         let receiver = Receiver {
-            store: store.inner.clone(),
+            store: store.shared.clone(),
             whole: false,
             takes_all: false,
             decoder: DeltaDecoder::new(),
@@ -75,7 +76,7 @@ impl Receiver {
     }
 
     fn state(&self) -> Result<LogState, Error> {
-        replay::state(&*self.store.engine.snapshot()?)?.ok_or(Error::NoLog)
+        state::read(&*self.store.engine.snapshot()?)?.ok_or(Error::NoLog)
     }
 
     /// What to ask next.
@@ -167,7 +168,7 @@ impl Receiver {
             }
             bodies => bodies?,
         };
-        let mut made = Bodily::default();
+        let mut made = BodiesDigest::default();
         bodies.iter().for_each(|body| made.add(body));
         if made.finish() != sent.bodies_digest {
             if !self.whole {
@@ -179,15 +180,15 @@ impl Receiver {
         bodies.drain(..entries[..known].iter().flat_map(written).count());
         entries.drain(..known);
         position += entries.len() as u64;
-        let steps = self.steps(entries, bodies)?;
+        let entries = self.operations(entries, bodies)?;
         let (store, from) = (sent.store, state.next);
-        let arrived = Arrived {
+        let received = ReceivedEntries {
             store,
             from,
-            steps,
+            entries,
             digest,
         };
-        self.store.ask(What::Log(Task::Apply(arrived)), DURABILITY)?;
+        self.store.ask(Command::Log(LogCommand::Replay(received)), DURABILITY)?;
         self.whole = false;
         Ok(Progress::Entries { position, head })
     }
@@ -210,7 +211,7 @@ impl Receiver {
                         base
                     }
                     None => {
-                        stored = replay::body(&*snapshot, &self.store.bodies, made.base)?;
+                        stored = self.store.records.body_of_any(&*snapshot, made.base)?;
                         &stored
                     }
                 };
@@ -228,12 +229,12 @@ impl Receiver {
         }
     }
 
-    /// What is to be done for each entry.
-    fn steps(&self, entries: Vec<LogEntry>, bodies: Vec<Vec<u8>>) -> Result<Vec<Step>, Error> {
+    /// Returns the entries with their operations.
+    fn operations(&self, entries: Vec<LogEntry>, bodies: Vec<Vec<u8>>) -> Result<Vec<ReceivedEntry>, Error> {
         let snapshot = self.store.engine.snapshot()?;
         let mut spaces = Spaces::new(&*snapshot)?;
         let mut bodies = bodies.into_iter();
-        let mut steps = Vec::with_capacity(entries.len());
+        let mut received = Vec::with_capacity(entries.len());
         for entry in entries {
             let mut operations = Vec::new();
             match &entry {
@@ -245,17 +246,19 @@ impl Receiver {
                 LogEntry::Namespace { versions_kept, .. } => spaces.made(*versions_kept),
                 LogEntry::Rewrites { .. } | LogEntry::Truncated { .. } | LogEntry::Promoted { .. } => {}
             }
-            steps.push(Step { entry, operations });
+            received.push(ReceivedEntry { entry, operations });
         }
-        Ok(steps)
+        Ok(received)
     }
 
     fn chunk(&mut self, state: &LogState, chunk: &TransferPage) -> Result<Progress, Error> {
         let begins = chunk.table == 0 && chunk.key.is_empty();
         let clear = || {
             let (transfer, epoch) = (chunk.transfer, chunk.epoch);
-            self.store
-                .ask(What::Log(Task::Clear { transfer, epoch }), Durability::Sync)
+            self.store.ask(
+                Command::Log(LogCommand::BeginTransfer { transfer, epoch }),
+                Durability::Sync,
+            )
         };
         match &state.role {
             Role::Replica if begins && self.takes_all => drop(clear()?),
@@ -281,14 +284,14 @@ impl Receiver {
                 .into()
         };
         let done = log.is_some();
-        let taken = Taken {
+        let part = TransferPart {
             transfer: chunk.transfer,
             after: (chunk.table, chunk.key.clone()),
             pairs: pairs.collect(),
             log,
         };
         let durability = if done { Durability::Sync } else { DURABILITY };
-        self.store.ask(What::Log(Task::Take(taken)), durability)?;
+        self.store.ask(Command::Log(LogCommand::StorePart(part)), durability)?;
         Ok(if done { Progress::Whole } else { Progress::Part })
     }
 }
@@ -361,7 +364,7 @@ impl<'s> Spaces<'s> {
         let versions_kept = match self.kept.get(&number) {
             Some(&kept) => kept,
             None if number < self.next => {
-                let kept = lookup::keeps_versions(self.read, number)?;
+                let kept = namespaces::keeps_versions(self.read, number)?;
                 self.kept.insert(number, kept);
                 kept
             }

@@ -1,38 +1,36 @@
-//! The one that is asked.
+//! The primary's side: answering the requests of a replica.
 
-use std::collections::BTreeMap;
-use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use ibid_delta::{DeltaEncoder as Codec, Interval, Method};
+use ibid_delta::{DeltaEncoder, Interval, Method};
 use ibid_format::record::{
-    BatchContents, Digest, LOG_KEY, LogBatch, LogChange, LogEntry, LogState, NEXT_KEY, Query, Refusal, Request,
-    Response, Role, SentBody, TransferPage, compress_contents, compress_rows, open_log_entry,
+    BatchContents, Digest, Epoch, LogBatch, LogChange, LogEntry, LogOperation, LogState, Query, Refusal, Request,
+    Response, Role, SentBody, TransferPage, compress_contents, compress_rows,
 };
 
 use super::Oplog;
-use crate::engine::{Direction, Snapshot, Table};
-use crate::error::{Damage, Error};
-use crate::read::bodies::Bodies;
-use crate::recent::Recent;
-use crate::store::{Durability, Inner, Store};
-use crate::write::replay::{self, SENT, Task};
-use crate::write::writer::What;
+use super::bodies_digest::BodiesDigest;
+use super::later_deltas::LaterDeltas;
+use super::page_builder::PageBuilder;
+use crate::engine::{Snapshot, Table};
+use crate::error::Error;
+use crate::log::entries::{self, Entries};
+use crate::log::state;
+use crate::lru::LruCache;
+use crate::store::{Shared, Store};
+use crate::write::oplog;
+use crate::write::request::{Command, Durability, LogCommand, TRANSFERRED_TABLES};
 
 /// Bytes of entries and deltas in a message, beyond the first entry.
 const MESSAGE_BYTES: usize = 1 << 20;
-/// Bytes of the bodies that these make.
+/// Bytes of the bodies that they make.
 const BODY_BYTES: usize = 32 << 20;
 /// Entries in a message.
 const ENTRIES: usize = 1 << 14;
-/// zstd's level for messages.
+/// The level of zstd for messages.
 const LEVEL: i32 = 9;
-/// Rewrites that are looked for ahead of what is sent.
-const AHEAD_REWRITES: usize = 1 << 18;
-/// Entries that are gone through for that.
-const AHEAD_ENTRIES: u64 = 1 << 20;
-/// Bytes of bodies that were sent, to encode others against.
+/// Bytes of bodies that were sent and may be the bases of others.
 const CACHE_BYTES: usize = 32 << 20;
 /// How densely a body is searched for copies.
 const METHOD: Method = Method::Anchor {
@@ -45,61 +43,80 @@ const METHOD: Method = Method::Anchor {
 pub struct Traffic {
     /// Answers.
     pub messages: u64,
-    /// Bytes of these.
+    /// Bytes of the answers.
     pub bytes: u64,
-    /// Bodies that were in them.
+    /// Bodies in the answers.
     pub bodies: u64,
-    /// Bytes of these bodies.
+    /// Bytes of these bodies, before they were encoded and compressed.
     pub body_bytes: u64,
     /// Bodies that were sent as deltas.
     pub deltas: u64,
 }
 
-/// Answers what one replica asks.
+/// Answers the requests of one replica.
 pub struct Sender {
-    store: Arc<Inner>,
+    store: Arc<Shared>,
     /// Entries before this position are on disk.
     synced: u64,
-    ahead: Ahead,
-    cache: Recent<u64, Arc<Vec<u8>>>,
-    codec: Codec,
+    later_deltas: LaterDeltas,
+    cache: LruCache<u64, Arc<Vec<u8>>>,
+    encoder: DeltaEncoder,
     transfer: Option<Transfer>,
     message_bytes: usize,
-    /// After the last entry of the last answer with entries.
+    /// The position after the last entry of the last answer with entries.
     position: u64,
     traffic: Traffic,
 }
 
-/// Records that later became deltas: the base, which the encoder found to be like it, and the
-/// record. A replica has the record when it gets the base.
-#[derive(Default)]
-struct Ahead {
-    by_base: BTreeMap<u64, u64>,
-    from: u64,
-    until: u64,
-}
-
-/// All that the store had at one moment, on its way to a replica.
+/// All contents at one moment, on their way to a replica.
 struct Transfer {
     id: u64,
     snapshot: Box<dyn Snapshot>,
     log: Vec<u8>,
 }
 
+/// The position that a replica asks from.
+#[derive(Clone, Copy)]
+struct Position {
+    next: u64,
+    /// The digest of the entry before it.
+    digest: Digest,
+    /// Whether the replica wants bodies that are not encoded.
+    whole: bool,
+}
+
+/// The entries and bodies of an answer.
+#[derive(Default)]
+struct Gathered {
+    entries: Vec<Vec<u8>>,
+    /// Each with the base that it is a delta of; 0 if it is whole.
+    bodies: Vec<(u64, Vec<u8>)>,
+    /// Bytes of entries and of encoded bodies.
+    bytes: usize,
+    body_bytes: usize,
+    digest: BodiesDigest,
+}
+
+impl Gathered {
+    fn is_full(&self, message_bytes: usize) -> bool {
+        self.bytes >= message_bytes || self.body_bytes >= BODY_BYTES || self.entries.len() == ENTRIES
+    }
+}
+
 impl Sender {
-    /// One that answers for a store.
+    /// Returns a sender that answers for a store.
     ///
     /// # Errors
-    /// [`Error::NoLog`].
+    /// [`Error::NoLog`] if the store has no log.
     pub fn new(store: &Store) -> Result<Self, Error> {
-        let store = store.inner.clone();
-        replay::state(&*store.engine.snapshot()?)?.ok_or(Error::NoLog)?;
+        let store = store.shared.clone();
+        state::read(&*store.engine.snapshot()?)?.ok_or(Error::NoLog)?;
         Ok(Sender {
             store,
             synced: 0,
-            ahead: Ahead::default(),
-            cache: Recent::new(CACHE_BYTES),
-            codec: Codec::new(),
+            later_deltas: LaterDeltas::default(),
+            cache: LruCache::new(CACHE_BYTES),
+            encoder: DeltaEncoder::new(),
             transfer: None,
             message_bytes: MESSAGE_BYTES,
             position: 0,
@@ -107,18 +124,19 @@ impl Sender {
         })
     }
 
-    /// The same with messages of about so many bytes, before they are compressed, instead of 1 MiB.
+    /// Sets about how many bytes a message has before it is compressed, instead of 1 MiB.
     #[must_use]
     pub fn with_message_bytes(self, message_bytes: usize) -> Self {
         Sender { message_bytes, ..self }
     }
 
-    /// What was sent.
+    /// Returns what was sent.
     pub fn traffic(&self) -> Traffic {
         self.traffic
     }
 
-    /// The position after the last entry of the last answer that had entries, or could have had.
+    /// Returns the position after the last entry of the last answer that had entries, or could have
+    /// had some.
     pub(super) fn position(&self) -> u64 {
         self.position
     }
@@ -126,7 +144,7 @@ impl Sender {
     /// Answers a request.
     ///
     /// # Errors
-    /// [`Error::Message`] for what is none; [`Error::Damaged`], [`Error::Engine`],
+    /// [`Error::Message`] if it is no request; [`Error::Damaged`], [`Error::Engine`],
     /// [`Error::WriterEnded`].
     pub fn answer(&mut self, request: &[u8]) -> Result<Vec<u8>, Error> {
         let request = Request::decode(request)?;
@@ -138,64 +156,30 @@ impl Sender {
 
     pub(super) fn answer_to(&mut self, request: &Request) -> Result<Response, Error> {
         let snapshot = self.store.engine.snapshot()?;
-        let state = replay::state(&*snapshot)?.ok_or(Error::NoLog)?;
-        if let Some(refused) = self.refuses(&state, request)? {
+        let state = state::read(&*snapshot)?.ok_or(Error::NoLog)?;
+        if let Some(refused) = self.refusal(&state, request)? {
             return Ok(Response::Refused(refused));
         }
-        // What a crash could take away from here must be nowhere else.
+        // A replica must not have what a crash could take away here.
         if state.next > self.synced {
-            self.store.ask(What::Sync, Durability::Sync)?;
+            self.store.ask(Command::Sync, Durability::Sync)?;
             self.synced = state.next;
         }
         match &request.query {
-            Query::Entries { next, digest, whole } => {
-                let take_all = Response::TransferRequired {
-                    store: state.store,
-                    epoch: state.epoch,
-                    asked: *next,
-                };
-                let behind = request.epoch.number < state.epoch.number;
-                if *next > state.next {
-                    // It was the primary of an earlier epoch, and wrote what nobody else has.
-                    return Ok(if behind {
-                        take_all
-                    } else {
-                        Response::Refused(Refusal::Ahead)
-                    });
-                }
-                if *next < state.first {
-                    return Ok(take_all);
-                }
-                if *digest != digest_before(&*snapshot, &state, *next)? {
-                    return Ok(if behind {
-                        take_all
-                    } else {
-                        Response::Refused(Refusal::OtherEpoch)
-                    });
-                }
-                self.transfer = None;
-                self.entries(&*snapshot, &state, *next, *digest, *whole)
+            &Query::Entries { next, digest, whole } => {
+                let position = Position { next, digest, whole };
+                self.answer_entries(&*snapshot, &state, request.epoch, position)
             }
             Query::Transfer { transfer, table, key } => {
-                let known = self.transfer.as_ref().is_some_and(|known| known.id == *transfer);
-                if known {
-                    self.chunk(*table, key, &state)
-                } else {
-                    self.transfer = Some(Transfer {
-                        id: replay::random()?.max(1),
-                        snapshot,
-                        log: state.encode(),
-                    });
-                    self.chunk(0, b"", &state)
-                }
+                self.answer_transfer(snapshot, &state, *transfer, (*table, key))
             }
         }
     }
 
-    /// Why the one that asks gets nothing, if it does not.
-    fn refuses(&self, state: &LogState, request: &Request) -> Result<Option<Refusal>, Error> {
-        let knows = request.store != [0; 16];
-        if knows && request.store != state.store {
+    /// Returns why a replica gets nothing; [`None`] if it gets an answer.
+    fn refusal(&self, state: &LogState, request: &Request) -> Result<Option<Refusal>, Error> {
+        let knows_a_primary = request.store != [0; 16];
+        if knows_a_primary && request.store != state.store {
             return Ok(Some(Refusal::OtherStore));
         }
         match state.role {
@@ -203,101 +187,160 @@ impl Sender {
             Role::Fenced { .. } => return Ok(Some(Refusal::Fenced)),
             Role::Incomplete { .. } => return Ok(Some(Refusal::Incomplete)),
         }
-        if knows && request.epoch.number > state.epoch.number {
+        if knows_a_primary && request.epoch.number > state.epoch.number {
             if state.role == Role::Primary {
                 let by = request.epoch.number;
-                self.store.ask(What::Log(Task::Fence { by }), Durability::Sync)?;
+                self.store
+                    .ask(Command::Log(LogCommand::Fence { by }), Durability::Sync)?;
             }
             return Ok(Some(Refusal::Fenced));
         }
-        let other = request.epoch.number == state.epoch.number && request.epoch.id != state.epoch.id;
-        Ok((knows && other).then_some(Refusal::OtherEpoch))
+        let is_other = request.epoch.number == state.epoch.number && request.epoch.id != state.epoch.id;
+        Ok((knows_a_primary && is_other).then_some(Refusal::OtherEpoch))
     }
 
-    /// Entries from a position on.
-    fn entries(
+    /// Answers a replica that wants entries.
+    fn answer_entries(
         &mut self,
-        read: &dyn Snapshot,
+        snapshot: &dyn Snapshot,
         state: &LogState,
-        from: u64,
-        digest: Digest,
-        whole: bool,
+        epoch: Epoch,
+        position: Position,
     ) -> Result<Response, Error> {
+        let Position { next, digest, .. } = position;
+        let take_all = Response::TransferRequired {
+            store: state.store,
+            epoch: state.epoch,
+            asked: next,
+        };
+        // A replica that was the primary of an earlier epoch may have entries that no other store has.
+        let is_behind = epoch.number < state.epoch.number;
+        if next > state.next {
+            return Ok(if is_behind {
+                take_all
+            } else {
+                Response::Refused(Refusal::Ahead)
+            });
+        }
+        if next < state.first {
+            return Ok(take_all);
+        }
+        if digest != digest_before(snapshot, state, next)? {
+            return Ok(if is_behind {
+                take_all
+            } else {
+                Response::Refused(Refusal::OtherEpoch)
+            });
+        }
+        self.transfer = None;
+        self.send_entries(snapshot, state, position)
+    }
+
+    /// Answers a replica that takes all contents.
+    fn answer_transfer(
+        &mut self,
+        snapshot: Box<dyn Snapshot>,
+        state: &LogState,
+        transfer: u64,
+        (table, key): (u8, &[u8]),
+    ) -> Result<Response, Error> {
+        if self.transfer.as_ref().is_some_and(|known| known.id == transfer) {
+            return self.send_part(table, key, state);
+        }
+        self.transfer = Some(Transfer {
+            id: oplog::random()?.max(1),
+            snapshot,
+            log: state.encode(),
+        });
+        self.send_part(0, b"", state)
+    }
+
+    /// Returns entries from a position on.
+    fn send_entries(&mut self, read: &dyn Snapshot, state: &LogState, position: Position) -> Result<Response, Error> {
+        let Position { next, digest, whole } = position;
         let mut sent = LogBatch {
             store: state.store,
             epoch: state.epoch,
-            from,
+            from: next,
             head: state.next,
             digest,
             bodies_digest: Digest::default(),
             packed: Vec::new(),
             length: 0,
         };
-        self.position = from;
-        if from == state.next {
+        self.position = next;
+        if next == state.next {
             return Ok(Response::Entries(sent));
         }
         if !whole {
-            self.ahead.look(read, from)?;
+            self.later_deltas.look(read, next)?;
         }
         let mut gathered = Gathered::default();
-        let mut hasher = Bodily::default();
-        let mut walk = Walk::new(from);
-        while let Some((entry, after)) = walk.next(read)? {
+        let mut entries = Entries::from(next);
+        while (gathered.entries.is_empty() || !gathered.is_full(self.message_bytes))
+            && let Some((entry, digest)) = entries.next(read)?
+        {
             if let LogEntry::Batch { record, operations } = LogEntry::decode(&entry)? {
-                let mut number = record;
-                for operation in &operations {
-                    if let LogChange::Body { prior } = operation.change {
-                        let body = self.body(read, number)?;
-                        hasher.add(&body);
-                        gathered.body_bytes += body.len();
-                        let (base, bytes) = if whole {
-                            (0, body.to_vec())
-                        } else {
-                            self.encode(read, number, prior, &body)?
-                        };
-                        self.traffic.bodies += 1;
-                        self.traffic.body_bytes += body.len() as u64;
-                        self.traffic.deltas += u64::from(base != 0);
-                        gathered.bytes += bytes.len();
-                        gathered.bodies.push((base, bytes));
-                        self.cache.insert(number, body.clone(), body.len());
-                    }
-                    number += u64::from(operation.change.writes());
-                }
+                self.gather_bodies(read, record, &operations, whole, &mut gathered)?;
             }
             gathered.bytes += entry.len();
             gathered.entries.push(entry);
-            sent.digest = after;
-            if gathered.bytes >= self.message_bytes
-                || gathered.body_bytes >= BODY_BYTES
-                || gathered.entries.len() == ENTRIES
-            {
-                break;
-            }
+            sent.digest = digest;
         }
-        self.position = from + gathered.entries.len() as u64;
-        sent.bodies_digest = hasher.finish();
+        self.position = next + gathered.entries.len() as u64;
+        sent.bodies_digest = gathered.digest.finish();
+        let bodies = gathered
+            .bodies
+            .iter()
+            .map(|(base, bytes)| SentBody { base: *base, bytes });
         let contents = BatchContents {
             entries: gathered.entries.iter().map(Vec::as_slice).collect(),
-            bodies: gathered
-                .bodies
-                .iter()
-                .map(|(base, bytes)| SentBody { base: *base, bytes })
-                .collect(),
+            bodies: bodies.collect(),
         };
         (sent.packed, sent.length) = compress_contents(&contents, LEVEL)?;
         Ok(Response::Entries(sent))
+    }
+
+    /// Adds the bodies of the records that a batch wrote, the first of which is `record`.
+    fn gather_bodies(
+        &mut self,
+        read: &dyn Snapshot,
+        record: u64,
+        operations: &[LogOperation],
+        whole: bool,
+        gathered: &mut Gathered,
+    ) -> Result<(), Error> {
+        let mut number = record;
+        for operation in operations {
+            if let LogChange::Body { prior } = operation.change {
+                let body = self.body(read, number)?;
+                gathered.digest.add(&body);
+                gathered.body_bytes += body.len();
+                let (base, bytes) = if whole {
+                    (0, body.to_vec())
+                } else {
+                    self.encode(read, number, prior, &body)?
+                };
+                self.traffic.bodies += 1;
+                self.traffic.body_bytes += body.len() as u64;
+                self.traffic.deltas += u64::from(base != 0);
+                gathered.bytes += bytes.len();
+                gathered.bodies.push((base, bytes));
+                self.cache.insert(number, body.clone(), body.len());
+            }
+            number += u64::from(operation.change.writes());
+        }
+        Ok(())
     }
 
     fn body(&mut self, read: &dyn Snapshot, number: u64) -> Result<Arc<Vec<u8>>, Error> {
         if let Some(body) = self.cache.get(number) {
             return Ok(body);
         }
-        replay::body(read, &self.store.bodies, number).map(Arc::new)
+        self.store.records.body_of_any(read, number).map(Arc::new)
     }
 
-    /// The body as a delta of another, or as it is if that is shorter.
+    /// Returns a body as a delta with its base, or whole with 0 if that is shorter.
     fn encode(
         &mut self,
         read: &dyn Snapshot,
@@ -305,20 +348,21 @@ impl Sender {
         prior: u64,
         body: &Arc<Vec<u8>>,
     ) -> Result<(u64, Vec<u8>), Error> {
-        let similar = self.ahead.by_base.get(&number).copied();
+        let similar = self.later_deltas.of(number);
+        let records = &self.store.records;
         for base in similar.into_iter().chain((prior != 0).then_some(prior)) {
-            // It may be gone here, which costs bytes and nothing else.
+            // A base that was removed here costs bytes and nothing else.
             let older = match self.cache.get(base) {
                 Some(older) => older,
-                None if !self.store.bodies.is_there(read, base)? => continue,
-                None => match replay::body(read, &self.store.bodies, base) {
+                None if !records.contains(read, base)? => continue,
+                None => match records.body_of_any(read, base) {
                     Ok(older) => Arc::new(older),
                     Err(Error::Damaged { .. }) => continue,
                     Err(error) => return Err(error),
                 },
             };
             let mut delta = Vec::new();
-            let encoded = self.codec.encode(METHOD, &older, body, &mut delta);
+            let encoded = self.encoder.encode(METHOD, &older, body, &mut delta);
             encoded.map_err(|error| Error::damaged(Table::Records, &number.to_be_bytes(), error))?;
             if delta.len() < body.len() {
                 return Ok((base, delta));
@@ -327,18 +371,18 @@ impl Sender {
         Ok((0, body.to_vec()))
     }
 
-    /// The part of a transfer that comes after an entry.
-    fn chunk(&self, table: u8, key: &[u8], state: &LogState) -> Result<Response, Error> {
+    /// Returns the part of a transfer that comes after an entry.
+    fn send_part(&self, table: u8, key: &[u8], state: &LogState) -> Result<Response, Error> {
         let Some(transfer) = &self.transfer else {
             return Ok(Response::Refused(Refusal::Incomplete));
         };
-        let mut page = Page {
-            room: self.message_bytes,
-            ..Page::default()
-        };
-        for (number, sent) in SENT.into_iter().filter(|&(number, _)| number >= table.max(1)) {
+        let mut page = PageBuilder::new(self.message_bytes);
+        for (number, transferred) in TRANSFERRED_TABLES
+            .into_iter()
+            .filter(|&(number, _)| number >= table.max(1))
+        {
             let after = if number == table { key } else { b"" };
-            page.read(&*transfer.snapshot, &self.store.bodies, number, sent, after)?;
+            page.read(&*transfer.snapshot, &self.store.records, number, transferred, after)?;
             if page.is_full() {
                 break;
             }
@@ -348,11 +392,7 @@ impl Sender {
         } else {
             transfer.log.clone()
         };
-        let pairs = page
-            .pairs
-            .iter()
-            .map(|(table, key, value)| (*table, &key[..], &value[..]));
-        let (packed, length) = compress_rows(pairs, LEVEL)?;
+        let (packed, length) = compress_rows(page.rows(), LEVEL)?;
         Ok(Response::TransferPage(TransferPage {
             store: state.store,
             epoch: state.epoch,
@@ -366,213 +406,20 @@ impl Sender {
     }
 }
 
-/// The embedded log: it answers at once.
+/// A primary in the same process, which answers at once.
 impl Oplog for Sender {
     fn answer(&mut self, request: &[u8], _stop: &AtomicBool) -> Result<Option<Vec<u8>>, Error> {
         Sender::answer(self, request).map(Some)
     }
 }
 
-/// What is going to be sent.
-#[derive(Default)]
-struct Gathered {
-    entries: Vec<Vec<u8>>,
-    bodies: Vec<(u64, Vec<u8>)>,
-    bytes: usize,
-    body_bytes: usize,
-}
-
-/// The checksum of bodies.
-#[derive(Default)]
-pub(super) struct Bodily(Vec<u8>);
-
-impl Bodily {
-    pub(super) fn add(&mut self, body: &[u8]) {
-        let mut one = (body.len() as u64).to_le_bytes().to_vec();
-        one.extend_from_slice(&ibid_format::record::body_digest(body));
-        self.0.extend_from_slice(&one);
-    }
-
-    pub(super) fn finish(self) -> Digest {
-        ibid_format::record::body_digest(&self.0)
-    }
-}
-
-/// Entries of a log, one after the other.
-struct Walk {
-    next: u64,
-    page: std::vec::IntoIter<(u64, Vec<u8>)>,
-}
-
-impl Walk {
-    fn new(from: u64) -> Self {
-        Walk {
-            next: from,
-            page: Vec::new().into_iter(),
-        }
-    }
-
-    /// What an entry says, and its digest.
-    fn next(&mut self, read: &dyn Snapshot) -> Result<Option<(Vec<u8>, Digest)>, Error> {
-        const PAGE: usize = 64;
-        if self.page.len() == 0 {
-            let mut page = Vec::new();
-            let mut each = |key: &[u8], value: &[u8]| {
-                let position = key.try_into().map_or(0, u64::from_be_bytes);
-                page.push((position, value.to_vec()));
-                if page.len() < PAGE {
-                    ControlFlow::Continue(())
-                } else {
-                    ControlFlow::Break(())
-                }
-            };
-            let from = self.next.to_be_bytes();
-            let range = (Bound::Included(&from[..]), Bound::Unbounded);
-            read.range(Table::Oplog, range, Direction::Forward, &mut each)?;
-            self.page = page.into_iter();
-        }
-        let Some((position, value)) = self.page.next() else {
-            return Ok(None);
-        };
-        let key = position.to_be_bytes();
-        if position != self.next {
-            return Err(Error::damaged(Table::Oplog, &self.next.to_be_bytes(), Damage::Missing));
-        }
-        self.next += 1;
-        let opened = open_log_entry(position, &value);
-        let (entry, digest) = opened.map_err(|error| Error::damaged(Table::Oplog, &key, error))?;
-        Ok(Some((entry.to_vec(), digest)))
-    }
-}
-
-impl Ahead {
-    /// Looks for what became a delta of the records that are named from a position on.
-    fn look(&mut self, read: &dyn Snapshot, from: u64) -> Result<(), Error> {
-        if from < self.from || from > self.until {
-            *self = Ahead {
-                from,
-                until: from,
-                ..Ahead::default()
-            };
-        }
-        let mut walk = Walk::new(from);
-        // Nothing asks for bases of records that were sent, unless it asks again for what it got.
-        if let Some((entry, _)) = walk.next(read)?
-            && let LogEntry::Batch { record, .. } = LogEntry::decode(&entry)?
-        {
-            self.by_base = self.by_base.split_off(&record);
-            self.from = from;
-        }
-        let mut walk = Walk::new(self.until);
-        while self.by_base.len() < AHEAD_REWRITES
-            && self.until < from + AHEAD_ENTRIES
-            && let Some((entry, _)) = walk.next(read)?
-        {
-            self.until = walk.next;
-            if let LogEntry::Rewrites { rewrites, .. } = LogEntry::decode(&entry)? {
-                for (number, base) in rewrites {
-                    // Of several the newest: the others are further back in its chain.
-                    let known = self.by_base.entry(base).or_default();
-                    *known = (*known).max(number);
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Entries of tables that are going to be sent.
-#[derive(Default)]
-struct Page {
-    pairs: Vec<(u8, Vec<u8>, Vec<u8>)>,
-    bytes: usize,
-    room: usize,
-}
-
-impl Page {
-    fn is_full(&self) -> bool {
-        self.bytes >= self.room
-    }
-
-    fn push(&mut self, number: u8, key: &[u8], value: &[u8]) {
-        self.bytes += key.len() + value.len() + 8;
-        self.pairs.push((number, key.to_vec(), value.to_vec()));
-    }
-
-    /// Adds entries of a table, from the one after a key on, until the page is full.
-    fn read(
-        &mut self,
-        read: &dyn Snapshot,
-        bodies: &Bodies,
-        number: u8,
-        table: Table,
-        after: &[u8],
-    ) -> Result<(), Error> {
-        match table {
-            Table::Records => return self.read_records(read, bodies, number, after),
-            Table::Meta => {
-                let mut next = None;
-                if after != NEXT_KEY {
-                    read.get(Table::Meta, NEXT_KEY, &mut |value| next = Some(value.to_vec()))?;
-                }
-                debug_assert_ne!(after, LOG_KEY);
-                if let Some(next) = next {
-                    self.push(number, NEXT_KEY, &next);
-                }
-                return Ok(());
-            }
-            _ => {}
-        }
-        let from = if after.is_empty() {
-            Bound::Unbounded
-        } else {
-            Bound::Excluded(after)
-        };
-        let mut each = |key: &[u8], value: &[u8]| {
-            self.push(number, key, value);
-            if self.is_full() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        };
-        Ok(read.range(table, (from, Bound::Unbounded), Direction::Forward, &mut each)?)
-    }
-
-    /// Records as they are stored by themselves, wherever they lie.
-    fn read_records(&mut self, read: &dyn Snapshot, bodies: &Bodies, number: u8, after: &[u8]) -> Result<(), Error> {
-        const AT_ONCE: usize = 256;
-        let mut after = after.try_into().map_or(0, u64::from_be_bytes);
-        while !self.is_full() {
-            let numbers = bodies.numbers(read, after, AT_ONCE)?;
-            if numbers.is_empty() {
-                break;
-            }
-            for record in numbers {
-                let key = record.to_be_bytes();
-                let mut encoded = Vec::new();
-                let mut written = Ok(());
-                let mut found = |found: ibid_format::record::Record<'_>| written = found.encode(record, &mut encoded);
-                bodies.record(read, record, &mut found)?;
-                written.map_err(|error| Error::damaged(Table::Records, &key, error))?;
-                self.push(number, &key, &encoded);
-                after = record;
-                if self.is_full() {
-                    break;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The digest of the entry before a position that the log has, or is at the end of.
+/// Returns the digest of the entry before a position that is in the log or at its end.
 fn digest_before(read: &dyn Snapshot, state: &LogState, position: u64) -> Result<Digest, Error> {
     if position == state.first {
         Ok(state.before)
     } else if position == state.next {
         Ok(state.digest)
     } else {
-        replay::entry(read, position - 1).map(|(_, digest)| digest)
+        entries::at(read, position - 1).map(|(_, digest)| digest)
     }
 }

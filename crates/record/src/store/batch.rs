@@ -1,13 +1,16 @@
-//! What is to be done, all or nothing.
+//! Several changes that are made together.
 
 use std::sync::Arc;
 
-use super::Namespace;
+use super::namespace::Namespace;
+use super::shared::Shared;
+use crate::error::Error;
+use crate::write::request::{Change, Operation};
 
-/// Changes that are made together, in any namespaces of one store;
-/// [`Store::commit`](crate::Store::commit) makes them.
+/// Changes in any namespaces of one store. [`Store::commit`](crate::Store::commit) makes all of them,
+/// or none.
 ///
-/// They take effect in order: a later one sees those before it.
+/// They take effect in order: a later change sees those before it.
 ///
 /// ```
 /// use ibid_record::{Batch, Options, Store, Versions};
@@ -27,45 +30,45 @@ use super::Namespace;
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
-    pub(crate) operations: Vec<(Namespace, Operation)>,
+    operations: Vec<(Namespace, Operation)>,
 }
 
 impl Batch {
-    /// Nothing to do yet.
+    /// Returns an empty batch.
     pub fn new() -> Self {
         Batch::default()
     }
 
-    /// Stores `body` under `key`, which has no record.
+    /// Stores `body` under `key`, which must have none.
     pub fn insert(&mut self, namespace: &Namespace, key: &[u8], body: &[u8]) -> &mut Self {
         self.push(namespace, key, Change::Insert(body.into()))
     }
 
-    /// Stores `body` under `key`, which has a record.
+    /// Stores `body` under `key`, which must have a body.
     pub fn update(&mut self, namespace: &Namespace, key: &[u8], body: &[u8]) -> &mut Self {
         self.push(namespace, key, Change::Update(body.into()))
     }
 
-    /// Stores `body` under `key`, whether it has a record or not.
+    /// Stores `body` under `key`, whether it has a body or not.
     pub fn put(&mut self, namespace: &Namespace, key: &[u8], body: &[u8]) -> &mut Self {
         self.push(namespace, key, Change::Put(body.into()))
     }
 
-    /// Removes the record of `key`, which has one. Where versions are kept, this is a version too,
-    /// and those before it stay.
+    /// Deletes `key`, which must have a body. In a namespace that keeps versions the deletion is a
+    /// version too, and earlier versions stay.
     pub fn delete(&mut self, namespace: &Namespace, key: &[u8]) -> &mut Self {
         self.push(namespace, key, Change::Delete)
     }
 
-    /// Removes `key` with all its versions. It has some, if only that of a deletion.
+    /// Removes `key` with all its versions. It must have one, if only a deletion.
     pub fn purge(&mut self, namespace: &Namespace, key: &[u8]) -> &mut Self {
         self.push(namespace, key, Change::Purge)
     }
 
-    /// Says that what the last change stores is like the latest record under another key of the
-    /// same namespace, or was made of it: a reply of what it quotes, a copy of its
-    /// original. That saves looking for it, and finds it where many records are alike. Advice: it
-    /// changes what is stored, never what is read.
+    /// Says that the body of the last change resembles the latest body of another key of the same
+    /// namespace: a reply resembles what it quotes, a copy its original. Then the encoder need not
+    /// search for that record, and finds it among many similar ones. This may change how the record is
+    /// stored, never what is read.
     ///
     /// ```
     /// use ibid_record::{Batch, Options, Store, Versions};
@@ -74,7 +77,8 @@ impl Batch {
     /// let requests = store.namespace("requests", Versions::Latest)?;
     /// let mut batch = Batch::new();
     /// batch.insert(&requests, b"conversation/1", b"What does ibid mean?");
-    /// batch.insert(&requests, b"conversation/2", b"What does ibid mean? In the same place. And op. cit.?").like(b"conversation/1");
+    /// let reply = b"What does ibid mean? In the same place. And op. cit.?";
+    /// batch.insert(&requests, b"conversation/2", reply).like(b"conversation/1");
     /// store.commit(batch)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -85,66 +89,32 @@ impl Batch {
         self
     }
 
-    /// How many changes.
+    /// Returns the number of changes.
     pub fn len(&self) -> usize {
         self.operations.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }
 
+    /// Returns the operations.
+    ///
+    /// # Errors
+    /// [`Error::ForeignNamespace`] for an operation in a namespace of another store.
+    pub(super) fn into_operations(self, store: &Arc<Shared>) -> Result<Vec<Operation>, Error> {
+        let mut operations = Vec::with_capacity(self.operations.len());
+        for (namespace, operation) in self.operations {
+            namespace.check_store(store)?;
+            operations.push(operation);
+        }
+        Ok(operations)
+    }
+
     fn push(&mut self, namespace: &Namespace, key: &[u8], change: Change) -> &mut Self {
-        let target = Target {
-            name: namespace.name_shared(),
-            number: namespace.number(),
-            versions_kept: namespace.keeps() == crate::Versions::Kept,
-        };
-        let operation = Operation {
-            target,
-            key: key.to_vec(),
-            change,
-            like: None,
-        };
+        let operation = namespace.operation(key, change);
         self.operations.push((namespace.clone(), operation));
         self
-    }
-}
-
-/// One change, without what would keep a store open.
-#[derive(Debug, Clone)]
-pub(crate) struct Operation {
-    pub(crate) target: Target,
-    pub(crate) key: Vec<u8>,
-    pub(crate) change: Change,
-    /// The key of what it is like, as the caller says.
-    pub(crate) like: Option<Vec<u8>>,
-}
-
-/// A namespace, as the writer needs it.
-#[derive(Debug, Clone)]
-pub(crate) struct Target {
-    pub(crate) name: Arc<str>,
-    pub(crate) number: u32,
-    pub(crate) versions_kept: bool,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) enum Change {
-    Insert(Vec<u8>),
-    Update(Vec<u8>),
-    Put(Vec<u8>),
-    Delete,
-    Purge,
-}
-
-impl Change {
-    /// What is stored, or [`None`] for what removes.
-    pub(crate) fn body(&self) -> Option<&[u8]> {
-        match self {
-            Change::Insert(body) | Change::Update(body) | Change::Put(body) => Some(body),
-            Change::Delete | Change::Purge => None,
-        }
     }
 }

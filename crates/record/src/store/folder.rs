@@ -1,4 +1,4 @@
-//! The folder of a store: what is in it, and whether it is a store.
+//! The folder of a store: its engine, and the key file of an encrypted one.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -14,22 +14,23 @@ use super::{EngineKind, Options};
 use crate::engine::{Commit, Direction, Engine, EngineError, Read, Redb, Sealed, Table};
 use crate::error::{Damage, Error};
 
-/// What each engine keeps its bytes in, in the folder.
+/// The names of the engines' files and folders.
 const ENGINES: [&str; 2] = ["redb", "fjall"];
-/// The file that a password opens, and that has the key of everything else.
+/// The file with the key of an encrypted store, which the password opens.
 const KEY: &str = "key";
-/// What it is called until all of it is written.
+/// The name of the key file until all of it is written.
 const KEY_NEW: &str = "key.new";
 
-pub(crate) fn io(operation: &'static str, path: &Path, source: io::Error) -> Error {
+/// Returns the error of a failed operation on a path.
+pub(super) fn io(operation: &'static str, path: &Path, source: io::Error) -> Error {
     EngineError::io(operation, path, source).into()
 }
 
-/// What opens an encrypted store: a password, and what guessing it is to cost if the store is new.
-pub(crate) type Password<'p> = (&'p [u8], Argon2Cost);
+/// The password of an encrypted store, and the cost of guessing it if the store is new.
+pub(super) type Password<'p> = (&'p [u8], Argon2Cost);
 
-/// Opens the engine in a folder, which is made if it is not there.
-pub(crate) fn open(path: &Path, options: Options, password: Option<Password<'_>>) -> Result<Box<dyn Engine>, Error> {
+/// Opens the engine in a folder. Makes both if they are not there.
+pub(super) fn open(path: &Path, options: Options, password: Option<Password<'_>>) -> Result<Box<dyn Engine>, Error> {
     let expected = match options.engine {
         EngineKind::Redb => "redb",
         #[cfg(feature = "fjall")]
@@ -69,8 +70,7 @@ pub(crate) fn open(path: &Path, options: Options, password: Option<Password<'_>>
         EngineKind::Fjall => Box::new(crate::engine::Fjall::open(&place, options.cache_bytes)?),
     };
     if new {
-        // Neither the engine's file nor the folder itself may be lost with a crash after something was
-        // synced into it.
+        // So that a crash after the first sync of the engine loses neither its file nor the folder.
         for folder in [Some(path), path.parent().filter(|parent| *parent != Path::new(""))] {
             let synced = folder.map_or(Ok(()), |folder| File::open(folder)?.sync_all());
             synced.map_err(failed)?;
@@ -82,13 +82,13 @@ pub(crate) fn open(path: &Path, options: Options, password: Option<Password<'_>>
     })
 }
 
-/// Whether there is the file that a password opens.
-pub(crate) fn is_encrypted(path: &Path) -> Result<bool, Error> {
+/// Returns whether a folder has a key file.
+pub(super) fn is_encrypted(path: &Path) -> Result<bool, Error> {
     let there = path.join(KEY).try_exists();
     there.map_err(|source| io("look into", path, source))
 }
 
-/// Makes keys for a new store, and the file that the password opens.
+/// Makes the keys of a new store, and its key file.
 fn lock(path: &Path, password: &[u8], cost: Argon2Cost) -> Result<Keys, Error> {
     let keys = Keys::encrypted(FileId::random(), &MasterKey::random());
     let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -114,6 +114,7 @@ fn lock(path: &Path, password: &[u8], cost: Argon2Cost) -> Result<Keys, Error> {
     Ok(keys)
 }
 
+/// Opens the key file with the password.
 fn unlock(path: &Path, password: &[u8]) -> Result<Keys, Error> {
     let file = path.join(KEY);
     let mut bytes = Vec::new();
@@ -126,8 +127,8 @@ fn unlock(path: &Path, password: &[u8]) -> Result<Keys, Error> {
     unlocked.map_err(|source| Error::Key { path: file, source })
 }
 
-/// Reads what numbers come next; begins a new store if the engine is empty.
-pub(crate) fn begin(path: &Path, engine: &dyn Engine) -> Result<NextNumbers, Error> {
+/// Returns the numbers that come next. Begins a new store if the engine is empty.
+pub(super) fn begin(path: &Path, engine: &dyn Engine) -> Result<NextNumbers, Error> {
     let not_a_store = |found: String| Error::NotAStore {
         path: path.to_owned(),
         found,

@@ -1,121 +1,40 @@
-//! The store: opening it, and handing work to its writer.
+//! The store as a program uses it: opening it, its namespaces, and everything that can be asked of
+//! it.
 
-pub(crate) mod batch;
-pub(crate) mod folder;
+mod batch;
+mod folder;
 mod namespace;
+mod options;
+mod shared;
 mod snapshot;
 
-use std::fmt;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::mpsc::sync_channel;
 
 pub use batch::Batch;
 use ibid_format::slot::Argon2Cost;
 pub use namespace::Namespace;
-pub use snapshot::{Record, Snapshot, Version};
+pub use options::{EngineKind, Options};
+pub(crate) use shared::Shared;
+pub use snapshot::Snapshot;
 
-use crate::audit::Blocks;
-use crate::encode::{Counters, Encoder, Encoding, EncodingReport};
-use crate::engine::{Engine, Snapshot as Snapshotted};
+use crate::audit::{self, Compaction, Statistics, Verification};
+use crate::encode::EncodingReport;
+use crate::engine::Engine;
 use crate::error::Error;
-use crate::read::bodies::{Bodies, History};
-use crate::read::lookup;
-use crate::write::feed::Feed;
-use crate::write::replay::{self, Wholeness};
-use crate::write::writer::{Outcome, Request, What, Writer};
-
-/// Requests that wait for the writer before callers wait for a place among them.
-const QUEUE: usize = 1024;
-
-/// What is promised when a change returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// It is on disk.
-    Sync,
-    /// It is seen by readers, and on disk after so long; a crash before that may lose it, and what
-    /// came after it. If the sync fails, everything that is asked of the writer afterwards is
-    /// an error.
-    Batched(Duration),
-    /// It is seen by readers, and on disk after [`Store::sync`], or when the store is closed, or
-    /// with a later change that is synced.
-    None,
-}
-
-/// Whether a namespace keeps earlier versions of what is stored under its keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Versions {
-    /// The latest only.
-    Latest,
-    /// All of them, also of keys that were deleted, until they are purged.
-    Kept,
-}
-
-impl fmt::Display for Versions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Versions::Latest => "not kept",
-            Versions::Kept => "kept",
-        })
-    }
-}
-
-/// Which [`Engine`] keeps a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EngineKind {
-    /// [`Redb`](crate::engine::Redb).
-    Redb,
-    /// `Fjall`.
-    #[cfg(feature = "fjall")]
-    Fjall,
-}
-
-/// How a store is opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
-    /// What keeps the bytes. A store is opened with the engine that it was made with.
-    pub engine: EngineKind,
-    /// Memory for pages of the engine, bytes.
-    pub cache_bytes: usize,
-    /// Memory for what was decompressed, bytes: most of it for latest versions, the rest for frames
-    /// of others.
-    pub frame_cache_bytes: usize,
-    /// Of changes for which nothing else is said.
-    pub durability: Durability,
-    /// How records that resemble each other are made small.
-    pub encoding: Encoding,
-    /// Whether the store begins a log, by which others can have the same. A store that has one
-    /// keeps it whatever this says.
-    pub oplog: bool,
-    /// Entries of the log that a primary keeps; the oldest are removed as others come, [as by
-    /// hand](Store::truncate_log). All of them with [`None`]: only who knows how far behind a
-    /// replica may be can say how many are enough.
-    pub log_entries_max: Option<u64>,
-}
-
-impl Default for Options {
-    /// redb, 64 and 16 MiB, [`Durability::Sync`], [`Encoding::default`], and no log.
-    fn default() -> Self {
-        Options {
-            engine: EngineKind::Redb,
-            cache_bytes: 64 << 20,
-            frame_cache_bytes: 16 << 20,
-            durability: Durability::Sync,
-            encoding: Encoding::default(),
-            oplog: false,
-            log_entries_max: None,
-        }
-    }
-}
+use crate::log::{Log, state};
+use crate::read::namespaces::{self, StoredNamespace};
+use crate::versions::Versions;
+use crate::write::request::{Command, Durability, LogCommand, Outcome};
+use crate::write::{oplog, truncate};
 
 /// Records under keys, in namespaces.
 ///
-/// Any number of threads read and write. Reads see what was committed when they began, and wait for
-/// nobody; changes go to one thread that commits together what came in meanwhile. The store closes
-/// when it, its namespaces and its snapshots are dropped.
+/// Any number of threads read and write. A read sees what was committed when it began, and waits for
+/// no other thread. Changes go to one thread, which commits those that arrive during a commit
+/// together. The store closes when it, its namespaces and its snapshots are dropped.
 ///
 /// ```
 /// use ibid_record::{Options, Store, Versions};
@@ -131,31 +50,32 @@ impl Default for Options {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Store {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Store {
-    /// Opens the store in a folder, or makes it, with the folder. One process at a time may have it
-    /// open.
+    /// Opens the store in a folder. Makes the store, and the folder, if there is none. Only one
+    /// process at a time can have a store open.
     ///
     /// # Errors
-    /// [`Error::NotAStore`] if something else is there, [`Error::OtherEngine`]; [`Error::Engine`]
-    /// if it is open already or damaged, or the disk fails; [`Error::Damaged`].
+    /// [`Error::NotAStore`] if something else is in the folder; [`Error::OtherEngine`];
+    /// [`Error::Encrypted`]; [`Error::Engine`] if another process has the store open, the engine's
+    /// file is damaged, or the disk fails; [`Error::Damaged`].
     pub fn open(path: &Path, options: Options) -> Result<Self, Error> {
         let engine = folder::open(path, options, None)?;
         Store::with_engine(path, engine, options)
     }
 
-    /// Opens the encrypted store in a folder with its password, or makes it. What is stored is
-    /// sealed as in an encrypted repository, under a key in the file `key` that the
-    /// password opens; [`Sealed`](crate::engine::Sealed) says what can be seen all the same.
-    /// Without the password, or without that file, nothing can be read again.
+    /// Opens the encrypted store in a folder with its password, or makes one. The tables are
+    /// encrypted as a repository is, with a key in the file `key`, which the password opens.
+    /// [`Sealed`](crate::engine::Sealed) says what can be seen without it. If you lose the password
+    /// or that file, nothing can be read again.
     ///
-    /// `cost` is what guessing the password of a new store is to cost, and opening it: some 30 ms
-    /// by default.
+    /// `cost` is the cost of guessing the password of a new store, and of opening it: about 30 ms by
+    /// default.
     ///
     /// # Errors
-    /// As [`open`](Self::open); [`Error::Key`] for a wrong password, [`Error::NotEncrypted`].
+    /// As [`open`](Self::open); [`Error::Key`] for a wrong password; [`Error::NotEncrypted`].
     ///
     /// ```
     /// use ibid_record::{Argon2Cost, Error, Options, Store, Versions};
@@ -173,108 +93,68 @@ impl Store {
         Store::with_engine(path, engine, options)
     }
 
-    /// Whether there is an encrypted store in a folder.
+    /// Returns whether there is an encrypted store in a folder.
     ///
     /// # Errors
-    /// [`Error::Engine`] if that can't be found out.
+    /// [`Error::Engine`] if the folder cannot be read.
     pub fn is_encrypted(path: &Path) -> Result<bool, Error> {
         folder::is_encrypted(path)
     }
 
-    /// Opens the store that an engine of the caller's keeps, or makes it if the engine is empty.
-    /// `path` is for messages; what `options` say of an engine does not matter.
+    /// Opens the store in an engine of your own, or makes one if the engine is empty. `path` is for
+    /// error messages. What `options` say about the engine is ignored.
     ///
     /// # Errors
-    /// [`Error::NotAStore`] if something else is in the engine, [`Error::Damaged`],
+    /// [`Error::NotAStore`] if something else is in the engine; [`Error::Damaged`];
     /// [`Error::Engine`].
     pub fn with_engine(path: &Path, engine: Box<dyn Engine>, options: Options) -> Result<Self, Error> {
-        let engine: Arc<dyn Engine> = Arc::from(engine);
-        let next = folder::begin(path, &*engine)?;
-        let log = replay::begin(&*engine, next, options.oplog)?;
-        let wholeness = Arc::new(Wholeness::of(log.as_ref()));
-        // A replica does what its primary's encoder found out.
-        let encodes = options.encoding.on && replay::check_primary(log.as_ref()).is_ok();
-        let (requests, queue) = sync_channel(QUEUE);
-        let feed = encodes.then(|| Arc::new(Feed::default()));
-        let (bodies, counters) = (
-            Arc::new(Bodies::new(
-                options.frame_cache_bytes / 8,
-                options.frame_cache_bytes - options.frame_cache_bytes / 8,
-            )),
-            Arc::new(Counters::default()),
-        );
-        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
-            let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
-            spawned.map_err(|error| folder::io("start a thread for", path, error))
-        };
-        let writer = Writer::new(
-            engine.clone(),
-            bodies.clone(),
-            queue,
-            feed.clone(),
-            next,
-            (log, wholeness.clone()),
-            options,
-        );
-        let writer = spawn("ibid-record", Box::new(move || writer.run()))?;
-        let mut inner = Inner {
-            engine,
-            bodies,
-            counters,
-            blocks: Blocks::default(),
-            wholeness,
-            durability: options.durability,
-            requests: Some(requests.clone()),
-            writer: Some(writer),
-            feed,
-            encoder: None,
-        };
-        if let Some(feed) = inner.feed.clone() {
-            let (engine, bodies) = (inner.engine.clone(), inner.bodies.clone());
-            let encoder = Encoder::new(options.encoding, engine, bodies, requests, feed, inner.counters.clone());
-            inner.encoder = Some(spawn("ibid-encode", Box::new(move || encoder.run()))?);
-        }
-        Ok(Store { inner: Arc::new(inner) })
+        let shared = Arc::new(Shared::open(path, engine, options)?);
+        Ok(Store { shared })
     }
 
-    /// The namespace of this name (1 to 255 bytes); made if there is none.
+    /// Returns the namespace of this name, 1 to 255 bytes; makes it if there is none.
     ///
     /// # Errors
-    /// [`Error::NamespaceDiffers`] if it was made with other `versions`, [`Error::OutOfRange`] for
+    /// [`Error::NamespaceDiffers`] if it was made with other `versions`; [`Error::OutOfRange`] for
     /// its name.
     pub fn namespace(&self, name: &str, versions: Versions) -> Result<Namespace, Error> {
         let name: Arc<str> = name.into();
-        let made = |number| Namespace::new(self.inner.clone(), name.clone(), number, versions);
-        // An empty name is no key of an engine; the writer refuses it.
+        let namespace = |number| Namespace::new(self.shared.clone(), name.clone(), number, versions);
+        // An engine has no empty keys. The writer refuses the name.
         if !name.is_empty()
-            && let Some(number) = lookup::namespace(&*self.inner.whole_snapshot()?.0, &name, versions)?
+            && let Some(number) = namespaces::number(&*self.shared.complete_snapshot()?.0, &name, versions)?
         {
-            return Ok(made(number));
+            return Ok(namespace(number));
         }
-        // Synced whatever the options say, so that no record of it can be on disk before it.
-        match self
-            .inner
-            .ask(What::Namespace(name.clone(), versions), Durability::Sync)?
-        {
-            Outcome::Namespace(number) => Ok(made(number)),
+        // Always synced, so that none of its records can be on disk before it.
+        let command = Command::Namespace(name.clone(), versions);
+        match self.shared.ask(command, Durability::Sync)? {
+            Outcome::Namespace(number) => Ok(namespace(number)),
             Outcome::Written(_) | Outcome::Done => unreachable!("the outcome is of the kind that was asked for"),
         }
     }
 
-    /// The namespace of this name, with the versions that it was made to keep, if there is one.
+    /// Returns the namespace of this name if there is one, with the versions that it was made with.
     ///
     /// # Errors
     /// [`Error::Damaged`], [`Error::Engine`].
     pub fn find_namespace(&self, name: &str) -> Result<Option<Namespace>, Error> {
-        // An empty name is no key of an engine.
+        // An engine has no empty keys.
         if name.is_empty() {
             return Ok(None);
         }
-        let found = lookup::find_namespace(&*self.inner.whole_snapshot()?.0, name)?;
-        Ok(found.map(|(number, versions)| Namespace::new(self.inner.clone(), name.into(), number, versions)))
+        let found = namespaces::find(&*self.shared.complete_snapshot()?.0, name)?;
+        let namespace = |found: StoredNamespace| {
+            Namespace::new(self.shared.clone(), found.name.into(), found.number, found.versions)
+        };
+        Ok(found.map(namespace))
     }
 
-    /// Names of all namespaces, and what they keep, in the order in which they were made.
+    /// Returns the names of all namespaces, and which versions they keep, in the order in which they
+    /// were made.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Engine`].
     ///
     /// ```
     /// # use ibid_record::{Options, Store, Versions};
@@ -286,55 +166,53 @@ impl Store {
     /// assert_eq!(store.namespaces()?, expected);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    ///
-    /// # Errors
-    /// [`Error::Damaged`], [`Error::Engine`].
     pub fn namespaces(&self) -> Result<Vec<(String, Versions)>, Error> {
-        let all = lookup::namespaces(&*self.inner.engine.snapshot()?)?;
-        Ok(all.into_values().collect())
+        let all = namespaces::all(&*self.shared.engine.snapshot()?)?;
+        Ok(all.into_values().map(|found| (found.name, found.versions)).collect())
     }
 
-    /// Does everything in a batch, or nothing, and returns when it has the durability of the
-    /// store's options. Gives for each change the number of the record that it wrote: none for
-    /// one that only removes.
+    /// Makes all changes of a batch, or none, and returns when they have the durability of the
+    /// store's options. Returns for each change the number of the record that it wrote; [`None`] for
+    /// a change that only removes.
     ///
     /// # Errors
-    /// [`Error::KeyExists`], [`Error::NoSuchKey`], [`Error::OutOfRange`], [`Error::ForeignNamespace`], [`Error::Damaged`]:
-    /// nothing was done. [`Error::Engine`], [`Error::WriterEnded`]: whether it was done is known
-    /// after opening the store again.
+    /// [`Error::KeyExists`], [`Error::NoSuchKey`], [`Error::OutOfRange`],
+    /// [`Error::ForeignNamespace`] and [`Error::Damaged`], after which nothing was changed. After
+    /// [`Error::Engine`] and [`Error::WriterEnded`] the store must be opened again to see whether it
+    /// was.
     pub fn commit(&self, batch: Batch) -> Result<Vec<Option<u64>>, Error> {
-        self.inner.commit(batch, self.inner.durability)
+        self.commit_with(batch, self.shared.durability)
     }
 
-    /// [`commit`](Self::commit) with a durability of its own.
+    /// Does what [`commit`](Self::commit) does, with this durability.
     ///
     /// # Errors
-    /// As there.
+    /// As [`commit`](Self::commit).
     pub fn commit_with(&self, batch: Batch, durability: Durability) -> Result<Vec<Option<u64>>, Error> {
-        self.inner.commit(batch, durability)
+        self.shared.commit(batch.into_operations(&self.shared)?, durability)
     }
 
     /// Returns when every change that has returned before is on disk.
     ///
     /// # Errors
-    /// [`Error::Engine`], [`Error::WriterEnded`]: what is on disk is known after opening the store again.
+    /// [`Error::Engine`] and [`Error::WriterEnded`], after which the store must be opened again to
+    /// see what is on disk.
     pub fn sync(&self) -> Result<(), Error> {
-        self.inner.ask(What::Sync, Durability::Sync).map(drop)
+        self.shared.ask(Command::Sync, Durability::Sync).map(drop)
     }
 
-    /// Returns when everything that was committed before is encoded, as far as that pays. On disk
-    /// it is with the next [`sync`](Self::sync), or within a second. A replica has nothing to
-    /// encode: it does what its primary found out.
+    /// Returns when everything that was committed before is encoded, as far as that pays. It is on
+    /// disk within a second, or with the next [`sync`](Self::sync). A replica encodes nothing itself.
     ///
     /// # Errors
-    /// [`Error::Damaged`], [`Error::Engine`], [`Error::WriterEnded`]; what is stored can be read
-    /// all the same.
+    /// [`Error::Damaged`], [`Error::Engine`], [`Error::WriterEnded`]. What is stored can still be
+    /// read.
     pub fn finish_encoding(&self) -> Result<(), Error> {
-        let Some(feed) = &self.inner.feed else {
+        let Some(feed) = &self.shared.feed else {
             return Ok(());
         };
-        // It may have become one since it was opened.
-        if replay::check_primary(replay::state(&*self.inner.engine.snapshot()?)?.as_ref()).is_err() {
+        // It may have become a replica since it was opened.
+        if state::check_primary(state::read(&*self.shared.engine.snapshot()?)?.as_ref()).is_err() {
             return Ok(());
         }
         let (told, answer) = sync_channel(1);
@@ -342,91 +220,150 @@ impl Store {
         answer.recv().map_err(|_| Error::WriterEnded)?
     }
 
-    /// What was encoded since the store was opened.
+    /// Returns what the encoder has done since the store was opened.
     pub fn encoding(&self) -> EncodingReport {
-        self.inner.counters.report()
+        self.shared.tally.report()
     }
 
-    /// What is committed now.
+    /// Returns a snapshot of everything that is committed now.
     ///
     /// # Errors
-    /// [`Error::Engine`].
+    /// [`Error::Incomplete`] in a replica that is receiving all contents; [`Error::Engine`].
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
-        Snapshot::new(&self.inner)
-    }
-}
-
-/// What a store, its namespaces and its snapshots share.
-pub(crate) struct Inner {
-    pub(crate) engine: Arc<dyn Engine>,
-    pub(crate) bodies: Arc<Bodies>,
-    counters: Arc<Counters>,
-    pub(crate) blocks: Blocks,
-    wholeness: Arc<Wholeness>,
-    pub(crate) durability: Durability,
-    /// [`None`] only while it is dropped: that ends the writer.
-    requests: Option<SyncSender<Request>>,
-    writer: Option<JoinHandle<()>>,
-    /// [`None`] if nothing is encoded.
-    feed: Option<Arc<Feed>>,
-    encoder: Option<JoinHandle<()>>,
-}
-
-impl Inner {
-    /// What is committed now, unless it is only a part of what another store has.
-    pub(crate) fn whole_snapshot(&self) -> Result<(Box<dyn Snapshotted>, History), Error> {
-        let history = self.wholeness.now()?;
-        let snapshot = self.engine.snapshot()?;
-        if self.wholeness.now()? == history {
-            Ok((snapshot, history))
-        } else {
-            Err(Error::Incomplete)
-        }
+        Snapshot::new(&self.shared)
     }
 
-    fn commit(self: &Arc<Self>, batch: Batch, durability: Durability) -> Result<Vec<Option<u64>>, Error> {
-        if let Some((foreign, _)) = batch.operations.iter().find(|(namespace, _)| !namespace.is_of(self)) {
-            let name = foreign.name().to_owned();
-            return Err(Error::ForeignNamespace { name });
-        }
-        // The writer gets no namespaces: as the last holder of a store it would have to wait for its own
-        // end.
-        let operations = batch.operations.into_iter().map(|(_, operation)| operation).collect();
-        match self.ask(What::Batch(operations), durability)? {
-            Outcome::Written(written) => Ok(written.into_iter().map(|written| Some(written?.number)).collect()),
-            Outcome::Namespace(_) | Outcome::Done => unreachable!("the outcome is of the kind that was asked for"),
-        }
+    /// Checks everything that is committed now, and reports all that is wrong. `progress` is told how
+    /// many more bytes were looked at, and may stop it.
+    ///
+    /// Every record is read three times: where it is stored, from its key, and by number. Other
+    /// threads may read and write meanwhile; what they write is not checked.
+    ///
+    /// # Errors
+    /// [`Error::Engine`] if the disk fails. Damage is no error here: it is in the report.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use ibid_record::{Options, Store, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = Store::open(folder.path(), Options::default())?;
+    /// store.namespace("pages", Versions::Kept)?.insert(b"ibid", b"in the same place")?;
+    /// let found = store.verify(&mut |_bytes| ControlFlow::Continue(()))?;
+    /// assert!(found.is_clean());
+    /// assert_eq!((found.namespaces[0].keys, found.namespaces[0].body_bytes), (1, 17));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn verify(&self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Verification, Error> {
+        let (snapshot, _) = self.shared.complete_snapshot()?;
+        audit::verify(&*snapshot, progress)
     }
 
-    pub(crate) fn ask(&self, what: What, durability: Durability) -> Result<Outcome, Error> {
-        let (outcome, answer) = sync_channel(1);
-        let request = Request {
-            what,
-            durability,
-            outcome,
-        };
-        let requests = self.requests.as_ref().ok_or(Error::WriterEnded)?;
-        if let Some(feed) = &self.feed {
-            feed.writer_has(1);
-        }
-        requests.send(request).map_err(|_| Error::WriterEnded)?;
-        answer.recv().map_err(|_| Error::WriterEnded)?
+    /// Counts everything that is committed now. `progress` is told how many more bytes were read, and
+    /// may stop it.
+    ///
+    /// Every record is read once, and not decoded. Other threads may read and write meanwhile; what
+    /// they write is not counted.
+    ///
+    /// # Errors
+    /// [`Error::Engine`] if the disk fails.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use ibid_record::{Options, Store, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = Store::open(folder.path(), Options::default())?;
+    /// let pages = store.namespace("pages", Versions::Kept)?;
+    /// pages.put(b"ibid", "in the same place ".repeat(50).as_bytes())?;
+    /// pages.put(b"ibid", "in the very same place ".repeat(50).as_bytes())?;
+    /// store.finish_encoding()?;
+    /// let found = store.statistics(&mut |_bytes| ControlFlow::Continue(()))?;
+    /// let pages = &found.namespaces[0];
+    /// assert_eq!((pages.keys, pages.records.count, pages.records.bytes), (1, 2, 2050));
+    /// assert_eq!((pages.deltas.count, pages.retrievals.max(), pages.latest_retrievals.max()), (1, 1, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn statistics(&self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Statistics, Error> {
+        let (snapshot, _) = self.shared.complete_snapshot()?;
+        let encoding = self.encoding();
+        let counted = audit::count(&*snapshot, &self.shared.records, progress)?;
+        Ok(Statistics { encoding, ..counted })
     }
-}
 
-impl Drop for Inner {
-    fn drop(&mut self) {
-        // The encoder first: it asks the writer to write what it has found out.
-        if let Some(feed) = &self.feed {
-            feed.end();
+    /// Encodes what is not encoded yet, compresses all records together with others, and gives unused
+    /// room on the disk back. `progress` is told how many more bytes of records were compressed, and
+    /// may stop it. Other threads may read and write meanwhile; what they write is not compressed.
+    ///
+    /// # Errors
+    /// [`Error::Engine`], [`Error::WriterEnded`], [`Error::Damaged`]. What was compressed until then
+    /// stays so, and nothing is lost.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use ibid_record::{Options, Store, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = Store::open(folder.path(), Options::default())?;
+    /// let pages = store.namespace("pages", Versions::Kept)?;
+    /// for version in 0..100 {
+    ///     pages.put(b"ibid", format!("{} {version}", "in the same place ".repeat(50)).as_bytes())?;
+    /// }
+    /// let done = store.compact(&mut |_bytes| ControlFlow::Continue(()))?;
+    /// assert!(done.records == 100 && done.bytes_after < 3000);
+    /// assert!(pages.get_version(b"ibid", 1)?.unwrap().ends_with(b"place  0"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn compact(&self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Compaction, Error> {
+        self.finish_encoding()?;
+        let shared = &*self.shared;
+        let (engine, numbers) = (&*shared.engine, &shared.block_numbers);
+        audit::compact(engine, &shared.records, numbers, shared.writer()?, progress)
+    }
+
+    /// Returns the state of the store's log; [`None`] if it has none.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Engine`].
+    pub fn log(&self) -> Result<Option<Log>, Error> {
+        let state = state::read(&*self.shared.engine.snapshot()?)?;
+        Ok(state.map(Log::from))
+    }
+
+    /// Removes the entries of the log before the position `first`, and the records that were kept
+    /// only for them. A replica that needs these entries takes all contents instead.
+    ///
+    /// # Errors
+    /// [`Error::NoLog`]; [`Error::IsReplica`] and the other errors of a change.
+    pub fn truncate_log(&self, first: u64) -> Result<(), Error> {
+        let log = self.log()?.ok_or(Error::NoLog)?;
+        // Each removal appends an entry, which stays.
+        let last = first.min(log.next);
+        let mut from = log.first;
+        while from < last {
+            from = last.min(from.saturating_add(truncate::ENTRIES_AT_ONCE));
+            let command = LogCommand::Truncate { first: from };
+            self.shared.ask(Command::Log(command), self.shared.durability)?;
         }
-        if let Some(encoder) = self.encoder.take() {
-            let _ = encoder.join();
-        }
-        self.requests = None;
-        if let Some(writer) = self.writer.take() {
-            // A writer that panicked has told its callers by ending.
-            let _ = writer.join();
-        }
+        Ok(())
+    }
+
+    /// Makes the store a replica, if it is empty or has a log. From then on it changes only as its
+    /// primary does, until it is [promoted](Self::promote).
+    ///
+    /// # Errors
+    /// [`Error::NoLog`] if it has records that are in no log.
+    pub fn follow(&self) -> Result<(), Error> {
+        let command = Command::Log(LogCommand::Follow);
+        self.shared.ask(command, Durability::Sync).map(drop)
+    }
+
+    /// Makes a replica the primary of a new epoch. Stores that hear of it follow no earlier primary
+    /// any more. It encodes new records when it is opened the next time.
+    ///
+    /// # Errors
+    /// [`Error::NoLog`] if it is no replica; [`Error::Incomplete`] if it has received nothing yet, or
+    /// only a part; [`Error::Fenced`].
+    pub fn promote(&self) -> Result<(), Error> {
+        let id = oplog::random()?;
+        let command = Command::Log(LogCommand::Promote { id });
+        self.shared.ask(command, Durability::Sync).map(drop)
     }
 }

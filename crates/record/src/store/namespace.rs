@@ -1,29 +1,31 @@
-//! Keys of one kind, in a store.
+//! A namespace of a store.
 
 use std::fmt;
 use std::sync::Arc;
 
-use super::snapshot::{Record, Snapshot, Version};
-use super::{Batch, Inner, Versions};
+use super::shared::{OpenView, Shared};
 use crate::engine::{Direction, KeyRange};
 use crate::error::Error;
+use crate::read::view::{Record, Scan, WrittenAfter};
+use crate::versions::{Version, Versions};
+use crate::write::request::{Change, Operation, Target};
 
-/// A namespace of a store; [`Store::namespace`](crate::Store::namespace) opens it. Keeps the store
-/// open. Cheap to clone.
+/// A namespace of a store, opened by [`Store::namespace`](crate::Store::namespace). It keeps the
+/// store open, and is cheap to clone.
 ///
-/// Keys are any bytes, up to 4096; bodies too, up to 256 MiB. Each method that changes is a batch
-/// of its own, with the durability of the store's options; each that reads looks at a snapshot of
-/// its own.
+/// Keys are any bytes, up to 4096; bodies are any bytes, up to 256 MiB. Each method that changes
+/// something is a batch of its own, with the durability of the store's options. Each method that
+/// reads has a snapshot of its own.
 #[derive(Clone)]
 pub struct Namespace {
-    store: Arc<Inner>,
+    store: Arc<Shared>,
     name: Arc<str>,
     number: u32,
     versions: Versions,
 }
 
 impl Namespace {
-    pub(crate) fn new(store: Arc<Inner>, name: Arc<str>, number: u32, versions: Versions) -> Self {
+    pub(super) fn new(store: Arc<Shared>, name: Arc<str>, number: u32, versions: Versions) -> Self {
         Namespace {
             store,
             name,
@@ -32,162 +34,177 @@ impl Namespace {
         }
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Which versions it keeps.
+    /// Returns which versions are kept.
     pub fn keeps(&self) -> Versions {
         self.versions
     }
 
-    /// Stores `body` under `key`, which has no record yet, and gives the record's number.
+    /// Stores `body` under `key`, which must have none yet, and returns the record's number.
     ///
     /// # Errors
-    /// [`Error::KeyExists`] if it has one, [`Error::OutOfRange`]; nothing was done.
-    /// [`Error::Engine`], [`Error::WriterEnded`]: whether it was done is known after opening the store again.
+    /// [`Error::KeyExists`] and [`Error::OutOfRange`], after which nothing was changed. After
+    /// [`Error::Engine`] and [`Error::WriterEnded`] the store must be opened again to see whether it
+    /// was.
     pub fn insert(&self, key: &[u8], body: &[u8]) -> Result<u64, Error> {
-        let mut batch = Batch::new();
-        batch.insert(self, key, body);
-        self.commit(batch)
+        self.write(key, Change::Insert(body.into()))
     }
 
-    /// Stores `body` under `key`, which has a record, and gives the new record's number.
+    /// Stores `body` under `key`, which must have a body, and returns the new record's number.
     ///
     /// # Errors
-    /// [`Error::NoSuchKey`] if it has none; else as [`insert`](Self::insert).
+    /// [`Error::NoSuchKey`]; otherwise as [`insert`](Self::insert).
     pub fn update(&self, key: &[u8], body: &[u8]) -> Result<u64, Error> {
-        let mut batch = Batch::new();
-        batch.update(self, key, body);
-        self.commit(batch)
+        self.write(key, Change::Update(body.into()))
     }
 
-    /// Stores `body` under `key`, whether it has a record or not, and gives the new record's
-    /// number.
+    /// Stores `body` under `key`, whether it has a body or not, and returns the new record's number.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert), but for a key that exists.
+    /// As [`insert`](Self::insert), without [`Error::KeyExists`].
     pub fn put(&self, key: &[u8], body: &[u8]) -> Result<u64, Error> {
-        let mut batch = Batch::new();
-        batch.put(self, key, body);
-        self.commit(batch)
+        self.write(key, Change::Put(body.into()))
     }
 
-    /// Removes the record of `key`. Where versions are kept, this is a version too, and those
-    /// before it stay.
+    /// Deletes `key`, which must have a body. In a namespace that keeps versions the deletion is a
+    /// version too, and earlier versions stay.
     ///
     /// # Errors
-    /// [`Error::NoSuchKey`] if it has none; else as [`insert`](Self::insert).
+    /// [`Error::NoSuchKey`]; otherwise as [`insert`](Self::insert).
     pub fn delete(&self, key: &[u8]) -> Result<(), Error> {
-        let mut batch = Batch::new();
-        batch.delete(self, key);
-        self.store.commit(batch, self.store.durability).map(drop)
+        self.commit(key, Change::Delete).map(drop)
     }
 
     /// Removes `key` with all its versions.
     ///
     /// # Errors
-    /// [`Error::NoSuchKey`] if there is nothing of it; else as [`insert`](Self::insert).
+    /// [`Error::NoSuchKey`] if it has no version; otherwise as [`insert`](Self::insert).
     pub fn purge(&self, key: &[u8]) -> Result<(), Error> {
-        let mut batch = Batch::new();
-        batch.purge(self, key);
-        self.store.commit(batch, self.store.durability).map(drop)
+        self.commit(key, Change::Purge).map(drop)
     }
 
-    /// The body under `key`; [`None`] if there is no such key.
+    /// Returns the body under `key`; [`None`] if it has none.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if what is stored is not what was written; [`Error::Engine`]. So for all
-    /// that read.
+    /// [`Error::Damaged`] if the stored bytes are not those that were written; [`Error::Incomplete`]
+    /// in a replica that is receiving all contents; [`Error::Engine`]. So for all methods that read.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        self.snapshot()?.get(self, key)
+        self.view()?.get(self.number, key)
     }
 
-    /// The bodies under several keys at one moment, in the order of `keys`.
+    /// Returns the bodies under several keys at one moment, in the order of `keys`.
     ///
     /// # Errors
     /// As [`get`](Self::get).
     pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, Error> {
-        self.snapshot()?.get_many(self, keys)
+        let view = self.view()?;
+        keys.iter().map(|key| view.get(self.number, key)).collect()
     }
 
-    /// All versions of a key, the oldest first; none if there is no such key.
+    /// Returns all versions of a key, oldest first; none if there is no such key.
     ///
     /// # Errors
     /// As [`get`](Self::get).
     pub fn versions(&self, key: &[u8]) -> Result<Vec<Version>, Error> {
-        self.snapshot()?.versions(self, key)
+        self.view()?.versions(self.number, key)
     }
 
-    /// The body of one version, from 1; [`None`] if there is no such version, or the key was
-    /// deleted with it.
+    /// Returns the body of a version, from 1; [`None`] if there is no such version, or if it deletes
+    /// the key.
     ///
     /// # Errors
     /// As [`get`](Self::get).
     pub fn get_version(&self, key: &[u8], version: u32) -> Result<Option<Vec<u8>>, Error> {
-        self.snapshot()?.get_version(self, key, version)
+        self.view()?.get_version(self.number, key, version)
     }
 
-    /// The first records, `limit` at most, whose keys are in a range, in the order of the keys'
-    /// bytes.
+    /// Returns an iterator over the records whose keys are in a range, in the order of the keys'
+    /// bytes or its reverse. It shows what was committed when it was made, and reads some records
+    /// ahead.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// As [`get`](Self::get), for this call and for each record.
     ///
     /// ```
     /// use std::ops::Bound;
-    /// use ibid_record::{Options, Store, Versions};
+    /// use ibid_record::{Direction, Options, Store, Versions};
     /// # let folder = tempfile::tempdir()?;
     /// let store = Store::open(folder.path(), Options::default())?;
     /// let pages = store.namespace("pages", Versions::Latest)?;
     /// for key in ["b/2", "a/1", "b/1"] {
     ///     pages.insert(key.as_bytes(), b"")?;
     /// }
-    /// let found = pages.scan((Bound::Included(b"b/"), Bound::Excluded(b"b0")), 10)?;
+    /// let range = (Bound::Included(&b"b/"[..]), Bound::Excluded(&b"b0"[..]));
+    /// let found: Vec<_> = pages.scan(range, Direction::Forward)?.collect::<Result<_, _>>()?;
     /// assert_eq!(found.iter().map(|record| &record.key[..]).collect::<Vec<_>>(), [b"b/1", b"b/2"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn scan(&self, range: KeyRange<'_>, limit: usize) -> Result<Vec<Record>, Error> {
-        let snapshot = self.snapshot()?;
-        let records = snapshot.scan(self, range, Direction::Forward);
-        records.take(limit).collect()
+    pub fn scan(
+        &self,
+        range: KeyRange<'_>,
+        direction: Direction,
+    ) -> Result<impl Iterator<Item = Result<Record, Error>> + use<>, Error> {
+        Ok(Scan::new(self.view()?, self.number, range, direction))
     }
 
-    /// The records written after number `after`, 0 for all, `limit` at most, in the order in which
-    /// they were written. Only what is under a key now: of each key its latest version.
+    /// Returns an iterator over the records that were written after the record `number`, in that
+    /// order; with 0 over all. Of each key it shows the latest version, unless the key is deleted. It
+    /// shows what was committed when it was made, and reads some records ahead.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
-    pub fn in_order(&self, after: u64, limit: usize) -> Result<Vec<Record>, Error> {
-        let snapshot = self.snapshot()?;
-        let records = snapshot.in_order(self, after);
-        records.take(limit).collect()
+    /// As [`get`](Self::get), for this call and for each record. A record that the engine lost
+    /// without a trace is missing here; [`scan`](Self::scan) notices it.
+    pub fn written_after(&self, number: u64) -> Result<impl Iterator<Item = Result<Record, Error>> + use<>, Error> {
+        Ok(WrittenAfter::new(self.view()?, self.number, number))
     }
 
-    fn snapshot(&self) -> Result<Snapshot, Error> {
-        Snapshot::new(&self.store)
+    fn view(&self) -> Result<OpenView, Error> {
+        self.store.view()
     }
 
-    fn commit(&self, batch: Batch) -> Result<u64, Error> {
-        let written = self.store.commit(batch, self.store.durability)?;
-        Ok(written
-            .into_iter()
-            .flatten()
-            .next()
-            .expect("what stores a body writes a record"))
+    fn write(&self, key: &[u8], change: Change) -> Result<u64, Error> {
+        let number = self.commit(key, change)?;
+        Ok(number.expect("an operation that stores a body writes a record"))
     }
 
-    pub(crate) fn number(&self) -> u32 {
+    fn commit(&self, key: &[u8], change: Change) -> Result<Option<u64>, Error> {
+        let written = self
+            .store
+            .commit(vec![self.operation(key, change)], self.store.durability)?;
+        Ok(written.into_iter().flatten().next())
+    }
+
+    /// Returns an operation of this namespace. It does not keep the store open: as the last holder of
+    /// a store, the writer would wait for its own end.
+    pub(super) fn operation(&self, key: &[u8], change: Change) -> Operation {
+        let target = Target {
+            name: self.name.clone(),
+            number: self.number,
+            versions_kept: self.versions == Versions::Kept,
+        };
+        Operation {
+            target,
+            key: key.to_vec(),
+            change,
+            like: None,
+        }
+    }
+
+    pub(super) fn number(&self) -> u32 {
         self.number
     }
 
-    pub(crate) fn name_shared(&self) -> Arc<str> {
-        self.name.clone()
-    }
-
-    pub(crate) fn is_of(&self, store: &Arc<Inner>) -> bool {
-        Arc::ptr_eq(&self.store, store)
+    /// Refuses a namespace of another store.
+    pub(super) fn check_store(&self, store: &Arc<Shared>) -> Result<(), Error> {
+        if Arc::ptr_eq(&self.store, store) {
+            return Ok(());
+        }
+        let name = self.name.to_string();
+        Err(Error::ForeignNamespace { name })
     }
 }
 

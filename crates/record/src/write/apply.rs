@@ -1,7 +1,7 @@
-//! What a batch does to the tables.
+//! Doing a batch of operations.
 //!
-//! First all of it is planned against what is there, which may refuse it; then it is written. So
-//! batches that share a transaction do not share their refusals.
+//! A batch is planned against the tables first, and may be refused then; only a batch that is not
+//! refused writes. So one refused batch does not undo others in the same transaction.
 
 use std::collections::HashMap;
 
@@ -10,89 +10,71 @@ use ibid_format::record::{
 };
 
 use super::references;
+use super::request::{Change, Operation, Prior, Written};
 use crate::engine::{Read, Table, Transaction};
 use crate::error::Error;
-use crate::read::bodies::Bodies;
 use crate::read::lookup;
-use crate::store::batch::{Change, Operation};
+use crate::read::records::Records;
 
-/// Why a batch is not done.
+/// Why a command was not done.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Nothing was written.
     Refused(Error),
-    /// A part was written: the transaction must not be committed.
+    /// A part was written, so the transaction must not be committed.
     Undone(Error),
 }
 
-/// What an operation makes of its key.
-struct Step {
+/// The entry of a key before and after an operation.
+struct KeyChange {
     /// The key in the table `keys`.
     stored_key: Vec<u8>,
     before: Option<KeyEntry>,
     after: Option<KeyEntry>,
 }
 
-/// What was written of a batch.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Written {
-    /// Number of the record.
-    pub(crate) number: u64,
-    /// The record that was the key's latest until then, or else the latest of the key that it is
-    /// like, as the caller says.
-    pub(crate) prior: Option<Prior>,
-}
-
-/// An older record that a new one is like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Prior {
-    pub(crate) number: u64,
-    /// Whether no key leads to it as its latest any more.
-    pub(crate) is_replaced: bool,
-}
-
-/// Does all of `operations`. Gives for each the record that it wrote, if it wrote one.
-pub(crate) fn batch(
+/// Does all of `operations`. Returns for each the record that it wrote, if it wrote one.
+pub(crate) fn apply_batch(
     transaction: &mut dyn Transaction,
-    bodies: &Bodies,
+    records: &Records,
     next: &mut NextNumbers,
     operations: &[Operation],
 ) -> Result<Vec<Option<Written>>, Failure> {
     let mut numbers = *next;
-    let steps = plan(transaction, &mut numbers, operations).map_err(Failure::Refused)?;
+    let changes = plan(transaction, &mut numbers, operations).map_err(Failure::Refused)?;
     let mut encoded = Vec::new();
-    let mut written = Vec::with_capacity(steps.len());
-    for (step, operation) in steps.iter().zip(operations) {
-        written.push(carry_out(transaction, bodies, step, operation, &mut encoded).map_err(Failure::Undone)?);
+    let mut written = Vec::with_capacity(changes.len());
+    for (change, operation) in changes.iter().zip(operations) {
+        written.push(write(transaction, records, change, operation, &mut encoded).map_err(Failure::Undone)?);
     }
     *next = numbers;
     Ok(written)
 }
 
-fn plan(read: &dyn Read, next: &mut NextNumbers, operations: &[Operation]) -> Result<Vec<Step>, Error> {
+fn plan(read: &dyn Read, next: &mut NextNumbers, operations: &[Operation]) -> Result<Vec<KeyChange>, Error> {
     let mut changed: HashMap<Vec<u8>, Option<KeyEntry>> = HashMap::new();
-    let mut steps = Vec::with_capacity(operations.len());
+    let mut changes = Vec::with_capacity(operations.len());
     for operation in operations {
-        within("record key", operation.key.len(), record::KEY_BYTES_MAX)?;
-        let length = operation.change.body().map_or(0, <[u8]>::len);
-        within("record body", length, record::BODY_BYTES_MAX)?;
+        check_length("record key", operation.key.len(), record::KEY_BYTES_MAX)?;
+        check_length("record body", operation.body_bytes(), record::BODY_BYTES_MAX)?;
         let stored_key = key_of(operation.target.number, &operation.key);
         let before = match changed.get(&stored_key) {
             Some(entry) => *entry,
             None => lookup::key_entry(read, &stored_key)?,
         };
-        let after = planned(operation, before, next)?;
+        let after = entry_after(operation, before, next)?;
         changed.insert(stored_key.clone(), after);
-        steps.push(Step {
+        changes.push(KeyChange {
             stored_key,
             before,
             after,
         });
     }
-    Ok(steps)
+    Ok(changes)
 }
 
-fn within(field: &'static str, found: usize, max: usize) -> Result<(), Error> {
+/// Refuses a key or body that is too long.
+fn check_length(field: &'static str, found: usize, max: usize) -> Result<(), Error> {
     let (min, max, found) = (0, max as u64, found as u64);
     if found > max {
         return Err(Error::OutOfRange { field, min, max, found });
@@ -100,8 +82,12 @@ fn within(field: &'static str, found: usize, max: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// The entry of the key after the operation.
-fn planned(operation: &Operation, before: Option<KeyEntry>, next: &mut NextNumbers) -> Result<Option<KeyEntry>, Error> {
+/// Returns the entry of the key after the operation.
+fn entry_after(
+    operation: &Operation,
+    before: Option<KeyEntry>,
+    next: &mut NextNumbers,
+) -> Result<Option<KeyEntry>, Error> {
     let (namespace, key) = (operation.target.name.to_string(), operation.key.clone());
     let live = before.is_some_and(|entry| !entry.deleted);
     match operation.change {
@@ -143,27 +129,21 @@ fn planned(operation: &Operation, before: Option<KeyEntry>, next: &mut NextNumbe
     }))
 }
 
-/// Writes one step.
-fn carry_out(
+/// Writes one operation as it was planned.
+fn write(
     transaction: &mut dyn Transaction,
-    bodies: &Bodies,
-    step: &Step,
+    records: &Records,
+    change: &KeyChange,
     operation: &Operation,
     encoded: &mut Vec<u8>,
 ) -> Result<Option<Written>, Error> {
-    if let Some(before) = step.before
-        && (step.after.is_none() || !operation.target.versions_kept)
+    if let Some(before) = &change.before
+        && (change.after.is_none() || !operation.target.versions_kept)
     {
-        // The oldest first: it is decoded from the newer ones, which then go, too.
-        for (_, version) in lookup::versions(transaction, &before)? {
-            references::release(transaction, bodies, version.number)?;
-        }
-        for group in 0..=VersionGroup::of(before.versions) {
-            transaction.delete(Table::Versions, &version_group_key(before.lineage, group))?;
-        }
+        remove_versions(transaction, records, before)?;
     }
-    let Some(after) = step.after else {
-        transaction.delete(Table::Keys, &step.stored_key)?;
+    let Some(after) = &change.after else {
+        transaction.delete(Table::Keys, &change.stored_key)?;
         return Ok(None);
     };
     let record = Record {
@@ -177,35 +157,56 @@ fn carry_out(
     record.encode(after.latest, encoded).expect(valid);
     transaction.put(Table::Records, &after.latest.to_be_bytes(), encoded)?;
     if after.versions > 1 {
-        let (deleted, number) = (after.deleted, after.latest);
-        let group = VersionGroup::of(after.versions);
-        let mut versions = lookup::version_group(transaction, after.lineage, group)?
-            .unwrap_or_else(|| VersionGroup::new(after.lineage, group));
-        versions.push(VersionEntry { deleted, number });
-        let key = version_group_key(after.lineage, group);
-        let value = versions.encode();
-        let value = value.map_err(|error| Error::damaged(Table::Versions, &key, error))?;
-        transaction.put(Table::Versions, &key, &value)?;
+        add_version(transaction, after)?;
     }
-    let entry = after.encode(&step.stored_key).expect(valid);
-    transaction.put(Table::Keys, &step.stored_key, &entry)?;
+    let entry = after.encode(&change.stored_key).expect(valid);
+    transaction.put(Table::Keys, &change.stored_key, &entry)?;
+    Ok(Some(Written {
+        number: after.latest,
+        prior: prior(transaction, change, operation, after.latest)?,
+    }))
+}
+
+/// Removes all versions of a key.
+fn remove_versions(transaction: &mut dyn Transaction, records: &Records, entry: &KeyEntry) -> Result<(), Error> {
+    // The oldest first: it is a delta of newer ones, which can be removed once it is gone.
+    for (_, version) in lookup::versions(transaction, entry)? {
+        references::release(transaction, records, version.number)?;
+    }
+    for group in 0..=VersionGroup::of(entry.versions) {
+        transaction.delete(Table::Versions, &version_group_key(entry.lineage, group))?;
+    }
+    Ok(())
+}
+
+/// Adds the latest version of a key to its group of versions.
+fn add_version(transaction: &mut dyn Transaction, entry: &KeyEntry) -> Result<(), Error> {
+    let (deleted, number) = (entry.deleted, entry.latest);
+    let group = VersionGroup::of(entry.versions);
+    let versions = lookup::version_group(transaction, entry.lineage, group)?;
+    let mut versions = versions.unwrap_or_else(|| VersionGroup::new(entry.lineage, group));
+    versions.push(VersionEntry { deleted, number });
+    let key = version_group_key(entry.lineage, group);
+    let value = versions.encode();
+    let value = value.map_err(|error| Error::damaged(Table::Versions, &key, error))?;
+    Ok(transaction.put(Table::Versions, &key, &value)?)
+}
+
+/// Returns the record that the new one probably resembles: the key's latest until now, or else the
+/// latest of the key that the caller says it is like.
+fn prior(read: &dyn Read, change: &KeyChange, operation: &Operation, new: u64) -> Result<Option<Prior>, Error> {
     let prior = |entry: Option<KeyEntry>, is_replaced| {
         let number = entry.filter(|entry| !entry.deleted)?.latest;
         Some(Prior { number, is_replaced })
     };
-    let mut older = prior(step.before, true);
-    if older.is_none()
-        && let Some(like) = operation
-            .like
-            .as_ref()
-            .filter(|like| like.len() <= record::KEY_BYTES_MAX)
-    {
-        let stored_key = key_of(operation.target.number, like);
-        let entry = lookup::key_entry(transaction, &stored_key)?;
-        older = prior(entry, false).filter(|prior| prior.number != after.latest);
+    if let Some(replaced) = prior(change.before, true) {
+        return Ok(Some(replaced));
     }
-    Ok(Some(Written {
-        number: after.latest,
-        prior: older,
-    }))
+    match &operation.like {
+        Some(like) if like.len() <= record::KEY_BYTES_MAX => {
+            let entry = lookup::key_entry(read, &key_of(operation.target.number, like))?;
+            Ok(prior(entry, false).filter(|prior| prior.number != new))
+        }
+        Some(_) | None => Ok(None),
+    }
 }

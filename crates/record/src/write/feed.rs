@@ -1,40 +1,43 @@
-//! What was committed and waits to be encoded, on its way from the writer to the encoder.
+//! Committed records on their way from the writer to the encoder.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::apply::Prior;
+use super::request::Prior;
 use crate::error::Error;
 
-/// Bodies that wait, bytes. More are read from the store when it is their turn.
+/// Records that wait, bytes. More are read from the store when it is their turn.
 const BYTES_MAX: usize = 32 << 20;
-/// Records that wait. Those before others come are looked for in the store.
+/// Records that wait. When more come, the oldest are dropped, and the encoder finds them in the
+/// store.
 const RECORDS_MAX: usize = 1 << 16;
 
 /// A record that was committed.
 #[derive(Debug)]
-pub(crate) struct New {
+pub(crate) struct NewRecord {
     pub(crate) number: u64,
     pub(crate) namespace: u32,
     /// Whether the namespace keeps versions.
     pub(crate) versions_kept: bool,
-    /// An older record that it is like, as far as is known: the key's latest until then.
+    /// An older record that it probably resembles.
     pub(crate) prior: Option<Prior>,
+    /// [`None`] if there was no room for it here.
     pub(crate) body: Option<Vec<u8>>,
 }
 
-/// What the encoder has to do next.
-pub(crate) enum Next {
-    Record(New),
-    /// Nothing came for as long as asked for.
+/// What the encoder does next.
+pub(crate) enum FeedEvent {
+    Record(NewRecord),
+    /// Nothing came within the time that the encoder waits.
     Idle,
-    /// Someone waits until all is written that was committed before.
+    /// Write everything that was committed before, and tell the caller.
     Finish(SyncSender<Result<(), Error>>),
     End,
 }
 
+/// A queue of committed records, and how busy the writer is.
 #[derive(Default)]
 pub(crate) struct Feed {
     state: Mutex<State>,
@@ -43,28 +46,29 @@ pub(crate) struct Feed {
 
 #[derive(Default)]
 struct State {
-    records: VecDeque<New>,
+    records: VecDeque<NewRecord>,
     bytes: usize,
     finish: VecDeque<SyncSender<Result<(), Error>>>,
     ended: bool,
-    /// Requests at the writer, and when it committed last.
+    /// Requests that wait for the writer, or that it is committing.
     at_writer: usize,
+    /// When the writer committed last.
     committed: Option<Instant>,
 }
 
 impl Feed {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing that could panic is done while it is held.
+        // Nothing that may panic is done while the lock is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands over what was committed, ascending. Waits for nothing. The encoder sees it when it
-    /// looks next, or is [woken](Self::wake).
-    pub(crate) fn push(&self, new: impl IntoIterator<Item = New>) {
+    /// Adds committed records, ascending, without waiting. The encoder sees them when it looks next
+    /// or is [woken](Self::wake).
+    pub(crate) fn push(&self, new: impl IntoIterator<Item = NewRecord>) {
         let mut state = self.state();
         for mut record in new {
             if state.records.len() == RECORDS_MAX {
-                // The encoder notices the gap.
+                // The encoder notices the gap between numbers.
                 let oldest = state.records.pop_front();
                 state.bytes -= oldest.and_then(|oldest| oldest.body).map_or(0, |body| body.len());
             }
@@ -78,12 +82,12 @@ impl Feed {
         }
     }
 
-    /// Wakes the encoder if it has nothing to do.
+    /// Wakes the encoder if it is waiting.
     pub(crate) fn wake(&self) {
         self.came.notify_one();
     }
 
-    /// Asks to be told when all is written that was committed before.
+    /// Has `told` informed when everything that was committed before is encoded and written.
     pub(crate) fn finish(&self, told: SyncSender<Result<(), Error>>) {
         let mut state = self.state();
         if !state.ended {
@@ -92,8 +96,8 @@ impl Feed {
         self.came.notify_one();
     }
 
-    /// Ends the encoder after what it is doing now; who waits for it to finish is not told any
-    /// more.
+    /// Ends the encoder after the record that it is encoding. Drops the senders of callers that wait
+    /// for it to finish.
     pub(crate) fn end(&self) {
         let mut state = self.state();
         state.ended = true;
@@ -101,24 +105,24 @@ impl Feed {
         self.came.notify_one();
     }
 
-    /// Waits for something to do, `patience` long at most.
-    pub(crate) fn next(&self, patience: Option<Duration>) -> Next {
+    /// Waits for the next event; for ever without `patience`.
+    pub(crate) fn next(&self, patience: Option<Duration>) -> FeedEvent {
         let mut state = self.state();
         let begun = Instant::now();
         loop {
             if state.ended {
-                return Next::End;
+                return FeedEvent::End;
             }
             if let Some(record) = state.records.pop_front() {
                 state.bytes -= record.body.as_ref().map_or(0, Vec::len);
-                return Next::Record(record);
+                return FeedEvent::Record(record);
             }
             if let Some(told) = state.finish.pop_front() {
-                return Next::Finish(told);
+                return FeedEvent::Finish(told);
             }
             state = match patience.map(|patience| patience.saturating_sub(begun.elapsed())) {
                 None => self.came.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(Duration::ZERO) => return Next::Idle,
+                Some(Duration::ZERO) => return FeedEvent::Idle,
                 Some(left) => {
                     self.came
                         .wait_timeout(state, left)
@@ -129,7 +133,7 @@ impl Feed {
         }
     }
 
-    /// The writer says that it has `requests` more, or that it is done with them.
+    /// Counts requests that are sent to the writer, or with a negative number, that it has committed.
     pub(crate) fn writer_has(&self, requests: isize) {
         let mut state = self.state();
         state.at_writer = state.at_writer.saturating_add_signed(requests);
@@ -138,7 +142,8 @@ impl Feed {
         }
     }
 
-    /// Whether the writer has at most so many requests and committed nothing for so long.
+    /// Returns whether at most `requests_max` requests wait for the writer and it has committed
+    /// nothing for the time `since`.
     pub(crate) fn writer_is_idle(&self, requests_max: usize, since: Duration) -> bool {
         let state = self.state();
         state.at_writer <= requests_max && state.committed.is_none_or(|at| at.elapsed() >= since)

@@ -1,18 +1,17 @@
-//! How many records are decoded from a record, and what becomes of one that no key leads to any
-//! more.
+//! How many records are deltas of a record, and the removal of records that no key has any more.
 //!
-//! A record that others are decoded from outlives its key: it is obsolete then, and goes with the
-//! last of them.
+//! A record that is the base of others is kept after its key is gone. It is obsolete then, and is
+//! removed with the last record that needs it.
 
 use ibid_format::record::{Body, Record, References};
 
-use super::replay;
+use super::places;
 use crate::engine::{Read, Table, Transaction};
 use crate::error::Error;
-use crate::read::bodies::Bodies;
-use crate::read::frames;
+use crate::log::state;
+use crate::read::records::Records;
 
-/// The counts of the group of a record.
+/// Returns the reference counts of all records in the group of `number`.
 pub(crate) fn group(read: &(impl Read + ?Sized), number: u64) -> Result<References, Error> {
     let (group, key) = References::group_of(number);
     let mut references = Ok(References::default());
@@ -22,7 +21,7 @@ pub(crate) fn group(read: &(impl Read + ?Sized), number: u64) -> Result<Referenc
     references.map_err(|error| Error::damaged(Table::References, &key, error))
 }
 
-/// Sets what is known of a record, given what is.
+/// Changes the reference count of a record, and whether it is obsolete.
 fn set(transaction: &mut dyn Transaction, number: u64, change: impl Fn(u32, bool) -> (u32, bool)) -> Result<(), Error> {
     let mut references = group(transaction, number)?;
     let (count, obsolete) = change(references.count(number), references.is_obsolete(number));
@@ -38,13 +37,13 @@ fn set(transaction: &mut dyn Transaction, number: u64, change: impl Fn(u32, bool
     Ok(())
 }
 
-/// Counts one more record that is decoded from `base`.
+/// Counts one more delta of `base`.
 pub(crate) fn add(transaction: &mut dyn Transaction, base: u64) -> Result<(), Error> {
     set(transaction, base, |count, obsolete| (count.saturating_add(1), obsolete))
 }
 
-/// Counts one less, and removes `base` if it was kept for that one alone.
-pub(crate) fn subtract(transaction: &mut dyn Transaction, bodies: &Bodies, base: u64) -> Result<(), Error> {
+/// Counts one delta of `base` less. Removes `base` if it is obsolete and that was the last.
+pub(crate) fn subtract(transaction: &mut dyn Transaction, records: &Records, base: u64) -> Result<(), Error> {
     let mut base = Some(base);
     while let Some(number) = base.take() {
         let references = group(transaction, number)?;
@@ -53,39 +52,39 @@ pub(crate) fn subtract(transaction: &mut dyn Transaction, bodies: &Bodies, base:
             (count.saturating_sub(1), obsolete)
         })?;
         if last && references.is_obsolete(number) {
-            base = remove(transaction, bodies, number)?;
+            base = remove(transaction, records, number)?;
         }
     }
     Ok(())
 }
 
-/// Says that no key leads to a record any more: it goes, unless others are decoded from it, or the
-/// log names it. That counts as one more, until the log does not.
-pub(crate) fn release(transaction: &mut dyn Transaction, bodies: &Bodies, number: u64) -> Result<(), Error> {
-    if number >= replay::held_from(transaction)? {
+/// Removes a record that no key has any more, or marks it as obsolete if it is the base of others or
+/// named by the log. The log counts as one more reference, until the entry is removed.
+pub(crate) fn release(transaction: &mut dyn Transaction, records: &Records, number: u64) -> Result<(), Error> {
+    if number >= state::first_record(transaction)? {
         return set(transaction, number, |count, _| (count.saturating_add(1), true));
     }
     if group(transaction, number)?.count(number) > 0 {
         return set(transaction, number, |count, _| (count, true));
     }
-    match remove(transaction, bodies, number)? {
-        Some(base) => subtract(transaction, bodies, base),
+    match remove(transaction, records, number)? {
+        Some(base) => subtract(transaction, records, base),
         None => Ok(()),
     }
 }
 
-/// Removes a record, and gives the one that it was decoded from.
-fn remove(transaction: &mut dyn Transaction, bodies: &Bodies, number: u64) -> Result<Option<u64>, Error> {
+/// Removes a record, and returns its base if it was a delta.
+fn remove(transaction: &mut dyn Transaction, records: &Records, number: u64) -> Result<Option<u64>, Error> {
     let mut base = None;
     let mut found = |record: Record<'_>| {
         if let Body::Delta { base: found, .. } = record.body {
             base = Some(found);
         }
     };
-    bodies.record(transaction, number, &mut found)?;
+    records.visit(transaction, number, &mut found)?;
     let key = number.to_be_bytes();
     transaction.delete(Table::Records, &key)?;
     transaction.delete(Table::Chains, &key)?;
-    frames::take_out(transaction, number)?;
+    places::remove(transaction, number)?;
     Ok(base)
 }

@@ -1,112 +1,76 @@
-//! The one thread that writes, and the group commit.
+//! The one thread that writes, and its group commit.
 //!
-//! Callers hand over a request and wait for its outcome. What has come in while a commit was under
-//! way is committed together, with one sync; a caller waits for the commit that its own request is
-//! in, and for no other.
+//! Requests that arrive while a commit is under way are committed together next, with one sync. A
+//! caller waits for the commit that its own request is in, and for no other.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Instant;
 
 use ibid_delta::Interval;
-use ibid_format::record::{LogState, NAME_BYTES_MAX, NEXT_KEY, NamespaceEntry, NextNumbers};
+use ibid_format::record::NEXT_KEY;
 
-use super::apply::{self, Failure, Written};
-use super::block::{self, Pack};
-use super::feed::{Feed, New};
-use super::replay::{self, Task, Wholeness};
-use super::rewrite::{self, Encoded};
+use super::apply::Failure;
+use super::execute::{State, execute};
+use super::feed::{Feed, NewRecord};
+use super::request::{Change, Command, Durability, LogCommand, Operation, Outcome, Request, Written};
+use super::{oplog, truncate};
 use crate::engine::{Commit, Engine, EngineError, Table, Transaction};
 use crate::error::Error;
-use crate::read::bodies::Bodies;
-use crate::read::lookup;
-use crate::store::batch::{Change, Operation};
-use crate::store::{Durability, Options, Versions};
+use crate::log::{Completeness, state};
+use crate::read::records::Records;
 
 /// Most requests in one commit.
 const GROUP_REQUESTS: usize = 1024;
 /// Bytes of bodies in one commit, beyond the first request.
 const GROUP_BYTES: usize = 64 << 20;
 
-pub(crate) struct Request {
-    pub(crate) what: What,
-    pub(crate) durability: Durability,
-    pub(crate) outcome: SyncSender<Result<Outcome, Error>>,
-}
-
-pub(crate) enum What {
-    Batch(Vec<Operation>),
-    Namespace(Arc<str>, Versions),
-    Encoded(Encoded),
-    Pack(Pack),
-    /// Blocks that are of no use any more.
-    Free(Vec<u64>),
-    /// As one of several stores that have the same.
-    Log(Task),
-    /// Nothing: for the sake of the sync.
-    Sync,
-}
-
-pub(crate) enum Outcome {
-    Written(Vec<Option<Written>>),
-    Namespace(u32),
-    Done,
-}
-
 pub(crate) struct Writer {
-    engine: Arc<dyn Engine>,
-    bodies: Arc<Bodies>,
-    requests: Receiver<Request>,
-    /// What was committed goes there, to be encoded.
-    feed: Option<Arc<Feed>>,
-    next: NextNumbers,
-    log: Option<LogState>,
-    wholeness: Arc<Wholeness>,
-    /// How records are encoded, which replicas are told.
-    interval: Interval,
-    /// Entries of the log from which on the oldest are removed.
-    log_entries_max: Option<u64>,
-    /// Whether something was committed that was not synced.
-    unsynced: bool,
-    /// When it has to be.
-    sync_at: Option<Instant>,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) records: Arc<Records>,
+    pub(crate) requests: Receiver<Request>,
+    /// Where committed records go to be encoded.
+    pub(crate) feed: Option<Arc<Feed>>,
+    pub(crate) state: State,
+    pub(crate) completeness: Arc<Completeness>,
+    /// How densely the encoder searches for copies: it is logged for replicas.
+    pub(crate) interval: Interval,
+    /// Entries of the log to keep; all without a number.
+    pub(crate) log_entries_max: Option<u64>,
+    pub(crate) sync: PendingSync,
+}
+
+/// What was committed and not synced.
+#[derive(Debug, Default)]
+pub(crate) struct PendingSync {
+    is_needed: bool,
+    /// When it is due; [`None`] if no caller was promised a time.
+    due: Option<Instant>,
+}
+
+/// A request of a group, and why it failed if it did.
+struct Grouped {
+    request: Request,
+    failed: Option<Error>,
+}
+
+/// What a group commit did.
+struct Committed {
+    state: State,
+    outcomes: Vec<Result<Outcome, Error>>,
 }
 
 impl Writer {
-    pub(crate) fn new(
-        engine: Arc<dyn Engine>,
-        bodies: Arc<Bodies>,
-        requests: Receiver<Request>,
-        feed: Option<Arc<Feed>>,
-        next: NextNumbers,
-        (log, wholeness): (Option<LogState>, Arc<Wholeness>),
-        options: Options,
-    ) -> Self {
-        Writer {
-            engine,
-            bodies,
-            requests,
-            feed,
-            next,
-            log,
-            wholeness,
-            interval: options.encoding.interval,
-            log_entries_max: options.log_entries_max,
-            unsynced: false,
-            sync_at: None,
-        }
-    }
-
-    /// Works until nobody can ask for anything any more, or a commit fails.
+    /// Works until all handles are dropped or a commit fails.
     ///
-    /// After a failure the engine's state is uncertain; the requests still waiting are dropped,
-    /// which tells their callers.
+    /// After a failure the state of the engine is uncertain. The requests that still wait are
+    /// dropped, which tells their callers.
     pub(crate) fn run(mut self) {
         loop {
-            if self.truncate().is_err() {
+            if self.truncate_log().is_err() {
                 return;
             }
-            let request = match self.sync_at {
+            let request = match self.sync.due {
                 None => self.requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(at) => self.requests.recv_timeout(at.saturating_duration_since(Instant::now())),
             };
@@ -127,74 +91,88 @@ impl Writer {
                 return;
             }
         }
-        if self.unsynced {
-            // Nobody is left to be told; `Store::sync` is for who wants to know.
+        if self.sync.is_needed {
+            // There is no caller left to tell. Callers that must know use `Store::sync`.
             let _ = self.sync();
         }
     }
 
     /// Removes the oldest entries of the log if there are too many.
-    fn truncate(&mut self) -> Result<(), EngineError> {
-        while let Some(first) = self
-            .log_entries_max
-            .and_then(|most| replay::too_long(self.log.as_ref(), most))
+    fn truncate_log(&mut self) -> Result<(), EngineError> {
+        while let Some(entries_max) = self.log_entries_max
+            && let Some(first) = truncate::first_to_keep(self.state.log.as_ref(), entries_max)
         {
             let (outcome, done) = sync_channel(1);
             let request = Request {
-                what: What::Log(Task::Truncate { first }),
-                // A crash takes the removal back, and nothing else.
+                command: Command::Log(LogCommand::Truncate { first }),
+                // A crash undoes the removal and nothing else.
                 durability: Durability::None,
                 outcome,
             };
             self.commit(vec![request])?;
             if !matches!(done.try_recv(), Ok(Ok(_))) {
-                // One of them is damaged: `Store::verify` says which. They stay.
+                // An entry is damaged, which `Store::verify` reports. The entries stay.
                 self.log_entries_max = None;
             }
         }
         Ok(())
     }
 
+    /// Returns the first request with those that wait behind it.
     fn gather(&self, first: Request) -> Vec<Request> {
-        let mut bytes = first.bytes();
+        let mut bytes = first.command.bytes();
         let mut group = vec![first];
         while group.len() < GROUP_REQUESTS
             && bytes < GROUP_BYTES
             && let Ok(request) = self.requests.try_recv()
         {
-            bytes += request.bytes();
+            bytes += request.command.bytes();
             group.push(request);
         }
         group
     }
 
+    /// Commits a group, and tells the callers.
     fn commit(&mut self, group: Vec<Request>) -> Result<(), EngineError> {
-        let overdue = self.sync_at.is_some_and(|at| at <= Instant::now());
-        let synced = overdue || group.iter().any(|request| request.durability == Durability::Sync);
-        let commit = if synced { Commit::Synced } else { Commit::Unsynced };
-        let mut group: Vec<(Request, Option<Error>)> = group.into_iter().map(|request| (request, None)).collect();
-        let clears = |(request, _): &(Request, _)| matches!(request.what, What::Log(Task::Clear { .. }));
-        if group.iter().any(clears) {
-            // Before anybody can see it.
-            self.wholeness.set(true);
+        let is_overdue = self.sync.due.is_some_and(|due| due <= Instant::now());
+        let is_synced = is_overdue || group.iter().any(|request| request.durability == Durability::Sync);
+        let commit = if is_synced { Commit::Synced } else { Commit::Unsynced };
+        let begins_transfer =
+            |request: &Request| matches!(request.command, Command::Log(LogCommand::BeginTransfer { .. }));
+        if group.iter().any(begins_transfer) {
+            // Before a reader can see an incomplete store.
+            self.completeness.set(true);
         }
-        let (next, log, outcomes) = loop {
-            let mut next = self.next;
-            let mut log = self.log.clone();
+        let ungrouped = |request| Grouped { request, failed: None };
+        let mut group: Vec<Grouped> = group.into_iter().map(ungrouped).collect();
+        let committed = match self.write(commit, &mut group) {
+            Ok(committed) => committed,
+            Err(error) => {
+                for Grouped { request, .. } in group {
+                    let _ = request.outcome.send(Err(error.clone().into()));
+                }
+                return Err(error);
+            }
+        };
+        self.state = committed.state;
+        self.completeness.set(state::is_incomplete(self.state.log.as_ref()));
+        self.set_sync(is_synced, &group);
+        self.tell(group, committed.outcomes);
+        Ok(())
+    }
+
+    /// Executes all requests of a group in one transaction. A request that fails after it wrote
+    /// something undoes the transaction, and the others are executed again without it.
+    fn write(&self, commit: Commit, group: &mut [Grouped]) -> Result<Committed, EngineError> {
+        loop {
+            let mut state = self.state.clone();
             let mut outcomes = Vec::with_capacity(group.len());
             let mut undone = None;
             let committed = self.engine.write(commit, &mut |transaction| {
-                for (place, (request, failed)) in group.iter().enumerate() {
+                for (place, Grouped { request, failed }) in group.iter().enumerate() {
                     let outcome = match failed {
                         Some(error) => Err(Failure::Refused(error.clone())),
-                        None => carry_out(
-                            transaction,
-                            &self.bodies,
-                            &mut next,
-                            &mut log,
-                            self.interval,
-                            &request.what,
-                        ),
+                        None => execute(transaction, &self.records, &mut state, self.interval, &request.command),
                     };
                     outcomes.push(match outcome {
                         Ok(outcome) => Ok(outcome),
@@ -208,174 +186,77 @@ impl Writer {
                         }
                     });
                 }
-                if log != self.log
-                    && let Some(log) = &log
-                {
-                    replay::put_state(transaction, log)?;
-                }
-                if next == self.next {
-                    Ok(())
-                } else {
-                    transaction.put(Table::Meta, NEXT_KEY, &next.encode())
-                }
+                self.put_changed(transaction, &state)
             });
             match (committed, undone) {
-                (Ok(()), _) => break (next, log, outcomes),
-                // All of the transaction is gone; the others are done without that one.
-                (Err(_), Some((place, error))) => group[place].1 = Some(error),
-                (Err(error), None) => {
-                    for (request, _) in group {
-                        let _ = request.outcome.send(Err(error.clone().into()));
-                    }
-                    return Err(error);
-                }
+                (Ok(()), _) => return Ok(Committed { state, outcomes }),
+                (Err(_), Some((place, error))) => group[place].failed = Some(error),
+                (Err(error), None) => return Err(error),
             }
-        };
-        self.next = next;
-        self.log = log;
-        self.wholeness.set(replay::is_incomplete(self.log.as_ref()));
-        self.unsynced = !synced;
-        let latest = |(request, _): &(Request, _)| match request.durability {
+        }
+    }
+
+    /// Writes what has changed of the state.
+    fn put_changed(&self, transaction: &mut dyn Transaction, state: &State) -> Result<(), EngineError> {
+        if state.log != self.state.log
+            && let Some(log) = &state.log
+        {
+            oplog::put_state(transaction, log)?;
+        }
+        if state.next != self.state.next {
+            transaction.put(Table::Meta, NEXT_KEY, &state.next.encode())?;
+        }
+        Ok(())
+    }
+
+    /// Notes whether and when what was committed has to be synced.
+    fn set_sync(&mut self, is_synced: bool, group: &[Grouped]) {
+        let due = |Grouped { request, .. }: &Grouped| match request.durability {
             Durability::Batched(delay) => Instant::now().checked_add(delay),
             Durability::Sync | Durability::None => None,
         };
-        let asked = group.iter().filter_map(latest);
-        self.sync_at = if synced { None } else { asked.chain(self.sync_at).min() };
-        for ((request, _), outcome) in group.into_iter().zip(outcomes) {
-            if let (Some(feed), What::Batch(operations), Ok(Outcome::Written(written))) =
-                (&self.feed, request.what, &outcome)
+        let due = group.iter().filter_map(due).chain(self.sync.due).min();
+        self.sync = PendingSync {
+            is_needed: !is_synced,
+            due: due.filter(|_| !is_synced),
+        };
+    }
+
+    /// Tells the callers the outcomes, and hands what was written to the encoder.
+    fn tell(&self, group: Vec<Grouped>, outcomes: Vec<Result<Outcome, Error>>) {
+        for (Grouped { request, .. }, outcome) in group.into_iter().zip(outcomes) {
+            if let (Some(feed), Command::Batch(operations), Ok(Outcome::Written(written))) =
+                (&self.feed, request.command, &outcome)
             {
-                feed.push(operations.into_iter().zip(written).filter_map(new));
+                feed.push(operations.into_iter().zip(written).filter_map(new_record));
             }
-            // Who does not wait any more is not told.
+            // A caller that has gone away needs no answer.
             let _ = request.outcome.send(outcome);
         }
         if let Some(feed) = &self.feed {
-            // After those who wait for the commit, so that they do not find the encoder on their processor.
+            // After the callers, so that they do not wait for the encoder to leave their processor.
             feed.wake();
         }
-        Ok(())
     }
 
     fn sync(&mut self) -> Result<(), EngineError> {
         self.engine.sync()?;
-        (self.unsynced, self.sync_at) = (false, None);
+        self.sync = PendingSync::default();
         Ok(())
     }
 }
 
-impl Request {
-    fn bytes(&self) -> usize {
-        match &self.what {
-            What::Batch(operations) => {
-                let length = |operation: &Operation| operation.change.body().map_or(0, <[u8]>::len);
-                operations.iter().map(length).sum()
-            }
-            What::Pack(pack) => pack.bytes.len(),
-            What::Log(Task::Apply(arrived)) => arrived.bytes(),
-            What::Namespace(..) | What::Encoded(_) | What::Free(_) | What::Log(_) | What::Sync => 0,
-        }
-    }
-}
-
-/// What the encoder is told of an operation: nothing of one that wrote no body.
-fn new((operation, written): (Operation, &Option<Written>)) -> Option<New> {
+/// Returns what the encoder is told of an operation; [`None`] if it wrote no body.
+fn new_record((operation, written): (Operation, &Option<Written>)) -> Option<NewRecord> {
     let written = written.as_ref()?;
     let (Change::Insert(body) | Change::Update(body) | Change::Put(body)) = operation.change else {
         return None;
     };
-    Some(New {
+    Some(NewRecord {
         number: written.number,
         namespace: operation.target.number,
         versions_kept: operation.target.versions_kept,
         prior: written.prior,
         body: Some(body),
     })
-}
-
-fn carry_out(
-    transaction: &mut dyn Transaction,
-    bodies: &Bodies,
-    next: &mut NextNumbers,
-    log: &mut Option<LogState>,
-    interval: Interval,
-    what: &What,
-) -> Result<Outcome, Failure> {
-    match what {
-        What::Batch(operations) => {
-            replay::check_primary(log.as_ref()).map_err(Failure::Refused)?;
-            replay::check_size(log.as_ref(), operations).map_err(Failure::Refused)?;
-            let record = next.record;
-            let written = apply::batch(transaction, bodies, next, operations)?;
-            if let Some(log) = log {
-                let logged = replay::log_batch(transaction, log, record, operations, &written);
-                logged.map_err(Failure::Undone)?;
-            }
-            Ok(Outcome::Written(written))
-        }
-        What::Namespace(name, versions) => {
-            let before = *next;
-            let outcome = namespace(transaction, next, name, *versions)?;
-            if before != *next {
-                // One that is there is found on a replica, too.
-                replay::check_primary(log.as_ref()).map_err(Failure::Undone)?;
-                if let Some(log) = log {
-                    let logged = replay::log_namespace(transaction, log, name, *versions);
-                    logged.map_err(Failure::Undone)?;
-                }
-            }
-            Ok(outcome)
-        }
-        What::Encoded(encoded) => {
-            replay::check_primary(log.as_ref()).map_err(Failure::Refused)?;
-            let written = rewrite::carry_out(transaction, bodies, encoded).map_err(Failure::Undone)?;
-            if let Some(log) = log {
-                let logged = replay::log_rewrites(transaction, log, interval, &written);
-                logged.map_err(Failure::Undone)?;
-            }
-            Ok(Outcome::Done)
-        }
-        What::Log(task) => {
-            let done = replay::carry_out(transaction, bodies, next, log, task);
-            done.map(|()| Outcome::Done)
-        }
-        What::Pack(pack) => {
-            let packed = block::carry_out(transaction, pack);
-            packed.map(|()| Outcome::Done).map_err(Failure::Undone)
-        }
-        What::Free(blocks) => {
-            let freed = block::free(transaction, blocks);
-            freed.map(|()| Outcome::Done).map_err(Failure::Undone)
-        }
-        What::Sync => Ok(Outcome::Done),
-    }
-}
-
-/// Finds a namespace, or makes it.
-pub(crate) fn namespace(
-    transaction: &mut dyn Transaction,
-    next: &mut NextNumbers,
-    name: &str,
-    versions: Versions,
-) -> Result<Outcome, Failure> {
-    let out_of_range = |field, min, max, found| Failure::Refused(Error::OutOfRange { field, min, max, found });
-    if !(1..=NAME_BYTES_MAX).contains(&name.len()) {
-        let (max, found) = (NAME_BYTES_MAX as u64, name.len() as u64);
-        return Err(out_of_range("name of a namespace", 1, max, found));
-    }
-    if let Some(number) = lookup::namespace(transaction, name, versions).map_err(Failure::Refused)? {
-        return Ok(Outcome::Namespace(number));
-    }
-    let number = next.namespace;
-    let further = number.checked_add(1).ok_or_else(|| {
-        let found = u64::from(number);
-        out_of_range("number of a namespace", 1, found - 1, found)
-    })?;
-    let versions_kept = versions == Versions::Kept;
-    let entry = NamespaceEntry { number, versions_kept };
-    let value = entry.encode(name).expect("name and number are within their limits");
-    let put = transaction.put(Table::Namespaces, name.as_bytes(), &value);
-    put.map_err(|error| Failure::Undone(error.into()))?;
-    next.namespace = further;
-    Ok(Outcome::Namespace(number))
 }

@@ -132,7 +132,7 @@ pub(crate) fn assert_same(snapshot: &Snapshot, spaces: &[Namespace; 2], model: &
     for (index, space) in spaces.iter().enumerate() {
         let everything = (Bound::Unbounded, Bound::Unbounded);
         let scan = |direction| {
-            let records = snapshot.scan(space, everything, direction);
+            let records = snapshot.scan(space, everything, direction).unwrap();
             let records = records.map(|record| record.map(|record| (record.key, record.body)));
             records.collect::<Result<Vec<_>, _>>().unwrap()
         };
@@ -157,7 +157,7 @@ pub(crate) fn assert_same(snapshot: &Snapshot, spaces: &[Namespace; 2], model: &
             }
         }
 
-        let in_order: Vec<_> = snapshot.in_order(space, 0).map(Result::unwrap).collect();
+        let in_order: Vec<_> = snapshot.written_after(space, 0).unwrap().map(Result::unwrap).collect();
         assert!(in_order.is_sorted_by_key(|record| record.number));
         let mut by_key: Vec<_> = in_order.into_iter().map(|record| (record.key, record.body)).collect();
         by_key.sort();

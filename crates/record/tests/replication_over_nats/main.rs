@@ -35,15 +35,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PUBLISH: &str = "IBID_TEST_PUBLISH";
 
 fn options() -> Options {
-    Options {
-        durability: Durability::Batched(Duration::from_millis(50)),
-        ..Options::default()
-    }
+    Options::default().with_durability(Durability::Batched(Duration::from_millis(50)))
 }
 
 fn primary(folder: &Path) -> Store {
     let oplog = true;
-    Store::open(folder, Options { oplog, ..options() }).unwrap()
+    Store::open(folder, options().with_oplog(oplog)).unwrap()
 }
 
 fn replica(folder: &Path) -> Store {

@@ -111,11 +111,7 @@ fn of(found: &Records, figure: RecordsFigure) -> impl Iterator<Item = &RecordsRu
 /// Whether it is the default, but for what it drops where time is short.
 fn is_usual(encoding: &Encoding) -> bool {
     let lossy = encoding.lossy;
-    *encoding
-        == Encoding {
-            lossy,
-            ..Encoding::default()
-        }
+    *encoding == Encoding::default().with_lossy(lossy)
 }
 
 fn ratio(found: &Records, stored: u64) -> f64 {
@@ -129,7 +125,7 @@ fn speed(found: &Records, run: &RecordsRun) -> f64 {
 
 /// `deltas, 64 B`, where the size is that of features.
 fn run_name(encoding: &Encoding) -> String {
-    match encoding.on {
+    match encoding.enabled {
         true => format!("deltas, {}", feature_size(encoding.feature_bytes)),
         false => "whole".to_owned(),
     }

@@ -115,28 +115,19 @@ fn size_on_disk(folder: &Path) -> Result<u64> {
 
 /// Returns the options for commands that only read: without the encoder, which writes.
 fn options(context: &Context) -> Options {
-    Options {
-        // The rest is for buffers, of which the engine has copies while it commits.
-        cache_bytes: part(context, 4),
-        encoding: Encoding {
-            on: false,
-            ..Encoding::default()
-        },
-        ..Options::default()
-    }
+    // The rest is for buffers, of which the engine has copies while it commits.
+    Options::default()
+        .with_cache_bytes(part(context, 4))
+        .with_encoding(Encoding::default().with_enabled(false))
 }
 
 fn options_to_store(context: &Context) -> Options {
     let usual = Encoding::default();
-    Options {
-        encoding: Encoding {
-            source_cache_bytes: usual.source_cache_bytes.min(part(context, 8)),
-            write_back_bytes: usual.write_back_bytes.min(part(context, 16)),
-            index_bytes_max: usual.index_bytes_max.min(part(context, 8)),
-            ..usual
-        },
-        ..options(context)
-    }
+    let encoding = usual
+        .with_source_cache_bytes(usual.source_cache_bytes.min(part(context, 8)))
+        .with_write_back_bytes(usual.write_back_bytes.min(part(context, 16)))
+        .with_index_bytes_max(usual.index_bytes_max.min(part(context, 8)));
+    options(context).with_encoding(encoding)
 }
 
 /// Returns a part of the memory limit, bytes.

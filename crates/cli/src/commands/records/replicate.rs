@@ -8,7 +8,7 @@ use std::time::Duration;
 use ibid_record::replicate::nats::{self, Publishing};
 use ibid_record::replicate::net::{self, tls};
 use ibid_record::replicate::{self, Oplog, Progress};
-use ibid_record::{Options, Role, Store};
+use ibid_record::{Role, Store};
 use ibid_terminal::{path_text, reason};
 
 use super::{is_there, none_there, open, open_at, options_to_store, place};
@@ -27,11 +27,9 @@ pub(crate) fn serve(context: &mut Context, args: &ServeArgs) -> Result<Outcome> 
         return Err(none_there(path));
     }
     let watch = Watch::silent(Verb::Look)?;
-    let options = Options {
-        oplog: true,
-        log_entries_max: args.log_entries,
-        ..options_to_store(context)
-    };
+    let options = options_to_store(context)
+        .with_oplog(true)
+        .with_log_entries_max(args.log_entries);
     let store = open_at(context, path, options, false)?;
     let (tls, publishing_at) = tls_of_server(args)?;
     let listener = args.listen.map(listen).transpose()?;

@@ -2,8 +2,7 @@
 
 use std::ops::Bound;
 
-use ibid_record::engine::Direction;
-use ibid_record::{Error, Record};
+use ibid_record::{Direction, Error, Record};
 
 use super::open_namespace;
 use crate::args::{Key, ScanArgs};
@@ -16,10 +15,10 @@ pub(crate) fn run(context: &mut Context, args: &ScanArgs) -> Result<Outcome> {
     let snapshot = store.snapshot()?;
     let (from, to) = range(args);
     let mut records: Box<dyn Iterator<Item = Result<Record, Error>>> = if args.in_order {
-        Box::new(snapshot.in_order(&namespace, args.after))
+        Box::new(snapshot.written_after(&namespace, args.after)?)
     } else {
         let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
-        Box::new(snapshot.scan(&namespace, range, Direction::Forward))
+        Box::new(snapshot.scan(&namespace, range, Direction::Forward)?)
     };
     let mut printer = ScanPrinter::begin(&mut context.out, namespace.name(), args.keys_only)?;
     for _ in 0..args.limit.unwrap_or(u64::MAX) {

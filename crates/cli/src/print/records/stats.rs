@@ -171,7 +171,7 @@ impl<'n> JsonNamespaceStats<'n> {
             whole: found.whole.into(),
             deltas: found.deltas.into(),
             obsolete: found.obsolete.into(),
-            in_blocks: found.packed.into(),
+            in_blocks: found.in_blocks.into(),
             unencoded: found.unencoded,
             retrievals: (&found.retrievals).into(),
             latest_retrievals: (&found.latest_retrievals).into(),
@@ -272,7 +272,7 @@ fn stored_table(spaces: &[NamespaceStatistics]) -> Table {
     ]);
     for space in spaces {
         let mut row = vec![escape(space.name.as_bytes())];
-        for amount in [space.whole, space.deltas, space.obsolete, space.packed] {
+        for amount in [space.whole, space.deltas, space.obsolete, space.in_blocks] {
             row.extend([count(amount.count), size(amount.bytes)]);
         }
         row.push(count(space.unencoded));

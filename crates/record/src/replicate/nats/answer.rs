@@ -10,10 +10,10 @@ use super::Stopped;
 use super::address::Address;
 use super::stream::Link;
 use crate::error::Error;
+use crate::log::state;
 use crate::replicate::Sender;
 use crate::replicate::follow::{RETRY_AFTER, wait};
 use crate::store::Store;
-use crate::write::replay;
 
 /// Those who ask at the same time. One more, and who was silent for longest begins anew.
 const ASKERS_MAX: usize = 16;
@@ -73,7 +73,7 @@ fn answer(
     part_bytes: usize,
 ) -> Result<Option<Vec<u8>>, Error> {
     let pull = PartRequest::decode(request)?;
-    let state = replay::state(&*store.inner.engine.snapshot()?)?.ok_or(Error::NoLog)?;
+    let state = state::read(&*store.shared.engine.snapshot()?)?.ok_or(Error::NoLog)?;
     if (pull.store, pull.epoch) != (state.store, state.epoch) || state.role != Role::Primary {
         return Ok(None);
     }

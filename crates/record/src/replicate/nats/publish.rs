@@ -13,10 +13,10 @@ use super::answer::answer_all;
 use super::read::{existing, last_whole};
 use super::stream::{Link, Making};
 use crate::error::Error;
+use crate::log::state;
 use crate::replicate::follow::{LOOK_EVERY, RETRY_AFTER, wait};
 use crate::replicate::{Progress, Sender};
 use crate::store::Store;
-use crate::write::replay;
 
 /// How often a publisher that has nothing to say looks whether another has published.
 const LOOK_AT_STREAM_EVERY: Duration = Duration::from_secs(1);
@@ -134,8 +134,8 @@ impl Publisher<'_> {
         let mut end = self.end(&mut link, stop)?;
         let mut looked = Instant::now();
         while !stop.load(Ordering::Relaxed) {
-            let state = replay::state(&*self.store.inner.engine.snapshot().map_err(Error::from)?)?;
-            replay::check_primary(state.as_ref())?;
+            let state = state::read(&*self.store.shared.engine.snapshot().map_err(Error::from)?)?;
+            state::check_primary(state.as_ref())?;
             let state = state.ok_or(Error::NoLog)?;
             let Some((span, sent)) = self.after(&state, &end)? else {
                 continue; // something has changed meanwhile
@@ -199,7 +199,7 @@ impl Publisher<'_> {
             // The store says by whom.
             Response::Refused(Refusal::Fenced) => Ok(None),
             Response::TransferRequired { .. }
-                if replay::state(&*self.store.inner.engine.snapshot()?)?.is_some_and(|now| now.first > next) =>
+                if state::read(&*self.store.shared.engine.snapshot()?)?.is_some_and(|now| now.first > next) =>
             {
                 Ok(None) // it was truncated since
             }

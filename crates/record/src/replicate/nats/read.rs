@@ -14,7 +14,7 @@ use super::stream::{Extent, Link};
 use super::wire::refused;
 use crate::error::Error;
 use crate::replicate::follow::{Oplog, wait};
-use crate::write::replay;
+use crate::write::oplog;
 
 /// How long the primary may take for an answer. It is asked again for the same one then.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
@@ -91,7 +91,7 @@ impl Published {
             place: None,
             ended: None,
             asking: Asking {
-                asker: replay::random()?,
+                asker: oplog::random()?,
                 number: 0,
                 request: Vec::new(),
                 gathering: PartAssembler::default(),

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use super::address::Server;
 use crate::error::Error;
 use crate::replicate::net::{Stream, is_late, prepare, tls};
-use crate::write::replay;
+use crate::write::oplog;
 
 /// Longest line, bytes. One with INFO names all servers of a cluster.
 const LINE_BYTES_MAX: usize = 1 << 18;
@@ -113,7 +113,7 @@ impl Wire {
             came: Vec::new(),
             heard: now,
             pinged: now,
-            inbox: format!("_INBOX.{:016x}{:016x}", replay::random()?, replay::random()?),
+            inbox: format!("_INBOX.{:016x}{:016x}", oplog::random()?, oplog::random()?),
             requests: 0,
             payload_bytes_max: 0,
             is_clustered: false,

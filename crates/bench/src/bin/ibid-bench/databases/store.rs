@@ -38,7 +38,7 @@ impl Opened {
         let folder = folder.join("store");
         let mut options = Options::default();
         options.cache_bytes = CACHE_BYTES - options.frame_cache_bytes;
-        options.encoding.on = subject.deltas;
+        options.encoding.enabled = subject.deltas;
         // It is filled as fast as it goes: what it has no time for shall show as time, not as bytes.
         options.encoding.lossy = false;
         let store = ibid_record::Store::open(&folder, options)?;

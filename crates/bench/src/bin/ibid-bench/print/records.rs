@@ -124,7 +124,7 @@ fn ratio(found: &Records, stored: u64) -> f64 {
 
 fn json_run(found: &Records, run: &RecordsRun) -> JsonRun {
     let Encoding {
-        on,
+        enabled,
         interval,
         feature_bytes,
         source_cache_bytes,
@@ -134,7 +134,7 @@ fn json_run(found: &Records, run: &RecordsRun) -> JsonRun {
     let (retrieval, distance) = retrieval(run.encoding.retrieval);
     JsonRun {
         figure: figure(run.figure),
-        deltas: on,
+        deltas: enabled,
         retrieval,
         distance,
         interval: interval.positions(),
@@ -282,7 +282,7 @@ fn ratios(found: &Records) -> Table {
     ]);
     for run in of(found, RecordsFigure::Ratio) {
         let blocks = run.block_bytes.unwrap_or_default();
-        let name = match run.encoding.on {
+        let name = match run.encoding.enabled {
             true => format!(
                 "deltas, features of {}",
                 size(run.encoding.feature_bytes.count() as u64)

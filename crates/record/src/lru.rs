@@ -3,28 +3,28 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-/// Values with a size, of which the least recently used go where there is no room.
+/// A cache of values with sizes. Where room is short, the least recently used values are dropped.
 #[derive(Debug)]
-pub(crate) struct Recent<K, V> {
+pub(crate) struct LruCache<K, V> {
     room: usize,
     bytes: usize,
-    values: HashMap<K, Entry<V>>,
-    /// By when they were used last.
+    values: HashMap<K, Cached<V>>,
+    /// The keys, least recently used first.
     order: BTreeMap<u64, K>,
     clock: u64,
 }
 
 #[derive(Debug)]
-struct Entry<V> {
+struct Cached<V> {
     used: u64,
     bytes: usize,
     value: V,
 }
 
-impl<K: Copy + Eq + Hash, V: Clone> Recent<K, V> {
-    /// With room for so many bytes.
+impl<K: Copy + Eq + Hash, V: Clone> LruCache<K, V> {
+    /// Returns an empty cache with room for `room` bytes.
     pub(crate) fn new(room: usize) -> Self {
-        Recent {
+        LruCache {
             room,
             bytes: 0,
             values: HashMap::new(),
@@ -55,7 +55,7 @@ impl<K: Copy + Eq + Hash, V: Clone> Recent<K, V> {
         self.clock += 1;
         let used = self.clock;
         self.order.insert(used, key);
-        self.values.insert(key, Entry { used, bytes, value });
+        self.values.insert(key, Cached { used, bytes, value });
         while self.bytes > self.room {
             let Some((_, &oldest)) = self.order.first_key_value() else {
                 break;
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_goes_first() {
-        let mut recent = Recent::new(100);
+        let mut recent = LruCache::new(100);
         recent.insert(1, 'a', 40);
         recent.insert(2, 'b', 40);
         assert_eq!(recent.get(1), Some('a'));
@@ -87,7 +87,7 @@ mod tests {
         recent.insert(4, 'd', 101);
         assert!(
             !recent.contains(4) && recent.contains(1),
-            "what has no room at all pushes nothing out"
+            "a value that can never fit must not evict others"
         );
         recent.insert(1, 'e', 60);
         assert!(recent.get(1) == Some('e') && recent.contains(3));

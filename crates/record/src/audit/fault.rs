@@ -1,0 +1,149 @@
+//! What a verification reports.
+
+use std::fmt;
+
+use ibid_format::record::{VersionGroup, split_key};
+
+use crate::engine::Table;
+use crate::error::Damage;
+use crate::versions::Versions;
+
+/// Most faults that a verification lists. It counts further ones.
+pub const FAULTS_MAX: usize = 1000;
+/// What a verification found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verification {
+    /// The contents of each namespace, in the order in which the namespaces were made.
+    pub namespaces: Vec<NamespaceCounts>,
+    /// What is wrong, at most [`FAULTS_MAX`] faults. An entry with several faults is listed once.
+    pub faults: Vec<Fault>,
+    /// How many faults there are.
+    pub faults_total: u64,
+    /// Whether it was stopped early, so that there may be more faults.
+    pub stopped: bool,
+}
+
+impl Verification {
+    /// Returns whether everything was looked at and nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.faults_total == 0 && !self.stopped
+    }
+}
+
+/// The contents of a namespace. Damaged entries are not counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceCounts {
+    /// Its name.
+    pub name: String,
+    /// Which versions it keeps.
+    pub versions: Versions,
+    /// Keys that have a body now.
+    pub keys: u64,
+    /// Deleted keys whose versions are kept.
+    pub keys_deleted: u64,
+    /// Records: versions of all keys, deletions included.
+    pub records: u64,
+    /// Bytes of the bodies of all versions.
+    pub body_bytes: u64,
+    /// Bytes of the bodies of the latest version of each key.
+    pub latest_body_bytes: u64,
+    /// Bytes that are stored of all bodies, whole or as deltas, before compression.
+    pub stored_bytes: u64,
+}
+
+/// An entry that is wrong or missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The engine's table.
+    pub table: Table,
+    /// The key in this table.
+    pub key: Vec<u8>,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+impl fmt::Display for Fault {
+    /// `record 17: it is missing`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = &self.key[..];
+        let shown = key.escape_ascii();
+        match (self.table, split_key(key), split_group_key(key)) {
+            (Table::Records, ..) if key.len() == NUMBER_BYTES => write!(f, "record {}", number_of(key))?,
+            (Table::References, ..) if key.len() == NUMBER_BYTES => {
+                write!(f, "references to group {} of records", number_of(key))?;
+            }
+            (Table::Places, ..) if key.len() == NUMBER_BYTES => {
+                write!(f, "places of group {} of records", number_of(key))?;
+            }
+            (Table::Blocks, ..) if key.len() == NUMBER_BYTES => write!(f, "block {}", number_of(key))?,
+            (Table::Chains, ..) if key.len() == NUMBER_BYTES => {
+                write!(f, "entry of record {}, the newest of a chain", number_of(key))?;
+            }
+            (Table::Versions, _, Some((lineage, group))) => {
+                let first = VersionGroup::new(lineage, group).first();
+                write!(
+                    f,
+                    "entry of versions {first} and following of the key that began with record {lineage}"
+                )?;
+            }
+            (Table::Keys, Ok((namespace, key)), _) => {
+                write!(f, "key \"{}\" in namespace number {namespace}", key.escape_ascii())?;
+            }
+            (Table::Namespaces, ..) => write!(f, "namespace \"{shown}\"")?,
+            (table, ..) => write!(f, "entry \"{shown}\" of the table {}", table.name())?,
+        }
+        write!(f, ": {}", self.problem)
+    }
+}
+
+/// What is wrong with an entry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// A reader of the entry gets the same error.
+    #[error("{0}")]
+    Damaged(Damage),
+    /// No key leads to the entry.
+    #[error("nothing leads to it: its key is gone, or leads to another record")]
+    Stray,
+    /// The entry contradicts others.
+    #[error("{field}: other entries imply {expected}, found {found}")]
+    Disagrees {
+        /// What the entry is about.
+        field: &'static str,
+        /// The value that follows from other entries.
+        expected: u64,
+        /// The value of the entry.
+        found: u64,
+    },
+    /// The namespace of the key does not exist. Reported for the first key of it only.
+    #[error("there is no such namespace")]
+    NoNamespace,
+    /// The namespace has the number of another, and so its keys.
+    #[error("its number is that of another namespace, too")]
+    Repeated,
+    /// The format has no such entry.
+    #[error("the format has no such entry")]
+    Unknown,
+    /// The engine shows the entry after a larger one, so that a lookup would not find it.
+    #[error("the engine has it in the wrong place")]
+    OutOfOrder,
+    /// The engine cannot read the entry or the next one, and says this.
+    #[error("the engine cannot read on from here: {0}")]
+    Unreadable(String),
+}
+
+/// Length of a key that is the number of a record.
+pub(super) const NUMBER_BYTES: usize = 8;
+
+/// Returns the number in a key of eight bytes; 0, which no record has, for other keys.
+pub(super) fn number_of(stored_key: &[u8]) -> u64 {
+    stored_key.try_into().map_or(0, u64::from_be_bytes)
+}
+
+/// Returns the first record of the key and the group, given a key of the table `versions`.
+pub(super) fn split_group_key(stored_key: &[u8]) -> Option<(u64, u32)> {
+    let (lineage, group) = stored_key.split_first_chunk()?;
+    let group = u32::from_be_bytes(group.try_into().ok()?);
+    (group <= VersionGroup::of(u32::MAX)).then_some((u64::from_be_bytes(*lineage), group))
+}

@@ -1,0 +1,139 @@
+//! The order in which records are compressed: records that resemble each other lie together.
+
+use std::collections::{HashMap, HashSet};
+
+use ibid_format::record::{Body, Record};
+
+use crate::engine::Table;
+use crate::error::Error;
+use crate::write::request::Origin;
+
+/// Bytes of records that are ordered together.
+const WINDOW_BYTES: usize = 32 << 20;
+/// Records that are ordered together.
+const WINDOW_RECORDS: usize = 1 << 16;
+/// Bytes of latest versions that resemble each other and are compressed together.
+const SIMILAR_FRAME_BYTES: usize = 64 << 10;
+/// Features that two latest versions share to count as similar.
+const SIMILAR_FEATURES: usize = 2;
+
+/// Records that are compressed together.
+#[derive(Default)]
+pub(super) struct Window {
+    items: Vec<Item>,
+    bytes: Vec<u8>,
+}
+
+/// A record of a window.
+pub(super) struct Item {
+    pub(super) number: u64,
+    /// The record that it is a delta of; 0 if it is whole.
+    base: u64,
+    /// Whether it is the latest version of its key, and stored whole.
+    is_latest: bool,
+    pub(super) origin: Origin,
+    /// Where its bytes begin and end in the window.
+    from: usize,
+    to: usize,
+}
+
+impl Window {
+    /// Adds a record. `is_latest` is for the latest version of a key that is stored whole.
+    pub(super) fn push(
+        &mut self,
+        number: u64,
+        record: &Record<'_>,
+        is_latest: bool,
+        origin: Origin,
+    ) -> Result<(), Error> {
+        let base = match record.body {
+            Body::Delta { base, .. } => base,
+            Body::Deleted | Body::Whole(_) => 0,
+        };
+        let from = self.bytes.len();
+        let encoded = record.encode_packed(number, &mut self.bytes);
+        encoded.map_err(|error| Error::damaged(Table::Records, &number.to_be_bytes(), error))?;
+        let to = self.bytes.len();
+        self.items.push(Item {
+            number,
+            base,
+            is_latest,
+            origin,
+            from,
+            to,
+        });
+        Ok(())
+    }
+
+    /// Returns a record of the window, and its bytes.
+    pub(super) fn item(&self, place: usize) -> (&Item, &[u8]) {
+        let item = &self.items[place];
+        (item, &self.bytes[item.from..item.to])
+    }
+
+    /// Returns the bytes of all its records.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Returns whether it has as many records, or bytes of them, as are ordered together.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes.len() >= WINDOW_BYTES || self.items.len() >= WINDOW_RECORDS
+    }
+
+    /// Returns the places of the latest versions, in groups that resemble each other.
+    pub(super) fn similar_latest(&self, mut features: impl FnMut(u64) -> Vec<u32>) -> Vec<Vec<usize>> {
+        let mut groups: Vec<(usize, Vec<usize>)> = Vec::new();
+        let mut by_feature: HashMap<u32, usize> = HashMap::new();
+        for (place, item) in self.items.iter().enumerate().filter(|(_, item)| item.is_latest) {
+            let features = features(item.number);
+            let mut shared: HashMap<usize, usize> = HashMap::new();
+            for group in features.iter().filter_map(|feature| by_feature.get(feature)) {
+                *shared.entry(*group).or_default() += 1;
+            }
+            let room = SIMILAR_FRAME_BYTES.saturating_sub(item.to - item.from);
+            let fits = |&(&group, &shared): &(&usize, &usize)| shared >= SIMILAR_FEATURES && groups[group].0 <= room;
+            let best = shared
+                .iter()
+                .filter(fits)
+                .max_by_key(|&(group, shared)| (shared, group));
+            let group = match best {
+                Some((&group, _)) => group,
+                None => {
+                    groups.push((0, Vec::new()));
+                    groups.len() - 1
+                }
+            };
+            groups[group].0 += item.to - item.from;
+            groups[group].1.push(place);
+            by_feature.extend(features.into_iter().map(|feature| (feature, group)));
+        }
+        groups.into_iter().map(|(_, places)| places).collect()
+    }
+
+    /// Returns the places of the other records, each after its base and the base's other deltas.
+    pub(super) fn by_chain(&self) -> Vec<usize> {
+        let others = |&place: &usize| !self.items[place].is_latest;
+        let mut by_base: Vec<usize> = (0..self.items.len()).filter(others).collect();
+        by_base.sort_unstable_by_key(|&item| (self.items[item].base, self.items[item].number));
+        let of_base = |base: u64| {
+            let from = by_base.partition_point(|&item| self.items[item].base < base);
+            let to = by_base.partition_point(|&item| self.items[item].base <= base);
+            &by_base[from..to]
+        };
+        let numbers: HashSet<u64> = by_base.iter().map(|&place| self.items[place].number).collect();
+        let mut order = Vec::with_capacity(self.items.len());
+        let mut stack = Vec::new();
+        for (place, item) in self.items.iter().enumerate().filter(|(place, _)| others(place)) {
+            if item.base != 0 && numbers.contains(&item.base) {
+                continue;
+            }
+            stack.push(place);
+            while let Some(place) = stack.pop() {
+                order.push(place);
+                stack.extend(of_base(self.items[place].number));
+            }
+        }
+        order
+    }
+}

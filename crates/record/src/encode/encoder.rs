@@ -1,0 +1,667 @@
+//! The thread that encodes.
+
+use std::collections::HashMap;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ibid_delta::{Candidate, CandidateState, DeltaEncoder, Method, RankedCandidate, Ranking, Sketch, Sketcher};
+use ibid_format::record::{
+    self, ChainEntry, ENCODING_STOPPED_PREFIX, EncoderWatermark, EncodingStopped, Record, WATERMARK_KEY, body_check,
+    key_of,
+};
+
+use super::governor::Savings;
+use super::index::{FEATURES, NewestIndex, each_chain};
+use super::pending::Pending;
+use super::{Encoding, Tally, chain};
+use crate::engine::{Direction, Engine, Snapshot, Table};
+use crate::error::Error;
+use crate::lru::LruCache;
+use crate::read::records::{Records, StoredBody};
+use crate::read::{lookup, namespaces};
+use crate::write::feed::{Feed, FeedEvent, NewRecord};
+use crate::write::handle::WriterHandle;
+use crate::write::request::{Command, Durability, Prior, Rewrite};
+
+/// A record of the same key becomes a delta if that saves at least this part of it.
+const REPLACED_SAVED_PART: usize = 4;
+/// A record of another key becomes a delta if that takes at most this part of it. One that
+/// resembles the new record only a little is left for a later record that it resembles more: of
+/// revisions of wiki pages and JSON documents that come without their keys, 1/2 stored 13.2 and
+/// 10.0 MB, 1/4 14.5 and 5.2, 1/8 15.8 and 4.2, 1/16 18.4 and 4.4.
+const SIMILAR_DELTA_PART: usize = 8;
+/// Most candidates that are tried.
+const TRIALS: usize = 3;
+/// How soon an encoded record is on disk if nothing else is synced.
+const SYNC_WITHIN: Duration = Duration::from_secs(1);
+/// By how much the encoder's thread yields to others, and the largest nice value.
+#[cfg(target_os = "linux")]
+const NICE: i32 = 10;
+#[cfg(target_os = "linux")]
+const NICE_MAX: i32 = 19;
+/// Records that are read ahead at once.
+const PAGE: usize = 64;
+
+/// The state of a namespace.
+#[derive(Debug, Default)]
+struct NamespaceState {
+    savings: Savings,
+    /// Whether encoding was given up.
+    is_given_up: bool,
+}
+
+/// The new record that older ones become deltas of.
+#[derive(Clone, Copy)]
+struct Source<'b> {
+    number: u64,
+    body: &'b [u8],
+}
+
+/// An older record as a delta of the new one.
+struct Choice {
+    saved: u64,
+    rewrite: Rewrite,
+}
+
+/// A record that was read to be encoded later than it was committed.
+struct Missed {
+    number: u64,
+    namespace: u32,
+    key: Vec<u8>,
+    version: u32,
+}
+
+pub(crate) struct EncoderThread {
+    options: Encoding,
+    engine: Arc<dyn Engine>,
+    records: Arc<Records>,
+    writer: WriterHandle,
+    feed: Arc<Feed>,
+    tally: Arc<Tally>,
+    /// The first record that was not looked at.
+    next: u64,
+    /// The same as the store knows it.
+    next_written: u64,
+    namespaces: HashMap<u32, NamespaceState>,
+    index: NewestIndex,
+    /// Bodies of the newest records of chains, with which the next ones will be compared (dDedup
+    /// §3.3.1).
+    cache: LruCache<u64, Arc<Vec<u8>>>,
+    pending: Pending,
+    sketcher: Sketcher,
+    encoder: DeltaEncoder,
+    ranking: Ranking,
+    candidates: Vec<Candidate>,
+    ranked: Vec<RankedCandidate>,
+}
+
+impl EncoderThread {
+    pub(crate) fn new(
+        options: Encoding,
+        engine: Arc<dyn Engine>,
+        records: Arc<Records>,
+        writer: WriterHandle,
+        feed: Arc<Feed>,
+        tally: Arc<Tally>,
+    ) -> Self {
+        EncoderThread {
+            options,
+            engine,
+            records,
+            writer,
+            feed,
+            tally,
+            next: EncoderWatermark::FIRST.next,
+            next_written: EncoderWatermark::FIRST.next,
+            namespaces: HashMap::new(),
+            index: NewestIndex::new(options.index_bytes_max, options.feature_bytes),
+            cache: LruCache::new(options.source_cache_bytes),
+            pending: Pending::new(options.write_back_bytes, options.lossy),
+            sketcher: Sketcher::spaced(options.feature_bytes).with_features(FEATURES),
+            encoder: DeltaEncoder::new(),
+            ranking: Ranking::default().with_cached_reward(options.reward.into()),
+            candidates: Vec::new(),
+            ranked: Vec::new(),
+        }
+    }
+
+    /// Works until the store closes or the engine fails.
+    pub(crate) fn run(mut self) {
+        yield_to_others();
+        let failure = match self.work() {
+            Ok(()) => return,
+            Err(failure) => failure,
+        };
+        // The store works without an encoder. Callers that wait for it are told why it ended.
+        loop {
+            match self.feed.next(None) {
+                FeedEvent::Finish(told) => {
+                    let _ = told.send(Err(failure.clone()));
+                }
+                FeedEvent::Record(_) | FeedEvent::Idle => {}
+                FeedEvent::End => return,
+            }
+        }
+    }
+
+    fn work(&mut self) -> Result<(), Error> {
+        self.begin()?;
+        loop {
+            let patience = (!self.pending.is_empty()).then_some(self.options.idle_after);
+            match self.feed.next(patience) {
+                FeedEvent::Record(new) => {
+                    self.catch_up(Some(new.number))?;
+                    self.encode_or_pass_over(new)?;
+                    if self.pending.is_half_full() && (!self.options.lossy || self.writer_is_idle()) {
+                        self.write()?;
+                    }
+                }
+                FeedEvent::Idle if self.writer_is_idle() => self.write()?,
+                FeedEvent::Idle => {}
+                FeedEvent::Finish(told) => {
+                    let finished = self.catch_up(None).and_then(|()| self.write());
+                    let _ = told.send(finished.clone());
+                    finished?;
+                }
+                FeedEvent::End => return self.write(),
+            }
+        }
+    }
+
+    fn writer_is_idle(&self) -> bool {
+        let Encoding {
+            idle_requests_max,
+            idle_after,
+            ..
+        } = self.options;
+        self.feed.writer_is_idle(idle_requests_max, idle_after)
+    }
+
+    /// Reads where an earlier run ended.
+    fn begin(&mut self) -> Result<(), Error> {
+        let snapshot = self.engine.snapshot()?;
+        let mut watermark = Ok(EncoderWatermark::FIRST);
+        snapshot.get(Table::Meta, WATERMARK_KEY, &mut |value| {
+            watermark = EncoderWatermark::decode(value)
+        })?;
+        let watermark = watermark.map_err(|error| Error::damaged(Table::Meta, WATERMARK_KEY, error))?;
+        (self.next, self.next_written) = (watermark.next, watermark.next);
+        if self.options.governor.records > 0 {
+            for namespace in given_up(&*snapshot)? {
+                self.namespaces.entry(namespace).or_default().is_given_up = true;
+                self.tally.update().given_up += 1;
+            }
+        }
+        let namespaces = &self.namespaces;
+        let is_given_up = |namespace| namespaces.get(&namespace).is_some_and(|state| state.is_given_up);
+        self.index.fill(&*snapshot, is_given_up)?;
+        self.count_index();
+        Ok(())
+    }
+
+    /// Encodes records that are not in the feed: those before `before`, or all.
+    fn catch_up(&mut self, before: Option<u64>) -> Result<(), Error> {
+        while before.is_none_or(|before| self.next < before) {
+            let snapshot = self.engine.snapshot()?;
+            let missed = self.read_missed(&*snapshot, before)?;
+            if missed.is_empty() {
+                self.next = before.unwrap_or(self.next);
+                return Ok(());
+            }
+            for missed in missed {
+                let number = missed.number;
+                match missed.prior(&*snapshot) {
+                    Ok((versions_kept, prior)) => self.encode_or_pass_over(NewRecord {
+                        number,
+                        namespace: missed.namespace,
+                        versions_kept,
+                        prior,
+                        body: None,
+                    })?,
+                    Err(error) => self.pass_over(error)?,
+                }
+                self.next = number + 1;
+                if self.pending.is_half_full() {
+                    self.write()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the next whole records that were not looked at, before `before` if it is given.
+    fn read_missed(&self, snapshot: &dyn Snapshot, before: Option<u64>) -> Result<Vec<Missed>, Error> {
+        let first = self.next;
+        let mut page = Vec::new();
+        let mut damaged = 0;
+        let mut each = |key: &[u8], value: &[u8]| {
+            let number = key.try_into().map_or(0, u64::from_be_bytes);
+            match Record::decode(number, value) {
+                Ok(Record {
+                    body: record::Body::Whole(_),
+                    namespace,
+                    key,
+                    version,
+                }) if number >= first => {
+                    // A damaged engine may show earlier ones: with them this would never end.
+                    page.push(Missed {
+                        number,
+                        namespace,
+                        key: key.to_vec(),
+                        version,
+                    });
+                }
+                Ok(_) => {}
+                Err(_) => damaged += 1,
+            }
+            if page.len() < PAGE {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        };
+        let (from, to) = (first.to_be_bytes(), before.map(u64::to_be_bytes));
+        let to = to.as_ref().map_or(Bound::Unbounded, |to| Bound::Excluded(&to[..]));
+        let range = (Bound::Included(&from[..]), to);
+        snapshot.range(Table::Records, range, Direction::Forward, &mut each)?;
+        self.tally.update().damaged += damaged;
+        Ok(page)
+    }
+
+    /// Counts damage, and returns other errors. Readers and verification report damage; a record
+    /// that is not encoded because of it is not lost.
+    fn pass_over(&self, error: Error) -> Result<(), Error> {
+        match error {
+            Error::Damaged { .. } => {
+                self.tally.update().damaged += 1;
+                Ok(())
+            }
+            error => Err(error),
+        }
+    }
+
+    fn encode_or_pass_over(&mut self, new: NewRecord) -> Result<(), Error> {
+        if new.number < self.next {
+            return Ok(()); // done while catching up
+        }
+        self.next = new.number + 1;
+        self.encode(new).or_else(|error| self.pass_over(error))
+    }
+
+    /// Makes the older record that resembles the new one most a delta of it.
+    fn encode(&mut self, mut new: NewRecord) -> Result<(), Error> {
+        if self.namespaces.entry(new.namespace).or_default().is_given_up {
+            return Ok(());
+        }
+        let snapshot = self.engine.snapshot()?;
+        let body = match new.body.take() {
+            Some(body) => body,
+            None => match self.records.stored(&*snapshot, new.number, None)? {
+                Some(StoredBody::Whole(body)) => body,
+                Some(StoredBody::Deleted | StoredBody::Delta { .. }) | None => return Ok(()),
+            },
+        };
+        self.tally.update().records += 1;
+        let source = Source {
+            number: new.number,
+            body: &body,
+        };
+        let is_compared = self.is_compared(&new, body.len());
+        let sketch = if is_compared || new.prior.is_some() {
+            self.sketch(&body)
+        } else {
+            Sketch::default()
+        };
+        let mut choice = self.replaced(&*snapshot, &new, source)?;
+        if choice.is_none() && is_compared {
+            choice = self.most_similar(&*snapshot, &new, source, &sketch)?;
+        }
+        let (entry, saved) = match choice {
+            Some(choice) => self.follow(&*snapshot, new.namespace, source, choice)?,
+            None => (self.first_of_chain(new.namespace), 0),
+        };
+        self.add_newest(&*snapshot, new.number, entry, &sketch)?;
+        let length = body.len();
+        self.cache.insert(new.number, Arc::new(body), length);
+        self.judge(new.namespace, length, saved);
+        Ok(())
+    }
+
+    /// Returns whether the new record is compared with others than its prior.
+    fn is_compared(&mut self, new: &NewRecord, length: usize) -> bool {
+        let state = self.namespaces.entry(new.namespace).or_default();
+        state.savings.takes(length, self.options.size_filter_percent)
+    }
+
+    /// Returns the record that the new one replaced, or that the caller said it is like, as a delta
+    /// of the new one.
+    fn replaced(&mut self, read: &dyn Snapshot, new: &NewRecord, source: Source<'_>) -> Result<Option<Choice>, Error> {
+        let Some(Prior { number, is_replaced }) = new.prior else {
+            return Ok(None);
+        };
+        if !is_replaced && new.versions_kept && self.records.is_latest(read, number)? {
+            return Ok(None);
+        }
+        match self.whole_body(read, number)? {
+            Some(older) => self.delta(source, number, &older, older.len() - older.len() / REPLACED_SAVED_PART),
+            None => Ok(None),
+        }
+    }
+
+    /// Begins a chain with the new record.
+    fn first_of_chain(&self, namespace: u32) -> ChainEntry {
+        ChainEntry {
+            namespace,
+            distance: self.options.retrieval.hop_distance(),
+            ..ChainEntry::default()
+        }
+    }
+
+    /// Appends the new record to the chain of the chosen one. Returns the chain's new entry, and how
+    /// many bytes that saves.
+    fn follow(
+        &mut self,
+        read: &dyn Snapshot,
+        namespace: u32,
+        source: Source<'_>,
+        choice: Choice,
+    ) -> Result<(ChainEntry, u64), Error> {
+        let older = choice.rewrite.number;
+        let Some(newest) = self.chain(read, older)? else {
+            let saved = self.replace(choice);
+            return Ok((self.first_of_chain(namespace), saved));
+        };
+        self.index.remove(older, &newest);
+        let (next, hopping) = chain::follow(older, &newest, self.options.retrieval);
+        if self.options.retrieval.stays_whole(newest.position) {
+            self.pending.set_chain(older, None);
+            return Ok((next, 0));
+        }
+        let saved = self.replace(choice);
+        for record in hopping {
+            self.hop(read, source, record)?;
+        }
+        Ok((next, saved))
+    }
+
+    /// Makes the new record the newest of its chain.
+    fn add_newest(
+        &mut self,
+        read: &dyn Snapshot,
+        number: u64,
+        mut entry: ChainEntry,
+        sketch: &Sketch,
+    ) -> Result<(), Error> {
+        entry.features = sketch.features().iter().map(|&feature| feature as u32).collect();
+        entry.feature_bytes = self.options.feature_bytes.count() as u32;
+        let pending = &self.pending;
+        self.index.insert(entry.namespace, number, sketch, |show| {
+            each_chain(read, |number, entry| {
+                if pending.chain(number).is_none() {
+                    show(number, &entry);
+                }
+            })?;
+            pending.chains().for_each(|(number, entry)| show(number, entry));
+            Ok(())
+        })?;
+        self.pending.set_chain(number, Some(entry));
+        Ok(())
+    }
+
+    /// Counts what the new record saved, and gives the namespace up if encoding does not pay.
+    fn judge(&mut self, namespace: u32, length: usize, saved: u64) {
+        let state = self.namespaces.entry(namespace).or_default();
+        if state.savings.count(self.options.governor, length, saved) {
+            state.is_given_up = true;
+            self.index.drop_namespace(namespace);
+            self.pending.give_up(namespace);
+            self.tally.update().given_up += 1;
+        }
+    }
+
+    fn sketch(&mut self, body: &[u8]) -> Sketch {
+        // Only 32 bits of each feature are stored with the chain, so only these are compared.
+        let features = self.sketcher.sketch(body);
+        Sketch::of(features.features().iter().map(|feature| feature >> 32))
+    }
+
+    /// Returns the body of a record that is stored whole and does not wait to become a delta.
+    fn whole_body(&mut self, read: &dyn Snapshot, number: u64) -> Result<Option<Arc<Vec<u8>>>, Error> {
+        if self.pending.get(number).is_some() || !self.records.contains(read, number)? {
+            self.cache.remove(number);
+            return Ok(None);
+        }
+        if let Some(body) = self.cache.get(number) {
+            self.tally.update().cache_hits += 1;
+            return Ok(Some(body));
+        }
+        self.tally.update().cache_misses += 1;
+        match self.records.stored(read, number, None)? {
+            Some(StoredBody::Whole(body)) => Ok(Some(Arc::new(body))),
+            Some(StoredBody::Deleted | StoredBody::Delta { .. }) | None => Ok(None),
+        }
+    }
+
+    /// Returns an older record as a delta of the new one; [`None`] if the delta takes more than
+    /// `bytes_max`.
+    fn delta(
+        &mut self,
+        source: Source<'_>,
+        number: u64,
+        older: &[u8],
+        bytes_max: usize,
+    ) -> Result<Option<Choice>, Error> {
+        let mut delta = Vec::new();
+        let method = Method::Anchor {
+            interval: self.options.interval,
+        };
+        let encoded = self.encoder.encode(method, source.body, older, &mut delta);
+        encoded.map_err(|error| Error::damaged(Table::Records, &number.to_be_bytes(), error))?;
+        if delta.len() > bytes_max {
+            return Ok(None);
+        }
+        let saved = older.len() as u64 - delta.len().min(older.len()) as u64;
+        let rewrite = Rewrite {
+            number,
+            base: source.number,
+            check: body_check(older),
+            delta,
+        };
+        Ok(Some(Choice { saved, rewrite }))
+    }
+
+    /// Returns the similar record that saves most as a delta of the new one.
+    fn most_similar(
+        &mut self,
+        read: &dyn Snapshot,
+        new: &NewRecord,
+        source: Source<'_>,
+        sketch: &Sketch,
+    ) -> Result<Option<Choice>, Error> {
+        self.index.candidates(new.namespace, sketch, &mut self.candidates);
+        let state = |place| {
+            let cached = self.cache.contains(number_of(place, new.number));
+            Some(CandidateState { cached, depth: 0 })
+        };
+        self.ranking.rank(&self.candidates, state, &mut self.ranked);
+        let ranked = std::mem::take(&mut self.ranked);
+        let best = self.best_of(&ranked, read, new, source);
+        self.ranked = ranked;
+        let best = best?;
+        if let Some(best) = &best {
+            self.index.touch(new.namespace, sketch, best.rewrite.number);
+        }
+        Ok(best)
+    }
+
+    /// Tries the best candidates: all that have the highest score, a few at most.
+    fn best_of(
+        &mut self,
+        ranked: &[RankedCandidate],
+        read: &dyn Snapshot,
+        new: &NewRecord,
+        source: Source<'_>,
+    ) -> Result<Option<Choice>, Error> {
+        let mut best: Option<Choice> = None;
+        let mut best_score = None;
+        let mut tried = 0;
+        for candidate in ranked {
+            if tried == TRIALS || tried > 0 && best_score.is_some_and(|best| candidate.score < best) {
+                break;
+            }
+            let number = number_of(candidate.place, new.number);
+            if new.prior.is_some_and(|prior| prior.number == number)
+                || new.versions_kept && self.records.is_latest(read, number)?
+            {
+                continue;
+            }
+            let Some(older) = self.whole_body(read, number)? else {
+                continue;
+            };
+            tried += 1;
+            best_score.get_or_insert(candidate.score);
+            let choice = self.delta(source, number, &older, older.len() / SIMILAR_DELTA_PART)?;
+            if let Some(choice) = choice
+                && best.as_ref().is_none_or(|best| choice.saved > best.saved)
+            {
+                best = Some(choice);
+            }
+        }
+        Ok(best)
+    }
+
+    /// Returns the entry of a record in the table `chains` as it will be.
+    fn chain(&self, read: &dyn Snapshot, number: u64) -> Result<Option<ChainEntry>, Error> {
+        if let Some(entry) = self.pending.chain(number) {
+            return Ok(entry.cloned());
+        }
+        let key = number.to_be_bytes();
+        let mut entry = Ok(None);
+        let mut found = |value: &[u8]| entry = ChainEntry::decode(number, value).map(Some);
+        read.get(Table::Chains, &key, &mut found)?;
+        entry.map_err(|error| Error::damaged(Table::Chains, &key, error))
+    }
+
+    /// Replaces an older record by its delta. Returns how many bytes that saves.
+    fn replace(&mut self, choice: Choice) -> u64 {
+        let Choice { saved, rewrite } = choice;
+        self.cache.remove(rewrite.number);
+        self.pending.set_chain(rewrite.number, None);
+        self.pending.rewrite(saved, rewrite);
+        let mut tally = self.tally.update();
+        tally.deltas += 1;
+        tally.saved_bytes += saved;
+        saved
+    }
+
+    /// Makes a record of the chain a delta of the new one, so that fewer records are read for it.
+    fn hop(&mut self, read: &dyn Snapshot, source: Source<'_>, number: u64) -> Result<(), Error> {
+        let fetch = |number: u64| {
+            if number == source.number {
+                return Ok(Some(StoredBody::Whole(source.body.to_vec())));
+            }
+            match self.pending.get(number) {
+                Some(rewrite) => Ok(Some(rewrite.stored_body())),
+                None => self.records.stored(read, number, None),
+            }
+        };
+        let Some(stored) = fetch(number)? else {
+            return Ok(());
+        };
+        let Some(older) = self.records.decode(number, stored, fetch)? else {
+            return Ok(());
+        };
+        if let Some(choice) = self.delta(source, number, &older, usize::MAX)? {
+            self.tally.update().hops += 1;
+            // A hop saves time and no bytes. It is small, and kept before others.
+            self.pending.rewrite(u64::MAX, choice.rewrite);
+        }
+        Ok(())
+    }
+
+    fn count_index(&self) {
+        let mut tally = self.tally.update();
+        tally.index_entries = self.index.entries();
+        tally.index_bytes = self.index.bytes();
+    }
+
+    /// Has the writer write everything that is pending.
+    fn write(&mut self) -> Result<(), Error> {
+        self.count_index();
+        self.tally.update().dropped = self.pending.dropped;
+        if self.pending.is_empty() && self.next == self.next_written {
+            return Ok(());
+        }
+        let encoded = Command::Encode(self.pending.take(self.next));
+        match self.writer.ask(encoded, Durability::Batched(SYNC_WITHIN)) {
+            // A base is damaged. These deltas are all that is lost.
+            Err(error @ Error::Damaged { .. }) => self.pass_over(error)?,
+            written => drop(written?),
+        }
+        self.next_written = self.next;
+        Ok(())
+    }
+}
+
+impl Missed {
+    /// Returns whether the namespace of the record keeps versions, and the record of the version
+    /// before it.
+    fn prior(&self, read: &dyn Snapshot) -> Result<(bool, Option<Prior>), Error> {
+        if self.version == 1 {
+            return Ok((namespaces::keeps_versions(read, self.namespace)?, None));
+        }
+        let Some(entry) = lookup::key_entry(read, &key_of(self.namespace, &self.key))? else {
+            return Ok((true, None));
+        };
+        let before = lookup::version_entry(read, &entry, self.version - 1)?;
+        let (number, is_replaced) = (before.number, true);
+        Ok((true, (!before.deleted).then_some(Prior { number, is_replaced })))
+    }
+}
+
+/// Lets the threads that read and write go first, where threads have their own priority. Failure
+/// changes nothing but that.
+fn yield_to_others() {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{getpriority_process, setpriority_process};
+        let thread = Some(rustix::thread::gettid());
+        if let Ok(priority) = getpriority_process(thread) {
+            let _ = setpriority_process(thread, (priority + NICE).min(NICE_MAX));
+        }
+    }
+}
+
+/// Returns the last record before `new` whose number ends with these 32 bits.
+fn number_of(place: u32, new: u64) -> u64 {
+    new.wrapping_sub(u64::from((new as u32).wrapping_sub(place)))
+}
+
+/// Returns the namespaces in which encoding was given up.
+fn given_up(read: &dyn Snapshot) -> Result<Vec<u32>, Error> {
+    let mut found = Vec::new();
+    let mut each = |key: &[u8], _: &[u8]| match EncodingStopped::namespace_of(key) {
+        Some(namespace) => {
+            found.push(namespace);
+            ControlFlow::Continue(())
+        }
+        None if key.starts_with(ENCODING_STOPPED_PREFIX) => ControlFlow::Continue(()),
+        None => ControlFlow::Break(()),
+    };
+    let range = (Bound::Included(ENCODING_STOPPED_PREFIX), Bound::Unbounded);
+    read.range(Table::Meta, range, Direction::Forward, &mut each)?;
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_stands_for_the_last_record_that_ends_with_it() {
+        assert_eq!(number_of(5, 9), 5);
+        assert_eq!(number_of(9, (1 << 32) + 5), 9);
+        assert_eq!(number_of(4, (7 << 32) + 5), (7 << 32) + 4);
+    }
+}

@@ -1,0 +1,301 @@
+//! Reading a namespace as it was at one moment.
+
+use std::borrow::Borrow;
+use std::collections::VecDeque;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use ibid_format::record::{self, KeyEntry, VersionEntry, key_of};
+
+use super::lookup;
+use super::records::{Generation, Records, StoredBody};
+use crate::engine::{self, Direction, KeyRange, Table};
+use crate::error::{Damage, Error};
+use crate::versions::Version;
+
+/// Keys, or records, that an iterator reads ahead.
+const PAGE: usize = 64;
+/// Bytes of bodies that an iterator reads ahead, beyond the first record.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// A record of a namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The version of the key, from 1. Always 1 in a namespace that does not keep versions.
+    pub version: u32,
+    /// The number of the record. A record that was written later has a larger number, in all
+    /// namespaces of the store.
+    pub number: u64,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// A snapshot of the engine, read as records of namespaces.
+pub(crate) struct View {
+    engine: Box<dyn engine::Snapshot>,
+    generation: Generation,
+    records: Arc<Records>,
+}
+
+impl View {
+    pub(crate) fn new(engine: Box<dyn engine::Snapshot>, generation: Generation, records: Arc<Records>) -> Self {
+        View {
+            engine,
+            generation,
+            records,
+        }
+    }
+
+    /// Returns the body under a key; [`None`] if the key has none.
+    pub(crate) fn get(&self, namespace: u32, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let Some(entry) = self.entry(namespace, key)?.filter(|entry| !entry.deleted) else {
+            return Ok(None);
+        };
+        let (number, owner) = (entry.latest, (namespace, key, entry.versions));
+        let body = self
+            .records
+            .latest_body(&*self.engine, self.generation, number, owner)?;
+        live(number, body).map(Some)
+    }
+
+    /// Returns all versions of a key, oldest first; none if there is no such key.
+    pub(crate) fn versions(&self, namespace: u32, key: &[u8]) -> Result<Vec<Version>, Error> {
+        let Some(entry) = self.entry(namespace, key)? else {
+            return Ok(Vec::new());
+        };
+        let versions = lookup::versions(&*self.engine, &entry)?;
+        let version = |(version, entry): (u32, VersionEntry)| Version {
+            version,
+            number: entry.number,
+            deleted: entry.deleted,
+        };
+        Ok(versions.into_iter().map(version).collect())
+    }
+
+    /// Returns the body of a version, from 1; [`None`] if there is no such version, or if it
+    /// deletes the key.
+    pub(crate) fn get_version(&self, namespace: u32, key: &[u8], version: u32) -> Result<Option<Vec<u8>>, Error> {
+        let Some(entry) = self.entry(namespace, key)? else {
+            return Ok(None);
+        };
+        if !(1..=entry.versions).contains(&version) {
+            return Ok(None);
+        }
+        let VersionEntry { deleted, number } = lookup::version_entry(&*self.engine, &entry, version)?;
+        let body = self.records.body(&*self.engine, number, (namespace, key, version))?;
+        if body.is_none() != deleted {
+            return Err(misplaced(number));
+        }
+        Ok(body)
+    }
+
+    fn entry(&self, namespace: u32, key: &[u8]) -> Result<Option<KeyEntry>, Error> {
+        if key.len() > record::KEY_BYTES_MAX {
+            return Ok(None);
+        }
+        lookup::key_entry(&*self.engine, &key_of(namespace, key))
+    }
+}
+
+fn misplaced(number: u64) -> Error {
+    Error::damaged(Table::Records, &number.to_be_bytes(), Damage::Misplaced)
+}
+
+/// Returns the body of the latest version of a key, which must have one.
+fn live(number: u64, body: Option<Vec<u8>>) -> Result<Vec<u8>, Error> {
+    body.ok_or_else(|| misplaced(number))
+}
+
+/// The records of a namespace whose keys are in a range, by key.
+pub(crate) struct Scan<V> {
+    view: V,
+    namespace: u32,
+    /// What is left of the range, as keys of the table `keys`.
+    from: Bound<Vec<u8>>,
+    to: Bound<Vec<u8>>,
+    direction: Direction,
+    page: VecDeque<(Vec<u8>, KeyEntry)>,
+    ended: bool,
+}
+
+impl<V: Borrow<View>> Scan<V> {
+    pub(crate) fn new(view: V, namespace: u32, range: KeyRange<'_>, direction: Direction) -> Self {
+        let stored = |bound: Bound<&[u8]>| bound.map(|key| key_of(namespace, key));
+        let above = match namespace.checked_add(1) {
+            Some(next) => Bound::Excluded(next.to_be_bytes().to_vec()),
+            None => Bound::Unbounded,
+        };
+        let from = match stored(range.0) {
+            Bound::Unbounded => Bound::Included(key_of(namespace, b"")),
+            bound => bound,
+        };
+        let to = match stored(range.1) {
+            Bound::Unbounded => above,
+            bound => bound,
+        };
+        Scan {
+            view,
+            namespace,
+            from,
+            to,
+            direction,
+            page: VecDeque::new(),
+            ended: false,
+        }
+    }
+
+    fn next_record(&mut self) -> Result<Option<Record>, Error> {
+        while self.page.is_empty() && !self.ended {
+            self.read_page()?;
+        }
+        let Some((stored_key, entry)) = self.page.pop_front() else {
+            return Ok(None);
+        };
+        let damaged = |error| Error::damaged(Table::Keys, &stored_key, Damage::Bytes(error));
+        let (_, key) = record::split_key(&stored_key).map_err(damaged)?;
+        let owner = (self.namespace, key, entry.versions);
+        let View { engine, records, .. } = self.view.borrow();
+        Ok(Some(Record {
+            // Not cached: a scan reads each record once.
+            body: live(entry.latest, records.body(&**engine, entry.latest, owner)?)?,
+            key: key.to_vec(),
+            version: entry.versions,
+            number: entry.latest,
+        }))
+    }
+
+    fn read_page(&mut self) -> Result<(), Error> {
+        let (mut last, mut damage, mut seen) = (None, None, 0);
+        let page = &mut self.page;
+        let mut each = |key: &[u8], value: &[u8]| {
+            last = Some(key.to_vec());
+            seen += 1;
+            match KeyEntry::decode(key, value) {
+                Ok(entry) if entry.deleted => {}
+                Ok(entry) => page.push_back((key.to_vec(), entry)),
+                Err(error) => damage = Some(Error::damaged(Table::Keys, key, error)),
+            }
+            if damage.is_some() || seen == PAGE {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
+        let as_slice = |bound| Bound::map(bound, Vec::as_slice);
+        let range = (as_slice(self.from.as_ref()), as_slice(self.to.as_ref()));
+        let engine = &self.view.borrow().engine;
+        engine.range(Table::Keys, range, self.direction, &mut each)?;
+        if let Some(error) = damage {
+            self.page.clear();
+            return Err(error);
+        }
+        self.ended = seen < PAGE;
+        if let Some(last) = last {
+            match self.direction {
+                Direction::Forward => self.from = Bound::Excluded(last),
+                Direction::Backward => self.to = Bound::Excluded(last),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<V: Borrow<View>> Iterator for Scan<V> {
+    type Item = Result<Record, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.next_record();
+        self.ended |= next.is_err(); // so that a loop over a failing iterator ends
+        next.transpose()
+    }
+}
+
+/// The records of a namespace that were written after a number, in that order.
+pub(crate) struct WrittenAfter<V> {
+    view: V,
+    namespace: u32,
+    /// The last record that was looked at.
+    after: u64,
+    page: VecDeque<(Record, StoredBody)>,
+    ended: bool,
+}
+
+impl<V: Borrow<View>> WrittenAfter<V> {
+    pub(crate) fn new(view: V, namespace: u32, after: u64) -> Self {
+        WrittenAfter {
+            view,
+            namespace,
+            after,
+            page: VecDeque::new(),
+            ended: false,
+        }
+    }
+
+    fn next_record(&mut self) -> Result<Option<Record>, Error> {
+        loop {
+            while let Some((mut record, stored)) = self.page.pop_front() {
+                let View { engine, records, .. } = self.view.borrow();
+                let stored_key = key_of(self.namespace, &record.key);
+                let entry = lookup::key_entry(&**engine, &stored_key)?;
+                if entry.is_some_and(|entry| (entry.latest, entry.versions) == (record.number, record.version)) {
+                    let fetch = |base| records.stored(&**engine, base, None);
+                    if let Some(body) = records.decode(record.number, stored, fetch)? {
+                        record.body = body;
+                        return Ok(Some(record));
+                    }
+                }
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            self.read_page()?;
+        }
+    }
+
+    fn read_page(&mut self) -> Result<(), Error> {
+        let View { engine, records, .. } = self.view.borrow();
+        let numbers = records.numbers(&**engine, self.after, PAGE)?;
+        self.ended = numbers.len() < PAGE;
+        let mut bytes = 0;
+        for number in numbers {
+            let mut found = |record: record::Record<'_>| {
+                if record.namespace != self.namespace {
+                    return;
+                }
+                let stored = StoredBody::of(record.body);
+                bytes += stored.bytes();
+                if stored != StoredBody::Deleted {
+                    let record = Record {
+                        key: record.key.to_vec(),
+                        version: record.version,
+                        number,
+                        body: Vec::new(),
+                    };
+                    self.page.push_back((record, stored));
+                }
+            };
+            records.visit(&**engine, number, &mut found)?;
+            self.after = number;
+            if bytes > PAGE_BYTES {
+                self.ended = false;
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<V: Borrow<View>> Iterator for WrittenAfter<V> {
+    type Item = Result<Record, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.next_record();
+        if next.is_err() {
+            self.page.clear();
+            self.ended = true; // so that a loop over a failing iterator ends
+        }
+        next.transpose()
+    }
+}

@@ -1,0 +1,114 @@
+//! How a store is opened.
+
+use crate::encode::Encoding;
+use crate::write::request::Durability;
+
+/// Which [`Engine`](crate::engine::Engine) stores the tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EngineKind {
+    /// [`Redb`](crate::engine::Redb).
+    Redb,
+    /// `Fjall`.
+    #[cfg(feature = "fjall")]
+    Fjall,
+}
+
+/// How a store is opened. The defaults suit most programs.
+///
+/// ```
+/// use std::time::Duration;
+/// use ibid_record::{Durability, Options};
+/// let options = Options::default()
+///     .with_cache_bytes(256 << 20)
+///     .with_durability(Durability::Batched(Duration::from_millis(100)));
+/// # let _ = options;
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options {
+    /// The engine. A store is always opened with the engine that it was made with.
+    pub engine: EngineKind,
+    /// Memory for pages of the engine, bytes.
+    pub cache_bytes: usize,
+    /// Memory for what was decompressed, bytes: seven eighths for latest versions, one eighth for
+    /// frames.
+    pub frame_cache_bytes: usize,
+    /// The durability of changes that do not have their own.
+    pub durability: Durability,
+    /// How records that resemble each other are stored as deltas.
+    pub encoding: Encoding,
+    /// Whether to begin a log, which [replicas](crate::replicate) read. A store that has a log keeps
+    /// it in any case.
+    pub oplog: bool,
+    /// Entries of the log that a primary keeps. It removes older ones [as
+    /// `truncate_log` does](crate::Store::truncate_log), and a replica that needs them takes all
+    /// contents instead. [`None`] keeps all: how many are enough depends on how long a replica may
+    /// be away.
+    pub log_entries_max: Option<u64>,
+}
+
+impl Default for Options {
+    /// redb, caches of 64 and 16 MiB, [`Durability::Sync`], [`Encoding::default`], and no log.
+    fn default() -> Self {
+        Options {
+            engine: EngineKind::Redb,
+            cache_bytes: 64 << 20,
+            frame_cache_bytes: 16 << 20,
+            durability: Durability::Sync,
+            encoding: Encoding::default(),
+            oplog: false,
+            log_entries_max: None,
+        }
+    }
+}
+
+impl Options {
+    /// Sets [`engine`](Self::engine).
+    #[must_use]
+    pub fn with_engine(self, engine: EngineKind) -> Self {
+        Options { engine, ..self }
+    }
+
+    /// Sets [`cache_bytes`](Self::cache_bytes).
+    #[must_use]
+    pub fn with_cache_bytes(self, cache_bytes: usize) -> Self {
+        Options { cache_bytes, ..self }
+    }
+
+    /// Sets [`frame_cache_bytes`](Self::frame_cache_bytes).
+    #[must_use]
+    pub fn with_frame_cache_bytes(self, frame_cache_bytes: usize) -> Self {
+        Options {
+            frame_cache_bytes,
+            ..self
+        }
+    }
+
+    /// Sets [`durability`](Self::durability).
+    #[must_use]
+    pub fn with_durability(self, durability: Durability) -> Self {
+        Options { durability, ..self }
+    }
+
+    /// Sets [`encoding`](Self::encoding).
+    #[must_use]
+    pub fn with_encoding(self, encoding: Encoding) -> Self {
+        Options { encoding, ..self }
+    }
+
+    /// Sets [`oplog`](Self::oplog).
+    #[must_use]
+    pub fn with_oplog(self, oplog: bool) -> Self {
+        Options { oplog, ..self }
+    }
+
+    /// Sets [`log_entries_max`](Self::log_entries_max), to a number or [`None`].
+    #[must_use]
+    pub fn with_log_entries_max(self, log_entries_max: impl Into<Option<u64>>) -> Self {
+        Options {
+            log_entries_max: log_entries_max.into(),
+            ..self
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What a store, its namespaces and its snapshots share.
+
+use std::borrow::Borrow;
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
+
+use super::{Options, folder};
+use crate::audit::BlockNumbers;
+use crate::encode::{EncoderThread, Tally};
+use crate::engine::{self, Engine};
+use crate::error::Error;
+use crate::log::{Completeness, state};
+use crate::read::records::{Generation, Records};
+use crate::read::view::View;
+use crate::write::execute::State;
+use crate::write::feed::Feed;
+use crate::write::handle::WriterHandle;
+use crate::write::oplog;
+use crate::write::request::{Command, Durability, Operation, Outcome};
+use crate::write::writer::{PendingSync, Writer};
+
+/// Requests that wait for the writer before callers have to wait to send theirs.
+const QUEUE: usize = 1024;
+
+/// An open store. Dropping it ends its threads.
+pub(crate) struct Shared {
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) records: Arc<Records>,
+    pub(super) tally: Arc<Tally>,
+    pub(super) block_numbers: BlockNumbers,
+    completeness: Arc<Completeness>,
+    pub(crate) durability: Durability,
+    /// [`None`] only while it is dropped, which ends the writer.
+    writer: Option<WriterHandle>,
+    writer_thread: Option<JoinHandle<()>>,
+    /// [`None`] if nothing is encoded.
+    pub(super) feed: Option<Arc<Feed>>,
+    encoder_thread: Option<JoinHandle<()>>,
+}
+
+impl Shared {
+    /// Opens the store in an engine, and starts its threads. `path` is for messages.
+    pub(super) fn open(path: &Path, engine: Box<dyn Engine>, options: Options) -> Result<Self, Error> {
+        let engine: Arc<dyn Engine> = Arc::from(engine);
+        let next = folder::begin(path, &*engine)?;
+        let log = oplog::begin(&*engine, next, options.oplog)?;
+        let completeness = Arc::new(Completeness::of(log.as_ref()));
+        // A replica stores the deltas that its primary's encoder found.
+        let encodes = options.encoding.enabled && state::check_primary(log.as_ref()).is_ok();
+        let feed = encodes.then(|| Arc::new(Feed::default()));
+        let frame_bytes = options.frame_cache_bytes / 8;
+        let records = Arc::new(Records::new(frame_bytes, options.frame_cache_bytes - frame_bytes));
+        let tally = Arc::new(Tally::default());
+        let (requests, queue) = sync_channel(QUEUE);
+        let handle = WriterHandle::new(requests, feed.clone());
+        let writer = Writer {
+            engine: engine.clone(),
+            records: records.clone(),
+            requests: queue,
+            feed: feed.clone(),
+            state: State { next, log },
+            completeness: completeness.clone(),
+            interval: options.encoding.interval,
+            log_entries_max: options.log_entries_max,
+            sync: PendingSync::default(),
+        };
+        let writer_thread = spawn(path, "ibid-record", move || writer.run())?;
+        let mut shared = Shared {
+            engine,
+            records,
+            tally,
+            block_numbers: BlockNumbers::default(),
+            completeness,
+            durability: options.durability,
+            writer: Some(handle.clone()),
+            writer_thread: Some(writer_thread),
+            feed,
+            encoder_thread: None,
+        };
+        if let Some(feed) = shared.feed.clone() {
+            let (engine, records) = (shared.engine.clone(), shared.records.clone());
+            let encoder = EncoderThread::new(options.encoding, engine, records, handle, feed, shared.tally.clone());
+            shared.encoder_thread = Some(spawn(path, "ibid-encode", move || encoder.run())?);
+        }
+        Ok(shared)
+    }
+
+    /// Returns a snapshot of the engine, unless the store has only a part of its primary's contents.
+    pub(super) fn complete_snapshot(&self) -> Result<(Box<dyn engine::Snapshot>, Generation), Error> {
+        let generation = self.completeness.generation()?;
+        let snapshot = self.engine.snapshot()?;
+        if self.completeness.generation()? == generation {
+            Ok((snapshot, generation))
+        } else {
+            Err(Error::Incomplete)
+        }
+    }
+
+    /// Returns a view of everything that is committed now.
+    pub(super) fn view(self: &Arc<Self>) -> Result<OpenView, Error> {
+        let (snapshot, generation) = self.complete_snapshot()?;
+        Ok(OpenView {
+            view: View::new(snapshot, generation, self.records.clone()),
+            store: self.clone(),
+        })
+    }
+
+    /// Does all of `operations`, or none. Returns for each the number of the record that it wrote,
+    /// if it wrote one.
+    pub(super) fn commit(&self, operations: Vec<Operation>, durability: Durability) -> Result<Vec<Option<u64>>, Error> {
+        match self.ask(Command::Batch(operations), durability)? {
+            Outcome::Written(written) => Ok(written.into_iter().map(|written| Some(written?.number)).collect()),
+            Outcome::Namespace(_) | Outcome::Done => unreachable!("the outcome is of the kind that was asked for"),
+        }
+    }
+
+    /// Has the writer do a command, and waits for the outcome.
+    pub(crate) fn ask(&self, command: Command, durability: Durability) -> Result<Outcome, Error> {
+        self.writer()?.ask(command, durability)
+    }
+
+    pub(super) fn writer(&self) -> Result<&WriterHandle, Error> {
+        self.writer.as_ref().ok_or(Error::WriterEnded)
+    }
+}
+
+fn spawn(path: &Path, name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
+    let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+    spawned.map_err(|error| folder::io("start a thread for", path, error))
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // The encoder first: it has the writer write what it has found.
+        if let Some(feed) = &self.feed {
+            feed.end();
+        }
+        if let Some(encoder) = self.encoder_thread.take() {
+            let _ = encoder.join();
+        }
+        self.writer = None;
+        if let Some(writer) = self.writer_thread.take() {
+            // A writer that panicked has told its callers by ending.
+            let _ = writer.join();
+        }
+    }
+}
+
+/// A view that keeps its store open.
+pub(crate) struct OpenView {
+    // Before the store, so that it is dropped when the engine is still open.
+    view: View,
+    store: Arc<Shared>,
+}
+
+impl OpenView {
+    pub(super) fn store(&self) -> &Arc<Shared> {
+        &self.store
+    }
+}
+
+impl Deref for OpenView {
+    type Target = View;
+
+    fn deref(&self) -> &View {
+        &self.view
+    }
+}
+
+impl Borrow<View> for OpenView {
+    fn borrow(&self) -> &View {
+        &self.view
+    }
+}

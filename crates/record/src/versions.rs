@@ -1,0 +1,38 @@
+//! The versions of a key: whether they are kept, and one of them.
+
+use std::fmt;
+
+/// Whether a namespace keeps earlier versions of its records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Versions {
+    /// Only the latest version of each key is kept.
+    Latest,
+    /// All versions are kept, also those of deleted keys, until the key is purged.
+    Kept,
+}
+
+impl Versions {
+    pub(crate) fn from_kept(kept: bool) -> Self {
+        if kept { Versions::Kept } else { Versions::Latest }
+    }
+}
+
+impl fmt::Display for Versions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Versions::Latest => "not kept",
+            Versions::Kept => "kept",
+        })
+    }
+}
+
+/// One version of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version {
+    /// Its place among the versions of the key, from 1.
+    pub version: u32,
+    /// The number of its record.
+    pub number: u64,
+    /// Whether this version deletes the key.
+    pub deleted: bool,
+}

@@ -1,0 +1,170 @@
+//! Doing one command within a transaction.
+
+use ibid_delta::Interval;
+use ibid_format::record::{Epoch, LogEntry, LogState, NextNumbers, Role};
+
+use super::apply::Failure;
+use super::request::{Command, EncodedBatch, LogCommand, Operation, Outcome};
+use super::{apply, block, namespace, oplog, replay, rewrite, transfer, truncate};
+use crate::engine::Transaction;
+use crate::error::Error;
+use crate::log::state;
+use crate::read::records::Records;
+use crate::versions::Versions;
+
+/// What commands change beside the tables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct State {
+    /// The numbers that come next.
+    pub(crate) next: NextNumbers,
+    pub(crate) log: Option<LogState>,
+}
+
+/// Does a command. `interval` is how densely the encoder searched for copies, which replicas need
+/// to make the same deltas.
+pub(crate) fn execute(
+    transaction: &mut dyn Transaction,
+    records: &Records,
+    state: &mut State,
+    interval: Interval,
+    command: &Command,
+) -> Result<Outcome, Failure> {
+    match command {
+        Command::Batch(operations) => batch(transaction, records, state, operations),
+        Command::Namespace(name, versions) => find_or_make_namespace(transaction, state, name, *versions),
+        Command::Encode(encoded) => {
+            state::check_primary(state.log.as_ref()).map_err(Failure::Refused)?;
+            encode(transaction, records, state, interval, encoded).map_err(Failure::Undone)
+        }
+        Command::Log(command) => execute_log(transaction, records, state, command).map(|()| Outcome::Done),
+        Command::AddBlock(block) => {
+            let added = block::add(transaction, block);
+            added.map(|()| Outcome::Done).map_err(Failure::Undone)
+        }
+        Command::RemoveBlocks(blocks) => {
+            let removed = block::remove_unused(transaction, blocks);
+            removed.map(|()| Outcome::Done).map_err(Failure::Undone)
+        }
+        Command::Sync => Ok(Outcome::Done),
+    }
+}
+
+fn batch(
+    transaction: &mut dyn Transaction,
+    records: &Records,
+    state: &mut State,
+    operations: &[Operation],
+) -> Result<Outcome, Failure> {
+    state::check_primary(state.log.as_ref()).map_err(Failure::Refused)?;
+    oplog::check_size(state.log.as_ref(), operations).map_err(Failure::Refused)?;
+    let record = state.next.record;
+    let written = apply::apply_batch(transaction, records, &mut state.next, operations)?;
+    if let Some(log) = &mut state.log {
+        let logged = oplog::log_batch(transaction, log, record, operations, &written);
+        logged.map_err(Failure::Undone)?;
+    }
+    Ok(Outcome::Written(written))
+}
+
+fn find_or_make_namespace(
+    transaction: &mut dyn Transaction,
+    state: &mut State,
+    name: &str,
+    versions: Versions,
+) -> Result<Outcome, Failure> {
+    let before = state.next;
+    let number = namespace::find_or_make(transaction, &mut state.next, name, versions)?;
+    if before != state.next {
+        // Only a primary makes a namespace; a replica may find one.
+        state::check_primary(state.log.as_ref()).map_err(Failure::Undone)?;
+        if let Some(log) = &mut state.log {
+            oplog::log_namespace(transaction, log, name, versions).map_err(Failure::Undone)?;
+        }
+    }
+    Ok(Outcome::Namespace(number))
+}
+
+fn encode(
+    transaction: &mut dyn Transaction,
+    records: &Records,
+    state: &mut State,
+    interval: Interval,
+    encoded: &EncodedBatch,
+) -> Result<Outcome, Error> {
+    let written = rewrite::apply_encoded(transaction, records, encoded)?;
+    if let Some(log) = &mut state.log {
+        oplog::log_rewrites(transaction, log, interval, &written)?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn execute_log(
+    transaction: &mut dyn Transaction,
+    records: &Records,
+    state: &mut State,
+    command: &LogCommand,
+) -> Result<(), Failure> {
+    let State { next, log } = state;
+    if let LogCommand::Follow = command {
+        return follow(*next, log).map_err(Failure::Refused);
+    }
+    let log = log.as_mut().ok_or(Failure::Refused(Error::NoLog))?;
+    match command {
+        LogCommand::Follow => Ok(()), // done above
+        LogCommand::Promote { id } => promote(transaction, log, *id),
+        LogCommand::Fence { by } => {
+            if log.role == Role::Primary && *by > log.epoch.number {
+                log.role = Role::Fenced { by: *by };
+            }
+            Ok(())
+        }
+        LogCommand::Truncate { first } => {
+            state::check_primary(Some(log)).map_err(Failure::Refused)?;
+            let first = (*first).clamp(log.first, log.next);
+            if first == log.first {
+                return Ok(());
+            }
+            truncate::truncate(transaction, records, log, first).map_err(Failure::Undone)
+        }
+        LogCommand::Replay(received) => replay::replay(transaction, records, next, log, received),
+        LogCommand::BeginTransfer { transfer, epoch } => {
+            transfer::begin(transaction, log, *transfer, *epoch).map_err(Failure::Undone)
+        }
+        LogCommand::StorePart(part) => transfer::store_part(transaction, next, log, part).map_err(Failure::Undone),
+    }
+}
+
+/// Makes a replica of an empty store, or of one that has a log.
+fn follow(next: NextNumbers, log: &mut Option<LogState>) -> Result<(), Error> {
+    match log {
+        None if next == NextNumbers::FIRST => *log = Some(LogState::new(Role::Replica, [0; 16], next.record)),
+        // It has records that are in no log.
+        None => return Err(Error::NoLog),
+        Some(state) => {
+            if matches!(state.role, Role::Primary | Role::Fenced { .. }) {
+                state.role = Role::Replica;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Makes a replica the primary of a new epoch.
+fn promote(transaction: &mut dyn Transaction, log: &mut LogState, id: u64) -> Result<(), Failure> {
+    match log.role {
+        Role::Primary => return Ok(()),
+        Role::Replica => {}
+        Role::Fenced { by } => return Err(Failure::Refused(Error::Fenced { by })),
+        Role::Incomplete { .. } => return Err(Failure::Refused(Error::Incomplete)),
+    }
+    if log.store == [0; 16] {
+        return Err(Failure::Refused(Error::Incomplete)); // it has received nothing from a primary
+    }
+    let epoch = Epoch {
+        number: log.epoch.number + 1,
+        id,
+    };
+    oplog::append(transaction, log, &LogEntry::Promoted { epoch }).map_err(Failure::Undone)?;
+    (log.epoch, log.role) = (epoch, Role::Primary);
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! What the writer is asked to do, and what it answers.
+
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use ibid_format::record::{BODY_CHECK_BYTES, ChainEntry, Digest, Epoch, LogEntry, LogState, Place};
+
+use crate::engine::Table;
+use crate::error::Error;
+use crate::read::records::StoredBody;
+use crate::versions::Versions;
+
+/// What is promised when a change returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// The change is on disk.
+    Sync,
+    /// Readers see the change, and it is on disk after this time. A crash before that may lose it
+    /// and the changes after it. If the sync fails, all later changes return an error.
+    Batched(Duration),
+    /// Readers see the change. It is on disk after [`Store::sync`](crate::Store::sync), after a
+    /// later change that is synced, or when the store is closed.
+    None,
+}
+
+/// A command, and where its outcome goes.
+pub(crate) struct Request {
+    pub(crate) command: Command,
+    pub(crate) durability: Durability,
+    pub(crate) outcome: SyncSender<Result<Outcome, Error>>,
+}
+
+pub(crate) enum Command {
+    /// Do all of these operations, or none.
+    Batch(Vec<Operation>),
+    /// Find the namespace of this name, or make it.
+    Namespace(Arc<str>, Versions),
+    /// Store records as the encoder found best.
+    Encode(EncodedBatch),
+    /// Move records into a block.
+    AddBlock(NewBlock),
+    /// Remove these blocks, if no record is in them.
+    RemoveBlocks(Vec<u64>),
+    /// Change the role of the store, or its log.
+    Log(LogCommand),
+    /// Do nothing but sync.
+    Sync,
+}
+
+impl Command {
+    /// Returns the bytes of bodies that it holds in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Command::Batch(operations) => operations.iter().map(Operation::body_bytes).sum(),
+            Command::AddBlock(block) => block.bytes.len(),
+            Command::Log(LogCommand::Replay(received)) => {
+                let operations = received.entries.iter().flat_map(|entry| &entry.operations);
+                operations.map(Operation::body_bytes).sum()
+            }
+            Command::Namespace(..)
+            | Command::Encode(_)
+            | Command::RemoveBlocks(_)
+            | Command::Log(_)
+            | Command::Sync => 0,
+        }
+    }
+}
+
+pub(crate) enum Outcome {
+    /// For each operation of a batch the record that it wrote, if it wrote one.
+    Written(Vec<Option<Written>>),
+    /// The number of a namespace.
+    Namespace(u32),
+    Done,
+}
+
+/// A record that an operation wrote.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) number: u64,
+    /// The record that was the key's latest before, or else the latest of the key that the caller
+    /// says it is like.
+    pub(crate) prior: Option<Prior>,
+}
+
+/// An older record that a new one probably resembles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Prior {
+    pub(crate) number: u64,
+    /// Whether it was replaced, so that it is no key's latest version any more.
+    pub(crate) is_replaced: bool,
+}
+
+/// One change of one key.
+#[derive(Debug, Clone)]
+pub(crate) struct Operation {
+    pub(crate) target: Target,
+    pub(crate) key: Vec<u8>,
+    pub(crate) change: Change,
+    /// The key of a record that the caller says it is like.
+    pub(crate) like: Option<Vec<u8>>,
+}
+
+impl Operation {
+    pub(crate) fn body_bytes(&self) -> usize {
+        self.change.body().map_or(0, <[u8]>::len)
+    }
+}
+
+/// A namespace as the writer needs it: it holds nothing that keeps the store open.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) name: Arc<str>,
+    pub(crate) number: u32,
+    pub(crate) versions_kept: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Change {
+    Insert(Vec<u8>),
+    Update(Vec<u8>),
+    Put(Vec<u8>),
+    Delete,
+    Purge,
+}
+
+impl Change {
+    /// Returns the body that is stored; [`None`] if the change removes one.
+    pub(crate) fn body(&self) -> Option<&[u8]> {
+        match self {
+            Change::Insert(body) | Change::Update(body) | Change::Put(body) => Some(body),
+            Change::Delete | Change::Purge => None,
+        }
+    }
+}
+
+/// What the encoder found out since it was last written.
+#[derive(Debug)]
+pub(crate) struct EncodedBatch {
+    pub(crate) rewrites: Vec<Rewrite>,
+    /// New entries of the table `chains`; [`None`] removes an entry.
+    pub(crate) chains: Vec<(u64, Option<ChainEntry>)>,
+    /// The first record that the encoder has not looked at.
+    pub(crate) next: u64,
+    /// Namespaces in which nothing is encoded any more.
+    pub(crate) given_up: Vec<u32>,
+}
+
+/// A record as a delta of another.
+#[derive(Debug)]
+pub(crate) struct Rewrite {
+    pub(crate) number: u64,
+    /// The record from which the delta makes the body.
+    pub(crate) base: u64,
+    /// The [`body_check`](ibid_format::record::body_check) of the body.
+    pub(crate) check: [u8; BODY_CHECK_BYTES],
+    pub(crate) delta: Vec<u8>,
+}
+
+impl Rewrite {
+    pub(crate) fn stored_body(&self) -> StoredBody {
+        StoredBody::Delta {
+            base: self.base,
+            check: self.check,
+            delta: self.delta.clone(),
+        }
+    }
+}
+
+/// A block, and the records that move into it.
+#[derive(Debug)]
+pub(crate) struct NewBlock {
+    pub(crate) number: u64,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) records: Vec<MovedRecord>,
+}
+
+/// A record that moves into a block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MovedRecord {
+    pub(crate) number: u64,
+    /// The frame of the block that it moves into.
+    pub(crate) frame: u8,
+    pub(crate) origin: Origin,
+}
+
+/// Where a record was when it was compressed into a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// By itself, with an entry that ends with this checksum.
+    Single([u8; 8]),
+    /// In another block.
+    Block(Place),
+}
+
+/// A change of a store's role or of its log.
+pub(crate) enum LogCommand {
+    /// Become a replica.
+    Follow,
+    /// Become the primary of a new epoch with this random id.
+    Promote { id: u64 },
+    /// Write nothing more: another store was promoted to this epoch.
+    Fence { by: u64 },
+    /// Remove the entries before this position.
+    Truncate { first: u64 },
+    /// Do what the primary did.
+    Replay(ReceivedEntries),
+    /// Remove all contents, before the primary's are received in parts.
+    BeginTransfer { transfer: u64, epoch: Epoch },
+    /// Store a part of the primary's contents.
+    StorePart(TransferPart),
+}
+
+/// Entries of a primary's log, with the bodies of their records.
+pub(crate) struct ReceivedEntries {
+    /// The id of the store that they are from.
+    pub(crate) store: [u8; 16],
+    /// The position of the first.
+    pub(crate) from: u64,
+    pub(crate) entries: Vec<ReceivedEntry>,
+    /// The digest of the last.
+    pub(crate) digest: Digest,
+}
+
+pub(crate) struct ReceivedEntry {
+    pub(crate) entry: LogEntry,
+    /// The operations of a batch; none for other entries.
+    pub(crate) operations: Vec<Operation>,
+}
+
+/// A part of all contents of a primary.
+pub(crate) struct TransferPart {
+    pub(crate) transfer: u64,
+    /// The table and key of the last pair before this part.
+    pub(crate) after: (u8, Vec<u8>),
+    pub(crate) pairs: Vec<(u8, Vec<u8>, Vec<u8>)>,
+    /// The state of the primary's log, with the last part only.
+    pub(crate) log: Option<LogState>,
+}
+
+/// The tables that a transfer contains, with their numbers in messages, in the order in which they
+/// are sent. Of `meta` only the numbers that come next are sent.
+pub(crate) const TRANSFERRED_TABLES: [(u8, Table); 7] = [
+    (1, Table::Namespaces),
+    (2, Table::Keys),
+    (3, Table::Versions),
+    (4, Table::References),
+    (5, Table::Oplog),
+    (6, Table::Records),
+    (7, Table::Meta),
+];
