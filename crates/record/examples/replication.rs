@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let options = Options::default().with_durability(Durability::Batched(Duration::from_secs(1)));
     let path = |name: &str| Path::new(&folder).join(name);
-    let primary = Store::open(&path("primary"), options.with_oplog(true))?;
+    let primary = Store::open(path("primary"), options.with_oplog(true))?;
     let records = primary.namespace("records", Versions::Kept)?;
     let begun = Instant::now();
     let (mut bodies, mut batch) = (0, Batch::new());
@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     primary.finish_encoding()?;
     println!("loaded {bodies} bytes in {:.1} s", begun.elapsed().as_secs_f64());
 
-    let replica = Store::open(&path("replica"), options)?;
+    let replica = Store::open(path("replica"), options)?;
     replica.follow()?;
     let (mut sender, mut receiver) = (Sender::new(&primary)?, Receiver::new(&replica)?);
     let begun = Instant::now();
@@ -103,7 +103,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     nats::publish(&primary, &address, Publishing::default(), &stop, &mut { current })?;
     println!("published in {:.1} s", begun.elapsed().as_secs_f64());
-    let replica = Store::open(&path("reader"), options)?;
+    let replica = Store::open(path("reader"), options)?;
     replica.follow()?;
     stop.store(false, Relaxed);
     let begun = Instant::now();

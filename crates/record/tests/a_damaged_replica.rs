@@ -35,7 +35,7 @@ fn body(version: u32) -> Vec<u8> {
 
 /// A primary with one version of a key, and a replica that has it, closed.
 fn begun(folder: &Path, encode: bool) -> Store {
-    let primary = Store::open(&folder.join("primary"), options(encode, true)).unwrap();
+    let primary = Store::open(folder.join("primary"), options(encode, true)).unwrap();
     let pages = primary.namespace("pages", Versions::Kept).unwrap();
     pages.put(b"ibid", &body(1)).unwrap();
     drop(follow(&primary, &folder.join("replica")).unwrap());

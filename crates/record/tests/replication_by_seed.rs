@@ -85,7 +85,7 @@ impl Node {
     }
 
     fn open(&mut self) {
-        self.store = Some(Store::open(&self.path(), self.options).unwrap());
+        self.store = Some(Store::open(self.path(), self.options).unwrap());
     }
 
     fn store(&self) -> &Store {

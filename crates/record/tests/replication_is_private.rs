@@ -99,7 +99,7 @@ fn follow(connection: net::Connection, store: &Store) -> Result<(), Error> {
 fn served(tls: Option<&tls::Server>, work: impl FnOnce(SocketAddr, &[u8], &std::path::Path)) {
     let folder = folder();
     let options = Options::default().with_oplog(true);
-    let store = Store::open(&folder.path().join("primary"), options).unwrap();
+    let store = Store::open(folder.path().join("primary"), options).unwrap();
     let mut body = vec![0; BODY];
     getrandom::fill(&mut body).unwrap();
     let pages = store.namespace("pages", Versions::Kept).unwrap();
@@ -146,7 +146,7 @@ fn nobody_else_reads_what_a_replica_gets() {
                 } else {
                     connection
                 };
-                let replica = Store::open(&folder.join("replica"), Options::default()).unwrap();
+                let replica = Store::open(folder.join("replica"), Options::default()).unwrap();
                 follow(connection, &replica).unwrap();
                 let pages = replica.find_namespace("pages").unwrap().unwrap();
                 assert!(pages.get(b"ibid").unwrap().as_deref() == Some(body));
@@ -178,7 +178,7 @@ fn only_those_follow_who_are_known() {
             ("another name", client(&ours_pem, "127.0.0.2", Some(&known))),
         ];
         for (number, (who, tls)) in refused.into_iter().enumerate() {
-            let replica = Store::open(&folder.join(number.to_string()), Options::default()).unwrap();
+            let replica = Store::open(folder.join(number.to_string()), Options::default()).unwrap();
             let followed = follow(net::Connection::to(address).with_tls(tls), &replica);
             assert!(
                 matches!(followed, Err(Error::Certificate { .. })),
@@ -195,7 +195,7 @@ fn only_those_follow_who_are_known() {
         let _ = plain.read_to_end(&mut answer); // the connection may be reset
         assert!(answer.len() < 100 && !answer.starts_with(b"ibrp"), "{answer:?}");
 
-        let replica = Store::open(&folder.join("replica"), Options::default()).unwrap();
+        let replica = Store::open(folder.join("replica"), Options::default()).unwrap();
         let tls = client(&ours_pem, "127.0.0.1", Some(&known));
         follow(net::Connection::to(address).with_tls(tls), &replica).unwrap();
         let pages = replica.find_namespace("pages").unwrap().unwrap();

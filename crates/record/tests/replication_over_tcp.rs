@@ -20,7 +20,7 @@ const RECORDS: u32 = 2000;
 const FOLLOW: &str = "IBID_TEST_FOLLOW";
 
 fn primary(folder: &Path) -> Store {
-    let store = Store::open(&folder.join("primary"), Options::default().with_oplog(true));
+    let store = Store::open(folder.join("primary"), Options::default().with_oplog(true));
     store.unwrap()
 }
 

@@ -70,10 +70,10 @@ fn each_reader_sees_the_version_of_its_moment() {
 #[test]
 fn a_store_that_takes_over_what_another_has_forgets_what_it_had() {
     let folder = tempfile::tempdir().unwrap();
-    let one = Store::open(&folder.path().join("one"), options(true)).unwrap();
+    let one = Store::open(folder.path().join("one"), options(true)).unwrap();
     let pages = one.namespace("pages", Versions::Kept).unwrap();
     pages.put(b"ibid", b"in the same place").unwrap();
-    let two = Store::open(&folder.path().join("two"), options(false)).unwrap();
+    let two = Store::open(folder.path().join("two"), options(false)).unwrap();
     two.follow().unwrap();
     take_all(&one, &two);
     two.promote().unwrap();
@@ -190,9 +190,9 @@ fn who_verifies_sees_what_is_stored_and_not_what_readers_remember() {
 #[test]
 fn a_store_that_has_just_become_a_replica_can_be_compacted() {
     let folder = tempfile::tempdir().unwrap();
-    let one = Store::open(&folder.path().join("one"), options(true)).unwrap();
+    let one = Store::open(folder.path().join("one"), options(true)).unwrap();
     let pages = one.namespace("pages", Versions::Kept).unwrap();
-    let two = Store::open(&folder.path().join("two"), options(false)).unwrap();
+    let two = Store::open(folder.path().join("two"), options(false)).unwrap();
     two.follow().unwrap();
     for version in 0..20_u32 {
         pages

@@ -11,10 +11,10 @@
 //! use ibid_record::replicate::{Receiver, Sender};
 //! use ibid_record::{Options, Store, Versions};
 //! # let folder = tempfile::tempdir()?;
-//! let primary = Store::open(&folder.path().join("one"), Options::default().with_oplog(true))?;
+//! let primary = Store::open(folder.path().join("one"), Options::default().with_oplog(true))?;
 //! primary.namespace("pages", Versions::Kept)?.insert(b"ibid", b"in the same place")?;
 //!
-//! let replica = Store::open(&folder.path().join("two"), Options::default())?;
+//! let replica = Store::open(folder.path().join("two"), Options::default())?;
 //! replica.follow()?;
 //! let (mut sender, mut receiver) = (Sender::new(&primary)?, Receiver::new(&replica)?);
 //! while !receiver.take(&sender.answer(&receiver.ask()?)?)?.is_current() {}

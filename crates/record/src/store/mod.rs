@@ -39,7 +39,7 @@ use crate::write::{oplog, truncate};
 /// ```
 /// use ibid_record::{Options, Store, Versions};
 /// # let folder = tempfile::tempdir()?;
-/// let store = Store::open(&folder.path().join("wiki"), Options::default())?;
+/// let store = Store::open(folder.path().join("wiki"), Options::default())?;
 /// let pages = store.namespace("pages", Versions::Kept)?;
 /// pages.insert(b"ibid", b"in the same place")?;
 /// pages.update(b"ibid", b"in the very same place")?;
@@ -61,7 +61,8 @@ impl Store {
     /// [`Error::NotAStore`] if something else is in the folder; [`Error::OtherEngine`];
     /// [`Error::Encrypted`]; [`Error::Engine`] if another process has the store open, the engine's
     /// file is damaged, or the disk fails; [`Error::Damaged`].
-    pub fn open(path: &Path, options: Options) -> Result<Self, Error> {
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
+        let path = path.as_ref();
         let engine = folder::open(path, options, None)?;
         Store::with_engine(path, engine, options)
     }
@@ -88,7 +89,13 @@ impl Store {
     /// assert!(matches!(Store::open(&path, options), Err(Error::Encrypted { .. })));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn open_encrypted(path: &Path, options: Options, password: &[u8], cost: Argon2Cost) -> Result<Self, Error> {
+    pub fn open_encrypted(
+        path: impl AsRef<Path>,
+        options: Options,
+        password: &[u8],
+        cost: Argon2Cost,
+    ) -> Result<Self, Error> {
+        let path = path.as_ref();
         let engine = folder::open(path, options, Some((password, cost)))?;
         Store::with_engine(path, engine, options)
     }
@@ -97,8 +104,8 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Engine`] if the folder cannot be read.
-    pub fn is_encrypted(path: &Path) -> Result<bool, Error> {
-        folder::is_encrypted(path)
+    pub fn is_encrypted(path: impl AsRef<Path>) -> Result<bool, Error> {
+        folder::is_encrypted(path.as_ref())
     }
 
     /// Opens the store in an engine of your own, or makes one if the engine is empty. `path` is for

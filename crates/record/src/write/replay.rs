@@ -112,11 +112,11 @@ fn replay_batch(
 ) -> Result<(), Failure> {
     let operations = &received.operations;
     let written = apply::apply_batch(transaction, records, next, operations).map_err(undone)?;
-    let done = operations.iter().zip(&written).zip(logged);
+    let mut done = operations.iter().zip(&written).zip(logged);
     let same = |((operation, written), logged): ((_, &Option<_>), &LogOperation)| {
         oplog::is_same(oplog::logged_change(operation, written.as_ref()), logged.change)
     };
-    if done.map(same).all(|same| same) {
+    if done.all(same) {
         Ok(())
     } else {
         Err(diverged(position, "a key is in another state"))
