@@ -1,4 +1,4 @@
-//! `config`: what the repository is. Written once, when it is made.
+//! `config`: the settings of a repository, written once when it is created.
 
 use crate::error::in_range;
 use crate::magic::MAGIC;
@@ -9,19 +9,19 @@ use crate::{Error, FileId, FileKind, Keys, MasterKey, SealKind};
 pub const LIMIT: u64 = 4096;
 /// Most words of chunker settings.
 pub const CHUNKER_WORDS_MAX: usize = 16;
-/// What a frame may aim at, bytes of chunk data.
+/// Allowed target sizes of a frame, bytes of chunk data.
 pub const FRAME_SIZE: std::ops::RangeInclusive<u32> = 4 << 10..=8 << 20;
-/// What a pack may aim at, bytes.
+/// Allowed target sizes of a pack, bytes.
 pub const PACK_SIZE: std::ops::RangeInclusive<u32> = 1 << 20..=64 << 20;
 
-/// The settings that everyone who writes into the repository shares.
+/// The settings that all writers of a repository share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// When the repository was made, seconds since 1970.
     pub created: i64,
-    /// Which chunker cuts file contents: its number in `ibid_chunk::Settings`.
+    /// The chunking algorithm: its number in `ibid_chunk::Settings`.
     pub chunker_number: u16,
-    /// That chunker's settings, [`CHUNKER_WORDS_MAX`] at most.
+    /// The words of the chunker's settings, at most [`CHUNKER_WORDS_MAX`].
     pub chunker_words: Vec<u32>,
     /// Bytes of chunk data that a frame aims at, within [`FRAME_SIZE`].
     pub frame_size: u32,
@@ -29,7 +29,7 @@ pub struct Config {
     pub pack_size: u32,
 }
 
-/// What can be read of a `config` without keys, to find out how to get them.
+/// The part of a `config` that is readable without keys.
 ///
 /// Nothing here is authenticated yet: [`open`] does that. An attacker who controls the storage can put an
 /// unencrypted `config` in the place of an encrypted one, so a caller that expects encryption
@@ -68,7 +68,7 @@ impl Config {
     }
 }
 
-/// The `config` file of a repository with these settings and keys.
+/// Returns the `config` file of a repository with these settings and keys.
 ///
 /// # Errors
 ///
@@ -95,7 +95,7 @@ pub fn encode(config: &Config, keys: &Keys) -> Result<Vec<u8>, Error> {
     Ok(out)
 }
 
-/// Reads what needs no keys.
+/// Reads the part that needs no keys.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Content: what a file, or a directory's listing, is made of.
+//! Content: the chunks and holes of a file or of a directory's listing.
 
 use crate::error::in_range;
 use crate::frame::CHUNK_BYTES_MAX;
@@ -17,7 +17,7 @@ pub const HOLE_BYTES_MAX: u64 = u64::MAX >> 1;
 /// Longest item, bytes.
 const ITEM_BYTES_MAX: usize = wire::VARINT_BYTES_MAX + 32;
 
-/// A piece of something, in its order.
+/// A piece of a content, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Item {
     /// A chunk.
@@ -27,7 +27,7 @@ pub enum Item {
         /// Its length, bytes: 1 to [`CHUNK_BYTES_MAX`].
         length: u32,
     },
-    /// Zeros that take no space.
+    /// A hole: zeros that take no space.
     Hole {
         /// How many: 1 to [`HOLE_BYTES_MAX`].
         length: u64,
@@ -46,12 +46,12 @@ impl Item {
         }
     }
 
-    /// Reads an item off the beginning of `bytes`, and gives it with its length in bytes; `None` if
-    /// they end before it does.
+    /// Reads an item from the beginning of `bytes`, and returns it with its encoded length, bytes;
+    /// `None` if `bytes` end before it does.
     ///
     /// # Errors
     ///
-    /// If no further bytes could make an item of them.
+    /// If no further bytes could make a valid item.
     pub fn decode_prefix(bytes: &[u8]) -> Result<Option<(Item, usize)>, Error> {
         let mut reader = Reader::new(&bytes[..bytes.len().min(ITEM_BYTES_MAX)]);
         match Item::read(&mut reader) {
@@ -75,7 +75,7 @@ impl Item {
         }
     }
 
-    /// Bytes that it stands for.
+    /// Returns the length of the data that it stands for, bytes.
     pub fn length(&self) -> u64 {
         match self {
             Item::Chunk { length, .. } => (*length).into(),
@@ -92,7 +92,7 @@ impl Item {
     }
 }
 
-/// What a file, or a directory's listing, is made of.
+/// The chunks and holes of a file or of a directory's listing.
 ///
 /// ```
 /// use ibid_format::content::{Content, Item};
@@ -109,14 +109,14 @@ pub struct Content {
     /// 0: the items are the data. Above: the items, concatenated, are the list of items of the
     /// depth below.
     pub depth: u8,
-    /// Bytes of the thing itself, holes included, whatever the depth.
+    /// Length of the data, holes included, bytes, at any depth.
     pub length: u64,
     /// [`ITEMS_MAX`] at most; holes only at depth 0.
     pub items: Vec<Item>,
 }
 
 impl Content {
-    /// The content of nothing.
+    /// Returns the content of no data.
     pub fn empty() -> Content {
         Content {
             depth: 0,

@@ -100,7 +100,7 @@ pub enum Error {
     /// A name that no directory entry can have.
     #[error("not the name of a directory entry: {fault}")]
     Name {
-        /// What is wrong with it.
+        /// The fault in the bytes.
         fault: NameFault,
     },
     /// A hole in a list that describes other lists.

@@ -1,4 +1,4 @@
-//! Names: of chunks by what they contain, of files by chance.
+//! Ids: of chunks by their bytes, of files at random.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ pub struct ChunkId(pub [u8; 32]);
 
 /// The first 12 bytes of a [`ChunkId`], by which a delta frame names its bases.
 ///
-/// That any two of 2²⁴ chunks (a TiB in chunks of 64 KiB) share them has a chance of 2⁻⁴⁹. If two
-/// did, one would be found in place of the other, and what is decoded against it not have its id:
-/// an error, never wrong data.
+/// The chance that any two of 2²⁴ chunks (a TiB in chunks of 64 KiB) share a prefix is 2⁻⁴⁹. If two
+/// did, one would be taken for the other, and a chunk decoded against it would not match its id: an
+/// error, never wrong data.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChunkPrefix(pub [u8; 12]);
 
@@ -30,10 +30,10 @@ pub struct ChunkPrefix(pub [u8; 12]);
 pub struct FileId(pub [u8; 16]);
 
 impl FileId {
-    /// What stands for the file id of `config`, which has none.
+    /// The id that stands in for `config`, which has none.
     pub const ZERO: FileId = FileId([0; 16]);
 
-    /// A new name.
+    /// Returns a new id.
     ///
     /// # Panics
     ///
@@ -42,20 +42,19 @@ impl FileId {
         FileId(random())
     }
 
-    /// The id that `text` spells: exactly 32 lower-case hexadecimal digits. Anything else is the
-    /// name of no file of ours.
+    /// Returns the id that `text` spells in exactly 32 lower-case hexadecimal digits, or `None`.
     pub fn parse(text: &str) -> Option<FileId> {
         parse_hex(text).map(FileId)
     }
 }
 
 impl ChunkId {
-    /// The id that `text` spells: exactly 64 lower-case hexadecimal digits.
+    /// Returns the id that `text` spells in exactly 64 lower-case hexadecimal digits, or `None`.
     pub fn parse(text: &str) -> Option<ChunkId> {
         parse_hex(text).map(ChunkId)
     }
 
-    /// Its first 12 bytes.
+    /// Returns its first 12 bytes.
     ///
     /// ```
     /// # use ibid_format::{ChunkId, ChunkPrefix};

@@ -13,7 +13,7 @@ use crate::{ChunkId, Error, FileId, FileKind, SealKind, random};
 pub struct MasterKey([u8; 32]);
 
 impl MasterKey {
-    /// A new key.
+    /// Returns a new random key.
     ///
     /// # Panics
     ///
@@ -22,7 +22,7 @@ impl MasterKey {
         MasterKey(random())
     }
 
-    /// The key with these bytes. The caller's copy is the caller's to erase.
+    /// Returns the key with these bytes. The caller erases its own copy.
     pub fn from_bytes(bytes: [u8; 32]) -> MasterKey {
         MasterKey(bytes)
     }
@@ -45,8 +45,8 @@ impl fmt::Debug for MasterKey {
     }
 }
 
-/// What names and seals everything in one repository. Cheap to clone, erased from memory with the
-/// last clone.
+/// The keys that name and seal everything in one repository. Cheap to clone, and erased from memory
+/// with the last clone.
 ///
 /// ```
 /// use ibid_format::{FileId, Keys, MasterKey, SEAL_OVERHEAD, SealKind};
@@ -103,13 +103,13 @@ impl Drop for Inner {
 }
 
 impl Keys {
-    /// The keys of an encrypted repository.
+    /// Returns the keys of an encrypted repository.
     pub fn encrypted(repository: FileId, master: &MasterKey) -> Keys {
         Keys::derive(repository, master, true, Nonces::Random)
     }
 
-    /// The keys of an unencrypted repository, whose master key its `config` shows. Its seals find
-    /// accidents, not attackers.
+    /// Returns the keys of an unencrypted repository, whose `config` contains the master key. Its seals
+    /// detect accidents, not attackers.
     pub fn unencrypted(repository: FileId, master: &MasterKey) -> Keys {
         Keys::derive(repository, master, false, Nonces::Random)
     }
@@ -140,23 +140,23 @@ impl Keys {
         }))
     }
 
-    /// The repository that they are for.
+    /// Returns the id of the repository.
     pub fn repository(&self) -> FileId {
         self.0.repository
     }
 
-    /// Whether seals hide what they are around.
+    /// Whether seals encrypt.
     pub fn is_encrypted(&self) -> bool {
         self.0.encrypted
     }
 
-    /// The key that all others come from, for giving it to another key slot.
+    /// Returns the master key, to seal it in another key slot.
     pub fn master(&self) -> &MasterKey {
         &self.0.master
     }
 
-    /// The name of the chunk with these bytes: 32 bytes of BLAKE3, keyed.
-    /// [`Fingerprinter`](crate::Fingerprinter) names many at once.
+    /// Returns the id of the chunk with these bytes: 32 bytes of keyed BLAKE3.
+    /// [`Fingerprinter`](crate::Fingerprinter) computes many at once.
     pub fn chunk_id(&self, data: &[u8]) -> ChunkId {
         ChunkId(*blake3::keyed_hash(&self.0.chunk_id, data).as_bytes())
     }
@@ -169,8 +169,7 @@ impl Keys {
     /// Appends the seal of `plaintext` to `out`: [`SEAL_OVERHEAD`](crate::SEAL_OVERHEAD) bytes more
     /// than the plaintext has.
     ///
-    /// `position` is the offset of the seal in the file named `file`, which must be the one it is
-    /// written at.
+    /// `position` is the offset in the file `file` at which the seal will be written.
     ///
     /// # Panics
     ///
@@ -184,13 +183,13 @@ impl Keys {
         }
     }
 
-    /// Opens a seal in place and gives its plaintext, [`SEAL_OVERHEAD`](crate::SEAL_OVERHEAD) bytes
+    /// Opens a seal in place and returns its plaintext, [`SEAL_OVERHEAD`](crate::SEAL_OVERHEAD) bytes
     /// shorter.
     ///
     /// # Errors
     ///
-    /// [`Error::Seal`] if anything at all is not as it was when sealed: a byte, the length, the
-    /// kind, the file, the position, the repository.
+    /// [`Error::Seal`] if anything differs from when it was sealed: a byte, the length, the kind, the
+    /// file, the position or the repository.
     pub fn open<'a>(
         &self,
         kind: SealKind,

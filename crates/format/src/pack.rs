@@ -4,9 +4,9 @@
 //! magic (8) ‖ frames, sealed, back to back ‖ directory, sealed, padded ‖ trailer, sealed (56)
 //! ```
 //!
-//! To read a pack from nothing: its last [`TRAILER`] bytes tell where the directory begins
-//! ([`open_trailer`]), the directory tells where each frame is and what is in it
-//! ([`open_directory`]), and a frame opens by itself ([`open_frame`]).
+//! To read a pack without an index: its last [`TRAILER`] bytes say where the directory begins
+//! ([`open_trailer`]), the directory says where each frame is and which chunks it has
+//! ([`open_directory`]), and each frame opens by itself ([`open_frame`]).
 
 use crate::error::{equal, in_range};
 use crate::frame::{self, Blob};
@@ -28,7 +28,7 @@ const SEALED_MIN: u64 = SEAL_OVERHEAD as u64 + 4;
 /// Shortest directory, sealed, bytes: kind, number of frames.
 const DIRECTORY_MIN: u64 = SEAL_OVERHEAD as u64 + 2;
 
-/// What the chunks of a pack are. Kept apart, because metadata is what every operation reads.
+/// The kind of chunks in a pack. Metadata has packs of its own, because every operation reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PackKind {
     /// Contents of files.
@@ -38,7 +38,7 @@ pub enum PackKind {
 }
 
 impl PackKind {
-    /// The number that stands for it.
+    /// Returns its number.
     pub fn number(self) -> u8 {
         match self {
             PackKind::Data => 0,
@@ -46,7 +46,7 @@ impl PackKind {
         }
     }
 
-    /// The kind with this number.
+    /// Returns the kind with this number.
     ///
     /// # Errors
     ///
@@ -63,16 +63,16 @@ impl PackKind {
     }
 }
 
-/// Where a frame is and what is in it.
+/// A frame, as a directory lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrameSummary {
     /// Offset of its seal in the pack.
     pub offset: u32,
     /// Length of its seal, bytes.
     pub sealed: u32,
-    /// How many frames must be decoded before it at most, one after the other: 0 for one without
-    /// bases, else one more than the deepest that held one of its bases when it was written;
-    /// [`frame::DEPTH_MAX`] at most.
+    /// How many frames at most are decoded before it, one after the other: 0 without bases, else one
+    /// more than the depth of the deepest frame that held one of its bases when it was written. At most
+    /// [`frame::DEPTH_MAX`].
     pub depth: u8,
     /// The chunks that it is encoded against, each once, in order of first use: none if `depth` is
     /// 0.
@@ -81,12 +81,12 @@ pub struct FrameSummary {
     pub blobs: Vec<Blob>,
 }
 
-/// What a pack's directory says.
+/// A pack, as its directory describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackSummary {
     /// The pack's name.
     pub id: FileId,
-    /// What its chunks are.
+    /// The kind of its chunks.
     pub kind: PackKind,
     /// Size of the file, bytes.
     pub size: u64,
@@ -151,7 +151,7 @@ pub struct PackBuilder {
 }
 
 impl PackBuilder {
-    /// An empty pack to be written under the name `id`.
+    /// Returns an empty pack with the id `id`.
     pub fn new(keys: &Keys, id: FileId, kind: PackKind) -> PackBuilder {
         let bytes = FileKind::Pack.magic().to_vec();
         PackBuilder {
@@ -164,19 +164,19 @@ impl PackBuilder {
         }
     }
 
-    /// The pack's name.
+    /// Returns the pack's id.
     pub fn id(&self) -> FileId {
         self.id
     }
 
-    /// What its chunks are.
+    /// The kind of its chunks.
     pub fn kind(&self) -> PackKind {
         self.kind
     }
 
-    /// Seals a frame, as [`frame::FrameEncoder::encode`] or
-    /// [`encode_delta`](frame::FrameEncoder::encode_delta) made it from these blobs, behind the
-    /// others. `depth` and `bases` are those of [`FrameSummary`].
+    /// Seals a frame behind the others, as [`frame::FrameEncoder::encode`] or
+    /// [`encode_delta`](frame::FrameEncoder::encode_delta) made it from these blobs. `depth` and
+    /// `bases` are those of [`FrameSummary`].
     ///
     /// Finish the pack once [`is_full`](PackBuilder::is_full) says so: then it stays within the limits
     /// of the format.
@@ -201,13 +201,13 @@ impl PackBuilder {
         self.frames.push(frame);
     }
 
-    /// Bytes so far: magic and frames.
+    /// Returns the length so far, magic and frames, bytes.
     #[allow(clippy::len_without_is_empty, reason = "the magic is always there; see `frames`")]
     pub fn len(&self) -> u64 {
         self.bytes.len() as u64
     }
 
-    /// Frames so far.
+    /// Returns the frames so far.
     pub fn frames(&self) -> &[FrameSummary] {
         &self.frames
     }
@@ -237,7 +237,7 @@ impl PackBuilder {
         near_limit || late || (plain >= target && wasted * 200 < self.padded_len())
     }
 
-    /// The file's bytes, padded, and what its directory says.
+    /// Returns the file's bytes, padded, and its directory.
     pub fn finish(mut self) -> (Vec<u8>, PackSummary) {
         let (size, plain) = (self.padded_len(), self.plain_len());
         let offset = self.bytes.len() as u64;
@@ -280,7 +280,7 @@ fn put_frame(frame: &FrameSummary, directory: &mut Vec<u8>) {
     }
 }
 
-/// Opens the last [`TRAILER`] bytes of a pack and gives the offset of its directory, which ends
+/// Opens the last [`TRAILER`] bytes of a pack, and returns the offset of its directory, which ends
 /// where they begin.
 ///
 /// # Errors

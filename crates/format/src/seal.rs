@@ -1,5 +1,5 @@
-//! Seals: what makes a piece of a file unreadable and unforgeable, or in an unencrypted repository
-//! only verifiable.
+//! Seals: a sealed piece of a file can be neither read nor forged without the keys. In an unencrypted
+//! repository a seal only detects changes.
 //!
 //! Both forms cost [`SEAL_OVERHEAD`] bytes, so that offsets don't depend on encryption.
 //!
@@ -15,7 +15,7 @@ use chacha20poly1305::{KeyInit, Tag, XChaCha20Poly1305, XNonce};
 
 use crate::{Error, FileId, FileKind};
 
-/// Bytes that a seal is longer than its plaintext.
+/// Length of a seal beyond its plaintext, bytes.
 pub const SEAL_OVERHEAD: usize = 40;
 
 /// Length of the nonce in front of a ciphertext, bytes. 192 bits: random ones don't collide.
@@ -24,7 +24,7 @@ const TAG: usize = 16;
 /// Length of kind, repository, file and position together, bytes.
 const PLACE: usize = 41;
 
-/// What a seal is around. A seal of one kind does not open as another.
+/// The kind of plaintext in a seal. A seal of one kind does not open as another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum SealKind {

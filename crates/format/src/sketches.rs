@@ -1,7 +1,7 @@
-//! `sketches/<id>`: what the chunks that one backup stored are like.
+//! `sketches/<id>`: the sketches of the chunks that one backup stored.
 //!
-//! A later backup looks in them for chunks that are similar to its own. They are advice: without
-//! them, it has to look into the chunks again, or finds less; nothing else is lost.
+//! A later backup searches them for chunks that resemble its own. They are hints: without them it
+//! reads the chunks again or finds less, and nothing else is lost.
 //!
 //! ```
 //! use ibid_format::sketches::{Features, Run, Sketches};
@@ -104,7 +104,7 @@ pub struct Run {
     pub chunks: Features,
 }
 
-/// What the chunks that a backup stored are like.
+/// The sketches of the chunks that a backup stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sketches {
     /// When they were written.
@@ -114,7 +114,7 @@ pub struct Sketches {
 }
 
 impl Sketches {
-    /// The file named `id` of these.
+    /// Returns the file named `id` of these.
     ///
     /// # Errors
     ///

@@ -32,7 +32,7 @@ pub const PASSES_MAX: u32 = 64;
 /// Most lanes.
 pub const LANES_MAX: u32 = 64;
 
-/// What one guess at the password costs.
+/// The cost of one guess at the password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Argon2Cost {
     /// Memory, KiB: 8 for each lane to [`MEMORY_KIB_MAX`].
@@ -45,8 +45,8 @@ pub struct Argon2Cost {
 
 impl Default for Argon2Cost {
     /// 46 MiB, 1 pass, 1 lane: OWASP's first recommendation for Argon2id. It is below the second of
-    /// RFC 9106 (64 MiB, 3 passes), since every command pays it. Who guards against costlier
-    /// guessing asks for more.
+    /// RFC 9106 (64 MiB, 3 passes), since every command pays it. Choose more
+    /// to guard against costlier guessing.
     fn default() -> Self {
         Argon2Cost {
             memory_kib: 46 << 10,
@@ -122,7 +122,7 @@ impl Argon2Cost {
 struct WorkingMemory(memmap2::MmapMut);
 
 impl WorkingMemory {
-    /// Zeroed memory for so many blocks, if it is to be had.
+    /// Returns zeroed memory for so many blocks, or `None` if there is not enough.
     fn new(blocks: usize) -> Option<WorkingMemory> {
         let memory = memmap2::MmapMut::map_anon(blocks.checked_mul(Block::SIZE)?).ok()?;
         // Advice; without it the pages come one by one.
@@ -149,13 +149,13 @@ impl WorkingMemory {
 /// The three strings take 497 bytes together at most.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// When, seconds since 1970.
+    /// When it was made, seconds since 1970.
     pub created: i64,
-    /// What the user calls it.
+    /// The user's name for it.
     pub label: String,
-    /// On which machine.
+    /// The machine on which it was made.
     pub host: String,
-    /// By whom.
+    /// The user who made it.
     pub user: String,
 }
 
@@ -285,17 +285,17 @@ impl Slot {
         self.id
     }
 
-    /// The repository that it says it opens.
+    /// Returns the repository that it claims to open.
     pub fn repository(&self) -> FileId {
         self.repository
     }
 
-    /// What [`unlock`](Slot::unlock) will cost.
+    /// Returns the cost of [`unlock`](Slot::unlock).
     pub fn cost(&self) -> Argon2Cost {
         self.cost
     }
 
-    /// The master key. Takes the time and memory of [`cost`](Slot::cost): some 30 ms and 46 MiB for
+    /// Returns the master key. Takes the time and memory of [`cost`](Slot::cost): some 30 ms and 46 MiB for
     /// the default.
     ///
     /// # Errors

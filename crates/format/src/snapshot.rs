@@ -23,7 +23,7 @@ const FIXED: usize = MAGIC + SEAL_OVERHEAD + LENGTH;
 /// One backup: its time, host, user and paths, and the root of its tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// When the backup began, or what it was told to say.
+    /// When the backup began, or the time that the user set.
     pub time: Time,
     /// How long it took, milliseconds.
     pub duration_ms: u64,
@@ -33,7 +33,7 @@ pub struct Snapshot {
     pub user: String,
     /// The program that made it, such as `ibid 0.1.0`.
     pub program: String,
-    /// What was backed up: absolute paths, as given.
+    /// The paths that were backed up: absolute, as given.
     pub paths: Vec<Vec<u8>>,
     /// Strictly ascending.
     pub tags: Vec<String>,
@@ -45,11 +45,11 @@ pub struct Snapshot {
     pub users: Vec<(u32, Vec<u8>)>,
     /// Names of groups, strictly ascending by number.
     pub groups: Vec<(u32, Vec<u8>)>,
-    /// What the backup did.
+    /// Totals of the backup.
     pub counters: SnapshotTotals,
 }
 
-/// What a backup did.
+/// Totals of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SnapshotTotals {
     /// Files in the snapshot.
@@ -104,7 +104,7 @@ impl SnapshotTotals {
 }
 
 impl Snapshot {
-    /// The file named `id` of this snapshot.
+    /// Returns the file named `id` of this snapshot.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! Entries of a directory's listing.
 //!
-//! A listing is its entries one after the other, ascending by name; it is cut into chunks like any
-//! file, so entries are read off a stream: see [`TreeEntry::decode_prefix`]. That names ascend
-//! *between* entries is the reader's to check.
+//! A listing is its entries one after the other, ascending by name. It is cut into chunks like any
+//! file, so entries are read from a stream ([`TreeEntry::decode_prefix`]). The reader checks that the
+//! names of successive entries ascend.
 
 use crate::content::Content;
 use crate::error::in_range;
@@ -23,7 +23,7 @@ const NANOS_MAX: u64 = 999_999_999;
 const CHANGED: u64 = 1;
 const HARD_LINK: u64 = 2;
 
-/// A moment.
+/// A point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time {
     /// Seconds since 1970, UTC; negative before.
@@ -49,7 +49,7 @@ impl Time {
     }
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryKind {
     /// A file, and what it contains.
@@ -64,16 +64,16 @@ pub enum EntryKind {
     Socket,
     /// A character device.
     CharDevice {
-        /// Which driver.
+        /// The driver's number.
         major: u32,
-        /// Which of its devices.
+        /// The device's number within the driver.
         minor: u32,
     },
     /// A block device.
     BlockDevice {
-        /// Which driver.
+        /// The driver's number.
         major: u32,
-        /// Which of its devices.
+        /// The device's number within the driver.
         minor: u32,
     },
 }
@@ -146,7 +146,7 @@ pub type Xattr = (Vec<u8>, Vec<u8>);
 pub struct TreeEntry {
     /// Its name, as [`check_name`] allows.
     pub name: Vec<u8>,
-    /// What it is.
+    /// Its kind.
     pub kind: EntryKind,
     /// Permission bits with setuid, setgid and sticky: [`MODE_MAX`] at most.
     pub mode: u32,
@@ -160,7 +160,7 @@ pub struct TreeEntry {
     pub ctime: Time,
     /// Its inode number.
     pub inode: u64,
-    /// Whether it changed while it was read, so that its content may be of no one moment.
+    /// Whether it changed while it was read: its content may mix several states.
     pub changed_while_read: bool,
     /// The device, if it had several names: those with the same device and inode are one file.
     pub hard_link_device: Option<u64>,
@@ -192,12 +192,12 @@ impl TreeEntry {
         Ok(())
     }
 
-    /// Reads an entry off the beginning of `bytes`, and gives it with its length in bytes; `None`
-    /// if they end before it does.
+    /// Reads an entry from the beginning of `bytes`, and returns it with its encoded length, bytes;
+    /// `None` if `bytes` end before it does.
     ///
     /// # Errors
     ///
-    /// If no further bytes could make an entry of them.
+    /// If no further bytes could make a valid entry.
     pub fn decode_prefix(bytes: &[u8]) -> Result<Option<(TreeEntry, usize)>, Error> {
         let mut reader = Reader::new(bytes);
         let length = match reader.varint_in("entry", 0, ENTRY_BYTES_MAX as u64) {

@@ -179,7 +179,7 @@ impl Settings {
     /// |---|---|
     /// | 1 | size |
     /// | 2 | minimum, average, maximum, normalisation |
-    /// | 3 | minimum, average, maximum, mode (0 increasing), equal (0 absorb), sequence length, skip trigger, skip size |
+    /// | 3 | minimum, average, maximum, mode (0 increasing), equal (0 absorb), length, skip trigger, skip size |
     /// | 4 | window, average, maximum, extremum (0 max, 1 min) |
     /// | 5 | window, average, maximum |
     /// | 6 | radius, average, maximum |

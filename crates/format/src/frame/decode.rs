@@ -18,18 +18,18 @@ const ZSTD_BLOCK: u64 = 128 << 10;
 const ZSTD_BLOCK_PACKED_MIN: u64 = 4;
 
 /// Reads frames. Owns zstd contexts, and the memory that [`decode`](FrameDecoder::decode) decompresses
-/// into: keep it.
+/// into: reuse it.
 pub struct FrameDecoder {
     context: DCtx<'static>,
     delta: ibid_delta::DeltaDecoder,
-    /// Of the last frame that was decoded.
+    /// The body of the last decoded frame.
     body: Vec<u8>,
     /// Where each of its slots ends in the body.
     ends: Vec<u32>,
 }
 
 impl FrameDecoder {
-    /// One that has no memory yet but for its contexts.
+    /// Returns a decoder that holds no memory yet except its contexts.
     ///
     /// # Panics
     ///
@@ -47,19 +47,19 @@ impl FrameDecoder {
         }
     }
 
-    /// Reads a frame's plaintext; with `upto_slot`, decompresses no further than the end of that
-    /// slot where the codec allows it, and the slots after it can't be asked for.
+    /// Reads a frame's plaintext. With `upto_slot` it decompresses no further than the end of that
+    /// slot, if the codec allows it, and later slots are not available.
     ///
-    /// `prefix` are the bytes that the frame's [`pieces`](super::pieces) stand for, concatenated; a
-    /// frame without pieces wants none.
+    /// `prefix` is the concatenation of the frame's [`pieces`](super::pieces), empty for a frame
+    /// without any.
     ///
-    /// A stored frame is not copied: its chunks are slices of `plaintext`. Nothing here compares
-    /// chunks to their ids; a frame does not hold them. So a wrong prefix of the right length
-    /// may give wrong bytes.
+    /// A stored frame is not copied: its chunks are slices of `plaintext`. A frame does not contain
+    /// the ids of its chunks, so nothing is compared with them: a wrong prefix of the right length may
+    /// give wrong bytes.
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with the frame; [`Error::Mismatch`] if the prefix is not as long as the
+    /// The fault with the frame; [`Error::Mismatch`] if the prefix is not as long as the
     /// pieces together; [`Error::NoSuchSlot`] if the frame has no slot `upto_slot`.
     pub fn decode<'a>(
         &'a mut self,
@@ -79,16 +79,16 @@ impl FrameDecoder {
         })
     }
 
-    /// Reads of a frame's plaintext what it has itself, and where each chunk ends, into `ends`.
+    /// Reads the bytes that a frame contains itself, and puts the end of each chunk into `ends`.
     ///
-    /// Without pieces that is all: the chunks go into `body`, one after the other in place of what
-    /// was there. With pieces it is an outline of the chunks, which says what of the prefix
-    /// comes between the frame's own bytes; `body` is empty then. `read` appends stretches of the
-    /// prefix: [`ibid_delta::DeltaDecoder::outline`] says which.
+    /// The chunks of a frame without pieces replace the contents of `body`. A frame with pieces gives
+    /// an outline of its chunks instead: which ranges of the prefix stand between its own bytes.
+    /// `body` is then empty. `read` appends ranges of the prefix, as in
+    /// [`ibid_delta::DeltaDecoder::outline`].
     ///
     /// # Errors
     ///
-    /// As [`decode`](FrameDecoder::decode), and whatever `read` fails with. Then `body` and `ends` are
+    /// As [`decode`](FrameDecoder::decode), and the errors of `read`. Then `body` and `ends` are
     /// empty.
     pub fn decode_own<E: From<Error>>(
         &mut self,
@@ -206,7 +206,7 @@ impl FrameDecoder {
     }
 }
 
-/// What stands in front of a frame's bytes, and these.
+/// The head of a frame, and its bytes.
 struct Head<'a> {
     codec: u8,
     /// Length of the prefix, bytes.
@@ -315,13 +315,13 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Slots in the frame, 1 to [`BLOBS_MAX`], decompressed or not.
+    /// Returns the number of slots in the frame, 1 to [`BLOBS_MAX`], decompressed or not.
     #[allow(clippy::len_without_is_empty, reason = "a frame has a chunk at least")]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// The length of the chunk in a slot, bytes, even beyond the one that decoding stopped at.
+    /// Returns the length of the chunk in a slot, bytes, whether it was decompressed or not.
     ///
     /// # Errors
     ///
@@ -330,11 +330,11 @@ impl<'a> Frame<'a> {
         self.range(slot).map(|(start, end)| end - start)
     }
 
-    /// The chunk in a slot.
+    /// Returns the chunk in a slot.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchSlot`], or [`Error::NotDecoded`] if decoding was told to stop before it.
+    /// [`Error::NoSuchSlot`], or [`Error::NotDecoded`] if decoding stopped before it.
     pub fn chunk(&self, slot: u16) -> Result<&'a [u8], Error> {
         let (start, end) = self.range(slot)?;
         if u32::from(slot) >= self.decoded {
@@ -346,7 +346,7 @@ impl<'a> Frame<'a> {
         Ok(&self.body[start as usize..end as usize])
     }
 
-    /// The chunks that were decompressed, by slot.
+    /// Returns the decompressed chunks, by slot.
     pub fn chunks(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let (body, mut start) = (self.body, 0);
         self.ends[..self.decoded as usize].iter().map(move |&end| {

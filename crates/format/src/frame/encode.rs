@@ -17,7 +17,7 @@ pub struct FrameBuilder {
 }
 
 impl FrameBuilder {
-    /// An empty one.
+    /// Returns an empty builder.
     pub fn new() -> FrameBuilder {
         FrameBuilder::default()
     }
@@ -32,60 +32,59 @@ impl FrameBuilder {
         self.body.extend_from_slice(data);
     }
 
-    /// Bytes of chunk data gathered.
+    /// Returns the length of the chunks together, bytes.
     pub fn len(&self) -> usize {
         self.body.len()
     }
 
-    /// Whether nothing is gathered.
+    /// Whether it has no chunks.
     pub fn is_empty(&self) -> bool {
         self.blobs.is_empty()
     }
 
-    /// The chunks gathered, by slot.
+    /// Returns the chunks, by slot.
     pub fn blobs(&self) -> &[Blob] {
         &self.blobs
     }
 
-    /// Their bytes, in order.
+    /// Returns their bytes, in order.
     pub fn body(&self) -> &[u8] {
         &self.body
     }
 
-    /// Forgets them, but keeps the memory.
+    /// Removes the chunks and keeps the memory.
     pub fn clear(&mut self) {
         self.blobs.clear();
         self.body.clear();
     }
 }
 
-/// What to do with a frame's body.
+/// How a frame's body is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// Leave it as it is.
+    /// Not at all.
     Stored,
-    /// Compress by zstd at this level; levels out of zstd's range are brought into it.
+    /// By zstd at this level, clamped to zstd's range.
     Zstd(i32),
-    /// Compress by zstd's level 1, made to look for matches of five bytes instead of seven. About
-    /// as fast as level 1; on pages of databases smaller than level 3, on much else larger than
-    /// both.
+    /// By zstd's level 1, with matches of five bytes instead of seven. It is about as fast as level 1.
+    /// Database pages come out smaller than with level 3, most other data larger than with either.
     ZstdShort,
-    /// Compress by zstd's level 1 with a table of 1024 places, so that it finds what came last and
-    /// little else. Of dumps of many short values, whose far matches take more than their
-    /// bytes, a tenth smaller than level 1; on much else larger.
+    /// By zstd's level 1 with a table of 1024 entries, so that it finds recent matches and few others.
+    /// Dumps of many short values, in which a distant match costs more than it saves, come out a tenth
+    /// smaller than with level 1, most other data larger.
     ZstdNear,
 }
 
-/// Writes frames. Owns zstd contexts, which are a megabyte or more: keep it.
+/// Writes frames. Owns zstd contexts, which are a megabyte or more: reuse it.
 pub struct FrameEncoder {
     context: CCtx<'static>,
     delta: ibid_delta::DeltaEncoder,
-    /// What the context is set to.
+    /// The setting of the context.
     set: Compression,
 }
 
 impl FrameEncoder {
-    /// One that compresses nothing yet.
+    /// Returns an encoder.
     ///
     /// # Panics
     ///
@@ -98,8 +97,8 @@ impl FrameEncoder {
         }
     }
 
-    /// Appends the plaintext of a frame to `out`. It is stored whenever compression would save less
-    /// than 1/32 of the body: reading such a frame then costs nothing.
+    /// Appends the plaintext of a frame to `out`. The body is stored uncompressed if compression would
+    /// save less than 1/32 of it: then reading it costs nothing.
     ///
     /// # Errors
     ///
@@ -135,12 +134,11 @@ impl FrameEncoder {
         Ok(())
     }
 
-    /// Appends the plaintext of a delta frame to `out`: the body as the difference from `prefix`,
-    /// which `pieces` are concatenated.
+    /// Appends the plaintext of a delta frame to `out`: the body as a delta against `prefix`, which is
+    /// the concatenation of `pieces`. Returns how many bytes of the body zstd compressed.
     ///
-    /// How long it gets is for the caller to look at: [`encode`](FrameEncoder::encode) may give less,
-    /// and a frame that needs no other. Gives the bytes of the body that zstd was left to look
-    /// at.
+    /// Compare the length with that of [`encode`](FrameEncoder::encode), which may be shorter and
+    /// makes a frame that needs no other.
     ///
     /// # Errors
     ///
@@ -171,15 +169,15 @@ impl FrameEncoder {
         encoded
     }
 
-    /// The outline of the body that was last encoded as a delta: what
-    /// [`FrameDecoder::decode_own`](super::FrameDecoder::decode_own) gives of its frame. None if
+    /// Returns the outline of the body that was last encoded as a delta, equal to the one that
+    /// [`FrameDecoder::decode_own`](super::FrameDecoder::decode_own) makes of its frame, or `None` if
     /// [there is none](ibid_delta::DeltaEncoder::outline).
     pub fn outline(&self) -> Option<ibid_delta::advanced::Outline> {
         self.delta.outline()
     }
 
-    /// Bytes that `compression` makes of `sample`, compressed into `space` as if it were part of a
-    /// large frame.
+    /// Returns the length of `sample` compressed, bytes, as if it were part of a large frame. `space`
+    /// is a buffer.
     ///
     /// # Errors
     ///

@@ -4,9 +4,9 @@
 //! codec (u8) ‖ codec 2: pieces ‖ count (varint) ‖ per blob: length (varint) ‖ body
 //! ```
 //!
-//! The body is the chunks' bytes in order, stored or compressed by zstd as a whole; a chunk's
-//! number in it is its *slot*. Neighbours in a backup resemble each other, so together they
-//! compress better than alone, and reading one chunk decompresses no further than its end.
+//! The body is the chunks' bytes in order, stored or compressed by zstd as a whole. The number of a
+//! chunk in its frame is its *slot*. Chunks that are neighbours in a backup resemble each other, so
+//! they compress better together than alone. Reading a chunk decompresses no further than its end.
 //!
 //! ```
 //! use ibid_format::frame::{FrameBuilder, Compression, FrameDecoder, FrameEncoder};
@@ -26,9 +26,8 @@
 //! # Ok::<(), ibid_format::Error>(())
 //! ```
 //!
-//! A *delta frame* is compressed against bytes of chunks in other frames, its *bases*. It names
-//! them by their pieces, which are read first ([`pieces`]); concatenated, these make the *prefix*
-//! that the body is a delta of.
+//! A *delta frame* is compressed against parts of chunks in other frames, its *bases*. It lists these
+//! parts, its [`pieces`]; their concatenation is the *prefix* that the body is a delta against.
 //!
 //! ```
 //! # use ibid_format::frame::{self, FrameBuilder, FrameDecoder, FrameEncoder, Piece};
@@ -66,15 +65,14 @@ pub const BLOBS_MAX: usize = 65_535;
 /// Longest body of a frame before compression, bytes.
 pub const BODY_BYTES_MAX: u32 = 64 << 20;
 
-/// Deepest frame: so many frames must be decoded at most, one after the other, before this one can
-/// be.
+/// Largest depth of a frame: so many frames at most are decoded, one after the other, before it.
 pub const DEPTH_MAX: u8 = 16;
 
-/// The number of the codec that leaves the body as it is.
+/// The codec of an uncompressed body.
 const STORED: u8 = 0;
-/// The number of zstd.
+/// The codec zstd.
 const ZSTD: u8 = 1;
-/// The number of deltas against a prefix.
+/// The codec of deltas against a prefix.
 const DELTA: u8 = 2;
 
 /// One chunk in a frame.

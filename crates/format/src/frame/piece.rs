@@ -1,4 +1,4 @@
-//! What the prefix of a delta frame is made of.
+//! The pieces of a delta frame's prefix.
 
 use super::{CHUNK_BYTES_MAX, DELTA};
 use crate::error::in_range;
@@ -19,20 +19,20 @@ const PIECE_MIN: usize = 12 + 1 + 1;
 pub struct Piece {
     /// The chunk.
     pub base: ChunkPrefix,
-    /// Where in the chunk the piece begins, bytes.
+    /// Offset of the piece in the chunk, bytes.
     pub start: u32,
     /// Its length, bytes: at least 1; it ends within [`CHUNK_BYTES_MAX`].
     pub length: u32,
 }
 
-/// The pieces that a frame's prefix is made of, in order: none unless it is a delta frame.
+/// Returns the pieces of a frame's prefix in order: none unless it is a delta frame.
 ///
 /// Looks at the beginning of the frame's plaintext only;
 /// [`FrameDecoder::decode`](super::FrameDecoder::decode) checks the rest.
 ///
 /// # Errors
 ///
-/// Whatever is wrong with the codec or the pieces.
+/// The fault with the codec or the pieces.
 pub fn pieces(plaintext: &[u8]) -> Result<Vec<Piece>, Error> {
     let mut reader = Reader::new(plaintext);
     if reader.u8("frame codec")? != DELTA {

@@ -1,4 +1,4 @@
-//! An index file that stays where it is: which block to read for an id, and looking into it.
+//! Reading an index file block by block: which block to read for an id, and searching it.
 
 use super::layout::{ENTRY, HEAD, HEADER, Layout};
 use super::{BLOCK_RECORDS, IndexedChunk, LIMIT, lower_bound};
@@ -7,7 +7,7 @@ use crate::magic::MAGIC;
 use crate::wire::Reader;
 use crate::{ChunkId, Error, FileId, FileKind, Keys, SealKind};
 
-/// What an index file says about itself.
+/// The header of an index file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     layout: Layout,
@@ -52,27 +52,27 @@ impl Header {
     /// Length of the beginning of the file that [`header`] wants, bytes.
     pub const LEN: usize = HEAD;
 
-    /// Packs listed.
+    /// Returns the number of packs.
     pub fn packs(&self) -> u32 {
         self.layout.packs
     }
 
-    /// Frames listed.
+    /// Returns the number of frames.
     pub fn frames(&self) -> u32 {
         self.layout.frames
     }
 
-    /// Entries listed.
+    /// Returns the number of entries.
     pub fn entries(&self) -> u32 {
         self.layout.entries
     }
 
-    /// Size of the file, bytes.
+    /// Returns the size of the file, bytes.
     pub fn size(&self) -> u64 {
         self.layout.size()
     }
 
-    /// Blocks of entries.
+    /// Returns the number of blocks of entries.
     pub fn blocks(&self) -> u32 {
         self.layout.entries().blocks()
     }
@@ -88,7 +88,7 @@ impl Header {
         })
     }
 
-    /// The block of entries that `id` is in, most likely; [`EntryBlock::find`] tells. `None` if
+    /// Returns the block of entries that most likely has `id`; [`EntryBlock::find`] tells. `None` if
     /// there are no entries.
     pub fn block_of(&self, id: &ChunkId) -> Option<Block> {
         let position = (u128::from(id.leading_bits()) * u128::from(self.layout.entries)) >> 64;
@@ -106,7 +106,7 @@ pub struct EntryBlock<'a> {
     records: &'a [u8],
 }
 
-/// What a block says about an id.
+/// The result of searching a block for an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lookup {
     /// This is an entry for it. It is the first in the file, unless the block begins with it.
@@ -149,7 +149,7 @@ impl<'a> EntryBlock<'a> {
             .map(|record| IndexedChunk::read(record).expect("as long as an entry"))
     }
 
-    /// Looks for an id.
+    /// Searches for an id.
     pub fn find(&self, id: &ChunkId) -> Lookup {
         let count = self.records.len() / ENTRY;
         let entry = |position: usize| {

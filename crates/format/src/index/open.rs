@@ -12,8 +12,8 @@ use crate::pack;
 use crate::wire::Reader;
 use crate::{ChunkId, Error, FileId, Keys, SEAL_OVERHEAD, SealKind};
 
-/// A whole index file, validated. It takes as much memory as the file: 38 bytes a chunk and a few
-/// for the rest.
+/// A whole index file, validated. It takes as much memory as the file: 38 bytes for each chunk, and
+/// little more.
 ///
 /// ```
 /// use ibid_format::frame::Blob;
@@ -49,7 +49,7 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// Whatever is wrong first.
+    /// The fault first.
     pub fn open(keys: &Keys, id: FileId, mut bytes: Vec<u8>) -> Result<Index, Error> {
         let available = bytes.len() as u64;
         let head = bytes.get_mut(..HEAD).ok_or(Error::Truncated {
@@ -146,28 +146,28 @@ impl Index {
         Ok(())
     }
 
-    /// The packs, in the order they were given.
+    /// Returns the packs, in the order in which they were encoded.
     pub fn packs(&self) -> impl ExactSizeIterator<Item = IndexedPack> + '_ {
         self.table(0)
             .chunks_exact(PACK)
             .map(|record| IndexedPack::read(record).expect("validated by `open`"))
     }
 
-    /// The frames, in the order of their packs.
+    /// Returns the frames, in the order of their packs.
     pub fn frames(&self) -> impl ExactSizeIterator<Item = IndexedFrame> + '_ {
         self.table(1)
             .chunks_exact(FRAME)
             .map(|record| IndexedFrame::read(record).expect("validated by `open`"))
     }
 
-    /// The entries, ascending by chunk id, then frame, then slot.
+    /// Returns the entries, ascending by chunk id, then frame, then slot.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = IndexedChunk> + '_ {
         self.table(2)
             .chunks_exact(ENTRY)
             .map(|record| IndexedChunk::read(record).expect("as long as an entry"))
     }
 
-    /// Each pack with the numbers of its frames.
+    /// Returns each pack with the numbers of its frames.
     pub fn packs_with_frames(&self) -> impl Iterator<Item = (IndexedPack, Range<u32>)> + '_ {
         let ends = self
             .packs()
@@ -177,13 +177,13 @@ impl Index {
         self.packs().zip(ends).map(|(pack, end)| (pack, pack.first_frame..end))
     }
 
-    /// The frame with this number.
+    /// Returns the frame with this number.
     pub fn frame(&self, number: u32) -> Option<IndexedFrame> {
         let record = (number < self.layout.frames).then(|| self.record(1, FRAME, number))?;
         Some(IndexedFrame::read(record).expect("validated by `open`"))
     }
 
-    /// The pack that the frame with this number is in.
+    /// Returns the pack of the frame with this number.
     pub fn pack_of(&self, frame: u32) -> Option<IndexedPack> {
         if frame >= self.layout.frames {
             return None;
@@ -203,12 +203,12 @@ impl Index {
         Some(pack(low))
     }
 
-    /// The first entry of a chunk.
+    /// Returns the first entry of a chunk.
     pub fn find(&self, id: &ChunkId) -> Option<IndexedChunk> {
         self.find_all(id).next()
     }
 
-    /// All entries of a chunk: several if it is in several frames.
+    /// Returns all entries of a chunk: several if it is in several frames.
     pub fn find_all<'a>(&'a self, id: &ChunkId) -> impl Iterator<Item = IndexedChunk> + use<'a> {
         let id = *id;
         let table = self.table(2);

@@ -6,7 +6,7 @@ use crate::error::in_range;
 use crate::pack::PackSummary;
 use crate::{Error, FileId, FileKind, Keys, SealKind, wire};
 
-/// The index file named `id` of these packs: all of their chunks.
+/// Returns the index file named `id` of all chunks of these packs.
 ///
 /// # Errors
 ///

@@ -1,8 +1,8 @@
 //! Blocks: records that are compressed together, in frames.
 //!
-//! A delta of some 200 bytes takes as much again in a table of an engine. In frames, deltas of one
-//! chain are compressed together, and share a checksum; a record that is read often has a frame of
-//! its own. A block holds as many frames as make good use of an engine's pages.
+//! A delta of 200 bytes by itself takes about 400 in a table of an engine. In a frame, the deltas of
+//! one chain are compressed together and share a checksum; a record that is read often has a frame of
+//! its own. A block holds as many frames as fill an engine's pages well.
 
 use std::io::Cursor;
 
@@ -54,7 +54,7 @@ pub struct BlockFrameBuilder {
 }
 
 impl BlockFrameBuilder {
-    /// One that compresses by zstd at this level.
+    /// Returns a builder that compresses by zstd at this level.
     ///
     /// # Panics
     ///
@@ -77,22 +77,22 @@ impl BlockFrameBuilder {
         self.bytes.extend_from_slice(record);
     }
 
-    /// Bytes of records.
+    /// Returns the length of the records, bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Records.
+    /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether there are none.
+    /// Whether it has no records.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// The frame, compressed if that saves a 32nd. The next record begins another.
+    /// Returns the frame, compressed if that saves 1/32 of it, and starts another.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ pub struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    /// Adds a frame, and gives its number. At most [`FRAMES_MAX`] are taken.
+    /// Adds a frame and returns its number. A block has at most [`FRAMES_MAX`].
     pub fn push(&mut self, frame: &BlockFrame<Vec<u8>>) -> usize {
         self.heads.push(frame.codec);
         wire::put_varint(&mut self.heads, frame.records as u64);
@@ -194,7 +194,7 @@ impl BlockBuilder {
         2 + self.heads.len() + CHECK_BYTES + self.packed.len()
     }
 
-    /// The block as stored under `number`, big-endian. The next frame begins another.
+    /// Returns the block as stored under `number`, big-endian, and starts another.
     ///
     /// # Errors
     ///
@@ -269,19 +269,19 @@ fn checked((frame, stated): Stated<'_>) -> Result<BlockFrame<&[u8]>, Error> {
     Ok(frame)
 }
 
-/// One frame of the block stored under `number`.
+/// Returns one frame of the block stored under `number`.
 ///
 /// # Errors
 ///
-/// [`Error::Check`] if a byte of the heads or of the frame is not as written; else what is wrong
-/// with them.
+/// [`Error::Check`] if a byte of the heads or of the frame is not as written; else the fault in
+/// the bytes.
 pub fn frame_of_block(number: u64, block: &[u8], frame: u8) -> Result<BlockFrame<&[u8]>, Error> {
     let mut heads = heads(number, block)?;
     in_range("frame of a block", frame.into(), 0, heads.len() as u64 - 1)?;
     checked(heads.swap_remove(frame.into()))
 }
 
-/// All frames of the block stored under `number`.
+/// Returns all frames of the block stored under `number`.
 ///
 /// # Errors
 ///
@@ -290,7 +290,8 @@ pub fn frames_of_block(number: u64, block: &[u8]) -> Result<Vec<BlockFrame<&[u8]
     heads(number, block)?.into_iter().map(checked).collect()
 }
 
-/// How many records are in the block stored under `number`, of use or not. Looks at its head only.
+/// Returns how many records are in the block stored under `number`, obsolete ones included. Reads its
+/// head only.
 ///
 /// # Errors
 ///
@@ -300,7 +301,7 @@ pub fn records_of_block(number: u64, block: &[u8]) -> Result<u64, Error> {
     Ok(heads.iter().map(|(frame, _)| frame.records as u64).sum())
 }
 
-/// Decompresses frames. Owns a zstd context: keep it.
+/// Decompresses frames. Owns a zstd context: reuse it.
 pub struct BlockFrameDecoder {
     context: DCtx<'static>,
 }
@@ -318,7 +319,7 @@ impl BlockFrameDecoder {
     ///
     /// # Errors
     ///
-    /// What is wrong with it; memory is taken only for what it can give.
+    /// The fault in the bytes. Memory is taken only for what they can produce.
     pub fn decode(&mut self, frame: &BlockFrame<&[u8]>, out: &mut Vec<u8>) -> Result<(), Error> {
         out.clear();
         if frame.codec == STORED {
@@ -335,12 +336,11 @@ impl BlockFrameDecoder {
     }
 }
 
-/// Numbers and bytes of the records of a frame that was decompressed and has so many, in the order
-/// in which they lie.
+/// Returns the numbers and bytes of the `count` records of a decompressed frame, in order.
 ///
 /// # Errors
 ///
-/// What is wrong with it; memory is taken only for what it can have.
+/// The fault in the bytes. Memory is taken only for what they can hold.
 pub fn records_of_frame(frame: &[u8], count: usize) -> Result<Vec<(u64, &[u8])>, Error> {
     // Each has a number and a length.
     in_range("records of a frame", count as u64, 1, frame.len() as u64 / 2)?;

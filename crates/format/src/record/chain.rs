@@ -1,4 +1,4 @@
-//! The newest record of a chain of deltas, which none follows yet.
+//! The newest record of a chain of deltas.
 
 use super::entry::{Table, closed, opened};
 use crate::Error;
@@ -17,10 +17,10 @@ const FEATURE_BYTES_MAX: u32 = 1024;
 /// Set in the number of features: a byte follows with the exponent of their bytes.
 const BYTES_FOLLOW: u8 = 0x80;
 
-/// What the next record of a chain has to know of its newest: an entry of the table `chains`.
+/// The newest record of a chain, as the encoder of its next record needs it: an entry of the table
+/// `chains`.
 ///
-/// Of use to encode what is similar to it, and to nothing else: without it some records take more
-/// space.
+/// Only the encoder uses it. Without it some records take more space.
 ///
 /// ```
 /// use ibid_format::record::ChainEntry;
@@ -63,7 +63,7 @@ impl Default for ChainEntry {
 }
 
 impl ChainEntry {
-    /// The entry as stored under the record's `number`, big-endian.
+    /// Returns the entry as stored under the record's `number`, big-endian.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl ChainEntry {
     ///
     /// # Errors
     ///
-    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    /// [`Error::Check`] if a byte changed; else the fault in the bytes.
     pub fn decode(number: u64, bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = opened("entry of a chain", Table::Chains, &number.to_be_bytes(), bytes)?;
         let namespace = reader.varint_u32("namespace of a chain")?;

@@ -57,7 +57,7 @@ pub struct KeyEntry {
 }
 
 impl KeyEntry {
-    /// The entry as stored under `key`, which is of [`key_of`].
+    /// Returns the entry as stored under `key`, which is of [`key_of`].
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ pub struct NamespaceEntry {
 }
 
 impl NamespaceEntry {
-    /// The entry as stored under `name`.
+    /// Returns the entry as stored under `name`.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl NamespaceEntry {
     ///
     /// # Errors
     ///
-    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    /// [`Error::Check`] if a byte changed; else the fault in the bytes.
     pub fn decode(name: &[u8], bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = opened("entry of a namespace", Table::Namespaces, name, bytes)?;
         let number = reader.varint_in("number of a namespace", 1, u32::MAX.into())? as u32;
@@ -171,7 +171,7 @@ impl EncodingStopped {
         Some(u32::from_be_bytes(number.try_into().ok()?))
     }
 
-    /// The entry as stored under [`key`](Self::key).
+    /// Returns the entry as stored under [`key`](Self::key).
     pub fn encode(&self, namespace: u32) -> Vec<u8> {
         let mut out = Vec::new();
         wire::put_varint(&mut out, self.since);
@@ -182,7 +182,7 @@ impl EncodingStopped {
     ///
     /// # Errors
     ///
-    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    /// [`Error::Check`] if a byte changed; else the fault in the bytes.
     pub fn decode(namespace: u32, bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = opened("namespace given up", Table::Meta, &Self::key(namespace), bytes)?;
         let since = reader.varint_in("namespace given up", 1, u64::MAX)?;
@@ -211,7 +211,7 @@ impl EncoderWatermark {
     /// The watermark of a store without the entry.
     pub const FIRST: EncoderWatermark = EncoderWatermark { next: 1 };
 
-    /// The entry as stored under [`WATERMARK_KEY`].
+    /// Returns the entry as stored under [`WATERMARK_KEY`].
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         wire::put_varint(&mut out, self.next);
@@ -222,7 +222,7 @@ impl EncoderWatermark {
     ///
     /// # Errors
     ///
-    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    /// [`Error::Check`] if a byte changed; else the fault in the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = opened("next record to encode", Table::Meta, WATERMARK_KEY, bytes)?;
         let next = reader.varint_in("next record to encode", 1, u64::MAX)?;
@@ -238,7 +238,7 @@ impl NextNumbers {
         namespace: 1,
     };
 
-    /// The entry as stored under [`NEXT_KEY`].
+    /// Returns the entry as stored under [`NEXT_KEY`].
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         wire::put_varint(&mut out, self.record);
@@ -250,7 +250,7 @@ impl NextNumbers {
     ///
     /// # Errors
     ///
-    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    /// [`Error::Check`] if a byte changed; else the fault in the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = opened("next numbers", Table::Meta, NEXT_KEY, bytes)?;
         let record = reader.varint_in("next record", 1, u64::MAX)?;

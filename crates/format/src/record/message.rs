@@ -222,7 +222,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    /// [`Error::Check`] if a byte changed; else the fault in the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = open("request", bytes)?;
         let kind = reader.u8("kind of a request")?;
@@ -297,7 +297,7 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    /// [`Error::Check`] if a byte changed; else the fault in the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = open("answer", bytes)?;
         let kind = reader.u8("kind of an answer")?;

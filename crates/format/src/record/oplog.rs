@@ -1,7 +1,7 @@
-//! The log of a store: what was done to it, in order, so that another one can do the same.
+//! The log of a store: its operations in order, so that another store can repeat them.
 //!
-//! An entry names records and does not hold them: their bodies are in the store, once. Doing the
-//! same in the same order gives the same numbers, so little has to be said.
+//! An entry names records and does not contain them: their bodies are in the store, once. Repeating
+//! the operations in the same order gives the same numbers, so an entry is short.
 
 use super::entry::{Table, closed, flag, opened};
 use super::{KEY_BYTES_MAX, LOG_KEY, NAME_BYTES_MAX, NUMBER_MAX};
@@ -13,7 +13,7 @@ use crate::wire::{self, Reader};
 pub const DIGEST_BYTES: usize = 8;
 /// Longest entry, bytes.
 pub const LOG_ENTRY_BYTES_MAX: usize = 1 << 26;
-/// Length of what names a store, bytes.
+/// Length of a store's id, bytes.
 pub const STORE_ID_BYTES: usize = 16;
 
 const BATCH: u8 = 1;
@@ -31,7 +31,7 @@ const PURGES: u8 = 3;
 /// have the same digest say the same up to there.
 pub type Digest = [u8; DIGEST_BYTES];
 
-/// From a promotion to the next.
+/// The time from one promotion to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Epoch {
     /// One more than that of the epoch before. 0 before a replica knows.
@@ -89,7 +89,7 @@ pub struct LogOperation {
     pub key: Vec<u8>,
 }
 
-/// What was done at one position.
+/// The entry at one position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogEntry {
     /// A batch; the records that it wrote have the numbers from `record` on, one after the other.
@@ -177,7 +177,7 @@ impl LogEntry {
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The fault in the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         in_range("log entry", bytes.len() as u64, 1, LOG_ENTRY_BYTES_MAX as u64)?;
         let mut reader = Reader::new(bytes);
@@ -249,7 +249,7 @@ pub fn open_log_entry(position: u64, bytes: &[u8]) -> Result<(&[u8], Digest), Er
     Ok((entry, reader.array("digest of a log entry")?))
 }
 
-/// The digest of an entry, given that of the one before.
+/// Returns the digest of an entry, given that of the entry before.
 pub fn log_digest(before: Digest, entry: &[u8]) -> Digest {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&before).update(entry);
@@ -310,12 +310,12 @@ fn operations(record: u64, reader: &mut Reader<'_>) -> Result<Vec<LogOperation>,
     Ok(operations)
 }
 
-/// What a store with a log is to others that have the same.
+/// The role of a store among those with the same log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Role {
-    /// It is written to.
+    /// It takes writes.
     Primary,
-    /// It does what a primary did.
+    /// It repeats the operations of a primary.
     Replica,
     /// It was a primary, and heard of one of this later epoch.
     Fenced {
@@ -333,10 +333,10 @@ pub enum Role {
     },
 }
 
-/// What is known of the log: the entry `log` of the table `meta`.
+/// The state of the log: the entry `log` of the table `meta`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogState {
-    /// What the store is.
+    /// The store's role.
     pub role: Role,
     /// What names the store and those that have the same; zeros before a replica knows.
     pub store: [u8; STORE_ID_BYTES],
@@ -369,7 +369,7 @@ impl LogState {
         }
     }
 
-    /// The entry as stored under [`LOG_KEY`].
+    /// Returns the entry as stored under [`LOG_KEY`].
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match &self.role {
@@ -400,7 +400,7 @@ impl LogState {
     ///
     /// # Errors
     ///
-    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    /// [`Error::Check`] if a byte changed; else the fault in the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = opened("log", Table::Meta, LOG_KEY, bytes)?;
         let role = match reader.u8("role of a store")? {

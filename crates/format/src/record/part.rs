@@ -1,4 +1,4 @@
-//! Messages in parts, for what carries only short ones. `docs/replication.md` describes every byte.
+//! Messages in parts, for transports that carry only short ones. `docs/replication.md` describes every byte.
 //!
 //! ```
 //! use ibid_format::record::{PartAssembler, split_message};
@@ -29,9 +29,9 @@ const ANSWER_PART: u8 = 21;
 /// A part of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessagePart {
-    /// Which part, from 0.
+    /// Its number, from 0.
     pub number: u64,
-    /// How many there are.
+    /// Number of parts.
     pub count: u64,
     /// Bytes of the message.
     pub length: u64,
@@ -42,7 +42,7 @@ pub struct MessagePart {
 /// Which entries an answer has, and whose they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntrySpan {
-    /// What names the store.
+    /// The id of the store.
     pub store: [u8; STORE_ID_BYTES],
     /// The epoch of the store that answers.
     pub epoch: Epoch,
@@ -68,7 +68,7 @@ pub struct PublishedPart {
 /// A request for one part of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartRequest {
-    /// What names the store.
+    /// The id of the store.
     pub store: [u8; STORE_ID_BYTES],
     /// Only the primary of this epoch is to answer.
     pub epoch: Epoch,
@@ -85,7 +85,7 @@ pub struct PartRequest {
 /// A part of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartResponse {
-    /// What names the store.
+    /// The id of the store.
     pub store: [u8; STORE_ID_BYTES],
     /// The epoch of the store that answers.
     pub epoch: Epoch,
@@ -125,7 +125,7 @@ impl MessagePart {
     }
 }
 
-/// The parts of a message, each of at most `most` bytes; none of an empty one.
+/// Splits a message into parts of at most `most` bytes; an empty message has none.
 pub fn split_message(message: &[u8], most: usize) -> impl Iterator<Item = MessagePart> {
     let pieces = message.chunks(most.max(1));
     let (count, length) = (pieces.len() as u64, message.len() as u64);
@@ -137,7 +137,7 @@ pub fn split_message(message: &[u8], most: usize) -> impl Iterator<Item = Messag
     })
 }
 
-/// Parts of a message that came, one after the other.
+/// Assembles a message from parts that arrive in order.
 #[derive(Debug, Default)]
 pub struct PartAssembler {
     came: u64,
@@ -147,13 +147,13 @@ pub struct PartAssembler {
 }
 
 impl PartAssembler {
-    /// The number of the part that is next.
+    /// Returns the number of the next part.
     pub fn next_part(&self) -> u64 {
         self.came
     }
 
-    /// Adds the next part; gives the message if it was the last one, and begins anew. Memory is
-    /// taken for what came, not for what was announced.
+    /// Adds the next part. Returns the message if it was the last, and starts over. Memory is taken for
+    /// bytes that arrived, not for those announced.
     ///
     /// # Errors
     ///
@@ -175,7 +175,7 @@ impl PartAssembler {
 }
 
 impl PublishedPart {
-    /// The message.
+    /// Returns the message as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let span = &self.span;
         let mut out = begin(ANSWER_PUBLISHED, &span.store, span.epoch);
@@ -191,7 +191,7 @@ impl PublishedPart {
     ///
     /// # Errors
     ///
-    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    /// [`Error::Check`] if a byte changed; else the fault in the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let (mut reader, store, epoch) = opened("published answer", ANSWER_PUBLISHED, bytes)?;
         let from = reader.varint_in("position", 1, NUMBER_MAX)?;
@@ -210,7 +210,7 @@ impl PublishedPart {
 }
 
 impl PartRequest {
-    /// The message.
+    /// Returns the message as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = begin(REQUEST_PART, &self.store, self.epoch);
         wire::put_u64(&mut out, self.asker);
@@ -224,7 +224,7 @@ impl PartRequest {
     ///
     /// # Errors
     ///
-    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    /// [`Error::Check`] if a byte changed; else the fault in the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let (mut reader, store, epoch) = opened("request for a part", REQUEST_PART, bytes)?;
         let pull = PartRequest {
@@ -241,7 +241,7 @@ impl PartRequest {
 }
 
 impl PartResponse {
-    /// The message.
+    /// Returns the message as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = begin(ANSWER_PART, &self.store, self.epoch);
         wire::put_u64(&mut out, self.asker);
@@ -254,7 +254,7 @@ impl PartResponse {
     ///
     /// # Errors
     ///
-    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    /// [`Error::Check`] if a byte changed; else the fault in the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let (mut reader, store, epoch) = opened("part of an answer", ANSWER_PART, bytes)?;
         let pulled = PartResponse {

@@ -1,4 +1,4 @@
-//! In which frame a record lies.
+//! Which frame contains a record.
 
 use super::block::FRAMES_MAX;
 use super::entry::{Table, closed, opened};
@@ -48,34 +48,34 @@ impl Default for Places {
 }
 
 impl Places {
-    /// The group of a record, and the key of the group's entry.
+    /// Returns the group of a record, and the key of the group's entry.
     pub fn group_of(number: u64) -> (u64, [u8; 8]) {
         let group = number / PLACES_PER_GROUP;
         (group, group.to_be_bytes())
     }
 
-    /// Where a record of this group is.
+    /// Returns the place of a record of this group, if it is in a block.
     pub fn get(&self, number: u64) -> Option<Place> {
         self.places[(number % PLACES_PER_GROUP) as usize]
     }
 
-    /// Says where it is, or that it is in no block.
+    /// Sets the place of a record, or that it is in no block.
     pub fn set(&mut self, number: u64, place: Option<Place>) {
         self.places[(number % PLACES_PER_GROUP) as usize] = place;
     }
 
-    /// Whether there is nothing to be stored.
+    /// Whether there is nothing to store.
     pub fn is_empty(&self) -> bool {
         self.places.iter().all(Option::is_none)
     }
 
-    /// The records of `group` that are in blocks, ascending.
+    /// Returns the records of `group` that are in blocks, ascending.
     pub fn iter(&self, group: u64) -> impl Iterator<Item = (u64, Place)> + '_ {
         let numbers = (group * PLACES_PER_GROUP..).zip(&self.places);
         numbers.filter_map(|(number, place)| Some((number, (*place)?)))
     }
 
-    /// The entry of the group.
+    /// Returns the entry of the group.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl Places {
     ///
     /// # Errors
     ///
-    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    /// [`Error::Check`] if a byte changed; else the fault in the bytes.
     pub fn decode(group: u64, bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = opened("places", Table::Places, &group.to_be_bytes(), bytes)?;
         let mut places = Places::default();
@@ -121,7 +121,7 @@ impl Places {
             }
             count += 1;
         }
-        // The last one is there; so there is one spelling.
+        // The last place is present, so there is one encoding only.
         let last = places
             .places
             .iter()

@@ -1,4 +1,4 @@
-//! How many records are decoded from a record.
+//! How many records have a record as their base.
 
 use super::entry::{Table, closed, opened};
 use crate::Error;
@@ -41,7 +41,7 @@ impl Default for References {
 }
 
 impl References {
-    /// The group of a record, and the key of the group's entry.
+    /// Returns the group of a record, and the key of the group's entry.
     pub fn group_of(number: u64) -> (u64, [u8; 8]) {
         let group = number / REFERENCES_PER_GROUP;
         (group, group.to_be_bytes())
@@ -51,13 +51,13 @@ impl References {
         (number % REFERENCES_PER_GROUP) as usize
     }
 
-    /// Records that are decoded from record `number`, which is of this group.
+    /// Returns how many records have record `number` of this group as their base.
     pub fn count(&self, number: u64) -> u32 {
         self.counts[Self::place(number)]
     }
 
-    /// Whether no key leads to the record any more, so that it goes with the last that is decoded
-    /// from it.
+    /// Whether no key leads to the record any more. It is deleted with the last record that has it as
+    /// its base.
     pub fn is_obsolete(&self, number: u64) -> bool {
         self.obsolete >> Self::place(number) & 1 == 1
     }
@@ -70,7 +70,7 @@ impl References {
         self.obsolete |= u64::from(obsolete && count > 0) << place;
     }
 
-    /// Whether there is nothing to be stored.
+    /// Whether there is nothing to store.
     pub fn is_empty(&self) -> bool {
         self.counts.iter().all(|&count| count == 0)
     }
@@ -84,7 +84,7 @@ impl References {
             .filter(|&(_, count, _)| count > 0)
     }
 
-    /// The entry of the group.
+    /// Returns the entry of the group.
     ///
     /// # Errors
     ///
@@ -106,7 +106,7 @@ impl References {
     ///
     /// # Errors
     ///
-    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    /// [`Error::Check`] if a byte changed; else the fault in the bytes.
     pub fn decode(group: u64, bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = opened("references", Table::References, &group.to_be_bytes(), bytes)?;
         let there = u64::from_le_bytes(reader.array("references")?);

@@ -1,4 +1,4 @@
-//! Where the versions of a key are, after the first.
+//! The records of a key's versions after the first.
 
 use super::NUMBER_MAX;
 use super::entry::{Table, closed, opened};
@@ -13,7 +13,7 @@ pub const VERSIONS_PER_GROUP: u32 = 64;
 /// A version after the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VersionEntry {
-    /// Whether this version says that the key was deleted.
+    /// Whether this version deletes the key.
     pub deleted: bool,
     /// Number of its record.
     pub number: u64,
@@ -46,7 +46,7 @@ pub struct VersionGroup {
 }
 
 impl VersionGroup {
-    /// One without versions yet, of the key whose first record is `lineage`.
+    /// Returns a group without versions, of the key whose first record is `lineage`.
     pub fn new(lineage: u64, group: u32) -> Self {
         VersionGroup {
             lineage,
@@ -55,7 +55,7 @@ impl VersionGroup {
         }
     }
 
-    /// The group of a version.
+    /// Returns the group of a version.
     pub fn of(version: u32) -> u32 {
         version / VERSIONS_PER_GROUP
     }
@@ -70,7 +70,7 @@ impl VersionGroup {
         &self.entries
     }
 
-    /// One of them.
+    /// Returns the entry of a version, if the group has it.
     pub fn get(&self, version: u32) -> Option<VersionEntry> {
         let place = version.checked_sub(self.first())?;
         self.entries.get(place as usize).copied()
@@ -94,7 +94,7 @@ impl VersionGroup {
         Ok(())
     }
 
-    /// The entry as stored under [`version_group_key`].
+    /// Returns the entry as stored under [`version_group_key`].
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ impl VersionGroup {
     ///
     /// # Errors
     ///
-    /// [`Error::Check`] if a byte is not as written; else what is wrong with it.
+    /// [`Error::Check`] if a byte changed; else the fault in the bytes.
     pub fn decode(lineage: u64, group: u32, bytes: &[u8]) -> Result<Self, Error> {
         let key = version_group_key(lineage, group);
         let mut reader = opened("versions", Table::Versions, &key, bytes)?;
