@@ -1,4 +1,4 @@
-//! How duplicates lie together (RapidCDC §2).
+//! How duplicates follow one another (RapidCDC §2).
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -166,7 +166,7 @@ fn sum(sequences: &[Sequences]) -> Amount {
 }
 
 /// Cuts all files, one after the other, as if they were backed up in turn, and counts how
-/// duplicates lie together (RapidCDC §2, figures 3 and 4).
+/// duplicates follow one another (RapidCDC §2, figures 3 and 4).
 ///
 /// No chunk reaches from one file into another, and no run. Files are read in pieces of 4 MiB.
 /// Memory: a piece, three times the maximum size of a chunk, 14 bytes for each different chunk (23

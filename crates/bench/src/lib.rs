@@ -7,7 +7,7 @@
 //! |---|---|
 //! | What does each chunker save on these files, how fast, at which sizes? | [`compare()`] |
 //! | And as a page with pictures? | [`html()`] |
-//! | How do duplicates lie together, as versions are added? | [`duplicate_locality()`], [`duplicate_locality_html()`] |
+//! | How do duplicates follow one another, as versions are added? | [`duplicate_locality()`], [`duplicate_locality_html()`] |
 //! | Which settings have a minimum, average and maximum that a paper states? | [`ChunkSizes`] |
 //! | Where does SeqCDC's speed come from? | [`breakdown()`] |
 //! | Which parameters of SeqCDC give this average, and which of them suit this data? | [`tune()`] |
@@ -19,11 +19,11 @@
 //! | What does data look like that changes a little from version to version? | [`Series`] |
 //!
 //! ```
-//! use ibid_bench::{Nobody, Series};
+//! use ibid_bench::{Unobserved, Series};
 //!
 //! let folder = tempfile::tempdir()?;
 //! let series = Series { size: 100_000, versions: 3, edits: 5, ..Series::default() };
-//! let versions = series.write_into(folder.path(), &mut Nobody)?;
+//! let versions = series.write_into(folder.path(), &mut Unobserved)?;
 //! assert_eq!(versions[0].bytes, 100_000);
 //! assert_eq!(versions[2].path, folder.path().join("v03.bin"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -68,7 +68,7 @@ pub use locality::{
     StoreMethod, ThreadsEntry, locality,
 };
 pub use machine::Machine;
-pub use observer::{Nobody, Observer};
+pub use observer::{Observer, Unobserved};
 pub use random::Random;
 pub use records::{
     Bursts, BurstsRun, Latencies, Records, RecordsFigure, RecordsPlan, RecordsRun, Rival, RivalRun, SizeShare, Trace,

@@ -1,4 +1,4 @@
-//! Who looks on while an experiment runs.
+//! Watching an experiment while it runs.
 
 use std::path::Path;
 
@@ -19,11 +19,11 @@ pub trait Observer {
     }
 }
 
-/// Looks away.
+/// Watches nothing, and never stops an experiment.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nobody;
+pub struct Unobserved;
 
-impl Observer for Nobody {
+impl Observer for Unobserved {
     fn expect(&mut self, _: u64) {}
 
     fn advance(&mut self, _: u64) -> bool {

@@ -328,7 +328,7 @@ impl Noise {
     }
 }
 
-/// A file, hashed as it is written, while somebody looks on.
+/// A file, hashed as it is written, with an observer.
 struct Watched<'a, O> {
     file: File,
     hasher: blake3::Hasher,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use ibid_bench::{Error, INDEX_BYTES, Nobody, Observer, Plan, RECIPE_BYTES, Random, Series, compare};
+use ibid_bench::{Error, INDEX_BYTES, Observer, Plan, RECIPE_BYTES, Random, Series, Unobserved, compare};
 use ibid_chunk::{Backend, Chunker, Settings, chunks};
 
 fn plan(paths: &[&Path], contenders: &[(&str, usize)]) -> Plan {
@@ -27,7 +27,9 @@ fn folder() -> tempfile::TempDir {
         edits: 5,
         ..Series::default()
     };
-    series.write_into(&folder.path().join("series"), &mut Nobody).unwrap();
+    series
+        .write_into(&folder.path().join("series"), &mut Unobserved)
+        .unwrap();
     std::fs::write(folder.path().join("large"), Random::new(3).bytes(9_000_001)).unwrap();
     std::fs::write(folder.path().join("empty"), "").unwrap();
     std::fs::write(folder.path().join("series/one"), "1").unwrap();
@@ -45,7 +47,7 @@ fn savings_and_sizes_are_those_of_all_chunks_of_every_file() {
         ("fastcdc", 65_536),
     ];
     let plan = plan(&[folder.path()], &contenders);
-    let found = compare(&plan, &mut Nobody).unwrap();
+    let found = compare(&plan, &mut Unobserved).unwrap();
     let names = [
         "large",
         "series/one",
@@ -83,7 +85,7 @@ fn savings_and_sizes_are_those_of_all_chunks_of_every_file() {
         assert!((entry.savings() - (1.0 - 1.0 / entry.ratio())).abs() < 1e-9);
     }
     // Threads change nothing.
-    let alone = compare(&Plan { threads: 1, ..plan }, &mut Nobody).unwrap();
+    let alone = compare(&Plan { threads: 1, ..plan }, &mut Unobserved).unwrap();
     for (a, b) in alone.entries.iter().zip(&found.entries) {
         assert_eq!(
             (&a.sizes, a.unique_chunks, a.unique_bytes),
@@ -95,11 +97,11 @@ fn savings_and_sizes_are_those_of_all_chunks_of_every_file() {
 #[test]
 fn speeds_are_measured_on_a_sample_of_the_size_asked_for() {
     let folder = folder();
-    let all = compare(&plan(&[folder.path()], &[("fixed", 4096)]), &mut Nobody).unwrap();
+    let all = compare(&plan(&[folder.path()], &[("fixed", 4096)]), &mut Unobserved).unwrap();
     assert_eq!((all.sample, all.rounds), (1 << 20, 2));
     let small = compare(
         &plan(&[&folder.path().join("series/v01.bin")], &[("fixed", 4096)]),
-        &mut Nobody,
+        &mut Unobserved,
     )
     .unwrap();
     assert_eq!(small.sample, 1_000_000);
@@ -125,7 +127,7 @@ fn nothing_on_the_frontier_is_beaten_and_all_else_is() {
         ("seqcdc", 16_384),
         ("fixed", 65_536),
     ];
-    let found = compare(&plan(&[folder.path()], &contenders), &mut Nobody).unwrap();
+    let found = compare(&plan(&[folder.path()], &contenders), &mut Unobserved).unwrap();
     let points: Vec<_> = found
         .entries
         .iter()
@@ -184,8 +186,11 @@ fn what_can_not_be_measured_is_refused() {
     let good = plan(&[folder.path()], &[("fixed", 4096)]);
     let empty = plan(&[&folder.path().join("empty")], &[("fixed", 4096)]);
     let nowhere = plan(&[&folder.path().join("nowhere")], &[("fixed", 4096)]);
-    assert!(matches!(compare(&empty, &mut Nobody), Err(Error::OutOfRange { .. })));
-    assert!(matches!(compare(&nowhere, &mut Nobody), Err(Error::File { .. })));
+    assert!(matches!(
+        compare(&empty, &mut Unobserved),
+        Err(Error::OutOfRange { .. })
+    ));
+    assert!(matches!(compare(&nowhere, &mut Unobserved), Err(Error::File { .. })));
     for bad in [
         Plan {
             contenders: Vec::new(),
@@ -208,7 +213,7 @@ fn what_can_not_be_measured_is_refused() {
             ..good.clone()
         },
     ] {
-        let refused = compare(&bad, &mut Nobody).unwrap_err();
+        let refused = compare(&bad, &mut Unobserved).unwrap_err();
         assert!(refused.to_string().contains("expected at least 1"), "{refused}");
     }
 }

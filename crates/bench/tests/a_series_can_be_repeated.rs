@@ -1,6 +1,6 @@
 //! A series of versions is what its documentation says, byte for byte, for ever.
 
-use ibid_bench::{EditKind, Error, Nobody, Observer, Random, Series};
+use ibid_bench::{EditKind, Error, Observer, Random, Series, Unobserved};
 
 fn versions(series: &Series) -> Vec<Vec<u8>> {
     let mut all = vec![Vec::new()];
@@ -120,7 +120,7 @@ fn files_are_those_versions_and_never_overwrite_others() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("new/deep");
     let series = small();
-    let written = series.write_into(&path, &mut Nobody).unwrap();
+    let written = series.write_into(&path, &mut Unobserved).unwrap();
     for ((version, bytes), n) in written.iter().zip(versions(&series)).zip(1..) {
         assert_eq!(version.path, path.join(format!("v0{n}.bin")));
         assert!(std::fs::read(&version.path).unwrap() == bytes);
@@ -132,7 +132,7 @@ fn files_are_those_versions_and_never_overwrite_others() {
         assert_eq!(edits, if n == 1 { 0 } else { 50 });
     }
     std::fs::remove_file(&written[0].path).unwrap();
-    let again = series.write_into(&path, &mut Nobody).unwrap_err();
+    let again = series.write_into(&path, &mut Unobserved).unwrap_err();
     assert!(
         matches!(&again, Error::File { path, .. } if *path == written[1].path),
         "{again}"

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ibid_bench::{
-    EditKind, Error, LocalityData, LocalityDataset, LocalityPlan, Nobody, Observer, Series, StoreMethod, locality,
+    EditKind, Error, LocalityData, LocalityDataset, LocalityPlan, Observer, Series, StoreMethod, Unobserved, locality,
 };
 use ibid_chunk::Settings;
 use ibid_chunk::locality::Criterion;
@@ -37,7 +37,7 @@ fn plan(data: LocalityData, chunkers: &[&str]) -> LocalityPlan {
 /// The series in a folder, and both ways to name it.
 fn both() -> (tempfile::TempDir, [LocalityData; 2]) {
     let folder = tempfile::tempdir().unwrap();
-    series().write_into(folder.path(), &mut Nobody).unwrap();
+    series().write_into(folder.path(), &mut Unobserved).unwrap();
     let files = LocalityData::Files(vec![folder.path().to_owned()]);
     (folder, [files, LocalityData::Series(series())])
 }
@@ -72,7 +72,7 @@ impl Observer for Count {
 fn strict_criteria_find_what_the_chunker_finds_and_scan_little() {
     let mut plan = plan(LocalityData::Series(series()), &["rabin", "fastcdc", "argmin"]);
     (plan.lists, plan.worst) = (vec![1, 4], true);
-    let found = locality(&plan, &mut Nobody).unwrap();
+    let found = locality(&plan, &mut Unobserved).unwrap();
     let [found] = &found.datasets[..] else {
         panic!("{found:?}")
     };
@@ -123,7 +123,7 @@ fn files_are_cut_like_versions_in_memory_and_threads_change_nothing_that_is_foun
         plan.threads = vec![1, 2, 5];
         let LocalityDataset {
             files, bytes, chunkers, ..
-        } = locality(&plan, &mut Nobody).unwrap().datasets.remove(0);
+        } = locality(&plan, &mut Unobserved).unwrap().datasets.remove(0);
         let run = &chunkers[0].hinted[0].run;
         counted.push((files, bytes, run.tally, run.unique_bytes));
         let threads = &chunkers[0].threads;
@@ -145,7 +145,7 @@ fn a_store_takes_what_is_new_and_leaves_nothing_behind() {
         let mut plan = plan(data, &["rabin", "ae"]);
         plan.criteria = vec![Criterion::WindowAndFingerprint];
         plan.store = Some(folder.path().to_owned());
-        let found = locality(&plan, &mut Nobody).unwrap().datasets.remove(0);
+        let found = locality(&plan, &mut Unobserved).unwrap().datasets.remove(0);
         let [rabin, ae] = &found.chunkers[..] else {
             panic!("{found:?}")
         };
@@ -162,7 +162,7 @@ fn a_store_takes_what_is_new_and_leaves_nothing_behind() {
         assert_eq!(methods, [StoreMethod::Fixed, StoreMethod::Plain, StoreMethod::Ideal]);
         assert_eq!(folder.path().read_dir().unwrap().count(), 0);
         plan.store = Some(folder.path().join("nowhere"));
-        let error = locality(&plan, &mut Nobody).unwrap_err();
+        let error = locality(&plan, &mut Unobserved).unwrap_err();
         assert!(
             matches!(
                 error,
@@ -185,7 +185,7 @@ fn the_observer_hears_once_how_much_is_ahead_and_then_of_exactly_that() {
         ..series()
     };
     let versions = tempfile::tempdir().unwrap();
-    small.write_into(versions.path(), &mut Nobody).unwrap();
+    small.write_into(versions.path(), &mut Unobserved).unwrap();
     let files = LocalityData::Files(vec![versions.path().to_owned()]);
     for data in [files, LocalityData::Series(small)] {
         let is_exact = matches!(data, LocalityData::Files(_));

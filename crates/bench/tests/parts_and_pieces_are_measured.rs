@@ -1,7 +1,7 @@
 //! Breakdown, hashes and instructions: everything that is there is measured, and numbers that can
 //! be checked are right.
 
-use ibid_bench::{BreakdownPlan, Error, HASH_BINS, Nobody, Part, breakdown, cpu, hashes, sample};
+use ibid_bench::{BreakdownPlan, Error, HASH_BINS, Part, Unobserved, breakdown, cpu, hashes, sample};
 use ibid_chunk::{Backend, RollingHash, Settings};
 
 fn plan() -> BreakdownPlan {
@@ -19,7 +19,7 @@ fn plan() -> BreakdownPlan {
 
 #[test]
 fn a_breakdown_has_three_parts_for_each_backend_and_the_papers_names() {
-    let found = breakdown(&plan(), &mut Nobody).unwrap();
+    let found = breakdown(&plan(), &mut Unobserved).unwrap();
     let backends = Backend::available().count();
     assert_eq!((found.steps.len(), found.sample), (3 * backends, 2 << 20));
     let names: Vec<String> = found.steps.iter().map(|step| step.name()).collect();
@@ -46,21 +46,21 @@ fn a_breakdown_of_files_takes_some_of_each() {
         std::fs::write(folder.path().join(name), name.repeat(100_000)).unwrap();
     }
     let paths = vec![folder.path().to_owned()];
-    let some = sample(&paths, 30_000, &mut Nobody).unwrap();
+    let some = sample(&paths, 30_000, &mut Unobserved).unwrap();
     for letter in *b"abc" {
         let count = some.iter().filter(|byte| **byte == letter).count();
         assert_eq!(count, 10_000);
     }
-    assert_eq!(sample(&paths, usize::MAX, &mut Nobody).unwrap().len(), 300_000);
-    let found = breakdown(&BreakdownPlan { paths, ..plan() }, &mut Nobody).unwrap();
+    assert_eq!(sample(&paths, usize::MAX, &mut Unobserved).unwrap().len(), 300_000);
+    let found = breakdown(&BreakdownPlan { paths, ..plan() }, &mut Unobserved).unwrap();
     assert_eq!(found.sample, 300_000);
     let nowhere = vec![folder.path().join("nowhere")];
-    assert!(matches!(sample(&nowhere, 1, &mut Nobody), Err(Error::File { .. })));
+    assert!(matches!(sample(&nowhere, 1, &mut Unobserved), Err(Error::File { .. })));
 }
 
 #[test]
 fn all_hashes_are_even_but_that_of_rsync() {
-    let found = hashes(50_000, 1 << 20, 1, &[Backend::scalar()], &mut Nobody).unwrap();
+    let found = hashes(50_000, 1 << 20, 1, &[Backend::scalar()], &mut Unobserved).unwrap();
     assert_eq!(found.entries.len(), RollingHash::ALL.len());
     for entry in &found.entries {
         assert_eq!((entry.bins.len(), entry.bins.iter().sum::<u64>()), (HASH_BINS, 50_000));
@@ -72,8 +72,8 @@ fn all_hashes_are_even_but_that_of_rsync() {
     }
     let rsync = found.entries.iter().find(|entry| entry.name == "rsync").unwrap();
     assert!(rsync.fullest() > 1.3 && rsync.emptiest() < 0.7, "{:?}", rsync.bins);
-    assert!(hashes(0, 1, 1, &[Backend::scalar()], &mut Nobody).is_err());
-    assert!(hashes(1, 1, 1, &[], &mut Nobody).is_err());
+    assert!(hashes(0, 1, 1, &[Backend::scalar()], &mut Unobserved).is_err());
+    assert!(hashes(1, 1, 1, &[], &mut Unobserved).is_err());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What the search answers gives the average that was asked for, and what it prefers stores least.
 
-use ibid_bench::{Error, Nobody, Random, TunePlan, tune};
+use ibid_bench::{Error, Random, TunePlan, Unobserved, tune};
 use ibid_chunk::{Chunker, Settings, chunks};
 
 fn plan(average: usize) -> TunePlan {
@@ -17,7 +17,7 @@ fn plan(average: usize) -> TunePlan {
 fn averages_of_4_8_and_16_kib_come_out_within_a_tenth_on_random_bytes_it_has_not_seen() {
     let unseen = Random::new(0xfeed).bytes(24 << 20);
     for average in [4 << 10, 8 << 10, 16 << 10] {
-        let tuning = tune(&plan(average), &mut Nobody).unwrap();
+        let tuning = tune(&plan(average), &mut Unobserved).unwrap();
         assert_eq!(tuning.candidates.len(), tuning.comparison.entries.len());
         for candidate in &tuning.candidates {
             let chunker = Chunker::new(&Settings::SeqCdc(candidate.settings)).unwrap();
@@ -41,7 +41,7 @@ fn averages_of_4_8_and_16_kib_come_out_within_a_tenth_on_random_bytes_it_has_not
 #[test]
 fn the_best_stores_nearly_as_little_as_any_that_realises_the_average() {
     let average = 8 << 10;
-    let tuning = tune(&plan(average), &mut Nobody).unwrap();
+    let tuning = tune(&plan(average), &mut Unobserved).unwrap();
     let entries = &tuning.comparison.entries;
     let least = entries
         .iter()
@@ -61,7 +61,7 @@ fn it_tries_candidates_on_files_if_there_are_some() {
         paths: vec![folder.path().to_owned()],
         ..plan(4 << 10)
     };
-    let tuning = tune(&with_files, &mut Nobody).unwrap();
+    let tuning = tune(&with_files, &mut Unobserved).unwrap();
     assert_eq!((tuning.comparison.files, tuning.comparison.bytes), (1, 300_000));
 }
 
@@ -69,6 +69,6 @@ fn it_tries_candidates_on_files_if_there_are_some() {
 fn an_average_that_no_parameters_give_is_refused() {
     let mut plan = plan(8 << 10);
     plan.base.size_max = plan.base.size_average;
-    assert!(matches!(tune(&plan, &mut Nobody), Err(Error::OutOfRange { .. })));
+    assert!(matches!(tune(&plan, &mut Unobserved), Err(Error::OutOfRange { .. })));
     assert!(TunePlan::for_average(1).is_err());
 }

@@ -156,7 +156,7 @@ pub(super) fn make(series: &Series, n: u32, previous: &[u8], observer: &mut impl
     Ok(out.bytes)
 }
 
-/// Bytes in memory, made while somebody may ask to stop.
+/// Bytes in memory, generated step by step so that it can be stopped.
 struct Growing<'o, O> {
     bytes: Vec<u8>,
     observer: &'o mut O,

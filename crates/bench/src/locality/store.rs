@@ -122,7 +122,7 @@ pub(super) fn run(
     Ok(entries)
 }
 
-/// A file that nobody else sees: it loses its name at once, so that nothing is left of it however
+/// A file that no other process sees: it loses its name at once, so that nothing is left of it however
 /// this ends.
 pub(super) fn create(folder: &Path) -> Result<BufWriter<File>> {
     let path = folder.join(format!(".ibid-bench-{}", std::process::id()));

@@ -64,7 +64,7 @@ enum Files<'a> {
 }
 
 /// Cuts all files without hints and with every criterion, with every number of threads; each thread
-/// takes the next file that nobody has.
+/// takes the next file that no other has.
 pub(super) fn run(
     plan: &LocalityPlan,
     chunker: &Chunker,
@@ -133,7 +133,7 @@ struct Team<'a> {
     table: Table,
     files: &'a Files<'a>,
     longest: usize,
-    /// The next file that nobody has.
+    /// The next file that no thread has taken.
     next: AtomicUsize,
     stops: AtomicBool,
 }

@@ -11,7 +11,7 @@ use crate::{Error, Observer, Result};
 
 /// Slices of a burst.
 const SLICES: u32 = 10;
-/// The longest that nobody asks whether to go on.
+/// The longest time between two looks whether to go on.
 const NAP: Duration = Duration::from_millis(20);
 
 /// What the bursts count as among bytes to be stored: about as many as are stored, so that progress
@@ -132,7 +132,7 @@ impl<'p> Endless<'p> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Nobody;
+    use crate::Unobserved;
 
     fn plan(folder: &std::path::Path) -> RecordsPlan {
         let body = |version: u32| format!("{version} {}", "in the same place ".repeat(40)).into_bytes();
@@ -153,7 +153,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let plan = plan(folder.path());
         for write_back in [true, false] {
-            let found = run(&plan, write_back, 1000, &mut Nobody).unwrap();
+            let found = run(&plan, write_back, 1000, &mut Unobserved).unwrap();
             assert_eq!((found.slices.len(), found.write_back), (50, write_back));
             let stored = |slices: &[u64]| slices.iter().sum::<u64>();
             let parts = [0..10, 10..25, 25..35, 35..50].map(|part| stored(&found.slices[part]) > 0);

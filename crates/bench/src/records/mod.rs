@@ -335,7 +335,7 @@ fn encodings() -> Vec<(RecordsFigure, Encoding)> {
 /// [`Error::Stopped`](crate::Error::Stopped).
 ///
 /// ```
-/// use ibid_bench::{Bursts, Nobody, RecordsPlan, records};
+/// use ibid_bench::{Bursts, Unobserved, RecordsPlan, records};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let body = |version: u32| format!("{} {version}", "in the same place ".repeat(20)).into_bytes();
@@ -345,7 +345,7 @@ fn encodings() -> Vec<(RecordsFigure, Encoding)> {
 ///     traces: Vec::new(),
 ///     bursts: Bursts { count: 0, ..Bursts::default() },
 /// };
-/// let found = records(&plan, &mut Nobody)?;
+/// let found = records(&plan, &mut Unobserved)?;
 /// assert!(found.runs[1].stored_bytes * 4 < found.runs[0].stored_bytes);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

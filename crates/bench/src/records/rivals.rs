@@ -112,7 +112,7 @@ pub(super) fn run(plan: &RecordsPlan, rival: Rival, observer: &mut dyn Observer)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Bursts, Nobody, Random};
+    use crate::{Bursts, Random, Unobserved};
 
     fn plan(records: Vec<(Vec<u8>, Vec<u8>)>) -> RecordsPlan {
         RecordsPlan {
@@ -129,7 +129,7 @@ mod tests {
         let mut edited = body.clone();
         edited[25_000] ^= 1;
         let plan = plan(vec![(b"a".to_vec(), body), (b"a".to_vec(), edited)]);
-        let found = RIVALS.map(|rival| run(&plan, rival, &mut Nobody).unwrap());
+        let found = RIVALS.map(|rival| run(&plan, rival, &mut Unobserved).unwrap());
         let [blocks, large, small] = found;
         assert_eq!((blocks.stored_bytes, blocks.index_bytes), (100_000, 0));
         // The chunks that the edit is in, and what leads there: a few bytes.
@@ -145,7 +145,7 @@ mod tests {
     fn blocks_are_compressed_by_themselves() {
         let text = "in the same place ".repeat(10_000).into_bytes();
         let length = text.len() as u64;
-        let found = run(&plan(vec![(b"a".to_vec(), text)]), Rival::Blocks, &mut Nobody).unwrap();
+        let found = run(&plan(vec![(b"a".to_vec(), text)]), Rival::Blocks, &mut Unobserved).unwrap();
         assert_eq!(found.stored_bytes, length);
         // Each has to say once what it repeats.
         assert!((6 * 20..6 * 100).contains(&found.block_bytes), "{found:?}");

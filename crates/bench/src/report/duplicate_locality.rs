@@ -1,4 +1,4 @@
-//! How duplicates lie together, as a page with pictures.
+//! How duplicates follow one another, as a page with pictures.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::{Checkpoint, DuplicateLocality};
 /// Lines closer than this are one to the eye.
 const STEP_LEAST: f64 = 0.5;
 
-/// How duplicates lie together as one self-contained HTML page, of which [`html`](crate::html) says
+/// How duplicates follow one another as one self-contained HTML page, of which [`html`](crate::html) says
 /// the rest: figures 3 and 4 of RapidCDC, and all figures as tables.
 #[must_use]
 pub fn duplicate_locality_html(found: &DuplicateLocality) -> String {
@@ -39,12 +39,12 @@ pub fn duplicate_locality_html(found: &DuplicateLocality) -> String {
         "wide",
         "How long sequences are",
         "Of the chunks in sequences, the share that is in shorter ones. The further right a line rises, the more \
-         duplicates lie together.",
+         duplicates follow one another.",
         &lengths(&drawn, &all),
     );
     body += "</div>";
     tables(&mut body, found);
-    page("How duplicates lie together", &body)
+    page("How duplicates follow one another", &body)
 }
 
 fn series(drawn: &[&Checkpoint]) -> Vec<Series> {
@@ -70,7 +70,7 @@ fn head(body: &mut String, found: &DuplicateLocality) {
     let settings = &found.settings;
     let _ = write!(
         body,
-        "<h1>How duplicates lie together</h1><p class=soft>{} in {}, cut by {} into {} chunks of {} to {}, {} on \
+        "<h1>How duplicates follow one another</h1><p class=soft>{} in {}, cut by {} into {} chunks of {} to {}, {} on \
          average; if each is stored once, {:.2} times less is stored.</p>",
         size(last.all.bytes as f64),
         files(last.files),

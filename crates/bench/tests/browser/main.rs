@@ -30,7 +30,7 @@ impl Report {
         ))
     }
 
-    /// How duplicates lie together.
+    /// How duplicates follow one another.
     fn of_locality() -> Report {
         Report::of("duplicate-locality series --sizes 1KiB,2KiB,3KiB")
     }

@@ -1,4 +1,4 @@
-//! Duplicates that lie together, and what hints gain.
+//! Duplicates that follow one another, and what hints gain.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};

@@ -22,7 +22,7 @@ pub(crate) struct Cost {
 
 /// Runs a command to its end. What it prints is dropped, but shown if it fails.
 ///
-/// What was written before goes to the disk first, so that nobody pays for somebody else's writing.
+/// What was written before goes to the disk first, so that no command pays for the writes of another.
 pub(crate) fn run(command: &mut Command, shown: &str, work: &Path) -> Result<Cost> {
     let said = work.join("stderr");
     rustix::fs::syncfs(File::open(work)?).context("flushing the file system")?;

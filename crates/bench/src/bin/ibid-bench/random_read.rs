@@ -28,10 +28,10 @@ const LEVEL: i32 = 3;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  ibid-bench random-read --file corpora/lnx/v01.tar --reads 200")]
 pub(crate) struct Options {
-    /// Whose chunks; of more than 256 MiB, the first
+    /// Read chunks of this file: of its first 256 MiB, if it is larger
     #[arg(long)]
     file: PathBuf,
-    /// Bytes of chunks that are compressed together; the smallest size means every chunk alone
+    /// Compress this much together; the smallest size means every chunk alone
     #[arg(
         long,
         value_name = "KIB",
@@ -40,13 +40,13 @@ pub(crate) struct Options {
         value_parser = clap::value_parser!(u32).range(4..=8192)
     )]
     frames_kib: Vec<u32>,
-    /// Average size of a chunk
+    /// Set the average size of chunks
     #[arg(long, value_name = "KIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
     average_kib: u32,
-    /// Chunks to read
+    /// Read N chunks
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..))]
     reads: u32,
-    /// Where the packs lie meanwhile [default: the folder for temporary files]
+    /// Keep the packs in this folder meanwhile [default: the folder for temporary files]
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
     /// Write every sample and the results into this file

@@ -16,7 +16,7 @@ use crate::{Latencies, Records, RecordsFigure, RecordsRun, Rival, RivalRun, Trac
 /// measured, and all figures as tables.
 ///
 /// ```
-/// use ibid_bench::{Bursts, Nobody, RecordsPlan, records, records_html};
+/// use ibid_bench::{Bursts, Unobserved, RecordsPlan, records, records_html};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let plan = RecordsPlan {
@@ -25,7 +25,7 @@ use crate::{Latencies, Records, RecordsFigure, RecordsRun, Rival, RivalRun, Trac
 ///     traces: Vec::new(),
 ///     bursts: Bursts { count: 0, ..Bursts::default() },
 /// };
-/// let page = records_html(&records(&plan, &mut Nobody)?);
+/// let page = records_html(&records(&plan, &mut Unobserved)?);
 /// assert!(page.starts_with("<!doctype html>") && page.contains("id=\"distance-ratio\""));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

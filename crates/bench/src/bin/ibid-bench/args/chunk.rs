@@ -11,16 +11,16 @@ use super::value;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Prints where each chunk begins, its length, and its fingerprint: BLAKE3 of its bytes, as `b3sum` prints it.
+Prints the offset, the length and the fingerprint of each chunk: BLAKE3 of its bytes, as `b3sum` prints it.
 
 Examples:
-  ibid-bench chunk disk.img                              as backups cut it
+  ibid-bench chunk disk.img                              as new repositories cut it
   ibid-bench chunk disk.img --algorithm seqcdc --average 16KiB
   ibid-bench chunk disk.img --algorithm seqcdc --param equal=strict --param seq_length=6
   tar c ~/letters | ibid-bench chunk - | sort -k3 | uniq -c -f2 -d     chunks that occur more than once
   ibid-bench chunk disk.img --json                       one JSON object a line")]
 pub(crate) struct ChunkArgs {
-    /// What to cut: a file, or - for standard input
+    /// Cut this file, or standard input if it is -
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub(crate) struct ChunkArgs {
 /// A chunker with its parameters.
 #[derive(Debug, Args)]
 pub(crate) struct ChunkerArgs {
-    /// Which chunker: fastcdc, seqcdc, argmin, ae, ram, maxp, gear, rabin, crc32, tttd, fixed, and
+    /// Cut with this chunker: fastcdc, seqcdc, argmin, ae, ram, maxp, gear, rabin, crc32, tttd, fixed, and
     /// many more in docs/measuring.md
     #[arg(
         long,
@@ -43,17 +43,16 @@ pub(crate) struct ChunkerArgs {
         default_value = "argmin"
     )]
     pub(crate) algorithm: String,
-    /// Average size of a chunk; the other parameters follow from it
+    /// Set the average size of chunks; the other parameters follow from it
     #[arg(long, value_name = "SIZE", value_parser = size_in_memory, default_value = "128KiB")]
     pub(crate) average: usize,
-    /// Size below which no chunk ends: the same as --param size_min=SIZE
+    /// Set the minimum size of chunks: same as --param size_min=SIZE
     #[arg(long, value_name = "SIZE", value_parser = size_in_memory)]
     pub(crate) min: Option<usize>,
-    /// Size at which a chunk ends whatever it holds: the same as --param size_max=SIZE
+    /// Set the maximum size of chunks: same as --param size_max=SIZE
     #[arg(long, value_name = "SIZE", value_parser = size_in_memory)]
     pub(crate) max: Option<usize>,
-    /// Another value for a parameter of the chunker; can be repeated. A wrong NAME is answered with
-    /// those that there are
+    /// Set a parameter of the chunker; can be repeated. A wrong NAME lists the names
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = value::parameter)]
     pub(crate) parameters: Vec<(String, String)>,
 }

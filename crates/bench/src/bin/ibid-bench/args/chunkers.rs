@@ -15,26 +15,23 @@ const ALL: &str = "all";
 /// How speeds are measured.
 #[derive(Debug, Args)]
 pub(crate) struct Measured {
-    /// With which vector instructions: scalar, sse41, avx2, avx512, neon [default: all that this
+    /// Use these vector instructions: scalar, sse41, avx2, avx512, neon [default: all that this
     /// machine has]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = backend)]
     backends: Vec<Backend>,
-    /// How often each speed is measured
+    /// Measure each speed N times
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Savings are counted over all files, as if each were cut alone and every different chunk stored once. Speeds are \
-measured on one \
-thread and on bytes in memory: a sample of the files, in rounds; the table shows medians. Whoever has more than one of \
-a kind \
-(versions, dumps, images) should give all of them: what a chunker saves is what they have in common.
+Each file is cut alone, and every different chunk is stored once. Savings are counted over all files, so give all \
+that belong together: versions, dumps, images. Speeds are measured on one thread, on a sample of the files in memory; \
+the tables show medians of the rounds.
 
-Files are read once, in pieces. Memory: the sample, and for each chunker and average at most 14 bytes for each \
-different chunk (23 for \
-moments) and three times the maximum chunk size.
+Files are read once, in pieces. Memory: the sample and, for each chunker and average, up to 14 bytes for each \
+different chunk (23 for moments) and three times the maximum chunk size.
 
 Examples:
   ibid-bench chunkers ~/dumps
@@ -44,10 +41,10 @@ Examples:
   ibid-bench chunkers ~/dumps --json comparison.json        the tables here, JSON in a file
   ibid-bench chunkers ~/dumps --json                        JSON here")]
 pub(crate) struct ChunkersArgs {
-    /// Files, and folders with files
+    /// Files to cut, and folders with such files
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// Which chunkers, by the names that `ibid-bench chunk --algorithm` takes; `all` for every one
+    /// Compare these chunkers, by the names of `ibid-bench chunk --algorithm`; `all` for every one
     #[arg(
         long,
         value_name = "NAME",
@@ -57,7 +54,7 @@ pub(crate) struct ChunkersArgs {
         default_value = "fastcdc,seqcdc,argmin,ae,ram,maxp,tttd,fixed"
     )]
     pub(crate) algorithms: Vec<String>,
-    /// Average sizes of chunks, for each of them
+    /// Compare each chunker at these average sizes
     #[arg(
         long,
         value_name = "SIZE",
@@ -68,7 +65,7 @@ pub(crate) struct ChunkersArgs {
     pub(crate) averages: Vec<usize>,
     #[command(flatten)]
     pub(crate) measured: Measured,
-    /// How much of the files is kept in memory to measure speeds on
+    /// Measure speeds on this much of the files, kept in memory
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size_in_memory)]
     pub(crate) sample: usize,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! What data to make.
+//! `ibid-bench generate`.
 
 use std::path::PathBuf;
 
@@ -15,11 +15,9 @@ pub(crate) enum GenerateCommand {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The first version is random bytes; each later one is the one before with so many edits at random places. The same \
-options make \
-the same bytes on every machine, so a measurement on them can be repeated elsewhere. Files are called v01.bin, \
-v02.bin, …, and \
-none is ever overwritten. Random bytes don't compress: what a chunker saves on them, it saves by finding what repeats.
+The first version is random bytes. Each later one is the version before it with edits at random places. The same \
+options give the same bytes on every machine, so that measurements can be repeated. Files are called v01.bin, v02.bin, \
+…, and existing files are never overwritten. Random bytes do not compress: a chunker saves only what repeats.
 
 Examples:
   ibid-bench generate versions ~/series                              10 versions of 200 MB, 1000 edits of 100 bytes
@@ -28,22 +26,22 @@ Examples:
   ibid-bench generate versions ~/series --spread 10%                 all edits in the first tenth
   ibid-bench generate versions ~/series --seed 2                     others of the same kind")]
 pub(crate) struct VersionsArgs {
-    /// The folder for them; it is made if there is none
+    /// Write into this folder, which is created if needed
     #[arg(value_name = "OUT-DIR", default_value = ".")]
     pub(crate) folder: PathBuf,
-    /// Size of the first version
+    /// Set the size of the first version
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "200MB")]
     pub(crate) size: u64,
-    /// How many versions
+    /// Generate N versions
     #[arg(long, value_name = "N", default_value = "10")]
     pub(crate) versions: u32,
-    /// Edits between a version and the next
+    /// Make N edits between a version and the next
     #[arg(long, value_name = "N", default_value = "1000")]
     pub(crate) edits: u64,
-    /// What each edit inserts, deletes or overwrites
+    /// Insert, delete or overwrite this many bytes with each edit
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "100")]
     pub(crate) edit_bytes: u64,
-    /// What edits do, each kind as likely as the others
+    /// Make edits of these kinds, each as likely as the others
     #[arg(
         long = "kind",
         value_name = "KIND",
@@ -52,10 +50,10 @@ pub(crate) struct VersionsArgs {
         default_value = "insert,delete,overwrite"
     )]
     pub(crate) kinds: Vec<KindName>,
-    /// The share of a file, from its start, in which edits lie
+    /// Make all edits within this share of a file, from its start
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "100%")]
     pub(crate) spread: f64,
-    /// Other numbers make other bytes and other edits
+    /// Generate other bytes and edits with another number
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     pub(crate) seed: u64,
     /// Print JSON, as docs/measuring.md describes it

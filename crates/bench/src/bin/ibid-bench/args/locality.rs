@@ -1,4 +1,4 @@
-//! What to measure of duplicates that lie together, and of hints.
+//! `ibid-bench duplicate-locality` and `ibid-bench locality`.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use super::value;
 /// A chunker by the three sizes that papers state.
 #[derive(Debug, Args)]
 pub(crate) struct SizedChunkerArgs {
-    /// Which chunker, by the names that `ibid-bench chunk --algorithm` takes
+    /// Cut with this chunker, by the names of `ibid-bench chunk --algorithm`
     #[arg(
         long,
         value_name = "NAME",
@@ -39,15 +39,13 @@ impl SizedChunkerArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Files are cut one after the other, as if they were backed up in turn: first those named, in that order; in folders by \
-name, v2 before v10. \
-A chunk is a duplicate if the same bytes were a chunk before. Of several duplicates in a row, those after the first \
-are an LQ sequence \
-(RapidCDC §2): where the first one is found, the others can be expected. An isolated duplicate has none.
+Files are cut one after the other, as a series of backups would: those that you name in your order, those in folders \
+by name, v2 before v10. A chunk is a duplicate if the same bytes were a chunk before. Of several duplicates in a row, \
+those after the first are an LQ sequence (RapidCDC §2): once the first is found, the others can be expected. An \
+isolated duplicate has no duplicate beside it.
 
-Files are read once, in pieces. Memory: 4 MiB, three times the maximum chunk size, and at most 14 bytes for each \
-different chunk (23 for \
-moments).
+Files are read once, in pieces. Memory: 4 MiB, three times the maximum chunk size, and up to 14 bytes for each \
+different chunk (23 for moments).
 
 Examples:
   ibid-bench duplicate-locality ~/dumps
@@ -60,7 +58,7 @@ pub(crate) struct DuplicateLocalityArgs {
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) chunker: SizedChunkerArgs,
-    /// How often it is counted, evenly spaced over the files
+    /// Count N times, evenly spaced over the files
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) checkpoints: u32,
     #[command(flatten)]
@@ -71,30 +69,25 @@ pub(crate) struct DuplicateLocalityArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-When a chunk is a duplicate, what followed it last time says where the next one probably ends (RapidCDC). So with \
-every chunk the lengths of \
-those are kept that followed it: its hints. A criterion says when one is believed without a look at the bytes before:
+When a chunk is a duplicate, the chunk that followed it last time says where the next one probably ends (RapidCDC). \
+So the lengths of the chunks that followed are kept with every chunk: its hints. A criterion says when a hint is \
+accepted without looking at the bytes before:
 
-  ff           always. Fastest; after an edit it makes a chunk that no chunker would, so a little more is stored.
+  ff           always. Fastest; after an edit it cuts where the chunker would not, so a little more is stored.
   ff+mt        if the byte there is the one that ended the chunk last time. Wrong once in 256 times where data changed.
   ff+rwt       if the chunker's own condition holds there: the hash of its window, its sequence, ….
-  ff+rwt+fpt   if that holds and the chunk is known. Cuts are then exactly those of the chunker alone, which is \
-   promised.
+  ff+rwt+fpt   if that holds and the chunk is known. Cuts are then exactly those of the chunker alone.
 
-If no hint is believed, the chunker looks for a boundary as usual. argmin, ae, tttd and others with a boundary in \
-reserve compare all bytes of a \
-chunk and can't tell for one place if it is a boundary: with them there are ff and ff+mt, and the tables have a dash \
-for the others.
+If no hint is accepted, the chunker searches for a boundary as usual. argmin, ae, tttd and others that keep a boundary \
+in reserve compare all bytes of a chunk and cannot judge a single place: with them there are only ff and ff+mt, and \
+the tables have a dash for the others.
 
-Plain is the chunker without hints. Chunking is finding boundaries, with hints and all that they cost; names (BLAKE3) \
-and looking up, which \
-everything that deduplicates needs, come on top. All contenders cut the same bytes in memory, piece by piece in turn, \
-on one thread, and only \
-its processor time counts: compare figures of one run.
+Plain is the chunker without hints. Chunking is the time to find boundaries, with all that hints cost; naming chunks \
+(BLAKE3) and looking them up come on top. All contenders cut the same bytes in memory, piece by piece in turn, on one \
+thread, and only its processor time counts: compare figures of one run.
 
-Memory: 64 MiB, and for each chunker, criterion and length of lists at most 23 bytes for each different chunk and 6 to \
-8 for each hint. Of a \
-synthetic series, two versions, and all of them with --threads.
+Memory: 64 MiB and, for each chunker, criterion and length of lists, up to 23 bytes for each different chunk and 6 to \
+8 for each hint. A synthetic series takes two versions, with --threads all of them.
 
 Examples:
   ibid-bench locality ~/dumps                          what rabin gains on your data
@@ -113,7 +106,7 @@ pub(crate) struct LocalityArgs {
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) synthetic: SyntheticArgs,
-    /// Which chunkers, by the names that `ibid-bench chunk --algorithm` takes
+    /// Cut with these chunkers, by the names of `ibid-bench chunk --algorithm`
     #[arg(
         long,
         value_name = "NAME",
@@ -127,11 +120,11 @@ pub(crate) struct LocalityArgs {
     /// the average alone
     #[arg(long, value_name = "MIN,AVERAGE,MAX", value_parser = value::chunk_sizes, default_value = "4KiB,8KiB,12KiB")]
     pub(crate) sizes: Vec<ChunkSizes>,
-    /// When a hint is believed: ff, ff+mt, ff+rwt, ff+rwt+fpt [default: each that the chunker can
+    /// Accept hints by these criteria: ff, ff+mt, ff+rwt, ff+rwt+fpt [default: each that the chunker can
     /// meet]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = value::criterion)]
     pub(crate) criteria: Vec<Criterion>,
-    /// How many hints are kept of a chunk, 1 to 8; --threads and --store use the first number
+    /// Keep N hints of each chunk, 1 to 8; --threads and --store use the first number
     #[arg(
         long = "list-length",
         value_name = "N",
@@ -140,7 +133,7 @@ pub(crate) struct LocalityArgs {
         value_parser = value::list_length
     )]
     pub(crate) lists: Vec<usize>,
-    /// See also what it costs if every hint is refused after its test
+    /// Measure also what it costs if every hint is refused after its test
     #[arg(long)]
     pub(crate) worst: bool,
     /// Cut several files at once with 1, 2, 4, … N threads
@@ -164,7 +157,7 @@ pub(crate) struct SyntheticArgs {
     /// them
     #[arg(long)]
     pub(crate) synthetic: bool,
-    /// Size of the first version
+    /// Set the size of the first version
     #[arg(
         long,
         value_name = "SIZE",
@@ -174,7 +167,7 @@ pub(crate) struct SyntheticArgs {
         conflicts_with = "paths"
     )]
     size: u64,
-    /// How many versions
+    /// Generate N versions
     #[arg(
         long,
         value_name = "N",
@@ -183,7 +176,7 @@ pub(crate) struct SyntheticArgs {
         conflicts_with = "paths"
     )]
     versions: u32,
-    /// Edits between a version and the next; a series for each number
+    /// Make N edits between a version and the next; a series for each number
     #[arg(
         long,
         value_name = "N",
@@ -193,7 +186,7 @@ pub(crate) struct SyntheticArgs {
         conflicts_with = "paths"
     )]
     edits: Vec<u64>,
-    /// What edits do, each kind as likely as the others
+    /// Make edits of these kinds, each as likely as the others
     #[arg(
         long = "kind",
         value_name = "KIND",
@@ -204,7 +197,7 @@ pub(crate) struct SyntheticArgs {
         conflicts_with = "paths"
     )]
     kinds: Vec<KindName>,
-    /// What each edit inserts, deletes or overwrites
+    /// Insert, delete or overwrite this many bytes with each edit
     #[arg(
         long,
         value_name = "SIZE",
@@ -214,7 +207,7 @@ pub(crate) struct SyntheticArgs {
         conflicts_with = "paths"
     )]
     edit_bytes: u64,
-    /// The share of a file, from its start, in which edits lie; a series for each
+    /// Make all edits within this share of a file, from its start; a series for each
     #[arg(
         long,
         value_name = "SHARE",
@@ -224,7 +217,7 @@ pub(crate) struct SyntheticArgs {
         requires = "synthetic", conflicts_with = "paths"
     )]
     spread: Vec<f64>,
-    /// Other numbers make other bytes and other edits
+    /// Generate other bytes and edits with another number
     #[arg(
         long,
         value_name = "NUMBER",

@@ -13,17 +13,13 @@ use super::value;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each line is a JSON object, of which --key and --body take a record, as `ibid records load` does. The records are \
-stored again and \
-again, each time in another way: without deltas and with, compared by short pieces and by long ones; with less memory \
-for the newest \
-records; with hops and version jumping at several distances; searched more and less densely. Beside these it is \
-counted what \
-deduplication by chunks and compression of blocks would store. Then half of them are stored, and a mixture of reads \
-and writes is \
-timed; and they are stored in bursts with pauses between. Where a key comes again, it is another version; where none \
-does, records are \
-compared with whatever they are like.
+Each line is a JSON object; --key and --body name the fields of a record, as in `ibid records load`. The records are \
+stored again and again, each time in another way: without deltas and with them, compared by short and by long pieces, \
+with less memory for the newest records, with hops and version jumping at several distances, and searched more or less \
+densely. Deduplication by chunks and compression of blocks are counted beside them. Then half of the records are \
+stored, a mixture of reads and writes is timed, and the rest is stored in bursts with pauses between them.
+
+A key that comes again is another version. If no key does, each record is compared with whatever resembles it.
 
 Examples:
   ibid-bench records revisions.jsonl.zst --key page --body text --report revisions.html
@@ -33,7 +29,7 @@ pub(crate) struct RecordsArgs {
     /// JSON Lines files, plain or compressed by zstd
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// The field with the key; of several, their texts joined by slashes
+    /// Take the key from this field; several are joined by slashes
     #[arg(
         long,
         value_name = "FIELD",
@@ -42,13 +38,13 @@ pub(crate) struct RecordsArgs {
         value_parser = NonEmptyStringValueParser::new()
     )]
     pub(crate) key: Vec<String>,
-    /// The field with the body [default: the whole line]
+    /// Take the body from this field [default: the whole line]
     #[arg(long, value_name = "FIELD", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) body: Option<String>,
-    /// How many bytes of records are taken, which are held in memory
+    /// Take this many bytes of records, which are held in memory
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size_in_memory)]
     pub(crate) sample: usize,
-    /// Mixtures of reads and writes
+    /// Time these mixtures of reads and writes
     #[arg(
         long = "trace",
         value_name = "READS:WRITES",
@@ -57,19 +53,19 @@ pub(crate) struct RecordsArgs {
         default_value = "99.9:0.1,1:1"
     )]
     pub(crate) traces: Vec<Trace>,
-    /// How many bursts of writes; 0 for none
+    /// Write in N bursts; 0 for none
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(..=10_000))]
     pub(crate) bursts: u32,
-    /// How long a burst is
+    /// Set the length of a burst
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = value::time_span)]
     pub(crate) busy: Duration,
-    /// How long nothing is stored after a burst
+    /// Set the length of the pause after a burst
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = value::time_span)]
     pub(crate) idle: Duration,
-    /// Where stores lie meanwhile [default: the folder for temporary files]
+    /// Keep stores in this folder meanwhile [default: the folder for temporary files]
     #[arg(long, value_name = "DIR")]
     pub(crate) work: Option<PathBuf>,
-    /// Memory for reading lines: one may be an eighth of it long
+    /// Limit the memory for reading: a line may take an eighth of it
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = size)]
     pub(crate) memory: u64,
     #[command(flatten)]

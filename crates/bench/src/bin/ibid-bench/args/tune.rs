@@ -1,4 +1,4 @@
-//! What to look for.
+//! `ibid-bench tune`.
 
 use std::path::PathBuf;
 
@@ -19,12 +19,10 @@ pub(crate) enum TuneCommand {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Averages are simulated on random bytes for several lengths of sequences (seq_length) and numbers of opposing pairs \
-before a skip \
-(skip_trigger); for each, the skip (skip_size) is sought that gives the average. All that give it are then tried on \
-the data, and \
-the one that stores least, metadata included, is best; of those within 1 % of it, the fastest. On data that is not \
-random, averages \
-differ: those that come out are shown, and what is far from the average asked for is best only if all are.
+before a skip (skip_trigger). For each, the skip (skip_size) that gives the average is searched for. All candidates \
+are then tried on the data. The best is the one that stores least, metadata included; of those within 1 % of it, the \
+fastest. Data that is not random gives other averages, which are shown: a candidate far from the average you asked for \
+is chosen only if all are.
 
 Examples:
   ibid-bench tune seqcdc --average 16KiB
@@ -32,23 +30,23 @@ Examples:
   ibid-bench tune seqcdc --average 8KiB --param equal=strict --param size_min=2KiB
   ibid-bench tune seqcdc --average 16KiB --json tuning.json")]
 pub(crate) struct TuneSeqcdcArgs {
-    /// Average size of a chunk that is wanted
+    /// Find parameters for this average size
     #[arg(long, value_name = "SIZE", value_parser = size_in_memory)]
     pub(crate) average: usize,
-    /// Files, and folders with files, to try candidates on; can be repeated [default: edited
-    /// versions of random bytes]
+    /// Try candidates on this file, or on the files in this folder; can be repeated [default:
+    /// edited versions of random bytes]
     #[arg(long, value_name = "PATH")]
     pub(crate) data: Vec<PathBuf>,
-    /// A parameter that is not looked for: size_min, size_max, mode, equal; can be repeated
+    /// Fix a parameter: size_min, size_max, mode or equal; can be repeated
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = value::parameter)]
     pub(crate) parameters: Vec<(String, String)>,
-    /// Other numbers make other random bytes
+    /// Generate other random bytes with another number
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     pub(crate) seed: u64,
-    /// How often each speed is measured
+    /// Measure each speed N times
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
-    /// How much of the data is kept in memory to measure speeds on
+    /// Measure speeds on this much of the data, kept in memory
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size_in_memory)]
     pub(crate) sample: usize,
     #[command(flatten)]

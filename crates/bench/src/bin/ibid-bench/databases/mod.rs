@@ -42,16 +42,16 @@ pub(crate) struct Options {
     /// is decompressed
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// What stores them [default: all]
+    /// Compare these stores [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     subjects: Vec<Kind>,
     /// Store every version as a record of its own, under `key/rev`
     #[arg(long)]
     distinct: bool,
-    /// Latest versions to read, at random
+    /// Read the latest versions of N records, at random
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     reads: u32,
-    /// Where the stores lie meanwhile [default: the folder for temporary files]
+    /// Keep the stores in this folder meanwhile [default: the folder for temporary files]
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
     /// Write the results into this file, after each subject

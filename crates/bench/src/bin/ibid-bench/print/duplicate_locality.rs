@@ -1,4 +1,4 @@
-//! How duplicates lie together.
+//! How duplicates follow one another.
 
 use std::io::Result;
 

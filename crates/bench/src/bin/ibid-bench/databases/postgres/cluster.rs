@@ -76,7 +76,7 @@ impl Programs {
     pub(crate) fn create(&self, folder: &Path) -> Result<()> {
         if let Some((user, group)) = self.user {
             chown(folder, Some(user), Some(group))?;
-            // Whoever reaches its socket is its administrator.
+            // Every process that reaches its socket is its administrator.
             fs::set_permissions(folder, Permissions::from_mode(0o700))?;
             // The folder around it is ours alone, and would not let it through.
             if let Some(around) = folder.parent() {
@@ -167,7 +167,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // One that was only read from has nothing to lose, and whoever has written has an error to tell
+        // One that was only read from has nothing to lose, and a writer that fails reports its own error
         // already.
         let _ = self.end();
     }

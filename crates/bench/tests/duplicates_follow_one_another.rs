@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
-use ibid_bench::{Amount, Checkpoint, ChunkSizes, DuplicateLocality, DuplicateLocalityPlan, Error, Nobody, Observer};
+use ibid_bench::{
+    Amount, Checkpoint, ChunkSizes, DuplicateLocality, DuplicateLocalityPlan, Error, Observer, Unobserved,
+};
 use ibid_bench::{Random, Sequences, Series, duplicate_locality};
 use ibid_chunk::{Chunker, FixedSettings, Method, NAMES, RollingHash, Settings, WindowedSettings, chunks};
 
@@ -31,7 +33,7 @@ fn look(folder: &Path, settings: Settings, checkpoints: usize) -> DuplicateLocal
         settings,
         checkpoints,
     };
-    duplicate_locality(&plan, &mut Nobody).unwrap()
+    duplicate_locality(&plan, &mut Unobserved).unwrap()
 }
 
 fn chunks_of_64(chunks: u64) -> Amount {
@@ -239,7 +241,7 @@ fn edited_versions_cut_by_content_agree_with_the_model_too() {
         ..Series::default()
     };
     let folder = tempfile::tempdir().unwrap();
-    let versions = series.write_into(folder.path(), &mut Nobody).unwrap();
+    let versions = series.write_into(folder.path(), &mut Unobserved).unwrap();
     let files: Vec<Vec<u8>> = versions
         .iter()
         .map(|version| std::fs::read(&version.path).unwrap())
@@ -262,7 +264,7 @@ fn what_can_not_be_counted_is_refused_and_who_looks_on_can_stop() {
         settings: fixed(64),
         checkpoints: 1,
     };
-    let refused = |plan: DuplicateLocalityPlan| duplicate_locality(&plan, &mut Nobody).unwrap_err();
+    let refused = |plan: DuplicateLocalityPlan| duplicate_locality(&plan, &mut Unobserved).unwrap_err();
     let none = DuplicateLocalityPlan {
         checkpoints: 0,
         ..plan.clone()
