@@ -38,13 +38,13 @@ pub enum Error {
         found: String,
     },
     /// The storage holds no repository.
-    #[error("there is no repository at {location}")]
+    #[error("there is no repository in {location}")]
     NoRepository {
         /// Where the repository was expected.
         location: String,
     },
     /// A new repository was to be made where there is one.
-    #[error("there is a repository at {location} already")]
+    #[error("there is a repository in {location} already")]
     RepositoryExists {
         /// Where.
         location: String,
@@ -92,20 +92,20 @@ pub enum Error {
         id: FileId,
     },
     /// The repository is encrypted and no password was given.
-    #[error("the repository at {location} is encrypted and no password was given")]
+    #[error("the repository in {location} is encrypted and no password was given")]
     PasswordNeeded {
         /// The repository.
         location: String,
     },
     /// A password was given for a repository that is not encrypted. An attacker may have put it in
     /// the place of yours.
-    #[error("a password was given, but the repository at {location} is NOT encrypted")]
+    #[error("a password was given, but the repository in {location} is NOT encrypted")]
     NotEncrypted {
         /// The repository.
         location: String,
     },
     /// There is no key slot, or none can be read.
-    #[error("the repository at {location} has no usable key slot ({found} files under keys/)")]
+    #[error("the repository in {location} has no usable key slot ({found} files under keys/)")]
     NoKeys {
         /// The repository.
         location: String,

@@ -16,9 +16,9 @@ use super::{InitSettings, value};
 Patterns are almost those of .gitignore:
   *.o              in every folder
   me/cache         in every folder that is called me
-  /home/*/cache    a leading slash means the whole path, from the root of the file system
+  /home/*/cache    a leading slash means the whole path from the root
   target/          a trailing slash means folders only
-  !keep.o          takes back what an earlier pattern left out, but not inside a folder that is left out
+  !keep.o          takes back an earlier match, unless its folder is left out
 The PATHs you give, and the folders that lead to them, are never left out.
 
 Examples:
@@ -58,7 +58,7 @@ pub(crate) struct BackupArgs {
     pub(crate) compression: Compression,
     /// Store chunks that resemble stored ones as deltas: auto, off, or max (compare all data, and
     /// search longer: smallest and slowest)
-    #[arg(long, value_name = "WHERE", value_parser = value::similarity, default_value = "auto")]
+    #[arg(long, value_name = "MODE", value_parser = value::similarity, default_value = "auto")]
     pub(crate) similarity: Similarity,
     /// Cut changed files where the stored version was cut, as long as they agree: auto (where that is
     /// faster than searching for boundaries), off, or always

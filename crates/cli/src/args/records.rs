@@ -384,13 +384,11 @@ who may read.
 
 Examples:
   ibid records serve --listen 127.0.0.1:7117
-  ibid records serve --listen 0.0.0.0:7117 --certificate me.pem --private-key me.key --clients ca.pem
+  ibid records serve --listen [::]:7117 --certificate me.pem --private-key me.key --clients ca.pem
   ibid records serve --publish nats://127.0.0.1:4222/wiki
   ibid records serve --publish nats://10.0.0.1,10.0.0.2,10.0.0.3/wiki --stream-max 10GiB
   ibid records serve --publish nats://nats.example.org/wiki --authority ca.pem")]
 pub(crate) struct ServeArgs {
-    #[command(flatten)]
-    pub(crate) store: StoreArgs,
     /// Wait for replicas here; port 0 takes a free port and prints it
     #[arg(long, value_name = "ADDRESS:PORT", required_unless_present = "publish")]
     pub(crate) listen: Option<SocketAddr>,
@@ -421,6 +419,8 @@ pub(crate) struct ServeArgs {
     /// limit]
     #[arg(long, value_name = "SIZE", requires = "publish", value_parser = size)]
     pub(crate) stream_max: Option<u64>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
 }
 
 /// The log to follow.
@@ -462,11 +462,9 @@ refused.
 Examples:
   ibid records replicate --from 127.0.0.1:7117 --store ~/replica
   ibid records replicate --from 127.0.0.1:7117 --store ~/replica --once
-  ibid records replicate --from db.example.org:7117 --authority ca.pem --certificate me.pem --private-key me.key
+  ibid records replicate --from db.example.org:7117 --authority ca.pem
   ibid records replicate --from nats://127.0.0.1:4222/wiki --store ~/replica --once")]
 pub(crate) struct ReplicateArgs {
-    #[command(flatten)]
-    pub(crate) store: StoreArgs,
     /// Follow the store served at HOST:PORT, or published at nats://HOST:PORT/NAME
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) from: Followed,
@@ -492,6 +490,8 @@ pub(crate) struct ReplicateArgs {
     /// typed
     #[arg(long)]
     pub(crate) encrypted: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
 }
 
 #[derive(Debug, Args)]

@@ -1,7 +1,7 @@
 //! What you can do about a failure: the one place where the program advises.
 //!
 //! Errors of the libraries name causes only. Each piece of advice is a sentence of its own, which
-//! is printed after the cause: "there is no repository at /mnt/disk. Make one with `ibid init`."
+//! is printed after the cause: "there is no repository in /mnt/disk. Check the path, …"
 
 use std::borrow::Cow;
 use std::io::{Error as IoError, ErrorKind as IoErrorKind};

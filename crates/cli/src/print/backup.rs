@@ -54,6 +54,13 @@ pub(crate) fn backup(
     if out.quiet {
         return Ok(());
     }
+    contents(out, summary)?;
+    stored(out, summary)?;
+    flaws(out, summary)
+}
+
+/// Prints what the snapshot has, and how much of it was known.
+fn contents(out: &mut Out, summary: &BackupSummary) -> Result<()> {
     let counters = &summary.counters;
     let what = match summary.id {
         Some(id) => format!("snapshot {}", &id.to_string()[..8]),
@@ -79,13 +86,19 @@ pub(crate) fn backup(
     ))?;
     if summary.hinted > 0 {
         out.line(format!(
-            "  hinted  {} were cut where the stored version was cut, without a search for boundaries",
+            "  hints   {} were cut where the stored version was cut, without a search for boundaries",
             size(summary.hinted)
         ))?;
     }
     if summary.holes > 0 {
         out.line(format!("  holes   {} occupy no space", size(summary.holes)))?;
     }
+    Ok(())
+}
+
+/// Prints what was stored, how small it became, and how long it took.
+fn stored(out: &mut Out, summary: &BackupSummary) -> Result<()> {
+    let counters = &summary.counters;
     let compressed = format!(
         "{} in packs ({})",
         size(counters.stored_bytes),
@@ -127,7 +140,12 @@ pub(crate) fn backup(
         "  time    {}, {}",
         duration(summary.duration_ms),
         rate(counters.bytes, summary.duration_ms)
-    ))?;
+    ))
+}
+
+/// Prints what is missing from the snapshot, or may not be as it should.
+fn flaws(out: &mut Out, summary: &BackupSummary) -> Result<()> {
+    let counters = &summary.counters;
     if counters.changed_while_read > 0 {
         let changed = counted(counters.changed_while_read, "file", "files");
         out.line(format!(

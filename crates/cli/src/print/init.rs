@@ -35,7 +35,7 @@ pub(crate) fn init(out: &mut Out, repository: &Repository, path: &Path) -> Resul
     } else {
         "an UNENCRYPTED"
     };
-    out.line(format!("created {kind} repository at {}", path_text(path)))?;
+    out.line(format!("created {kind} repository in {}", path_text(path)))?;
     out.line(format!("  id      {}", repository.id()))?;
     out.line(format!(
         "  chunks  {}, {} on average; compressed {} at a time",
