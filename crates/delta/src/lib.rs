@@ -50,6 +50,7 @@
 //! The module [`advanced`] has the parts for stores with long targets: several bases for one
 //! target, decoding a range, and deltas turned round.
 #![forbid(unsafe_code)]
+#![warn(clippy::unwrap_used)]
 
 mod choose;
 mod codec;

@@ -26,6 +26,7 @@
 //! never a wrong record.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::unwrap_used)]
 
 mod audit;
 pub mod conformance;

@@ -22,6 +22,7 @@
 //! # Ok::<(), ibid_repo::Error>(())
 //! ```
 #![forbid(unsafe_code)]
+#![warn(clippy::unwrap_used)]
 
 mod budget;
 mod check;

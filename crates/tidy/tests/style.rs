@@ -1,0 +1,147 @@
+//! What `rustfmt` and `clippy` don't hold of the style of this tree.
+
+mod tree;
+
+use tree::{File, complain, files};
+
+/// The columns of a line of Rust at most, as in `rustfmt.toml`, which leaves long strings alone.
+const COLUMNS_MAX: usize = 120;
+
+fn rust() -> Vec<File> {
+    files(|path| path.ends_with(".rs"))
+}
+
+#[test]
+#[ignore = "until every crate holds it"]
+fn lines_of_rust_have_120_columns_at_most() {
+    complain(rust().iter().flat_map(|file| {
+        file.lines()
+            .filter(|(_, line)| line.chars().count() > COLUMNS_MAX)
+            .map(|(number, line)| format!("{}:{number}: {} columns", file.path, line.chars().count()))
+    }));
+}
+
+/// The three groups: the standard library's; other crates'; this crate's.
+fn group(import: &str) -> u8 {
+    let root = import.split("::").next().unwrap_or(import).trim_end_matches(';');
+    match root {
+        "std" | "core" | "alloc" => 0,
+        "crate" | "super" | "self" => 2,
+        _ => 1,
+    }
+}
+
+#[test]
+fn imports_stand_in_three_groups() {
+    let mut wrong = Vec::new();
+    for file in rust() {
+        let modules: Vec<&str> = file
+            .text
+            .lines()
+            .filter_map(|line| line.split("mod ").nth(1)?.strip_suffix(';'))
+            .collect();
+        // The group of the import that the line before belongs to, and whether an empty line followed.
+        let mut last: Option<(u8, bool)> = None;
+        let mut inside = false;
+        for (number, line) in file.lines() {
+            if inside {
+                inside = !line.ends_with(';');
+                continue;
+            }
+            let Some(import) = line.strip_prefix("use ") else {
+                last = match last {
+                    Some((group, _)) if line.is_empty() => Some((group, true)),
+                    Some(same) if line.starts_with("#[cfg") || line.starts_with("//") => Some(same),
+                    _ => None,
+                };
+                continue;
+            };
+            inside = !line.ends_with(';');
+            let root = import.split([':', ';']).next().unwrap_or(import);
+            // rustfmt takes modules of this file for crates: they stand in the second group or in the third.
+            if modules.contains(&root) {
+                continue;
+            }
+            let group = group(import);
+            if let Some((before, apart)) = last
+                && (group < before || (group != before) != apart)
+            {
+                wrong.push(format!("{}:{number}: {line}", file.path));
+            }
+            last = Some((group, false));
+        }
+    }
+    complain(wrong);
+}
+
+#[test]
+#[ignore = "until every crate holds it"]
+fn no_file_names_what_only_we_have() {
+    // In two parts each, so that this file does not name them.
+    let unwanted = [
+        concat!("paper", " 00"),
+        concat!("../", "shared"),
+        concat!("/work", "/main"),
+        concat!("/work", "/trees"),
+        concat!("/work", "/shared"),
+        concat!("/work", "/base"),
+    ];
+    let kinds = [".rs", ".md", ".toml", ".sh", ".mjs", ".json", ".txt", ".ci/run"];
+    let files = files(|path| kinds.iter().any(|kind| path.ends_with(kind)));
+    let mut wrong = Vec::new();
+    for file in files {
+        for (number, line) in file.lines() {
+            let found = unwanted.iter().filter(|text| line.contains(**text));
+            wrong.extend(found.map(|text| format!("{}:{number}: {text}", file.path)));
+        }
+    }
+    complain(wrong);
+}
+
+#[test]
+fn only_printing_modules_print() {
+    // Clippy warns of each print; a module that allows it says so with a reason.
+    complain(rust().iter().flat_map(|file| {
+        file.lines()
+            .filter(|(_, line)| line.contains("clippy::print_std") && !line.contains("reason = "))
+            .map(|(number, line)| format!("{}:{number}: no reason: {line}", file.path))
+    }));
+}
+
+/// Where libraries use the file system; all else of them goes through the storage, the engine, or bytes.
+const OPEN_FILES: [&str; 7] = [
+    "crates/record/src/conformance.rs",
+    "crates/record/src/engine/fjall.rs",
+    "crates/record/src/store/folder.rs",
+    "crates/repo/src/pattern.rs",
+    "crates/repo/src/restore/target.rs",
+    "crates/repo/src/source/",
+    "crates/storage/src/disk/os.rs",
+];
+
+/// Libraries without a clock: what they return depends on what they are given.
+const TIMELESS: [&str; 4] = ["simd", "chunk", "delta", "format"];
+
+#[test]
+fn libraries_use_files_and_clocks_in_few_places() {
+    let libraries = ["simd", "chunk", "delta", "format", "storage", "record", "repo"];
+    let mut wrong = Vec::new();
+    for file in rust() {
+        let of = |library: &&str| file.path.starts_with(&format!("crates/{library}/src/"));
+        if !libraries.iter().any(|library| of(&library)) {
+            continue;
+        }
+        let opens = OPEN_FILES.iter().any(|place| file.path.starts_with(place));
+        let code = file
+            .lines()
+            .take_while(|(_, line)| *line != "#[cfg(test)]")
+            .filter(|(_, line)| !line.trim_start().starts_with("//"));
+        for (number, line) in code {
+            let clock = line.contains("Instant::now") || line.contains("SystemTime::now");
+            if (line.contains("std::fs") && !opens) || (clock && TIMELESS.iter().any(|library| of(&library))) {
+                wrong.push(format!("{}:{number}: {}", file.path, line.trim()));
+            }
+        }
+    }
+    complain(wrong);
+}
