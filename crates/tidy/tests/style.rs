@@ -128,7 +128,7 @@ fn libraries_use_files_and_clocks_in_few_places() {
     let mut wrong = Vec::new();
     for file in rust() {
         let of = |library: &&str| file.path.starts_with(&format!("crates/{library}/src/"));
-        if !libraries.iter().any(|library| of(&library)) {
+        if !libraries.iter().any(of) {
             continue;
         }
         let opens = OPEN_FILES.iter().any(|place| file.path.starts_with(place));
@@ -138,7 +138,7 @@ fn libraries_use_files_and_clocks_in_few_places() {
             .filter(|(_, line)| !line.trim_start().starts_with("//"));
         for (number, line) in code {
             let clock = line.contains("Instant::now") || line.contains("SystemTime::now");
-            if (line.contains("std::fs") && !opens) || (clock && TIMELESS.iter().any(|library| of(&library))) {
+            if (line.contains("std::fs") && !opens) || (clock && TIMELESS.iter().any(of)) {
                 wrong.push(format!("{}:{number}: {}", file.path, line.trim()));
             }
         }
