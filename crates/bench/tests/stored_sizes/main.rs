@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ibid_record::{Durability, Options, Store, Versions};
-use ibid_repo::{BackupOptions, InitOptions, Monitor, Repository};
+use ibid_repo::{BackupOptions, InitOptions, Repository};
 use ibid_storage::Memory;
 
 const EXPECTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stored_sizes/expected.txt");
@@ -57,7 +57,7 @@ fn stored_sizes_are_as_they_were() {
 }
 
 fn repository() -> Repository {
-    Repository::init(Arc::new(Memory::new()), None, &InitOptions::default(), 0).expect("a new repository")
+    Repository::init(Arc::new(Memory::new()), None, &InitOptions::default()).expect("a new repository")
 }
 
 /// One time for all, so that it takes as many bytes on every day.
@@ -70,21 +70,19 @@ fn set_time(path: &Path) {
 }
 
 fn back_up(repository: &Repository, path: &Path) {
-    let options = BackupOptions {
-        paths: vec![path.to_owned()],
-        host: Some("host".to_owned()),
-        force: true,
-        threads: Some(1),
-        ..BackupOptions::default()
-    };
-    let summary = repository.backup(options, &Monitor::silent()).expect("a backup");
+    let options = BackupOptions::default()
+        .path(path)
+        .host(Some("host".to_owned()))
+        .force(true)
+        .threads(Some(1));
+    let summary = repository.backup(&options).expect("a backup");
     assert_eq!(summary.counters.unreadable, 0);
 }
 
 /// Returns the bytes of all frames.
 fn frames(repository: &Repository) -> u64 {
     let snapshots = repository.snapshots().expect("the snapshots");
-    let stats = repository.stats(&snapshots, &Monitor::silent()).expect("statistics");
+    let stats = repository.stats(&snapshots).expect("statistics");
     stats.packed + stats.metadata_packed
 }
 
