@@ -109,10 +109,7 @@ fn stored_versions() -> u64 {
 /// Returns the bytes of blocks and of what is in none.
 fn stored_records() -> u64 {
     let folder = tempfile::tempdir().expect("a folder");
-    let options = Options {
-        durability: Durability::None,
-        ..Options::default()
-    };
+    let options = Options::default().with_durability(Durability::None);
     let store = Store::open(folder.path(), options).expect("a new store");
     let documents = store.namespace("documents", Versions::Kept).expect("a namespace");
     for round in corpus::records() {
@@ -126,5 +123,5 @@ fn stored_records() -> u64 {
     store.compact(&mut on).expect("compacting");
     let statistics = store.statistics(&mut on).expect("statistics");
     let namespace = &statistics.namespaces[0];
-    namespace.stored_bytes() - namespace.packed.bytes + statistics.blocks.bytes
+    namespace.stored_bytes() - namespace.in_blocks.bytes + statistics.blocks.bytes
 }
