@@ -13,8 +13,8 @@ use crate::{Error, ErrorKind, Name, Storage};
 
 const NO_LIMIT: u64 = u64::MAX;
 
-/// Checks all promises of [`Storage`] but durability, which needs a disk that fails. `make` gives a
-/// new, empty place each time.
+/// Checks all promises of [`Storage`] except durability, which needs a disk that fails. `make` returns
+/// a new, empty storage each time.
 ///
 /// # Panics
 /// If a promise is not kept; the message says which.

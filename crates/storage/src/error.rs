@@ -33,17 +33,17 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// There is no such object (or, for `put`, `open` and `list`: the place itself is gone).
+    /// There is no such object (or, for `put`, `open` and `list`: the storage itself is gone).
     NotFound,
     /// An object of this name is stored already, whole and durable; it was left as it is.
     AlreadyExists,
-    /// This user may not do that there.
+    /// This user lacks the permission.
     PermissionDenied,
     /// No space (or quota) is left.
     NoSpace,
-    /// The place can be read only.
+    /// The storage is read-only.
     ReadOnly,
-    /// The object ends before the bytes that were asked for.
+    /// The object ends before the requested bytes.
     Truncated,
     /// The object is larger than the caller's limit; nothing was read.
     TooLarge,
@@ -52,7 +52,7 @@ pub enum ErrorKind {
     NotAnObject,
     /// The text given as a folder cannot be the folder of any [`Name`].
     InvalidName,
-    /// The place cannot do what is asked of it, for example publish a file without overwriting
+    /// The storage does not support the operation, for example publish a file without overwriting
     /// another.
     Unsupported,
     /// The device or the operating system failed otherwise; see the source.
@@ -77,16 +77,16 @@ pub enum Operation {
     Delete,
     /// [`Storage::settle`](crate::Storage::settle)
     Settle,
-    /// Making the place, as [`Local::create`](crate::Local::create) does.
+    /// Creating the storage, as [`Local::create`](crate::Local::create) does.
     Create,
-    /// Opening the place, as [`Local::open`](crate::Local::open) does.
+    /// Opening the storage, as [`Local::open`](crate::Local::open) does.
     Open,
     /// [`Local::sweep`](crate::Local::sweep)
     Sweep,
 }
 
 impl Error {
-    /// A failure of `operation` on the object `name`, or on the whole place, at `location`.
+    /// A failure of `operation` on the object `name`, or on the whole storage, at `location`.
     #[must_use]
     pub fn new(kind: ErrorKind, operation: Operation, name: Option<&Name>, location: impl Into<String>) -> Self {
         let (name, location) = (name.cloned(), location.into());
@@ -121,25 +121,25 @@ impl Error {
         self
     }
 
-    /// What kind of failure it is.
+    /// Returns the kind of failure.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// What was attempted.
+    /// Returns the operation that failed.
     #[must_use]
     pub fn operation(&self) -> Operation {
         self.0.operation
     }
 
-    /// The object concerned; none if the whole place is.
+    /// Returns the object concerned, or `None` if it is the whole storage.
     #[must_use]
     pub fn name(&self) -> Option<&Name> {
         self.0.name.as_ref()
     }
 
-    /// Where it happened, as [`Storage::location`](crate::Storage::location) says it.
+    /// Returns where it happened, as [`Storage::location`](crate::Storage::location) says it.
     #[must_use]
     pub fn location(&self) -> &str {
         &self.0.location
@@ -160,7 +160,7 @@ impl Error {
         ))
     }
 
-    /// Refuses a folder that no name can be in.
+    /// Refuses a folder that can have no name in it.
     pub(crate) fn check_folder(folder: &str, location: impl Fn() -> String) -> Result<(), Self> {
         if folder.is_empty() {
             return Ok(());
@@ -207,7 +207,7 @@ impl Operation {
         }
     }
 
-    /// Whether the operation concerns the place and no object in it.
+    /// Whether the operation concerns the whole storage.
     fn is_about_place(self) -> bool {
         matches!(self, Self::Create | Self::Open)
     }

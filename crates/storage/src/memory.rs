@@ -1,4 +1,4 @@
-//! Objects in memory: for tests, and for places that need not outlive the process.
+//! Objects in memory: for tests, and for data that need not outlive the process.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -7,10 +7,10 @@ use crate::{Error, ErrorKind, Name, Operation, Storage};
 
 type Objects = BTreeMap<Name, Arc<[u8]>>;
 
-/// Objects in memory. A clone is the same place.
+/// Keeps objects in memory. A clone has the same objects.
 ///
 /// It is as strict as a folder: a name is not used both for an object and for a folder of objects.
-/// "Durable" means here: until the last clone is dropped.
+/// Durable means here: until the last clone is dropped.
 ///
 /// ```
 /// use ibid_storage::{Memory, Name, Storage};
@@ -25,7 +25,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// An empty place.
+    /// Returns an empty storage.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -1,25 +1,25 @@
-//! The trait that every place implements.
+//! The trait that every storage implements.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::{Error, Name};
 
-/// A place where objects live: named sequences of bytes, written once, read at will, deleted.
+/// A storage of objects: named sequences of bytes that are written once, read, and deleted.
 ///
 /// Calls block. Every method takes `&self` and may be called from many threads at once. The trait
-/// is safe for `dyn Storage`, and `&S`, `Box<S>` and `Arc<S>` are places whenever `S` is one.
+/// is safe for `dyn Storage`, and `&S`, `Box<S>` and `Arc<S>` implement it if `S` does.
 ///
-/// What an implementation promises is written at each method and tested by
-/// [`conformance::run`](crate::conformance::run).
+/// Each method states what an implementation promises, and
+/// [`conformance::run`](crate::conformance::run) tests it.
 ///
 /// ```
 /// use ibid_storage::{ErrorKind, Memory, Name, Storage};
-/// let place: Box<dyn Storage> = Box::new(Memory::new());
+/// let storage: Box<dyn Storage> = Box::new(Memory::new());
 /// let name = Name::new("packs/a")?;
-/// place.put(&name, &[b"head", b"tail"])?;
-/// assert_eq!(place.get(&name, 1024)?, b"headtail");
-/// assert_eq!(place.put(&name, &[b"other"]).unwrap_err().kind(), ErrorKind::AlreadyExists);
+/// storage.put(&name, &[b"head", b"tail"])?;
+/// assert_eq!(storage.get(&name, 1024)?, b"headtail");
+/// assert_eq!(storage.put(&name, &[b"other"]).unwrap_err().kind(), ErrorKind::AlreadyExists);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Storage: Send + Sync {
@@ -32,8 +32,8 @@ pub trait Storage: Send + Sync {
     /// # Errors
     /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) if `name` is taken: nothing is
     /// overwritten, and the object there is durable too.
-    /// [`NotAnObject`](crate::ErrorKind::NotAnObject) may be given if a name is used both for
-    /// an object and for a folder of objects; names are to be chosen so that this never happens.
+    /// [`NotAnObject`](crate::ErrorKind::NotAnObject) may be returned if a name is used both for
+    /// an object and for a folder of objects; choose names so that this never happens.
     /// After any other error nothing or the whole object is there; the call can be repeated.
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error>;
 

@@ -112,13 +112,13 @@ impl FaultDisk {
         }
     }
 
-    /// How many operations were performed or failed so far.
+    /// Returns how many operations were performed or failed so far.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.state().calls.len() as u64
     }
 
-    /// Which operations these were, in order.
+    /// Returns these operations, in order.
     #[must_use]
     pub fn calls(&self) -> Vec<Call> {
         self.state().calls.clone()
@@ -139,7 +139,7 @@ impl FaultDisk {
         self.state().settings.crash_at = Some(number);
     }
 
-    /// Power is lost now, if it was not before. Gives the disk after power came back: with
+    /// Power is lost now, if it was not before. Returns the disk after power came back: with
     /// everything that was durable, and of the rest what the seed decides. This disk and its
     /// files fail from now on; the new one has no settings.
     #[must_use]
@@ -151,7 +151,7 @@ impl FaultDisk {
         Self::with(tree, random.next(), state.clock)
     }
 
-    /// The process is killed now, if it was not before, but the machine runs on. Gives the disk as
+    /// The process is killed now, if it was not before, but the machine runs on. Returns the disk as
     /// the next process finds it: nothing is lost, what was not synced still is not, and there
     /// are no locks. This disk and its files fail from now on; the new one has no settings.
     #[must_use]
@@ -184,7 +184,7 @@ impl FaultDisk {
         self.state().settings.space = bytes;
     }
 
-    /// Takes all settings back. What has crashed stays so.
+    /// Removes all settings. A disk that crashed stays crashed.
     pub fn heal(&self) {
         self.state().settings = Settings::default();
     }

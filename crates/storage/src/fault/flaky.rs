@@ -1,4 +1,4 @@
-//! A place whose calls fail, lie and are counted.
+//! A storage whose calls fail, lie and are counted.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::{Error, ErrorKind, Name, Operation, Storage};
 
-/// Wraps a place: fails chosen calls, shows chosen objects damaged, delays, and counts.
+/// Wraps a storage: fails chosen calls, shows chosen objects damaged, delays, and counts.
 ///
-/// Damage is shown, not done: what the wrapped place holds stays whole, and [`heal`](Self::heal)
+/// Damage is shown, not done: the objects of the wrapped storage stay whole, and [`heal`](Self::heal)
 /// takes all damage back.
 ///
 /// ```
@@ -90,7 +90,7 @@ struct State {
 }
 
 impl<S: Storage> Flaky<S> {
-    /// Wraps `inner`; as long as nothing else is asked for, it only counts.
+    /// Wraps `inner`. Until you ask for more, it only counts.
     #[must_use]
     pub fn new(inner: S) -> Self {
         Self {
@@ -99,7 +99,7 @@ impl<S: Storage> Flaky<S> {
         }
     }
 
-    /// The wrapped place, as it really is.
+    /// Returns the wrapped storage.
     #[must_use]
     pub fn inner(&self) -> &S {
         &self.inner
@@ -153,7 +153,7 @@ impl<S: Storage> Flaky<S> {
         };
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.state().counts

@@ -1,8 +1,8 @@
-//! Places that fail on purpose, for tests of this crate and of those above it.
+//! Storage that fails on purpose, for tests of this crate and of those above it.
 //!
 //! [`FaultDisk`] is a disk for [`Local`](crate::Local): a file system in memory that knows what was
 //! synced and what was not. It can lose power at any operation, and a seed says what survives.
-//! [`Flaky`] wraps any place and fails, corrupts, delays and counts whole calls.
+//! [`Flaky`] wraps any storage and fails, corrupts, delays and counts whole calls.
 //!
 //! ```
 //! use ibid_storage::fault::FaultDisk;

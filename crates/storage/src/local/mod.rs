@@ -13,8 +13,8 @@
 //! Four steps are less obvious than they look. A folder that exists may have been made by another
 //! process that has not synced its parent yet, so we sync the parent even if we did not make the
 //! folder. An object that exists may have been published by another process that has not synced the
-//! folder yet, so we sync it before we say `AlreadyExists`, and `settle` syncs it for those who are
-//! about to rely on what they only saw. And a failed sync is never repeated: the kernel may have
+//! folder yet, so we sync it before we say `AlreadyExists`, and `settle` syncs it for callers that
+//! rely on an object that they only saw. And a failed sync is never repeated: the kernel may have
 //! dropped the data and say yes the second time.
 //!
 //! A read opens the file, reads and closes it. Opening and closing cost 1.7 µs beside the 1.1 µs
@@ -60,16 +60,16 @@ pub struct Local<D = OsDisk> {
 }
 
 impl Local {
-    /// Makes the folder, and those above it, where missing; each made durable. A folder that exists
+    /// Creates the folder, and those above it, where missing, and makes each durable. A folder that exists
     /// is used as it is, so that a call that was interrupted can be repeated.
     ///
     /// # Errors
-    /// If a folder cannot be made or a file is in its place.
+    /// If a folder cannot be created or a file is in its place.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, Error> {
         Self::create_on(OsDisk, path)
     }
 
-    /// Uses a folder that exists. Nothing is written, so that it can be on a read-only medium.
+    /// Opens a folder that exists. Nothing is written, so it can be on a read-only medium.
     ///
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound) if there is none, [`NotAnObject`](ErrorKind::NotAnObject)
@@ -83,7 +83,7 @@ impl<D: Disk> Local<D> {
     /// [`Local::create`] on another disk.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Local::create`] or [`Local::open`].
     pub fn create_on(disk: D, path: impl AsRef<Path>) -> Result<Self, Error> {
         let place = Self {
             disk,
@@ -99,7 +99,7 @@ impl<D: Disk> Local<D> {
     /// [`Local::open`] on another disk.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Local::create`] or [`Local::open`].
     pub fn open_on(disk: D, path: impl AsRef<Path>) -> Result<Self, Error> {
         let place = Self {
             disk,

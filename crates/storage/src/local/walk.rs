@@ -16,8 +16,8 @@ pub(super) enum Item {
 
 impl<D: Disk> Local<D> {
     /// The paths, relative to the folder, of everything in it that is neither an object nor an
-    /// unfinished file: what [`Storage::list`](crate::Storage::list) leaves out. For a check
-    /// that tells people about them.
+    /// unfinished file: what [`Storage::list`](crate::Storage::list) leaves out. A check
+    /// reports them.
     ///
     /// # Errors
     /// If the folder cannot be read.
