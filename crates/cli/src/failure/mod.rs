@@ -156,6 +156,23 @@ impl std::fmt::Display for Failure {
                 path,
                 source: ibid_format::Error::WrongPassword,
             }) => write!(f, "wrong password for the key file {}", path_text(path))?,
+            // Libraries quote names as Rust does; the program shows them as everywhere else.
+            Failure::Repo(ibid_repo::Error::WouldOverwrite { path }) => {
+                write!(f, "{} exists; nothing was written", path_text(path))?;
+            }
+            Failure::Repo(ibid_repo::Error::NoSuchPath { snapshot, path }) => {
+                write!(f, "snapshot {snapshot} has no {}", path_text(path))?;
+            }
+            Failure::Repo(ibid_repo::Error::WrongType {
+                snapshot,
+                path,
+                expected,
+                found,
+            }) => write!(
+                f,
+                "{} in snapshot {snapshot} is {found}, not {expected}",
+                path_text(path)
+            )?,
             Failure::Repo(error) => f.write_str(&with_causes(error))?,
             Failure::Records(error) => f.write_str(&with_causes(error))?,
             Failure::Interrupted(left) => write!(f, "interrupted; {left}")?,
