@@ -70,8 +70,8 @@ pub(crate) fn unlock(storage: &dyn Storage, repository: FileId, password: &[u8])
     }))
 }
 
-/// Stores a slot, and opens it as it comes back: whoever relies on it may be about to delete the
-/// one before it.
+/// Stores a slot, and opens it as it comes back: the caller may be about to delete the one before
+/// it.
 pub(crate) fn add_slot(
     storage: &dyn Storage,
     keys: &Keys,

@@ -51,8 +51,7 @@ pub struct KeyChange {
     pub id: FileId,
     /// The slots that opened with the old password, and are gone.
     pub removed: Vec<FileId>,
-    /// Slots of which nobody can tell whether they open with the old password, and why; they are as
-    /// they were.
+    /// Slots that could not be tried with the old password, and why; they are as they were.
     pub untried: Vec<(FileId, String)>,
 }
 

@@ -10,7 +10,7 @@ pub struct ProgressCounters {
     pub files: AtomicU64,
     /// Bytes done (logical: as the user sees them).
     pub bytes: AtomicU64,
-    /// Of the bytes done, those that nobody had to read: holes, and files that have not changed.
+    /// Of the bytes done, those that needed no reading: holes, and files that have not changed.
     pub skipped: AtomicU64,
     /// Files in all, as far as known; 0 while unknown.
     pub files_total: AtomicU64,
@@ -85,7 +85,7 @@ pub enum Warning {
         /// What was found and what was done about it.
         error: crate::Error,
     },
-    /// The repository's own folder lies in what is backed up, and was left out.
+    /// The repository's own folder is below a path that is backed up, and was left out.
     OwnFolder {
         /// Where.
         path: PathBuf,
@@ -116,7 +116,7 @@ impl Monitor {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Whether somebody asked to stop.
+    /// Whether the operation was asked to stop.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }

@@ -3,7 +3,7 @@
 //!
 //! They are those of `.gitignore` but for one thing: only a slash at the beginning ties a pattern
 //! to a place, the root of the file system or of the snapshot. Any other pattern means the end of a
-//! path, in whatever folder: a command line lies in no folder that it could be tied to.
+//! path, in whatever folder.
 
 use std::path::Path;
 
@@ -111,10 +111,9 @@ impl PatternsBuilder {
         let names = names.strip_suffix('/').unwrap_or(names);
         let names = names.strip_prefix('/').unwrap_or(names);
         if names.split('/').any(|name| matches!(name, "" | "." | "..")) {
-            return Err(
-                "no path is empty or has `.` or `..` in it, so this matches nothing; give the end of a path, or a whole one that begins with a slash"
-                    .into(),
-            );
+            return Err("no path is empty or has `.` or `..` in it, so this matches nothing; \
+                 give the end of a path, or a whole one that begins with a slash"
+                .into());
         }
         let anywhere = if whole { "" } else { "**/" };
         match self.0.add_line(None, &format!("{takes_back}{anywhere}{path}")) {

@@ -11,7 +11,7 @@ use ibid_storage::{ErrorKind, Storage};
 
 use crate::budget::{BUFFERS_MIN, MEMORY_DEFAULT, MEMORY_MIN};
 use crate::files::Files;
-use crate::index::Loaded;
+use crate::index::LoadedIndex;
 use crate::key_slots::{add_slot, unlock};
 use crate::layout::{config_name, folder, list_ids, name_in};
 use crate::options::setters;
@@ -44,7 +44,7 @@ pub struct InitOptions {
     pub frame_size: u32,
     /// Bytes that a pack aims at, 1 to 64 MiB.
     pub pack_size: u32,
-    /// What opening the first key slot costs, to its owner and to whoever guesses.
+    /// What one try to open the first key slot costs, yours or an attacker's.
     pub cost: Argon2Cost,
     /// Label of the first key slot.
     pub key_label: String,
@@ -94,13 +94,13 @@ pub struct Repository {
     pub(crate) config: Config,
     pub(crate) chunker: Arc<Chunker>,
     pub(crate) memory: u64,
-    loaded: Arc<Mutex<Option<Arc<Loaded>>>>,
+    loaded: Arc<Mutex<Option<Arc<LoadedIndex>>>>,
     pub(crate) monitor: Arc<Monitor>,
 }
 
 impl Repository {
-    /// Makes a repository. `password` none makes an **unencrypted** one: callers must have been
-    /// asked for that in so many words.
+    /// Makes a repository. Without a password, it is **not encrypted**: make such a one only if you
+    /// were asked for that in so many words.
     ///
     /// # Errors
     /// [`Error::RepositoryExists`]; settings out of range; whatever the storage says.
@@ -155,8 +155,7 @@ impl Repository {
         // The config comes last: with it the repository exists, and then it has a key.
         match storage.put(&config_name(), &[&bytes]) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                // Somebody else was faster. Our key opens nothing, then; if it can't be deleted it is in nobody's
-                // way.
+                // Another process was faster. Our key opens nothing, then; if it can't be deleted, it harms nothing.
                 if let Some(slot) = slot
                     && Repository::probe(storage.as_ref()).is_ok_and(|probe| probe.id != id)
                 {
@@ -294,12 +293,12 @@ impl Repository {
     }
 
     /// The index, loaded when first needed and kept.
-    pub(crate) fn loaded(&self) -> Result<Arc<Loaded>> {
+    pub(crate) fn loaded(&self) -> Result<Arc<LoadedIndex>> {
         let mut loaded = self.loaded.lock().expect("no holder of this lock panics");
         if let Some(loaded) = loaded.as_ref() {
             return Ok(loaded.clone());
         }
-        let fresh = Arc::new(Loaded::load(&self.files, self.memory, &self.monitor)?);
+        let fresh = Arc::new(LoadedIndex::load(&self.files, self.memory, &self.monitor)?);
         *loaded = Some(fresh.clone());
         Ok(fresh)
     }
@@ -313,7 +312,7 @@ impl Repository {
     /// most of the memory that index and buffers leave: the more, the less is decoded twice.
     /// (The last of eight versions of a database's pages takes four times as long with a budget of
     /// 128 MiB as with 512, of which it uses 210; of source trees and dumps 32 MiB are enough.)
-    pub(crate) fn body_reader(&self, loaded: &Arc<Loaded>) -> ChunkReader<'_> {
+    pub(crate) fn bulk_reader(&self, loaded: &Arc<LoadedIndex>) -> ChunkReader<'_> {
         const BUDGET_MIN: u64 = 16 << 20;
         // The other half of the buffers is what `readers_max` gives to those who read.
         let left = self.memory.saturating_sub(loaded.index.bytes() + BUFFERS_MIN / 2);
@@ -321,10 +320,10 @@ impl Repository {
     }
 
     /// How many threads may read frames at once with what is left beside a
-    /// [`body_reader`](Repository::body_reader). Each has a frame at hand, sealed, opened and
-    /// decoded, and the same of those that this hangs on: measured, 4 to 5 times the largest frame,
+    /// [`bulk_reader`](Repository::bulk_reader). Each has a frame at hand, sealed, opened and
+    /// decoded, and the same of those that it is encoded against: measured, 4 to 5 times the largest frame,
     /// and some MiB of tables and of what the allocator keeps for a thread.
-    pub(crate) fn readers_max(&self, loaded: &Loaded) -> usize {
+    pub(crate) fn readers_max(&self, loaded: &LoadedIndex) -> usize {
         const TABLES: u64 = 6 << 20;
         let left = self.memory.saturating_sub(loaded.index.bytes() + BUFFERS_MIN);
         let largest = loaded.index.frames.iter().map(|frame| u64::from(frame.length)).max();

@@ -123,7 +123,7 @@ fn packs_of(image: &Image, is_wanted: impl Fn(&PackSummary) -> bool) -> Vec<Name
 }
 
 #[test]
-fn a_damaged_frame_is_one_fault_that_says_how_many_hang_on_it() {
+fn a_damaged_frame_is_one_fault_that_says_how_many_depend_on_it() {
     let scene = Scene::with_chains();
     let mut most = 0;
     for name in packs_of(&scene.image, |summary| summary.frames[0].depth == 0) {
@@ -135,7 +135,7 @@ fn a_damaged_frame_is_one_fault_that_says_how_many_hang_on_it() {
         assert_eq!(fault.object, name.as_str());
         let count = fault.problem.split("; ").nth(1).and_then(|text| text.split(' ').next());
         most = most.max(count.map_or(0, |count| count.parse().unwrap_or(1)));
-        // Half of the packs or none: whoever is to blame is named although nobody looked there.
+        // Half of the packs or none: the frame to blame is named although it was not read.
         for seed in 0..4 {
             let share = ReadData::Share { share: 0.4, seed };
             let report = repository.check(share).unwrap();
@@ -147,7 +147,7 @@ fn a_damaged_frame_is_one_fault_that_says_how_many_hang_on_it() {
 }
 
 #[test]
-fn a_lost_pack_is_one_fault_that_says_how_many_frames_hang_on_it() {
+fn a_lost_pack_is_one_fault_that_says_how_many_frames_depend_on_it() {
     let scene = Scene::with_chains();
     for name in packs_of(&scene.image, |summary| summary.kind == PackKind::Data) {
         let image = scene.with(|image| drop(image.remove(&name)));
@@ -156,10 +156,15 @@ fn a_lost_pack_is_one_fault_that_says_how_many_frames_hang_on_it() {
             let report = repository.check(read).unwrap();
             assert_eq!(report.faults.len(), 1, "{:?}", report.faults);
             assert_eq!(report.faults[0].object, name.as_str());
-            assert!(report.faults[0].problem.contains(" frames hang on it"), "{report:?}");
+            assert!(
+                report.faults[0]
+                    .problem
+                    .contains(" frames are stored as deltas against it"),
+                "{report:?}"
+            );
         }
         let report = scene.judge(&image, &format!("{name} is gone")).unwrap();
-        // And if no index file says that there was such a pack: who lacks something is named.
+        // And if no index file says that there was such a pack: the packs that lack bases are named.
         let image = scene.with(|image| image.retain(|other, _| *other != name && kind(other) != "index"));
         let unlisted = scene.judge(&image, &format!("{name} and the index are gone")).unwrap();
         assert_eq!(unlisted.affected_total, report.affected_total);
@@ -173,7 +178,7 @@ fn a_lost_pack_is_one_fault_that_says_how_many_frames_hang_on_it() {
 }
 
 #[test]
-fn what_hangs_on_a_lost_pack_is_stored_again() {
+fn deltas_against_a_lost_pack_are_stored_again() {
     let scene = Scene::with_chains();
     for name in packs_of(&scene.image, |summary| summary.kind == PackKind::Data) {
         let memory = storage(&scene.with(|image| drop(image.remove(&name))));
@@ -230,7 +235,7 @@ fn base_fault(result: Result<Vec<u8>, Error>) -> (u8, BaseFault) {
 }
 
 #[test]
-fn a_base_is_read_back_and_what_hangs_on_it() {
+fn a_base_is_read_back_and_the_deltas_against_it() {
     let (scene, chunks, image) = three(|_, _, _| {});
     assert!(scene.judge(&image, "good").unwrap().is_clean());
     for chunk in &chunks[..5] {

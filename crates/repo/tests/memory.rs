@@ -161,7 +161,7 @@ fn back_up_versions(from: &Path, into: &Path) {
     }
 }
 
-fn a_file_that_hangs_on_many_others() {
+fn a_file_that_is_a_delta_against_many_others() {
     let folder = Folder::scratch();
     let place = support::scratch();
     let repository = place.path().join("repository");
@@ -195,7 +195,7 @@ fn memory_stays_within_the_budget() {
     if let [Some(from), Some(into)] = BACK_UP.map(std::env::var_os) {
         return back_up_versions(from.as_ref(), into.as_ref());
     }
-    a_file_that_hangs_on_many_others();
+    a_file_that_is_a_delta_against_many_others();
     files_that_have_grown_between_being_met_and_being_read();
     large_files_that_wait_for_a_slow_place();
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 use ibid_format::FileId;
 
 use super::report::Fault;
-use crate::index::{Frame, Loaded, Place};
+use crate::index::{Frame, LoadedIndex, Place};
 use crate::read::ChunkReader;
 use crate::threads::spawn;
 use crate::{Error, Monitor, Repository, Result};
@@ -15,27 +15,27 @@ use crate::{Error, Monitor, Repository, Result};
 /// One check: what its threads share.
 pub(super) struct Checking<'a> {
     pub(super) repository: &'a Repository,
-    pub(super) loaded: &'a Loaded,
+    pub(super) loaded: &'a LoadedIndex,
     /// For frames that others may be encoded against.
-    pub(super) bodies: ChunkReader<'a>,
+    pub(super) reader: ChunkReader<'a>,
     pub(super) monitor: &'a Monitor,
     /// Bytes of frames read from packs.
     pub(super) bytes_read: AtomicU64,
     pub(super) faults: Mutex<Vec<Fault>>,
     pub(super) notes: Mutex<Vec<Fault>>,
-    pub(super) bad: Mutex<Bad>,
+    pub(super) damage: Mutex<Damage>,
 }
 
 /// Where the index finds what can't be read. The same chunk may lie in a good pack too, but it is
 /// this one that a restore would read.
 #[derive(Default)]
-pub(super) struct Bad {
+pub(super) struct Damage {
     /// Numbers of frames that can't be read.
     pub(super) frames: HashSet<u32>,
     pub(super) places: HashSet<Place>,
     /// Numbers of frames that are encoded against something of the above, or something lost, by
     /// however many steps.
-    pub(super) hanging: HashSet<u32>,
+    pub(super) dependents: HashSet<u32>,
     /// Why, by pack and offset of the frame that is to blame.
     pub(super) causes: BTreeMap<(FileId, u32), Cause>,
     /// Frames that can't be decoded for want of a base, unless something above says why.
@@ -44,11 +44,11 @@ pub(super) struct Bad {
     pub(super) lacks_bases: bool,
 }
 
-impl Bad {
-    /// These frames hang on something that was named.
-    pub(super) fn explain(&mut self, hanging: HashSet<u32>) {
-        self.unexplained.retain(|number, _| !hanging.contains(number));
-        self.hanging.extend(hanging);
+impl Damage {
+    /// Notes that these frames depend on something that was named.
+    pub(super) fn explain(&mut self, dependents: HashSet<u32>) {
+        self.unexplained.retain(|number, _| !dependents.contains(number));
+        self.dependents.extend(dependents);
     }
 }
 
@@ -69,8 +69,8 @@ impl Checking<'_> {
         self.notes.lock().expect("no holder of this lock panics").push(note);
     }
 
-    pub(super) fn bad(&self) -> MutexGuard<'_, Bad> {
-        self.bad.lock().expect("no holder of this lock panics")
+    pub(super) fn damage(&self) -> MutexGuard<'_, Damage> {
+        self.damage.lock().expect("no holder of this lock panics")
     }
 
     /// Works with several threads until all are done; after an error `stop` has to make the others

@@ -1,105 +1,129 @@
-//! What is lost or damaged, once for each cause, and what hangs on it.
+//! What is lost or damaged, once for each cause, and which frames depend on it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ibid_format::index::IndexedChunk;
 use ibid_format::{ChunkPrefix, FileId};
 
-use super::checking::{Bad, Cause, Checking};
+use super::checking::{Cause, Checking, Damage};
 use super::trees::Lost;
 use crate::Result;
-use crate::index::Edges;
+use crate::index::Dependencies;
 use crate::layout::{folder, name_in};
 
-/// What frames lack that are encoded against something.
+/// The bases that delta frames lack.
 #[derive(Default)]
-pub(super) struct Lacking {
-    edges: Edges,
+pub(super) struct MissingBases {
+    dependencies: Dependencies,
     /// Bases that were in packs which are not there, and in which.
-    gone: HashMap<ChunkPrefix, FileId>,
+    in_missing_packs: HashMap<ChunkPrefix, FileId>,
 }
 
-impl Lacking {
-    /// How many frames hang on a pack that is not there.
-    fn on_pack(&self, pack: FileId) -> usize {
-        let was_there = |base| self.gone.get(base) == Some(&pack);
-        let unknown = self.edges.unknown().iter().filter(|(base, _)| was_there(base));
-        self.edges.hanging(unknown.map(|&(_, frame)| frame)).len()
+impl MissingBases {
+    /// Returns how many frames depend on a pack that is not there.
+    fn dependents_of_pack(&self, pack: FileId) -> usize {
+        let was_there = |base| self.in_missing_packs.get(base) == Some(&pack);
+        let unknown = self
+            .dependencies
+            .missing_bases()
+            .iter()
+            .filter(|(base, _)| was_there(base));
+        self.dependencies.dependents(unknown.map(|&(_, frame)| frame)).len()
     }
 }
 
-/// How many frames hang on what was named before.
-fn hang_text(count: usize) -> String {
+/// Says how many frames depend on what was named before.
+fn dependents_text(count: usize) -> String {
     match count {
         0 => String::new(),
-        1 => "; one frame hangs on it".to_owned(),
-        count => format!("; {count} frames hang on it"),
+        1 => "; 1 other frame is stored as a delta against it".to_owned(),
+        count => format!("; {count} other frames are stored as deltas against it"),
     }
 }
 
 impl Checking<'_> {
-    /// Says which frames can't be read and why, each cause once, and finds all that hang on them.
-    pub(super) fn causes(&self) -> Result<Lacking> {
-        let mut bad = self.bad();
-        let lacks = bad.lacks_bases || !bad.causes.is_empty() || !self.loaded.lost.is_empty();
-        let edges = if lacks && self.loaded.index.has_deltas() {
-            Edges::read(&self.repository.files, self.loaded, &bad.places, self.monitor)?
+    /// Reports which frames can't be read and why, each cause once, and finds all that depend on them.
+    pub(super) fn causes(&self) -> Result<MissingBases> {
+        let mut damage = self.damage();
+        let lacks = damage.lacks_bases || !damage.causes.is_empty() || !self.loaded.lost.is_empty();
+        let dependencies = if lacks && self.loaded.index.has_deltas() {
+            Dependencies::read(&self.repository.files, self.loaded, &damage.places, self.monitor)?
         } else {
-            Edges::default()
+            Dependencies::default()
         };
-        let gone = self.gone(&edges)?;
-        let causes = std::mem::take(&mut bad.causes);
+        let in_missing_packs = self.bases_in_missing_packs(&dependencies)?;
+        let causes = std::mem::take(&mut damage.causes);
         let numbers = self.numbers(&causes);
         for ((pack, offset), cause) in causes {
             // None for one that a backup at work has just stored.
             let number = numbers.get(&(pack, offset)).copied();
             let (problem, on): (_, Vec<u32>) = match cause {
                 Cause::Frame(problem) => {
-                    bad.frames.extend(number);
+                    damage.frames.extend(number);
                     (
                         problem,
-                        number.into_iter().flat_map(|frame| edges.on_frame(frame)).collect(),
+                        number
+                            .into_iter()
+                            .flat_map(|frame| dependencies.direct_dependents(frame))
+                            .collect(),
                     )
                 }
                 Cause::Chunks(problem) => {
-                    let places = bad.places.iter().filter(|place| Some(place.frame) == number);
-                    (problem, places.flat_map(|&place| edges.on_place(place)).collect())
+                    let places = damage.places.iter().filter(|place| Some(place.frame) == number);
+                    (
+                        problem,
+                        places
+                            .flat_map(|&place| dependencies.dependents_of_chunk(place))
+                            .collect(),
+                    )
                 }
             };
-            let hanging = edges.hanging(on);
-            self.fault(name_in(folder::PACKS, pack), problem + &hang_text(hanging.len()));
-            bad.explain(hanging);
+            let dependents = dependencies.dependents(on);
+            self.fault(
+                name_in(folder::PACKS, pack),
+                problem + &dependents_text(dependents.len()),
+            );
+            damage.explain(dependents);
         }
-        self.lacking(&edges, &gone, &mut bad);
-        for (number, problem) in std::mem::take(&mut bad.unexplained) {
+        self.report_missing_bases(&dependencies, &in_missing_packs, &mut damage);
+        for (number, problem) in std::mem::take(&mut damage.unexplained) {
             let frame = self.loaded.index.frame(number);
             let object = name_in(folder::PACKS, self.loaded.index.pack(frame.pack).id);
             self.fault(object, format!("at offset {}: {problem}", frame.offset));
         }
-        Ok(Lacking { edges, gone })
+        Ok(MissingBases {
+            dependencies,
+            in_missing_packs,
+        })
     }
 
-    /// Frames that are encoded against chunks which were in no pack that anybody knows of.
-    fn lacking(&self, edges: &Edges, gone: &HashMap<ChunkPrefix, FileId>, bad: &mut Bad) {
+    /// Reports frames that are encoded against chunks which are in no known pack.
+    fn report_missing_bases(
+        &self,
+        dependencies: &Dependencies,
+        in_missing_packs: &HashMap<ChunkPrefix, FileId>,
+        damage: &mut Damage,
+    ) {
         let index = &self.loaded.index;
         let mut by_pack = BTreeMap::<u32, (ChunkPrefix, HashSet<u32>)>::new();
-        for &(base, frame) in edges.unknown() {
-            if gone.contains_key(&base) {
+        for &(base, frame) in dependencies.missing_bases() {
+            if in_missing_packs.contains_key(&base) {
                 continue;
             }
             let pack = index.frame(frame).pack;
-            let lacking = by_pack.entry(pack).or_insert_with(|| (base, HashSet::new()));
-            lacking.1.insert(frame);
+            let lacking_bases = by_pack.entry(pack).or_insert_with(|| (base, HashSet::new()));
+            lacking_bases.1.insert(frame);
         }
         for (pack, (base, frames)) in by_pack {
             let pack = index.pack(pack).id;
-            let hanging = edges.hanging(frames.iter().copied());
+            let dependents = dependencies.dependents(frames.iter().copied());
             let problem = format!(
-                "{} of its frames are encoded against chunks that are in no pack, or in deeper frames only, such as {base}…{}",
+                "{} of its frames are encoded against chunks that are in no pack, or only in deeper frames, \
+                 such as {base}…{}",
                 frames.len(),
-                hang_text(hanging.len() - frames.len()),
+                dependents_text(dependents.len() - frames.len()),
             );
-            bad.explain(hanging);
+            damage.explain(dependents);
             let object = name_in(folder::PACKS, pack);
             // A backup may be at work, whose packs were listed while it stored them.
             if self.loaded.unlisted.iter().any(|unlisted| unlisted.id == pack) {
@@ -108,8 +132,8 @@ impl Checking<'_> {
                 self.fault(object, problem);
             }
         }
-        let rest = edges.unknown().iter().map(|&(_, frame)| frame);
-        bad.explain(edges.hanging(rest));
+        let rest = dependencies.missing_bases().iter().map(|&(_, frame)| frame);
+        damage.explain(dependencies.dependents(rest));
     }
 
     /// The numbers of frames, by pack and offset.
@@ -124,18 +148,18 @@ impl Checking<'_> {
     }
 
     /// Which missing packs had the bases that are unknown.
-    fn gone(&self, edges: &Edges) -> Result<HashMap<ChunkPrefix, FileId>> {
-        let unknown: HashSet<ChunkPrefix> = edges.unknown().iter().map(|(base, _)| *base).collect();
-        let mut gone = HashMap::new();
+    fn bases_in_missing_packs(&self, dependencies: &Dependencies) -> Result<HashMap<ChunkPrefix, FileId>> {
+        let unknown: HashSet<ChunkPrefix> = dependencies.missing_bases().iter().map(|(base, _)| *base).collect();
+        let mut in_missing_packs = HashMap::new();
         if !unknown.is_empty() {
             self.each_missing(|pack, entry| {
                 let base = entry.id.prefix();
                 if unknown.contains(&base) {
-                    gone.insert(base, pack);
+                    in_missing_packs.insert(base, pack);
                 }
             })?;
         }
-        Ok(gone)
+        Ok(in_missing_packs)
     }
 
     /// Every chunk that an index file says is in a pack that is not there.
@@ -171,7 +195,7 @@ impl Checking<'_> {
     /// Packs that an index file lists and that are not there as they should be. What was in them
     /// may have been stored again since, or nobody may need it any more: then they are no
     /// fault.
-    pub(super) fn missing(&self, lost: &Lost, lacking: &Lacking) -> Result<()> {
+    pub(super) fn missing(&self, lost: &Lost, lacking_bases: &MissingBases) -> Result<()> {
         let needed = self.needed(lost)?;
         let loses = lost.perhaps_more || !lost.chunks.is_empty();
         for pack in &self.loaded.missing {
@@ -180,9 +204,9 @@ impl Checking<'_> {
                 .found
                 .map_or_else(|| "nothing".to_owned(), |size| format!("{size} bytes"));
             let mut problem = format!("expected {} bytes, found {found}", pack.expected);
-            let hanging = lacking.on_pack(pack.id);
-            problem += &hang_text(hanging);
-            if needed.contains(&pack.id) || (hanging > 0 && loses) {
+            let dependents = lacking_bases.dependents_of_pack(pack.id);
+            problem += &dependents_text(dependents);
+            if needed.contains(&pack.id) || (dependents > 0 && loses) {
                 self.fault(name, problem);
             } else {
                 self.note(name, format!("{problem}; no snapshot needs what was only there"));

@@ -52,9 +52,9 @@ impl Checking<'_> {
         let keys = &self.repository.files.keys;
         let Reading { reader, ids, directory } = reading;
         let opened = if plan.is_base(number) {
-            reader.open(&self.bodies, number, None)
+            reader.open(&self.reader, number, None)
         } else {
-            reader.open_last(&self.bodies, number)
+            reader.open_last(&self.reader, number)
         };
         let opened = match opened {
             Ok(opened) => opened,
@@ -100,41 +100,41 @@ impl Checking<'_> {
         for (blob, slot) in listed.iter().zip(0u16..) {
             if opened.id(&self.repository.files.keys, slot) != Some(blob.id) {
                 wrong += 1;
-                self.bad().places.insert(Place { frame: number, slot });
+                self.damage().places.insert(Place { frame: number, slot });
             }
         }
         if wrong > 0 {
             let offset = frame.offset;
             let problem = format!("{wrong} chunks of the frame at offset {offset} have other bytes than their ids say");
-            self.bad().causes.insert((pack.id, offset), Cause::Chunks(problem));
+            self.damage().causes.insert((pack.id, offset), Cause::Chunks(problem));
         }
         *last = Some(summary);
         Ok(())
     }
 
-    /// A frame can't be read: for a reason of its own, or since it hangs on another. Then that one
-    /// is to blame, even if nobody reads it.
+    /// Notes that a frame can't be read: for a reason of its own, or since one that it depends on
+    /// can't. Then that one is to blame, even if this check does not read it.
     fn unreadable(&self, number: u32, frame: &Frame, error: &Error) {
         let index = &self.loaded.index;
-        let mut bad = self.bad();
+        let mut damage = self.damage();
         let Error::BaseUnreadable { base, fault, .. } = error else {
-            bad.frames.insert(number);
+            damage.frames.insert(number);
             let at = (index.pack(frame.pack).id, frame.offset);
-            bad.causes.insert(at, Cause::frame(frame.offset, error));
+            damage.causes.insert(at, Cause::frame(frame.offset, error));
             return;
         };
-        bad.hanging.insert(number);
+        damage.dependents.insert(number);
         match fault {
             BaseFault::Unreadable { pack, offset, error } => {
                 let cause = Cause::frame(*offset, error);
-                bad.causes.entry((*pack, *offset)).or_insert(cause);
+                damage.causes.entry((*pack, *offset)).or_insert(cause);
             }
             BaseFault::Damaged { pack, offset } => {
                 let problem = format!("a chunk of the frame at offset {offset} has other bytes than its id says");
-                bad.causes.entry((*pack, *offset)).or_insert(Cause::Chunks(problem));
-                bad.places.extend(index.find(*base).map(|(_, place)| place));
+                damage.causes.entry((*pack, *offset)).or_insert(Cause::Chunks(problem));
+                damage.places.extend(index.find(*base).map(|(_, place)| place));
             }
-            _ => drop(bad.unexplained.insert(number, error.problem())),
+            _ => drop(damage.unexplained.insert(number, error.problem())),
         }
     }
 }

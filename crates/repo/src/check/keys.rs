@@ -46,7 +46,8 @@ impl Checking<'_> {
                 Ok(_) => {}
                 Err(error) if error.is_fault() => {
                     let problem = error.problem();
-                    let advice = "no data is lost, and the file can be deleted: what it told of is found out again by the next backups";
+                    let advice =
+                        "no data is lost, and the file can be deleted: the next backups make its sketches again";
                     self.fault(name_in(folder::SKETCHES, id), format!("{problem}; {advice}"));
                 }
                 Err(error) => return Err(error),

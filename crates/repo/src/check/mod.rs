@@ -34,12 +34,12 @@ impl Repository {
         let checking = Checking {
             repository: self,
             loaded: &loaded,
-            bodies: self.body_reader(&loaded),
+            reader: self.bulk_reader(&loaded),
             monitor: &self.monitor,
             bytes_read: AtomicU64::new(0),
             faults: Mutex::default(),
             notes: Mutex::default(),
-            bad: Mutex::default(),
+            damage: Mutex::default(),
         };
         let mut report = CheckReport {
             unlisted_packs: loaded.unlisted.len() as u64,
@@ -51,14 +51,14 @@ impl Repository {
             checking.fault(object.clone(), problem);
         }
         checking.packs(read, &mut report)?;
-        let lacking = checking.causes()?;
+        let lacking_bases = checking.causes()?;
         report.snapshots = snapshots.len() as u64;
         let mut lost = checking.trees(&snapshots, &mut report)?;
         lost.perhaps_more |= !unreadable.is_empty();
         for (id, error) in unreadable {
             checking.fault(name_in(folder::SNAPSHOTS, id), error.problem());
         }
-        checking.missing(&lost, &lacking)?;
+        checking.missing(&lost, &lacking_bases)?;
         report.faults = checking.faults.into_inner().expect("no holder of this lock panics");
         report.notes = checking.notes.into_inner().expect("no holder of this lock panics");
         for list in [&mut report.faults, &mut report.notes] {

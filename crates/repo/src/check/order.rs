@@ -10,7 +10,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use ibid_format::Keys;
 use ibid_format::pack::PackSummary;
 
-use crate::index::{Loaded, usable};
+use crate::index::{LoadedIndex, find_base};
 
 /// What the chunks of a frame are called, all in one: to compare them with, since all their ids
 /// would take as much memory as the index.
@@ -50,7 +50,7 @@ impl Plan {
 
     /// Takes what a pack's directory says of its frames, the first of which has this number; it has
     /// `count` of them.
-    pub(super) fn add(&mut self, loaded: &Loaded, keys: &Keys, first: u32, count: usize, summary: &PackSummary) {
+    pub(super) fn add(&mut self, loaded: &LoadedIndex, keys: &Keys, first: u32, count: usize, summary: &PackSummary) {
         let mut ids = Vec::new();
         for (frame, number) in summary.frames.iter().take(count).zip(first as usize..) {
             ids.clear();
@@ -59,7 +59,7 @@ impl Plan {
             // By the depth that is believed in: no frame comes after itself then.
             let depth = loaded.index.frames[number].depth;
             let mut deepest = None;
-            for place in frame.bases.iter().filter_map(|&base| usable(loaded, base, depth)) {
+            for place in frame.bases.iter().filter_map(|&base| find_base(loaded, base, depth)) {
                 self.is_base[place.frame as usize] = true;
                 deepest = deepest.max(Some((loaded.index.frame(place.frame).depth, place.frame)));
             }

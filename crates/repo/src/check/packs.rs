@@ -9,7 +9,7 @@ use ibid_format::{FileId, FileKind};
 use super::checking::Checking;
 use super::order::Plan;
 use super::report::{CheckReport, ReadData};
-use crate::index::{Frame, Pack, usable};
+use crate::index::{Frame, Pack, find_base};
 use crate::layout::{folder, name_in};
 use crate::{Error, Result};
 
@@ -110,9 +110,9 @@ impl Checking<'_> {
             if listed
                 .bases
                 .iter()
-                .any(|&base| usable(self.loaded, base, listed.depth).is_none())
+                .any(|&base| find_base(self.loaded, base, listed.depth).is_none())
             {
-                self.bad().lacks_bases = true;
+                self.damage().lacks_bases = true;
             }
             for (blob, slot) in listed.blobs.iter().zip(0u16..) {
                 // The same chunk may lie in two packs; the index knows one.

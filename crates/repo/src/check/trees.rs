@@ -7,7 +7,7 @@ use ibid_format::ChunkId;
 use ibid_format::content::{Content, Item};
 use ibid_format::tree::EntryKind;
 
-use super::checking::{Bad, Checking};
+use super::checking::{Checking, Damage};
 use super::report::{AFFECTED_MAX, Affected, CheckReport};
 use crate::read::ChunkReader;
 use crate::tree::{Items, TreeStep, TreeWalk, content_key};
@@ -26,11 +26,11 @@ impl Checking<'_> {
     /// they need and is lost.
     pub(super) fn trees(&self, snapshots: &[SnapshotInfo], report: &mut CheckReport) -> Result<Lost> {
         let reader = self.repository.tree_reader()?;
-        let bad = std::mem::take(&mut *self.bad());
+        let damage = std::mem::take(&mut *self.damage());
         let mut walk = TreeCheck {
             checking: self,
             reader: &reader,
-            bad,
+            damage,
             clean: HashSet::new(),
             lost: Lost::default(),
             report,
@@ -45,7 +45,7 @@ impl Checking<'_> {
 struct TreeCheck<'a, 'r> {
     checking: &'a Checking<'a>,
     reader: &'r ChunkReader<'r>,
-    bad: Bad,
+    damage: Damage,
     /// Contents (encoded) all of whose chunks are there and right, and for directories all that is
     /// below them.
     clean: HashSet<Vec<u8>>,
@@ -142,13 +142,15 @@ impl TreeCheck<'_, '_> {
             self.lost.chunks.insert(*id);
             return Some(format!("chunk {id} is missing"));
         };
-        if self.bad.frames.contains(&place.frame) || self.bad.places.contains(&place) {
+        if self.damage.frames.contains(&place.frame) || self.damage.places.contains(&place) {
             let pack = index.pack(index.frame(place.frame).pack).id;
             return Some(format!("chunk {id} in pack {pack} is damaged"));
         }
-        if self.bad.hanging.contains(&place.frame) {
+        if self.damage.dependents.contains(&place.frame) {
             let pack = index.pack(index.frame(place.frame).pack).id;
-            return Some(format!("chunk {id} in pack {pack} hangs on what is lost or damaged"));
+            return Some(format!(
+                "chunk {id} in pack {pack} is a delta against a chunk that is lost or damaged"
+            ));
         }
         None
     }

@@ -1,19 +1,18 @@
-//! Which frames are encoded against chunks in which others: what the directories of their packs
-//! say.
+//! Which frames are encoded against chunks of which others, as the directories of their packs say.
 
 use std::collections::{HashMap, HashSet};
 
 use ibid_format::pack::{FrameSummary, PackSummary};
 use ibid_format::{ChunkPrefix, FileId};
 
-use super::loaded::Loaded;
+use super::loaded::LoadedIndex;
 use super::memory::Place;
 use crate::files::Files;
 use crate::{Monitor, Result};
 
 /// What frames are encoded against. Frames are named by their numbers in the index.
 #[derive(Default)]
-pub(crate) struct Edges {
+pub(crate) struct Dependencies {
     /// A frame and one that is encoded against a chunk in it, ascending.
     frames: Vec<(u32, u32)>,
     /// The same for chunks that were asked for, ascending.
@@ -22,15 +21,20 @@ pub(crate) struct Edges {
     unknown: Vec<(ChunkPrefix, u32)>,
 }
 
-impl Edges {
+impl Dependencies {
     /// Reads the directories of all packs that have frames with bases, but those that are here
     /// already. Of chunks that are in one of `places` it is told which frames need just them.
     /// Packs whose directories can't be read, or say other things than the index, are passed over.
-    pub(crate) fn read(files: &Files, loaded: &Loaded, places: &HashSet<Place>, monitor: &Monitor) -> Result<Edges> {
+    pub(crate) fn read(
+        files: &Files,
+        loaded: &LoadedIndex,
+        places: &HashSet<Place>,
+        monitor: &Monitor,
+    ) -> Result<Dependencies> {
         let index = &loaded.index;
-        let mut edges = Edges::default();
-        // The index does not know chunks of frames that are lost; but what is encoded against them hangs on
-        // those.
+        let mut dependencies = Dependencies::default();
+        // The index does not know the chunks of lost frames; but frames that are encoded against these depend on
+        // them.
         let mut lost = HashMap::new();
         let unlisted: HashMap<FileId, &PackSummary> = loaded.unlisted.iter().map(|pack| (pack.id, pack)).collect();
         let mut rest = index.frames.as_slice();
@@ -60,30 +64,30 @@ impl Edges {
             let listed = frames.iter().map(|frame| (frame.offset, frame.depth));
             if listed.eq(summary.frames.iter().map(|frame| (frame.offset, frame.depth))) {
                 for (frame, number) in summary.frames.iter().zip(number..) {
-                    edges.add(loaded, frame, number, places);
+                    dependencies.add(loaded, frame, number, places);
                     if loaded.lost.contains(&number) {
                         lost.extend(frame.blobs.iter().map(|blob| (blob.id.prefix(), number)));
                     }
                 }
             }
         }
-        edges.unknown.retain(|(base, frame)| match lost.get(base) {
+        dependencies.unknown.retain(|(base, frame)| match lost.get(base) {
             Some(&holder) if index.frame(holder).depth < index.frame(*frame).depth => {
-                edges.frames.push((holder, *frame));
+                dependencies.frames.push((holder, *frame));
                 false
             }
             _ => true,
         });
-        edges.frames.sort_unstable();
-        edges.frames.dedup();
-        edges.places.sort_unstable();
-        Ok(edges)
+        dependencies.frames.sort_unstable();
+        dependencies.frames.dedup();
+        dependencies.places.sort_unstable();
+        Ok(dependencies)
     }
 
-    fn add(&mut self, loaded: &Loaded, frame: &FrameSummary, number: u32, places: &HashSet<Place>) {
+    fn add(&mut self, loaded: &LoadedIndex, frame: &FrameSummary, number: u32, places: &HashSet<Place>) {
         let before = self.frames.len();
         for &base in &frame.bases {
-            let Some(place) = usable(loaded, base, frame.depth) else {
+            let Some(place) = find_base(loaded, base, frame.depth) else {
                 self.unknown.push((base, number));
                 continue;
             };
@@ -102,38 +106,38 @@ impl Edges {
         &self.frames
     }
 
-    /// Bases that are not to be had, each with a frame that is encoded against it.
-    pub(crate) fn unknown(&self) -> &[(ChunkPrefix, u32)] {
+    /// Returns bases that can't be read, each with a frame that is encoded against it.
+    pub(crate) fn missing_bases(&self) -> &[(ChunkPrefix, u32)] {
         &self.unknown
     }
 
     /// Frames that are encoded against the chunk in this place, if it was one of those asked for.
-    pub(crate) fn on_place(&self, place: Place) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn dependents_of_chunk(&self, place: Place) -> impl Iterator<Item = u32> + '_ {
         let start = self.places.partition_point(|edge| edge.0 < place);
         let on_place = move |edge: &&(Place, u32)| edge.0 == place;
         self.places[start..].iter().take_while(on_place).map(|&(_, on)| on)
     }
 
     /// Frames that are encoded against chunks of this one.
-    pub(crate) fn on_frame(&self, frame: u32) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn direct_dependents(&self, frame: u32) -> impl Iterator<Item = u32> + '_ {
         let start = self.frames.partition_point(|edge| edge.0 < frame);
         let of_frame = move |edge: &&(u32, u32)| edge.0 == frame;
         self.frames[start..].iter().take_while(of_frame).map(|&(_, on)| on)
     }
 
-    /// These frames, and all that hang on them by however many steps.
-    pub(crate) fn hanging(&self, frames: impl IntoIterator<Item = u32>) -> HashSet<u32> {
+    /// Returns these frames, and all that are encoded against them, directly or through others.
+    pub(crate) fn dependents(&self, frames: impl IntoIterator<Item = u32>) -> HashSet<u32> {
         let mut todo: Vec<u32> = frames.into_iter().collect();
         let mut all: HashSet<u32> = todo.iter().copied().collect();
         while let Some(frame) = todo.pop() {
-            todo.extend(self.on_frame(frame).filter(|on| all.insert(*on)));
+            todo.extend(self.direct_dependents(frame).filter(|on| all.insert(*on)));
         }
         all
     }
 }
 
-/// Where a base is, for a frame of this depth: in one that is less deep.
-pub(crate) fn usable(loaded: &Loaded, base: ChunkPrefix, depth: u8) -> Option<Place> {
+/// Returns the place of a base for a frame of this depth: in a frame of lesser depth.
+pub(crate) fn find_base(loaded: &LoadedIndex, base: ChunkPrefix, depth: u8) -> Option<Place> {
     let (_, place) = loaded.index.find(base)?;
     (loaded.index.frame(place.frame).depth < depth).then_some(place)
 }

@@ -4,7 +4,7 @@
 //! index file lists (the backup that wrote it was killed, or the index file is damaged) is read for
 //! its directory and known all the same, and a pack that is listed but not there is not believed
 //! in: its chunks count as unknown, and a backup stores them again. So do those of all frames that
-//! hang on it.
+//! are encoded against it, directly or through others.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,8 +12,8 @@ use ibid_format::pack::PackSummary;
 use ibid_format::{FileId, index as index_file};
 use ibid_storage::Name;
 
-use super::dependencies::Edges;
-use super::loaded::{Loaded, MissingPack};
+use super::dependencies::Dependencies;
+use super::loaded::{LoadedIndex, MissingPack};
 use super::memory::{Frame, Pack, Place};
 use crate::files::Files;
 use crate::layout::{folder, name_in};
@@ -22,16 +22,16 @@ use crate::{Error, Monitor, Result, Warning, budget};
 /// Frames that are not to be believed in: each by its pack and its offset there.
 type Lost = HashSet<(FileId, u32)>;
 
-impl Loaded {
+impl LoadedIndex {
     /// Loads the index within `budget` bytes of memory.
-    pub(crate) fn load(files: &Files, budget: u64, monitor: &Monitor) -> Result<Loaded> {
+    pub(crate) fn load(files: &Files, budget: u64, monitor: &Monitor) -> Result<LoadedIndex> {
         let mut lost = Lost::new();
-        let mut loaded = Loaded::load_without(files, budget, &lost, Vec::new(), monitor)?;
+        let mut loaded = LoadedIndex::load_without(files, budget, &lost, Vec::new(), monitor)?;
         while loaded.lacks_packs() && loaded.index.has_deltas() {
-            let edges = Edges::read(files, &loaded, &HashSet::new(), monitor)?;
-            let hanging = edges.hanging(edges.unknown().iter().map(|&(_, frame)| frame));
+            let dependencies = Dependencies::read(files, &loaded, &HashSet::new(), monitor)?;
+            let dependents = dependencies.dependents(dependencies.missing_bases().iter().map(|&(_, frame)| frame));
             let known = lost.len();
-            lost.extend(hanging.into_iter().map(|number| {
+            lost.extend(dependents.into_iter().map(|number| {
                 let frame = loaded.index.frame(number);
                 (loaded.index.pack(frame.pack).id, frame.offset)
             }));
@@ -39,10 +39,10 @@ impl Loaded {
                 break;
             }
             // Once more, since a chunk of such a frame may have another copy. The directories have said all:
-            // what hangs on a lost frame is lost, and the bases of all others stay where they are.
-            // Unless somebody has stored or removed packs meanwhile.
+            // what is encoded against a lost frame is lost, and the bases of all others stay where they are.
+            // Unless another process has stored or removed packs meanwhile.
             let packs = loaded.packs();
-            loaded = Loaded::load_without(files, budget, &lost, loaded.unlisted, monitor)?;
+            loaded = LoadedIndex::load_without(files, budget, &lost, loaded.unlisted, monitor)?;
             if loaded.packs() == packs {
                 break;
             }
@@ -58,7 +58,7 @@ impl Loaded {
         lost: &Lost,
         unlisted: Vec<PackSummary>,
         monitor: &Monitor,
-    ) -> Result<Loaded> {
+    ) -> Result<LoadedIndex> {
         // Index files before packs: a pack is stored before any index file lists it, so one that is missing
         // now is missing.
         let index_files = files.list(folder::INDEX)?;
@@ -70,7 +70,7 @@ impl Loaded {
             numbers: HashMap::new(),
             lost,
             directories: unlisted.into_iter().map(|pack| (pack.id, pack)).collect(),
-            loaded: Loaded::empty(),
+            loaded: LoadedIndex::empty(),
         };
         for (id, size) in index_files {
             monitor.check_cancelled()?;
@@ -97,7 +97,7 @@ struct Loading<'a> {
     lost: &'a Lost,
     /// Directories of packs that were not listed, as read before.
     directories: HashMap<FileId, PackSummary>,
-    loaded: Loaded,
+    loaded: LoadedIndex,
 }
 
 impl Loading<'_> {
@@ -108,7 +108,7 @@ impl Loading<'_> {
             return Err(error);
         }
         self.loaded.damaged.push((what, error.problem()));
-        // Who loads again has heard it.
+        // In a second pass, it was reported before.
         if self.lost.is_empty() {
             monitor.warn(Warning::Repository { error });
         }
@@ -297,7 +297,7 @@ mod tests {
                 let heard = heard.clone();
                 move |warning| heard.lock().unwrap().push(warning)
             });
-            let loaded = Loaded::load(&repository.files, repository.memory, &monitor).unwrap();
+            let loaded = LoadedIndex::load(&repository.files, repository.memory, &monitor).unwrap();
             let warnings = std::mem::take(&mut *heard.lock().unwrap());
             assert!(
                 matches!(&warnings[..], [Warning::Repository { error: Error::Contradiction { index, pack } }]

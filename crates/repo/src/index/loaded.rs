@@ -12,7 +12,7 @@ use crate::files::Files;
 use crate::layout::{config_name, folder, name_in};
 
 /// The index in memory and how it came about.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedIndex {
     pub(crate) index: Index,
     /// Packs that no index file lists.
     pub(crate) unlisted: Vec<PackSummary>,
@@ -20,8 +20,8 @@ pub(crate) struct Loaded {
     pub(crate) missing: Vec<MissingPack>,
     /// Index files that can't be read, and packs whose directory can't be.
     pub(crate) damaged: Vec<(Name, String)>,
-    /// Frames that hang on something which is lost with a pack: by their numbers. Their chunks are
-    /// unknown to the index.
+    /// Numbers of frames that depend on chunks which are lost with a pack. Their chunks are unknown to
+    /// the index.
     pub(crate) lost: HashSet<u32>,
     /// Bytes of index files.
     pub(crate) index_bytes: u64,
@@ -36,9 +36,9 @@ pub(crate) struct MissingPack {
     pub(crate) found: Option<u64>,
 }
 
-impl Loaded {
-    pub(super) fn empty() -> Loaded {
-        Loaded {
+impl LoadedIndex {
+    pub(super) fn empty() -> LoadedIndex {
+        LoadedIndex {
             index: Index::new(),
             unlisted: Vec::new(),
             missing: Vec::new(),
@@ -59,11 +59,11 @@ impl Loaded {
         !self.missing.is_empty() || self.damaged.iter().any(is_pack)
     }
 
-    /// Makes durable what the next snapshot will rely on and nobody may have made durable yet: the
-    /// config, and packs that are adopted.
+    /// Makes durable what the next snapshot will rely on and what may not be durable yet: the config,
+    /// and packs that are adopted.
     ///
-    /// Whoever stored an object and returned has made it durable; but of what is only *seen*, its
-    /// writer may have been killed a moment before that. Packs that an index file lists were
+    /// A writer that has returned has made its object durable; but the writer of an object that is
+    /// only *seen* may have been killed a moment before that. Packs that an index file lists were
     /// durable before it was written (here too: an adopted pack is settled before an index file
     /// lists it), and so was everything that a snapshot needs. An index file that vanishes takes
     /// nothing with it.

@@ -35,15 +35,15 @@ pub(crate) struct Place {
 /// One entry, unaligned so that it takes 38 bytes and no more.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Entry {
+struct IndexedChunk {
     id: [u8; 32],
     frame: [u8; 4],
     slot: [u8; 2],
 }
 
-impl Entry {
-    fn new(id: &ChunkId, place: Place) -> Entry {
-        Entry {
+impl IndexedChunk {
+    fn new(id: &ChunkId, place: Place) -> IndexedChunk {
+        IndexedChunk {
             id: id.0,
             frame: place.frame.to_le_bytes(),
             slot: place.slot.to_le_bytes(),
@@ -60,14 +60,14 @@ impl Entry {
 
 #[derive(Default)]
 struct Shard {
-    segments: Vec<Vec<Entry>>,
+    segments: Vec<Vec<IndexedChunk>>,
     len: u32,
     /// `tag << 24 | number`, or [`EMPTY`].
     table: Vec<u32>,
 }
 
 impl Shard {
-    fn entry(&self, number: u32) -> &Entry {
+    fn entry(&self, number: u32) -> &IndexedChunk {
         &self.segments[number as usize / SEGMENT][number as usize % SEGMENT]
     }
 
@@ -129,7 +129,7 @@ impl Shard {
         if let Some(number) = found {
             let entry = &mut self.segments[number as usize / SEGMENT][number as usize % SEGMENT];
             if replaces(entry.place()) {
-                *entry = Entry::new(id, place);
+                *entry = IndexedChunk::new(id, place);
             }
             return Ok(false);
         }
@@ -146,7 +146,7 @@ impl Shard {
             let first = self.segments.is_empty();
             self.segments.push(Vec::with_capacity(if first { 1 } else { SEGMENT }));
         }
-        let entry = Entry::new(id, place);
+        let entry = IndexedChunk::new(id, place);
         let segment = &mut self.segments[self.len as usize / SEGMENT];
         if segment.len() == segment.capacity() {
             segment.reserve_exact(segment.len());
@@ -159,7 +159,7 @@ impl Shard {
 
     fn bytes(&self) -> u64 {
         let entries: usize = self.segments.iter().map(Vec::capacity).sum();
-        let segments = entries * size_of::<Entry>() + self.segments.capacity() * size_of::<Vec<Entry>>();
+        let segments = entries * size_of::<IndexedChunk>() + self.segments.capacity() * size_of::<Vec<IndexedChunk>>();
         (segments + self.table.capacity() * 4) as u64
     }
 }

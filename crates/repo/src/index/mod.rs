@@ -5,6 +5,6 @@ mod load;
 mod loaded;
 mod memory;
 
-pub(crate) use dependencies::{Edges, usable};
-pub(crate) use loaded::Loaded;
+pub(crate) use dependencies::{Dependencies, find_base};
+pub(crate) use loaded::LoadedIndex;
 pub(crate) use memory::{Frame, Pack, Place};

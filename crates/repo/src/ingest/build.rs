@@ -5,159 +5,174 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
+use std::thread::Scope;
 
 use crossbeam_channel::{Receiver, bounded, unbounded};
 use ibid_format::content::{Content, Item};
 use ibid_format::pack::PackSummary;
-use ibid_format::snapshot::{self, Snapshot};
+use ibid_format::snapshot::Snapshot;
 use ibid_format::tree::{EntryKind, TreeEntry};
 
 use super::compress::Efforts;
 use super::earlier;
 use super::gather::{Channels, Gather};
-use super::groups::Lanes;
+use super::groups::DeltaGroups;
 use super::job::Job;
 use super::large::{self, Large, LargePart};
 use super::read::{self, Event, Input, Outlets};
-use super::store::{self, Data, Stored};
-use super::work::{self, FileKey, Names, Outcome, Part, ToRead, Work};
-use crate::similar::can_wait;
+use super::store::{self, Stored};
+use super::work::{self, FileKey, FileOutcome, Names, Part, ToRead, Work};
+use crate::similar::{Similar, fits_one_backup};
 use crate::source::Owners;
 use crate::threads::spawn;
 use crate::tree::{ListWriter, ListingWriter, MetadataChunkers};
 use crate::{Error, ProgressCounters, Result, Warning};
 
-/// What the builder has made.
+/// What the builder has made: the root's listing, and the names of the owners of all files.
 pub(crate) struct Built {
     pub(crate) root: Content,
     pub(crate) users: Vec<(u32, Vec<u8>)>,
     pub(crate) groups: Vec<(u32, Vec<u8>)>,
-    pub(crate) counters: snapshot::SnapshotTotals,
-    pub(crate) unchanged_files: u64,
-    pub(crate) holes: u64,
-    pub(crate) new_metadata_bytes: u64,
-    pub(crate) data: Data,
-    pub(crate) written: u64,
 }
 
 /// Runs the whole pipeline; this thread is the builder.
 pub(crate) fn run(job: &Job<'_>, unlisted: Vec<PackSummary>, input: Input, parent: Option<&Snapshot>) -> Result<Built> {
-    let limits = job.limits;
-    let own = own_folder(job);
-    let efforts = Efforts::new();
     let similar = match &job.bases {
-        Some(bases) => Some(earlier::look_back(job, bases)?),
+        Some(bases) => Some(earlier::load_similar(job, bases)?),
         None => None,
     };
     let stored = Stored::new(unlisted);
     // Listed at once, the packs that were found need no memory any more.
     stored.write_index(job)?;
-    let (events_in, events) = bounded(limits.events);
-    let (work_in, work) = bounded(2 * limits.workers);
-    let (large_in, large) = bounded(limits.cutters);
-    let (frames_in, frames) = bounded(limits.frames);
-    // A pack waits where it was filled until somebody has time to store it.
-    let (packs_in, packs) = bounded(0);
-    let (slots_in, slots) = bounded(limits.pieces_all);
-    (0..limits.pieces_all).for_each(|_| slots_in.send(()).expect("there is room for all"));
-    let (spare_in, spare) = unbounded();
-    let (spare_frames_in, spare_frames) = unbounded();
-    let estimate = match &input {
-        Input::Paths(paths) if job.options.estimate => Some(paths.clone()),
-        _ => None,
-    };
-    let root = std::thread::scope(|scope| {
-        for _ in 0..limits.workers {
-            let (work, efforts, spare) = (work.clone(), &efforts, spare.clone());
-            spawn(scope, move || work::run(job, efforts, &work, &spare))?;
-        }
-        for _ in 0..limits.cutters {
-            let (large, work, spare) = (large.clone(), work_in.clone(), spare.clone());
-            spawn(scope, move || large::cut_large(job, &large, &work, &spare))?;
-        }
-        for _ in 0..limits.uploaders {
-            let (packs, stored) = (packs.clone(), &stored);
-            spawn(scope, move || store::upload(job, stored, &packs))?;
-        }
-        let stored = &stored;
-        spawn(scope, move || {
-            store::pack(job, stored, &frames, &packs_in, &spare_frames_in);
-        })?;
-        if let Some(paths) = estimate {
-            spawn(scope, move || read::estimate(job, &paths, own))?;
-        }
-        let outlets = Outlets {
-            events: events_in,
-            work: work_in.clone(),
-            large: large_in,
-            slots,
-        };
-        spawn(scope, move || read::run(job, input, parent, own, &outlets))?;
-        // Each thread ends when all who could send to it have gone; this one must not hold on to what the
-        // others wait for.
-        drop((work, large, packs));
-        let channels = Channels {
-            work: work_in,
-            frames: frames_in,
-            spare: spare_in,
-            spares: spare,
-            spare_frames,
-            slots: slots_in,
-        };
-        let lanes = similar
-            .zip(job.bases.as_ref())
-            .map(|(similar, bases)| Lanes::new(job, similar, bases));
-        let mut gather = Gather::new(job, stored, channels, lanes);
-        let mut builder = Builder {
-            gather: &mut gather,
-            chunkers: MetadataChunkers::new(),
-            directories: vec![(None, ListingWriter::new())],
-            tally: Tally::default(),
-            links: HashMap::new(),
-        };
-        let root = builder.build(events);
-        let tally = builder.tally;
-        // What was read is stored even if reading has failed: the next backup finds it.
-        let flushed = gather.flush().and_then(|()| gather.check_memory(0));
-        job.finished.store(true, Ordering::Relaxed);
-        let new = (gather.new_chunks, gather.new_bytes);
-        let similar = gather.lanes.take().map(|lanes| lanes.similar);
-        root.and_then(|root| flushed.map(|()| (root, tally, new, similar)))
+    let efforts = Efforts::new();
+    let end = std::thread::scope(|scope| {
+        let (channels, events) = start(scope, job, &stored, &efforts, input, parent)?;
+        gather(job, &stored, channels, events, similar)
     });
     // All threads have ended: what they stored is durable, and what failed is known.
     let failure = stored.failure();
     let listed = stored.write_index(job);
     failure?;
-    let (root, tally, (new_chunks, new_bytes), similar) = root?;
+    let (built, similar) = end?;
     listed?;
-    let mut written = stored.written.load(Ordering::Relaxed);
-    let data = stored.data.into_inner().expect("no holder of this lock panics");
-    // What the first backup stores is of use to another one only, which can find out what it is like as
-    // well, if it is not too much.
-    let Data { unlike, similar: alike } = data;
-    let is_left_to_the_next =
-        job.loaded.index.frames.is_empty() && can_wait(unlike.chunks + alike.chunks, unlike.bytes + alike.bytes);
-    if let Some(mut similar) = similar.filter(|_| !job.options.dry_run && !is_left_to_the_next) {
-        written += similar.save(&job.repository.files, &job.loaded)?;
+    if let Some(similar) = similar {
+        save_sketches(job, similar)?;
     }
-    let (users, groups) = tally.owners.into_names();
-    let counters = snapshot::SnapshotTotals {
-        new_chunks: new_chunks.iter().sum(),
-        new_bytes: new_bytes.iter().sum(),
-        stored_bytes: stored.packs.load(Ordering::Relaxed),
-        ..tally.counters
+    Ok(built)
+}
+
+/// Starts the reader, cutters, workers, packer and uploaders. Returns the builder's ends of the
+/// channels to and from them.
+fn start<'scope, 'j: 'scope>(
+    scope: &'scope Scope<'scope, 'j>,
+    job: &'j Job<'j>,
+    stored: &'j Stored,
+    efforts: &'j Efforts,
+    input: Input,
+    parent: Option<&'j Snapshot>,
+) -> Result<(Channels, Receiver<Event>)> {
+    let limits = job.limits;
+    let own = own_folder(job);
+    let (events_in, events) = bounded(limits.events);
+    let (work_in, work) = bounded(2 * limits.workers);
+    let (large_in, large) = bounded(limits.cutters);
+    let (frames_in, frames) = bounded(limits.frames);
+    // A pack waits where it was filled until an uploader has time for it.
+    let (packs_in, packs) = bounded(0);
+    let (slots_in, slots) = bounded(limits.pieces_all);
+    (0..limits.pieces_all).for_each(|_| slots_in.send(()).expect("there is room for all"));
+    let (spare_in, spare) = unbounded();
+    let (spare_frames_in, spare_frames) = unbounded();
+    for _ in 0..limits.workers {
+        let (work, spare) = (work.clone(), spare.clone());
+        spawn(scope, move || work::run(job, efforts, &work, &spare))?;
+    }
+    for _ in 0..limits.cutters {
+        let (large, work, spare) = (large.clone(), work_in.clone(), spare.clone());
+        spawn(scope, move || large::cut_large(job, &large, &work, &spare))?;
+    }
+    for _ in 0..limits.uploaders {
+        let packs = packs.clone();
+        spawn(scope, move || store::upload(job, stored, &packs))?;
+    }
+    spawn(scope, move || {
+        store::pack(job, stored, &frames, &packs_in, &spare_frames_in);
+    })?;
+    if let (Input::Paths(paths), true) = (&input, job.options.estimate) {
+        let paths = paths.clone();
+        spawn(scope, move || read::estimate(job, &paths, own))?;
+    }
+    let outlets = Outlets {
+        events: events_in,
+        work: work_in.clone(),
+        large: large_in,
+        slots,
     };
-    Ok(Built {
+    spawn(scope, move || read::run(job, input, parent, own, &outlets))?;
+    // Each thread ends when all senders to it have gone. The receivers that this function still has go with
+    // it.
+    let channels = Channels {
+        work: work_in,
+        frames: frames_in,
+        spare: spare_in,
+        spares: spare,
+        spare_frames,
+        slots: slots_in,
+    };
+    Ok((channels, events))
+}
+
+/// Takes what the other threads have read, in the order of the tree, and gathers new chunks into
+/// frames.
+fn gather(
+    job: &Job<'_>,
+    stored: &Stored,
+    channels: Channels,
+    events: Receiver<Event>,
+    similar: Option<Similar>,
+) -> Result<(Built, Option<Similar>)> {
+    let groups = similar
+        .zip(job.bases.as_ref())
+        .map(|(similar, bases)| DeltaGroups::new(job, similar, bases));
+    let mut gather = Gather::new(job, stored, channels, groups);
+    let mut builder = Builder {
+        gather: &mut gather,
+        chunkers: MetadataChunkers::new(),
+        directories: vec![(None, ListingWriter::new())],
+        owners: Owners::default(),
+        links: HashMap::new(),
+    };
+    let root = builder.build(events);
+    let (users, owner_groups) = builder.owners.into_names();
+    // What was read is stored even if reading has failed: the next backup finds it.
+    let flushed = gather.flush().and_then(|()| gather.check_memory(0));
+    job.finished.store(true, Ordering::Relaxed);
+    let similar = gather.groups.take().map(|groups| groups.similar);
+    let root = root?;
+    flushed?;
+    let built = Built {
         root,
         users,
-        groups,
-        counters,
-        unchanged_files: tally.unchanged_files,
-        holes: tally.holes,
-        new_metadata_bytes: new_bytes[1],
-        data,
-        written,
-    })
+        groups: owner_groups,
+    };
+    Ok((built, similar))
+}
+
+/// Saves the sketches of new chunks for later backups.
+fn save_sketches(job: &Job<'_>, mut similar: Similar) -> Result<()> {
+    let (mut chunks, mut bytes) = (0, 0);
+    job.count(|tally| {
+        chunks = tally.unlike.chunks + tally.similar.chunks;
+        bytes = tally.unlike.bytes + tally.similar.bytes;
+    });
+    // The sketches of a first backup are of use only to a second one, which can make them itself unless they
+    // are too many.
+    let is_left_to_the_next = job.loaded.index.frames.is_empty() && fits_one_backup(chunks, bytes);
+    if !job.options.dry_run && !is_left_to_the_next {
+        let written = similar.save(&job.repository.files, &job.loaded)?;
+        job.count(|tally| tally.written += written);
+    }
+    Ok(())
 }
 
 /// (device, inode) of the folder that holds the repository, if it is a folder here: it is not to be
@@ -167,23 +182,13 @@ fn own_folder(job: &Job<'_>) -> Option<(u64, u64)> {
     Some((stat.st_dev, stat.st_ino))
 }
 
-/// What was met.
-#[derive(Default)]
-struct Tally {
-    counters: snapshot::SnapshotTotals,
-    owners: Owners,
-    unchanged_files: u64,
-    /// Bytes of holes in files that were read.
-    holes: u64,
-}
-
 struct Builder<'g, 'j> {
     gather: &'g mut Gather<'j>,
     chunkers: MetadataChunkers,
     /// The directories we are in, with their listings so far; the first is the root, which has no
     /// entry.
     directories: Vec<(Option<Box<TreeEntry>>, ListingWriter)>,
-    tally: Tally,
+    owners: Owners,
     /// Files with several names, by what they are: the entry of the first.
     links: HashMap<FileKey, TreeEntry>,
 }
@@ -196,7 +201,7 @@ impl Builder<'_, '_> {
             // The reader says how it ended; if it can't, it has panicked, and the scope passes that on.
             match events.recv().map_err(|_| Error::Interrupted)? {
                 Event::Enter(entry) => {
-                    self.tally.counters.directories += 1;
+                    self.gather.job.count(|tally| tally.counters.directories += 1);
                     self.directories.push((Some(entry), ListingWriter::new()));
                 }
                 Event::Leave => {
@@ -205,9 +210,9 @@ impl Builder<'_, '_> {
                     entry.kind = EntryKind::Directory(listing.finish(&self.chunkers, self.gather)?);
                     self.entry(&entry)?;
                 }
-                Event::Group(group) => {
-                    let group = group.recv().map_err(|_| Error::Interrupted)?;
-                    self.group(group)?;
+                Event::Batch(batch) => {
+                    let batch = batch.recv().map_err(|_| Error::Interrupted)?;
+                    self.batch(batch)?;
                 }
                 Event::Large {
                     path,
@@ -241,17 +246,23 @@ impl Builder<'_, '_> {
             }
             result => result?,
         }
-        self.tally.owners.note(entry);
-        match &entry.kind {
-            EntryKind::File(content) => {
-                self.tally.counters.files += 1;
-                self.tally.counters.bytes += content.length;
-                ProgressCounters::add(&self.gather.job.monitor.counters.files, 1);
+        self.owners.note(entry);
+        let job = self.gather.job;
+        job.count(|tally| {
+            let counters = &mut tally.counters;
+            match &entry.kind {
+                EntryKind::File(content) => {
+                    counters.files += 1;
+                    counters.bytes += content.length;
+                }
+                EntryKind::Directory(_) => {}
+                _ => counters.others += 1,
             }
-            EntryKind::Directory(_) => {}
-            _ => self.tally.counters.others += 1,
+            counters.changed_while_read += u64::from(entry.changed_while_read);
+        });
+        if let EntryKind::File(_) = entry.kind {
+            ProgressCounters::add(&job.monitor.counters.files, 1);
         }
-        self.tally.counters.changed_while_read += u64::from(entry.changed_while_read);
         Ok(())
     }
 
@@ -265,7 +276,7 @@ impl Builder<'_, '_> {
     }
 
     fn failed(&mut self, path: PathBuf, error: Error) {
-        self.tally.counters.unreadable += 1;
+        self.gather.job.count(|tally| tally.counters.unreadable += 1);
         let error = match error {
             // All that is looked at was listed a moment before.
             Error::Local { action, path, source } if source.kind() == std::io::ErrorKind::NotFound => {
@@ -306,40 +317,42 @@ impl Builder<'_, '_> {
         Ok(())
     }
 
-    fn group(&mut self, mut group: work::Group) -> Result<()> {
+    fn batch(&mut self, mut batch: work::Batch) -> Result<()> {
         loop {
-            let rest = std::mem::take(&mut group.rest);
-            self.part_of_group(group)?;
+            let rest = std::mem::take(&mut batch.rest);
+            self.part_of_batch(batch)?;
             if rest.is_empty() {
                 return Ok(());
             }
             let (reply, next) = bounded(1);
-            let sent = self.gather.channels.work.send(Work::Group { files: rest, reply });
+            let sent = self.gather.channels.work.send(Work::Batch { files: rest, reply });
             sent.map_err(|_| Error::Interrupted)?;
-            group = next.recv().map_err(|_| Error::Interrupted)?;
+            batch = next.recv().map_err(|_| Error::Interrupted)?;
         }
     }
 
-    fn part_of_group(&mut self, mut group: work::Group) -> Result<()> {
-        for outcome in std::mem::take(&mut group.outcomes) {
+    fn part_of_batch(&mut self, mut batch: work::Batch) -> Result<()> {
+        for outcome in std::mem::take(&mut batch.outcomes) {
             match outcome {
-                Outcome::Ready { entry, unchanged } => {
-                    self.tally.unchanged_files += u64::from(unchanged);
+                FileOutcome::Ready { entry, unchanged } => {
+                    self.gather
+                        .job
+                        .count(|tally| tally.unchanged_files += u64::from(unchanged));
                     self.entry(&entry)?;
                 }
-                Outcome::Failed { path, error } => self.failed(path, error),
-                Outcome::Link { name, file, last, path } => self.link(name, file, last, path)?,
-                Outcome::Grown(file) => self.grown(*file)?,
-                Outcome::Read { entry, parts, names } => {
+                FileOutcome::Failed { path, error } => self.failed(path, error),
+                FileOutcome::Link { name, file, last, path } => self.link(name, file, last, path)?,
+                FileOutcome::Grown(file) => self.grown(*file)?,
+                FileOutcome::Read { entry, parts, names } => {
                     let mut list = ListWriter::new();
-                    for part in &group.parts[parts] {
+                    for part in &batch.parts[parts] {
                         let item = match part {
                             Part::Hole(length) => {
-                                self.tally.holes += length;
+                                self.gather.job.count(|tally| tally.holes += length);
                                 Item::Hole { length: *length }
                             }
                             Part::Chunk(span) => {
-                                self.gather.data(span, &group.data, &group.sketches)?;
+                                self.gather.data(span, &batch.data, &batch.sketches)?;
                                 Item::Chunk {
                                     id: span.id,
                                     length: span.length,
@@ -352,7 +365,7 @@ impl Builder<'_, '_> {
                 }
             }
         }
-        self.gather.recycle(group.data);
+        self.gather.recycle(batch.data);
         Ok(())
     }
 
@@ -378,7 +391,7 @@ impl Builder<'_, '_> {
             self.gather.stored.check()?;
             match parts.recv().map_err(|_| Error::Interrupted)? {
                 LargePart::Hole(length) => {
-                    self.tally.holes += length;
+                    self.gather.job.count(|tally| tally.holes += length);
                     list.push(&self.chunkers, self.gather, Item::Hole { length })?;
                 }
                 LargePart::Piece(piece) => {

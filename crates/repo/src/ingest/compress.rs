@@ -8,13 +8,13 @@ use ibid_format::frame::{self, Blob};
 use ibid_format::pack::PackKind;
 use ibid_format::{ChunkId, ChunkPrefix};
 
-use super::deltas::{self, Against};
+use super::deltas::{self, BaseCandidates};
 use super::effort::{DeltaEffort, EffortChoice};
 use super::job::Job;
 use super::options::Compression;
 use crate::Error;
 use crate::index::Place;
-use crate::read::{Body, Pieced, Sources};
+use crate::read::{Body, DeltaBody, Sources};
 
 /// Bytes that a frame being gathered grows by, or more.
 const GROWTH: usize = 256 << 10;
@@ -31,22 +31,22 @@ pub(crate) struct FrameBuffers {
 }
 
 /// A frame that nothing more comes into.
-pub(crate) struct Complete {
+pub(crate) struct CompleteFrame {
     pub(crate) number: u32,
     pub(crate) blobs: Vec<Blob>,
     pub(crate) body: Arc<Body>,
     pub(crate) plaintext: Vec<u8>,
     pub(crate) kind: PackKind,
     /// What to encode it against, if there is something similar.
-    pub(crate) against: Option<Against>,
+    pub(crate) against: Option<BaseCandidates>,
 }
 
 /// A frame, compressed.
-pub(crate) struct Encoded {
+pub(crate) struct EncodedFrame {
     pub(crate) blobs: Vec<Blob>,
     pub(crate) body: Arc<Body>,
     pub(crate) plaintext: Vec<u8>,
-    /// How deep it lies, and the bases it names.
+    /// Its depth, and the bases that it names.
     pub(crate) depth: u8,
     pub(crate) bases: Vec<ChunkPrefix>,
     pub(crate) error: Option<Error>,
@@ -65,9 +65,9 @@ impl FrameBuffers {
     }
 }
 
-impl From<Encoded> for FrameBuffers {
-    /// The memory of a frame that is done with: of its body only if nobody keeps that.
-    fn from(frame: Encoded) -> FrameBuffers {
+impl From<EncodedFrame> for FrameBuffers {
+    /// Takes the memory of a frame that is done with; that of its body only if no cache keeps it.
+    fn from(frame: EncodedFrame) -> FrameBuffers {
         let mut blobs = frame.blobs;
         blobs.clear();
         let (mut body, _) = Body::memory(frame.body).unwrap_or_default();
@@ -80,7 +80,7 @@ impl From<Encoded> for FrameBuffers {
     }
 }
 
-/// What all who compress have found out about what suits the data.
+/// What the workers have found out about which compression suits the data.
 pub(crate) struct Efforts {
     whole: EffortChoice,
     delta: DeltaEffort,
@@ -139,13 +139,13 @@ impl<'a> Compressor<'a> {
         }
     }
 
-    pub(crate) fn encode(&mut self, frame: Complete) -> Encoded {
+    pub(crate) fn encode(&mut self, frame: CompleteFrame) -> EncodedFrame {
         let compression = match (frame.kind, self.job.options.compression) {
             // Metadata never gains from another level than the default's.
             (PackKind::Metadata, Compression::Auto) => Compression::Level(3),
             (_, compression) => compression,
         };
-        let mut encoded = Encoded {
+        let mut encoded = EncodedFrame {
             blobs: frame.blobs,
             body: frame.body,
             plaintext: frame.plaintext,
@@ -164,11 +164,11 @@ impl<'a> Compressor<'a> {
     }
 
     /// Compresses data by itself, and notes how well that went.
-    fn data(&mut self, frame: &mut Encoded, compression: Compression) -> crate::Result<()> {
+    fn data(&mut self, frame: &mut EncodedFrame, compression: Compression) -> crate::Result<()> {
         self.whole(frame, compression)?;
         let (length, taken) = (frame.body.whole().len(), frame.plaintext.len());
         self.efforts.note(length, taken);
-        let run = &self.job.incompressible;
+        let run = &self.job.learned.incompressible;
         if taken < length {
             run.store(0, Ordering::Relaxed);
         } else {
@@ -178,8 +178,8 @@ impl<'a> Compressor<'a> {
     }
 
     /// Compresses a frame by itself.
-    fn whole(&mut self, frame: &mut Encoded, compression: Compression) -> crate::Result<()> {
-        let Encoded {
+    fn whole(&mut self, frame: &mut EncodedFrame, compression: Compression) -> crate::Result<()> {
+        let EncodedFrame {
             blobs, body, plaintext, ..
         } = frame;
         let mut fixed = |compression| self.encoder.encode(blobs, body.whole(), compression, plaintext);
@@ -197,12 +197,12 @@ impl<'a> Compressor<'a> {
     /// Compresses a frame against its bases, or by itself if that is about as small.
     fn delta(
         &mut self,
-        frame: &mut Encoded,
+        frame: &mut EncodedFrame,
         number: u32,
-        against: &Against,
+        against: &BaseCandidates,
         compression: Compression,
     ) -> crate::Result<()> {
-        let reader = self.job.bases.as_ref().expect("who has found bases can read them");
+        let reader = self.job.bases.as_ref().expect("bases were found by a reader");
         let target = frame.body.whole();
         let bases = against.read(reader, &mut self.cover, target, &mut self.prefix)?;
         for (frame, error) in bases.faults {
@@ -238,7 +238,7 @@ impl<'a> Compressor<'a> {
             std::mem::swap(&mut frame.plaintext, &mut self.delta);
         }
         // Whatever it looks like by itself, this data gains.
-        self.job.incompressible.store(0, Ordering::Relaxed);
+        self.job.learned.incompressible.store(0, Ordering::Relaxed);
         frame.depth = bases.depth;
         frame.bases = names(&bases.pieces);
         // From now on it is enough to know what differs, as long as all else can be read.
@@ -247,8 +247,8 @@ impl<'a> Compressor<'a> {
             && bases.places.iter().all(is_stored)
         {
             let sources = Sources::new(number, &bases.pieces, &bases.places);
-            let body = Body::encoded(Pieced { outline, sources }, &frame.blobs);
-            reader.bodies.put(number, Arc::new(body));
+            let body = Body::encoded(DeltaBody { outline, sources }, &frame.blobs);
+            reader.cache.put(number, Arc::new(body));
         }
         Ok(())
     }

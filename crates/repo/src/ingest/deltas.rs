@@ -1,6 +1,6 @@
 //! Which chunks are encoded together, and against what.
 //!
-//! Similar chunks are gathered in [`Group`]s, by the depth of their bases: so a chunk whose bases
+//! Similar chunks are gathered in [`DeltaGroup`]s, by the depth of their bases: so a chunk whose bases
 //! lie deep draws hardly any other down with it. When a group is complete, a worker reads the
 //! bases, looks which stretches of them the group has anchors of, and encodes it against these.
 
@@ -18,7 +18,7 @@ use crate::similar::{Base, Similar};
 use crate::{Error, Result};
 
 /// Frames that one group holds at most until they can be read back.
-const HELD_MAX: usize = 48;
+const PINNED_MAX: usize = 48;
 /// How bases are looked through: one position in 128 finds pages in them, and takes a third less
 /// time than one in 64 (pg 39.5 instead of 39.1 MB). With four new anchors instead of three, pg
 /// takes 0.7 % more.
@@ -29,49 +29,49 @@ const RANGES: RangeSettings = RangeSettings::new()
     .with_gap_max(6 << 10);
 
 /// The body of a frame, and the frame's number.
-pub(crate) type Held = (u32, Arc<Body>);
+pub(crate) type PinnedFrame = (u32, Arc<Body>);
 
 /// The bases of chunks that are to be encoded together.
 #[derive(Default)]
-pub(crate) struct Group {
+pub(crate) struct DeltaGroup {
     /// Where these come to lie, and what they are like.
     chunks: Vec<(Place, Sketch)>,
     /// The bases of all of them; one that several have comes several times.
     bases: Vec<Base>,
     /// Frames that are here, and might go before they can be read back.
-    held: Vec<Held>,
+    pinned: Vec<PinnedFrame>,
 }
 
 /// A base of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct Candidate {
     place: Place,
     depth: u8,
 }
 
-/// What a group is encoded against.
-pub(crate) struct Against {
+/// The bases against which a group may be encoded.
+pub(crate) struct BaseCandidates {
     /// What may be of use, in the order in which it came into the repository: the oldest lie least
     /// deep, and what was beside each other in the data is so here, where copies go on from one
     /// chunk to the next.
-    wanted: Vec<Wanted>,
+    candidates: Vec<Candidate>,
     /// Frames that are here.
-    held: Vec<Held>,
+    pinned: Vec<PinnedFrame>,
 }
 
-/// What was read of that.
+/// The bases that were read, and the pieces of them that are of use.
 #[derive(Default)]
-pub(crate) struct Bases {
+pub(crate) struct FoundBases {
     pub(crate) pieces: Vec<Piece>,
     /// Where the chunk of each is.
     pub(crate) places: Vec<Place>,
-    /// How deep what is encoded against them lies.
+    /// The depth of a frame that is encoded against them.
     pub(crate) depth: u8,
     /// Frames that were done without, and why. Whose damage that is, a check will tell.
     pub(crate) faults: Vec<(u32, Error)>,
 }
 
-impl Group {
+impl DeltaGroup {
     pub(crate) fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
@@ -80,7 +80,7 @@ impl Group {
         self.chunks.len()
     }
 
-    /// Adds a chunk with its bases. Those that can't be read back yet are held, as far as they are
+    /// Adds a chunk with its bases. Those that can't be read back yet are pinned, as far as they are
     /// there.
     pub(crate) fn push(
         &mut self,
@@ -94,13 +94,13 @@ impl Group {
         for &base in bases {
             let frame = similar.known(base.number).place.frame;
             let is_readable =
-                reader.loaded.index.frame(frame).is_stored() || self.held.iter().any(|(held, _)| *held == frame);
+                reader.loaded.index.frame(frame).is_stored() || self.pinned.iter().any(|(pinned, _)| *pinned == frame);
             if !is_readable {
-                if self.held.len() == HELD_MAX {
+                if self.pinned.len() == PINNED_MAX {
                     continue;
                 }
-                match reader.bodies.get(frame) {
-                    Some(body) => self.held.push((frame, body)),
+                match reader.cache.get(frame) {
+                    Some(body) => self.pinned.push((frame, body)),
                     None => continue,
                 }
             }
@@ -109,25 +109,25 @@ impl Group {
     }
 
     /// What it is to be encoded against. Its chunks may be bases of others from now on.
-    pub(crate) fn close(&mut self, similar: &mut Similar) -> Against {
+    pub(crate) fn close(&mut self, similar: &mut Similar) -> BaseCandidates {
         let deepest = self.bases.iter().map(|base| base.depth).max();
         for (place, sketch) in self.chunks.drain(..) {
             similar.add(place, deepest.map_or(0, |depth| depth + 1), &sketch);
         }
         self.bases.sort_unstable_by_key(|base| base.number);
         self.bases.dedup_by_key(|base| base.number);
-        let wanted = self.bases.drain(..).map(|base| Wanted {
+        let candidates = self.bases.drain(..).map(|base| Candidate {
             place: similar.known(base.number).place,
             depth: base.depth,
         });
-        Against {
-            wanted: wanted.collect(),
-            held: std::mem::take(&mut self.held),
+        BaseCandidates {
+            candidates: candidates.collect(),
+            pinned: std::mem::take(&mut self.pinned),
         }
     }
 }
 
-impl Against {
+impl BaseCandidates {
     /// Reads what is of use for `target`: puts it into `prefix`, and names the pieces. Every chunk
     /// is verified.
     ///
@@ -139,20 +139,20 @@ impl Against {
         cover: &mut RangeSelector,
         target: &[u8],
         prefix: &mut Vec<u8>,
-    ) -> Result<Bases> {
-        let mut bases = Bases::default();
-        let mut looking = Looking::new(reader, cover);
+    ) -> Result<FoundBases> {
+        let mut bases = FoundBases::default();
+        let mut base_reader = BaseReader::new(reader, cover);
         prefix.clear();
-        looking.cover.set_target(target).map_err(too_long)?;
-        for wanted in &self.wanted {
-            let Wanted { place, depth } = *wanted;
+        base_reader.cover.set_target(target).map_err(too_long)?;
+        for candidate in &self.candidates {
+            let Candidate { place, depth } = *candidate;
             if bases.faults.iter().any(|(faulty, _)| *faulty == place.frame) {
                 continue;
             }
-            let held = self.held.iter().find(|(held, _)| *held == place.frame);
+            let pinned = self.pinned.iter().find(|(pinned, _)| *pinned == place.frame);
             let before = prefix.len();
             let room = (PIECES_MAX - bases.pieces.len(), PREFIX_BYTES_MAX as usize - before);
-            let base = match looking.take(place, held.map(|(_, body)| body), room, prefix) {
+            let base = match base_reader.take(place, pinned.map(|(_, body)| body), room, prefix) {
                 Ok(Some(base)) => base,
                 Ok(None) => continue,
                 Err(error) if error.is_fault() => {
@@ -162,19 +162,19 @@ impl Against {
                 }
                 Err(error) => return Err(error),
             };
-            for stretch in &looking.stretches {
+            for stretch in &base_reader.stretches {
                 let (start, length) = (stretch.start, stretch.end - stretch.start);
                 bases.pieces.push(Piece { base, start, length });
                 bases.places.push(place);
                 bases.depth = bases.depth.max(depth + 1);
             }
         }
-        looking.done();
+        base_reader.done();
         Ok(bases)
     }
 }
 
-/// What looks which stretches of bases are of use.
+/// Makes the cover that finds which stretches of bases are of use.
 pub(crate) fn cover() -> RangeSelector {
     RangeSelector::new().with_settings(RANGES)
 }
@@ -183,8 +183,8 @@ fn too_long(source: ibid_delta::Error) -> Error {
     Error::damaged("a frame being compressed")(source.into())
 }
 
-/// Looks what of one base after the other is of use.
-struct Looking<'l> {
+/// Reads one base after the other, and finds which stretches of it are of use.
+struct BaseReader<'l> {
     reader: &'l ChunkReader<'l>,
     cover: &'l mut RangeSelector,
     /// Those of the last base.
@@ -193,9 +193,9 @@ struct Looking<'l> {
     space: Vec<u8>,
 }
 
-impl<'l> Looking<'l> {
-    fn new(reader: &'l ChunkReader<'l>, cover: &'l mut RangeSelector) -> Looking<'l> {
-        Looking {
+impl<'l> BaseReader<'l> {
+    fn new(reader: &'l ChunkReader<'l>, cover: &'l mut RangeSelector) -> BaseReader<'l> {
+        BaseReader {
             reader,
             cover,
             stretches: Vec::new(),
@@ -209,11 +209,11 @@ impl<'l> Looking<'l> {
     fn take(
         &mut self,
         place: Place,
-        held: Option<&Arc<Body>>,
+        pinned: Option<&Arc<Body>>,
         (pieces, bytes): (usize, usize),
         out: &mut Vec<u8>,
     ) -> Result<Option<ChunkPrefix>> {
-        let Some(body) = held
+        let Some(body) = pinned
             .cloned()
             .map_or_else(|| self.reader.frame(place.frame), |body| Ok(Some(body)))?
         else {
@@ -228,7 +228,7 @@ impl<'l> Looking<'l> {
                 let anchors = self.cover.anchors_of(chunk).map_err(too_long)?;
                 let new = self.cover.select_by_anchors(&anchors, &mut self.stretches);
                 body.note_anchors(slot, anchors);
-                self.reader.bodies.grew(place.frame);
+                self.reader.cache.grew(place.frame);
                 if new > 0 {
                     body.name(&self.reader.files.keys, slot, chunk);
                 }

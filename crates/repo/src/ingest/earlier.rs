@@ -1,37 +1,37 @@
-//! What are the chunks like that are stored already? Files of sketches tell of most; into what they
-//! don't tell of, a backup looks itself.
+//! The sketches of chunks that earlier backups have stored. Files of sketches have most of them; a
+//! backup makes the others itself.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_channel::unbounded;
 use ibid_delta::{Sketch, Sketcher};
 
-use super::fingerprint::{INCOMPRESSIBLE_MAX, worth_a_sketch};
+use super::fingerprint::{INCOMPRESSIBLE_MAX, sketch_length_min};
 use super::job::Job;
 use super::options::Similarity;
-use super::sampling::LOOK_EVERY;
+use super::sampling::SAMPLE_EVERY;
 use crate::Result;
 use crate::index::Place;
 use crate::read::ChunkReader;
 use crate::similar::{self, Similar};
 use crate::threads::spawn;
 
-/// What is known to be like what, from earlier backups.
-pub(crate) fn look_back(job: &Job<'_>, bases: &ChunkReader<'_>) -> Result<Similar> {
+/// Loads the sketches of stored chunks, and makes those that no file has.
+pub(crate) fn load_similar(job: &Job<'_>, bases: &ChunkReader<'_>) -> Result<Similar> {
     let thorough = job.options.similarity == Similarity::Max;
-    let (mut similar, untold) = Similar::load(
+    let (mut similar, unsketched) = Similar::load(
         &job.repository.files,
         &job.loaded,
         job.limits.features,
         thorough,
         job.monitor,
     )?;
-    look_into(job, bases, &untold, &mut similar)?;
+    sketch_frames(job, bases, &unsketched, &mut similar)?;
     Ok(similar)
 }
 
 /// Sketches the chunks in these frames, which are stored.
-fn look_into(job: &Job<'_>, reader: &ChunkReader<'_>, frames: &[u32], similar: &mut Similar) -> Result<()> {
+fn sketch_frames(job: &Job<'_>, reader: &ChunkReader<'_>, frames: &[u32], similar: &mut Similar) -> Result<()> {
     let passed_over = passed_over(job, frames);
     let next = AtomicUsize::new(0);
     let (seen_in, seen) = unbounded();
@@ -85,7 +85,7 @@ fn passed_over(job: &Job<'_>, frames: &[u32]) -> Vec<bool> {
         }
         count += 1;
         bytes += u64::from(frame.length);
-        bytes > INCOMPRESSIBLE_MAX && !count.is_multiple_of(LOOK_EVERY)
+        bytes > INCOMPRESSIBLE_MAX && !count.is_multiple_of(SAMPLE_EVERY)
     };
     frames.iter().map(is_passed_over).collect()
 }
@@ -99,7 +99,7 @@ fn sketches_of(job: &Job<'_>, reader: &ChunkReader<'_>, frame: u32, sketcher: &m
             return Ok(Vec::new());
         };
         let ranges = || (0..).map_while(|slot| body.range(slot));
-        let least = worth_a_sketch(job, ranges().map(|range| range.len() as u32), &mut Vec::new());
+        let least = sketch_length_min(job, ranges().map(|range| range.len() as u32), &mut Vec::new());
         let sketches = ranges().map(|range| {
             if range.len() < least as usize {
                 return Ok(Sketch::default());

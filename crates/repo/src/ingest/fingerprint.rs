@@ -1,13 +1,13 @@
-//! What is a chunk called, and what is it like?
+//! Ids and sketches of chunks.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use ibid_delta::{Sketch, Sketcher};
 use ibid_format::{ChunkId, Fingerprinter};
 
 use super::job::Job;
 use super::options::Similarity;
-use super::sampling::{Kind, LOOK_EVERY};
+use super::sampling::{FileClass, SAMPLE_EVERY};
 use crate::similar;
 
 /// The sketches of the chunks in a buffer that were unknown when they were looked at.
@@ -30,7 +30,7 @@ pub(crate) struct Span {
     /// Its number among the buffer's sketches.
     pub(crate) sketch: u32,
     /// That of its file.
-    pub(crate) kind: Kind,
+    pub(crate) kind: FileClass,
     /// Whether a pack lists it, so that nothing similar need be looked for. (Whether it can be
     /// read, the index says.)
     pub(crate) is_listed: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Span {
 
 impl Span {
     /// A chunk that was cut, and neither fingerprinted nor sketched.
-    pub(crate) fn new(start: usize, length: usize, kind: Kind) -> Span {
+    pub(crate) fn new(start: usize, length: usize, kind: FileClass) -> Span {
         Span {
             start: start as u32,
             length: length as u32,
@@ -59,23 +59,23 @@ impl Span {
     }
 }
 
-/// Looks at chunks: what are they called, and what are they like?
-pub(crate) struct Eye<'a> {
+/// Fingerprints chunks, and sketches those that are new.
+pub(crate) struct Analyzer<'a> {
     job: &'a Job<'a>,
     fingerprinter: Fingerprinter,
     sketcher: Option<Sketcher>,
-    /// Chunks that were unknown.
+    /// Number of unknown chunks so far.
     unknown: u64,
     lengths: Vec<u32>,
 }
 
-/// After so many bytes that did not compress, what is similar is looked for in one chunk of so many
-/// only: media and archives that were compressed have nothing in common but whole chunks.
+/// After so many bytes that did not compress, only one chunk in [`SAMPLE_EVERY`] is sketched: media
+/// and compressed archives have nothing in common but whole chunks.
 pub(crate) const INCOMPRESSIBLE_MAX: u64 = 16 << 20;
 
-impl<'a> Eye<'a> {
-    pub(crate) fn new(job: &'a Job<'a>) -> Eye<'a> {
-        Eye {
+impl<'a> Analyzer<'a> {
+    pub(crate) fn new(job: &'a Job<'a>) -> Analyzer<'a> {
+        Analyzer {
             job,
             fingerprinter: Fingerprinter::new(&job.repository.files.keys),
             sketcher: job.bases.is_some().then(similar::sketcher),
@@ -84,9 +84,14 @@ impl<'a> Eye<'a> {
         }
     }
 
-    /// Fingerprints chunks of a buffer that are not yet, and sketches those that are unknown so
-    /// far.
-    pub(crate) fn see<'s>(&mut self, spans: impl Iterator<Item = &'s mut Span>, data: &[u8], sketches: &mut Sketches) {
+    /// Fingerprints the chunks of a buffer that have no id yet, and sketches those that the index does
+    /// not know.
+    pub(crate) fn analyze<'s>(
+        &mut self,
+        spans: impl Iterator<Item = &'s mut Span>,
+        data: &[u8],
+        sketches: &mut Sketches,
+    ) {
         let mut spans: Vec<&mut Span> = spans.collect();
         let mut nameless: Vec<&mut Span> = spans
             .iter_mut()
@@ -98,16 +103,20 @@ impl<'a> Eye<'a> {
             .name_all(&chunks, |number, id| nameless[number].id = id);
         let Some(sketcher) = &mut self.sketcher else { return };
         let job = self.job;
-        let least = worth_a_sketch(job, spans.iter().map(|span| span.length), &mut self.lengths);
+        let least = sketch_length_min(job, spans.iter().map(|span| span.length), &mut self.lengths);
+        let (mut passed_over, mut without_gain) = (0, 0);
         for span in spans.into_iter().filter(|span| span.length >= least) {
             if span.is_listed || job.loaded.index.get(&span.id).is_some() {
                 continue;
             }
             self.unknown += 1;
-            if let Some(bytes) = job.passed_over(span.kind)
-                && !self.unknown.is_multiple_of(LOOK_EVERY)
+            if let Some(reason) = job.sampled(span.kind)
+                && !self.unknown.is_multiple_of(SAMPLE_EVERY)
             {
-                bytes.fetch_add(span.length.into(), Ordering::Relaxed);
+                match reason {
+                    Sampled::Incompressible => passed_over += u64::from(span.length),
+                    Sampled::WithoutGain => without_gain += u64::from(span.length),
+                }
                 continue;
             }
             let sketch = sketcher.sketch(span.of(data));
@@ -116,33 +125,49 @@ impl<'a> Eye<'a> {
                 sketches.0.push(sketch);
             }
         }
+        if passed_over + without_gain > 0 {
+            job.count(|tally| {
+                tally.passed_over += passed_over;
+                tally.without_gain += without_gain;
+            });
+        }
     }
 }
 
+/// Why most chunks of a file are not sketched.
+enum Sampled {
+    /// The data before them did not compress.
+    Incompressible,
+    /// Changed files of their class have resembled nothing that is stored.
+    WithoutGain,
+}
+
 impl Job<'_> {
-    /// If chunks of files of this kind are hardly looked at: where their bytes are counted.
-    fn passed_over(&self, kind: Kind) -> Option<&AtomicU64> {
+    /// Returns why only one chunk in [`SAMPLE_EVERY`] of files of this class is sketched; `None` if all
+    /// are.
+    fn sampled(&self, class: FileClass) -> Option<Sampled> {
+        let learned = &self.learned;
         if self.options.similarity == Similarity::Max {
             None
-        } else if self.incompressible.load(Ordering::Relaxed) >= INCOMPRESSIBLE_MAX {
-            Some(&self.passed_over)
-        } else if self.gains.is_little(kind) {
-            Some(&self.without_gain)
+        } else if learned.incompressible.load(Ordering::Relaxed) >= INCOMPRESSIBLE_MAX {
+            Some(Sampled::Incompressible)
+        } else if learned.sampling.is_sampled(class) {
+            Some(Sampled::WithoutGain)
         } else {
             None
         }
     }
 }
 
-/// Of the chunks in a buffer those are not worth a sketch that are short, and have no more than one
-/// byte in so many of it together.
+/// The shortest chunks of a buffer are not worth a sketch, as long as together they have at most one
+/// byte in so many of it.
 const SHORT_PART: u64 = 16;
 const SHORT_MAX: u32 = 4 << 10;
 
-/// The least length of chunks that are worth a sketch, of those with these lengths. (Paper 004,
-/// section 3.4.2, where the shortest two fifths are not. Of a source tree's files, to pass over all
-/// that are shorter than 4 KiB makes no difference in what is stored.)
-pub(crate) fn worth_a_sketch(job: &Job<'_>, lengths: impl Iterator<Item = u32>, sorted: &mut Vec<u32>) -> u32 {
+/// Returns the least length of chunks that are worth a sketch, among chunks with these lengths.
+/// (dDedup §3.4.2 leaves out the shortest two fifths. Of a source tree's files, to leave out all
+/// chunks shorter than 4 KiB makes no difference in what is stored.)
+pub(crate) fn sketch_length_min(job: &Job<'_>, lengths: impl Iterator<Item = u32>, sorted: &mut Vec<u32>) -> u32 {
     if job.options.similarity == Similarity::Max {
         return 0;
     }

@@ -1,19 +1,18 @@
 //! New chunks into frames, in the order of the tree; complete frames to the workers and the packer.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use ibid_delta::Sketch;
 use ibid_format::ChunkId;
 use ibid_format::pack::PackKind;
 
-use super::compress::{Complete, FrameBuffers};
-use super::deltas::Against;
+use super::compress::{CompleteFrame, FrameBuffers};
+use super::deltas::BaseCandidates;
 use super::fingerprint::{Sketches, Span};
-use super::groups::Lanes;
+use super::groups::DeltaGroups;
 use super::job::Job;
-use super::open_frame::{Open, push};
+use super::open_frame::{OpenFrame, push};
 use super::store::{FrameDue, Stored};
 use super::work::Work;
 use crate::index::Frame;
@@ -33,14 +32,12 @@ pub(super) struct Gather<'j> {
     pub(super) job: &'j Job<'j>,
     pub(super) stored: &'j Stored,
     pub(super) channels: Channels,
-    data: Open,
-    metadata: Open,
-    /// Of data and of metadata.
-    pub(super) new_chunks: [u64; 2],
-    pub(super) new_bytes: [u64; 2],
+    data: OpenFrame,
+    metadata: OpenFrame,
+    new_chunks: u64,
     new_frames: u64,
-    /// None if nobody looks for what is similar.
-    pub(super) lanes: Option<Lanes<'j>>,
+    /// None if similar chunks are not looked for.
+    pub(super) groups: Option<DeltaGroups<'j>>,
 }
 
 /// To and from the other threads.
@@ -60,18 +57,17 @@ impl<'j> Gather<'j> {
         job: &'j Job<'j>,
         stored: &'j Stored,
         channels: Channels,
-        lanes: Option<Lanes<'j>>,
+        groups: Option<DeltaGroups<'j>>,
     ) -> Gather<'j> {
         Gather {
             job,
             stored,
             channels,
-            data: Open::new(job, FrameBuffers::default()),
-            metadata: Open::new(job, FrameBuffers::default()),
-            new_chunks: [0; 2],
-            new_bytes: [0; 2],
+            data: OpenFrame::new(job, FrameBuffers::default()),
+            metadata: OpenFrame::new(job, FrameBuffers::default()),
+            new_chunks: 0,
             new_frames: 0,
-            lanes,
+            groups,
         }
     }
 
@@ -96,39 +92,41 @@ impl<'j> Gather<'j> {
             return Ok(());
         }
         let (bytes, sketch) = (span.of(data), sketches.of(span));
-        let lane = match (&mut self.lanes, sketch) {
-            (Some(lanes), Some(sketch)) => {
-                let lane = lanes.find(job, sketch);
-                job.gains.note(span.kind, bytes.len() as u64, lane.is_some());
-                lane
+        let group = match (&mut self.groups, sketch) {
+            (Some(groups), Some(sketch)) => {
+                let group = groups.find(job, sketch);
+                job.learned
+                    .sampling
+                    .note(span.kind, bytes.len() as u64, group.is_some());
+                group
             }
             _ => None,
         };
-        match (lane, sketch) {
-            (Some(lane), Some(sketch)) => self.similar(&span.id, bytes, sketch, lane)?,
-            _ => self.unlike(&span.id, bytes, sketch)?,
+        match (group, sketch) {
+            (Some(group), Some(sketch)) => self.add_similar(&span.id, bytes, sketch, group)?,
+            _ => self.add_unlike(&span.id, bytes, sketch)?,
         }
         self.count(PackKind::Data, bytes)
     }
 
     /// Gathers a chunk whose bases were found.
-    fn similar(&mut self, id: &ChunkId, bytes: &[u8], sketch: &Sketch, lane: usize) -> Result<()> {
-        let lanes = self.lanes.as_mut().expect("who found the bases");
-        let lane = &mut lanes.lanes[lane];
-        if lane.group.is_empty() {
-            lane.since = lanes.clock;
+    fn add_similar(&mut self, id: &ChunkId, bytes: &[u8], sketch: &Sketch, group: usize) -> Result<()> {
+        let groups = self.groups.as_mut().expect("they found the bases");
+        let open = &mut groups.open[group];
+        if open.group.is_empty() {
+            open.since = groups.clock;
         }
-        let place = push(self.job, &mut lane.open, id, bytes)?;
-        lane.group
-            .push(place, sketch, &lanes.found, &lanes.similar, lanes.bases);
+        let place = push(self.job, &mut open.frame, id, bytes)?;
+        open.group
+            .push(place, sketch, &groups.found, &groups.similar, groups.bases);
         self.tick()
     }
 
     /// Gathers a chunk for which there is no base.
-    fn unlike(&mut self, id: &ChunkId, bytes: &[u8], sketch: Option<&Sketch>) -> Result<()> {
+    fn add_unlike(&mut self, id: &ChunkId, bytes: &[u8], sketch: Option<&Sketch>) -> Result<()> {
         let place = push(self.job, &mut self.data, id, bytes)?;
-        if let Some(lanes) = &mut self.lanes {
-            lanes.unlike.push((place, sketch.copied().unwrap_or_default()));
+        if let Some(groups) = &mut self.groups {
+            groups.unlike.push((place, sketch.copied().unwrap_or_default()));
         }
         if self.data.is_full(self.job.repository.config.frame_size) {
             self.send_data()?;
@@ -138,32 +136,38 @@ impl<'j> Gather<'j> {
 
     /// Another chunk was stored: sends off what is due.
     fn tick(&mut self) -> Result<()> {
-        if let Some(lanes) = &mut self.lanes {
-            lanes.clock += 1;
+        if let Some(groups) = &mut self.groups {
+            groups.clock += 1;
         }
         let size = self.job.repository.config.frame_size;
-        while let Some(lane) = self.lanes.as_ref().and_then(|lanes| lanes.due(size)) {
-            self.send_lane(lane)?;
+        while let Some(group) = self.groups.as_ref().and_then(|groups| groups.due(size)) {
+            self.send_group(group)?;
         }
         Ok(())
     }
 
     /// Counts a new chunk, and now and then looks after memory.
     fn count(&mut self, kind: PackKind, bytes: &[u8]) -> Result<()> {
-        let of = usize::from(kind == PackKind::Metadata);
-        self.new_chunks[of] += 1;
-        self.new_bytes[of] += bytes.len() as u64;
-        if !self.new_chunks.iter().sum::<u64>().is_multiple_of(CHECK_EVERY) {
+        let bytes = bytes.len() as u64;
+        self.job.count(|tally| {
+            tally.counters.new_chunks += 1;
+            tally.counters.new_bytes += bytes;
+            if kind == PackKind::Metadata {
+                tally.new_metadata_bytes += bytes;
+            }
+        });
+        self.new_chunks += 1;
+        if !self.new_chunks.is_multiple_of(CHECK_EVERY) {
             return Ok(());
         }
-        if let Some(lanes) = &mut self.lanes
-            && lanes.similar.unsaved() >= UNSAVED_MAX
+        if let Some(groups) = &mut self.groups
+            && groups.similar.unsaved() >= UNSAVED_MAX
         {
             if self.job.options.dry_run {
-                lanes.similar.forget_unsaved();
+                groups.similar.forget_unsaved();
             } else {
-                let written = lanes.similar.save(&self.job.repository.files, &self.job.loaded)?;
-                self.stored.written.fetch_add(written, Ordering::Relaxed);
+                let written = groups.similar.save(&self.job.repository.files, &self.job.loaded)?;
+                self.job.count(|tally| tally.written += written);
             }
         }
         // It grows in steps, and goes on growing until the next check; and a small backup is to succeed
@@ -181,47 +185,47 @@ impl<'j> Gather<'j> {
         let next = self.fresh();
         let open = std::mem::replace(&mut self.data, next);
         self.send(PackKind::Data, open, None)?;
-        if let Some(lanes) = &mut self.lanes {
-            for (place, sketch) in lanes.unlike.drain(..) {
-                lanes.similar.add(place, 0, &sketch);
+        if let Some(groups) = &mut self.groups {
+            for (place, sketch) in groups.unlike.drain(..) {
+                groups.similar.add(place, 0, &sketch);
             }
         }
         Ok(())
     }
 
-    fn send_lane(&mut self, lane: usize) -> Result<()> {
+    fn send_group(&mut self, group: usize) -> Result<()> {
         let next = self.fresh();
-        let lanes = self.lanes.as_mut().expect("it has the lane");
-        let lane = &mut lanes.lanes[lane];
-        let open = std::mem::replace(&mut lane.open, next);
-        let against = lane.group.close(&mut lanes.similar);
-        self.send(PackKind::Data, open, Some(against))
+        let groups = self.groups.as_mut().expect("it has the group");
+        let open = &mut groups.open[group];
+        let frame = std::mem::replace(&mut open.frame, next);
+        let bases = open.group.close(&mut groups.similar);
+        self.send(PackKind::Data, frame, Some(bases))
     }
 
     /// A frame to gather into, in memory that was used before if there is any.
-    fn fresh(&mut self) -> Open {
+    fn fresh(&mut self) -> OpenFrame {
         let mut buffers = self.channels.spare_frames.try_recv().unwrap_or_default();
         if buffers.body.capacity() == 0
-            && let Some(lanes) = &self.lanes
+            && let Some(groups) = &self.groups
         {
-            buffers.body = lanes.bases.bodies.spare();
+            buffers.body = groups.bases.cache.spare();
         }
-        Open::new(self.job, buffers)
+        OpenFrame::new(self.job, buffers)
     }
 
     /// Sends a frame off to be compressed, and keeps it for those that are like it.
-    fn send(&mut self, kind: PackKind, open: Open, against: Option<Against>) -> Result<()> {
-        let Open { number, buffers } = open;
+    fn send(&mut self, kind: PackKind, open: OpenFrame, against: Option<BaseCandidates>) -> Result<()> {
+        let OpenFrame { number, buffers } = open;
         if buffers.blobs.is_empty() {
             return Ok(());
         }
         self.new_frames += 1;
         let body = Arc::new(Body::gathered(buffers.body, &buffers.blobs));
-        if let Some(lanes) = self.lanes.as_mut().filter(|_| kind == PackKind::Data) {
-            lanes.made(number);
-            lanes.bases.bodies.put(number, body.clone());
+        if let Some(groups) = self.groups.as_mut().filter(|_| kind == PackKind::Data) {
+            groups.made(number);
+            groups.bases.cache.put(number, body.clone());
         }
-        let frame = Complete {
+        let frame = CompleteFrame {
             number,
             blobs: buffers.blobs,
             body,
@@ -249,26 +253,26 @@ impl<'j> Gather<'j> {
         } = self.job;
         // While it is loaded, the list of frames takes up to twice its size.
         let frames = (loaded.index.frames.len() as u64 + self.new_frames) * size_of::<Frame>() as u64;
-        let similar = self.lanes.as_ref().map_or(0, |lanes| lanes.similar.memory());
+        let similar = self.groups.as_ref().map_or(0, |groups| groups.similar.memory());
         let similar = similar.saturating_sub(limits.features);
         let index = loaded.index.bytes() + frames + similar + (1 << 20) + more;
         let buffers = limits.bytes(repository.config.frame_size);
-        if let Some(lanes) = &self.lanes {
+        if let Some(groups) = &self.groups {
             let left = repository.memory.saturating_sub(index + buffers);
-            lanes.bases.bodies.limit(limits.bases + limits.bases_lent.min(left));
+            groups.bases.cache.limit(limits.bases + limits.bases_lent.min(left));
         }
         budget::check(repository.memory, index, buffers)
     }
 
-    /// Gives a buffer back to those who read. There may be nobody left who does.
+    /// Gives a buffer back to the threads that read. They may have ended.
     pub(super) fn recycle(&self, buffer: Vec<u8>) {
         let _ = self.channels.spare.send(buffer);
     }
 
     /// Sends off what is not full.
     pub(super) fn flush(&mut self) -> Result<()> {
-        for lane in 0..self.lanes.as_ref().map_or(0, |lanes| lanes.lanes.len()) {
-            self.send_lane(lane)?;
+        for group in 0..self.groups.as_ref().map_or(0, |groups| groups.open.len()) {
+            self.send_group(group)?;
         }
         self.send_data()?;
         self.send_metadata()

@@ -1,6 +1,6 @@
-//! What follows a chunk that is there already is probably what follows it in the repository.
+//! After a chunk that is stored already, the data probably goes on as it does in the repository.
 //!
-//! RapidCDC (paper 003) keeps with every chunk the size of the next one, and looks there first. In
+//! RapidCDC (§3) keeps with every chunk the size of the next one, and looks there first. In
 //! a repository these hints are there already: a pack's directory lists its chunks in the order in
 //! which they were stored, with their sizes and their ids. So where a chunk of a large file is
 //! known, the directory of its pack is read, and what comes next is cut off at the sizes listed
@@ -32,7 +32,7 @@ use ibid_format::{ChunkId, Fingerprinter};
 use super::fingerprint::Span;
 use super::job::Job;
 use super::options::Hints;
-use super::sampling::Kind;
+use super::sampling::FileClass;
 use crate::index::Place;
 
 /// The most chunks fingerprinted at once, and the most bytes of them (unless a single chunk has
@@ -74,7 +74,7 @@ impl<'a> Follower<'a> {
         let wanted = match job.options.hints {
             Hints::Off => false,
             Hints::Always => true,
-            Hints::Auto => *job.follows.get_or_init(|| pays(job)),
+            Hints::Auto => *job.learned.follows_hints.get_or_init(|| pays(job)),
         };
         wanted.then(|| Follower {
             job,
@@ -144,7 +144,7 @@ impl<'a> Follower<'a> {
             spans.push(Span {
                 id: found,
                 is_listed: true,
-                ..Span::new(base + start, *length, Kind::NEW)
+                ..Span::new(base + start, *length, FileClass::NEW)
             });
             cutter.advance(*length);
             self.place = Some(*next);

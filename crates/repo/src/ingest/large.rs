@@ -15,7 +15,7 @@ use super::fingerprint::Span;
 use super::hints::{Followed, Follower};
 use super::job::Job;
 use super::options::Stream;
-use super::sampling::Kind;
+use super::sampling::FileClass;
 use super::work::{Piece, ToRead, Work};
 use crate::source::{Extent, Opened};
 use crate::{Error, ProgressCounters, Result};
@@ -46,7 +46,7 @@ pub(crate) fn cut_large(job: &Job<'_>, large: &Receiver<Large>, work: &Sender<Wo
 pub(crate) fn cut(job: &Job<'_>, file: Large, work: &Sender<Work>, spare: &Receiver<Vec<u8>>) {
     let (parts, kind) = match &file {
         Large::File { file, parts } => (parts.clone(), file.kind),
-        Large::Stream { parts, .. } => (parts.clone(), Kind::NEW),
+        Large::Stream { parts, .. } => (parts.clone(), FileClass::NEW),
     };
     let mut cutter = LargeCutter {
         job,
@@ -80,7 +80,7 @@ struct LargeCutter<'a> {
     filled: usize,
     /// Knows how far the file is cut.
     cutter: ArchiveCutter<'a>,
-    kind: Kind,
+    kind: FileClass,
     /// Knows what it is probably made of, where that pays.
     follower: Option<Follower<'a>>,
 }
@@ -229,7 +229,7 @@ impl LargeCutter<'_> {
         if let Some(follower) = &mut self.follower {
             match follower.follow(&mut self.cutter, data, last, start, chunks) {
                 Followed::Some(bytes) => {
-                    ProgressCounters::add(&self.job.hinted, bytes as u64);
+                    self.job.count(|tally| tally.hinted += bytes as u64);
                     return Some(bytes);
                 }
                 Followed::More => return None,

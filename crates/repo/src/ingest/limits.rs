@@ -1,9 +1,9 @@
-//! One budget of memory, split among all who need some.
+//! One memory budget, divided among the queues and buffers of a backup.
 
 use crate::{Error, Result};
 
 /// Bytes of small files that are read together.
-pub(crate) const GROUP: usize = 1 << 20;
+pub(crate) const BATCH_BYTES: usize = 1 << 20;
 
 /// Sizes of the queues, so that all buffers together stay within the budget.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +29,8 @@ pub(crate) struct Limits {
     pub(crate) bases_lent: u64,
     /// Bytes of the index of features.
     pub(crate) features: u64,
+    /// Bytes of frames that may be read back as bases; none if as many as pays.
+    pub(crate) reads_max: Option<u64>,
 }
 
 /// What one worker needs to encode against bases, bytes: zstd's tables, the prefix, and frames that
@@ -68,6 +70,7 @@ impl Limits {
             bases: 0,
             bases_lent: 0,
             features: 0,
+            reads_max: None,
         };
         let mut fits = None;
         // Give up what costs least speed first.
@@ -118,7 +121,7 @@ impl Limits {
 
     /// The most that buffers can hold at once, but for what is lent.
     pub(crate) fn bytes(&self, frame: u32) -> u64 {
-        let groups = (self.events + self.workers + 2) * 2 * GROUP;
+        let groups = (self.events + self.workers + 2) * 2 * BATCH_BYTES;
         // Beside those that wait: one at the builder, two at each cutter, and two at the one that reads a
         // file which has grown meanwhile.
         let pieces = (self.pieces_all + 1 + 2 * self.cutters + 2) * self.piece;

@@ -3,18 +3,25 @@
 //! ```text
 //!  reader ──events, in order──────────────────────────▶ builder ──frames──▶ packer ──packs──▶ 2 uploaders
 //!    │  └─ large files: 2 cutters ──pieces──┐              │ ▲ ▲                 ▲
-//!    └─ groups of small files ──────────────┴─▶ workers ───┼─┘ └─ results       │
+//!    └─ batches of small files ─────────────┴─▶ workers ───┼─┘ └─ results       │
 //!                                                  ▲──compress──┘ └────sealed in order
 //! ```
 //!
-//! The **reader** ([`read`]) walks and decides what must be read. **Cutters** ([`large`]) read and
-//! cut large files, or [`hints`] what is stored. **Workers** ([`work`]) read small files, cut,
-//! fingerprint and sketch ([`fingerprint`]; [`sampling`] says where that pays) and compress ([`compress`],
-//! [`deltas`]), one a core. The **builder** ([`build`]; the calling thread) takes their results in
-//! the order of the walk, asks the index, gathers new chunks into frames ([`gather`], [`groups`])
-//! and writes trees; so the same input makes the same frames whatever the number of cores, and
-//! neighbours stay neighbours. The **packer** and uploaders ([`store`]) seal and store. Every queue
-//! is bounded; [`Limits`] sizes them from one budget.
+//! - The **reader** ([`read`]) walks and decides what must be read.
+//! - **Cutters** ([`large`]) read and cut large files, where it pays at the boundaries of what is
+//!   stored ([`hints`]).
+//! - **Workers** ([`work`]), one a core, read and cut small files, fingerprint and sketch chunks
+//!   ([`fingerprint`]; [`sampling`] decides where sketches pay), and compress frames ([`compress`],
+//!   [`deltas`]).
+//! - The **builder** ([`build`]; the calling thread) takes their results in the order of the walk,
+//!   looks chunks up in the index, gathers new ones into frames ([`gather`], [`groups`]) and writes
+//!   trees. So the same input makes the same frames whatever the number of cores. When a batch of
+//!   small files turns out too large, because files have grown, the builder sends its rest back to
+//!   the workers and waits for it.
+//! - The **packer** and **uploaders** ([`store`]) seal frames into packs and store these.
+//!
+//! Every queue is bounded; [`limits`] sizes them from one budget. All threads count into one tally
+//! ([`job`]), which becomes the summary.
 
 mod build;
 mod compress;
@@ -36,23 +43,21 @@ mod store;
 mod summary;
 mod work;
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use ibid_format::FileId;
+use ibid_format::pack::PackSummary;
 use ibid_format::snapshot::Snapshot;
+use ibid_format::tree::Time;
 use job::Job;
-use limits::Limits;
-use options::REMOTE_READS;
 pub use options::{BackupOptions, Compression, Hints, Similarity, Stream};
-use sampling::Gains;
 pub use summary::{BackupSummary, StoredData};
 
-use crate::index::Loaded;
+use crate::index::LoadedIndex;
 use crate::layout::{folder, name_in};
-use crate::read::ChunkReader;
 use crate::source::Filter;
 use crate::{Error, Monitor, Repository, Result, Warning};
 
@@ -98,91 +103,21 @@ impl Repository {
 
     fn run_backup(&self, input: read::Input, unresolved: u64, options: &BackupOptions) -> Result<BackupSummary> {
         let started = Instant::now();
-        let monitor = &*self.monitor;
         let filter = Arc::new(Filter::new(&options.excludes)?);
-        // An index of its own: it comes to hold chunks that are not stored yet, and nobody else must rely
-        // on those.
-        self.refresh();
-        let mut loaded = Loaded::load(&self.files, self.memory, monitor)?;
-        if !options.dry_run {
-            loaded.settle(&self.files)?;
-        }
-        let unlisted = std::mem::take(&mut loaded.unlisted);
-        let host = options.host.clone().unwrap_or_else(crate::source::host_name);
-        let recorded: Vec<Vec<u8>> = match &input {
-            read::Input::Stream(stream) => vec![[b"/", stream.name.as_slice()].concat()],
-            read::Input::Paths(paths) => paths
-                .iter()
-                .map(|path| std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).to_vec())
-                .collect(),
-        };
-        let is_stream = matches!(input, read::Input::Stream(_));
-        let parent = self.parent(options, &host, &recorded, is_stream, monitor)?;
-        let cores = options
-            .threads
-            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
-            .max(1);
-        let budget = self.memory.saturating_sub(loaded.index.bytes());
-        let looks = options.similarity != Similarity::Off && options.compression != Compression::Off;
-        let limits = Limits::new(
-            budget,
-            cores,
-            self.chunker.size_max(),
-            self.config.frame_size,
-            self.config.pack_size,
-            looks,
-        )?;
-        let now = crate::clock::now();
-        let loaded = Arc::new(loaded);
-        let job = Job {
-            repository: self,
-            loaded: loaded.clone(),
-            filter,
-            limits,
-            bases: (looks && limits.bases > 0)
-                .then(|| ChunkReader::new(&self.files, loaded, limits.bases + limits.bases_lent).comparing_ends_only()),
-            monitor,
-            options,
-            started: now,
-            incompressible: AtomicU64::new(0),
-            passed_over: AtomicU64::new(0),
-            reads_max: match self.files.storage.folder() {
-                Some(_) => None,
-                None => Some(options.remote_reads.unwrap_or(REMOTE_READS)),
-            },
-            gains: Gains::new(),
-            without_gain: AtomicU64::new(0),
-            follows: OnceLock::new(),
-            hinted: AtomicU64::new(0),
-            finished: AtomicBool::new(false),
-            attributes_lost: AtomicU64::new(0),
-            damaged: Mutex::default(),
-        };
-        let built = build::run(&job, unlisted, input, parent.as_ref().map(|(_, snapshot)| snapshot));
+        let (loaded, unlisted) = self.load_own_index(options)?;
+        let origin = self.origin(&input, options)?;
+        let job = Job::new(self, options, loaded, filter)?;
+        job.count(|tally| tally.counters.unreadable += unresolved);
+        let parent = origin.parent.as_ref().map(|(_, snapshot)| snapshot);
+        let built = build::run(&job, unlisted, input, parent);
         self.refresh();
         let built = built?;
-        let mut counters = built.counters;
-        counters.unreadable += unresolved;
-        let mut tags = options.tags.clone();
-        tags.sort_unstable();
-        tags.dedup();
-        let duration_ms = started.elapsed().as_millis() as u64;
-        let snapshot = Snapshot {
-            time: options.time.unwrap_or(now),
-            duration_ms,
-            host,
-            user: crate::source::user_name(),
-            program: options.program.clone(),
-            paths: recorded,
-            tags,
-            parent: parent.as_ref().map(|(id, _)| *id),
-            root: built.root,
-            users: built.users,
-            groups: built.groups,
-            counters,
-        };
-        // What was read when somebody asked to stop may be less than all.
-        monitor.check_cancelled()?;
+        let reading_began = job.started;
+        let tally = job.into_tally();
+        let duration_ms = || started.elapsed().as_millis() as u64;
+        let snapshot = origin.into_snapshot(options, built, &tally, reading_began, duration_ms());
+        // What was read when the monitor was cancelled may be less than all.
+        self.monitor.check_cancelled()?;
         let (id, size) = if options.dry_run {
             (None, 0)
         } else {
@@ -191,20 +126,36 @@ impl Repository {
         Ok(BackupSummary {
             id,
             parent: snapshot.parent,
-            counters,
-            unchanged_files: built.unchanged_files,
-            holes: built.holes,
-            attributes_lost: job.attributes_lost.into_inner(),
-            damaged_frames: job.damaged.into_inner().expect("no holder of this lock panics").len() as u64,
-            new_metadata_bytes: built.new_metadata_bytes,
-            unlike: built.data.unlike,
-            similar: built.data.similar,
-            passed_over: job.passed_over.into_inner(),
-            without_gain: job.without_gain.into_inner(),
-            hinted: job.hinted.into_inner(),
-            written: built.written + size,
-            duration_ms: started.elapsed().as_millis() as u64,
+            written: tally.written + size,
+            duration_ms: duration_ms(),
+            ..tally
         })
+    }
+
+    /// Loads an index for one backup alone: it comes to hold chunks that are not stored yet, on which
+    /// no other operation may rely. Returns also the packs that no index file lists.
+    fn load_own_index(&self, options: &BackupOptions) -> Result<(LoadedIndex, Vec<PackSummary>)> {
+        self.refresh();
+        let mut loaded = LoadedIndex::load(&self.files, self.memory, &self.monitor)?;
+        if !options.dry_run {
+            loaded.settle(&self.files)?;
+        }
+        let unlisted = std::mem::take(&mut loaded.unlisted);
+        Ok((loaded, unlisted))
+    }
+
+    /// Finds out what is backed up, and which snapshot to compare it with.
+    fn origin(&self, input: &read::Input, options: &BackupOptions) -> Result<Origin> {
+        let host = options.host.clone().unwrap_or_else(crate::source::host_name);
+        let (paths, is_stream): (Vec<Vec<u8>>, bool) = match input {
+            read::Input::Stream(stream) => (vec![[b"/", stream.name.as_slice()].concat()], true),
+            read::Input::Paths(paths) => (
+                paths.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect(),
+                false,
+            ),
+        };
+        let parent = self.parent(options, &host, &paths, is_stream, &self.monitor)?;
+        Ok(Origin { host, paths, parent })
     }
 
     fn put_snapshot(&self, snapshot: &Snapshot) -> Result<(Option<FileId>, u64)> {
@@ -235,6 +186,42 @@ impl Repository {
         let mut snapshots = self.snapshots_with(|_, error| monitor.warn(Warning::Repository { error }))?;
         snapshots.retain(|s| s.snapshot.host == host && s.snapshot.paths == paths);
         Ok(snapshots.pop().map(|found| (found.id, found.snapshot)))
+    }
+}
+
+/// What is backed up: the machine, the paths as they are recorded, and the snapshot to compare with.
+struct Origin {
+    host: String,
+    paths: Vec<Vec<u8>>,
+    parent: Option<(FileId, Snapshot)>,
+}
+
+impl Origin {
+    fn into_snapshot(
+        self,
+        options: &BackupOptions,
+        built: build::Built,
+        tally: &BackupSummary,
+        reading_began: Time,
+        duration_ms: u64,
+    ) -> Snapshot {
+        let mut tags = options.tags.clone();
+        tags.sort_unstable();
+        tags.dedup();
+        Snapshot {
+            time: options.time.unwrap_or(reading_began),
+            duration_ms,
+            host: self.host,
+            user: crate::source::user_name(),
+            program: options.program.clone(),
+            paths: self.paths,
+            tags,
+            parent: self.parent.map(|(id, _)| id),
+            root: built.root,
+            users: built.users,
+            groups: built.groups,
+            counters: tally.counters,
+        }
     }
 }
 

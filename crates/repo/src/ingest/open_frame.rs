@@ -8,15 +8,15 @@ use crate::Result;
 use crate::index::Place;
 
 /// A frame that is being gathered.
-pub(super) struct Open {
+pub(super) struct OpenFrame {
     pub(super) number: u32,
     pub(super) buffers: FrameBuffers,
 }
 
-impl Open {
-    pub(super) fn new(job: &Job<'_>, buffers: FrameBuffers) -> Open {
+impl OpenFrame {
+    pub(super) fn new(job: &Job<'_>, buffers: FrameBuffers) -> OpenFrame {
         let number = job.loaded.index.add_frame();
-        Open { number, buffers }
+        OpenFrame { number, buffers }
     }
 
     /// Whether nothing more should come into it, when frames have so many bytes.
@@ -26,7 +26,7 @@ impl Open {
 }
 
 /// Puts a chunk that is not known into a frame.
-pub(super) fn push(job: &Job<'_>, open: &mut Open, id: &ChunkId, bytes: &[u8]) -> Result<Place> {
+pub(super) fn push(job: &Job<'_>, open: &mut OpenFrame, id: &ChunkId, bytes: &[u8]) -> Result<Place> {
     let place = Place {
         frame: open.number,
         slot: open.buffers.blobs.len() as u16,

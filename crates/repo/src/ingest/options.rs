@@ -13,8 +13,8 @@ use crate::source::Excludes;
 /// How hard to compress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// One of three ways between zstd's levels 1 and 3: the fastest that is about the smallest on a
-    /// sample of the data's own frames.
+    /// The fastest of four settings of zstd, around its levels 1 to 3, that is about the smallest on
+    /// a sample of the data's own frames.
     #[default]
     Auto,
     /// Not at all.
@@ -23,21 +23,21 @@ pub enum Compression {
     Level(i32),
 }
 
-/// What to do about data that is like other data, and not the same.
+/// Whether chunks that resemble stored ones are stored as deltas against them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Similarity {
-    /// Store it as the difference from what it is like, where that gains.
+    /// Where that makes them smaller.
     #[default]
     Auto,
-    /// Nothing.
+    /// Never.
     Off,
-    /// Look for what is similar in all data, also in such that does not compress, and for more of
-    /// it: the least is stored, and it takes longer.
+    /// As [`Auto`](Similarity::Auto), but look for similar chunks in all data, even where it does
+    /// not compress or has gained nothing before. Least is stored, and it takes longest.
     Max,
 }
 
-/// Whether large files are cut where the repository suggests (RapidCDC; paper 003): behind a chunk
-/// that is known, at the sizes of the chunks that were stored behind it.
+/// Whether large files are cut at the boundaries that the repository suggests: after a known chunk,
+/// at the sizes of the chunks that were stored after it (RapidCDC §3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hints {
     /// If looking for boundaries takes longer than fingerprinting, with this chunker on this
@@ -95,16 +95,15 @@ pub struct BackupOptions {
     pub dry_run: bool,
     /// How hard to compress.
     pub compression: Compression,
-    /// What to do about data that is like other data. Without compression, nothing is done.
+    /// Whether chunks that resemble stored ones are stored as deltas. Without compression, none are.
     pub similarity: Similarity,
-    /// Bytes of frames that may be read back to encode against them, or to find out what they are
-    /// like, if the storage is not a folder of this machine: 256 MiB if none. Frames that are
-    /// on their way when so many are read come on top.
+    /// Bytes of frames that may be read back as bases of deltas, or to sketch them, if the storage is
+    /// not a folder of this machine; 256 MiB if none. Frames that are being read when the limit is
+    /// reached come on top.
     pub remote_reads: Option<u64>,
     /// Whether large files are cut where the repository suggests.
     pub hints: Hints,
-    /// Count files and bytes beforehand, beside the work, so that progress can tell how much is
-    /// left.
+    /// Count files and bytes beside the work, so that progress can show how much is left.
     pub estimate: bool,
     /// Threads that read, fingerprint and compress; the number of cores if none.
     pub threads: Option<usize>,

@@ -14,10 +14,10 @@ use rustix::fs::{FileType, Stat};
 
 use super::job::Job;
 use super::large::{Large, LargePart};
-use super::limits::GROUP;
+use super::limits::BATCH_BYTES;
 use super::options::Stream;
-use super::sampling::Kinds;
-use super::work::{FileKey, Names, Small, ToRead, Work, attribute_bytes};
+use super::sampling::FileClasses;
+use super::work::{FileKey, Names, SmallFile, ToRead, Work, attribute_bytes};
 use crate::read::ChunkReader;
 use crate::source::{Moment, Step, Walker, entry_from, read_xattrs_at, read_xattrs_of};
 use crate::tree::{Entries, Items};
@@ -33,7 +33,7 @@ pub(crate) enum Input {
 pub(crate) enum Event {
     Enter(Box<TreeEntry>),
     Leave,
-    Group(Receiver<super::work::Group>),
+    Batch(Receiver<super::work::Batch>),
     Large {
         path: PathBuf,
         pieces: Receiver<LargePart>,
@@ -68,11 +68,11 @@ impl Outlets {
         path: PathBuf,
         pieces: u64,
         names: Names,
-    ) -> std::result::Result<Sender<LargePart>, Gone> {
+    ) -> std::result::Result<Sender<LargePart>, Disconnected> {
         // One more, for its end: then its cutter need not wait for the builder to get there.
         let slots = pieces.saturating_add(1).min(job.limits.pieces as u64) as usize;
         for _ in 0..slots {
-            self.slots.recv().map_err(|_| Gone)?;
+            self.slots.recv().map_err(|_| Disconnected)?;
         }
         let (parts, pieces) = bounded(slots);
         self.events.send(Event::Large {
@@ -86,11 +86,11 @@ impl Outlets {
 }
 
 /// The receiver has gone: the backup has failed elsewhere, and says so there.
-struct Gone;
+struct Disconnected;
 
-impl<T> From<crossbeam_channel::SendError<T>> for Gone {
-    fn from(_: crossbeam_channel::SendError<T>) -> Gone {
-        Gone
+impl<T> From<crossbeam_channel::SendError<T>> for Disconnected {
+    fn from(_: crossbeam_channel::SendError<T>) -> Disconnected {
+        Disconnected
     }
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>, own: O
     }
 }
 
-fn send_stream(job: &Job<'_>, stream: Stream, outlets: &Outlets) -> std::result::Result<Result<()>, Gone> {
+fn send_stream(job: &Job<'_>, stream: Stream, outlets: &Outlets) -> std::result::Result<Result<()>, Disconnected> {
     let path = PathBuf::from("/").join(String::from_utf8_lossy(&stream.name).as_ref());
     let parts = outlets.announce(job, path, u64::MAX, Names::Each)?;
     outlets.large.send(Large::Stream { stream, parts })?;
@@ -117,11 +117,11 @@ fn send_stream(job: &Job<'_>, stream: Stream, outlets: &Outlets) -> std::result:
 }
 
 /// The parent snapshot's listing of the directory we are in.
-struct Former<'r> {
+struct ParentListing<'r> {
     entries: std::iter::Peekable<Entries<'r>>,
 }
 
-impl<'r> Former<'r> {
+impl<'r> ParentListing<'r> {
     /// The former entry of that name. Names are asked for in ascending order.
     fn take(&mut self, name: &[u8], monitor: &Monitor) -> Option<TreeEntry> {
         loop {
@@ -146,12 +146,12 @@ struct Reading<'r, 'j> {
     outlets: &'j Outlets,
     reader: &'r ChunkReader<'r>,
     /// One for each directory we are in; none where the parent snapshot has none.
-    former: Vec<Option<Former<'r>>>,
-    group: Vec<Small>,
-    group_bytes: u64,
+    former: Vec<Option<ParentListing<'r>>>,
+    batch: Vec<SmallFile>,
+    batch_bytes: u64,
     /// Files that were met by one of several names.
     linked: HashMap<FileKey, Linked>,
-    kinds: Kinds,
+    kinds: FileClasses,
 }
 
 /// A file that was met by one of several names.
@@ -173,17 +173,17 @@ enum Met {
     Again { file: FileKey, last: bool },
 }
 
-/// Small files wait for at most this many before they are sent off.
-const GROUP_FILES: usize = 256;
+/// Most small files in a batch.
+const BATCH_FILES: usize = 256;
 
 fn walk(
     job: &Job<'_>,
     mut walker: Walker,
     parent: Option<&Snapshot>,
     outlets: &Outlets,
-) -> std::result::Result<Result<()>, Gone> {
+) -> std::result::Result<Result<()>, Disconnected> {
     let reader = ChunkReader::new(&job.repository.files, job.loaded.clone(), 16 << 20);
-    let former = parent.map(|parent| Former {
+    let former = parent.map(|parent| ParentListing {
         entries: Entries::new(&reader, &parent.root).peekable(),
     });
     let mut reading = Reading {
@@ -191,10 +191,10 @@ fn walk(
         outlets,
         reader: &reader,
         former: vec![former],
-        group: Vec::new(),
-        group_bytes: 0,
+        batch: Vec::new(),
+        batch_bytes: 0,
         linked: HashMap::new(),
-        kinds: Kinds::default(),
+        kinds: FileClasses::default(),
     };
     while let Some(step) = walker.next() {
         if job.monitor.is_cancelled() {
@@ -207,13 +207,13 @@ fn walk(
 }
 
 impl<'r> Reading<'r, '_> {
-    fn step(&mut self, step: Step, walker: &Walker) -> std::result::Result<(), Gone> {
+    fn step(&mut self, step: Step, walker: &Walker) -> std::result::Result<(), Disconnected> {
         match step {
             Step::Enter { name, stat, directory } => {
                 self.flush()?;
                 let former = self.take_former(&name);
                 let below = match former.as_ref().map(|entry| &entry.kind) {
-                    Some(EntryKind::Directory(listing)) => Some(Former {
+                    Some(EntryKind::Directory(listing)) => Some(ParentListing {
                         entries: Entries::new(self.reader, listing).peekable(),
                     }),
                     _ => None,
@@ -256,7 +256,7 @@ impl<'r> Reading<'r, '_> {
         parent: Arc<OwnedFd>,
         named: bool,
         walker: &Walker,
-    ) -> std::result::Result<(), Gone> {
+    ) -> std::result::Result<(), Disconnected> {
         let former = self.take_former(&name);
         let file_type = FileType::from_raw_mode(stat.st_mode);
         let path = || walker.path().to_owned();
@@ -268,7 +268,7 @@ impl<'r> Reading<'r, '_> {
                 self.job.monitor.counters.skip(stat.st_size as u64);
                 let bytes = attribute_bytes(&former) as u64;
                 return self.add(
-                    Small::Ready {
+                    SmallFile::Ready {
                         entry: Box::new(former),
                         unchanged: true,
                     },
@@ -279,7 +279,7 @@ impl<'r> Reading<'r, '_> {
                 Met::Again { file, last } => {
                     self.job.monitor.counters.skip(stat.st_size as u64);
                     let path = path();
-                    return self.add(Small::Link { name, file, last, path }, 0);
+                    return self.add(SmallFile::Link { name, file, last, path }, 0);
                 }
                 Met::First(names) => names,
             };
@@ -291,8 +291,8 @@ impl<'r> Reading<'r, '_> {
                 path: path(),
                 names,
             };
-            if file_type == FileType::RegularFile && stat.st_size as u64 <= GROUP as u64 {
-                return self.add(Small::Read(Box::new(file)), stat.st_size as u64);
+            if file_type == FileType::RegularFile && stat.st_size as u64 <= BATCH_BYTES as u64 {
+                return self.add(SmallFile::Read(Box::new(file)), stat.st_size as u64);
             }
             self.flush()?;
             let pieces = match file_type {
@@ -306,7 +306,7 @@ impl<'r> Reading<'r, '_> {
             Ok(entry) => {
                 let bytes = attribute_bytes(&entry) as u64;
                 self.add(
-                    Small::Ready {
+                    SmallFile::Ready {
                         entry: Box::new(entry),
                         unchanged: false,
                     },
@@ -392,24 +392,24 @@ impl<'r> Reading<'r, '_> {
             && (content.depth == 0 || Items::new(self.reader, content).all(|item| item.is_ok_and(|item| known(&item))))
     }
 
-    fn add(&mut self, file: Small, bytes: u64) -> std::result::Result<(), Gone> {
-        self.group.push(file);
-        self.group_bytes += bytes;
-        if self.group_bytes >= GROUP as u64 || self.group.len() >= GROUP_FILES {
+    fn add(&mut self, file: SmallFile, bytes: u64) -> std::result::Result<(), Disconnected> {
+        self.batch.push(file);
+        self.batch_bytes += bytes;
+        if self.batch_bytes >= BATCH_BYTES as u64 || self.batch.len() >= BATCH_FILES {
             self.flush()?;
         }
         Ok(())
     }
 
-    fn flush(&mut self) -> std::result::Result<(), Gone> {
-        if self.group.is_empty() {
+    fn flush(&mut self) -> std::result::Result<(), Disconnected> {
+        if self.batch.is_empty() {
             return Ok(());
         }
-        let (reply, group) = bounded(1);
-        self.group_bytes = 0;
-        self.outlets.events.send(Event::Group(group))?;
-        self.outlets.work.send(Work::Group {
-            files: std::mem::take(&mut self.group),
+        let (reply, batch) = bounded(1);
+        self.batch_bytes = 0;
+        self.outlets.events.send(Event::Batch(batch))?;
+        self.outlets.work.send(Work::Batch {
+            files: std::mem::take(&mut self.batch),
             reply,
         })?;
         Ok(())

@@ -1,16 +1,15 @@
 //! From frames to durable packs, and the index files that list them.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};
 
 use crossbeam_channel::{Receiver, Sender};
 use ibid_format::pack::{self, PackKind, PackSummary};
 use ibid_format::{FileId, index as index_file};
 
-use super::compress::{Encoded, FrameBuffers};
+use super::compress::{EncodedFrame, FrameBuffers};
 use super::job::Job;
-use super::summary::StoredData;
 use crate::layout::{folder, name_in};
 use crate::{Error, ProgressCounters, Result};
 
@@ -23,7 +22,7 @@ pub(crate) struct FrameDue {
     pub(crate) kind: PackKind,
     /// Its number in the index.
     pub(crate) number: u32,
-    pub(crate) encoded: Receiver<Encoded>,
+    pub(crate) encoded: Receiver<EncodedFrame>,
 }
 
 /// A pack on its way to storage.
@@ -37,12 +36,12 @@ pub(crate) struct PackDue {
 }
 
 /// A pack being filled.
-struct Open {
+struct OpenPack {
     builder: pack::PackBuilder,
     frames: Vec<u32>,
 }
 
-impl Open {
+impl OpenPack {
     fn finish(self, number: u64) -> PackDue {
         let (bytes, summary) = self.builder.finish();
         PackDue {
@@ -56,14 +55,14 @@ impl Open {
 
 /// Which packs are durable.
 #[derive(Default)]
-struct Durable {
+struct DurablePacks {
     /// All with a lesser number are.
     below: u64,
     /// Of those with a greater one, these.
     more: BTreeSet<u64>,
 }
 
-impl Durable {
+impl DurablePacks {
     fn add(&mut self, number: u64) {
         self.more.insert(number);
         while self.more.remove(&self.below) {
@@ -77,22 +76,9 @@ pub(crate) struct Stored {
     unlisted: Mutex<Vec<PackSummary>>,
     failure: Mutex<Option<Error>>,
     failed: AtomicBool,
-    durable: Mutex<Durable>,
+    durable: Mutex<DurablePacks>,
     /// Tells that one more is durable, or that nothing will be any more.
     progress: Condvar,
-    /// Bytes written: packs and index files.
-    pub(crate) written: AtomicU64,
-    /// Bytes of packs written.
-    pub(crate) packs: AtomicU64,
-    /// What became of the data.
-    pub(crate) data: Mutex<Data>,
-}
-
-/// New data, by whether something similar was found.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Data {
-    pub(crate) unlike: StoredData,
-    pub(crate) similar: StoredData,
 }
 
 impl Stored {
@@ -104,9 +90,6 @@ impl Stored {
             failed: AtomicBool::new(false),
             durable: Mutex::default(),
             progress: Condvar::new(),
-            written: AtomicU64::new(0),
-            packs: AtomicU64::new(0),
-            data: Mutex::default(),
         }
     }
 
@@ -124,17 +107,17 @@ impl Stored {
     /// Waits until all packs before this one are durable. False if that will not be.
     fn wait_for_those_before(&self, number: u64) -> bool {
         let durable = self.durable.lock().expect("no holder of this lock panics");
-        let waits = |durable: &mut Durable| durable.below < number && !self.failed.load(Ordering::Acquire);
+        let waits = |durable: &mut DurablePacks| durable.below < number && !self.failed.load(Ordering::Acquire);
         let durable = self.progress.wait_while(durable, waits);
         durable.expect("no holder of this lock panics").below >= number
     }
 
-    fn is_durable(&self, number: u64) {
+    fn mark_durable(&self, number: u64) {
         self.durable.lock().expect("no holder of this lock panics").add(number);
         self.progress.notify_all();
     }
 
-    /// Stops whoever asks once packer or uploaders have failed; why they did is for
+    /// Fails once packer or uploaders have failed; why they did is for
     /// [`failure`](Stored::failure) to say at the end.
     pub(crate) fn check(&self) -> Result<()> {
         if self.failed.load(Ordering::Acquire) {
@@ -147,19 +130,6 @@ impl Stored {
     pub(crate) fn failure(&self) -> Result<()> {
         let error = self.failure.lock().expect("no holder of this lock panics").take();
         error.map_or(Ok(()), Err)
-    }
-
-    /// Counts a frame of data that takes so many bytes.
-    fn count(&self, frame: &Encoded, stored: u64) {
-        let mut data = self.data.lock().expect("no holder of this lock panics");
-        let kind = if frame.depth > 0 {
-            &mut data.similar
-        } else {
-            &mut data.unlike
-        };
-        kind.chunks += frame.blobs.len() as u64;
-        kind.bytes += frame.body.whole().len() as u64;
-        kind.stored += stored;
     }
 
     /// Writes index files for what is not listed yet.
@@ -177,7 +147,7 @@ impl Stored {
                     .storage
                     .put(&name_in(folder::INDEX, id), &[&bytes])?;
             }
-            self.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            job.count(|tally| tally.written += bytes.len() as u64);
             rest = &rest[count..];
         }
         Ok(())
@@ -207,7 +177,7 @@ pub(crate) fn pack(
     packs: &Sender<PackDue>,
     spare: &Sender<FrameBuffers>,
 ) {
-    let mut open: [Option<Open>; 2] = [None, None];
+    let mut open: [Option<OpenPack>; 2] = [None, None];
     let mut numbers = 0..;
     let mut next = || numbers.next().expect("there is no end of them");
     while let Ok(due) = frames.recv() {
@@ -218,7 +188,7 @@ pub(crate) fn pack(
             return;
         }
         let slot = &mut open[usize::from(due.kind == PackKind::Metadata)];
-        let pack = slot.get_or_insert_with(|| Open {
+        let pack = slot.get_or_insert_with(|| OpenPack {
             builder: pack::PackBuilder::new(&job.repository.files.keys, FileId::random(), due.kind),
             frames: Vec::new(),
         });
@@ -227,7 +197,7 @@ pub(crate) fn pack(
             .add(&encoded.plaintext, &encoded.blobs, encoded.depth, &encoded.bases);
         pack.frames.push(due.number);
         if due.kind == PackKind::Data {
-            stored.count(&encoded, pack.builder.len() - before);
+            count(job, &encoded, pack.builder.len() - before);
         }
         // At the end nobody has a use for the buffers any more.
         let _ = spare.send(FrameBuffers::from(encoded));
@@ -243,6 +213,20 @@ pub(crate) fn pack(
             return;
         }
     }
+}
+
+/// Counts a frame of data that takes `stored` bytes in its pack.
+fn count(job: &Job<'_>, frame: &EncodedFrame, stored: u64) {
+    job.count(|tally| {
+        let data = if frame.depth > 0 {
+            &mut tally.similar
+        } else {
+            &mut tally.unlike
+        };
+        data.chunks += frame.blobs.len() as u64;
+        data.bytes += frame.body.whole().len() as u64;
+        data.stored += stored;
+    });
 }
 
 /// Stores packs until there are no more.
@@ -268,9 +252,11 @@ pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<PackDue>) 
         if !job.options.dry_run {
             job.loaded.index.frames_stored(&due.summary, &due.frames);
         }
-        stored.is_durable(due.number);
-        stored.written.fetch_add(size, Ordering::Relaxed);
-        stored.packs.fetch_add(size, Ordering::Relaxed);
+        stored.mark_durable(due.number);
+        job.count(|tally| {
+            tally.written += size;
+            tally.counters.stored_bytes += size;
+        });
         ProgressCounters::add(&job.monitor.counters.stored, size);
         let many = {
             let mut unlisted = stored.unlisted.lock().expect("no holder of this lock panics");

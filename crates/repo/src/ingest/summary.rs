@@ -1,10 +1,10 @@
-//! What a backup did.
+//! What a backup did. The summary is also its tally: all threads add to one, as they go.
 
 use ibid_format::FileId;
 use ibid_format::snapshot::SnapshotTotals;
 
 /// What a backup did.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct BackupSummary {
     /// The snapshot; none for a dry run.
@@ -17,27 +17,26 @@ pub struct BackupSummary {
     pub unchanged_files: u64,
     /// Bytes of holes in the files that were read: nothing was stored for them.
     pub holes: u64,
-    /// Extended attributes that could not be read, or that are beyond what an entry can hold; each
-    /// was reported.
+    /// Extended attributes that could not be read, or for which an entry has no room; each was
+    /// reported.
     pub attributes_lost: u64,
-    /// Frames of earlier backups that were wanted as bases and can't be read; each was reported.
-    /// They were done without, but what lies in them, or hangs on them, is lost unless it is
-    /// stored elsewhere too, and this snapshot may need it: a [`check`](Repository::check) tells.
+    /// Frames of earlier backups that were wanted as bases and can't be read; each was reported. The
+    /// backup did without them, but their chunks, and deltas against them, are lost unless they are
+    /// stored elsewhere too. This snapshot may need some: run a
+    /// [`check`](crate::Repository::check).
     pub damaged_frames: u64,
     /// Of the counters' `new_bytes`, those of metadata: trees and lists of chunks.
     pub new_metadata_bytes: u64,
-    /// New data for which nothing similar was found.
+    /// New chunks that are stored by themselves.
     pub unlike: StoredData,
-    /// New data that is stored as the difference from similar data.
+    /// New chunks that are stored as deltas.
     pub similar: StoredData,
-    /// Bytes of new chunks for which nothing similar was looked for, since the data before them did
-    /// not compress.
+    /// Bytes of new chunks that were not sketched, since the data before them did not compress.
     pub passed_over: u64,
-    /// Bytes of new chunks for which nothing similar was looked for, since changed files of their
-    /// kind have been like nothing that is stored.
+    /// Bytes of new chunks that were not sketched, since changed files with the same extension have
+    /// resembled nothing that is stored.
     pub without_gain: u64,
-    /// Bytes of large files that were cut where the repository suggested, without looking for
-    /// boundaries.
+    /// Bytes of large files that were cut at boundaries that the repository suggested.
     pub hinted: u64,
     /// Bytes written to the repository in all: packs, index, sketches, snapshot.
     pub written: u64,
@@ -45,13 +44,13 @@ pub struct BackupSummary {
     pub duration_ms: u64,
 }
 
-/// New chunks of data, and what they take.
+/// New chunks of data, and the space that they take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredData {
-    /// How many.
+    /// Number of chunks.
     pub chunks: u64,
-    /// Bytes of these.
+    /// Bytes of these chunks.
     pub bytes: u64,
     /// Bytes that their frames take in packs, compressed and sealed.
     pub stored: u64,

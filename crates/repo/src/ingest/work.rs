@@ -10,10 +10,10 @@ use ibid_format::tree::{Time, TreeEntry};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Stat};
 
-use super::compress::{Complete, Compressor, Efforts, Encoded};
-use super::fingerprint::{Eye, Sketches, Span};
+use super::compress::{CompleteFrame, Compressor, Efforts, EncodedFrame};
+use super::fingerprint::{Analyzer, Sketches, Span};
 use super::job::Job;
-use super::limits::GROUP;
+use super::limits::BATCH_BYTES;
 use super::sampling;
 use crate::source::{Extent, Moment, Opened, entry_from, read_xattrs_of};
 use crate::{Error, Monitor, ProgressCounters, Warning};
@@ -21,11 +21,17 @@ use crate::{Error, Monitor, ProgressCounters, Warning};
 /// Something for a worker to do, and where its result goes.
 pub(crate) enum Work {
     /// Read these files and fingerprint their chunks.
-    Group { files: Vec<Small>, reply: Sender<Group> },
+    Batch {
+        files: Vec<SmallFile>,
+        reply: Sender<Batch>,
+    },
     /// Fingerprint these chunks.
     Piece { piece: Piece, reply: Sender<Piece> },
     /// Compress a frame.
-    Frame { frame: Complete, reply: Sender<Encoded> },
+    Frame {
+        frame: CompleteFrame,
+        reply: Sender<EncodedFrame>,
+    },
 }
 
 /// A stretch of a large file: its bytes, and where its chunks are.
@@ -44,11 +50,11 @@ pub(crate) struct ToRead {
     pub(crate) stat: Stat,
     pub(crate) path: PathBuf,
     pub(crate) names: Names,
-    pub(crate) kind: sampling::Kind,
+    pub(crate) kind: sampling::FileClass,
 }
 
 /// A small file to read, or an entry that is complete and only keeps its place in the order.
-pub(crate) enum Small {
+pub(crate) enum SmallFile {
     Read(Box<ToRead>),
     Ready {
         entry: Box<TreeEntry>,
@@ -85,9 +91,9 @@ pub(crate) enum Part {
     Hole(u64),
 }
 
-/// What became of one file of a group.
-pub(crate) enum Outcome {
-    /// Read: the entry without content, and its parts among the group's.
+/// What became of one file of a batch.
+pub(crate) enum FileOutcome {
+    /// Read: the entry without content, and its parts among the batch's.
     Read {
         entry: Box<TreeEntry>,
         parts: std::ops::Range<usize>,
@@ -111,30 +117,30 @@ pub(crate) enum Outcome {
     },
 }
 
-/// A group of small files, read.
+/// A batch of small files, read.
 #[derive(Default)]
-pub(crate) struct Group {
+pub(crate) struct Batch {
     pub(crate) data: Vec<u8>,
     pub(crate) parts: Vec<Part>,
     pub(crate) sketches: Sketches,
-    pub(crate) outcomes: Vec<Outcome>,
+    pub(crate) outcomes: Vec<FileOutcome>,
     /// Bytes of extended attributes of files that were read.
     attributes: usize,
     /// Files that were not read since those before them took all the room: some had grown
     /// meanwhile, or had no size to go by.
-    pub(crate) rest: Vec<Small>,
+    pub(crate) rest: Vec<SmallFile>,
 }
 
-/// Works until nobody has work any more.
+/// Works until there is no more work.
 pub(crate) fn run(job: &Job<'_>, efforts: &Efforts, work: &Receiver<Work>, spare: &Receiver<Vec<u8>>) {
-    let mut eye = Eye::new(job);
+    let mut analyzer = Analyzer::new(job);
     let mut compressor = Compressor::new(job, efforts);
     while let Ok(work) = work.recv() {
-        // A reply that nobody waits for means that the backup has failed elsewhere.
+        // If the receiver of a reply has gone, the backup has failed elsewhere.
         match work {
-            Work::Group { files, reply } => drop(reply.send(read_group(job, &mut eye, spare, files))),
+            Work::Batch { files, reply } => drop(reply.send(read_batch(job, &mut analyzer, spare, files))),
             Work::Piece { mut piece, reply } => {
-                eye.see(piece.chunks.iter_mut(), &piece.data, &mut piece.sketches);
+                analyzer.analyze(piece.chunks.iter_mut(), &piece.data, &mut piece.sketches);
                 drop(reply.send(piece));
             }
             Work::Frame { frame, reply } => drop(reply.send(compressor.encode(frame))),
@@ -147,59 +153,59 @@ pub(crate) fn attribute_bytes(entry: &TreeEntry) -> usize {
     entry.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum()
 }
 
-fn read_group(job: &Job<'_>, eye: &mut Eye<'_>, spare: &Receiver<Vec<u8>>, files: Vec<Small>) -> Group {
-    let mut group = Group {
+fn read_batch(job: &Job<'_>, analyzer: &mut Analyzer<'_>, spare: &Receiver<Vec<u8>>, files: Vec<SmallFile>) -> Batch {
+    let mut batch = Batch {
         data: spare.try_recv().unwrap_or_default(),
-        ..Group::default()
+        ..Batch::default()
     };
-    group.data.clear();
+    batch.data.clear();
     let mut files = files.into_iter();
-    while group.data.len() + group.attributes < GROUP
+    while batch.data.len() + batch.attributes < BATCH_BYTES
         && let Some(file) = files.next()
     {
         let outcome = match file {
-            Small::Ready { entry, unchanged } => Outcome::Ready { entry, unchanged },
-            Small::Link { name, file, last, path } => Outcome::Link { name, file, last, path },
-            Small::Read(file) => match read_small(job, &mut group, &file) {
+            SmallFile::Ready { entry, unchanged } => FileOutcome::Ready { entry, unchanged },
+            SmallFile::Link { name, file, last, path } => FileOutcome::Link { name, file, last, path },
+            SmallFile::Read(file) => match read_small(job, &mut batch, &file) {
                 Ok(Some((entry, parts))) => {
-                    group.attributes += attribute_bytes(&entry);
-                    Outcome::Read {
+                    batch.attributes += attribute_bytes(&entry);
+                    FileOutcome::Read {
                         entry: Box::new(entry),
                         parts,
                         names: file.names,
                     }
                 }
-                Ok(None) => Outcome::Grown(file),
-                Err(error) => Outcome::Failed { path: file.path, error },
+                Ok(None) => FileOutcome::Grown(file),
+                Err(error) => FileOutcome::Failed { path: file.path, error },
             },
         };
-        group.outcomes.push(outcome);
+        batch.outcomes.push(outcome);
     }
-    group.rest = files.collect();
+    batch.rest = files.collect();
     // All at once: together, small chunks are named faster.
-    let Group {
+    let Batch {
         data, parts, sketches, ..
-    } = &mut group;
+    } = &mut batch;
     let chunks = parts.iter_mut().filter_map(|part| match part {
         Part::Chunk(span) => Some(span),
         Part::Hole(_) => None,
     });
-    eye.see(chunks, data, sketches);
-    group
+    analyzer.analyze(chunks, data, sketches);
+    batch
 }
 
-/// Reads a file into the group; none if it is not small any more.
+/// Reads a file into the batch; none if it is not small any more.
 fn read_small(
     job: &Job<'_>,
-    group: &mut Group,
+    batch: &mut Batch,
     wanted: &ToRead,
 ) -> crate::Result<Option<(TreeEntry, std::ops::Range<usize>)>> {
     let path = &wanted.path;
     let failed = |action: &'static str| move |error: rustix::io::Errno| Error::local(action, path, error);
     let (file, mut entry) = open(job, wanted)?;
-    let first = group.parts.len();
+    let first = batch.parts.len();
     let size = file.stat.st_size as u64;
-    if size > GROUP as u64 {
+    if size > BATCH_BYTES as u64 {
         return Ok(None);
     }
     let mut short = false;
@@ -209,46 +215,46 @@ fn read_small(
             Extent::Hole { length } => {
                 job.monitor.counters.skip(length);
                 cutter.skip(length);
-                group.parts.push(Part::Hole(length));
+                batch.parts.push(Part::Hole(length));
                 continue;
             }
             Extent::Data { start, length } => (start, length),
         };
-        let base = group.data.len();
-        group.data.resize(base + length as usize, 0);
-        let read = file.read_at(start, &mut group.data[base..]).map_err(failed("read"))?;
-        group.data.truncate(base + read);
+        let base = batch.data.len();
+        batch.data.resize(base + length as usize, 0);
+        let read = file.read_at(start, &mut batch.data[base..]).map_err(failed("read"))?;
+        batch.data.truncate(base + read);
         ProgressCounters::add(&job.monitor.counters.bytes, read as u64);
-        cut_from(&mut cutter, group, base, wanted.kind);
+        cut_from(&mut cutter, batch, base, wanted.kind);
         if (read as u64) < length {
             short = true;
             break;
         }
     }
     if size == 0 {
-        let base = group.data.len();
-        short = !read_unsized(&file, &mut group.data).map_err(failed("read"))?;
-        cut_from(&mut cutter, group, base, wanted.kind);
+        let base = batch.data.len();
+        short = !read_unsized(&file, &mut batch.data).map_err(failed("read"))?;
+        cut_from(&mut cutter, batch, base, wanted.kind);
     }
     finish_entry(job.monitor, &file, &mut entry, path, short, job.started)?;
-    Ok(Some((entry, first..group.parts.len())))
+    Ok(Some((entry, first..batch.parts.len())))
 }
 
-/// Cuts what a group's data has gained since it was `base` long.
-fn cut_from(cutter: &mut ArchiveCutter<'_>, group: &mut Group, base: usize, kind: sampling::Kind) {
+/// Cuts what a batch's data has gained since it was `base` long.
+fn cut_from(cutter: &mut ArchiveCutter<'_>, batch: &mut Batch, base: usize, kind: sampling::FileClass) {
     let mut at = base;
-    while let Some(length) = cutter.cut(&group.data[at..], true) {
-        group.parts.push(Part::Chunk(Span::new(at, length, kind)));
+    while let Some(length) = cutter.cut(&batch.data[at..], true) {
+        batch.parts.push(Part::Chunk(Span::new(at, length, kind)));
         at += length;
     }
 }
 
-/// Files of `/proc` and `/sys` have contents and no size. Reads at most a group's worth; false if
+/// Files of `/proc` and `/sys` have contents and no size. Reads at most a batch's worth; false if
 /// there is more.
 fn read_unsized(file: &Opened, data: &mut Vec<u8>) -> Result<bool, rustix::io::Errno> {
     let mut page = [0; 4096];
     let mut done = 0;
-    while done < GROUP {
+    while done < BATCH_BYTES {
         let read = file.read_at(done as u64, &mut page)?;
         data.extend_from_slice(&page[..read]);
         done += read;

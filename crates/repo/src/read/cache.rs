@@ -1,4 +1,4 @@
-//! Frames that were decompressed, kept for whoever needs their chunks again.
+//! Frames that were decoded, kept in case their chunks are needed again.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -8,7 +8,7 @@ use ibid_delta::advanced::BaseAnchors;
 use ibid_format::frame::Blob;
 use ibid_format::{ChunkId, Keys};
 
-use super::delta_body::Pieced;
+use super::delta_body::DeltaBody;
 use super::recency::Recency;
 
 /// Memory of a body that is gone is kept for the next, up to this much; and of so many.
@@ -17,36 +17,36 @@ const SPARES: usize = 4;
 
 /// A frame's chunks.
 pub(crate) struct Body {
-    content: Content,
+    form: Form,
     /// Where slot n ends; it begins where the one before ends.
     ends: Vec<u32>,
-    /// What the bytes of each slot are called, once somebody has asked.
+    /// The id of each slot's chunk, once it was computed.
     ids: Vec<OnceLock<ChunkId>>,
-    /// What is to be known of each slot as a base, once somebody has looked through it: pages of
+    /// The anchors of each slot's chunk as a base, once they were found: pages of
     /// one chunk are looked for again and again.
     anchors: Vec<OnceLock<BaseAnchors>>,
 }
 
 /// Where the bytes of chunks are.
-pub(crate) enum Content {
+pub(crate) enum Form {
     /// Here, one chunk after the other.
     Whole(Vec<u8>),
     /// Some here, most in other frames.
-    Pieced(Pieced),
+    Delta(DeltaBody),
 }
 
 impl Body {
     /// Chunks that were read, and where each of them ends. What they are called is found out from
     /// their bytes.
-    pub(crate) fn read(content: Content, ends: Vec<u32>) -> Body {
+    pub(crate) fn read(form: Form, ends: Vec<u32>) -> Body {
         let ids = ends.iter().map(|_| OnceLock::new()).collect();
-        Body::new(content, ends, ids)
+        Body::new(form, ends, ids)
     }
 
-    fn new(content: Content, ends: Vec<u32>, ids: Vec<OnceLock<ChunkId>>) -> Body {
+    fn new(form: Form, ends: Vec<u32>, ids: Vec<OnceLock<ChunkId>>) -> Body {
         let anchors = ends.iter().map(|_| OnceLock::new()).collect();
         Body {
-            content,
+            form,
             ends,
             ids,
             anchors,
@@ -55,15 +55,15 @@ impl Body {
 
     /// Chunks that are about to be stored.
     pub(crate) fn gathered(bytes: Vec<u8>, blobs: &[Blob]) -> Body {
-        Body::named(Content::Whole(bytes), blobs)
+        Body::named(Form::Whole(bytes), blobs)
     }
 
     /// The same, when it is known what they are like.
-    pub(crate) fn encoded(pieced: Pieced, blobs: &[Blob]) -> Body {
-        Body::named(Content::Pieced(pieced), blobs)
+    pub(crate) fn encoded(delta: DeltaBody, blobs: &[Blob]) -> Body {
+        Body::named(Form::Delta(delta), blobs)
     }
 
-    fn named(content: Content, blobs: &[Blob]) -> Body {
+    fn named(form: Form, blobs: &[Blob]) -> Body {
         let mut end = 0;
         let ends = blobs
             .iter()
@@ -73,28 +73,28 @@ impl Body {
             })
             .collect();
         let ids = blobs.iter().map(|blob| OnceLock::from(blob.id)).collect();
-        Body::new(content, ends, ids)
+        Body::new(form, ends, ids)
     }
 
-    pub(crate) fn content(&self) -> &Content {
-        &self.content
+    pub(crate) fn form(&self) -> &Form {
+        &self.form
     }
 
     /// The chunks, one after the other, of one that is whole: that was gathered, or is encoded
     /// against nothing.
     pub(crate) fn whole(&self) -> &[u8] {
-        match &self.content {
-            Content::Whole(bytes) => bytes,
-            Content::Pieced(_) => unreachable!("who asks for all bytes knows that they are here"),
+        match &self.form {
+            Form::Whole(bytes) => bytes,
+            Form::Delta(_) => unreachable!("only bodies that are whole are asked for all bytes"),
         }
     }
 
-    /// The memory of one that nobody else holds, to be used again.
+    /// The memory of a body that no other owner has, to be used again.
     pub(crate) fn memory(body: Arc<Body>) -> Option<(Vec<u8>, Vec<u32>)> {
         let body = Arc::into_inner(body)?;
-        match body.content {
-            Content::Whole(bytes) => Some((bytes, body.ends)),
-            Content::Pieced(_) => None,
+        match body.form {
+            Form::Whole(bytes) => Some((bytes, body.ends)),
+            Form::Delta(_) => None,
         }
     }
 
@@ -103,7 +103,7 @@ impl Body {
         self.ends.last().map_or(0, |&end| end as usize)
     }
 
-    /// Where the chunk in a slot lies among all bytes.
+    /// Returns the range of a slot's chunk among all bytes.
     pub(crate) fn range(&self, slot: u16) -> Option<Range<usize>> {
         let end = *self.ends.get(usize::from(slot))? as usize;
         let start = usize::from(slot)
@@ -112,7 +112,7 @@ impl Body {
         Some(start..end)
     }
 
-    /// What the chunk in a slot is called, if somebody has found out.
+    /// Returns the id of the chunk in a slot, if it was computed.
     pub(crate) fn known_id(&self, slot: u16) -> Option<ChunkId> {
         self.ids.get(usize::from(slot))?.get().copied()
     }
@@ -123,16 +123,16 @@ impl Body {
         *self.ids[usize::from(slot)].get_or_init(|| keys.chunk_id(chunk))
     }
 
-    /// The anchors of the chunk in a slot, if somebody has noted them.
+    /// Returns the anchors of the chunk in a slot, if they were noted.
     pub(crate) fn anchors(&self, slot: u16) -> Option<&BaseAnchors> {
         self.anchors.get(usize::from(slot))?.get()
     }
 
     /// Notes the anchors of the chunk in a slot. The cache that the body is in is to be told that
-    /// it [grew](Bodies::grew).
+    /// it [grew](FrameCache::grew).
     pub(crate) fn note_anchors(&self, slot: u16, anchors: BaseAnchors) {
         if let Some(place) = self.anchors.get(usize::from(slot)) {
-            // Somebody else may have been as fast: they are the same.
+            // Another thread may have been as fast: they are the same.
             let _ = place.set(anchors);
         }
     }
@@ -142,30 +142,30 @@ impl Body {
         let slot = size_of::<u32>() + size_of::<OnceLock<ChunkId>>() + size_of::<OnceLock<BaseAnchors>>();
         let noted = self.anchors.iter().filter_map(OnceLock::get);
         let slots = self.ends.len() * slot + noted.map(BaseAnchors::memory).sum::<usize>();
-        let content = match &self.content {
-            Content::Whole(bytes) => bytes.capacity(),
-            Content::Pieced(pieced) => pieced.memory(),
+        let content = match &self.form {
+            Form::Whole(bytes) => bytes.capacity(),
+            Form::Delta(delta) => delta.memory(),
         };
         (size_of::<Body>() + content + slots) as u64
     }
 }
 
-/// Bodies by number of their frame; those that nobody wanted for longest go first.
-pub(crate) struct Bodies {
-    kept: Mutex<Kept>,
-    /// Somebody who was reading a frame is no longer.
+/// Bodies by the number of their frame. The least recently used go first.
+pub(crate) struct FrameCache {
+    kept: Mutex<Cached>,
+    /// Told when a thread has finished reading a frame.
     read: Condvar,
 }
 
 #[derive(Default)]
-struct Kept {
+struct Cached {
     /// Bytes that there is room for; one body is kept in any case.
     budget: u64,
     /// Each with what it weighed when it was looked at last.
     frames: HashMap<u32, (Arc<Body>, u64)>,
     whole: Share,
-    pieced: Share,
-    /// Frames that somebody is about to read.
+    delta: Share,
+    /// Frames that a thread is about to read.
     claimed: HashSet<u32>,
     /// Memory of bodies that are gone.
     spare: Vec<(Vec<u8>, Vec<u32>)>,
@@ -178,20 +178,20 @@ struct Share {
     bytes: u64,
 }
 
-/// Those that are pieced keep this part of the budget, however many whole ones come by: they are
+/// Those that are delta keep this part of the budget, however many whole ones come by: they are
 /// small, and many others may have to be read to have one again.
-const PIECED_PART: u64 = 8;
+const DELTA_PART: u64 = 8;
 
-impl Kept {
+impl Cached {
     fn share(&mut self, body: &Body) -> &mut Share {
-        match body.content {
-            Content::Whole(_) => &mut self.whole,
-            Content::Pieced(_) => &mut self.pieced,
+        match body.form {
+            Form::Whole(_) => &mut self.whole,
+            Form::Delta(_) => &mut self.delta,
         }
     }
 
     fn bytes(&self) -> u64 {
-        self.whole.bytes + self.pieced.bytes
+        self.whole.bytes + self.delta.bytes
     }
 
     fn get(&mut self, frame: u32) -> Option<Arc<Body>> {
@@ -228,7 +228,7 @@ impl Kept {
         }
     }
 
-    /// Nobody may want a body any more: then its memory can be used again.
+    /// Keeps the memory of a body for the next, if no other owner has it.
     fn recycle(&mut self, body: Arc<Body>) {
         if self.spare.len() < SPARES
             && let Some((bytes, ends)) = Body::memory(body)
@@ -241,12 +241,8 @@ impl Kept {
     /// Lets go what there is no room for.
     fn shrink(&mut self) {
         while self.bytes() > self.budget && self.frames.len() > 1 {
-            let pieced_first = self.whole.bytes == 0 || self.pieced.bytes > self.budget / PIECED_PART;
-            let share = if pieced_first {
-                &mut self.pieced
-            } else {
-                &mut self.whole
-            };
+            let pieced_first = self.whole.bytes == 0 || self.delta.bytes > self.budget / DELTA_PART;
+            let share = if pieced_first { &mut self.delta } else { &mut self.whole };
             let oldest = share.recency.pop_oldest().expect("it has bytes");
             let gone = self.remove(oldest).expect("it was used");
             self.recycle(gone);
@@ -254,43 +250,43 @@ impl Kept {
     }
 }
 
-/// What [`Bodies::get_or_claim`] gives.
+/// What [`FrameCache::get_or_claim`] gives.
 pub(crate) enum Claim<'b> {
     /// The body is here.
     Here(Arc<Body>),
     /// It is for the caller to read it; others wait until then.
-    Ours(Reading<'b>),
+    Ours(Claimed<'b>),
 }
 
-/// A frame that is being read. If it is dropped, the next who waits may try.
-pub(crate) struct Reading<'b> {
-    bodies: &'b Bodies,
+/// A frame that is being read. When it is dropped, the next thread that waits may try.
+pub(crate) struct Claimed<'b> {
+    cache: &'b FrameCache,
     frame: u32,
 }
 
-impl Reading<'_> {
+impl Claimed<'_> {
     /// Memory to read into.
     pub(crate) fn spare(&self) -> (Vec<u8>, Vec<u32>) {
-        self.bodies.kept().spare.pop().unwrap_or_default()
+        self.cache.kept().spare.pop().unwrap_or_default()
     }
 
     /// Keeps what was read.
     pub(crate) fn done(self, body: Arc<Body>) {
-        self.bodies.put(self.frame, body);
+        self.cache.put(self.frame, body);
     }
 }
 
-impl Drop for Reading<'_> {
+impl Drop for Claimed<'_> {
     fn drop(&mut self) {
-        self.bodies.kept().claimed.remove(&self.frame);
-        self.bodies.read.notify_all();
+        self.cache.kept().claimed.remove(&self.frame);
+        self.cache.read.notify_all();
     }
 }
 
-impl Bodies {
+impl FrameCache {
     /// Room for about `budget` bytes; one body is kept in any case.
-    pub(crate) fn new(budget: u64) -> Bodies {
-        let bodies = Bodies {
+    pub(crate) fn new(budget: u64) -> FrameCache {
+        let bodies = FrameCache {
             kept: Mutex::default(),
             read: Condvar::new(),
         };
@@ -305,15 +301,15 @@ impl Bodies {
         kept.shrink();
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, Cached> {
         self.kept.lock().expect("no holder of this lock panics")
     }
 
-    /// The body of a frame, if it is here or somebody is reading it; else it is the caller's to
-    /// read.
+    /// Returns the body of a frame, waiting for it if another thread is reading it; else it is the
+    /// caller's to read.
     ///
-    /// Who has claimed a frame may wait for another only if no one who has claimed that can wait
-    /// for the first: frames are needed to decode deeper ones only, so there is no circle.
+    /// A thread that has claimed a frame may wait for another only if the thread that claimed that one
+    /// can't wait for the first. Frames need only frames of lesser depth, so there is no circle.
     pub(crate) fn get_or_claim(&self, frame: u32) -> Claim<'_> {
         let mut kept = self.kept();
         loop {
@@ -321,7 +317,7 @@ impl Bodies {
                 return Claim::Here(body);
             }
             if kept.claimed.insert(frame) {
-                return Claim::Ours(Reading { bodies: self, frame });
+                return Claim::Ours(Claimed { cache: self, frame });
             }
             kept = self.read.wait(kept).expect("no holder of this lock panics");
         }
@@ -394,14 +390,14 @@ mod tests {
         assert_eq!(body.known_id(1), Some(keys.chunk_id(b"second")));
         assert_eq!(body.known_id(2), None);
 
-        let read = Body::read(Content::Whole(b"third".to_vec()), vec![5]);
+        let read = Body::read(Form::Whole(b"third".to_vec()), vec![5]);
         assert_eq!(read.known_id(0), None);
         assert_eq!(read.name(&keys, 0, b"third"), keys.chunk_id(b"third"));
         assert_eq!(read.known_id(0), Some(keys.chunk_id(b"third")));
     }
 
     /// Whether a body is here; if so it counts as used.
-    fn has(bodies: &Bodies, frame: u32) -> bool {
+    fn has(bodies: &FrameCache, frame: u32) -> bool {
         matches!(bodies.get_or_claim(frame), Claim::Here(_))
     }
 
@@ -410,7 +406,7 @@ mod tests {
         let keys = keys();
         let some = vec![7; 1000];
         let body = || body(&keys, &[&some]);
-        let bodies = Bodies::new(3 * body().weight());
+        let bodies = FrameCache::new(3 * body().weight());
         for frame in [1, 2, 3] {
             bodies.put(frame, body());
         }
@@ -420,7 +416,7 @@ mod tests {
         bodies.put(4, body());
         assert!(!has(&bodies, 1));
         assert!([2, 3, 4].iter().all(|&frame| has(&bodies, frame)));
-        let tiny = Bodies::new(0);
+        let tiny = FrameCache::new(0);
         tiny.put(1, body());
         assert!(has(&tiny, 1), "the only one stays");
     }
@@ -438,26 +434,26 @@ mod tests {
         };
         let mut encoder = ibid_delta::DeltaEncoder::new();
         encoder.encode(method, &some, &some, &mut Vec::new()).unwrap();
-        let pieced = || {
+        let delta = || {
             let outline = encoder.outline().expect("it was by anchors");
             let sources = Sources::new(0, &[], &[]);
-            Arc::new(Body::encoded(Pieced { outline, sources }, builder.blobs()))
+            Arc::new(Body::encoded(DeltaBody { outline, sources }, builder.blobs()))
         };
-        let part = pieced().weight() * PIECED_PART;
-        let bodies = Bodies::new(part.max(2 * whole().weight()));
-        bodies.put(1, pieced());
+        let part = delta().weight() * DELTA_PART;
+        let bodies = FrameCache::new(part.max(2 * whole().weight()));
+        bodies.put(1, delta());
         for frame in 10..30 {
             bodies.put(frame, whole());
         }
         assert!(has(&bodies, 1));
         for frame in 2..9 {
-            bodies.put(frame, pieced());
+            bodies.put(frame, delta());
         }
         bodies.put(30, whole());
-        let pieced = (1..9).filter(|&frame| has(&bodies, frame)).count() as u64;
+        let delta = (1..9).filter(|&frame| has(&bodies, frame)).count() as u64;
         assert!(
-            has(&bodies, 30) && (1..8).contains(&pieced),
-            "their part and no more: {pieced}"
+            has(&bodies, 30) && (1..8).contains(&delta),
+            "their part and no more: {delta}"
         );
     }
 
@@ -465,7 +461,7 @@ mod tests {
     fn memory_of_what_is_gone_is_used_again_unless_somebody_holds_it() {
         let keys = keys();
         let some = vec![7; 1000];
-        let bodies = Bodies::new(0);
+        let bodies = FrameCache::new(0);
         let spare = || match bodies.get_or_claim(100) {
             Claim::Ours(reading) => reading.spare().0.capacity(),
             Claim::Here(_) => panic!("nobody has read it"),
@@ -485,7 +481,7 @@ mod tests {
     #[test]
     fn a_frame_is_read_once_by_however_many_threads_and_again_if_that_failed() {
         let keys = keys();
-        let bodies = Bodies::new(1 << 20);
+        let bodies = FrameCache::new(1 << 20);
         let read = std::sync::atomic::AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..8 {

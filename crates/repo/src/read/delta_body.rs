@@ -1,9 +1,8 @@
-//! Bodies of frames that are encoded against others: what they have themselves, and where all else
-//! is.
+//! Bodies of delta frames: the bytes of their own, and where in their bases the rest is.
 //!
-//! Little of such a frame is its own; the rest are pieces of chunks that lie elsewhere, which are
-//! copied only if somebody asks for what they are in. So a cache has room for many, and pages that
-//! nobody wants are not put together.
+//! Few bytes of such a frame are its own; the rest are pieces of chunks in other frames, which are
+//! copied only when they are asked for. So a cache has room for many bodies, and pages that are not
+//! needed are not assembled.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,14 +11,14 @@ use ibid_delta::advanced::{Outline, Segment};
 use ibid_format::frame::{self, Piece};
 use ibid_format::{ChunkId, ChunkPrefix, FileId};
 
-use super::cache::{Body, Content};
+use super::cache::{Body, Form};
 use super::reader::{ChunkReader, FRAMES_MAX};
 use crate::error::BaseFault;
 use crate::index::Place;
 use crate::{Error, Result};
 
-/// The chunks of a frame, not put together.
-pub(crate) struct Pieced {
+/// The chunks of a delta frame, not assembled.
+pub(crate) struct DeltaBody {
     pub(crate) outline: Outline,
     pub(crate) sources: Sources,
 }
@@ -43,7 +42,7 @@ struct Source {
 
 /// Some bytes of a source, and where they go.
 #[derive(Clone, Copy)]
-struct Part {
+struct CopyPart {
     /// That of the source.
     frame: u32,
     source: u32,
@@ -55,7 +54,7 @@ struct Part {
 
 /// Some bytes of a body, and where they go.
 #[derive(Clone, Copy)]
-struct Wanted {
+struct CopyRange {
     from: u32,
     length: u32,
     to: u32,
@@ -63,19 +62,19 @@ struct Wanted {
 
 /// Memory to sort out in what is to be copied from where.
 #[derive(Default)]
-pub(crate) struct Lists {
-    parts: Vec<Part>,
-    wanted: Vec<Wanted>,
+pub(crate) struct CopyLists {
+    parts: Vec<CopyPart>,
+    wanted: Vec<CopyRange>,
 }
 
-impl Lists {
+impl CopyLists {
     pub(crate) fn clear(&mut self) {
         self.parts.clear();
         self.wanted.clear();
     }
 }
 
-impl Pieced {
+impl DeltaBody {
     /// Bytes of memory.
     pub(crate) fn memory(&self) -> usize {
         self.outline.memory() + self.sources.list.capacity() * size_of::<Source>()
@@ -114,7 +113,7 @@ impl Sources {
     }
 
     /// Adds to `parts` those that a range of the prefix is made of; its first byte goes to `to`.
-    fn divide(&self, range: Range<u32>, mut to: u32, parts: &mut Vec<Part>) {
+    fn divide(&self, range: Range<u32>, mut to: u32, parts: &mut Vec<CopyPart>) {
         let mut at = range.start;
         let first = self.list.partition_point(|source| source.end <= at);
         let mut begin = first.checked_sub(1).map_or(0, |before| self.list[before].end);
@@ -123,7 +122,7 @@ impl Sources {
                 return;
             }
             let length = source.end.min(range.end) - at;
-            parts.push(Part {
+            parts.push(CopyPart {
                 frame: source.place.frame,
                 source: number,
                 start: source.start + (at - begin),
@@ -150,16 +149,16 @@ impl ChunkReader<'_> {
         left: &mut u32,
         space: &'b mut Vec<u8>,
     ) -> Result<&'b [u8]> {
-        match body.content() {
-            Content::Whole(bytes) => Ok(&bytes[range]),
-            Content::Pieced(pieced) => {
-                let wanted = Wanted {
+        match body.form() {
+            Form::Whole(bytes) => Ok(&bytes[range]),
+            Form::Delta(delta) => {
+                let wanted = CopyRange {
                     from: range.start as u32,
                     length: range.len() as u32,
                     to: 0,
                 };
                 let out = room(space, range.len());
-                self.put_together(pieced, std::iter::once(wanted), left, out)?;
+                self.assemble(delta, std::iter::once(wanted), left, out)?;
                 Ok(out)
             }
         }
@@ -167,20 +166,20 @@ impl ChunkReader<'_> {
 
     /// Appends some ranges of a body, which begin so far after `start`.
     pub(crate) fn append(&self, body: &Body, start: usize, ranges: &[Range<u32>], out: &mut Vec<u8>) -> Result<()> {
-        let pieced = match body.content() {
-            Content::Whole(bytes) => {
+        let delta = match body.form() {
+            Form::Whole(bytes) => {
                 for range in ranges {
                     out.extend_from_slice(&bytes[start + range.start as usize..start + range.end as usize]);
                 }
                 return Ok(());
             }
-            Content::Pieced(pieced) => pieced,
+            Form::Delta(delta) => delta,
         };
         let mut to = 0;
         let wanted = ranges.iter().map(|range| {
             let length = range.end - range.start;
             to += length;
-            Wanted {
+            CopyRange {
                 from: start as u32 + range.start,
                 length,
                 to: to - length,
@@ -189,7 +188,7 @@ impl ChunkReader<'_> {
         let before = out.len();
         let length: u32 = ranges.iter().map(|range| range.end - range.start).sum();
         out.resize(before + length as usize, 0);
-        self.put_together(pieced, wanted, &mut { FRAMES_MAX }, &mut out[before..])
+        self.assemble(delta, wanted, &mut { FRAMES_MAX }, &mut out[before..])
     }
 
     /// What the chunk in a slot of a body is called, if there is that slot. It is read only if
@@ -247,7 +246,7 @@ impl ChunkReader<'_> {
         let mut space = self.buffer();
         let found = self.id_by(&body, source.place.slot, left, &mut space);
         self.give_back(space);
-        if found.map_err(|error| self.passed_on(sources, source, error))? != Some(id) {
+        if found.map_err(|error| self.as_base_error(sources, source, error))? != Some(id) {
             return Err(self.misplaced(sources, source));
         }
         self.range(sources, source, &body, source.start, length).map(drop)
@@ -262,7 +261,7 @@ impl ChunkReader<'_> {
         match self.open(source.place.frame, left) {
             Ok(Some(body)) => Ok(body),
             Ok(None) => Err(self.unreadable(sources.of, source.base, BaseFault::Missing)),
-            Err(error) => Err(self.passed_on(sources, source, error)),
+            Err(error) => Err(self.as_base_error(sources, source, error)),
         }
     }
 
@@ -280,10 +279,10 @@ impl ChunkReader<'_> {
     }
 
     /// Puts the bytes that are wanted of a body where they go in `out`.
-    fn put_together(
+    fn assemble(
         &self,
-        pieced: &Pieced,
-        wanted: impl Iterator<Item = Wanted>,
+        delta: &DeltaBody,
+        wanted: impl Iterator<Item = CopyRange>,
         left: &mut u32,
         out: &mut [u8],
     ) -> Result<()> {
@@ -291,18 +290,18 @@ impl ChunkReader<'_> {
         for wanted in wanted {
             let mut to = wanted.to as usize;
             let from = wanted.from as usize;
-            for stretch in pieced.outline.segments(from..from + wanted.length as usize) {
+            for stretch in delta.outline.segments(from..from + wanted.length as usize) {
                 match &stretch {
                     Segment::Inserted(bytes) => out[to..to + bytes.len()].copy_from_slice(bytes),
                     Segment::Base(range) => {
                         let range = range.start as u32..range.end as u32;
-                        pieced.sources.divide(range, to as u32, &mut lists.parts);
+                        delta.sources.divide(range, to as u32, &mut lists.parts);
                     }
                 }
                 to += stretch.len();
             }
         }
-        let done = self.copy_parts(&pieced.sources, &mut lists, left, out);
+        let done = self.copy_parts(&delta.sources, &mut lists, left, out);
         self.give_back_lists(lists);
         done
     }
@@ -344,8 +343,8 @@ impl ChunkReader<'_> {
     }
 
     /// Copies parts of sources, frame by frame: each is opened once.
-    fn copy_parts(&self, sources: &Sources, lists: &mut Lists, left: &mut u32, out: &mut [u8]) -> Result<()> {
-        let Lists { parts, wanted } = lists;
+    fn copy_parts(&self, sources: &Sources, lists: &mut CopyLists, left: &mut u32, out: &mut [u8]) -> Result<()> {
+        let CopyLists { parts, wanted } = lists;
         parts.sort_unstable_by_key(|part| (part.frame, part.to));
         for same in parts.chunk_by(|a, b| a.frame == b.frame) {
             let first = &sources.list[same[0].source as usize];
@@ -354,20 +353,20 @@ impl ChunkReader<'_> {
             for part in same {
                 let source = &sources.list[part.source as usize];
                 let range = self.range(sources, source, &body, part.start, part.length)?;
-                match body.content() {
-                    Content::Whole(bytes) => {
+                match body.form() {
+                    Form::Whole(bytes) => {
                         out[part.to as usize..][..range.len()].copy_from_slice(&bytes[range]);
                     }
-                    Content::Pieced(_) => wanted.push(Wanted {
+                    Form::Delta(_) => wanted.push(CopyRange {
                         from: range.start as u32,
                         length: part.length,
                         to: part.to,
                     }),
                 }
             }
-            if let Content::Pieced(pieced) = body.content() {
-                self.put_together(pieced, wanted.iter().copied(), left, out)
-                    .map_err(|error| self.passed_on(sources, first, error))?;
+            if let Form::Delta(delta) = body.form() {
+                self.assemble(delta, wanted.iter().copied(), left, out)
+                    .map_err(|error| self.as_base_error(sources, first, error))?;
             }
         }
         Ok(())
@@ -395,7 +394,7 @@ impl ChunkReader<'_> {
     }
 
     /// What an error in reading a source is to those who read the frame.
-    fn passed_on(&self, sources: &Sources, source: &Source, error: Error) -> Error {
+    fn as_base_error(&self, sources: &Sources, source: &Source, error: Error) -> Error {
         match error {
             Error::BaseUnreadable { base, steps, fault, .. } => Error::BaseUnreadable {
                 object: self.describe(sources.of),
@@ -589,10 +588,10 @@ mod tests {
         for chunks in &layers[1..] {
             let place = loaded.index.get(&repository.files.keys.chunk_id(&chunks[0])).unwrap();
             let body = reader.frame(place.frame).unwrap().unwrap();
-            let Content::Pieced(pieced) = body.content() else {
+            let Form::Delta(delta) = body.form() else {
                 panic!("a delta is not put together unless somebody asks")
             };
-            assert!(pieced.memory() < 400, "{} of {} bytes", pieced.memory(), body.len());
+            assert!(delta.memory() < 400, "{} of {} bytes", delta.memory(), body.len());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Reading chunks back from packs.
+//! Reads chunks back from packs.
 
 mod cache;
 mod delta_body;
@@ -6,6 +6,6 @@ mod reader;
 mod recency;
 
 pub(crate) use cache::Body;
-pub(crate) use delta_body::{Pieced, Sources};
+pub(crate) use delta_body::{DeltaBody, Sources};
 pub(crate) use reader::{ChunkReader, FrameReader, Opened};
 pub(crate) use recency::Recency;

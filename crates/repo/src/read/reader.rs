@@ -1,4 +1,4 @@
-//! Reading chunks back: frame from storage, seal, bases, decompress, and the id compared before a
+//! Reads chunks back: frame from storage, seal, bases, decompress, and the id compared before a
 //! byte goes anywhere.
 
 use std::ops::Range;
@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex};
 use ibid_format::frame::{self, FrameDecoder};
 use ibid_format::{ChunkId, Keys, pack};
 
-use super::cache::{Bodies, Body, Claim, Content, Reading};
-use super::delta_body::{Lists, Pieced, Sources};
+use super::cache::{Body, Claim, Claimed, Form, FrameCache};
+use super::delta_body::{CopyLists, DeltaBody, Sources};
 use crate::files::Files;
-use crate::index::{Loaded, Place};
+use crate::index::{LoadedIndex, Place};
 use crate::layout::{folder, name_in};
 use crate::{Error, Result};
 
-/// So many frames are decoded for one at most. Nobody writes such chains; this is for repositories
-/// that were made to keep readers busy.
+/// Most frames that are decoded for one. Backups write no such chains; the limit is for repositories
+/// that an attacker made to keep readers busy.
 pub(crate) const FRAMES_MAX: u32 = 1 << 14;
 /// Buffers that have grown beyond this are given back.
 const BUFFER_BYTES_MAX: usize = 8 << 20;
@@ -69,9 +69,9 @@ impl FrameReader {
         if !reader.loaded.index.has_deltas() {
             return self.pass(reader, number, upto);
         }
-        let body = match reader.bodies.get_or_claim(number) {
+        let body = match reader.cache.get_or_claim(number) {
             Claim::Here(body) => {
-                if let Content::Pieced(_) = body.content() {
+                if let Form::Delta(_) = body.form() {
                     reader.bytes(&body, 0..body.len(), &mut self.together)?;
                 }
                 body
@@ -82,14 +82,14 @@ impl FrameReader {
                 body
             }
         };
-        let together = match body.content() {
-            Content::Whole(_) => None,
-            Content::Pieced(_) => Some(&self.together[..body.len()]),
+        let together = match body.form() {
+            Form::Whole(_) => None,
+            Form::Delta(_) => Some(&self.together[..body.len()]),
         };
         Ok(Opened::Kept(body, together))
     }
 
-    /// The same for a frame that nobody needs after this: it is not kept.
+    /// The same for a frame that is not needed after this: it is not kept.
     pub(crate) fn open_last(&mut self, reader: &ChunkReader<'_>, number: u32) -> Result<Opened<'_>> {
         self.pass(reader, number, None)
     }
@@ -105,9 +105,9 @@ impl FrameReader {
             .map_err(|source| reader.damaged(number, source))
     }
 
-    /// Reads a frame that is to be kept. If it is pieced, it is put together as well: all that it
+    /// Reads a frame that is to be kept. If it is delta, it is put together as well: all that it
     /// is encoded against is read once for both.
-    fn keep(&mut self, reader: &ChunkReader<'_>, number: u32, reading: &Reading<'_>) -> Result<Body> {
+    fn keep(&mut self, reader: &ChunkReader<'_>, number: u32, reading: &Claimed<'_>) -> Result<Body> {
         let mut left = FRAMES_MAX - 1;
         let plain = reader.unseal(number, &mut self.sealed)?;
         let sources = reader.sources(number, plain, &mut left)?;
@@ -118,9 +118,9 @@ impl FrameReader {
             }
             Ok(())
         })?;
-        if let Content::Pieced(pieced) = body.content() {
+        if let Form::Delta(delta) = body.form() {
             self.together.clear();
-            pieced.outline.assemble(prefix, &mut self.together);
+            delta.outline.assemble(prefix, &mut self.together);
         }
         Ok(body)
     }
@@ -129,13 +129,13 @@ impl FrameReader {
 /// Reads chunks and frames of any depth, and keeps the frames they came in. Several threads may use
 /// one.
 ///
-/// What frames hang on is read in the same way: so each is decoded once as long as there is room
-/// for it, and no lock is held while one is read.
+/// The bases of a frame are read in the same way. So each frame is decoded once as long as there is
+/// room for it, and no lock is held while one is read.
 pub(crate) struct ChunkReader<'a> {
     pub(crate) files: &'a Files,
-    pub(crate) loaded: Arc<Loaded>,
+    pub(crate) loaded: Arc<LoadedIndex>,
     /// Frames that were read, and those that a backup has made.
-    pub(crate) bodies: Bodies,
+    pub(crate) cache: FrameCache,
     /// Whether what a frame is encoded against is compared with its id before it is decoded, or
     /// only what comes of it.
     pub(crate) compares_bases: bool,
@@ -144,16 +144,16 @@ pub(crate) struct ChunkReader<'a> {
     decoders: Mutex<Vec<FrameDecoder>>,
     /// For sealed frames, and for chunks that are put together.
     buffers: Mutex<Vec<Vec<u8>>>,
-    lists: Mutex<Vec<Lists>>,
+    lists: Mutex<Vec<CopyLists>>,
 }
 
 impl<'a> ChunkReader<'a> {
     /// A reader that keeps about `budget` bytes of frames.
-    pub(crate) fn new(files: &'a Files, loaded: Arc<Loaded>, budget: u64) -> ChunkReader<'a> {
+    pub(crate) fn new(files: &'a Files, loaded: Arc<LoadedIndex>, budget: u64) -> ChunkReader<'a> {
         ChunkReader {
             files,
             loaded,
-            bodies: Bodies::new(budget),
+            cache: FrameCache::new(budget),
             compares_bases: true,
             bytes_read: AtomicU64::new(0),
             decoders: Mutex::default(),
@@ -162,10 +162,10 @@ impl<'a> ChunkReader<'a> {
         }
     }
 
-    /// One that does not compare with its id what lies between a frame and the chunks that are
-    /// asked of it: for who compares these, and does without them if they are wrong, whosever
-    /// damage that is. What lies between is sealed, so hardly anything but a wrong index makes it
-    /// wrong; and then what is decoded against it is wrong, too.
+    /// A reader that does not compare bases with their ids, only the chunks that are asked for. It is
+    /// for callers that compare these themselves and can do without them. Frames are sealed, so
+    /// hardly anything but a wrong index makes a base wrong, and then the chunk decoded against it
+    /// is wrong, too.
     pub(crate) fn comparing_ends_only(self) -> ChunkReader<'a> {
         ChunkReader {
             compares_bases: false,
@@ -220,7 +220,7 @@ impl<'a> ChunkReader<'a> {
 
     /// Opens a frame, and for it no more than `left` others.
     pub(crate) fn open(&self, number: u32, left: &mut u32) -> Result<Option<Arc<Body>>> {
-        let reading = match self.bodies.get_or_claim(number) {
+        let reading = match self.cache.get_or_claim(number) {
             Claim::Here(body) => return Ok(Some(body)),
             Claim::Ours(reading) => reading,
         };
@@ -236,7 +236,7 @@ impl<'a> ChunkReader<'a> {
         Ok(Some(body))
     }
 
-    fn decode(&self, number: u32, reading: &Reading<'_>, left: &mut u32, sealed: &mut Vec<u8>) -> Result<Body> {
+    fn decode(&self, number: u32, reading: &Claimed<'_>, left: &mut u32, sealed: &mut Vec<u8>) -> Result<Body> {
         let plain = self.unseal(number, sealed)?;
         let sources = self.sources(number, plain, left)?;
         let mut decoder = self.decoders().pop().unwrap_or_default();
@@ -273,7 +273,7 @@ impl<'a> ChunkReader<'a> {
         plain: &[u8],
         sources: Sources,
         decoder: &mut FrameDecoder,
-        reading: &Reading<'_>,
+        reading: &Claimed<'_>,
         read: impl FnOnce(&Sources, &[Range<u32>], &mut Vec<u8>) -> Result<()>,
     ) -> Result<Body> {
         let (mut bytes, mut ends) = if sources.is_empty() {
@@ -289,8 +289,8 @@ impl<'a> ChunkReader<'a> {
                 Unread::Base(error) => error,
             })?;
         let content = match outline {
-            None => Content::Whole(bytes),
-            Some(outline) => Content::Pieced(Pieced { outline, sources }),
+            None => Form::Whole(bytes),
+            Some(outline) => Form::Delta(DeltaBody { outline, sources }),
         };
         Ok(Body::read(content, ends))
     }
@@ -330,12 +330,12 @@ impl<'a> ChunkReader<'a> {
         }
     }
 
-    pub(crate) fn lists(&self) -> Lists {
+    pub(crate) fn lists(&self) -> CopyLists {
         let mut lists = self.lists.lock().expect("no holder of this lock panics");
         lists.pop().unwrap_or_default()
     }
 
-    pub(crate) fn give_back_lists(&self, mut used: Lists) {
+    pub(crate) fn give_back_lists(&self, mut used: CopyLists) {
         used.clear();
         let mut lists = self.lists.lock().expect("no holder of this lock panics");
         lists.push(used);

@@ -15,7 +15,7 @@ use super::links::Links;
 use super::open_files::Permit;
 
 /// Where a file stands while it is not complete.
-pub(crate) enum Standing {
+pub(crate) enum Placement {
     /// Under its own name, where nothing was before.
     New,
     /// Under this other name. It takes its own, and the place of what stands there, once it is
@@ -28,7 +28,7 @@ pub(crate) enum Standing {
 /// A file being restored. Whoever finishes its last part gives it its attributes.
 pub(crate) struct Restoring<'a> {
     pub(crate) file: OwnedFd,
-    pub(crate) standing: Standing,
+    pub(crate) placement: Placement,
     pub(crate) entry: TreeEntry,
     pub(crate) path: PathBuf,
     pub(crate) owner: Option<Owner>,

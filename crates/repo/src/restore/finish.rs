@@ -10,18 +10,18 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use super::attributes::{self, Held};
-use super::file::{Lost, Restoring, Standing, write_all_at};
+use super::file::{Lost, Placement, Restoring, write_all_at};
 use super::folder::Folder;
 use super::links::{self, Links, Name};
 use super::options::Overwrite;
-use super::progress::{Progress, fail, skipped};
+use super::progress::{Tally, fail, skipped};
 use super::target;
 use super::task::Task;
 use crate::{Error, ProgressCounters, Result, Warning};
 
 /// One part less. After the last, the file gets its attributes and its place; if it has not become
 /// what it should be, it goes, and what stood there stays.
-pub(crate) fn finish<'a>(task: &Task<'_>, progress: &Progress, file: &Restoring<'a>) {
+pub(crate) fn finish<'a>(task: &Task<'_>, progress: &Tally, file: &Restoring<'a>) {
     if file.pending.fetch_sub(1, Ordering::AcqRel) != 1 {
         return;
     }
@@ -53,7 +53,7 @@ pub(crate) fn finish<'a>(task: &Task<'_>, progress: &Progress, file: &Restoring<
 /// Gives a file that has all its chunks what else it needs.
 fn complete(task: &Task<'_>, file: &Restoring<'_>) -> Result<()> {
     let failed = |action| move |error: Errno| Error::local(action, &file.path, error);
-    if matches!(file.standing, Standing::InPlace) {
+    if matches!(file.placement, Placement::InPlace) {
         for (offset, length) in std::mem::take(&mut *file.holes.lock().expect("no holder of this lock panics")) {
             make_hole(file, offset, length).map_err(failed("make a hole in"))?;
         }
@@ -67,10 +67,10 @@ fn complete(task: &Task<'_>, file: &Restoring<'_>) -> Result<()> {
         }
     }
     give_attributes(task, file);
-    match &file.standing {
-        Standing::Aside(aside) => target::put_in_place(&file.parent, aside, &file.entry.name)
+    match &file.placement {
+        Placement::Aside(aside) => target::put_in_place(&file.parent, aside, &file.entry.name)
             .map_err(|error| target::cannot_replace(&file.path, error)),
-        Standing::New | Standing::InPlace => Ok(()),
+        Placement::New | Placement::InPlace => Ok(()),
     }
 }
 
@@ -85,10 +85,10 @@ fn give_attributes(task: &Task<'_>, file: &Restoring<'_>) {
 /// whole. Returns what to say of it.
 fn keep_damaged(task: &Task<'_>, file: &Restoring<'_>, lost: Lost) -> Result<Error> {
     give_attributes(task, file);
-    let name = match &file.standing {
-        Standing::New => &file.entry.name,
-        Standing::Aside(aside) => aside,
-        Standing::InPlace => unreachable!("no file is mended in place with what may be damaged"),
+    let name = match &file.placement {
+        Placement::New => &file.entry.name,
+        Placement::Aside(aside) => aside,
+        Placement::InPlace => unreachable!("no file is mended in place with what may be damaged"),
     };
     let kept = target::put_beside(&file.parent, name, &file.entry.name)
         .map_err(|error| Error::local("keep what is left of", &file.path, error))?;
@@ -129,10 +129,10 @@ fn ranges(mut pieces: Vec<(u64, u64)>) -> String {
 fn undo(task: &Task<'_>, file: &Restoring<'_>) {
     // Nothing is better than something wrong. If removing it fails there is nothing left to try: the
     // file was reported.
-    let _ = match &file.standing {
-        Standing::New => target::remove(&file.parent, &file.entry.name),
-        Standing::Aside(aside) => target::remove(&file.parent, aside),
-        Standing::InPlace => {
+    let _ = match &file.placement {
+        Placement::New => target::remove(&file.parent, &file.entry.name),
+        Placement::Aside(aside) => target::remove(&file.parent, aside),
+        Placement::InPlace => {
             if file.changed.load(Ordering::Relaxed) {
                 let path = file.path.clone();
                 task.monitor.warn(Warning::Mixed { path });
@@ -143,7 +143,7 @@ fn undo(task: &Task<'_>, file: &Restoring<'_>) {
 }
 
 /// Gives a file that is whole the names that wait for it. If it is not, they are lost with it.
-fn other_names(task: &Task<'_>, progress: &Progress, links: &Links<'_>, file: &Restoring<'_>, whole: bool) {
+fn other_names(task: &Task<'_>, progress: &Tally, links: &Links<'_>, file: &Restoring<'_>, whole: bool) {
     if whole {
         for name in links.succeed() {
             add_name(task, progress, &file.folder, &file.entry.name, &file.entry, &name);
@@ -161,7 +161,7 @@ fn other_names(task: &Task<'_>, progress: &Progress, links: &Links<'_>, file: &R
 /// Gives the file that stands at `first` in `folder` one more name.
 pub(crate) fn add_name(
     task: &Task<'_>,
-    progress: &Progress,
+    progress: &Tally,
     folder: &Folder<'_>,
     first: &[u8],
     entry: &TreeEntry,

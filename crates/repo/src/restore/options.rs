@@ -23,7 +23,7 @@ pub enum Overwrite {
 pub struct RestoreOptions {
     /// What to do where something exists.
     pub overwrite: Overwrite,
-    /// Restore only what matches one of these [`Patterns`], and what lies below. Paths are those of
+    /// Restore only what matches one of these [`Patterns`], and what is below. Paths are those of
     /// the snapshot.
     pub include: Vec<String>,
     /// Leave out what matches one of these.

@@ -16,18 +16,18 @@ use rustix::io::Errno;
 
 use super::attributes::{self, Held};
 use super::decide::Decision;
-use super::file::{Part, Restoring, Standing};
+use super::file::{Part, Placement, Restoring};
 use super::finish;
 use super::folder::{Folder, Then};
 use super::links::{self, Linked, Links, Name};
 use super::open_files::{OpenFiles, Permit};
 use super::options::Overwrite;
 use super::owners::Owners;
-use super::progress::{self, Progress, Total};
+use super::progress::{self, Tally, Total};
 use super::selected::Selected;
 use super::target::{self, Stack};
 use super::task::Task;
-use crate::index::Loaded;
+use crate::index::LoadedIndex;
 use crate::read::ChunkReader;
 use crate::tree::Items;
 use crate::{Error, Monitor, ProgressCounters, Result, Warning};
@@ -60,18 +60,18 @@ struct Lost {
 /// What a planner works with and does not own.
 pub(crate) struct Shared<'a> {
     pub(crate) task: &'a Task<'a>,
-    pub(crate) loaded: &'a Loaded,
+    pub(crate) loaded: &'a LoadedIndex,
     pub(crate) reader: &'a ChunkReader<'a>,
-    pub(crate) progress: &'a Progress,
+    pub(crate) progress: &'a Tally,
     pub(crate) open_files: &'a OpenFiles,
 }
 
 /// Walks what is wanted, makes directories and files, and hands out chunks to be written.
 pub(crate) struct Planner<'a> {
     task: &'a Task<'a>,
-    loaded: &'a Loaded,
+    loaded: &'a LoadedIndex,
     reader: &'a ChunkReader<'a>,
-    progress: &'a Progress,
+    progress: &'a Tally,
     open_files: &'a OpenFiles,
     groups: Sender<Vec<Part<'a>>>,
     stack: Stack,
@@ -411,14 +411,14 @@ impl<'a> Planner<'a> {
         let permit = self.permit();
         let create = |name: &[u8]| target::create_file(&parent, name).map_err(self.local("create"));
         let opened = match decision {
-            Decision::Patch(file, length) => Ok((file, Standing::InPlace, length)),
-            Decision::Create => create(&entry.name).map(|file| (file, Standing::New, 0)),
+            Decision::Patch(file, length) => Ok((file, Placement::InPlace, length)),
+            Decision::Create => create(&entry.name).map(|file| (file, Placement::New, 0)),
             _ => {
                 let aside = target::aside();
-                create(&aside).map(|file| (file, Standing::Aside(aside), 0))
+                create(&aside).map(|file| (file, Placement::Aside(aside), 0))
             }
         };
-        let (file, standing, had) = match opened {
+        let (file, placement, had) = match opened {
             Ok(opened) => opened,
             Err(error) => {
                 // Nobody can have added a name yet.
@@ -426,10 +426,10 @@ impl<'a> Planner<'a> {
                 return Err(error);
             }
         };
-        let is_new = !matches!(standing, Standing::InPlace);
+        let is_new = !matches!(placement, Placement::InPlace);
         let restoring = Arc::new(Restoring {
             file,
-            standing,
+            placement,
             entry: entry.clone(),
             path: self.path.clone(),
             owner: self.owners.of(entry),

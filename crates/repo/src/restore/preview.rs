@@ -22,7 +22,7 @@ use crate::tree::Items;
 use crate::{Error, Result, Warning};
 
 /// What hears of everything that would be restored.
-pub(crate) type Hear<'v> = &'v mut dyn FnMut(&Path, Planned) -> Result<()>;
+pub(crate) type OnPlanned<'v> = &'v mut dyn FnMut(&Path, Planned) -> Result<()>;
 
 impl Task<'_> {
     /// Goes through what a restore would do, and does nothing.
@@ -31,7 +31,7 @@ impl Task<'_> {
         reader: &ChunkReader<'_>,
         listing: &Content,
         single: Option<&TreeEntry>,
-        hear: Hear<'_>,
+        hear: OnPlanned<'_>,
     ) -> Result<RestoreSummary> {
         let there = target::open_if_there(&self.destination)?
             .map(|root| Stack::new(Arc::new(root), OpenFiles::within_limits().directories));
@@ -67,7 +67,7 @@ type Inode = (u64, u64);
 struct Preview<'p> {
     task: &'p Task<'p>,
     reader: &'p ChunkReader<'p>,
-    hear: Hear<'p>,
+    hear: OnPlanned<'p>,
     /// As far as we are in directories that exist.
     there: Option<Stack>,
     owners: Owners,

@@ -15,7 +15,7 @@ use crate::{Error, Monitor, ProgressCounters, Result, Warning};
 
 /// What planner and workers add to.
 #[derive(Default)]
-pub(crate) struct Progress {
+pub(crate) struct Tally {
     files: AtomicU64,
     others: AtomicU64,
     pub(crate) directories: AtomicU64,
@@ -31,7 +31,7 @@ pub(crate) struct Progress {
     stopped: AtomicBool,
 }
 
-impl Progress {
+impl Tally {
     /// Something ends it all.
     pub(crate) fn stop(&self, error: Error) {
         self.fatal
@@ -98,8 +98,8 @@ impl Progress {
     }
 }
 
-/// A piece of a file is not to be had: the file fails, or does without if that was asked for.
-pub(crate) fn lose(task: &Task<'_>, progress: &Progress, file: &Restoring<'_>, offset: u64, length: u64, why: Error) {
+/// A piece of a file is lost: the file fails, or does without it if that was asked for.
+pub(crate) fn lose(task: &Task<'_>, progress: &Tally, file: &Restoring<'_>, offset: u64, length: u64, why: Error) {
     if !task.options.keep_damaged {
         return fail(task, progress, file, why);
     }
@@ -115,7 +115,7 @@ pub(crate) fn lose(task: &Task<'_>, progress: &Progress, file: &Restoring<'_>, o
 
 /// A file can't be completed: said once. A full disk ends the restore, since every other file would
 /// fail the same way.
-pub(crate) fn fail(task: &Task<'_>, progress: &Progress, file: &Restoring<'_>, error: Error) {
+pub(crate) fn fail(task: &Task<'_>, progress: &Tally, file: &Restoring<'_>, error: Error) {
     if is_full_disk(&error) {
         file.failed.store(true, Ordering::Relaxed);
         progress.stop(error);
@@ -129,7 +129,7 @@ pub(crate) fn is_full_disk(error: &Error) -> bool {
 }
 
 /// Something could not be restored: it is said and counted.
-pub(crate) fn skipped(task: &Task<'_>, progress: &Progress, path: &Path, error: Error) {
+pub(crate) fn skipped(task: &Task<'_>, progress: &Tally, path: &Path, error: Error) {
     ProgressCounters::add(&progress.failed, 1);
     let path = path.to_owned();
     if task.options.verify {

@@ -13,8 +13,8 @@ use super::open_files::OpenFiles;
 use super::options::{Overwrite, RestoreSummary};
 use super::owners::Owners;
 use super::plan::{Planner, Shared};
-use super::preview::Hear;
-use super::progress::{Progress, Total};
+use super::preview::OnPlanned;
+use super::progress::{Tally, Total};
 use super::selected::Selected;
 use super::task::Task;
 use super::{target, write};
@@ -49,7 +49,7 @@ impl Task<'_> {
     }
 
     /// Says what would be done.
-    pub(crate) fn run_dry(&self, hear: Hear<'_>) -> Result<RestoreSummary> {
+    pub(crate) fn run_dry(&self, hear: OnPlanned<'_>) -> Result<RestoreSummary> {
         let reader = self.repository.tree_reader()?;
         let Wanted { listing, single, .. } = self.wanted(&reader)?;
         let mut summary = self.preview(&reader, &listing, single.as_deref(), hear)?;
@@ -68,19 +68,19 @@ impl Task<'_> {
             .map_err(|error| Error::local("write into", &self.destination, error))?;
         let root = Arc::new(root);
         let open_files = OpenFiles::within_limits();
-        let progress = Progress::default();
+        let progress = Tally::default();
         let threads = self
             .options
             .threads
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
             .clamp(1, 16)
             .min(self.repository.readers_max(&loaded));
-        let bodies = self.repository.body_reader(&loaded);
+        let chunks = self.repository.bulk_reader(&loaded);
         let (groups, work) = bounded(4 * threads);
         let result = std::thread::scope(|scope| {
             for _ in 0..threads {
-                let (work, progress, bodies) = (work.clone(), &progress, &bodies);
-                spawn(scope, move || write::run(self, bodies, progress, &work))?;
+                let (work, progress, chunks) = (work.clone(), &progress, &chunks);
+                spawn(scope, move || write::run(self, chunks, progress, &work))?;
             }
             drop(work);
             let owners = Owners::new(self);
@@ -140,7 +140,7 @@ impl Task<'_> {
         reader: &ChunkReader<'_>,
         listing: &Content,
         single: Option<&TreeEntry>,
-        progress: &Progress,
+        progress: &Tally,
     ) -> Result<()> {
         let mut total = Total::default();
         self.selected(reader, listing, single, &mut |step| {

@@ -154,7 +154,7 @@ pub(crate) fn exists(path: &Path) -> Error {
         "make",
         path,
         std::io::Error::other(
-            "something has come to stand there, or the file system takes two names that differ in case for one; restore it elsewhere",
+            "a file has been made there meanwhile, or the file system ignores the case of names; restore it elsewhere",
         ),
     )
 }

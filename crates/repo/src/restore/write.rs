@@ -7,14 +7,14 @@ use rustix::io::Errno;
 
 use super::file::{Part, write_all_at};
 use super::finish::finish;
-use super::progress::{Progress, fail, lose};
+use super::progress::{Tally, fail, lose};
 use super::task::Task;
 use crate::read::{ChunkReader, FrameReader};
 use crate::{Error, ProgressCounters};
 
 /// Works until there are no more groups; each holds the parts of one frame, in order of slots.
-/// `bodies` are for workers together.
-pub(crate) fn run(task: &Task<'_>, bodies: &ChunkReader<'_>, progress: &Progress, groups: &Receiver<Vec<Part<'_>>>) {
+/// `chunks` are for workers together.
+pub(crate) fn run(task: &Task<'_>, chunks: &ChunkReader<'_>, progress: &Tally, groups: &Receiver<Vec<Part<'_>>>) {
     let mut reader = FrameReader::default();
     let mut scratch = Vec::new();
     while let Ok(mut group) = groups.recv() {
@@ -25,7 +25,7 @@ pub(crate) fn run(task: &Task<'_>, bodies: &ChunkReader<'_>, progress: &Progress
         } else {
             group.retain(|part| !is_right_already(task, part, &mut scratch, progress));
             if !group.is_empty() {
-                write_group(task, bodies, progress, &mut reader, &group);
+                write_group(task, chunks, progress, &mut reader, &group);
             }
         }
         for part in group {
@@ -35,7 +35,7 @@ pub(crate) fn run(task: &Task<'_>, bodies: &ChunkReader<'_>, progress: &Progress
 }
 
 /// Whether the file had the right bytes at this place all along; if so the part is done.
-fn is_right_already(task: &Task<'_>, part: &Part<'_>, scratch: &mut Vec<u8>, progress: &Progress) -> bool {
+fn is_right_already(task: &Task<'_>, part: &Part<'_>, scratch: &mut Vec<u8>, progress: &Tally) -> bool {
     if part.offset + u64::from(part.length) > part.file.existing {
         return false;
     }
@@ -59,16 +59,16 @@ fn is_right_already(task: &Task<'_>, part: &Part<'_>, scratch: &mut Vec<u8>, pro
 
 fn write_group(
     task: &Task<'_>,
-    bodies: &ChunkReader<'_>,
-    progress: &Progress,
+    chunks: &ChunkReader<'_>,
+    progress: &Tally,
     reader: &mut FrameReader,
     group: &[Part<'_>],
 ) {
-    let index = &bodies.loaded.index;
+    let index = &chunks.loaded.index;
     let frame = index.frame(group[0].frame);
     ProgressCounters::add(&task.monitor.counters.stored, u64::from(frame.sealed));
     let last = group.iter().map(|part| part.slot).max();
-    let opened = match reader.open(bodies, group[0].frame, last) {
+    let opened = match reader.open(chunks, group[0].frame, last) {
         Ok(opened) => opened,
         Err(error) => {
             // One message a file says what is lost and why.

@@ -1,18 +1,18 @@
-//! What was stored that is like this?
+//! Which stored chunks does a new one resemble?
 //!
-//! Every chunk that has a sketch is known here by a number, once its frame is complete: until then
-//! nobody could read it.
+//! Every chunk that has a sketch has a number here, once its frame is complete; until then it could
+//! not be read.
 //!
-//! The index remembers eight places for a feature. Those that may be any of a chunk's bases have
-//! tables of their own: in one with all, the last eight versions of a page would have taken every
-//! place, and they lie too deep to be more than the first base.
+//! The index remembers eight places for a feature. Chunks that may be any of another's bases have
+//! tables of their own. In a common table, the last eight versions of a page would take all places,
+//! and these are too deep to be more than the first base.
 
 mod saved;
 
 use std::collections::VecDeque;
 
 use ibid_delta::{FeatureIndex, Sketch, Sketcher};
-pub(crate) use saved::{UNSAVED_MAX, can_wait, read};
+pub(crate) use saved::{UNSAVED_MAX, fits_one_backup, read};
 
 use crate::index::Place;
 
@@ -29,25 +29,25 @@ const FEATURES: usize = 32;
 /// with 32 features of each file, 26.5.
 const FEATURE_BYTES: usize = 512;
 const FEATURES_MIN: usize = 4;
-/// Of what lies deep, so many are in the index.
-const FEATURES_DEEP: usize = 8;
-/// A chunk's bases lie less deep than this but for the first, which may be any: what is scattered
-/// must be quick to read.
-const OTHERS_DEPTH_END: u8 = 1;
-/// Quarters of a feature that a base is worth for each level that it lies less deep: it is sooner
-/// read, and so is what is encoded against it.
+/// Features in the index of a chunk that may be a first base only.
+const FEATURES_FIRST_BASE: usize = 8;
+/// A chunk's bases but the first have a depth below this: bases that are scattered must be quick to
+/// read.
+const ANY_BASE_DEPTH_END: u8 = 1;
+/// Quarters of a feature that a base is worth for each level that it is less deep: it is read sooner,
+/// and so are deltas against it.
 const LEVEL_REWARD: u32 = 1;
-/// The same, for those who want as little stored as possible: of dumps 6 % less and of pages of
+/// The same for [`Similarity::Max`](crate::Similarity::Max): dumps take 6 % less space and pages of
 /// databases 1 %, for up to a third more time.
 const LEVEL_REWARD_THOROUGH: u32 = 0;
 /// At least one feature in so many must be found somewhere, or the chunk is like nothing.
 const SHARED_PART_MIN: u32 = 4;
-/// What is far is read for a chunk that has a base already only if it brings so many features.
-const GAIN_MIN_FAR: u32 = 2;
+/// A base that was not used lately is read beside another only if it brings so many features.
+const GAIN_MIN_DISTANT: u32 = 2;
 /// Quarters of a feature: what a base is chosen by.
 const QUARTERS: u32 = 4;
-/// What is near may have so many quarters fewer than what is far.
-const NEAR_REWARD: u32 = 24;
+/// A base that was used lately may have so many quarters fewer than one that was not.
+const RECENT_REWARD: u32 = 24;
 /// Entries that there is room for at first beyond those of the chunks that are stored already: the
 /// features of 256 MiB of new data. Once they are there, the index grows. It is looked at in places
 /// that come one after the other by chance only, so it should not be larger than it must.
@@ -62,7 +62,7 @@ pub(crate) fn sketcher() -> Sketcher {
 
 /// A chunk that may be of use to others.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
+pub(crate) struct KnownChunk {
     pub(crate) place: Place,
     /// That of its frame, or more.
     pub(crate) depth: u8,
@@ -71,13 +71,13 @@ pub(crate) struct Known {
     features: u32,
 }
 
-/// What it takes to read a chunk.
+/// Whether reading a chunk is quick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Distance {
-    /// Its frame is in use anyway.
-    Near,
-    /// Its frame, and perhaps those below it, must be read.
-    Far,
+pub(crate) enum Locality {
+    /// Its frame was used lately.
+    Recent,
+    /// Its frame, and perhaps the bases of that, must be read.
+    Distant,
 }
 
 /// Which tables of the index have a chunk's features.
@@ -85,29 +85,29 @@ pub(crate) enum Distance {
 enum Layer {
     /// It may be any of another's bases: for one page that they have in common, two features in a
     /// hundred tell of it, so that the table has all.
-    Shallow,
+    AnyBase,
     /// It may be the first alone, and so is of interest only if it has most features of another: a
     /// few find it, and the others are compared then.
-    Deep,
+    FirstBase,
 }
 
 impl Layer {
-    const ALL: [Layer; 2] = [Layer::Shallow, Layer::Deep];
+    const ALL: [Layer; 2] = [Layer::AnyBase, Layer::FirstBase];
 
-    /// That of chunks which lie so deep.
+    /// Returns the layer of chunks of this depth.
     fn of(depth: u8) -> Layer {
-        if depth < OTHERS_DEPTH_END {
-            Layer::Shallow
+        if depth < ANY_BASE_DEPTH_END {
+            Layer::AnyBase
         } else {
-            Layer::Deep
+            Layer::FirstBase
         }
     }
 
     /// Features of a chunk in its tables, at most: the largest.
     fn features(self) -> usize {
         match self {
-            Layer::Shallow => FEATURES,
-            Layer::Deep => FEATURES_DEEP,
+            Layer::AnyBase => FEATURES,
+            Layer::FirstBase => FEATURES_FIRST_BASE,
         }
     }
 
@@ -126,15 +126,15 @@ pub(crate) struct Base {
 
 /// A chunk that shares features with another.
 #[derive(Clone, Copy, Debug)]
-struct Found {
+struct Match {
     base: Base,
     /// Which of the other's features: one bit each.
     shared: u32,
-    distance: Distance,
+    locality: Locality,
 }
 
 /// The sketch of a chunk, to be saved.
-struct Unsaved {
+struct UnsavedSketch {
     place: Place,
     count: u8,
     features: [u32; FEATURES],
@@ -148,14 +148,14 @@ pub(crate) struct Similar {
     /// Bytes that it may take.
     index_memory: u64,
     level_reward: u32,
-    known: Vec<Known>,
-    /// Features of the chunks that lie deep, one chunk after the other.
+    known: Vec<KnownChunk>,
+    /// Features of the chunks that may be first bases only, one chunk after the other.
     features: Vec<u32>,
     /// What no file of sketches has yet.
-    unsaved: VecDeque<Unsaved>,
+    unsaved: VecDeque<UnsavedSketch>,
     /// What the index gives for one sketch: a chunk, and one of its features.
     hits: Vec<(u32, u32)>,
-    found: Vec<Found>,
+    found: Vec<Match>,
 }
 
 impl Similar {
@@ -177,7 +177,7 @@ impl Similar {
         for (depth, chunks) in chunks {
             stored[Layer::of(depth) as usize] += chunks;
         }
-        let beside = stored[Layer::Deep as usize].saturating_mul((FEATURES * size_of::<u32>()) as u64);
+        let beside = stored[Layer::FirstBase as usize].saturating_mul((FEATURES * size_of::<u32>()) as u64);
         similar.index_memory = memory.saturating_sub(beside);
         let entries = Layer::ALL.map(|layer| {
             let chunks = stored[layer as usize];
@@ -204,7 +204,7 @@ impl Similar {
         let before = &mut self.partitions[layer as usize];
         self.index
             .add_partition(layer.partition(*before), entries as usize)
-            .expect("far from a billion entries");
+            .expect("less than a billion entries");
         *before += 1;
     }
 
@@ -227,16 +227,16 @@ impl Similar {
 
     /// Bytes of memory.
     pub(crate) fn memory(&self) -> u64 {
-        let unsaved = self.unsaved.capacity() * size_of::<Unsaved>();
-        let known = self.known.capacity() * size_of::<Known>() + self.features.capacity() * size_of::<u32>();
+        let unsaved = self.unsaved.capacity() * size_of::<UnsavedSketch>();
+        let known = self.known.capacity() * size_of::<KnownChunk>() + self.features.capacity() * size_of::<u32>();
         (self.index.memory() + known + unsaved) as u64
     }
 
-    /// A chunk that was looked at, or passed over; its frame is complete and lies so deep. From now
-    /// on, others find it, if it has features.
+    /// Adds a chunk of a complete frame of this depth. From now on, others find it, if its sketch has
+    /// features.
     pub(crate) fn add(&mut self, place: Place, depth: u8, sketch: &Sketch) {
         let sketch = shortened(sketch);
-        let mut unsaved = Unsaved {
+        let mut unsaved = UnsavedSketch {
             place,
             count: 0,
             features: [0; FEATURES],
@@ -253,15 +253,15 @@ impl Similar {
         if depth < DEPTH_MAX && !sketch.features().is_empty() {
             let (layer, first) = (Layer::of(depth), self.features.len());
             let partition = self.newest(layer);
-            let sketch = if layer == Layer::Deep {
+            let sketch = if layer == Layer::FirstBase {
                 self.features
                     .extend(sketch.features().iter().map(|&feature| feature as u32));
-                sketch.largest(FEATURES_DEEP)
+                sketch.largest(FEATURES_FIRST_BASE)
             } else {
                 *sketch
             };
             self.index.insert(partition, &sketch, self.known.len() as u32);
-            self.known.push(Known {
+            self.known.push(KnownChunk {
                 place,
                 depth,
                 count: (self.features.len() - first) as u8,
@@ -272,27 +272,35 @@ impl Similar {
 
     /// Puts into `bases` the chunks that together are most like one with this sketch, the best
     /// first: each shares features that those before it don't. None if too little is found.
-    /// `distance` says of a place how far it is, or that it can't be read.
+    /// `locality` says whether the frame of a place was used lately; `None` if it can't be read.
     pub(crate) fn bases(
         &mut self,
         sketch: &Sketch,
-        distance: impl Fn(Place) -> Option<Distance>,
+        locality: impl Fn(Place) -> Option<Locality>,
         bases: &mut Vec<Base>,
     ) {
         bases.clear();
         let sketch = shortened(sketch);
-        self.find(&sketch, distance);
+        self.find(&sketch, locality);
         let mut covered = 0u32;
         loop {
-            let depth_end = if bases.is_empty() { DEPTH_MAX } else { OTHERS_DEPTH_END };
-            let score = |found: &Found| {
+            let depth_end = if bases.is_empty() {
+                DEPTH_MAX
+            } else {
+                ANY_BASE_DEPTH_END
+            };
+            let score = |found: &Match| {
                 let gain = (found.shared & !covered).count_ones();
-                let is_near = found.distance == Distance::Near;
-                let gain_min = if bases.is_empty() || is_near { 1 } else { GAIN_MIN_FAR };
+                let is_recent = found.locality == Locality::Recent;
+                let gain_min = if bases.is_empty() || is_recent {
+                    1
+                } else {
+                    GAIN_MIN_DISTANT
+                };
                 if gain < gain_min || found.base.depth >= depth_end {
                     return None;
                 }
-                let reward = if is_near { NEAR_REWARD } else { 0 };
+                let reward = if is_recent { RECENT_REWARD } else { 0 };
                 let score = QUARTERS * gain + reward + self.level_reward * u32::from(DEPTH_MAX - found.base.depth);
                 Some((score, found.base.number))
             };
@@ -309,7 +317,7 @@ impl Similar {
     }
 
     /// Finds all that share a feature with this sketch, and which.
-    fn find(&mut self, sketch: &Sketch, distance: impl Fn(Place) -> Option<Distance>) {
+    fn find(&mut self, sketch: &Sketch, locality: impl Fn(Place) -> Option<Locality>) {
         self.hits.clear();
         for layer in Layer::ALL {
             let sketch = sketch.largest(layer.features());
@@ -327,7 +335,7 @@ impl Similar {
             let Some(known) = self.known.get(number as usize) else {
                 continue;
             };
-            let Some(distance) = distance(known.place) else {
+            let Some(locality) = locality(known.place) else {
                 continue;
             };
             let base = Base {
@@ -335,13 +343,13 @@ impl Similar {
                 depth: known.depth,
             };
             let shared = match Layer::of(known.depth) {
-                Layer::Shallow => hits.iter().fold(0, |shared, (_, feature)| shared | feature),
-                Layer::Deep => {
+                Layer::AnyBase => hits.iter().fold(0, |shared, (_, feature)| shared | feature),
+                Layer::FirstBase => {
                     let first = known.features as usize;
                     shared(sketch, &self.features[first..first + usize::from(known.count)])
                 }
             };
-            self.found.push(Found { base, shared, distance });
+            self.found.push(Match { base, shared, locality });
         }
     }
 
@@ -351,7 +359,7 @@ impl Similar {
     }
 
     /// The chunk with this number.
-    pub(crate) fn known(&self, number: u32) -> Known {
+    pub(crate) fn known(&self, number: u32) -> KnownChunk {
         self.known[number as usize]
     }
 }
@@ -394,7 +402,7 @@ mod tests {
         }
         let mut bases = Vec::new();
         let is_found = |&chunk: &u64| {
-            similar.bases(&sketch(chunk), |_| Some(Distance::Far), &mut bases);
+            similar.bases(&sketch(chunk), |_| Some(Locality::Distant), &mut bases);
             bases.first().is_some_and(|base| u64::from(base.number) == chunk)
         };
         (0..chunks).filter(is_found).count()
@@ -423,11 +431,11 @@ mod tests {
         let mut similar = Similar::new(std::iter::empty(), 64 << 20, false);
         let (whole, other) = (sketch(1), sketch(2));
         similar.add(place(0), 1, &whole);
-        let smaller = &whole.features()[FEATURES_DEEP..];
+        let smaller = &whole.features()[FEATURES_FIRST_BASE..];
         similar.add(place(1), 0, &Sketch::of(smaller.iter().copied()));
         let mut found = |sketch: &Sketch| {
             let mut bases = Vec::new();
-            similar.bases(sketch, |_| Some(Distance::Far), &mut bases);
+            similar.bases(sketch, |_| Some(Locality::Distant), &mut bases);
             bases.iter().map(|base| base.number).collect::<Vec<_>>()
         };
         assert_eq!(found(&whole), [0], "it has all, and nothing is left for the other");
@@ -473,14 +481,14 @@ mod tests {
         let mut bases = Vec::new();
         let page = Sketch::of(table.iter().chain(&log).copied());
         // What is read anyway comes first.
-        let distance = |place: Place| {
+        let locality = |place: Place| {
             Some(if place.frame == deep {
-                Distance::Near
+                Locality::Recent
             } else {
-                Distance::Far
+                Locality::Distant
             })
         };
-        similar.bases(&page, distance, &mut bases);
+        similar.bases(&page, locality, &mut bases);
         let found: Vec<u32> = bases.iter().map(|base| base.number).collect();
         assert_eq!(found, [deep, shallow]);
     }

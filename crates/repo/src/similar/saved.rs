@@ -7,9 +7,9 @@ use ibid_format::FileId;
 use ibid_format::pack::PackKind;
 use ibid_format::sketches::{CHUNK_BYTES, Features, LIMIT, Run, Sketches};
 
-use super::{DEPTH_MAX, Similar, Unsaved};
+use super::{DEPTH_MAX, Similar, UnsavedSketch};
 use crate::files::Files;
-use crate::index::{Loaded, Place};
+use crate::index::{LoadedIndex, Place};
 use crate::layout::{folder, name_in};
 use crate::{Error, Monitor, Result, Warning};
 
@@ -18,14 +18,14 @@ use crate::{Error, Monitor, Result, Warning};
 const CHUNKS_OF_ONE_FILE: usize = LIMIT as usize / 2 / (CHUNK_BYTES + 16);
 /// Sketches that may wait to be saved: they take memory, and they are lost if the backup is killed.
 pub(crate) const UNSAVED_MAX: usize = 200_000;
-/// Of what nothing that was saved tells of, a backup looks into so many chunks, and so many bytes:
-/// a second of one core, and 20 MiB of memory.
-const UNTOLD_CHUNKS_MAX: u64 = 64 << 10;
-const UNTOLD_BYTES_MAX: u64 = 1 << 30;
+/// Chunks and bytes that one backup sketches, if no file has their sketches: a second of one core,
+/// and 20 MiB of memory.
+const UNSKETCHED_CHUNKS_MAX: u64 = 64 << 10;
+const UNSKETCHED_BYTES_MAX: u64 = 1 << 30;
 
-/// Whether so much is looked into by one backup, if nothing tells of it.
-pub(crate) fn can_wait(chunks: u64, bytes: u64) -> bool {
-    chunks <= UNTOLD_CHUNKS_MAX && bytes <= UNTOLD_BYTES_MAX
+/// Whether one backup sketches so much, if no file has the sketches.
+pub(crate) fn fits_one_backup(chunks: u64, bytes: u64) -> bool {
+    chunks <= UNSKETCHED_CHUNKS_MAX && bytes <= UNSKETCHED_BYTES_MAX
 }
 
 impl Similar {
@@ -33,7 +33,7 @@ impl Similar {
     /// the frames to look into, since nothing that was saved tells of them.
     pub(crate) fn load(
         files: &Files,
-        loaded: &Loaded,
+        loaded: &LoadedIndex,
         memory: u64,
         thorough: bool,
         monitor: &Monitor,
@@ -60,29 +60,29 @@ impl Similar {
         let known: Vec<(u32, &Run)> = runs
             .filter_map(|run| Some((frames.find(loaded, run.pack, run.offset)?, run)))
             .collect();
-        let untold = if bytes > most {
+        let unsketched = if bytes > most {
             // It is not known what those files tell of that were not read.
             Vec::new()
         } else {
-            let mut told = vec![false; loaded.index.frames.len()];
-            known.iter().for_each(|(frame, _)| told[*frame as usize] = true);
-            untold(loaded, &told)
+            let mut sketched = vec![false; loaded.index.frames.len()];
+            known.iter().for_each(|(frame, _)| sketched[*frame as usize] = true);
+            unsketched(loaded, &sketched)
         };
         let frame = |number: &u32| loaded.index.frame(*number);
         let saved = known
             .iter()
             .map(|(number, run)| (frame(number).depth, run.chunks.len() as u64));
-        let unsaved = untold
+        let unsaved = unsketched
             .iter()
             .map(|number| (frame(number).depth, u64::from(frame(number).blobs)));
         let mut similar = Similar::new(saved.chain(unsaved), memory, thorough);
         for (frame, run) in known {
             similar.remember(loaded, frame, run);
         }
-        Ok((similar, untold))
+        Ok((similar, unsketched))
     }
 
-    fn remember(&mut self, loaded: &Loaded, number: u32, run: &Run) {
+    fn remember(&mut self, loaded: &LoadedIndex, number: u32, run: &Run) {
         let frame = loaded.index.frame(number);
         for (features, slot) in run.chunks.iter().zip(run.slot..frame.blobs) {
             let sketch = Sketch::of(features.iter().map(|&feature| feature.into()));
@@ -99,7 +99,7 @@ impl Similar {
     ///
     /// Chunks that are not stored by now are not saved, nor those after them: call it again when
     /// they are.
-    pub(crate) fn save(&mut self, files: &Files, loaded: &Loaded) -> Result<u64> {
+    pub(crate) fn save(&mut self, files: &Files, loaded: &LoadedIndex) -> Result<u64> {
         let mut written = 0;
         loop {
             let (runs, chunks) = self.stored_runs(loaded);
@@ -122,11 +122,11 @@ impl Similar {
 
     /// Runs of the oldest chunks that are not saved, as far as they are stored; and how many chunks
     /// they are.
-    fn stored_runs(&self, loaded: &Loaded) -> (Vec<Run>, usize) {
+    fn stored_runs(&self, loaded: &LoadedIndex) -> (Vec<Run>, usize) {
         let mut runs: Vec<Run> = Vec::new();
         let mut last: Option<Place> = None;
         let mut chunks = 0;
-        for Unsaved { place, count, features } in self.unsaved.iter().take(CHUNKS_OF_ONE_FILE) {
+        for UnsavedSketch { place, count, features } in self.unsaved.iter().take(CHUNKS_OF_ONE_FILE) {
             let frame = loaded.index.frame(place.frame);
             if !frame.is_stored() {
                 break;
@@ -153,28 +153,28 @@ impl Similar {
 
 /// Frames of data that nothing which was saved tells of, as many as a backup looks into: the least
 /// deep, in the order of their numbers.
-fn untold(loaded: &Loaded, told: &[bool]) -> Vec<u32> {
+fn unsketched(loaded: &LoadedIndex, sketched: &[bool]) -> Vec<u32> {
     let index = &loaded.index;
     let is_of_use = |number: &u32| {
         let frame = index.frame(*number);
         index.pack(frame.pack).kind == PackKind::Data
             && frame.depth < DEPTH_MAX
-            && !told[*number as usize]
+            && !sketched[*number as usize]
             && !loaded.lost.contains(number)
     };
-    let mut untold: Vec<u32> = (0..index.frames.len() as u32).filter(is_of_use).collect();
-    untold.sort_by_key(|number| index.frame(*number).depth);
+    let mut unsketched: Vec<u32> = (0..index.frames.len() as u32).filter(is_of_use).collect();
+    unsketched.sort_by_key(|number| index.frame(*number).depth);
     let (mut chunks, mut bytes) = (0, 0);
-    let within = untold.iter().take_while(|number| {
+    let within = unsketched.iter().take_while(|number| {
         let frame = index.frame(**number);
         chunks += u64::from(frame.blobs);
         bytes += u64::from(frame.length);
-        can_wait(chunks, bytes)
+        fits_one_backup(chunks, bytes)
     });
     let count = within.count();
-    untold.truncate(count);
-    untold.sort_unstable();
-    untold
+    unsketched.truncate(count);
+    unsketched.sort_unstable();
+    unsketched
 }
 
 /// Reads a file of sketches.
@@ -188,7 +188,7 @@ pub(crate) fn read(files: &Files, id: FileId) -> Result<Sketches> {
 struct FramesOfPacks(HashMap<FileId, std::ops::Range<usize>>);
 
 impl FramesOfPacks {
-    fn new(loaded: &Loaded) -> FramesOfPacks {
+    fn new(loaded: &LoadedIndex) -> FramesOfPacks {
         let mut ranges = HashMap::new();
         let mut start = 0;
         for frames in loaded.index.frames.chunk_by(|a, b| a.pack == b.pack) {
@@ -199,7 +199,7 @@ impl FramesOfPacks {
         FramesOfPacks(ranges)
     }
 
-    fn find(&self, loaded: &Loaded, pack: FileId, offset: u32) -> Option<u32> {
+    fn find(&self, loaded: &LoadedIndex, pack: FileId, offset: u32) -> Option<u32> {
         let range = self.0.get(&pack)?.clone();
         let start = range.start;
         let found = loaded.index.frames[range].binary_search_by_key(&offset, |frame| frame.offset);

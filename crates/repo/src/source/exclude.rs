@@ -10,7 +10,8 @@ use crate::{Patterns, Result};
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Excludes {
-    /// [`Patterns`]: `*.o`, `target/` and `me/cache` match at any depth, `/home/*/cache` only there, `!keep.o` takes back.
+    /// [`Patterns`]: `*.o`, `target/` and `me/cache` match at any depth, `/home/*/cache` only there,
+    /// and `!keep.o` takes back.
     pub patterns: Vec<String>,
     /// Files of such patterns, one a line. They come before [`patterns`](Excludes::patterns), which
     /// can take back what they exclude.

@@ -17,7 +17,7 @@ pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The name of whoever runs this.
+/// Returns the name of the user who runs this process.
 pub(crate) fn user_name() -> String {
     let uid = rustix::process::geteuid();
     match nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid.as_raw())) {

@@ -1,8 +1,8 @@
-//! How deep frames lie, and what it takes to read one chunk.
+//! The depths of frames, and what it takes to read one chunk.
 
 use std::collections::HashSet;
 
-use crate::index::{Edges, Loaded};
+use crate::index::{Dependencies, LoadedIndex};
 use crate::{Monitor, Repository, Result};
 
 /// Frames of one depth. Those of depth 0 need no others; a frame is one deeper than the deepest
@@ -20,7 +20,8 @@ pub struct FrameClass {
     pub packed: u64,
 }
 
-/// What must be decoded to read one chunk by itself: its frame, and all that this hangs on.
+/// What must be decoded to read one chunk by itself: its frame, and all that this is encoded against,
+/// directly or through others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ReadCost {
@@ -35,7 +36,7 @@ pub struct ReadCost {
 }
 
 /// Frames by depth: the n-th are those of depth n.
-pub(super) fn classes(loaded: &Loaded) -> Vec<FrameClass> {
+pub(super) fn classes(loaded: &LoadedIndex) -> Vec<FrameClass> {
     let mut classes = Vec::new();
     for frame in &loaded.index.frames {
         let depth = usize::from(frame.depth);
@@ -52,11 +53,15 @@ pub(super) fn classes(loaded: &Loaded) -> Vec<FrameClass> {
 }
 
 /// What reading chunks costs, without anything that was read before.
-pub(super) fn read_cost(repository: &Repository, loaded: &Loaded, monitor: &Monitor) -> Result<ReadCost> {
+pub(super) fn read_cost(repository: &Repository, loaded: &LoadedIndex, monitor: &Monitor) -> Result<ReadCost> {
     let frames = &loaded.index.frames;
     let mut bases: Vec<(u32, u32)> = if loaded.index.has_deltas() {
-        let edges = Edges::read(&repository.files, loaded, &HashSet::new(), monitor)?;
-        edges.frames().iter().map(|&(base, frame)| (frame, base)).collect()
+        let dependencies = Dependencies::read(&repository.files, loaded, &HashSet::new(), monitor)?;
+        dependencies
+            .frames()
+            .iter()
+            .map(|&(base, frame)| (frame, base))
+            .collect()
     } else {
         Vec::new()
     };

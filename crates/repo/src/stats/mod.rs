@@ -63,7 +63,7 @@ pub struct Stats {
     pub metadata_packed: u64,
     /// Data chunks by size.
     pub sizes: Vec<SizeClass>,
-    /// Files by how deep they lie: `depths[0]` are those in the root of a snapshot.
+    /// Files by depth: `depths[0]` are those in the root of a snapshot.
     pub depths: Vec<DepthClass>,
     /// Packs in the whole repository, and their bytes.
     pub packs: u64,
@@ -75,8 +75,7 @@ pub struct Stats {
     pub snapshot_bytes: u64,
     /// Bytes of sketches, by which backups find what is similar.
     pub sketch_bytes: u64,
-    /// Frames in the whole repository, by how deep they lie: `frame_depths[0]` are those that need
-    /// no others.
+    /// Frames in the whole repository by depth: `frame_depths[0]` are those that need no others.
     pub frame_depths: Vec<FrameClass>,
     /// What reading one chunk of the repository costs.
     pub read_cost: ReadCost,
@@ -94,21 +93,21 @@ impl Stats {
 }
 
 /// Which chunks were met, one bit each.
-struct Met {
+struct SeenChunks {
     /// For every frame, the number of its first chunk.
     first: Vec<u64>,
     bits: Vec<u64>,
 }
 
-impl Met {
-    fn new(loaded: &crate::index::Loaded) -> Met {
+impl SeenChunks {
+    fn new(loaded: &crate::index::LoadedIndex) -> SeenChunks {
         let mut total = 0;
         let mut first = Vec::with_capacity(loaded.index.frames.len());
         for frame in &loaded.index.frames {
             first.push(total);
             total += u64::from(frame.blobs);
         }
-        Met {
+        SeenChunks {
             first,
             bits: vec![0; total.div_ceil(64) as usize],
         }
@@ -125,21 +124,21 @@ impl Met {
     }
 }
 
-/// What lies below a listing.
+/// What a directory holds, with all below it.
 #[derive(Clone, Default)]
-struct Below {
+struct Subtree {
     depths: Vec<DepthClass>,
     /// Bytes of holes in the files.
     holes: u64,
 }
 
-impl Below {
-    fn merge(&mut self, below: &Below, deeper: usize) {
-        self.holes += below.holes;
-        if self.depths.len() < below.depths.len() + deeper {
-            self.depths.resize(below.depths.len() + deeper, DepthClass::default());
+impl Subtree {
+    fn merge(&mut self, subtree: &Subtree, deeper: usize) {
+        self.holes += subtree.holes;
+        if self.depths.len() < subtree.depths.len() + deeper {
+            self.depths.resize(subtree.depths.len() + deeper, DepthClass::default());
         }
-        for (a, b) in self.depths[deeper..].iter_mut().zip(&below.depths) {
+        for (a, b) in self.depths[deeper..].iter_mut().zip(&subtree.depths) {
             a.files += b.files;
             a.bytes += b.bytes;
         }
@@ -155,11 +154,11 @@ impl Below {
 }
 
 struct Counting<'a> {
-    loaded: &'a crate::index::Loaded,
-    met: Met,
+    loaded: &'a crate::index::LoadedIndex,
+    met: SeenChunks,
     stats: Stats,
-    /// What lies below a listing, by its encoding: equal subtrees are read once.
-    known: HashMap<Vec<u8>, Below>,
+    /// What a directory holds, by the encoding of its listing: equal subtrees are read once.
+    known: HashMap<Vec<u8>, Subtree>,
     /// Bytes in packs, exact to 1/2^16.
     packed: [u128; 2],
 }
@@ -225,7 +224,7 @@ impl Repository {
         let loaded = self.loaded()?;
         let mut counting = Counting {
             loaded: &loaded,
-            met: Met::new(&loaded),
+            met: SeenChunks::new(&loaded),
             stats: Stats::default(),
             known: HashMap::new(),
             packed: [0; 2],
@@ -233,7 +232,7 @@ impl Repository {
         let total = snapshots.iter().map(|info| info.snapshot.counters.bytes).sum();
         monitor.counters.bytes_total.store(total, Ordering::Relaxed);
         monitor.counters.totals_final.store(true, Ordering::Relaxed);
-        let mut all = Below::default();
+        let mut all = Subtree::default();
         for info in snapshots {
             counting.stats.snapshots += 1;
             all.merge(
@@ -264,21 +263,21 @@ impl Repository {
         Ok(stats)
     }
 
-    /// What lies below a listing, by depth.
+    /// Counts what a directory holds.
     fn count_tree(
         &self,
         reader: &crate::read::ChunkReader<'_>,
         counting: &mut Counting<'_>,
         root: &Content,
         monitor: &Monitor,
-    ) -> Result<Below> {
+    ) -> Result<Subtree> {
         let progress = |files, bytes| {
             ProgressCounters::add(&monitor.counters.files, files);
             ProgressCounters::add(&monitor.counters.bytes, bytes);
         };
         let mut walk = TreeWalk::new(reader, root);
-        // One a directory we are in: what lies below it so far.
-        let mut levels = vec![(content_key(root), Below::default())];
+        // One a directory we are in: what it holds so far.
+        let mut levels = vec![(content_key(root), Subtree::default())];
         if let Some(known) = counting.known.get(&levels[0].0) {
             progress(known.files(), known.bytes());
             return Ok(known.clone());
@@ -288,24 +287,24 @@ impl Repository {
             monitor.check_cancelled()?;
             match step? {
                 TreeStep::Leave => {
-                    let (key, below) = levels.pop().expect("descended before");
-                    levels.last_mut().expect("the root").1.merge(&below, 1);
-                    counting.known.insert(key, below);
+                    let (key, subtree) = levels.pop().expect("descended before");
+                    levels.last_mut().expect("the root").1.merge(&subtree, 1);
+                    counting.known.insert(key, subtree);
                 }
                 TreeStep::Entry(entry) => match &entry.kind {
                     EntryKind::Directory(listing) => {
                         let key = content_key(listing);
-                        if let Some(below) = counting.known.get(&key) {
-                            progress(below.files(), below.bytes());
-                            levels.last_mut().expect("the root").1.merge(below, 1);
+                        if let Some(subtree) = counting.known.get(&key) {
+                            progress(subtree.files(), subtree.bytes());
+                            levels.last_mut().expect("the root").1.merge(subtree, 1);
                         } else {
                             counting.content(reader, listing, PackKind::Metadata)?;
-                            levels.push((key, Below::default()));
+                            levels.push((key, Subtree::default()));
                             walk.descend(listing);
                         }
                     }
                     EntryKind::File(content) => {
-                        let here = Below {
+                        let here = Subtree {
                             holes: counting.content(reader, content, PackKind::Data)?,
                             depths: vec![DepthClass {
                                 files: 1,
@@ -319,8 +318,8 @@ impl Repository {
                 },
             }
         }
-        let (key, below) = levels.pop().expect("the root");
-        counting.known.insert(key, below.clone());
-        Ok(below)
+        let (key, subtree) = levels.pop().expect("the root");
+        counting.known.insert(key, subtree.clone());
+        Ok(subtree)
     }
 }
