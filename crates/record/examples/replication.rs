@@ -80,7 +80,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let traffic = sender.traffic();
     println!(
-        "{} bodies of {} bytes, {} as deltas, in {} messages of {} bytes, asked for in {asked}: 1/{:.1}; {:.1} s, of which {:.1} sending",
+        "{} bodies of {} bytes, {} as deltas, in {} messages of {} bytes, asked for in {asked}: \
+         1/{:.1}; {:.1} s, {:.1} of them sending",
         traffic.bodies,
         traffic.body_bytes,
         traffic.deltas,

@@ -1,6 +1,6 @@
 //! The tests that every [`Engine`] passes.
 //!
-//! Public, so that an engine in another crate can be held to the same promises:
+//! They are public, so that you can test an engine of your own:
 //!
 //! ```
 //! use ibid_record::conformance;
@@ -19,17 +19,17 @@ use std::process::{Child, Stdio};
 
 use crate::engine::{Commit, Direction, Engine, EngineError, KeyRange, Read, Table, Transaction};
 
-/// Opens an engine at a path, which is there if it was opened before.
+/// Opens the engine at a path, which exists if it was opened before.
 pub type Open<'a> = &'a dyn Fn(&Path) -> Result<Box<dyn Engine>, EngineError>;
 
 type Test = fn(&Path, Open<'_>);
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Checks all promises of [`Engine`] but those on crashes: see [`killed`]. Works in `folder`, which
-/// is empty.
+/// Checks all promises of [`Engine`] but those about crashes, which [`killed`] checks. Works in
+/// `folder`, which must be empty.
 ///
 /// # Panics
-/// If a promise is not kept; the message says which.
+/// If a promise is broken. The message says which.
 pub fn run(folder: &Path, open: impl Fn(&Path) -> Result<Box<dyn Engine>, EngineError>) {
     let tests: [(&str, Test); 11] = [
         ("got", what_was_put_is_got),
@@ -350,10 +350,10 @@ fn what_is_not_its_own_is_refused(path: &Path, open: Open<'_>) {
     );
 }
 
-/// What the process that [`killed`] starts does: commits transaction after transaction, and says of
-/// each that it returned.
+/// Commits transaction after transaction, and acknowledges each that has returned. The process that
+/// [`killed`] starts calls it.
 ///
-/// Never returns: it ends by being killed, or when nobody listens.
+/// Returns only when the acknowledgements cannot be written any more.
 ///
 /// # Panics
 /// If a commit fails.
@@ -401,15 +401,14 @@ fn next_number(engine: &dyn Engine) -> u32 {
         .map_or(0, |bytes| 1 + u32::from_be_bytes(bytes.try_into().expect("four bytes")))
 }
 
-/// Kills a process in the middle of its writing, `rounds` times, and checks after each that
-/// everything that it acknowledged as synced is there, and of all else whole transactions up to one
-/// of them.
+/// Kills a process while it writes, `rounds` times. Checks each time that all transactions are
+/// there that were acknowledged as synced, and whole later ones up to some transaction.
 ///
-/// `start` gives a command for a process that opens the engine at `path` and calls
-/// [`write_until_killed`] on it and its standard output, on which other lines may be.
+/// `start` returns a command for a process that opens the engine at `path` and calls
+/// [`write_until_killed`] with it and its standard output, which may have other lines too.
 ///
 /// # Panics
-/// If a promise is not kept; the message says which.
+/// If a promise is broken. The message says which.
 pub fn killed(path: &Path, open: Open<'_>, rounds: u32, start: impl Fn(&Path) -> std::process::Command) {
     for round in 0..rounds {
         let child = start(path).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
@@ -432,11 +431,11 @@ pub fn killed(path: &Path, open: Open<'_>, rounds: u32, start: impl Fn(&Path) ->
     }
 }
 
-/// The number of the last transaction that was acknowledged as synced before the kill.
+/// Returns the number of the last transaction that was acknowledged as synced before the kill.
 fn listen_and_kill(mut child: Child, lines: u32) -> u32 {
     let mut output = BufReader::new(child.stdout.take().expect("its output is a pipe"));
     let (mut synced, mut heard, mut line) = (None, 0, String::new());
-    // The kill comes while it goes on writing; what was acknowledged until then is read to the end.
+    // The process is killed while it writes. What it acknowledged until then is read to the end.
     while output.read_line(&mut line).is_ok_and(|length| length > 0) {
         if let Some((_, rest)) = line.split_once(ACKNOWLEDGED)
             && let Some((number, durable)) = rest.trim().split_once(' ')

@@ -1,15 +1,19 @@
-//! What a store can't do, by meaning.
+//! Why a call to a store failed.
 
 use std::path::PathBuf;
 
-use crate::Versions;
-use crate::engine::{EngineError, Table};
+use ibid_format::record::Refusal;
 
-/// A call to a [`Store`](crate::Store) failed. Its text says what was expected and found.
+use crate::engine::{EngineError, Table};
+use crate::versions::Versions;
+
+/// A call to a [`Store`](crate::Store) failed. The text says what failed and why; what to do is
+/// with each variant.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An insert of a key that is there. Nothing of its batch was done.
+    /// An insert under a key that has a body. Nothing of its batch was done. `update` and `put`
+    /// replace a body.
     #[error("namespace {namespace} has a record under {key} already", key = key_text(key))]
     KeyExists {
         /// Name of the namespace.
@@ -17,7 +21,7 @@ pub enum Error {
         /// The key.
         key: Vec<u8>,
     },
-    /// An update or a delete of a key that is not there. Nothing of its batch was done.
+    /// An update or a deletion of a key that has no body. Nothing of its batch was done.
     #[error("namespace {namespace} has no record under {key}", key = key_text(key))]
     NoSuchKey {
         /// Name of the namespace.
@@ -54,17 +58,19 @@ pub enum Error {
         /// What it is.
         found: u64,
     },
-    /// What is stored is not what was written: an entry of one of the engine's tables changed.
+    /// The stored bytes are not those that were written: an entry of one of the engine's tables
+    /// changed. Restore the store from a copy; [`Store::verify`](crate::Store::verify) lists all
+    /// damage.
     #[error("the store is damaged: table {table}, key {key}: {found}", table = table.name(), key = key_text(key))]
     Damaged {
         /// The engine's table.
         table: Table,
         /// The key in this table.
         key: Vec<u8>,
-        /// What is wrong.
+        /// What is wrong with the entry.
         found: Damage,
     },
-    /// There is something at the path, but no store.
+    /// There is something else at the path.
     #[error("{path} is no store of records: {found}", path = path.display())]
     NotAStore {
         /// The path.
@@ -72,14 +78,14 @@ pub enum Error {
         /// What is there.
         found: String,
     },
-    /// The store at the path is kept by another engine.
-    #[error("{path} is kept by the engine {found}, not {expected}", path = path.display())]
+    /// The store at the path was made with another engine. Open it with that one.
+    #[error("{path} is a store of the engine {found}, not {expected}", path = path.display())]
     OtherEngine {
         /// The path.
         path: PathBuf,
         /// The engine it was opened with.
         expected: &'static str,
-        /// The engine that keeps it.
+        /// The engine it was made with.
         found: &'static str,
     },
     /// The store is encrypted, and was opened without a password.
@@ -89,13 +95,12 @@ pub enum Error {
         path: PathBuf,
     },
     /// The store is not encrypted, and was opened with a password.
-    #[error("{path} is not encrypted, or has lost its file `key`", path = path.display())]
+    #[error("{path} is not encrypted, or its file `key` is missing", path = path.display())]
     NotEncrypted {
         /// The path.
         path: PathBuf,
     },
-    /// The password is another one, or the file `key` is damaged, or its cost is beyond what is
-    /// allowed.
+    /// The password is wrong, the file `key` is damaged, or its cost is larger than allowed.
     #[error("cannot open {path}: {source}", path = path.display())]
     Key {
         /// The path.
@@ -103,31 +108,33 @@ pub enum Error {
         /// Why.
         source: ibid_format::Error,
     },
-    /// A change of a replica.
+    /// A change of a replica. Change the primary, or promote the replica.
     #[error("the store is a replica of another")]
     IsReplica,
-    /// A change of a store that was the primary until another was promoted.
+    /// A change of a store that was the primary until another was promoted. Change that one, and
+    /// make this one its replica.
     #[error("another store was promoted, to epoch {by}")]
     Fenced {
-        /// The other's epoch.
+        /// The epoch of the other.
         by: u64,
     },
-    /// The store is to take over all that another has, and has a part of it.
-    #[error("the store has only a part of what its primary has")]
+    /// The replica has received a part of its primary's contents, and cannot be read until it has
+    /// all.
+    #[error("the store has only a part of its primary's contents")]
     Incomplete,
     /// The store has no log, or had records before it had one.
-    #[error("the store has no log to replicate by")]
+    #[error("the store has no log")]
     NoLog,
-    /// A replica can't do what its primary did.
-    #[error("at position {position} of the log the replica differs from its primary ({what})")]
+    /// The replica has other contents than its primary. Begin it anew in an empty folder.
+    #[error("at position {position} of the log the replica differs from its primary: {what}")]
     Diverged {
-        /// Where in the log.
+        /// The position in the log.
         position: u64,
         /// What differs.
         what: &'static str,
     },
-    /// A message of another store is not what was sent, or not of this program.
-    #[error("a message can't be read: {0}")]
+    /// A message of another store was changed on the way, or is of another version of the protocol.
+    #[error("a message from the other store cannot be read: {0}")]
     Message(#[from] ibid_format::Error),
     /// The connection to another store failed.
     #[error("cannot {operation}: {found}")]
@@ -137,8 +144,8 @@ pub enum Error {
         /// What the operating system says.
         found: String,
     },
-    /// Servers of NATS, or one who publishes through them, can't be reached, or answer otherwise
-    /// than they should.
+    /// A NATS server, or the store that publishes through it, cannot be reached or gives a wrong
+    /// answer.
     #[error("cannot {operation}: {found}")]
     Nats {
         /// What was attempted.
@@ -146,7 +153,13 @@ pub enum Error {
         /// What the server or the operating system says.
         found: String,
     },
-    /// TLS can't be used so, or the ends of a connection do not trust each other.
+    /// No log is published at the address yet.
+    #[error("nothing is published at {address}")]
+    NothingPublished {
+        /// The address, without user and password.
+        address: String,
+    },
+    /// A certificate or key cannot be used, or the ends of a connection do not trust each other.
     #[error("{what} cannot be used or is not trusted: {found}")]
     Certificate {
         /// What it is about.
@@ -154,62 +167,66 @@ pub enum Error {
         /// What is wrong with it.
         found: String,
     },
-    /// The other store gives nothing.
+    /// The other store refuses to answer.
     #[error("the other store refuses to be followed: {}", refusal(*.0))]
-    Refused(ibid_format::record::Refusal),
-    /// The other store is of an earlier epoch than this one.
-    #[error("the other store is of epoch {found}, and this one has followed one of epoch {expected}")]
+    Refused(Refusal),
+    /// The other store is of an earlier epoch than the one that this store has followed.
+    #[error("the other store is of epoch {found}, and this one has followed a store of epoch {expected}")]
     StalePrimary {
         /// The epoch of this store.
         expected: u64,
         /// The epoch of the other.
         found: u64,
     },
-    /// What was published under a name is not what this store has.
-    #[error(
-        "what was published up to position {position} is not in this store: it was promoted before it had all of it, or is an older copy of itself"
-    )]
+    /// The log that was published under a name has entries that are not in this store: the store
+    /// was promoted before it had all of them, or was restored from an older copy. Promote and
+    /// publish a replica of what was published instead, or publish this store under another
+    /// name.
+    #[error("the published log has entries before position {position} that are not in this store")]
     StreamDiffers {
-        /// Where what was published ends.
+        /// The position after the last published entry.
         position: u64,
     },
-    /// What was published under a name is the log of another store.
+    /// The log that was published under a name is that of another store.
     #[error("another store publishes under this name")]
     OtherStream,
-    /// The store's thread for writing has ended, after a failure that others were told of.
-    #[error("the store does not write any more, because an earlier write failed")]
+    /// The writer has ended after an error that another caller got. Open the store again.
+    #[error("an earlier write to the store failed")]
     WriterEnded,
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
 
-/// What is wrong with an entry.
+/// What is wrong with a damaged entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
     /// Its bytes are not those that were written.
     #[error("{0}")]
     Bytes(#[from] ibid_format::Error),
-    /// It is needed by another entry, and not there.
+    /// Another entry needs it, and it is not there.
     #[error("it is missing")]
     Missing,
-    /// Other entries say that it is of another key or version.
-    #[error("it is of another key or version than its place says")]
+    /// It is of another key or version than other entries say.
+    #[error("it is of another key or version than other entries say")]
     Misplaced,
-    /// It is a delta that can't be decoded.
-    #[error("its delta can't be decoded: {0}")]
+    /// It is a delta that cannot be decoded.
+    #[error("its delta cannot be decoded: {0}")]
     Delta(#[from] ibid_delta::Error),
-    /// It is a delta that makes another body than the one that was stored.
-    #[error("its delta makes another body than the one that was stored")]
+    /// It is a delta that makes another body than was stored.
+    #[error("its delta makes another body than was stored")]
     OtherBody,
 }
 
 impl Error {
-    /// Whether asking another store again may help: a connection that failed, a server that is
-    /// away, a message that was damaged, or of another program, which may be replaced.
+    /// Returns whether asking another store again may help: after a failed connection, for a server
+    /// that is away, and for a message that was damaged or is from another version of the program.
     pub(crate) fn may_pass(&self) -> bool {
-        matches!(self, Error::Network { .. } | Error::Nats { .. } | Error::Message(_))
+        matches!(
+            self,
+            Error::Network { .. } | Error::Nats { .. } | Error::NothingPublished { .. } | Error::Message(_)
+        )
     }
 
     pub(crate) fn damaged(table: Table, key: &[u8], found: impl Into<Damage>) -> Self {
@@ -221,18 +238,17 @@ impl Error {
     }
 }
 
-fn refusal(refused: ibid_format::record::Refusal) -> &'static str {
-    use ibid_format::record::Refusal;
-    match refused {
-        Refusal::Ahead => "this one has more of the log",
-        Refusal::OtherStore => "this one is a copy of another store",
-        Refusal::OtherEpoch => "this one has followed another primary of the same epoch",
+fn refusal(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::Ahead => "this store has more of the log",
+        Refusal::OtherStore => "this store is a copy of another one",
+        Refusal::OtherEpoch => "this store has followed another primary of the same epoch",
         Refusal::Fenced => "it is not the primary any more",
-        Refusal::Incomplete => "it has only a part itself",
+        Refusal::Incomplete => "it has only a part of its own primary's contents",
     }
 }
 
-/// A key for a message: as text if it is some, and not all of a long one.
+/// Returns a key as text for a message, shortened if it is long.
 fn key_text(key: &[u8]) -> String {
     const SHOWN: usize = 64;
     let shown = &key[..key.len().min(SHOWN)];

@@ -1,4 +1,4 @@
-//! What was used last, as far as there is room.
+//! A cache that is bounded by the bytes of its values.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;

@@ -218,11 +218,17 @@ fn cases(default: u32) -> ProptestConfig {
 
 #[test]
 fn with_redb() {
-    proptest!(cases(1000), |(encoding in encoding(), oplog in any::<bool>(), actions in prop::collection::vec(action(), 1..25))| run(EngineKind::Redb, encoding, oplog, &actions));
+    let actions = || prop::collection::vec(action(), 1..25);
+    proptest!(cases(1000), |(encoding in encoding(), oplog in any::<bool>(), actions in actions())| {
+        run(EngineKind::Redb, encoding, oplog, &actions);
+    });
 }
 
 #[cfg(feature = "fjall")]
 #[test]
 fn with_fjall() {
-    proptest!(cases(20), |(encoding in encoding(), oplog in any::<bool>(), actions in prop::collection::vec(action(), 1..25))| run(EngineKind::Fjall, encoding, oplog, &actions));
+    let actions = || prop::collection::vec(action(), 1..25);
+    proptest!(cases(20), |(encoding in encoding(), oplog in any::<bool>(), actions in actions())| {
+        run(EngineKind::Fjall, encoding, oplog, &actions);
+    });
 }

@@ -131,6 +131,7 @@ pub(crate) fn on_records(error: &RecordError) -> Advice {
         RecordError::NoLog => "Start the replica in an empty folder.",
         RecordError::Diverged { .. } => "Start the replica again in an empty folder.",
         RecordError::Message(_) => "Check that the other end runs the same version of ibid.",
+        RecordError::NothingPublished { .. } => "Publish the primary's log with `ibid records serve --publish`.",
         RecordError::Network { .. } => "Check that the other store is served and that you can reach it.",
         RecordError::Certificate { .. } => {
             "Check that certificate, private key and name belong together, and that both ends use TLS."

@@ -218,7 +218,7 @@ fn over_tls_both_ends_show_a_certificate() {
     // Without TLS it waits for better times, and says what it needs.
     let mut plain = world.start("store", &["serve", "--publish", &address]);
     let said = plain.says("trying again");
-    assert!(said.contains("wants TLS"), "{said}");
+    assert!(said.contains("requires TLS"), "{said}");
     assert_eq!(plain.end(), Some(0));
     let refused = world.run("store", &["serve", "--publish", &address, "--authority", "ca.pem"]);
     assert!(refused.code == 1 && refused.err.contains("not trusted"), "{refused:?}");

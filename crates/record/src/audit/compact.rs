@@ -1,8 +1,8 @@
 //! Compressing records together, and giving unused room back.
 //!
-//! The deltas of a chain are in one frame, newest first: so they share what they have in common, and
-//! few frames are decompressed for an old version. The latest version of a key has a frame of its
-//! own or shares a small one, so that little else is decompressed to read it.
+//! The deltas of a chain are in one frame, newest first: so they share what they have in common,
+//! and few frames are decompressed for an old version. The latest version of a key has a frame of
+//! its own or shares a small one, so that little else is decompressed to read it.
 
 use std::cmp::Reverse;
 use std::ops::{Bound, ControlFlow};
@@ -24,16 +24,16 @@ use crate::write::request::{Command, Durability, MovedRecord, NewBlock, Origin};
 
 /// Bytes of a block. With what redb stores beside it, it fills a page of 128 KiB.
 const BLOCK_BYTES: usize = (128 << 10) - 64;
-/// Bytes of records that are compressed together. Of revisions of wiki pages, 16 KiB stored 8 % more
-/// and 256 KiB 6 % less, with four times the time to read a record.
+/// Bytes of records that are compressed together. Of revisions of wiki pages, 16 KiB stored 8 %
+/// more and 256 KiB 6 % less, with four times the time to read a record.
 const FRAME_BYTES: usize = 64 << 10;
 /// Bytes of latest versions that are compressed together; shorter ones share a frame.
 const LATEST_FRAME_BYTES: usize = 4 << 10;
 /// Blocks that are filled at the same time, so that a frame that does not fit into one fits into
 /// another.
 const OPEN_BLOCKS: usize = 8;
-/// The level of zstd. Of wiki pages, 3 stored 5 % more in a fifth of the time, and 19 stored 5 % less
-/// in ten times the time.
+/// The level of zstd. Of wiki pages, 3 stored 5 % more in a fifth of the time, and 19 stored 5 %
+/// less in ten times the time.
 const LEVEL: i32 = 9;
 /// A block is compressed anew if less than this percentage of its records is of use.
 const USE_PERCENT_MIN: u64 = 75;
@@ -168,8 +168,8 @@ impl OpenFrame {
 }
 
 impl Compactor<'_> {
-    /// Adds the records of blocks that are not worth keeping to the window. Returns these blocks, and
-    /// those that no record is in. Reads only the heads of the others.
+    /// Adds the records of blocks that are not worth keeping to the window. Returns these blocks,
+    /// and those that no record is in. Reads only the heads of the others.
     fn read_worn_blocks(&mut self) -> Result<Vec<u64>, Error> {
         let used = block::records_by_block(self.read)?;
         let (mut unused, mut worn, mut short) = (Vec::new(), Vec::new(), Vec::new());
@@ -255,8 +255,8 @@ impl Compactor<'_> {
         Ok(())
     }
 
-    /// Adds records that are in no block, after number `after`, until the window is full. Returns the
-    /// number of the last; [`None`] if there was none.
+    /// Adds records that are in no block, after number `after`, until the window is full. Returns
+    /// the number of the last; [`None`] if there was none.
     fn read_window(&mut self, after: u64) -> Result<Option<u64>, Error> {
         let mut last = None;
         let mut failed = Ok(());

@@ -27,8 +27,8 @@ use crate::versions::Versions;
 /// frames have records of two windows.
 const WINDOW: u64 = 1 << 16;
 
-/// Counts everything that is in a snapshot. `progress` is told how many more bytes were read, and may
-/// stop it.
+/// Counts everything that is in a snapshot. `progress` is told how many more bytes were read, and
+/// may stop it.
 pub(crate) fn count(
     snapshot: &dyn Snapshot,
     records: &Records,

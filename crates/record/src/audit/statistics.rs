@@ -45,8 +45,8 @@ pub struct NamespaceStatistics {
     pub whole: Amount,
     /// Versions that are stored as deltas, with the bytes that are stored of them.
     pub deltas: Amount,
-    /// Records that no key has any more and that others are deltas of, with the bytes that are stored
-    /// of them.
+    /// Records that no key has any more and that others are deltas of, with the bytes that are
+    /// stored of them.
     pub obsolete: Amount,
     /// Versions by the size of their bodies, without deletions.
     pub sizes: BodySizes,
@@ -65,8 +65,8 @@ pub struct NamespaceStatistics {
     pub chains: u64,
     /// Records of the longest chain, removed ones included.
     pub chain_longest: u64,
-    /// Features of the newest records of chains, which are the entries that the feature index of the
-    /// namespace needs.
+    /// Features of the newest records of chains, which are the entries that the feature index of
+    /// the namespace needs.
     pub features: u64,
 }
 
@@ -154,8 +154,8 @@ impl Retrievals {
         (self.records > 0).then(|| self.total as f64 / self.records as f64)
     }
 
-    /// Returns the bars of the histogram: 0, 1, 2 to 3, 4 to 7, 8 to 15 and so on, up to the records
-    /// that need most.
+    /// Returns the bars of the histogram: 0, 1, 2 to 3, 4 to 7, 8 to 15 and so on, up to the
+    /// records that need most.
     ///
     /// ```
     /// # use ibid_record::Retrievals;

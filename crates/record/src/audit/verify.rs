@@ -2,8 +2,8 @@
 //!
 //! A snapshot is checked both ways. From keys: each entry of the table `keys` has its version
 //! entries, and these their records. Back again: each version entry and each record is one that its
-//! key leads to. The second way finds what the first cannot: a byte that changed in the engine's own
-//! structure may hide a key, and then nothing leads to the key's records.
+//! key leads to. The second way finds what the first cannot: a byte that changed in the engine's
+//! own structure may hide a key, and then nothing leads to the key's records.
 //!
 //! Entries are looked at one by one. In memory are the records on the way to one body, at most
 //! [`FAULTS_MAX`] faults, the namespaces, and a number for each chain of deltas.
@@ -34,8 +34,8 @@ const FRAME_BYTES: usize = 16 << 20;
 /// Numbers of records that are read at once.
 const RECORDS_AT_ONCE: usize = 1024;
 
-/// Checks everything that is in a snapshot. `progress` is told how many more bytes were looked at, and
-/// may stop it.
+/// Checks everything that is in a snapshot. `progress` is told how many more bytes were looked at,
+/// and may stop it.
 pub(crate) fn verify(
     snapshot: &dyn Snapshot,
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
@@ -377,8 +377,8 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Returns the key of a record, as it is in the table `keys`; [`None`] if the record is missing or
-    /// damaged, which is noted elsewhere.
+    /// Returns the key of a record, as it is in the table `keys`; [`None`] if the record is missing
+    /// or damaged, which is noted elsewhere.
     fn owner(&self, number: u64) -> Result<Option<Vec<u8>>, Error> {
         let mut owner = None;
         let mut found = |record: record::Record<'_>| owner = Some(key_of(record.namespace, record.key));

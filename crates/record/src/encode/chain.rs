@@ -1,11 +1,11 @@
 //! The position of a record in its chain, and the hops between records (dDedup §3.2.2).
 //!
-//! In a chain each record is a delta of the next, and the newest is whole. To shorten the way to the
-//! oldest, some records are deltas of one further on: a record whose position is a multiple of a
-//! *stride* is a delta of the record at the next multiple. The strides are half of the hop distance
-//! H, H itself, and its powers. With half of H, the way to the first hop and the way from the last
-//! are no longer than H together, so at most N/H + H records are read for one of a chain of N. The
-//! powers cost next to nothing, and make the way proportional to the logarithm of N.
+//! In a chain each record is a delta of the next, and the newest is whole. To shorten the way to
+//! the oldest, some records are deltas of one further on: a record whose position is a multiple of
+//! a *stride* is a delta of the record at the next multiple. The strides are half of the hop
+//! distance H, H itself, and its powers. With half of H, the way to the first hop and the way from
+//! the last are no longer than H together, so at most N/H + H records are read for one of a chain
+//! of N. The powers cost next to nothing, and make the way proportional to the logarithm of N.
 
 use ibid_format::record::{ChainEntry, HOPS_MAX};
 
@@ -14,14 +14,14 @@ use ibid_format::record::{ChainEntry, HOPS_MAX};
 pub enum Retrieval {
     /// As many as the chain has: each record is a delta of the next.
     Chain,
-    /// Some records are deltas of one further on, so that at most N/H + H others are read for a record
-    /// of a chain of N (dDedup §3.2.2).
+    /// Some records are deltas of one further on, so that at most N/H + H others are read for a
+    /// record of a chain of N (dDedup §3.2.2).
     Hop {
         /// H, from 2 to 65 536 and even; another number is rounded to such a one.
         distance: u32,
     },
-    /// Some records are stored whole, so that at most H − 1 others are read. dDedup compares hops with
-    /// this.
+    /// Some records are stored whole, so that at most H − 1 others are read. dDedup compares hops
+    /// with this.
     VersionJumping {
         /// H, from 1.
         distance: u32,

@@ -358,8 +358,8 @@ impl EncoderThread {
         }
     }
 
-    /// Appends the new record to the chain of the chosen one. Returns the chain's new entry, and how
-    /// many bytes that saves.
+    /// Appends the new record to the chain of the chosen one. Returns the chain's new entry, and
+    /// how many bytes that saves.
     fn follow(
         &mut self,
         read: &dyn Snapshot,

@@ -7,8 +7,8 @@
 //! the newest record is read without decoding.
 //!
 //! The feature index has only the newest records of chains: older ones resemble these. In a
-//! namespace that keeps versions, the latest version of a key never becomes a delta, so that reading
-//! it costs nothing more.
+//! namespace that keeps versions, the latest version of a key never becomes a delta, so that
+//! reading it costs nothing more.
 //!
 //! Nothing here is needed to read a record. After a crash, with a full cache or without an index
 //! entry, some records stay whole that could have been deltas.

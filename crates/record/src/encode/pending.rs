@@ -41,8 +41,8 @@ impl Pending {
         }
     }
 
-    /// Adds a rewrite that saves this many bytes, in place of another of the same record. Drops those
-    /// that save least if there is no room.
+    /// Adds a rewrite that saves this many bytes, in place of another of the same record. Drops
+    /// those that save least if there is no room.
     pub(crate) fn rewrite(&mut self, saves: u64, rewrite: Rewrite) {
         self.forget(rewrite.number);
         self.bytes += rewrite.delta.len();

@@ -21,7 +21,8 @@ pub struct EncodingReport {
     pub cache_hits: u64,
     /// Older records that were read from the store.
     pub cache_misses: u64,
-    /// Records that were not encoded because a record that they were to be compared with is damaged.
+    /// Records that were not encoded because a record that they were to be compared with is
+    /// damaged.
     pub damaged: u64,
     /// Namespaces in which nothing more is encoded, because it did not pay.
     pub given_up: u64,

@@ -11,13 +11,15 @@ use super::{Governor, Retrieval};
 /// The defaults suit most data: a program needs none of these settings. They change what is stored
 /// from now on, never what is read, and may differ each time a store is opened.
 ///
-/// | to | set |
-/// |---|---|
-/// | store all records whole | [`enabled`](Self::enabled) |
-/// | read old versions faster, or store them smaller | [`retrieval`](Self::retrieval) |
-/// | use less memory | [`source_cache_bytes`](Self::source_cache_bytes), [`write_back_bytes`](Self::write_back_bytes), [`index_bytes_max`](Self::index_bytes_max) |
-/// | find more of what records share, or take less time | [`interval`](Self::interval), [`feature_bytes`](Self::feature_bytes), [`reward`](Self::reward), [`size_filter_percent`](Self::size_filter_percent), [`governor`](Self::governor) |
-/// | decide when deltas are written | [`lossy`](Self::lossy), [`idle_after`](Self::idle_after), [`idle_requests_max`](Self::idle_requests_max) |
+/// - To store all records whole, set [`enabled`](Self::enabled).
+/// - To read old versions faster or store them smaller, set [`retrieval`](Self::retrieval).
+/// - To use less memory, set [`source_cache_bytes`](Self::source_cache_bytes),
+///   [`write_back_bytes`](Self::write_back_bytes) and [`index_bytes_max`](Self::index_bytes_max).
+/// - To find more of what records share, or take less time, set [`interval`](Self::interval),
+///   [`feature_bytes`](Self::feature_bytes), [`reward`](Self::reward),
+///   [`size_filter_percent`](Self::size_filter_percent) and [`governor`](Self::governor).
+/// - To decide when deltas are written, set [`lossy`](Self::lossy),
+///   [`idle_after`](Self::idle_after) and [`idle_requests_max`](Self::idle_requests_max).
 ///
 /// ```
 /// use ibid_record::{Encoding, Options, Retrieval};

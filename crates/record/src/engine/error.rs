@@ -1,4 +1,4 @@
-//! What can go wrong between the store and the disk.
+//! Why an engine failed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,35 +6,35 @@ use std::sync::Arc;
 
 /// A call to an [`Engine`](super::Engine) failed.
 ///
-/// Its text says what was attempted and where, what was expected and what was found. Cheap
-/// to clone, because all callers whose batches shared a failed commit get it.
+/// The text says what was attempted, where, and why it failed. Cheap to clone, because all callers
+/// whose changes shared a failed commit get it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// Someone else has it open.
+    /// It is open already. Only one process at a time can have it open.
     #[error("{path} is open already, here or in another process", path = .path.display())]
     InUse {
         /// The engine's file or folder.
         path: PathBuf,
     },
-    /// What is stored is not what the engine wrote.
+    /// The stored bytes are not those that the engine wrote.
     #[error("{path} is damaged or not of {engine}: {found}", path = .path.display())]
     Damaged {
         /// The engine.
         engine: &'static str,
         /// Its file or folder.
         path: PathBuf,
-        /// What it found, in its own words.
+        /// What the engine says.
         found: String,
     },
-    /// It was written by a version of the engine that this one does not read.
-    #[error("{path} has a format of {engine} that this program does not read ({found})", path = .path.display())]
+    /// It was written by a version of the engine that this one cannot read.
+    #[error("{path} has a format of {engine} that this version cannot read: {found}", path = .path.display())]
     Version {
         /// The engine.
         engine: &'static str,
         /// Its file or folder.
         path: PathBuf,
-        /// What it found, in its own words.
+        /// What the engine says.
         found: String,
     },
     /// A key or value is longer than the engine takes. Nothing was written.
@@ -42,13 +42,13 @@ pub enum EngineError {
     TooLarge {
         /// Key or value.
         field: &'static str,
-        /// The most it takes, bytes.
+        /// The most that the engine takes, bytes.
         expected: u64,
-        /// What it was given, bytes.
+        /// The length, bytes.
         found: u64,
     },
-    /// The disk or the operating system failed. A commit that fails so may or may not be there
-    /// after reopening.
+    /// The disk or the operating system failed. Whether a failed commit took place is known after
+    /// opening it again.
     #[error("cannot {operation} {path}: {source}", path = .path.display())]
     Io {
         /// What was attempted.
@@ -58,7 +58,8 @@ pub enum EngineError {
         /// What the operating system says.
         source: Arc<io::Error>,
     },
-    /// A write failed earlier, so that what is on disk is uncertain and nothing more is written.
+    /// An earlier write failed, so what is on disk is uncertain, and nothing more is written.
+    /// Opening it again finds what was committed.
     #[error("cannot {operation} {path}: an earlier write to it failed", path = .path.display())]
     Stopped {
         /// What was attempted.
@@ -66,7 +67,7 @@ pub enum EngineError {
         /// The engine's file or folder.
         path: PathBuf,
     },
-    /// The engine failed in a way that none of the above describes.
+    /// The engine failed in another way.
     #[error("cannot {operation} {path}: {engine} says \"{found}\"", path = .path.display())]
     Engine {
         /// The engine.
@@ -75,13 +76,13 @@ pub enum EngineError {
         operation: &'static str,
         /// Its file or folder.
         path: PathBuf,
-        /// In the engine's own words.
+        /// What the engine says.
         found: String,
     },
 }
 
 impl EngineError {
-    /// Of work that gives up, for a reason that its caller knows.
+    /// Returns the error of work that gives up for a reason that its caller knows.
     pub(crate) fn abandoned() -> Self {
         EngineError::Stopped {
             operation: "write",

@@ -15,32 +15,32 @@ use super::{
 };
 
 const ENGINE: &str = "fjall";
-/// Longest value, bytes: what [`Transaction::put`] promises to take, sealed; fjall would take ten
+/// Longest value, bytes: what [`Transaction::put`] promises, with a seal. fjall itself takes ten
 /// times as much.
 const VALUE_BYTES_MAX: usize = (300 << 20) + ibid_format::SEAL_OVERHEAD;
-/// Longest key, bytes. A longer one would make fjall panic.
+/// Longest key, bytes. With a longer one fjall panics.
 const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
-/// An [`Engine`] in a folder, `fjall`'s.
+/// The [`Engine`] of the library fjall, in a folder.
 ///
-/// Commits go to a journal: those with [`Commit::Unsynced`] survive the end of the process, but not
-/// of the machine.
+/// Commits go to a journal. A commit with [`Commit::Unsynced`] survives a crash of the process, but
+/// not of the machine.
 pub struct Fjall {
     keyspace: TxKeyspace,
     /// In the order of [`Table::ALL`].
     tables: Vec<TxPartitionHandle>,
     path: PathBuf,
-    /// Held until all of the above is dropped; fjall itself would open a folder twice.
+    /// Dropped after the fields above. fjall itself would open a folder twice.
     _lock: File,
 }
 
 impl Fjall {
-    /// Opens the folder, or makes it. Blocks up to `cache_bytes` are kept in memory, beside 64 MiB
-    /// at most of what is not in sorted files yet.
+    /// Opens the folder, or makes it. Caches blocks up to `cache_bytes`, and has at most 64 MiB in
+    /// memory that is not in sorted files yet.
     ///
     /// # Errors
-    /// [`EngineError::InUse`] if it is open elsewhere, [`EngineError::Damaged`] or
-    /// [`EngineError::Version`] if it is not as fjall writes it, [`EngineError::Io`].
+    /// [`EngineError::InUse`] if it is open already; [`EngineError::Damaged`] or
+    /// [`EngineError::Version`] if it is not as fjall writes it; [`EngineError::Io`].
     pub fn open(path: &Path, cache_bytes: usize) -> Result<Self, EngineError> {
         let io = |source| EngineError::io("open", path, source);
         fs::create_dir_all(path).map_err(io)?;

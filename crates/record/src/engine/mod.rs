@@ -1,11 +1,11 @@
-//! The seam between a store and what keeps its bytes: ordered tables, one writer, snapshots.
+//! What stores the tables: ordered tables of bytes, with one writer and snapshots.
 //!
-//! [`Redb`] is the default, a copy-on-write B-tree in one file; `Fjall`, behind the feature
-//! `fjall`, is an LSM tree in a folder. [`conformance`](crate::conformance) holds the tests that
+//! [`Redb`] is the default, a copy-on-write B-tree in one file. `Fjall`, behind the feature
+//! `fjall`, is an LSM tree in a folder. [`conformance`](crate::conformance) has the tests that
 //! every engine passes.
 //!
-//! Callbacks instead of iterators and guards: a value is looked at where the engine has it, without
-//! a copy, and no lifetime of an engine's own types shows through the trait.
+//! The traits have callbacks instead of iterators and guards: a value is read where the engine has
+//! it, without a copy, and no lifetime of an engine's own types appears in them.
 
 mod error;
 #[cfg(feature = "fjall")]
@@ -22,33 +22,33 @@ pub use self::fjall::Fjall;
 pub use self::redb::{Redb, StorageBackend};
 pub use self::sealed::Sealed;
 
-/// The tables of a store. `docs/format/records.md` says what is in them.
+/// The tables of a store, which `docs/format/records.md` describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Table {
-    /// Which format it is, and what numbers come next.
+    /// The format, and the numbers that come next.
     Meta,
-    /// Name → what the namespace is.
+    /// Name → namespace.
     Namespaces,
-    /// Namespace and key → where its records are.
+    /// Namespace and key → first and latest record.
     Keys,
-    /// First record of a key and group of versions → their records.
+    /// First record of a key, and group of versions → records of these versions.
     Versions,
     /// Number → record.
     Records,
-    /// Group of records → how many are decoded from each.
+    /// Group of records → how many deltas each has.
     References,
-    /// Group of records → in which blocks they are.
+    /// Group of records → their blocks and frames.
     Places,
-    /// Number → records that are compressed together.
+    /// Number → block of compressed records.
     Blocks,
-    /// Number of a record that no delta was made of yet → its place in a chain, and its sketch.
+    /// Number of the newest record of a chain → its position and features.
     Chains,
-    /// Position → what was done.
+    /// Position → entry of the log.
     Oplog,
 }
 
 impl Table {
-    /// All of them.
+    /// All tables.
     pub const ALL: [Table; 10] = [
         Table::Meta,
         Table::Namespaces,
@@ -62,7 +62,7 @@ impl Table {
         Table::Oplog,
     ];
 
-    /// The number that stands for it in seals. Part of the format.
+    /// Returns the number of the table in seals, which is part of the format.
     pub(crate) fn number(self) -> u8 {
         match self {
             Table::Keys => 1,
@@ -78,7 +78,7 @@ impl Table {
         }
     }
 
-    /// What it is called inside the engine. Part of the format.
+    /// Returns the name of the table in the engine, which is part of the format.
     pub fn name(self) -> &'static str {
         match self {
             Table::Meta => "meta",
@@ -98,17 +98,17 @@ impl Table {
 /// What is promised when a commit returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Commit {
-    /// It, and every commit before it, survives a crash of the machine.
+    /// The commit, and every commit before it, survives a crash of the machine.
     Synced,
-    /// Readers see it. A crash, even of the process alone, may lose it and those after it, never
-    /// those before it alone.
+    /// Readers see the commit. A crash, even of the process alone, may lose it together with all
+    /// later ones.
     Unsynced,
 }
 
-/// A range of keys. One whose end is before its beginning is empty.
+/// A range of keys. If its end is before its beginning, it is empty.
 pub type KeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
-/// Which way a range is gone through.
+/// The order in which a range is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the smallest key up.
@@ -117,15 +117,16 @@ pub enum Direction {
     Backward,
 }
 
-/// Looks at each pair of a range, until it breaks.
+/// Is called with each key and value of a range until it breaks.
 pub type EachPair<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
 
-/// Reading, from a snapshot or within a transaction.
+/// Reads from a snapshot or within a transaction.
 pub trait Read {
-    /// Shows the value of a key to `found`, and says whether there is one.
+    /// Shows the value of a key to `found`, and returns whether there is one.
     fn get(&self, table: Table, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError>;
 
-    /// Shows the pairs of a range to `each`, in the order of the keys' bytes or its reverse.
+    /// Shows the keys and values of a range to `each`, in the order of the keys' bytes or its
+    /// reverse.
     fn range(
         &self,
         table: Table,
@@ -135,49 +136,50 @@ pub trait Read {
     ) -> Result<(), EngineError>;
 }
 
-/// What was committed at one moment. Later commits do not change what is read from it.
+/// Everything that was committed at one moment. Later commits do not change it.
 pub trait Snapshot: Read + Send + Sync {}
 
-/// Writing, all or nothing. Reads see what it has written itself.
+/// Writes, all or nothing. Its reads see what it has written.
 pub trait Transaction: Read {
-    /// Stores a value, in place of the one that is there.
+    /// Stores a value, in place of the key's value if it has one.
     ///
     /// # Errors
-    /// [`EngineError::TooLarge`] for more than the engine takes; at least 4200 bytes of key and 300
-    /// MiB of value are taken.
+    /// [`EngineError::TooLarge`] for more than the engine takes, which is at least 4200 bytes of
+    /// key and 300 MiB of value.
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), EngineError>;
 
-    /// Removes a key, if it is there.
+    /// Removes a key if it is there.
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), EngineError>;
 }
 
-/// What a transaction does. An error undoes all of it.
+/// The work of a transaction. An error undoes all of it.
 pub type Work<'a> = &'a mut dyn FnMut(&mut dyn Transaction) -> Result<(), EngineError>;
 
 /// Ordered tables of bytes, with atomic commits.
 ///
-/// Keys have at least one byte. One writer at a time: a second [`write`](Self::write) waits.
-/// Readers wait for nobody.
+/// Keys have at least one byte. There is one writer at a time: a second [`write`](Self::write)
+/// waits. Readers never wait.
 pub trait Engine: Send + Sync {
-    /// What is committed now.
+    /// Returns everything that is committed now.
     fn snapshot(&self) -> Result<Box<dyn Snapshot>, EngineError>;
 
     /// Runs `work` in a transaction and commits it, unless it fails.
     ///
     /// # Errors
-    /// Those of `work`; nothing was changed then. Those of the commit itself: whether it took place
-    /// is known after reopening.
+    /// Those of `work`, after which nothing was changed; those of the commit, after which the
+    /// engine must be opened again to see whether it took place.
     fn write(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError>;
 
     /// Makes every earlier commit survive a crash.
     fn sync(&self) -> Result<(), EngineError>;
 
-    /// Gives room on the disk back that is not needed any more, as far as that goes while snapshots
-    /// are open. Others may have to wait meanwhile. Syncs.
+    /// Gives unused room on the disk back, as far as open snapshots allow, and syncs. Reads and
+    /// writes may have to wait meanwhile.
     fn compact(&self) -> Result<(), EngineError>;
 }
 
-/// Whether nothing can be in a range. B-trees of several libraries panic if asked.
+/// Returns whether a range is empty whatever the keys are. B-trees of some libraries panic for such
+/// a range.
 pub(crate) fn is_void(range: &KeyRange<'_>) -> bool {
     match *range {
         (Bound::Included(from), Bound::Included(to)) => from > to,
@@ -187,7 +189,7 @@ pub(crate) fn is_void(range: &KeyRange<'_>) -> bool {
     }
 }
 
-/// Refuses what is longer than the engine takes.
+/// Refuses a key or value that is longer than the engine takes.
 pub(crate) fn check_length(field: &'static str, bytes: &[u8], expected: usize) -> Result<(), EngineError> {
     let (expected, found) = (expected as u64, bytes.len() as u64);
     if found > expected {

@@ -16,9 +16,9 @@ use super::{
 };
 
 const ENGINE: &str = "redb";
-/// Fewest bytes of cache that redb is given.
+/// Smallest cache of redb, bytes.
 const CACHE_BYTES_MIN: usize = 1 << 20;
-/// Longest value, bytes: what [`Transaction::put`] promises to take, sealed; redb would take ten
+/// Longest value, bytes: what [`Transaction::put`] promises, with a seal. redb itself takes ten
 /// times as much.
 const VALUE_BYTES_MAX: usize = (300 << 20) + ibid_format::SEAL_OVERHEAD;
 /// Longest key, bytes.
@@ -30,29 +30,29 @@ fn definition(table: Table) -> Definition {
     TableDefinition::new(table.name())
 }
 
-/// An [`Engine`] in one file, `redb`'s.
+/// The [`Engine`] of the library redb, in one file.
 ///
-/// Commits with [`Commit::Synced`] cost one sync of the file. What was not synced is kept in memory
-/// and lost if the process ends without [`sync`](Engine::sync). After a crash, opening reads
-/// through the file's tables once to find what is free.
+/// A commit with [`Commit::Synced`] costs one sync of the file. Other commits stay in memory, and
+/// are lost if the process ends without [`sync`](Engine::sync). Opening it after a crash reads the
+/// file's tables once to find free pages.
 pub struct Redb {
-    /// [`None`] only while it is dropped. Written to by who compacts it.
+    /// [`None`] only while it is dropped. Compacting takes the lock for writing.
     database: RwLock<Option<Database>>,
     path: PathBuf,
 }
 
 impl Redb {
-    /// Opens the file, or makes it. Pages up to `cache_bytes` are kept in memory.
+    /// Opens the file, or makes it. Caches pages up to `cache_bytes`.
     ///
     /// # Errors
-    /// [`EngineError::InUse`] if it is open elsewhere, [`EngineError::Damaged`] or
-    /// [`EngineError::Version`] if it is not as redb writes it, [`EngineError::Io`].
+    /// [`EngineError::InUse`] if it is open already; [`EngineError::Damaged`] or
+    /// [`EngineError::Version`] if it is not as redb writes it; [`EngineError::Io`].
     pub fn open(path: &Path, cache_bytes: usize) -> Result<Self, EngineError> {
         Redb::opened(path, cache_bytes, |builder| builder.create(path))
     }
 
-    /// The same on storage of the caller's: of a test that pulls the plug, say. `path` is for
-    /// messages.
+    /// Opens it on storage of your own, for example of a test that simulates power failures. `path`
+    /// is for messages.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -74,7 +74,7 @@ impl Redb {
             database: RwLock::new(Some(database)),
             path: path.to_owned(),
         };
-        // Snapshots of a new file find all tables. Of an old one nothing is changed.
+        // Makes all tables of a new file, so that snapshots find them.
         if !unless_it_panics(path, || engine.has_all_tables())? {
             engine.write(Commit::Synced, &mut |_| Ok(()))?;
         }
@@ -82,9 +82,9 @@ impl Redb {
     }
 
     fn with_database<T>(&self, work: impl FnOnce(&Database) -> T) -> T {
-        // A panic under the lock is caught at the seam, and says that the file is damaged.
+        // A panic under the lock is caught by the caller, as damage of the file.
         let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
-        work(database.as_ref().expect("it is there until it is dropped"))
+        work(database.as_ref().expect("the database is there until it is dropped"))
     }
 
     fn has_all_tables(&self) -> Result<bool, EngineError> {
@@ -109,8 +109,7 @@ impl Redb {
 impl Drop for Redb {
     fn drop(&mut self) {
         let database = self.database.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // redb tidies its file up when it closes it. Nobody is to be told that it could not: what was
-        // synced is there.
+        // redb tidies its file when it closes it. If it cannot, what was synced is still there.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
     }
 }
@@ -154,7 +153,7 @@ impl Engine for Redb {
         match worked {
             Ok(()) => transaction.commit().map_err(|error| failed(error.into())),
             Err(error) => {
-                // The error of the work is the one to report; a failed abort shows at the next transaction.
+                // The caller gets the error of the work. A failed abort shows at the next transaction.
                 let _ = transaction.abort();
                 Err(error)
             }
@@ -168,9 +167,9 @@ impl Engine for Redb {
     fn compact(&self) -> Result<(), EngineError> {
         self.sync()?;
         let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
-        let database = database.as_mut().expect("it is there until it is dropped");
+        let database = database.as_mut().expect("the database is there until it is dropped");
         match database.compact() {
-            // With snapshots open nothing can be moved.
+            // While snapshots are open nothing can be moved.
             Ok(_) | Err(CompactionError::TransactionInProgress) => Ok(()),
             Err(error) => Err(self.failed("compact", error.into())),
         }
@@ -178,7 +177,7 @@ impl Engine for Redb {
 }
 
 struct RedbSnapshot {
-    /// Opened when first read from: most snapshots look into two.
+    /// Opened when they are first read: most snapshots read two.
     tables: [OnceLock<ReadOnlyTable<&'static [u8], &'static [u8]>>; Table::ALL.len()],
     transaction: ReadTransaction,
     path: PathBuf,
@@ -292,9 +291,9 @@ fn range(
     Ok(())
 }
 
-/// Makes an error of a panic, for redb follows what it reads in its pages without asking: a byte
-/// that changed in one may lead out of it. Nothing is left half done by reading. (A panic while
-/// writing ends the store's thread for writing, which is told.)
+/// Turns a panic into an error. redb trusts what it reads in its pages, and a changed byte may lead
+/// out of one. Reading leaves nothing half done. A panic while writing ends the store's writer,
+/// whose callers are told.
 fn unless_it_panics<T>(path: &Path, read: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());

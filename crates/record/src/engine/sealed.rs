@@ -1,4 +1,4 @@
-//! An engine whose values nobody can read, or change unnoticed, without the key.
+//! An engine that encrypts the values of another.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,13 @@ use ibid_format::record::{open_value, seal_value};
 
 use super::{Commit, Direction, EachPair, Engine, EngineError, KeyRange, Read, Snapshot, Table, Transaction, Work};
 
-/// An [`Engine`] that seals every value before it hands it to another.
+/// An [`Engine`] that seals every value before it stores it in another engine: without the key no
+/// value can be read, or changed unnoticed.
 ///
-/// A seal is of its table and key, so that values can't change places either. Keys are not sealed,
-/// since they are in order: keys of records, names of namespaces, how long values are and when they
-/// change can be seen. Nor can it be seen that all of a store is an older copy of itself.
+/// A seal covers the table and the key, so values cannot change places either. Keys are not sealed,
+/// because they are stored in order. Anyone who can read the files can see the keys of records, the
+/// names of namespaces, how long values are, and when they change. Replacing the whole store by an
+/// older copy of it is not noticed.
 pub struct Sealed<E> {
     engine: E,
     keys: Keys,
@@ -20,7 +22,7 @@ pub struct Sealed<E> {
 }
 
 impl<E: Engine> Sealed<E> {
-    /// Seals what `engine` keeps. `path` is for messages.
+    /// Seals what is stored in `engine`. `path` is for messages.
     pub fn new(engine: E, keys: Keys, path: &Path) -> Self {
         let path = path.to_owned();
         Sealed { engine, keys, path }
@@ -55,7 +57,7 @@ impl Sealer<'_> {
                 engine: "encryption",
                 path: self.path.to_owned(),
                 found: format!(
-                    "the value under \"{}\" in the table {} is not as it was sealed",
+                    "the value under \"{}\" in the table {} is not the one that was sealed",
                     key.escape_ascii(),
                     table.name()
                 ),

@@ -14,8 +14,8 @@ const REWRITES: usize = 1 << 18;
 const ENTRIES: u64 = 1 << 20;
 
 /// Bases, each with the record that later became its delta: the encoder found that the two are
-/// similar. A replica has the record when it receives the base, so the base can be sent as a delta of
-/// it.
+/// similar. A replica has the record when it receives the base, so the base can be sent as a delta
+/// of it.
 #[derive(Default)]
 pub(super) struct LaterDeltas {
     by_base: BTreeMap<u64, u64>,

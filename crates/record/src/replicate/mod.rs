@@ -1,11 +1,11 @@
-//! How does another store come to have the same? A replica asks, a primary answers.
+//! Keeping other stores the same as a primary: a replica asks, its primary answers.
 //!
-//! A [`Receiver`] asks for what comes after its position in the log; a [`Sender`] answers with the
-//! entries and the bodies that they name, each as a delta of one that the receiver has where that
-//! is shorter. Neither does any input or output but to its own store, and neither minds if messages
-//! are lost, repeated or late: an answer that does not fit where the receiver is changes nothing.
-//! An [`Oplog`] is where requests go: the sender itself, or one that brings them there; [`follow`]
-//! goes on asking it. `docs/replication.md` says what is promised, and describes the messages.
+//! A [`Receiver`] asks for the log entries after its position. A [`Sender`] answers with the
+//! entries and the bodies that they name, each as a delta of a body that the receiver has if that
+//! is shorter. Both read and write their own stores only, and messages may be lost, repeated or
+//! late: an answer that does not fit the receiver's position changes nothing. An [`Oplog`] takes
+//! requests to a primary: the sender itself, or a connection to one. [`follow`] asks it again and
+//! again. `docs/replication.md` says what is promised, and describes the messages.
 //!
 //! ```
 //! use ibid_record::replicate::{Receiver, Sender};
@@ -20,7 +20,7 @@
 //! while !receiver.take(&sender.answer(&receiver.ask()?)?)?.is_current() {}
 //! let pages = replica.namespace("pages", Versions::Kept)?;
 //! assert_eq!(pages.get(b"ibid")?.as_deref(), Some(&b"in the same place"[..]));
-//! assert!(pages.insert(b"idem", b"the same").is_err()); // it is a replica
+//! assert!(pages.insert(b"idem", b"the same").is_err()); // a replica does not change by itself
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

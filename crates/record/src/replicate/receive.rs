@@ -14,7 +14,7 @@ use super::bodies_digest::BodiesDigest;
 use crate::engine::{Snapshot, Table};
 use crate::error::{Damage, Error};
 use crate::log::state;
-use crate::read::{lookup, namespaces};
+use crate::read::lookup;
 use crate::store::{Shared, Store};
 use crate::write::request::{
     Change, Command, Durability, LogCommand, Operation, ReceivedEntries, ReceivedEntry, Target, TransferPart,
@@ -27,23 +27,24 @@ const DURABILITY: Durability = Durability::Batched(Duration::from_secs(1));
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// Entries: the replica is at `position`, the one that answered was at `head`.
+    /// Entries. The replica is at `position`, and the primary was at `head`.
     Entries {
-        /// The next that the replica lacks.
+        /// The position of the first entry that the replica lacks.
         position: u64,
-        /// The next that the other will write.
+        /// The position of the next entry that the primary will write.
         head: u64,
     },
-    /// A part of all that there is, more of which is to come.
+    /// A part of all contents; more parts follow.
     Part,
-    /// The last part of that.
+    /// The last part of all contents.
     Whole,
-    /// Nothing: it does not fit where the replica is, or it has to ask otherwise.
+    /// Nothing: the answer does not fit the replica's position, or the replica has to ask in
+    /// another way.
     Nothing,
 }
 
 impl Progress {
-    /// Whether the replica has all that the other had when it answered.
+    /// Returns whether the replica has all entries that the primary had when it answered.
     pub fn is_current(&self) -> bool {
         matches!(self, Progress::Entries { position, head } if position >= head)
     }
@@ -52,15 +53,15 @@ impl Progress {
 /// Asks for what a replica lacks.
 pub struct Receiver {
     store: Arc<Shared>,
-    /// A base is missing here, or damaged: bodies are to come as they are.
+    /// Whether to ask for bodies that are not encoded, because a base is missing here or damaged.
     whole: bool,
-    /// It is to ask for all that there is.
+    /// Whether to ask for all contents.
     takes_all: bool,
     decoder: DeltaDecoder,
 }
 
 impl Receiver {
-    /// One that asks for a store.
+    /// Returns a receiver for a replica.
     ///
     /// # Errors
     /// [`Error::NoLog`] if the store was not made a replica.
@@ -79,7 +80,7 @@ impl Receiver {
         state::read(&*self.store.engine.snapshot()?)?.ok_or(Error::NoLog)
     }
 
-    /// What to ask next.
+    /// Returns the next request.
     ///
     /// # Errors
     /// [`Error::Damaged`], [`Error::Engine`].
@@ -102,11 +103,12 @@ impl Receiver {
         Ok(Request { store, epoch, query }.encode())
     }
 
-    /// Does what an answer says.
+    /// Does what an answer says, and returns what it brought.
     ///
     /// # Errors
-    /// [`Error::Message`] for what is no answer; [`Error::Refused`], [`Error::StalePrimary`], [`Error::Diverged`]: nothing was done, and asking again will not help.
-    /// [`Error::IsReplica`] never; [`Error::Damaged`], [`Error::Engine`], [`Error::WriterEnded`].
+    /// [`Error::Message`] if it is no answer; [`Error::Refused`], [`Error::StalePrimary`] and
+    /// [`Error::Diverged`], after which nothing was done and asking again does not help;
+    /// [`Error::Damaged`], [`Error::Engine`], [`Error::WriterEnded`].
     pub fn take(&mut self, answer: &[u8]) -> Result<Progress, Error> {
         let state = self.state()?;
         match Response::decode(answer)? {
@@ -142,27 +144,29 @@ impl Receiver {
         }
         let mut raw = Vec::new();
         let contents = decompress_contents(&sent.packed, sent.length, &mut raw)?;
-        // Those that are here already: who reads what others were sent may find its position in the middle.
+        // A reader of a published log may find its position in the middle of an answer, and has the entries
+        // before.
         let known = (state.next - sent.from) as usize;
         if known >= contents.entries.len() {
-            return Ok(Progress::Nothing); // it comes late
+            return Ok(Progress::Nothing); // it is late
         }
-        // A digest is over the one before: if the last is right, those that are here are the same, too.
+        // Each digest covers the one before, so if the last is right, the replica's entries are the same
+        // too.
         let digest = contents.entries[known..]
             .iter()
             .fold(state.digest, |digest, entry| log_digest(digest, entry));
         if digest != sent.digest {
             if known > 0 {
-                return Ok(Progress::Nothing); // it comes late, and from one that had others
+                return Ok(Progress::Nothing); // it is late, and from a primary with other entries
             }
-            // They come after other entries than those that are here.
+            // They follow other entries than the replica's.
             return Err(Error::Refused(Refusal::OtherEpoch));
         }
         let decoded = contents.entries.iter().map(|entry| LogEntry::decode(entry));
         let mut entries = decoded.collect::<Result<Vec<_>, _>>()?;
         let mut bodies = match self.bodies(&entries, &contents.bodies) {
             Err(Error::Damaged { .. }) if !self.whole => {
-                // What is missing here is there.
+                // The primary has the body that is missing here.
                 self.whole = true;
                 return Ok(Progress::Nothing);
             }
@@ -175,7 +179,7 @@ impl Receiver {
                 self.whole = true;
                 return Ok(Progress::Nothing);
             }
-            return Err(diverged(position, "bodies are others than those that were sent"));
+            return Err(diverged(position, "the received bodies are not those that were sent"));
         }
         bodies.drain(..entries[..known].iter().flat_map(written).count());
         entries.drain(..known);
@@ -193,7 +197,7 @@ impl Receiver {
         Ok(Progress::Entries { position, head })
     }
 
-    /// The bodies of the records that entries name.
+    /// Decodes the bodies of the records that entries name.
     fn bodies(&mut self, entries: &[LogEntry], sent: &[SentBody<'_>]) -> Result<Vec<Vec<u8>>, Error> {
         let snapshot = self.store.engine.snapshot()?;
         let mut sent = sent.iter();
@@ -232,7 +236,7 @@ impl Receiver {
     /// Returns the entries with their operations.
     fn operations(&self, entries: Vec<LogEntry>, bodies: Vec<Vec<u8>>) -> Result<Vec<ReceivedEntry>, Error> {
         let snapshot = self.store.engine.snapshot()?;
-        let mut spaces = Spaces::new(&*snapshot)?;
+        let mut namespaces = Namespaces::new(&*snapshot)?;
         let mut bodies = bodies.into_iter();
         let mut received = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -240,10 +244,10 @@ impl Receiver {
             match &entry {
                 LogEntry::Batch { operations: said, .. } => {
                     for said in said {
-                        operations.push(spaces.operation(said, &mut bodies)?);
+                        operations.push(namespaces.operation(said, &mut bodies)?);
                     }
                 }
-                LogEntry::Namespace { versions_kept, .. } => spaces.made(*versions_kept),
+                LogEntry::Namespace { versions_kept, .. } => namespaces.add(*versions_kept),
                 LogEntry::Rewrites { .. } | LogEntry::Truncated { .. } | LogEntry::Promoted { .. } => {}
             }
             received.push(ReceivedEntry { entry, operations });
@@ -277,7 +281,6 @@ impl Receiver {
             None
         } else {
             let log = LogState::decode(&chunk.log)?;
-            // Whole means whole: what is not on disk yet must not be taken for it.
             (log.store == chunk.store)
                 .then_some(log)
                 .ok_or(Error::Refused(Refusal::OtherStore))?
@@ -290,13 +293,15 @@ impl Receiver {
             pairs: pairs.collect(),
             log,
         };
+        // The store counts as complete only when all of it is on disk.
         let durability = if done { Durability::Sync } else { DURABILITY };
         self.store.ask(Command::Log(LogCommand::StorePart(part)), durability)?;
         Ok(if done { Progress::Whole } else { Progress::Part })
     }
 }
 
-/// Refuses what comes from another store, or an earlier epoch, or another one of the same number.
+/// Refuses an answer of another store, of an earlier epoch, or of another epoch with the same
+/// number.
 fn check(state: &LogState, store: [u8; 16], epoch: Epoch) -> Result<(), Error> {
     if state.store == [0; 16] {
         return Ok(());
@@ -323,7 +328,7 @@ fn missing(field: &'static str) -> Error {
     Error::Message(ibid_format::Error::Mismatch { field, expected, found })
 }
 
-/// Numbers of the records with bodies that an entry names.
+/// Returns the numbers of the records with bodies that an entry names, with their operations.
 fn written(entry: &LogEntry) -> impl Iterator<Item = (u64, &LogOperation)> {
     let (mut number, operations) = match entry {
         LogEntry::Batch { record, operations } => (*record, &operations[..]),
@@ -336,21 +341,21 @@ fn written(entry: &LogEntry) -> impl Iterator<Item = (u64, &LogOperation)> {
     })
 }
 
-/// Which namespaces keep versions, those that are about to be made among them.
-struct Spaces<'s> {
+/// Which namespaces keep versions, including those that the received entries make.
+struct Namespaces<'s> {
     read: &'s dyn Snapshot,
     next: u32,
     kept: HashMap<u32, bool>,
 }
 
-impl<'s> Spaces<'s> {
+impl<'s> Namespaces<'s> {
     fn new(read: &'s dyn Snapshot) -> Result<Self, Error> {
         let next = lookup::next(read)?.namespace;
         let kept = HashMap::new();
-        Ok(Spaces { read, next, kept })
+        Ok(Namespaces { read, next, kept })
     }
 
-    fn made(&mut self, versions_kept: bool) {
+    fn add(&mut self, versions_kept: bool) {
         self.kept.insert(self.next, versions_kept);
         self.next = self.next.saturating_add(1);
     }
@@ -364,7 +369,7 @@ impl<'s> Spaces<'s> {
         let versions_kept = match self.kept.get(&number) {
             Some(&kept) => kept,
             None if number < self.next => {
-                let kept = namespaces::keeps_versions(self.read, number)?;
+                let kept = crate::read::namespaces::keeps_versions(self.read, number)?;
                 self.kept.insert(number, kept);
                 kept
             }
@@ -388,7 +393,7 @@ impl<'s> Spaces<'s> {
             versions_kept,
         };
         let key = said.key.clone();
-        // What it is like is for the encoder, which is the primary's.
+        // What a record is like is for the encoder of the primary.
         let like = None;
         Ok(Operation {
             target,

@@ -7,8 +7,8 @@ use super::shared::Shared;
 use crate::error::Error;
 use crate::write::request::{Change, Operation};
 
-/// Changes in any namespaces of one store. [`Store::commit`](crate::Store::commit) makes all of them,
-/// or none.
+/// Changes in any namespaces of one store. [`Store::commit`](crate::Store::commit) makes all of
+/// them, or none.
 ///
 /// They take effect in order: a later change sees those before it.
 ///
@@ -67,8 +67,8 @@ impl Batch {
 
     /// Says that the body of the last change resembles the latest body of another key of the same
     /// namespace: a reply resembles what it quotes, a copy its original. Then the encoder need not
-    /// search for that record, and finds it among many similar ones. This may change how the record is
-    /// stored, never what is read.
+    /// search for that record, and finds it among many similar ones. This may change how the record
+    /// is stored, never what is read.
     ///
     /// ```
     /// use ibid_record::{Batch, Options, Store, Versions};

@@ -48,8 +48,8 @@ impl Namespace {
     ///
     /// # Errors
     /// [`Error::KeyExists`] and [`Error::OutOfRange`], after which nothing was changed. After
-    /// [`Error::Engine`] and [`Error::WriterEnded`] the store must be opened again to see whether it
-    /// was.
+    /// [`Error::Engine`] and [`Error::WriterEnded`] the store must be opened again to see whether
+    /// it was.
     pub fn insert(&self, key: &[u8], body: &[u8]) -> Result<u64, Error> {
         self.write(key, Change::Insert(body.into()))
     }
@@ -62,7 +62,8 @@ impl Namespace {
         self.write(key, Change::Update(body.into()))
     }
 
-    /// Stores `body` under `key`, whether it has a body or not, and returns the new record's number.
+    /// Stores `body` under `key`, whether it has a body or not, and returns the new record's
+    /// number.
     ///
     /// # Errors
     /// As [`insert`](Self::insert), without [`Error::KeyExists`].
@@ -90,8 +91,9 @@ impl Namespace {
     /// Returns the body under `key`; [`None`] if it has none.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if the stored bytes are not those that were written; [`Error::Incomplete`]
-    /// in a replica that is receiving all contents; [`Error::Engine`]. So for all methods that read.
+    /// [`Error::Damaged`] if the stored bytes are not those that were written;
+    /// [`Error::Incomplete`] in a replica that is receiving all contents; [`Error::Engine`]. So
+    /// for all methods that read.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.view()?.get(self.number, key)
     }
@@ -113,8 +115,8 @@ impl Namespace {
         self.view()?.versions(self.number, key)
     }
 
-    /// Returns the body of a version, from 1; [`None`] if there is no such version, or if it deletes
-    /// the key.
+    /// Returns the body of a version, from 1; [`None`] if there is no such version, or if it
+    /// deletes the key.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -152,8 +154,8 @@ impl Namespace {
     }
 
     /// Returns an iterator over the records that were written after the record `number`, in that
-    /// order; with 0 over all. Of each key it shows the latest version, unless the key is deleted. It
-    /// shows what was committed when it was made, and reads some records ahead.
+    /// order; with 0 over all. Of each key it shows the latest version, unless the key is deleted.
+    /// It shows what was committed when it was made, and reads some records ahead.
     ///
     /// # Errors
     /// As [`get`](Self::get), for this call and for each record. A record that the engine lost
@@ -178,8 +180,8 @@ impl Namespace {
         Ok(written.into_iter().flatten().next())
     }
 
-    /// Returns an operation of this namespace. It does not keep the store open: as the last holder of
-    /// a store, the writer would wait for its own end.
+    /// Returns an operation of this namespace. It does not keep the store open: as the last holder
+    /// of a store, the writer would wait for its own end.
     pub(super) fn operation(&self, key: &[u8], change: Change) -> Operation {
         let target = Target {
             name: self.name.clone(),

@@ -38,8 +38,8 @@ pub struct Options {
     pub durability: Durability,
     /// How records that resemble each other are stored as deltas.
     pub encoding: Encoding,
-    /// Whether to begin a log, which [replicas](crate::replicate) read. A store that has a log keeps
-    /// it in any case.
+    /// Whether to begin a log, which [replicas](crate::replicate) read. A store that has a log
+    /// keeps it in any case.
     pub oplog: bool,
     /// Entries of the log that a primary keeps. It removes older ones [as
     /// `truncate_log` does](crate::Store::truncate_log), and a replica that needs them takes all

@@ -88,7 +88,8 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Returns a snapshot of the engine, unless the store has only a part of its primary's contents.
+    /// Returns a snapshot of the engine, unless the store has only a part of its primary's
+    /// contents.
     pub(super) fn complete_snapshot(&self) -> Result<(Box<dyn engine::Snapshot>, Generation), Error> {
         let generation = self.completeness.generation()?;
         let snapshot = self.engine.snapshot()?;

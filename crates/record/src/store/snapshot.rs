@@ -62,8 +62,8 @@ impl Snapshot {
         self.view_of(namespace)?.versions(namespace.number(), key)
     }
 
-    /// Returns the body of a version, from 1; [`None`] if there is no such version, or if it deletes
-    /// the key.
+    /// Returns the body of a version, from 1; [`None`] if there is no such version, or if it
+    /// deletes the key.
     ///
     /// # Errors
     /// As [`get`](Self::get).

@@ -96,8 +96,8 @@ impl Feed {
         self.came.notify_one();
     }
 
-    /// Ends the encoder after the record that it is encoding. Drops the senders of callers that wait
-    /// for it to finish.
+    /// Ends the encoder after the record that it is encoding. Drops the senders of callers that
+    /// wait for it to finish.
     pub(crate) fn end(&self) {
         let mut state = self.state();
         state.ended = true;
@@ -133,7 +133,8 @@ impl Feed {
         }
     }
 
-    /// Counts requests that are sent to the writer, or with a negative number, that it has committed.
+    /// Counts requests that are sent to the writer, or with a negative number, that it has
+    /// committed.
     pub(crate) fn writer_has(&self, requests: isize) {
         let mut state = self.state();
         state.at_writer = state.at_writer.saturating_add_signed(requests);

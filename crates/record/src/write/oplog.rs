@@ -41,8 +41,8 @@ pub(crate) fn begin(engine: &dyn Engine, next: NextNumbers, wanted: bool) -> Res
             put_state(transaction, &begun)
         })?;
     } else {
-        // What was done before is not in the log, so an empty replica must ask for all contents. The log begins
-        // with an entry that counts as removed, which makes it ask.
+        // What was done before is not in the log, so an empty replica must ask for all contents. The log
+        // begins with an entry that counts as removed, which makes it ask.
         let (_, digest) = entry
             .seal(state.next, state.digest)
             .map_err(|error| Error::damaged(Table::Oplog, b"", error))?;
@@ -128,8 +128,8 @@ pub(crate) fn log_batch(
     append(transaction, state, &LogEntry::Batch { record, operations })
 }
 
-/// Returns whether two changes are of the same kind. Their priors may differ: a replica does not know
-/// what the caller said a record is like.
+/// Returns whether two changes are of the same kind. Their priors may differ: a replica does not
+/// know what the caller said a record is like.
 pub(crate) fn is_same(one: LogChange, other: LogChange) -> bool {
     std::mem::discriminant(&one) == std::mem::discriminant(&other)
 }

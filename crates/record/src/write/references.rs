@@ -58,8 +58,8 @@ pub(crate) fn subtract(transaction: &mut dyn Transaction, records: &Records, bas
     Ok(())
 }
 
-/// Removes a record that no key has any more, or marks it as obsolete if it is the base of others or
-/// named by the log. The log counts as one more reference, until the entry is removed.
+/// Removes a record that no key has any more, or marks it as obsolete if it is the base of others
+/// or named by the log. The log counts as one more reference, until the entry is removed.
 pub(crate) fn release(transaction: &mut dyn Transaction, records: &Records, number: u64) -> Result<(), Error> {
     if number >= state::first_record(transaction)? {
         return set(transaction, number, |count, _| (count.saturating_add(1), true));

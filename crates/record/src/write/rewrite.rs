@@ -36,8 +36,9 @@ pub(crate) fn apply_encoded(
 }
 
 /// Writes rewrites, ascending by record, so that a replica can do the same in the same order.
-/// Returns the records that became deltas, each with its base. Passes over records that were removed
-/// since, or whose base was: a record's body never changes, so nothing else can be out of date.
+/// Returns the records that became deltas, each with its base. Passes over records that were
+/// removed since, or whose base was: a record's body never changes, so nothing else can be out of
+/// date.
 pub(crate) fn apply_rewrites(
     transaction: &mut dyn Transaction,
     records: &Records,

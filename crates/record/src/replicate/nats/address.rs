@@ -1,4 +1,4 @@
-//! Where a log is published: servers, and a name.
+//! Where a log is published: servers and a name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,19 +6,18 @@ use std::str::FromStr;
 use crate::error::Error;
 use crate::replicate::net::tls;
 
-/// The port of a server for which none is said.
+/// The port of a server whose address has none.
 const PORT: u16 = 4222;
 /// Longest name of a log, bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Where a log is published: `nats://HOST:PORT/NAME`, or
+/// Where a log is published: `nats://HOST:PORT/NAME` or
 /// `nats://USER:PASSWORD@HOST:PORT,HOST:PORT,HOST:PORT/NAME`.
 ///
-/// Servers are those of one cluster, of which one is asked, and another if that fails; who and
-/// which password are for all of them. A token is given as a user without a password. The port is
-/// 4222 unless it is said. A name has letters, digits, `-` and `_`, 64 at most: what is published
-/// lies in the stream `ibid-NAME`, under the subject `ibid.NAME.log`, and the primary is asked
-/// under `ibid.NAME.ask`.
+/// The servers are those of one cluster: one is asked, and another if that fails. User and password
+/// are the same for all of them. A token is given as a user without a password. The port is 4222 by
+/// default. A name has at most 64 letters, digits, `-` and `_`. The log is published in the stream
+/// `ibid-NAME` under the subject `ibid.NAME.log`, and the primary answers under `ibid.NAME.ask`.
 ///
 /// ```
 /// use ibid_record::replicate::nats::Address;
@@ -33,7 +32,7 @@ pub struct Address {
     pub(super) name: String,
 }
 
-/// One server, and who asks.
+/// One server, and how to log in.
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) host: String,
@@ -49,8 +48,8 @@ pub(super) struct Server {
 pub struct AddressError(&'static str);
 
 impl Address {
-    /// The same over TLS alone, by servers that have a certificate of one of `authorities`, PEM,
-    /// for their host. Shows `identity` to those that ask who connects.
+    /// Uses TLS only. A server must have a certificate of one of `authorities`, PEM, for its host.
+    /// The client shows `identity` if the server asks for a certificate.
     ///
     /// # Errors
     /// [`Error::Certificate`].
@@ -81,28 +80,28 @@ impl FromStr for Address {
         let wrong = |what| Err(AddressError(what));
         let rest = match text.split_once("://") {
             Some(("nats", rest)) => rest,
-            Some(("tls", _)) => return wrong("TLS is used if it is said whom to believe, and the address is the same"),
+            Some(("tls", _)) => return wrong("TLS is not part of the address: trusted authorities turn it on"),
             _ => return wrong("it does not begin with nats://"),
         };
         let Some((places, name)) = rest.rsplit_once('/') else {
-            return wrong("there is no name behind the servers");
+            return wrong("there is no name after the servers");
         };
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if !(1..=NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(is_plain) {
             return wrong("a name has 1 to 64 letters, digits, - and _");
         }
-        let (who, places) = match places.rsplit_once('@') {
-            Some((who, places)) => (Some(who), places),
+        let (login, places) = match places.rsplit_once('@') {
+            Some((login, places)) => (Some(login), places),
             None => (None, places),
         };
-        let (user, password) = match who.map(|who| who.split_once(':').ok_or(who)) {
+        let (user, password) = match login.map(|login| login.split_once(':').ok_or(login)) {
             None => (None, None),
             Some(Ok((user, password))) => (Some(user.to_owned()), Some(password.to_owned())),
             Some(Err(token)) => (Some(token.to_owned()), None),
         };
         let mut servers = Vec::new();
         for place in places.split(',') {
-            // An address of IPv6 is in brackets.
+            // An IPv6 address is in brackets.
             let (host, port) = match place.rsplit_once(':') {
                 Some((host, port)) if !port.ends_with(']') => (
                     host,
@@ -128,7 +127,7 @@ impl FromStr for Address {
     }
 }
 
-/// Without user and password.
+/// Shows the address without user and password.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("nats://")?;
@@ -140,7 +139,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// As it is displayed: a password is not to be seen in a log.
+/// Shows the address without user and password, so that no log has them.
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Address({self})")

@@ -1,4 +1,4 @@
-//! Who answers what the stream has not: the primary, part for part.
+//! The primary answers what the stream does not have, part by part.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,14 +15,15 @@ use crate::replicate::Sender;
 use crate::replicate::follow::{RETRY_AFTER, wait};
 use crate::store::Store;
 
-/// Those who ask at the same time. One more, and who was silent for longest begins anew.
+/// Most replicas that are answered at the same time. With one more, the one that was silent for the
+/// longest time is forgotten and begins anew.
 const ASKERS_MAX: usize = 16;
-/// How long what was found out for one that asks is kept.
+/// How long the answer to a silent replica is kept.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// How often is looked who was silent.
+/// How often silent replicas are looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// One that asks, and what it is being answered.
+/// A replica that asks, and the answer that it is getting.
 struct Asker {
     sender: Sender,
     number: u64,
@@ -30,8 +31,8 @@ struct Asker {
     heard: Instant,
 }
 
-/// Answers all who ask until `stop` is set. What fails is tried again: whoever got no answer asks
-/// again, too.
+/// Answers all replicas until `stop` is set. After a failure it connects again, and replicas
+/// without an answer ask again.
 pub(super) fn answer_all(store: &Store, address: &Address, stop: &AtomicBool) {
     let (mut askers, mut turn) = (HashMap::new(), 0);
     while !stop.load(Ordering::Relaxed) {
@@ -55,7 +56,7 @@ fn answer_over_one(
         let request = link.wire.next(Instant::now() + LOOK_EVERY, stop)?;
         askers.retain(|_, asker| asker.heard.elapsed() < SILENCE_MAX);
         let Some(request) = request else { continue };
-        // Whatever is wrong with one request, the others are answered.
+        // A request that fails does not keep others from being answered.
         if let Ok(Some(part)) = answer(store, &request.payload, askers, link.part_bytes())
             && !request.reply.is_empty()
         {
@@ -65,7 +66,7 @@ fn answer_over_one(
     Ok(())
 }
 
-/// The part that a request wants; [`None`] if it is not for this store, or for another epoch of it.
+/// Returns the part that a request asks for; [`None`] if the request is for another store or epoch.
 fn answer(
     store: &Store,
     request: &[u8],
@@ -102,7 +103,7 @@ fn answer(
         return Ok(None);
     };
     if part.is_last() {
-        // It will hardly be asked for again; if it is, it is found out anew.
+        // If it is asked for again, the answer is computed anew.
         asker.parts = Vec::new();
     }
     let (store, epoch) = (state.store, state.epoch);

@@ -1,15 +1,13 @@
-//! The log in NATS JetStream, for those who outgrow one machine: a stream that several servers
-//! keep.
+//! Replication through NATS JetStream: the log is a stream that several servers keep.
 //!
-//! A primary [publishes](publish) its log, as answers that no replica asked for, one after the
-//! other. What goes after the last message of the stream is what comes after the last entry in it,
-//! and the stream takes a message only after the one that its publisher knew as the last: so two
-//! never both append, and one that was replaced learns of it there. A replica [reads](Published)
-//! the stream at its own position. What the stream has not (entries from before its first message,
-//! a body as it is because a base is missing, all that there is) it asks of the primary, in parts,
-//! since messages of NATS are short.
+//! A primary [publishes](publish) its log as answers that no replica asked for. Each continues
+//! after the last entry in the stream, and the stream takes a message only if its last one is the
+//! one that the publisher expects. So two stores never both append, and a store that was replaced
+//! learns of it there. A replica [reads](Published) the stream at its own position. It asks the
+//! primary for what the stream does not have: entries from before its first message, a body that is
+//! not encoded, all contents. These answers come in parts, because messages of NATS are short.
 //!
-//! `docs/replication.md` says what is promised of it.
+//! `docs/replication.md` says what is promised.
 
 mod address;
 mod answer;
@@ -26,7 +24,7 @@ use crate::error::Error;
 
 /// Why something was not done.
 enum Stopped {
-    /// It was to stop.
+    /// `stop` was set.
     Stop,
     Failed(Error),
 }
@@ -44,7 +42,7 @@ impl From<ibid_format::Error> for Stopped {
 }
 
 impl Stopped {
-    /// What was done, [`None`] if it was to stop.
+    /// Returns what was done; [`None`] if `stop` was set.
     fn or_failed<T>(done: Result<T, Stopped>) -> Result<Option<T>, Error> {
         match done {
             Ok(done) => Ok(Some(done)),

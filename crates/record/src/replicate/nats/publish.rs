@@ -1,4 +1,4 @@
-//! Who publishes the log: the primary.
+//! The primary publishes its log.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,41 +10,40 @@ use ibid_format::record::{
 use super::Stopped;
 use super::address::Address;
 use super::answer::answer_all;
-use super::read::{existing, last_whole};
-use super::stream::{Link, Making};
+use super::read::{existing, last_complete};
+use super::stream::{Link, StreamConfig};
 use crate::error::Error;
 use crate::log::state;
 use crate::replicate::follow::{LOOK_EVERY, RETRY_AFTER, wait};
 use crate::replicate::{Progress, Sender};
 use crate::store::Store;
 
-/// How often a publisher that has nothing to say looks whether another has published.
+/// How often a publisher without new entries checks whether another store has published.
 const LOOK_AT_STREAM_EVERY: Duration = Duration::from_secs(1);
-/// Servers that keep a stream in a cluster, unless it is said.
+/// The servers of a cluster that keep a stream by default.
 const REPLICAS: u8 = 3;
 
-/// How the stream is made, if it is not there. One that is there stays as it is.
+/// How the stream is made. A stream that exists stays as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Publishing {
-    /// How many servers keep it, 1 to 5; by default three of a cluster, and one if there is but
-    /// one.
+    /// How many servers keep the stream, 1 to 5. By default three of a cluster, or the only one.
     pub replicas: Option<u8>,
-    /// Bytes of the stream, from which on the oldest messages go, at least twice what a server lets
-    /// pass at once (1 MiB); by default it is as long as the log was ever. A replica that lacks
-    /// what is gone asks the primary.
+    /// Bytes of the stream. When it has more, the oldest messages are removed, and a replica that
+    /// needs them asks the primary. At least twice the longest message of the server (1 MiB by
+    /// default). By default nothing is removed.
     pub bytes_max: Option<u64>,
 }
 
 impl Publishing {
-    /// The same, kept by so many servers.
+    /// Sets how many servers keep the stream.
     #[must_use]
     pub fn with_replicas(self, replicas: u8) -> Self {
         let replicas = Some(replicas);
         Publishing { replicas, ..self }
     }
 
-    /// The same with at most so many bytes.
+    /// Sets the most bytes of the stream.
     #[must_use]
     pub fn with_bytes_max(self, bytes_max: u64) -> Self {
         let bytes_max = Some(bytes_max);
@@ -52,32 +51,32 @@ impl Publishing {
     }
 }
 
-/// What the stream ends with.
+/// The end of the stream.
 struct End {
-    /// Of its last message, whole or not.
+    /// The sequence number of its last message.
     sequence: u64,
-    /// What its last answer has that is whole; [`None`] in an empty stream.
+    /// The entries of its last complete answer; [`None`] in an empty stream.
     last: Option<EntrySpan>,
-    /// The latest epoch that somebody published in, or began to.
+    /// The latest epoch in which a store published, or began to.
     heard: Option<Epoch>,
 }
 
-/// Publishes the log of a primary until `stop` is set, and answers what replicas ask that the
-/// stream has not. It goes on after what was published last, by whomever. `told` hears how far it
-/// is, `position` being what the servers have acknowledged, and why it could not go on; it tries
-/// again then, a second later.
+/// Publishes the log of a primary until `stop` is set, and answers what replicas ask for that the
+/// stream does not have. It continues after what was published last, by this store or another.
+/// Calls `on_progress` with how far it is (`position` is what the servers have acknowledged), and
+/// with errors that may pass; after such an error it tries again a second later.
 ///
 /// # Errors
-/// What trying again will not help: [`Error::Fenced`] if a store of a later epoch published,
+/// Errors that trying again does not help: [`Error::Fenced`] if a store of a later epoch published,
 /// [`Error::StreamDiffers`], [`Error::OtherStream`], [`Error::IsReplica`], [`Error::Incomplete`],
-/// [`Error::NoLog`], [`Error::OutOfRange`] for what is said of the stream; [`Error::Damaged`],
+/// [`Error::NoLog`], [`Error::OutOfRange`] for the bytes of the stream; [`Error::Damaged`],
 /// [`Error::Engine`], [`Error::WriterEnded`].
 pub fn publish(
     store: &Store,
     address: &Address,
     publishing: Publishing,
     stop: &AtomicBool,
-    told: &mut dyn FnMut(Result<Progress, &Error>),
+    on_progress: &mut dyn FnMut(Result<Progress, &Error>),
 ) -> Result<(), Error> {
     let sender = Sender::new(store)?;
     let ended = AtomicBool::new(false);
@@ -91,11 +90,11 @@ pub fn publish(
             turn: 0,
         };
         let _ends = Ends(&ended);
-        publisher.publish(stop, told)
+        publisher.publish(stop, on_progress)
     })
 }
 
-/// Ends those who answer, also if the one that is told panics.
+/// Ends the answering thread, even if `on_progress` panics.
 struct Ends<'s>(&'s AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -113,11 +112,15 @@ struct Publisher<'s> {
 }
 
 impl Publisher<'_> {
-    fn publish(&mut self, stop: &AtomicBool, told: &mut dyn FnMut(Result<Progress, &Error>)) -> Result<(), Error> {
+    fn publish(
+        &mut self,
+        stop: &AtomicBool,
+        on_progress: &mut dyn FnMut(Result<Progress, &Error>),
+    ) -> Result<(), Error> {
         while !stop.load(Ordering::Relaxed) {
-            match Stopped::or_failed(self.go_on(stop, told)) {
+            match Stopped::or_failed(self.go_on(stop, on_progress)) {
                 Err(error) if error.may_pass() => {
-                    told(Err(&error));
+                    on_progress(Err(&error));
                     self.turn = self.turn.wrapping_add(1);
                     wait(RETRY_AFTER, stop);
                 }
@@ -129,7 +132,11 @@ impl Publisher<'_> {
     }
 
     /// Publishes over one connection until it fails.
-    fn go_on(&mut self, stop: &AtomicBool, told: &mut dyn FnMut(Result<Progress, &Error>)) -> Result<(), Stopped> {
+    fn go_on(
+        &mut self,
+        stop: &AtomicBool,
+        on_progress: &mut dyn FnMut(Result<Progress, &Error>),
+    ) -> Result<(), Stopped> {
         let mut link = Link::connect(self.address, self.turn, stop)?;
         let mut end = self.end(&mut link, stop)?;
         let mut looked = Instant::now();
@@ -138,11 +145,11 @@ impl Publisher<'_> {
             state::check_primary(state.as_ref())?;
             let state = state.ok_or(Error::NoLog)?;
             let Some((span, sent)) = self.after(&state, &end)? else {
-                continue; // something has changed meanwhile
+                continue; // the log or its role has changed meanwhile
             };
             let (position, head) = (span.next, state.next);
             if span.from == span.next && end.last.is_some() {
-                told(Ok(Progress::Entries { position, head }));
+                on_progress(Ok(Progress::Entries { position, head }));
                 wait(LOOK_EVERY, stop);
                 if looked.elapsed() >= LOOK_AT_STREAM_EVERY {
                     looked = Instant::now();
@@ -158,20 +165,21 @@ impl Publisher<'_> {
                 Some(sequence) => {
                     let (last, heard) = (Some(span), Some(span.epoch));
                     end = End { sequence, last, heard };
-                    told(Ok(Progress::Entries { position, head }));
+                    on_progress(Ok(Progress::Entries { position, head }));
                 }
-                // Another was faster; or what was appended before a failure came late.
+                // Another store appended first, or a message from before a failure arrived late.
                 None => end = self.end(&mut link, stop)?,
             }
         }
         Ok(())
     }
 
-    /// What comes after the last answer of the stream; [`None`] if that is to be asked again.
+    /// Returns the entries after the last answer of the stream; [`None`] if they have to be asked
+    /// for again.
     fn after(&mut self, state: &LogState, end: &End) -> Result<Option<(EntrySpan, LogBatch)>, Error> {
         let last = end.last;
         let (next, before) = match last {
-            // What the log has not any more, replicas take with all the rest.
+            // Replicas get entries that the log does not have any more with all contents.
             Some(last) if last.next >= state.first => (last.next, last.digest),
             _ => (state.first, state.before),
         };
@@ -196,7 +204,7 @@ impl Publisher<'_> {
                 };
                 Ok(Some((span, sent)))
             }
-            // The store says by whom.
+            // The state of the store says by which epoch.
             Response::Refused(Refusal::Fenced) => Ok(None),
             Response::TransferRequired { .. }
                 if state::read(&*self.store.shared.engine.snapshot()?)?.is_some_and(|now| now.first > next) =>
@@ -211,12 +219,12 @@ impl Publisher<'_> {
         }
     }
 
-    /// What the stream ends with; it is made if there is none.
+    /// Returns the end of the stream, which is made if there is none.
     fn end(&self, link: &mut Link, stop: &AtomicBool) -> Result<End, Stopped> {
         let extent = match link.extent(stop)? {
             Some(extent) => extent,
             None => {
-                // Two parts at least: a stream that keeps none forgets where its end is.
+                // Two parts at least: an empty stream does not know where its end was.
                 let (field, min, max) = (
                     "bytes of a stream",
                     2 * link.wire.payload_bytes_max as u64,
@@ -228,15 +236,15 @@ impl Publisher<'_> {
                     return Err(Error::OutOfRange { field, min, max, found }.into());
                 }
                 let replicas = if link.wire.is_clustered { REPLICAS } else { 1 };
-                let making = Making {
+                let config = StreamConfig {
                     replicas: self.publishing.replicas.unwrap_or(replicas),
                     bytes_max: self.publishing.bytes_max,
                 };
-                link.make(&making, stop)?;
+                link.make(&config, stop)?;
                 existing(link, stop)?
             }
         };
-        let last = last_whole(link, &extent, stop)?;
+        let last = last_complete(link, &extent, stop)?;
         Ok(End {
             sequence: extent.last,
             last: last.as_ref().map(|last| last.span),
@@ -245,8 +253,8 @@ impl Publisher<'_> {
     }
 }
 
-/// Appends an answer, part for part; gives the place of the last one, [`None`] if something else
-/// came between.
+/// Appends an answer, part by part. Returns the sequence number of the last part; [`None`] if
+/// another message came between.
 fn append_all(
     link: &mut Link,
     mut sequence: u64,

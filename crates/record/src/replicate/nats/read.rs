@@ -1,4 +1,4 @@
-//! Who reads the stream: a replica, at its own position.
+//! A replica reads the stream at its own position.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -16,72 +16,73 @@ use crate::error::Error;
 use crate::replicate::follow::{Oplog, wait};
 use crate::write::oplog;
 
-/// How long the primary may take for an answer. It is asked again for the same one then.
+/// How long the primary may take for an answer before it is asked for the same one again.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
-/// How long after it was asked where the stream ends.
+/// How long an answer about the end of the stream is valid.
 const END_IS_KNOWN: Duration = Duration::from_secs(1);
-/// How long until a server that keeps the stream has what the one that leads it has.
+/// How long a server that keeps the stream may lag behind its leader.
 const LAG: Duration = Duration::from_millis(50);
-/// How often that is waited for.
+/// How many such times to wait.
 const LAGS: usize = 40;
 
-/// A log that is published: what a replica asks is read from the stream, or asked of who publishes.
+/// A published log. Answers are read from the stream, or come from the store that publishes.
 pub struct Published {
     address: Address,
     turn: usize,
     link: Option<Link>,
-    /// What the last answer of the stream has that was seen whole.
+    /// The entries of the last complete answer that was read from the stream.
     last: Option<EntrySpan>,
-    /// Where the stream goes on, and which position of the log is there.
+    /// Where to read on in the stream, and the position of the log there.
     place: Option<Place>,
-    /// Where the stream ended when the server that leads it was asked last, and when that was.
+    /// Where the stream ended when its leader was asked last, and when that was.
     ended: Option<(u64, Instant)>,
     asking: Asking,
 }
 
+/// A place in the stream, and the position of the log there.
 #[derive(Clone, Copy)]
 struct Place {
     sequence: u64,
     position: u64,
 }
 
-/// What is asked of the primary.
+/// A request to the primary, whose answer comes in parts.
 struct Asking {
     asker: u64,
     number: u64,
     request: Vec<u8>,
-    gathering: PartAssembler,
+    parts: PartAssembler,
 }
 
-/// What was read of the stream.
-struct Gathered {
-    /// The first answer that is there whole.
+/// What was read from the stream.
+struct Scanned {
+    /// The first complete answer.
     found: Option<(EntrySpan, Vec<u8>)>,
-    /// The place after what was seen.
+    /// The place after the last message that was read.
     sequence: u64,
 }
 
-/// The last answer of the stream that is whole.
-pub(super) struct LastWhole {
-    /// Place of its last part.
+/// The last complete answer of the stream.
+pub(super) struct LastComplete {
+    /// The place of its last part.
     sequence: u64,
     pub(super) span: EntrySpan,
-    /// The latest epoch of who published it, or began to publish another after it.
+    /// The latest epoch in which a store published it, or began to publish after it.
     pub(super) heard: Epoch,
 }
 
 /// What the stream has for a position.
-enum Found {
+enum FromStream {
     Response(Response),
-    /// It has nothing for it, and the primary may.
+    /// Nothing. The primary may have it.
     Nothing,
 }
 
 impl Published {
-    /// The log at an address, where nothing is asked yet.
+    /// Returns the log at an address, without connecting.
     ///
     /// # Errors
-    /// [`Error::Engine`] if there is no randomness to be had.
+    /// [`Error::Engine`] if the operating system gives no random bytes.
     pub fn at(address: Address) -> Result<Self, Error> {
         Ok(Published {
             address,
@@ -94,7 +95,7 @@ impl Published {
                 asker: oplog::random()?,
                 number: 0,
                 request: Vec::new(),
-                gathering: PartAssembler::default(),
+                parts: PartAssembler::default(),
             },
         })
     }
@@ -108,13 +109,13 @@ impl Published {
                 Link::connect(&self.address, self.turn, stop)?
             }
         };
-        // A link that fails is not used again: an answer may come late, and another server may be there.
-        let answer = self.look(&mut link, &asked, request, stop)?;
+        // A link is not used again after an error: an answer may be late, and another server may work.
+        let answer = self.answer_to(&mut link, &asked, request, stop)?;
         self.link = Some(link);
         Ok(answer)
     }
 
-    fn look(
+    fn answer_to(
         &mut self,
         link: &mut Link,
         asked: &Request,
@@ -126,7 +127,7 @@ impl Published {
             digest,
             whole: false,
         } = asked.query
-            && let Found::Response(answer) = self.read(link, asked, (next, digest), stop)?
+            && let FromStream::Response(answer) = self.read(link, asked, (next, digest), stop)?
         {
             return Ok(answer.encode());
         }
@@ -134,75 +135,74 @@ impl Published {
             self.locate(link, u64::MAX, stop)?;
         }
         let Some(last) = self.last else {
-            return Err(nothing_published());
+            return Err(nothing_published(&self.address));
         };
         let answer = self.ask(link, last, request, stop);
         if answer.is_err() {
-            // Another may be the primary by now.
+            // Another store may be the primary by now.
             self.last = None;
         }
         answer
     }
 
-    /// What the stream has for a position.
+    /// Returns what the stream has for a position.
     fn read(
         &mut self,
         link: &mut Link,
         asked: &Request,
         (next, digest): (u64, Digest),
         stop: &AtomicBool,
-    ) -> Result<Found, Stopped> {
+    ) -> Result<FromStream, Stopped> {
         if self.place.is_none_or(|place| place.position != next) {
             self.place = self.locate(link, next, stop)?;
         }
         let mut lags = 0;
         while let Some(place) = self.place {
-            let Gathered { found, sequence } = gather(link, place.sequence, stop)?;
+            let Scanned { found, sequence } = scan(link, place.sequence, stop)?;
             if let Some((span, message)) = found {
                 self.saw(span);
                 let answer = if span.next <= next {
-                    None // it is here already
+                    None // the replica has these entries
                 } else if span.from <= next {
                     Some(self.fitting(asked, (next, digest), span, &message)?)
                 } else {
-                    break; // what is between was removed from the stream
+                    break; // the entries between were removed from the stream
                 };
                 let position = answer.as_ref().map_or(next, |_| span.next);
                 self.place = Some(Place { sequence, position });
                 match answer {
-                    Some(answer) => return Ok(Found::Response(answer)),
+                    Some(answer) => return Ok(FromStream::Response(answer)),
                     None => continue,
                 }
             }
-            // The server that leads the stream knows whether that is all. It is not asked again and again by
-            // all who wait.
+            // The leader of the stream knows whether that is all. Replicas that wait do not ask it each time.
             if let Some((end, asked_at)) = self.ended
                 && end == sequence
                 && asked_at.elapsed() < END_IS_KNOWN
             {
                 return Ok(self
                     .at_end(asked, (next, digest))
-                    .map_or(Found::Nothing, Found::Response));
+                    .map_or(FromStream::Nothing, FromStream::Response));
             }
             let extent = existing(link, stop)?;
             if extent.last + 1 < place.sequence {
-                // It was made anew.
+                // The stream was made anew.
                 self.last = None;
                 self.place = self.locate(link, next, stop)?;
             } else if extent.last < sequence {
                 self.ended = Some((sequence, Instant::now()));
                 return Ok(self
                     .at_end(asked, (next, digest))
-                    .map_or(Found::Nothing, Found::Response));
+                    .map_or(FromStream::Nothing, FromStream::Response));
             } else if lags == LAGS {
-                return Err(refused("read the stream", "the server that is asked lags behind").into());
+                return Err(refused("read the stream", "the server lags behind its leader").into());
             } else {
                 lags += 1;
                 wait(LAG, stop);
             }
         }
         self.place = None;
-        Ok(Found::Nothing)
+        Ok(FromStream::Nothing)
     }
 
     fn saw(&mut self, span: EntrySpan) {
@@ -211,22 +211,22 @@ impl Published {
         }
     }
 
-    /// Where in the stream a position is; [`None`] if that is before its first message. It may be
-    /// at the end.
+    /// Returns the place of a position in the stream, which may be its end; [`None`] if the
+    /// position is before the first message.
     fn locate(&mut self, link: &mut Link, position: u64, stop: &AtomicBool) -> Result<Option<Place>, Stopped> {
         let extent = existing(link, stop)?;
-        let Some(LastWhole {
+        let Some(LastComplete {
             sequence, span: last, ..
-        }) = last_whole(link, &extent, stop)?
+        }) = last_complete(link, &extent, stop)?
         else {
-            return Err(nothing_published());
+            return Err(nothing_published(&self.address));
         };
         self.last = Some(last);
         if position >= last.next {
             let sequence = sequence + 1;
             return Ok(Some(Place { sequence, position }));
         }
-        // The last message that begins at the position or before it: positions ascend.
+        // Searches for the last message that begins at the position or before it. Positions ascend.
         let (mut low, mut high, mut found) = (extent.first, sequence, None);
         while low <= high {
             let middle = low + (high - low) / 2;
@@ -245,7 +245,7 @@ impl Published {
         }))
     }
 
-    /// The answer of the stream to a replica that lacks entries of it.
+    /// Returns the answer for a replica that lacks entries of the stream.
     fn fitting(
         &self,
         asked: &Request,
@@ -254,10 +254,10 @@ impl Published {
         message: &[u8],
     ) -> Result<Response, Stopped> {
         let Response::Entries(mut sent) = Response::decode(message)? else {
-            return Err(refused("read the stream", "a message in it has no entries").into());
+            return Err(refused("read the stream", "one of its messages has no entries").into());
         };
         if (sent.from, sent.digest, sent.epoch) != (span.from, span.digest, span.epoch) {
-            return Err(refused("read the stream", "a message in it contradicts itself").into());
+            return Err(refused("read the stream", "one of its messages contradicts itself").into());
         }
         let before = if span.from == next {
             Some(span.before)
@@ -267,19 +267,19 @@ impl Published {
         if before != Some(digest) {
             return Ok(self.other_entries(asked, next, span));
         }
-        // Only where the stream ends is it known that nothing more is there.
+        // There is more until the end of the stream is reached.
         sent.head = sent.head.max(span.next + 1);
         Ok(Response::Entries(sent))
     }
 
-    /// The answer of the stream to a replica that has all of it, or more.
+    /// Returns the answer for a replica that has all entries of the stream, or more.
     fn at_end(&self, asked: &Request, (next, digest): (u64, Digest)) -> Option<Response> {
         let last = self.last.filter(|last| last.next <= next)?;
         let (is_more, is_behind) = (last.next < next, asked.epoch.number < last.epoch.number);
         if (is_more && is_behind) || (!is_more && last.digest != digest) {
             return Some(self.other_entries(asked, next, last));
         }
-        // If it has more, who publishes comes later.
+        // If the replica has more, the publisher has yet to append it.
         Some(Response::Entries(LogBatch {
             store: last.store,
             epoch: last.epoch,
@@ -292,7 +292,8 @@ impl Published {
         }))
     }
 
-    /// The answer to a replica that has other entries than the stream: as a primary gives it.
+    /// Returns the answer for a replica that has other entries than the stream, as a primary gives
+    /// it.
     fn other_entries(&self, asked: &Request, next: u64, found: EntrySpan) -> Response {
         let last = self.last.unwrap_or(found);
         let knows = asked.store != [0; 16];
@@ -309,14 +310,14 @@ impl Published {
         }
     }
 
-    /// Asks the primary, part for part.
+    /// Asks the primary, part by part.
     fn ask(&mut self, link: &mut Link, last: EntrySpan, request: &[u8], stop: &AtomicBool) -> Result<Vec<u8>, Stopped> {
-        const WHAT: &str = "take from the primary what the stream has not";
+        const WHAT: &str = "ask the primary for what the stream does not have";
         let asking = &mut self.asking;
         if asking.request != request {
             asking.number += 1;
             asking.request = request.to_vec();
-            asking.gathering = PartAssembler::default();
+            asking.parts = PartAssembler::default();
         }
         let subject = self.address.ask_subject();
         loop {
@@ -325,7 +326,7 @@ impl Published {
                 epoch: last.epoch,
                 asker: asking.asker,
                 number: asking.number,
-                part: asking.gathering.next_part(),
+                part: asking.parts.next_part(),
                 request: request.to_vec(),
             };
             let Some(reply) = link.ask(&subject, &pull.encode(), ANSWER_MAX, stop)? else {
@@ -336,9 +337,9 @@ impl Published {
             if of(&pulled) != (pull.store, pull.epoch, pull.asker, pull.number) {
                 return Err(refused(WHAT, "the answer is to another request").into());
             }
-            let gathered = asking.gathering.add(&pulled.part);
+            let gathered = asking.parts.add(&pulled.part);
             if !matches!(gathered, Ok(None)) {
-                // Asked the same again, it is to be computed anew.
+                // The same request begins anew then.
                 asking.request.clear();
             }
             if let Some(answer) = gathered? {
@@ -358,27 +359,18 @@ impl Oplog for Published {
     }
 }
 
-/// What the stream has, if there is one.
+/// Returns what the stream has, which must exist.
 pub(super) fn existing(link: &mut Link, stop: &AtomicBool) -> Result<Extent, Stopped> {
     let extent = link.extent(stop)?;
-    extent.ok_or_else(|| {
-        let found = format!(
-            "there is no stream {}: `ibid records serve --publish` makes it",
-            link.address.stream()
-        );
-        refused("read the stream", &found).into()
-    })
+    extent.ok_or_else(|| nothing_published(&link.address))
 }
 
-fn nothing_published() -> Stopped {
-    refused(
-        "read the stream",
-        "nothing was published yet: `ibid records serve --publish` does it",
-    )
-    .into()
+fn nothing_published(address: &Address) -> Stopped {
+    let address = address.to_string();
+    Error::NothingPublished { address }.into()
 }
 
-/// The first part at a place in the stream or after it, with its own place.
+/// Returns the first part at a place in the stream or after it, with its own place.
 fn part_at(link: &mut Link, sequence: u64, stop: &AtomicBool) -> Result<Option<(u64, PublishedPart)>, Stopped> {
     let found = link.get(sequence, stop)?;
     Ok(match found {
@@ -387,9 +379,13 @@ fn part_at(link: &mut Link, sequence: u64, stop: &AtomicBool) -> Result<Option<(
     })
 }
 
-/// The last answer that is there whole: who published the one after it was killed, or is about to
-/// go on.
-pub(super) fn last_whole(link: &mut Link, extent: &Extent, stop: &AtomicBool) -> Result<Option<LastWhole>, Stopped> {
+/// Returns the last complete answer of the stream. The publisher of a later one was killed, or has
+/// not finished.
+pub(super) fn last_complete(
+    link: &mut Link,
+    extent: &Extent,
+    stop: &AtomicBool,
+) -> Result<Option<LastComplete>, Stopped> {
     let (mut sequence, mut lags) = (extent.last, 0);
     let mut heard = Epoch::default();
     while extent.messages > 0 && sequence >= extent.first {
@@ -400,20 +396,20 @@ pub(super) fn last_whole(link: &mut Link, extent: &Extent, stop: &AtomicBool) ->
                     heard = span.epoch;
                 }
                 if part.part.is_last() {
-                    return Ok(Some(LastWhole { sequence, span, heard }));
+                    return Ok(Some(LastComplete { sequence, span, heard }));
                 }
                 let Some(before) = sequence.checked_sub(part.part.number + 1) else {
                     break;
                 };
                 sequence = before;
             }
-            // It was removed, and the one before it is wanted.
+            // The message was removed.
             Some(_) if sequence > 1 => sequence -= 1,
             Some(_) => break,
             None if lags == LAGS => {
                 return Err(refused(
                     "read the stream",
-                    "the server that is asked lags behind, or its end was removed",
+                    "the server lags behind its leader, or the end of the stream was removed",
                 )
                 .into());
             }
@@ -426,33 +422,33 @@ pub(super) fn last_whole(link: &mut Link, extent: &Extent, stop: &AtomicBool) ->
     Ok(None)
 }
 
-/// Reads the stream from a place on until an answer is whole. Of one that was not published to its
-/// end the parts are passed over.
-fn gather(link: &mut Link, mut sequence: u64, stop: &AtomicBool) -> Result<Gathered, Stopped> {
+/// Reads the stream from a place on until an answer is complete. Passes over parts of answers that
+/// were not published to their end.
+fn scan(link: &mut Link, mut sequence: u64, stop: &AtomicBool) -> Result<Scanned, Stopped> {
     let mut begun: Option<EntrySpan> = None;
-    let mut gathering = PartAssembler::default();
+    let mut parts = PartAssembler::default();
     while let Some((found, part)) = part_at(link, sequence, stop)? {
-        let goes_on = found == sequence && part.part.number == gathering.next_part() && begun == Some(part.span);
+        let goes_on = found == sequence && part.part.number == parts.next_part() && begun == Some(part.span);
         sequence = found + 1;
         if !goes_on {
-            (begun, gathering) = (None, PartAssembler::default());
+            (begun, parts) = (None, PartAssembler::default());
             if part.part.number > 0 {
                 continue;
             }
         }
-        match gathering.add(&part.part)? {
+        match parts.add(&part.part)? {
             Some(message) => {
                 let found = Some((part.span, message));
-                return Ok(Gathered { found, sequence });
+                return Ok(Scanned { found, sequence });
             }
             None => begun = Some(part.span),
         }
     }
     let found = None;
-    Ok(Gathered { found, sequence })
+    Ok(Scanned { found, sequence })
 }
 
-/// The digest of the entry before a position within an answer.
+/// Returns the digest of the entry before a position within an answer.
 fn digest_within(sent: &LogBatch, before: Digest, position: u64) -> Result<Option<Digest>, Stopped> {
     let mut raw = Vec::new();
     let contents = decompress_contents(&sent.packed, sent.length, &mut raw)?;

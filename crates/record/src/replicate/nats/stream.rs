@@ -1,4 +1,4 @@
-//! What is asked of JetStream: each call one request, and one answer.
+//! Calls of JetStream: each is one request and one answer.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -10,47 +10,47 @@ use super::address::Address;
 use super::wire::{Wire, refused, unreadable};
 use crate::error::Error;
 
-/// How long a server may take to answer. A cluster that lost the server that leads a stream takes
-/// some seconds to choose another, and says nothing meanwhile.
+/// How long a server may take to answer. A cluster that lost the leader of a stream is silent for
+/// some seconds until it has another.
 const WITHIN: Duration = Duration::from_secs(3);
-/// What JetStream calls that there is no such stream.
+/// The error code of JetStream for a stream that does not exist.
 const NO_STREAM: u64 = 10059;
-/// That it is not what was expected after which something was to be appended.
+/// The error code of JetStream for an append after another message than expected.
 const WRONG_LAST: u64 = 10071;
-/// Status of an answer: there is nothing.
+/// The status of an answer without a message.
 const NOT_FOUND: u16 = 404;
-/// Status of an answer: nobody has subscribed to the subject.
+/// The status of an answer if no client has subscribed to the subject.
 const NO_RESPONDERS: u16 = 503;
-/// Bytes that a server has to let pass at once: the longest answer has no more parts then than it
-/// may have.
+/// The shortest message size of a server that is usable, bytes: with it the longest answer has no
+/// more parts than allowed.
 const PAYLOAD_BYTES_MIN: usize = 16 << 10;
-/// Room for headers and for what we put before a part, bytes.
+/// Room for headers and for what stands before a part, bytes.
 const PART_OVERHEAD: usize = 1 << 10;
 
-/// What a stream has.
+/// The messages that a stream has.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extent {
     pub(super) messages: u64,
-    /// Sequence number of the first message.
+    /// The sequence number of the first message.
     pub(super) first: u64,
-    /// Of the last one that there ever was; 0 if there was none.
+    /// The sequence number of the last message that there ever was; 0 if there was none.
     pub(super) last: u64,
 }
 
-/// How a stream is to be made.
-pub(super) struct Making {
+/// How a stream is made.
+pub(super) struct StreamConfig {
     pub(super) replicas: u8,
     pub(super) bytes_max: Option<u64>,
 }
 
-/// A connection to one of the servers, and the stream that is asked for.
+/// A connection to one of the servers, and the address of the stream.
 pub(super) struct Link {
     pub(super) wire: Wire,
     pub(super) address: Address,
 }
 
 impl Link {
-    /// Connects to the server whose turn it is.
+    /// Connects to the server with the number `turn`, counted around.
     pub(super) fn connect(address: &Address, turn: usize, stop: &AtomicBool) -> Result<Self, Error> {
         let server = &address.servers[turn % address.servers.len()];
         let wire = Wire::connect(server, stop)?;
@@ -65,12 +65,12 @@ impl Link {
         Ok(Link { wire, address })
     }
 
-    /// Most bytes of a part.
+    /// Returns the most bytes of a part.
     pub(super) fn part_bytes(&self) -> usize {
         self.wire.payload_bytes_max - PART_OVERHEAD
     }
 
-    /// What the stream has, by the server that leads it; [`None`] if there is no such stream.
+    /// Returns what the stream has, as its leader says; [`None`] if there is no such stream.
     pub(super) fn extent(&mut self, stop: &AtomicBool) -> Result<Option<Extent>, Stopped> {
         let subject = format!("$JS.API.STREAM.INFO.{}", self.address.stream());
         let said = self.api(&subject, b"", stop)?;
@@ -83,50 +83,51 @@ impl Link {
         let subject = self.address.subject();
         if said["config"]["subjects"] != json!([subject]) || said["config"]["allow_direct"] != json!(true) {
             let why = format!(
-                "the stream {} is none of ibid's: it has to have the subject {subject} alone, and allow_direct",
+                "the stream {} is not one of ibid: it must have only the subject {subject}, and allow_direct",
                 self.address.stream()
             );
             return Err(refused("use the stream", &why).into());
         }
         match (number("messages"), number("first_seq"), number("last_seq")) {
             (Some(messages), Some(first), Some(last)) => Ok(Some(Extent { messages, first, last })),
-            _ => Err(refused("ask JetStream for the stream", "the answer says nothing of its state").into()),
+            _ => Err(refused("ask JetStream for the stream", "the answer does not say its state").into()),
         }
     }
 
-    /// Makes the stream. Without a number of replicas there are three in a cluster.
-    pub(super) fn make(&mut self, making: &Making, stop: &AtomicBool) -> Result<(), Stopped> {
+    /// Makes the stream.
+    pub(super) fn make(&mut self, config: &StreamConfig, stop: &AtomicBool) -> Result<(), Stopped> {
         let stream = self.address.stream();
-        let mut config = json!({
+        let mut wanted = json!({
             "name": stream,
-            "description": "the log of a store of records of ibid",
+            "description": "the log of an ibid record store",
             "subjects": [self.address.subject()],
             "retention": "limits",
             "discard": "old",
             "storage": "file",
-            "num_replicas": making.replicas,
+            "num_replicas": config.replicas,
             "allow_direct": true,
             "max_consumers": -1,
             "max_msgs": -1,
             "max_bytes": -1,
             "max_age": 0,
         });
-        if let Some(bytes_max) = making.bytes_max {
-            config["max_bytes"] = json!(bytes_max);
+        if let Some(bytes_max) = config.bytes_max {
+            wanted["max_bytes"] = json!(bytes_max);
         }
         let subject = format!("$JS.API.STREAM.CREATE.{stream}");
-        let said = self.api(&subject, config.to_string().as_bytes(), stop)?;
+        let said = self.api(&subject, wanted.to_string().as_bytes(), stop)?;
         match failure(&said) {
             None => Ok(()),
             Some((_, why)) => {
-                let why = format!("{why} (it is to be kept by {} servers)", making.replicas);
+                let why = format!("{why} (for {} servers)", config.replicas);
                 Err(refused("make the stream", &why).into())
             }
         }
     }
 
-    /// The first message with this sequence number or a later one, and its own; [`None`] if the
-    /// server that is asked, one of those that keep the stream, has none.
+    /// Returns the first message with this sequence number or a later one, with its own number;
+    /// [`None`] if the server that is asked has none. Any of those that keep the stream may be
+    /// asked.
     pub(super) fn get(&mut self, sequence: u64, stop: &AtomicBool) -> Result<Option<(u64, Vec<u8>)>, Stopped> {
         let subject = format!("$JS.API.DIRECT.GET.{}", self.address.stream());
         let wanted = json!({ "seq": sequence, "next_by_subj": self.address.subject() }).to_string();
@@ -137,18 +138,19 @@ impl Link {
         match said.status {
             0 => {}
             NOT_FOUND => return Ok(None),
-            NO_RESPONDERS => return Err(refused("read the stream", "no server that keeps it can be asked").into()),
+            NO_RESPONDERS => return Err(refused("read the stream", "no server that keeps it can be reached").into()),
             status => return Err(refused("read the stream", &format!("it answers {status}")).into()),
         }
         let found = said.header("Nats-Sequence").and_then(|found| found.parse().ok());
         match found {
             Some(found) if found >= sequence => Ok(Some((found, said.payload))),
-            _ => Err(refused("read the stream", "the answer says no place in it").into()),
+            _ => Err(refused("read the stream", "the answer has no sequence number").into()),
         }
     }
 
-    /// Appends a message, if the last one has this sequence number. Gives its own, [`None`] if the
-    /// last one is another. Returns when as many servers as it takes have it.
+    /// Appends a message if the last one has the sequence number `last`. Returns the number of the
+    /// new message once a majority of the servers have it; [`None`] if the last message is
+    /// another.
     pub(super) fn append(&mut self, last: u64, message: &[u8], stop: &AtomicBool) -> Result<Option<u64>, Stopped> {
         let headers = format!(
             "Nats-Expected-Stream: {}\r\nNats-Expected-Last-Sequence: {last}\r\n",
@@ -160,7 +162,7 @@ impl Link {
             .request(&subject, &headers, message, WITHIN, stop)?
             .ok_or(Stopped::Stop)?;
         if said.status == NO_RESPONDERS {
-            return Err(refused("append to the stream", "no server leads it").into());
+            return Err(refused("append to the stream", "it has no leader").into());
         }
         let said: Value = serde_json::from_slice(&said.payload).map_err(|error| unreadable(&error))?;
         match failure(&said) {
@@ -171,11 +173,11 @@ impl Link {
         let sequence = said["seq"].as_u64();
         match sequence {
             Some(sequence) if sequence > last => Ok(Some(sequence)),
-            _ => Err(refused("append to the stream", "the answer says no place in it").into()),
+            _ => Err(refused("append to the stream", "the answer has no sequence number").into()),
         }
     }
 
-    /// Asks whoever listens to a subject; [`None`] if nobody does.
+    /// Sends a request to the subscriber of a subject; [`None`] if there is none.
     pub(super) fn ask(
         &mut self,
         subject: &str,
@@ -196,13 +198,13 @@ impl Link {
             .request(subject, "", payload, WITHIN, stop)?
             .ok_or(Stopped::Stop)?;
         if said.status == NO_RESPONDERS {
-            return Err(refused("ask JetStream", "the server has none: start it with JetStream").into());
+            return Err(refused("ask JetStream", "JetStream is not enabled on the server").into());
         }
         Ok(serde_json::from_slice(&said.payload).map_err(|error| unreadable(&error))?)
     }
 }
 
-/// What JetStream says went wrong: its number, and its words.
+/// Returns the error of an answer of JetStream: its code and its text.
 fn failure(said: &Value) -> Option<(u64, String)> {
     let error = said.get("error")?;
     let words = error["description"].as_str().unwrap_or("JetStream refuses").to_owned();

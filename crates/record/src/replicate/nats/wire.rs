@@ -1,19 +1,19 @@
-//! What is said to a NATS server, and what it says: lines of text, some with bytes behind them.
+//! The protocol of NATS: lines of text, some followed by bytes.
 //!
 //! ```text
-//! server: INFO {…}                                         first of all, and when something changed
+//! server: INFO {…}                                         first, and when something has changed
 //! client: CONNECT {…}
-//! client: SUB SUBJECT NUMBER                               send me what comes for it
-//! client: PUB SUBJECT [REPLY] BYTES                        and the payload on the next line
-//! client: HPUB SUBJECT [REPLY] HEADER_BYTES ALL_BYTES      and headers and payload
-//! server: MSG SUBJECT NUMBER [REPLY] BYTES                 and the payload
+//! client: SUB SUBJECT NUMBER                               subscribe to the subject
+//! client: PUB SUBJECT [REPLY] BYTES                        with the payload on the next line
+//! client: HPUB SUBJECT [REPLY] HEADER_BYTES ALL_BYTES      with headers and payload
+//! server: MSG SUBJECT NUMBER [REPLY] BYTES                 with the payload
 //! server: HMSG SUBJECT NUMBER [REPLY] HEADER_BYTES ALL_BYTES
 //! both:   PING, PONG
 //! server: +OK, -ERR 'text'
 //! ```
 //!
-//! Six calls are all that is needed, each of which waits for its answer: so this is a socket and a
-//! buffer, and no library that brings a runtime.
+//! Replication needs six calls, and each waits for its answer. So this is a socket and a buffer
+//! instead of a library with a runtime.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -27,25 +27,25 @@ use crate::error::Error;
 use crate::replicate::net::{Stream, is_late, prepare, tls};
 use crate::write::oplog;
 
-/// Longest line, bytes. One with INFO names all servers of a cluster.
+/// Longest line, bytes. The line with INFO names all servers of a cluster.
 const LINE_BYTES_MAX: usize = 1 << 18;
-/// Longest payload with its headers that is taken from a server, bytes: as long as a server may be
-/// told to let pass.
+/// Longest payload with headers that is accepted, bytes: the most that a server can be configured
+/// to pass.
 const PAYLOAD_BYTES_MAX: usize = 64 << 20;
-/// How long a server may say nothing before it is asked whether it is there.
+/// How long a server may be silent before it gets a PING.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How long after that until it is not.
+/// How long a server may be silent before the connection counts as lost.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
-/// How long a server may take for what it does first.
+/// How long a server may take to connect and greet.
 const GREETING_MAX: Duration = Duration::from_secs(5);
 /// The number of the subscription to answers.
 const INBOX: u64 = 1;
-/// The number of the other one.
+/// The number of the subscription to requests.
 const SUBSCRIPTION: u64 = 2;
 
-/// What a server says.
+/// What a server sends.
 #[derive(Debug, PartialEq, Eq)]
-enum Said {
+enum ServerLine {
     Info(Vec<u8>),
     Message(Message),
     Ping,
@@ -54,14 +54,14 @@ enum Said {
     Error(String),
 }
 
-/// What came for a subject.
+/// A message to a subject.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Message {
     subscription: u64,
     subject: String,
-    /// Where an answer is expected; empty if none is.
+    /// The subject of the answer; empty if no answer is expected.
     pub(super) reply: String,
-    /// Of the first line of the headers; 0 without.
+    /// The status in the first line of the headers; 0 without one.
     pub(super) status: u16,
     headers: Vec<(String, String)>,
     pub(super) payload: Vec<u8>,
@@ -77,20 +77,20 @@ impl Message {
 /// A connection to a server.
 pub(super) struct Wire {
     stream: Box<dyn Stream>,
-    /// What came and was not taken yet.
-    came: Vec<u8>,
+    /// Bytes that were received and not parsed yet.
+    received: Vec<u8>,
     heard: Instant,
     pinged: Instant,
     inbox: String,
     requests: u64,
-    /// Longest payload with its headers that the server lets pass, bytes.
+    /// Longest payload with headers that the server passes, bytes.
     pub(super) payload_bytes_max: usize,
-    /// Whether it is one of several.
+    /// Whether the server is one of a cluster.
     pub(super) is_clustered: bool,
 }
 
 impl Wire {
-    /// Connects, and says who asks.
+    /// Connects and logs in.
     pub(super) fn connect(server: &Server, stop: &AtomicBool) -> Result<Self, Error> {
         let mut why = None;
         let address = format!("{}:{}", server.host, server.port);
@@ -110,7 +110,7 @@ impl Wire {
         let now = Instant::now();
         let mut wire = Wire {
             stream: Box::new(stream),
-            came: Vec::new(),
+            received: Vec::new(),
             heard: now,
             pinged: now,
             inbox: format!("_INBOX.{:016x}{:016x}", oplog::random()?, oplog::random()?),
@@ -119,31 +119,31 @@ impl Wire {
             is_clustered: false,
         };
         let until = now + GREETING_MAX;
-        let silent = || refused("connect to the NATS server", &format!("{address} does not greet"));
-        let Some(Said::Info(info)) = wire.hear(until, stop)? else {
+        let silent = || refused("connect to the NATS server", &format!("{address} sends no greeting"));
+        let Some(ServerLine::Info(info)) = wire.receive(until, stop)? else {
             return Err(silent());
         };
         wire.learn(&info)?;
         if let Some(tls) = &server.tls {
-            // What came before is of nobody who was believed.
-            if !wire.came.is_empty() {
+            // Bytes before TLS are from an unknown sender.
+            if !wire.received.is_empty() {
                 return Err(refused(
                     "connect to the NATS server",
-                    "it says more than it should before TLS",
+                    "it sends more than its greeting before TLS",
                 ));
             }
             wire.stream = Box::new(tls.connect(same)?);
         }
         let said = server.connect(&info)?;
         let inbox = format!("SUB {}.* {INBOX}\r\n", wire.inbox);
-        wire.say(
+        wire.send(
             &[b"CONNECT ", said.as_bytes(), b"\r\n", inbox.as_bytes(), b"PING\r\n"],
             stop,
         )?;
         loop {
-            match wire.hear(until, stop)?.ok_or_else(silent)? {
-                Said::Pong => return Ok(wire),
-                said => wire.mind(said, stop).map(drop)?,
+            match wire.receive(until, stop)?.ok_or_else(silent)? {
+                ServerLine::Pong => return Ok(wire),
+                said => wire.handle(said, stop).map(drop)?,
             }
         }
     }
@@ -158,15 +158,16 @@ impl Wire {
         Ok(())
     }
 
-    /// Has what comes for a subject sent here.
+    /// Subscribes to a subject.
     pub(super) fn subscribe(&mut self, subject: &str, stop: &AtomicBool) -> Result<(), Error> {
-        self.say(&[format!("SUB {subject} {SUBSCRIPTION}\r\n").as_bytes()], stop)
+        self.send(&[format!("SUB {subject} {SUBSCRIPTION}\r\n").as_bytes()], stop)
     }
 
-    /// What came for the subject that was subscribed to; [`None`] if nothing did until a moment.
+    /// Returns the next message to the subscribed subject; [`None`] if there was none until
+    /// `until`.
     pub(super) fn next(&mut self, until: Instant, stop: &AtomicBool) -> Result<Option<Message>, Error> {
-        while let Some(said) = self.hear(until, stop)? {
-            match self.mind(said, stop)? {
+        while let Some(said) = self.receive(until, stop)? {
+            match self.handle(said, stop)? {
                 Some(message) if message.subscription == SUBSCRIPTION => return Ok(Some(message)),
                 _ => {}
             }
@@ -174,8 +175,7 @@ impl Wire {
         Ok(None)
     }
 
-    /// Publishes something, and waits for an answer. [`None`] if `stop` was set before there was
-    /// one.
+    /// Publishes a message, and waits for the answer; [`None`] if `stop` was set before it came.
     pub(super) fn request(
         &mut self,
         subject: &str,
@@ -188,9 +188,9 @@ impl Wire {
         let reply = format!("{}.{}", self.inbox, self.requests);
         self.publish(subject, &reply, headers, payload, stop)?;
         let until = Instant::now() + within;
-        while let Some(said) = self.hear(until, stop)? {
-            match self.mind(said, stop)? {
-                // Others are late answers to what was asked before.
+        while let Some(said) = self.receive(until, stop)? {
+            match self.handle(said, stop)? {
+                // Others are late answers to earlier requests.
                 Some(message) if message.subscription == INBOX && message.subject == reply => {
                     return Ok(Some(message));
                 }
@@ -206,7 +206,7 @@ impl Wire {
         ))
     }
 
-    /// Publishes something. `headers` are lines, each with its end; none if it is empty.
+    /// Publishes a message. `headers` are lines with their ends; without headers it is empty.
     pub(super) fn publish(
         &mut self,
         subject: &str,
@@ -217,69 +217,71 @@ impl Wire {
     ) -> Result<(), Error> {
         if headers.is_empty() {
             let line = format!("PUB {subject} {reply} {}\r\n", payload.len());
-            return self.say(&[line.as_bytes(), payload, b"\r\n"], stop);
+            return self.send(&[line.as_bytes(), payload, b"\r\n"], stop);
         }
         let headers = format!("NATS/1.0\r\n{headers}\r\n");
         let all = headers.len() + payload.len();
         let line = format!("HPUB {subject} {reply} {} {all}\r\n", headers.len());
-        self.say(&[line.as_bytes(), headers.as_bytes(), payload, b"\r\n"], stop)
+        self.send(&[line.as_bytes(), headers.as_bytes(), payload, b"\r\n"], stop)
     }
 
-    /// Does what something that is no message asks for; gives it back if it is one.
-    fn mind(&mut self, said: Said, stop: &AtomicBool) -> Result<Option<Message>, Error> {
+    /// Returns a message, and handles other lines.
+    fn handle(&mut self, said: ServerLine, stop: &AtomicBool) -> Result<Option<Message>, Error> {
         match said {
-            Said::Message(message) => return Ok(Some(message)),
-            Said::Info(info) => self.learn(&info)?,
-            Said::Ping => self.say(&[b"PONG\r\n"], stop)?,
-            Said::Pong | Said::Ok => {}
-            Said::Error(why) => return Err(refused("go on with the NATS server", &why)),
+            ServerLine::Message(message) => return Ok(Some(message)),
+            ServerLine::Info(info) => self.learn(&info)?,
+            ServerLine::Ping => self.send(&[b"PONG\r\n"], stop)?,
+            ServerLine::Pong | ServerLine::Ok => {}
+            ServerLine::Error(why) => return Err(refused("use the NATS server", &why)),
         }
         Ok(None)
     }
 
-    /// What the server says next; [`None`] if it said nothing until a moment, or `stop` was set.
-    fn hear(&mut self, until: Instant, stop: &AtomicBool) -> Result<Option<Said>, Error> {
+    /// Returns what the server sends next; [`None`] if that is nothing until `until`, or `stop` was
+    /// set.
+    fn receive(&mut self, until: Instant, stop: &AtomicBool) -> Result<Option<ServerLine>, Error> {
         loop {
-            if let Some((said, taken)) = parse(&self.came)? {
-                self.came.drain(..taken);
+            if let Some((said, taken)) = parse(&self.received)? {
+                self.received.drain(..taken);
                 return Ok(Some(said));
             }
             let now = Instant::now();
             if now >= until || stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            // Who waits for long has to find out that the server is gone.
+            // Without a PING a long wait would not notice that the server is gone.
             if now.duration_since(self.heard.max(self.pinged)) > SILENCE {
                 self.pinged = now;
-                self.say(&[b"PING\r\n"], stop)?;
+                self.send(&[b"PING\r\n"], stop)?;
             }
             if now.duration_since(self.heard) > SILENCE_MAX {
-                return Err(refused("hear from the NATS server", "it says nothing any more"));
+                return Err(refused("receive from the NATS server", "it is silent"));
             }
-            let from = self.came.len();
-            self.came.resize(from + (1 << 16), 0);
-            let read = self.stream.read(&mut self.came[from..]);
-            self.came.truncate(from + read.as_ref().copied().unwrap_or_default());
+            let from = self.received.len();
+            self.received.resize(from + (1 << 16), 0);
+            let read = self.stream.read(&mut self.received[from..]);
+            self.received
+                .truncate(from + read.as_ref().copied().unwrap_or_default());
             match read {
-                Ok(0) => return Err(refused("hear from the NATS server", "it closed the connection")),
+                Ok(0) => return Err(refused("receive from the NATS server", "it closed the connection")),
                 Ok(_) => self.heard = Instant::now(),
                 Err(error) if is_late(&error) => {}
-                Err(error) => return Err(failed("hear from the NATS server", &error)),
+                Err(error) => return Err(failed("receive from the NATS server", &error)),
             }
         }
     }
 
-    fn say(&mut self, parts: &[&[u8]], stop: &AtomicBool) -> Result<(), Error> {
+    fn send(&mut self, parts: &[&[u8]], stop: &AtomicBool) -> Result<(), Error> {
         let all = parts.concat();
         let (mut left, begun) = (&all[..], Instant::now());
         while !left.is_empty() {
             match self.stream.write(left) {
-                Ok(0) => return Err(refused("talk to the NATS server", "it closed the connection")),
+                Ok(0) => return Err(refused("send to the NATS server", "it closed the connection")),
                 Ok(more) => left = &left[more..],
                 Err(error) => go_on(&error, begun, stop)?,
             }
         }
-        // What TLS has encrypted and not sent yet.
+        // TLS may have encrypted bytes that are not sent yet.
         while let Err(error) = self.stream.flush() {
             go_on(&error, begun, stop)?;
         }
@@ -287,18 +289,18 @@ impl Wire {
     }
 }
 
-/// Whether to try again to say something: unless the server takes nothing since long, or all is to
-/// stop.
+/// Returns whether to try again to send: not if the server has taken nothing for too long, or
+/// `stop` is set.
 fn go_on(error: &io::Error, begun: Instant, stop: &AtomicBool) -> Result<(), Error> {
     if is_late(error) && !stop.load(Ordering::Relaxed) && begun.elapsed() < SILENCE_MAX {
         return Ok(());
     }
-    Err(failed("talk to the NATS server", error))
+    Err(failed("send to the NATS server", error))
 }
 
-/// The first thing that is said in these bytes, and how many of them say it; [`None`] if it is not
-/// all there yet.
-fn parse(bytes: &[u8]) -> Result<Option<(Said, usize)>, Error> {
+/// Parses the first line, and the message after it if there is one. Returns how many bytes it
+/// takes; [`None`] if it is not complete yet.
+fn parse(bytes: &[u8]) -> Result<Option<(ServerLine, usize)>, Error> {
     let Some(end) = bytes.iter().take(LINE_BYTES_MAX).position(|&byte| byte == b'\n') else {
         if bytes.len() >= LINE_BYTES_MAX {
             return Err(too_long("line of a NATS server", LINE_BYTES_MAX, bytes.len()));
@@ -309,22 +311,22 @@ fn parse(bytes: &[u8]) -> Result<Option<(Said, usize)>, Error> {
     let (word, rest) = line.split_at(line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len()));
     let rest = rest.trim_ascii();
     let said = match &word.to_ascii_uppercase()[..] {
-        b"INFO" => Said::Info(rest.to_vec()),
-        b"PING" => Said::Ping,
-        b"PONG" => Said::Pong,
-        b"+OK" => Said::Ok,
-        b"-ERR" => Said::Error(String::from_utf8_lossy(rest).trim_matches('\'').to_owned()),
+        b"INFO" => ServerLine::Info(rest.to_vec()),
+        b"PING" => ServerLine::Ping,
+        b"PONG" => ServerLine::Pong,
+        b"+OK" => ServerLine::Ok,
+        b"-ERR" => ServerLine::Error(String::from_utf8_lossy(rest).trim_matches('\'').to_owned()),
         b"MSG" | b"HMSG" => {
             let has_headers = word.len() == b"HMSG".len();
             return message(rest, has_headers, &bytes[begin..])
-                .map(|found| found.map(|(message, taken)| (Said::Message(message), begin + taken)));
+                .map(|found| found.map(|(message, taken)| (ServerLine::Message(message), begin + taken)));
         }
-        _ => return Err(unknown("what a NATS server says", word)),
+        _ => return Err(unknown("line of a NATS server", word)),
     };
     Ok(Some((said, begin)))
 }
 
-/// What a line about a message and the bytes behind it say, and how many of these it takes.
+/// Parses a message, given its line and the bytes after it. Returns how many of these it takes.
 fn message(line: &[u8], has_headers: bool, behind: &[u8]) -> Result<Option<(Message, usize)>, Error> {
     let wrong = || unknown("message of a NATS server", line);
     let line = std::str::from_utf8(line).map_err(|_| wrong())?;
@@ -348,7 +350,7 @@ fn message(line: &[u8], has_headers: bool, behind: &[u8]) -> Result<Option<(Mess
     if all > PAYLOAD_BYTES_MAX {
         return Err(too_long("message of a NATS server", PAYLOAD_BYTES_MAX, all));
     }
-    // And the end of the line.
+    // The payload ends with a line end.
     if behind.len() < all + 2 {
         return Ok(None);
     }
@@ -372,11 +374,11 @@ fn message(line: &[u8], has_headers: bool, behind: &[u8]) -> Result<Option<(Mess
 }
 
 impl Server {
-    /// What follows CONNECT.
+    /// Returns what follows CONNECT.
     fn connect(&self, info: &[u8]) -> Result<String, Error> {
         let info: Value = serde_json::from_slice(info).map_err(|error| unreadable(&error))?;
         if info["tls_required"].as_bool() == Some(true) && self.tls.is_none() {
-            let found = "it wants TLS: say whose certificates are to be believed";
+            let found = "it requires TLS, and no trusted authorities were given";
             return Err(refused("connect to the NATS server", found));
         }
         let mut said = json!({
@@ -417,7 +419,7 @@ pub(super) fn refused(operation: &'static str, found: &str) -> Error {
 }
 
 pub(super) fn unreadable(error: &serde_json::Error) -> Error {
-    refused("read what the NATS server says", &error.to_string())
+    refused("read an answer of the NATS server", &error.to_string())
 }
 
 fn unknown(field: &'static str, found: &[u8]) -> Error {
@@ -437,7 +439,7 @@ fn too_long(field: &'static str, max: usize, found: usize) -> Error {
 mod tests {
     use super::*;
 
-    fn all(mut bytes: &[u8]) -> Vec<Said> {
+    fn all(mut bytes: &[u8]) -> Vec<ServerLine> {
         let mut said = Vec::new();
         while let Some((found, taken)) = parse(bytes).unwrap() {
             said.push(found);
@@ -448,14 +450,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_is_understood_once_it_is_all_there() {
+    fn a_line_is_parsed_once_it_is_complete() {
         let said = b"INFO {\"max_payload\":1048576}\r\nPING\r\npong\r\n+OK\r\n-ERR 'Unknown Protocol Operation'\r\n\
             MSG ibid.wiki.ask 2 _INBOX.a.1 4\r\nsame\r\n\
             HMSG _INBOX.a.1 1 22 26\r\nNATS/1.0\r\nA: b c\r\n\r\n\r\nidem\r\n\
             HMSG _INBOX.a.2 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n\
             MSG a 2 0\r\n\r\n";
         let message = |subscription, subject: &str, reply: &str, status, headers: &[(&str, &str)], payload: &str| {
-            Said::Message(Message {
+            ServerLine::Message(Message {
                 subscription,
                 subject: subject.into(),
                 reply: reply.into(),
@@ -465,18 +467,18 @@ mod tests {
             })
         };
         let expected = [
-            Said::Info(b"{\"max_payload\":1048576}".to_vec()),
-            Said::Ping,
-            Said::Pong,
-            Said::Ok,
-            Said::Error("Unknown Protocol Operation".into()),
+            ServerLine::Info(b"{\"max_payload\":1048576}".to_vec()),
+            ServerLine::Ping,
+            ServerLine::Pong,
+            ServerLine::Ok,
+            ServerLine::Error("Unknown Protocol Operation".into()),
             message(2, "ibid.wiki.ask", "_INBOX.a.1", 0, &[], "same"),
             message(1, "_INBOX.a.1", "", 0, &[("A", "b c")], "idem"),
             message(1, "_INBOX.a.2", "", 503, &[], ""),
             message(2, "a", "", 0, &[], ""),
         ];
         assert_eq!(all(said), expected);
-        // However it arrives.
+        // Byte by byte.
         let mut found = Vec::new();
         let mut came = Vec::new();
         for &byte in said {

@@ -1,8 +1,7 @@
-//! The network between the one that asks and the one that answers: TCP, and [TLS](tls) over it
-//! unless nobody else can listen or connect.
+//! Replication over TCP, with or without [TLS](tls).
 //!
-//! Each message comes after its length (u32). Without TLS, and with one that lets everybody in,
-//! whoever can connect gets all that is in the store.
+//! Each message follows its length, a u32. Without TLS, or with TLS that does not ask for
+//! certificates, anyone who can connect can read the whole store.
 
 pub mod tls;
 
@@ -18,25 +17,25 @@ use super::follow::{LOOK_EVERY, Oplog};
 use crate::error::Error;
 use crate::store::Store;
 
-/// Longest request, bytes: a key, and little else.
+/// Longest request, bytes: it has a key and little else.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
-/// Replicas at the same time.
+/// Most replicas at the same time.
 const CONNECTIONS_MAX: usize = 64;
-/// How long the other end may say nothing.
+/// How long the other end may be silent.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// How long a connection may take to come about.
+/// How long connecting may take.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
-/// Bytes to and from the other end, encrypted or not.
+/// A connection, encrypted or not.
 pub(super) trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
-/// Answers all who connect, each in a thread, until `stop` is set. With `tls` only those who use
-/// it, and whom it lets in.
+/// Answers all replicas that connect, each in a thread, until `stop` is set. With `tls` it answers
+/// only those that use TLS and have the certificates that it asks for.
 ///
 /// # Errors
-/// [`Error::NoLog`], [`Error::Network`] if there can be no connections at all. One that fails ends,
-/// and the others go on.
+/// [`Error::NoLog`]; [`Error::Network`] if it cannot listen. A connection that fails ends, and the
+/// others go on.
 pub fn serve(store: &Store, listener: &TcpListener, tls: Option<&tls::Server>, stop: &AtomicBool) -> Result<(), Error> {
     Sender::new(store)?;
     listener
@@ -50,15 +49,14 @@ pub fn serve(store: &Store, listener: &TcpListener, tls: Option<&tls::Server>, s
                     connections.fetch_add(1, Ordering::Relaxed);
                     let connections = &connections;
                     scope.spawn(move || {
-                        // Whatever is wrong with one connection, its replica connects again.
+                        // A replica whose connection fails connects again.
                         let _ = answer_all(store, stream, tls, stop);
                         connections.fetch_sub(1, Ordering::Relaxed);
                     });
                 }
-                Ok(_) => {} // one too many, which is closed
+                Ok(_) => {} // one too many: it is closed
                 Err(error) if is_late(&error) => std::thread::sleep(LOOK_EVERY),
-                // One that was given up before it was accepted; or there are too many files, some of which will be
-                // closed.
+                // The other end gave up, or too many files are open, some of which will be closed.
                 Err(_) => std::thread::sleep(LOOK_EVERY),
             }
         }
@@ -80,7 +78,8 @@ fn answer_all(store: &Store, stream: TcpStream, tls: Option<&tls::Server>, stop:
     Ok(())
 }
 
-/// A connection to a store that is served, made when something is asked, and again after it failed.
+/// A connection to a store that is served. It connects when it is asked something, and again after
+/// an error.
 pub struct Connection {
     address: String,
     tls: Option<tls::Client>,
@@ -88,8 +87,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// One to an address, `HOST:PORT`, where nothing is asked yet. A name is looked up whenever a
-    /// connection is made.
+    /// Returns a connection to an address, `HOST:PORT`, without connecting. A name is looked up
+    /// each time it connects.
     pub fn to(address: impl ToString) -> Self {
         Connection {
             address: address.to_string(),
@@ -98,7 +97,7 @@ impl Connection {
         }
     }
 
-    /// The same over TLS.
+    /// Uses TLS.
     #[must_use]
     pub fn with_tls(self, tls: tls::Client) -> Self {
         Connection { tls: Some(tls), ..self }
@@ -124,7 +123,7 @@ impl Connection {
 
 impl Oplog for Connection {
     fn answer(&mut self, request: &[u8], stop: &AtomicBool) -> Result<Option<Vec<u8>>, Error> {
-        // It is not used again if anything fails: the answer may come late.
+        // Not used again after an error: a late answer would be taken for the next.
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => self.connect()?,
@@ -150,8 +149,8 @@ pub(super) fn prepare(stream: &TcpStream) -> Result<(), Error> {
     prepared.map_err(|error| network("set up a connection", &error))
 }
 
-/// A message; [`None`] if the other end closed the connection before one began, or there is nothing
-/// to wait for any more.
+/// Receives a message; [`None`] if the other end closed the connection before one began, or `stop`
+/// was set.
 fn receive(stream: &mut impl Read, most: usize, stop: &AtomicBool) -> Result<Option<Vec<u8>>, Error> {
     let mut length = [0; 4];
     match fill(stream, &mut length, stop)? {
@@ -169,7 +168,7 @@ fn receive(stream: &mut impl Read, most: usize, stop: &AtomicBool) -> Result<Opt
             found,
         }));
     }
-    // Memory for what came, not for what was announced.
+    // Memory is taken for what was received, not for the announced length.
     const STEP: usize = 1 << 20;
     let mut message = Vec::new();
     while message.len() < length {
@@ -182,8 +181,8 @@ fn receive(stream: &mut impl Read, most: usize, stop: &AtomicBool) -> Result<Opt
     Ok(Some(message))
 }
 
-/// Reads until `bytes` are full, the other end has closed, or the work is to stop; gives how many
-/// came.
+/// Reads until `bytes` are full, the other end has closed the connection, or `stop` is set. Returns
+/// how many bytes were read.
 fn fill(stream: &mut impl Read, bytes: &mut [u8], stop: &AtomicBool) -> Result<usize, Error> {
     let (mut filled, mut heard) = (0, Instant::now());
     while filled < bytes.len() {
@@ -210,15 +209,15 @@ fn send(stream: &mut impl Write, message: &[u8], stop: &AtomicBool) -> Result<()
             }
         }
     }
-    // What TLS has encrypted and not sent yet.
+    // TLS may have encrypted bytes that are not sent yet.
     while let Err(error) = stream.flush() {
         go_on("send", error, heard, stop)?;
     }
     Ok(())
 }
 
-/// Whether to try again, after nothing was done for a moment: unless the other end is silent since
-/// long before, or all is to stop.
+/// Returns whether to try again after a time limit: not if the other end was silent for too long,
+/// or `stop` is set.
 fn go_on(operation: &'static str, error: io::Error, heard: Instant, stop: &AtomicBool) -> Result<(), Error> {
     if !is_late(&error) || heard.elapsed() >= SILENCE_MAX {
         return Err(network(operation, &error));
@@ -226,7 +225,7 @@ fn go_on(operation: &'static str, error: io::Error, heard: Instant, stop: &Atomi
     if stop.load(Ordering::Relaxed) {
         return Err(Error::Network {
             operation,
-            found: "it was to stop".to_owned(),
+            found: "it was told to stop".to_owned(),
         });
     }
     Ok(())

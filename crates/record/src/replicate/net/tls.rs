@@ -1,4 +1,4 @@
-//! Connections that nobody else can read, between ends that know each other: TLS 1.3, by rustls.
+//! TLS 1.3 for replication, by rustls.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -11,20 +11,20 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, Server
 
 use crate::error::Error;
 
-/// A certificate, those that vouch for it, and its key, each as PEM.
+/// A certificate with its chain and its private key, as PEM.
 #[derive(Clone, Copy)]
 pub struct Identity<'p> {
-    /// The certificate, then those between it and the authority.
+    /// The certificate, then the certificates between it and the authority.
     pub certificates: &'p [u8],
-    /// The key of the first.
+    /// The private key of the certificate.
     pub key: &'p [u8],
 }
 
-/// What the one that is asked shows, and whom it answers.
+/// The TLS settings of a store that is served.
 #[derive(Clone, Debug)]
 pub struct Server(Arc<ServerConfig>);
 
-/// Whom the one that asks believes, and what it shows.
+/// The TLS settings of a replica, or of a client of NATS.
 #[derive(Clone, Debug)]
 pub struct Client {
     config: Arc<ClientConfig>,
@@ -32,8 +32,8 @@ pub struct Client {
 }
 
 impl Server {
-    /// Shows `identity`. With `authorities`, PEM, it answers only those who have a certificate of
-    /// one of these; without, everybody who can connect.
+    /// Returns settings with which a server shows `identity`. With `authorities`, PEM, it answers
+    /// only clients with a certificate of one of them; without, it answers any client.
     ///
     /// # Errors
     /// [`Error::Certificate`].
@@ -64,14 +64,14 @@ impl Server {
 }
 
 impl Client {
-    /// Believes who has a certificate of one of `authorities`, PEM, for `name`: a name of hosts, or
-    /// an address, with or without brackets around one of IPv6. Shows `identity` if it is asked who
-    /// it is.
+    /// Returns settings with which a client trusts a server that has a certificate of one of
+    /// `authorities`, PEM, for `name`: a host name or an address, with or without brackets around
+    /// an IPv6 address. The client shows `identity` if the server asks for a certificate.
     ///
     /// # Errors
     /// [`Error::Certificate`].
     pub fn new(authorities: &[u8], name: &str, identity: Option<Identity<'_>>) -> Result<Self, Error> {
-        // The brackets tell an address from its port. Certificates have none.
+        // Brackets separate an address from its port. Certificates have none.
         let name = name.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(name.to_owned()).map_err(|error| refused("the name of the server", &error))?;
         let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(VERSIONS);
@@ -96,7 +96,7 @@ impl Client {
     }
 }
 
-/// Both ends are ours: there is no older one to speak to.
+/// Both ends are ibid, so no older version is needed.
 const VERSIONS: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
 fn provider() -> Arc<rustls::crypto::CryptoProvider> {
@@ -106,7 +106,7 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
 impl Identity<'_> {
     fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Error> {
         let key = PrivateKeyDer::from_pem_slice(self.key).map_err(|error| match error {
-            pem::Error::NoItemsFound => refused("the key", &"there is no private key in it"),
+            pem::Error::NoItemsFound => refused("the key", &"it contains no private key"),
             error => refused("the key", &error),
         })?;
         Ok((certificates(self.certificates, "the certificate")?, key))
@@ -117,7 +117,7 @@ fn certificates(pem: &[u8], what: &'static str) -> Result<Vec<CertificateDer<'st
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let read = read.map_err(|error| refused(what, &error))?;
     if read.is_empty() {
-        return Err(refused(what, &"there is no certificate in it"));
+        return Err(refused(what, &"it contains no certificate"));
     }
     Ok(read)
 }
@@ -136,8 +136,8 @@ fn refused(what: &'static str, why: &impl std::fmt::Display) -> Error {
     Error::Certificate { what, found }
 }
 
-/// Whether a connection failed because the ends do not trust each other, or cannot speak to each
-/// other: asking again will not help.
+/// Returns whether a connection failed because the ends do not trust each other or cannot agree, so
+/// that asking again does not help.
 pub(in crate::replicate) fn is_refusal(error: &io::Error) -> bool {
     let source = error
         .get_ref()
