@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use ibid_format::Error;
-use ibid_format::frame::{self, BlockFrameDecoder, PREFIX_BYTES_MAX};
+use ibid_format::frame::{self, FrameDecoder, PREFIX_BYTES_MAX};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u16, &[u8], &[u8])| {
@@ -19,7 +19,7 @@ fuzz_target!(|input: (u16, &[u8], &[u8])| {
         assert!(length <= PREFIX_BYTES_MAX as usize);
         prefix.resize(length, b'p');
     }
-    let (mut whole, mut part) = (BlockFrameDecoder::new(), BlockFrameDecoder::new());
+    let (mut whole, mut part) = (FrameDecoder::new(), FrameDecoder::new());
     let (mut body, mut ends) = (Vec::new(), Vec::new());
     let read = |stretches: &[Range<u32>], out: &mut Vec<u8>| {
         for stretch in stretches {
