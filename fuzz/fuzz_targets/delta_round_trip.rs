@@ -24,7 +24,8 @@ fuzz_target!(|input: (u8, &[u8], &[u8], u16)| {
         1 => Method::AnchorZstd { level, interval },
         _ => Method::ZstdPrefix { level },
     };
-    let (mut encoder, mut forward, mut backward) = (DeltaEncoder::new().with_uncovered_max(uncovered_max.into()), Vec::new(), Vec::new());
+    let mut encoder = DeltaEncoder::new().with_uncovered_max(uncovered_max.into());
+    let (mut forward, mut backward) = (Vec::new(), Vec::new());
     encoder
         .encode(method, base, target, &mut forward)
         .expect("lengths within the limits");

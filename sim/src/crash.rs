@@ -27,7 +27,8 @@ pub(crate) fn run(flags: &Flags) {
         report.line(|| format!("seed {seed}: {power} losses of power, {killed} kills, {adopted} packs adopted"));
     }
     println!(
-        "{seeds} seeds from {first}: {power} losses of power and {killed} kills, {crashed} of them before the last backup was done; \
+        "{seeds} seeds from {first}: {power} losses of power and {killed} kills, \
+         {crashed} of them before the last backup was done; \
          {acknowledged} snapshots acknowledged before and {seeds} after, {adopted} packs adopted: all snapshots intact"
     );
 }

@@ -65,7 +65,8 @@ pub(crate) fn run(flags: &Flags) {
         report.line(|| format!("seed {seed}: {single} single damages, {several} of several"));
     }
     println!(
-        "{seeds} seeds from {first}: {single} single damages, all noticed; {several} of several at once, {affected} files affected, \
+        "{seeds} seeds from {first}: {single} single damages, all noticed; \
+         {several} of several at once, {affected} files affected, \
          {unopened} not opened: no wrong byte, and the check named what restores lost"
     );
 }

@@ -89,7 +89,8 @@ pub(crate) fn run(flags: &Flags) {
         });
     }
     println!(
-        "{rounds} rounds, {} kills during backup ({} after the snapshot was stored), {} kills during restore, {} snapshots: all snapshots intact",
+        "{rounds} rounds, {} kills during backup ({} after the snapshot was stored), \
+         {} kills during restore, {} snapshots: all snapshots intact",
         counts.backups_killed,
         counts.whole_unacknowledged,
         counts.restores_killed,

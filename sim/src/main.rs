@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ibid-sim crash  [--seeds N] [--seed S]     power lost and processes killed at random operations of a simulated disk
-//! ibid-sim damage [--seeds N] [--seed S]     stored files changed at random: right bytes or an error, and the check knows
+//! ibid-sim damage [--seeds N] [--seed S]     stored files changed at random: right bytes or an error
 //! ibid-sim kill --ibid PATH [--rounds N] [--seed S]    the real program on a real disk, killed at random moments
 //! ibid-sim memory [--files N] [--mib N]      peak memory of a backup with the least budget
 //! ```

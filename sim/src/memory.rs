@@ -37,7 +37,8 @@ pub(crate) fn run(flags: &Flags) {
     let restore = peak();
     let mib = |bytes: u64| bytes >> 20;
     println!(
-        "{files} small files and {} MiB in large ones, budget {} MiB: peak {} MiB before, {} MiB after the backup, {} MiB after the restore",
+        "{files} small files and {} MiB in large ones, budget {} MiB: \
+         peak {} MiB before, {} MiB after the backup, {} MiB after the restore",
         mib_of(flags),
         mib(MEMORY_MIN),
         mib(before),

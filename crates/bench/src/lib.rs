@@ -7,7 +7,7 @@
 //! |---|---|
 //! | What does each chunker save on these files, how fast, at which sizes? | [`compare()`] |
 //! | And as a page with pictures? | [`html()`] |
-//! | How do duplicates follow one another, as versions are added? | [`duplicate_locality()`], [`duplicate_locality_html()`] |
+//! | How do duplicates follow one another in versions? | [`duplicate_locality()`], [`duplicate_locality_html()`] |
 //! | Which settings have a minimum, average and maximum that a paper states? | [`ChunkSizes`] |
 //! | Where does SeqCDC's speed come from? | [`breakdown()`] |
 //! | Which parameters of SeqCDC give this average, and which of them suit this data? | [`tune()`] |

@@ -1,5 +1,5 @@
 //! What do deltas, made in the background, cost those who read and write? Mixtures of reads and
-//! writes as in paper 004, section 5.1, on a store with and one without.
+//! writes as in dDedup §5.1, on a store with and one without.
 //!
 //! `cargo run --release -p ibid-record --example mixes FILE FOLDER [ROUNDS [ROW]]`, where FILE has
 //! a JSON object a line, with `key` and `body`, and ROW begins the rows to show, such as `1:1`.

@@ -4,7 +4,7 @@
 //! cargo run -p ibid-record --example versions
 //! ```
 
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout, reason = "this program is for its output")]
 
 use std::error::Error;
 use std::ops::ControlFlow;

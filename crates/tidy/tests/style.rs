@@ -12,7 +12,6 @@ fn rust() -> Vec<File> {
 }
 
 #[test]
-#[ignore = "until every crate holds it"]
 fn lines_of_rust_have_120_columns_at_most() {
     complain(rust().iter().flat_map(|file| {
         file.lines()
@@ -75,7 +74,6 @@ fn imports_stand_in_three_groups() {
 }
 
 #[test]
-#[ignore = "until every crate holds it"]
 fn no_file_names_what_only_we_have() {
     // In two parts each, so that this file does not name them.
     let unwanted = [

@@ -144,7 +144,8 @@ pub(crate) fn on_records(error: &RecordError) -> Advice {
         RecordError::OtherStream => "Choose another name.",
         RecordError::Refused(refusal) => match refusal {
             Refusal::Ahead => {
-                "If the other store was restored from a copy, promote this one. Otherwise start again in an empty folder."
+                "If the other store was restored from a copy, promote this one. \
+                 Otherwise start again in an empty folder."
             }
             Refusal::OtherStore => "Start the replica in an empty folder.",
             Refusal::OtherEpoch => "Follow that one, or start again in an empty folder.",
