@@ -106,7 +106,7 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
 impl Identity<'_> {
     fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Error> {
         let key = PrivateKeyDer::from_pem_slice(self.key).map_err(|error| match error {
-            pem::Error::NoItemsFound => refused("the key", &"it contains no private key"),
+            pem::Error::NoItemsFound => refused("the key", &"there is no private key in it"),
             error => refused("the key", &error),
         })?;
         Ok((certificates(self.certificates, "the certificate")?, key))
@@ -117,7 +117,7 @@ fn certificates(pem: &[u8], what: &'static str) -> Result<Vec<CertificateDer<'st
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let read = read.map_err(|error| refused(what, &error))?;
     if read.is_empty() {
-        return Err(refused(what, &"it contains no certificate"));
+        return Err(refused(what, &"there is no certificate in it"));
     }
     Ok(read)
 }
