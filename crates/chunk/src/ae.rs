@@ -1,8 +1,8 @@
 //! AE at speed: the cuts of [`spec::ae`](crate::spec::ae).
 //!
-//! Only the bytes that pass the extreme one need a look of their own. They are searched for a block
-//! at a time, and on random data there are about six in a chunk. What nothing can pass ends the
-//! search: the window after it is not read.
+//! The kernel searches for bytes that pass the extreme one, a block at a time. On random data a
+//! chunk has about six of them. No byte can pass 255 (or 0, for a minimum): the search ends there,
+//! and the window after it is not read.
 
 use ibid_simd::Backend;
 
@@ -36,7 +36,7 @@ impl BySearch for Cut<'_, AeSettings> {
 }
 
 impl Cut<'_, AeSettings> {
-    /// Position of the first byte that passes the one given.
+    /// Returns the position of the first byte that passes `byte`.
     #[inline(always)]
     fn first_past(&self, search: impl Search, bytes: &[u8], byte: u8) -> Option<usize> {
         match self.settings.extremum {
@@ -46,5 +46,6 @@ impl Cut<'_, AeSettings> {
     }
 }
 
-/// On random data, the chunk after the next starts so many bytes past two windows, or earlier.
+/// Bytes to prefetch: on random data, the chunk after the next starts at most so many bytes past
+/// two windows.
 const FETCHED: usize = 1536;

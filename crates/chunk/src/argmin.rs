@@ -1,9 +1,9 @@
 //! Argmin at speed: the cuts of [`spec::argmin`](crate::spec::argmin).
 //!
-//! A register of numbers of four bytes holds every fourth window; four loads, a byte apart, hold
-//! all. Windows are hashed a block of 64 at a time. Only whether a block's least hash is as small
-//! as the least so far is asked, which happens some five times in a chunk; in the last such block
-//! the place is searched for at the end.
+//! A register of 32-bit numbers holds every fourth window, so four loads, one byte apart, cover
+//! all. Windows are hashed in blocks of 64. For each block the kernel only asks whether its least
+//! hash is as small as the least so far, which holds some five times in a chunk. At the end it
+//! searches the last such block for the place.
 
 use ibid_simd::{BLOCK, Backend, Kernel, Vector};
 
@@ -31,14 +31,13 @@ pub(crate) fn cut(backend: Backend, settings: &ArgminSettings, data: &[u8]) -> u
     size_min + found
 }
 
-/// How far ahead memory is read, in bytes; and so much of the next chunk, from where it will be
-/// searched, when the cut is known.
+/// Bytes to prefetch ahead of the search, and of the next chunk once the cut is known.
 const AHEAD: usize = 4096;
 
-/// The search for the last window of `N` bytes whose hash is least, in `bytes`: its position.
+/// The search for the position of the last window of `N` bytes in `bytes` with the least hash.
 struct LastLeast<'a, const N: usize> {
     data: &'a [u8],
-    /// Where in `data` the bytes are.
+    /// The position of `bytes` in `data`.
     from: usize,
     bytes: &'a [u8],
 }
@@ -56,7 +55,7 @@ impl<const N: usize> Kernel for LastLeast<'_, N> {
         let windows = (self.bytes.len() + 1).saturating_sub(N);
         let rest = windows / BLOCK * BLOCK;
         let (least, block) = self.least_block(search, rest);
-        // The block that has it, or the windows that fill no block.
+        // Finds the place in that block, or among the windows that fill no block.
         let (least_of_rest, found) = last_least::<N>(&self.bytes[rest..]);
         let found = if least_of_rest <= least && rest < windows {
             rest + found
@@ -69,8 +68,8 @@ impl<const N: usize> Kernel for LastLeast<'_, N> {
 }
 
 impl<const N: usize> LastLeast<'_, N> {
-    /// The least hash of the first `windows`, a number of whole blocks, and the last block that has
-    /// it.
+    /// Returns the least hash of the first `windows`, which fill whole blocks, and the last block
+    /// that has it.
     #[inline(always)]
     fn least_block<V: Vector>(&self, search: Vectors<V>, windows: usize) -> (u32, usize) {
         let Vectors(vector) = search;
@@ -85,7 +84,8 @@ impl<const N: usize> LastLeast<'_, N> {
                     of_block = vector.min_u32(of_block, hashes::<V, N>(vector, bytes, part + offset));
                 }
             }
-            // Some number as small as the least: the smaller of the two, in all four bytes.
+            // A number of the block is as small as the least if it equals the minimum of the two in
+            // all four bytes.
             let smaller = vector.min_u32(of_block, least);
             if has_equal_numbers(vector.equal(smaller, of_block)) {
                 best = (vector.least_u32(of_block), at);
@@ -96,7 +96,8 @@ impl<const N: usize> LastLeast<'_, N> {
     }
 }
 
-/// The hashes of the windows at `at` and every fourth place from there, as many as a register has.
+/// Returns the hashes of the windows at `at` and every fourth place after it, one for each 32 bits
+/// of a register.
 #[inline(always)]
 fn hashes<V: Vector, const N: usize>(vector: V, bytes: &[u8], at: usize) -> V::Register {
     let [first, last, addend] = [MULTIPLIER_FIRST, MULTIPLIER_LAST, ADDEND].map(|number| vector.splat_u32(number));
@@ -107,13 +108,13 @@ fn hashes<V: Vector, const N: usize>(vector: V, bytes: &[u8], at: usize) -> V::R
     }
 }
 
-/// Whether four bits that belong to one number are all set.
+/// Whether all four bits of some number are set.
 #[inline(always)]
 fn has_equal_numbers(equal: u64) -> bool {
     equal & equal >> 1 & equal >> 2 & equal >> 3 & 0x1111_1111_1111_1111 != 0
 }
 
-/// The least hash of all windows, and the position of the last that has it.
+/// Returns the least hash of all windows, and the position of the last that has it.
 #[inline(always)]
 fn last_least<const N: usize>(bytes: &[u8]) -> (u32, usize) {
     let mut best = (u32::MAX, 0);

@@ -4,28 +4,28 @@ use ibid_simd::{BLOCK, Kernel, Vector, prefetch_far};
 
 /// The searches that AE, RAM and MAXP are made of.
 pub(crate) trait Search: Copy {
-    /// The largest byte, 0 if there is none. Once it is 255, the rest is not looked at.
+    /// Returns the largest byte, or 0 if there is none. Stops reading at 255.
     fn largest(self, bytes: &[u8]) -> u8;
 
-    /// Position of the first byte that is `least` or larger.
+    /// Returns the position of the first byte that is `least` or larger.
     fn first_from(self, bytes: &[u8], least: u8) -> Option<usize>;
 
-    /// Position of the first byte that is `most` or smaller.
+    /// Returns the position of the first byte that is `most` or smaller.
     fn first_upto(self, bytes: &[u8], most: u8) -> Option<usize>;
 
-    /// Says that `data[at..at + bytes]` will probably be read soon, if it may still be in memory.
+    /// Prefetches `data[at..at + bytes]` if `data` is too large to be in the cache already.
     fn fetch(self, data: &[u8], at: usize, bytes: usize);
 }
 
-/// A cut to be found by searches: by which algorithm, its settings say.
+/// The arguments of a cut. The type of the settings says by which algorithm.
 pub(crate) struct Cut<'a, Settings> {
     pub(crate) settings: &'a Settings,
     pub(crate) data: &'a [u8],
 }
 
-/// An algorithm that is made of searches. Mark it `#[inline(always)]`, as kernels are.
+/// An algorithm built from searches. Mark `find` `#[inline(always)]`, as kernels are.
 pub(crate) trait BySearch {
-    /// The length of the first chunk.
+    /// Returns the length of the first chunk.
     fn find(self, search: impl Search) -> usize;
 }
 
@@ -45,7 +45,8 @@ where
     }
 }
 
-/// Written so that a compiler can turn it into what vector instructions every CPU has.
+/// The searches in plain Rust, which a compiler can vectorize with the target's baseline
+/// instructions.
 #[derive(Clone, Copy)]
 struct Scalar;
 
@@ -74,14 +75,14 @@ impl Search for Scalar {
     fn fetch(self, _: &[u8], _: usize, _: usize) {}
 }
 
-/// Bytes that are looked at before a branch asks whether anything was found.
+/// Bytes compared for each branch.
 const GROUP: usize = 2 * BLOCK;
 
-/// Bytes of data that are probably in the second-level cache already, because a caller has just put
-/// them there.
+/// Data of at most so many bytes is probably in the second-level cache: the caller has just written
+/// it.
 pub(crate) const CACHED: usize = 1 << 20;
 
-/// Position of the first byte that fits, where `any` says whether there is one in a block.
+/// Returns the position of the first byte that fits; `any` says whether a block has one.
 #[inline(always)]
 fn first(bytes: &[u8], any: impl Fn(&[u8; BLOCK]) -> bool, fits: impl Fn(u8) -> bool) -> Option<usize> {
     let (blocks, rest) = bytes.as_chunks();
@@ -118,7 +119,7 @@ impl<V: Vector> Search for Vectors<V> {
         for at in (0..rest.len() / V::LANES * V::LANES).step_by(V::LANES) {
             largest = vector.max(largest, vector.load(rest, at));
         }
-        // What is left, and some bytes again.
+        // The remaining bytes, and some bytes again.
         largest = vector.max(largest, vector.load(bytes, bytes.len() - V::LANES));
         vector.largest(largest)
     }
@@ -144,7 +145,8 @@ impl<V: Vector> Search for Vectors<V> {
 }
 
 impl<V: Vector> Vectors<V> {
-    /// Position of the first byte that is `limit` or larger (`FROM`), or smaller.
+    /// Returns the position of the first byte that is `limit` or larger (`FROM`), or `limit` or
+    /// smaller.
     #[inline(always)]
     fn first<const FROM: bool>(self, bytes: &[u8], limit: u8) -> Option<usize> {
         let Vectors(vector) = self;
@@ -192,7 +194,7 @@ impl<V: Vector> Vectors<V> {
                 return Some(start + at + found.trailing_zeros() as usize);
             }
         }
-        // What is left; the bytes before, looked at again, do not fit.
+        // The remaining bytes. Those before them that are loaded again do not fit.
         let last = bytes.len() - V::LANES;
         let found = fits(vector.load(bytes, last));
         (found != 0).then(|| last + found.trailing_zeros() as usize)

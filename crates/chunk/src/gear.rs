@@ -1,45 +1,45 @@
-//! The sums of Gear at speed: the first byte at which masked bits are all zero, two lanes at a
-//! time.
+//! Gear's rolling hash at speed: finds the first byte at which all masked bits are zero, two lanes
+//! at a time.
 //!
-//! The hash of one byte needs the hash of the byte before, and that chain is what a plain loop
-//! waits for. Two things loosen it:
+//! Each hash needs the hash of the byte before, and a plain loop waits for that chain. Two
+//! techniques break it:
 //!
-//! - *Lanes.* A byte is shifted out of the hash by the 64 that follow it, so a hash can be started
-//!   anywhere, 64 bytes ahead of where it is first judged. A block is two lanes of 512 bytes: the
-//!   first goes on with the hash of the block before, the second is started on the end of the
-//!   first, and both are judged side by side. When either meets a boundary, the first one in order
-//!   of position is looked for again, which costs less than a register to note it in every turn.
-//! - *Steps.* Eight bytes are one shift of the hash by eight, after which each byte is added
-//!   already shifted to its place: a byte with n more to come in the step finds hash, table and
-//!   mask n bits further left. That is the "rolling two bytes" of FastCDC's paper (section 3.7),
-//!   taken to eight.
+//! - *Lanes.* The 64 bytes that follow a byte shift it out of the hash, so a hash can be started
+//!   anywhere, 64 bytes before its first test. A block is two lanes of 512 bytes. The first lane
+//!   continues the hash of the block before, the second starts on the end of the first, and both
+//!   are tested side by side. When either meets a boundary, a second search finds the first one by
+//!   position. That costs less than a register to note it in every turn.
+//! - *Steps.* Eight bytes take one shift of the hash by eight, after which each byte is added
+//!   already shifted to its place: for a byte with n more to come in the step, the hash, the table
+//!   and the mask are n bits further left. This extends the "rolling two bytes" of FastCDC's paper
+//!   (section 3.7) to eight.
 //!
-//! What bounds the loop then is two loads for every byte: its value and its table entry. More lanes
-//! gain nothing, and longer ones only where chunks are large: a boundary in one lane makes the work
-//! of the other vain. Eight lanes in a register, whose entries are gathered, are slower by far
-//! where they were measured: see `windowed/gear.rs`.
+//! The loop is then bound by two loads for each byte: its value and its table entry. More lanes
+//! gain nothing. Longer lanes gain only if chunks are large, since a boundary in one lane wastes
+//! the work of the other. Eight lanes in a register, with gathered table entries, measured several
+//! times slower: see `windowed/gear.rs`.
 
 use crate::spec::GEAR;
 
-/// Bytes to one shift of the hash.
+/// Bytes for each shift of the hash.
 pub(crate) const STEP: usize = 8;
 /// Bytes of a lane.
 const LANE: usize = 512;
-/// Bytes that decide a hash: each of its bits has been shifted out after as many.
+/// Bytes that decide a hash: so many later bytes shift each one out.
 pub(crate) const WINDOW: usize = 64;
 
-/// Which bits of the sums are judged.
+/// Whether the scan looks for zeros or for ones under the mask.
 pub(crate) trait Sums {
-    /// What a step adds for each of its bytes, shifted by the bytes that follow in the step.
+    /// The addends of a step's bytes, each shifted by the number of bytes that follow in the step.
     const SHIFTED: &'static [[u64; 256]; STEP];
 }
 
-/// The sums themselves: a byte is looked for at which all masked bits are zero.
+/// The hash itself: the scan looks for a byte at which all masked bits are zero.
 pub(crate) struct Plain;
 
-/// The sums with every bit inverted: a byte is looked for at which all masked bits are set.
+/// The hash with every bit inverted: the scan looks for a byte at which all masked bits are set.
 ///
-/// Inverted, 2h + g is twice the inverse of h, and 1 - g. That is a sum of the same kind.
+/// The inverse of 2h + g is twice the inverse of h, plus 1 - g: a hash of the same kind.
 pub(crate) struct Inverted;
 
 impl Sums for Plain {
@@ -69,26 +69,27 @@ const fn shifted(inverted: bool) -> [[u64; 256]; STEP] {
     tables
 }
 
-/// What each byte adds to the hash.
+/// Returns the addend of each byte.
 pub(crate) fn addends<S: Sums>() -> &'static [u64; 256] {
     &S::SHIFTED[STEP - 1]
 }
 
-/// Hashes the last bytes of `window`: as many as the hash has bits.
+/// Returns the hash after `window`; only its last 64 bytes matter.
 pub(crate) fn start<S: Sums>(window: &[u8]) -> u64 {
     window
         .iter()
         .fold(0, |hash: u64, byte| (hash << 1).wrapping_add(byte_addend::<S>(*byte)))
 }
 
-/// Whether a mask can be moved by a step and lose no bit, which is what makes [`scan`] fast.
+/// Whether the mask can be shifted by a step without losing a bit. Only then is [`scan`] fast.
 pub(crate) fn has_room(mask: u64) -> bool {
     mask.leading_zeros() >= STEP as u32
 }
 
-/// Position of the first byte of `bytes` at which `hash`, rolled on, has no bit of `mask`.
+/// Returns the position of the first byte of `bytes` at which the rolling `hash` has no bit of
+/// `mask`.
 pub(crate) fn scan<S: Sums>(bytes: &[u8], hash: &mut u64, mask: u64) -> Option<usize> {
-    // No mask of FastCDC's comes here.
+    // All masks of FastCDC have room.
     if !has_room(mask) {
         return scan_bytes::<S>(bytes, hash, mask);
     }
@@ -103,7 +104,7 @@ pub(crate) fn scan<S: Sums>(bytes: &[u8], hash: &mut u64, mask: u64) -> Option<u
     Some(at + scan_lane::<S>(rest, hash, mask)?)
 }
 
-/// As [`scan`], for a block of two lanes.
+/// Does [`scan`] for a block of two lanes.
 #[inline(never)]
 fn scan_block<S: Sums>(block: &[u8; 2 * LANE], hash: &mut u64, mask: u64) -> Option<usize> {
     let masks = shifted_masks(mask);
@@ -120,8 +121,8 @@ fn scan_block<S: Sums>(block: &[u8; 2 * LANE], hash: &mut u64, mask: u64) -> Opt
     None
 }
 
-/// The first boundary of a block that has one, but none among the first `passed` bytes of either
-/// lane. `hash` is that before the block.
+/// Returns the first boundary of a block that has one, but none among the first `passed` bytes of
+/// either lane. `hash` is the hash before the block.
 #[cold]
 fn find_in_block<S: Sums>(block: &[u8; 2 * LANE], hash: u64, mask: u64, passed: usize) -> usize {
     for (start, end) in [(passed, LANE), (LANE + passed, 2 * LANE)] {
@@ -135,7 +136,7 @@ fn find_in_block<S: Sums>(block: &[u8; 2 * LANE], hash: u64, mask: u64, passed: 
     unreachable!("a lane stopped at a boundary")
 }
 
-/// As [`scan`], for one lane of any length.
+/// Does [`scan`] for one lane of any length.
 fn scan_lane<S: Sums>(bytes: &[u8], hash: &mut u64, mask: u64) -> Option<usize> {
     let masks = shifted_masks(mask);
     let (steps, rest) = bytes.as_chunks();
@@ -151,7 +152,7 @@ fn scan_lane<S: Sums>(bytes: &[u8], hash: &mut u64, mask: u64) -> Option<usize> 
     Some(at + scan_bytes::<S>(rest, hash, mask)?)
 }
 
-/// As [`scan`], byte by byte.
+/// Does [`scan`] byte by byte.
 fn scan_bytes<S: Sums>(bytes: &[u8], hash: &mut u64, mask: u64) -> Option<usize> {
     bytes.iter().position(|byte| {
         *hash = (*hash << 1).wrapping_add(byte_addend::<S>(*byte));
@@ -159,8 +160,8 @@ fn scan_bytes<S: Sums>(bytes: &[u8], hash: &mut u64, mask: u64) -> Option<usize>
     })
 }
 
-/// The hash after `steps`, of which only the last ones count, and `hash` before them only when they
-/// are few.
+/// Returns the hash after `steps`. Only the last 64 bytes count; the `hash` before counts if
+/// `steps` has fewer.
 #[inline]
 fn hash_after<S: Sums>(steps: &[[u8; STEP]], hash: u64) -> u64 {
     let last = &steps[steps.len().saturating_sub(WINDOW / STEP)..];
@@ -169,7 +170,8 @@ fn hash_after<S: Sums>(steps: &[[u8; STEP]], hash: u64) -> u64 {
     })
 }
 
-/// Rolls `hash` on by a step and says whether a byte of it is a boundary. If so, the hash is void.
+/// Rolls `hash` by a step and returns whether one of its bytes is a boundary. If so, the hash is
+/// void.
 #[inline(always)]
 fn roll<S: Sums>(hash: &mut u64, step: &[u8; STEP], masks: &[u64; STEP]) -> bool {
     *hash <<= STEP;
@@ -198,7 +200,7 @@ fn shifted_masks(mask: u64) -> [u64; STEP] {
 mod tests {
     use super::*;
 
-    /// One wrong in the lowest bit would show in one cut of four billion.
+    /// An error in the lowest bit would change one cut in four billion.
     #[test]
     fn inverted_sums_are_the_inverse_of_the_sums() {
         for seed in 0..100u8 {

@@ -1,9 +1,10 @@
 //! MAXP at speed: the cuts of [`spec::maxp`](crate::spec::maxp).
 //!
-//! A byte is no peak if one within the radius is as large. So of `radius + 1` neighbours only the
-//! largest can be a peak, the first of them if there are several: one byte in a block needs a look
-//! at its surroundings. The first byte after it that is as large, its rival, says where to go on:
-//! what lies between is no peak, and if both are 255, nothing within the radius after the rival is.
+//! A byte is no peak if another within the radius is as large. So only the largest of `radius + 1`
+//! neighbours can be a peak, or the first of several equal ones: the kernel tests one byte in a
+//! block. The first byte after it that is as large, its rival, decides where the search resumes. No
+//! byte between the two is a peak. If both are 255, neither is any byte within the radius after the
+//! rival.
 
 use ibid_simd::Backend;
 
@@ -20,7 +21,7 @@ impl BySearch for Cut<'_, MaxpSettings> {
     fn find(self, search: impl Search) -> usize {
         let radius = self.settings.radius;
         let data = &self.data[..self.data.len().min(self.settings.size_max)];
-        // Past this there are too few bytes to complete the condition.
+        // From here on too few bytes follow to complete the condition.
         let peaks_end = data.len().saturating_sub(radius);
         let mut at = radius;
         let mut passed = at;
@@ -47,5 +48,5 @@ impl BySearch for Cut<'_, MaxpSettings> {
     }
 }
 
-/// How far ahead memory is read.
+/// Bytes to prefetch ahead of the search.
 const AHEAD: usize = 4096;

@@ -1,6 +1,6 @@
 //! RAM at speed: the cuts of [`spec::ram`](crate::spec::ram), a block of bytes at a time.
 //!
-//! Once a byte of the window is 255, the rest of the window does not matter and is not read.
+//! Once a byte of the window is 255, the rest of the window is not read.
 
 use ibid_simd::Backend;
 
@@ -27,6 +27,6 @@ impl BySearch for Cut<'_, RamSettings> {
     }
 }
 
-/// On random data, the chunk ends so many bytes past the window, or earlier; the next chunk is read
-/// from there, and after its window.
+/// Bytes to prefetch: on random data, the chunk ends at most so many bytes past the window. The
+/// next chunk is searched after its own window.
 const FETCHED: usize = 1024;

@@ -54,8 +54,8 @@ impl<const DECREASING: bool, const STRICT: bool> Kernel for Scan<'_, DECREASING,
     }
 }
 
-/// The bytes that are left, lengthened by equal ones: those pairs neither rise nor fall, and a run
-/// that they break, under [`Equal::Strict`], had no bytes left to grow on.
+/// Returns the remaining bytes, padded with copies of the last. The padding pairs neither rise nor
+/// fall; under [`Equal::Strict`] they break a run that had no bytes left to grow anyway.
 #[cold]
 fn padded(bytes: &[u8]) -> [u8; BLOCK + 1] {
     let last = bytes.last().copied().unwrap_or_default();

@@ -20,7 +20,7 @@ const AUTOMATIC: &str = "auto";
 
 /// The sets from which the fastest is chosen, slowest first: the order of [`Backend::available`].
 const RANKED: [Isa; 5] = [Isa::Scalar, Isa::Neon, Isa::Sse41, Isa::Avx2, Isa::Avx512];
-/// Every set that has a name.
+/// Every set that has a name, whether or not it competes to be the fastest.
 const KNOWN: [Isa; 6] = [
     Isa::Scalar,
     Isa::Neon,
@@ -30,8 +30,8 @@ const KNOWN: [Isa; 6] = [
     Isa::Avx512Gather,
 ];
 
-/// Whether the CPU and its operating system have a feature: detected at run time with `std`, else
-/// taken from the compiler's target features.
+/// Whether the CPU and its operating system support a feature: detected at run time with `std`,
+/// else taken from the compiler's target features.
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 macro_rules! has {
     ($feature:tt) => {

@@ -2,7 +2,7 @@
 
 /// See [`Vector::extract_bits`](crate::Vector::extract_bits).
 ///
-/// A step for every run of ones in the mask: masks of data are mostly a few long runs.
+/// Takes one step for each run of ones in the mask: masks of real data are mostly a few long runs.
 pub(crate) fn extract(bits: u64, mask: u64) -> u64 {
     let mut extracted = 0;
     let mut filled = 0;
@@ -35,18 +35,18 @@ pub(crate) fn deposit(bits: u64, mask: u64) -> u64 {
     deposited
 }
 
-/// The `n`-th set bit, counting from 0; no bit when there are not that many.
+/// Returns the `n`-th set bit, counting from 0, or 0 if `bits` has fewer.
 fn nth(bits: u64, n: u32) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     if n >= bits.count_ones() {
         return 0;
     }
-    // The ones in every byte, then in every byte and all before it.
+    // Counts the ones in each byte, then in each byte and all below it.
     let pairs = bits - (bits >> 1 & 0x5555_5555_5555_5555);
     let nibbles = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
     let counts = ((nibbles + (nibbles >> 4)) & 0x0f0f_0f0f_0f0f_0f0f).wrapping_mul(ONES);
-    // A byte's top bit stays set where its count is at most n (both are below 128): as many bytes
-    // as that go by.
+    // A byte's top bit stays set where its count is at most n (both are below 128). The search
+    // passes over these bytes.
     let passed = (((u64::from(n) * ONES) | (ONES << 7)) - counts) & (ONES << 7);
     let byte = passed.count_ones() * 8;
     let before = (counts << 8 >> byte & 0xff) as u32;

@@ -1,23 +1,23 @@
 //! Single instructions, repeated, so that a program with a clock can measure what they cost
 //! (*Vectorized Sequence-Based Chunking*, section V: popcnt, pdep and tzcnt differ between CPUs).
 
-/// An instruction on 64 bits that kernels use, or compare with.
+/// An instruction on 64 bits that kernels use, or a yardstick for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Instruction {
-    /// Addition: on every CPU one cycle from one to the next, by which the others can be judged.
+    /// Addition: a latency of one cycle on every CPU, the yardstick for the others.
     Add,
     /// Counts the bits that are set.
     Popcnt,
-    /// Deposits bits where a mask has some; half of the mask's bits are set here.
+    /// Deposits bits where a mask has ones; here half of its bits are set.
     Pdep,
-    /// Extracts bits where a mask has some; the same mask.
+    /// Extracts the bits where the same mask has ones.
     Pext,
     /// Counts the zeros below the lowest bit that is set.
     Tzcnt,
 }
 
 impl Instruction {
-    /// All of them, [`Instruction::Add`] first.
+    /// All instructions, [`Instruction::Add`] first.
     pub const ALL: [Instruction; 5] = [
         Instruction::Add,
         Instruction::Popcnt,
@@ -29,7 +29,7 @@ impl Instruction {
     /// How many instructions [`Instruction::chain`] and [`Instruction::spread`] run for each round.
     pub const PER_ROUND: u64 = 16;
 
-    /// What assemblers call it.
+    /// Returns its mnemonic.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -42,8 +42,8 @@ impl Instruction {
     }
 
     /// Runs [`Instruction::PER_ROUND`] of them for each of `rounds`, each waiting for the one
-    /// before: how long that takes is their latency. Returns false, and runs none, on CPUs
-    /// without it.
+    /// before. The time that one takes is its latency. Returns false, and runs none, on CPUs
+    /// without the instruction.
     ///
     /// ```
     /// use ibid_simd::Instruction;
@@ -59,8 +59,8 @@ impl Instruction {
         run::chain(self, rounds)
     }
 
-    /// The same, each waiting only for the eighth before it: how long that takes is what they cost
-    /// where there is other work to be done meanwhile.
+    /// Runs as many as [`Instruction::chain`], each waiting only for the eighth before it. The time
+    /// that one takes is its cost when the CPU has other work meanwhile.
     #[must_use]
     pub fn spread(self, rounds: u64) -> bool {
         run::spread(self, rounds)
@@ -73,7 +73,7 @@ mod run {
 
     use super::Instruction;
 
-    /// Every other bit, so that depositing and extracting have something to do.
+    /// Every other bit, the most runs that a mask can have.
     const MASK: u64 = 0x5555_5555_5555_5555;
 
     #[cfg(feature = "std")]

@@ -1,6 +1,6 @@
 //! NEON, on 64-bit ARM.
 //!
-//! As with x86, the token's constructor is private and called by the entry alone.
+//! As on x86, only the entry function constructs the token.
 
 use core::arch::aarch64::{
     uint8x16_t, vaddv_u8, vandq_u8, vceqq_u8, vcgeq_u8, vcltq_u8, vdupq_n_u8, vdupq_n_u32, veorq_u8, vget_high_u8,
@@ -23,11 +23,11 @@ pub(crate) unsafe fn neon<K: Kernel>(kernel: K) -> K::Output {
     kernel.run(Neon(()))
 }
 
-/// The bit of every lane within its byte of a mask.
+/// The bit of each lane within its byte of a mask.
 const BITS: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
 
 impl Neon {
-    /// One bit for every lane of `flags`, which are 0 or 255.
+    /// Returns one bit for each lane of `flags`, whose lanes are 0 or 255.
     #[inline(always)]
     fn mask(self, flags: uint8x16_t) -> u64 {
         // SAFETY: `self` proves NEON; `BITS` has the 16 bytes loaded.
@@ -164,7 +164,7 @@ impl Vector for Neon {
         self.mask(unsafe { vceqq_u8(a, b) })
     }
 
-    /// Adding neighbours three times moves the bits of four registers together.
+    /// Three pairwise additions pack the bits of four registers into one.
     #[inline(always)]
     fn block_below(self, a: &[u8], at_a: usize, b: &[u8], at_b: usize) -> u64 {
         let (a, b) = (&a[at_a..at_a + BLOCK], &b[at_b..at_b + BLOCK]);

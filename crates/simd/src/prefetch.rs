@@ -1,12 +1,13 @@
 //! Hints about memory that will be read. Every CPU of a supported architecture has them.
 
-/// Says that the cache line of `data[at]` will be read soon. `at` may lie beyond the end.
+/// Prefetches the cache line of `data[at]` for a read soon. `at` may be past the end.
 #[inline(always)]
 pub fn prefetch(data: &[u8], at: usize) {
     hint::<false>(data, at);
 }
 
-/// As [`prefetch`], into the second-level cache: more can be under way, for later.
+/// Prefetches into the second-level cache, for a later read than [`prefetch`]: more such fetches
+/// can be in flight.
 #[inline(always)]
 pub fn prefetch_far(data: &[u8], at: usize) {
     hint::<true>(data, at);

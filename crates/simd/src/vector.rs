@@ -61,34 +61,35 @@ pub trait Vector: Copy + private::Sealed {
     /// Returns the bits that `a` and `b` both have.
     fn and(self, a: Self::Register, b: Self::Register) -> Self::Register;
 
-    /// The upper four bits of every byte, moved to the lower four.
+    /// Returns the upper four bits of every byte, moved to the lower four.
     fn upper_nibbles(self, a: Self::Register) -> Self::Register;
 
-    /// In every 16 bytes, the bytes of `table` that those of `index` number; `index` is below 16.
+    /// Looks up each byte of `index`, which is below 16, in the 16 bytes of `table` at the same
+    /// place.
     fn lookup(self, table: Self::Register, index: Self::Register) -> Self::Register;
 
-    /// In every 16 bytes, the first eight of `a` and of `b` by turns.
+    /// Interleaves the first eight bytes of `a` and `b`, in every 16 bytes.
     fn zip_low(self, a: Self::Register, b: Self::Register) -> Self::Register;
 
-    /// In every 16 bytes, the last eight of `a` and of `b` by turns.
+    /// Interleaves the last eight bytes of `a` and `b`, in every 16 bytes.
     fn zip_high(self, a: Self::Register, b: Self::Register) -> Self::Register;
 
-    /// The larger byte in every place.
+    /// Returns the larger byte in every lane.
     fn max(self, a: Self::Register, b: Self::Register) -> Self::Register;
 
-    /// The smaller byte in every place.
+    /// Returns the smaller byte in every lane.
     fn min(self, a: Self::Register, b: Self::Register) -> Self::Register;
 
-    /// Where `a >= b`.
+    /// Returns the mask of the lanes where `a >= b`.
     fn at_least(self, a: Self::Register, b: Self::Register) -> u64;
 
-    /// Where `a < b`.
+    /// Returns the mask of the lanes where `a < b`.
     fn below(self, a: Self::Register, b: Self::Register) -> u64;
 
-    /// Where `a == b`.
+    /// Returns the mask of the lanes where `a == b`.
     fn equal(self, a: Self::Register, b: Self::Register) -> u64;
 
-    /// Where `a[at_a..] < b[at_b..]`, for [`BLOCK`] bytes.
+    /// Returns the mask of the places where `a[at_a..] < b[at_b..]`, for [`BLOCK`] bytes.
     ///
     /// # Panics
     /// When they are not all there.
@@ -103,7 +104,7 @@ pub trait Vector: Copy + private::Sealed {
         !mask
     }
 
-    /// The largest byte.
+    /// Returns the largest byte.
     #[inline(always)]
     fn largest(self, register: Self::Register) -> u8 {
         let mut bytes = [0; BLOCK];
@@ -111,7 +112,7 @@ pub trait Vector: Copy + private::Sealed {
         bytes.iter().fold(0, |largest, byte| largest.max(*byte))
     }
 
-    /// The least number of four bytes, least significant first.
+    /// Returns the least 32-bit number, least significant byte first.
     #[inline(always)]
     fn least_u32(self, register: Self::Register) -> u32 {
         let mut bytes = [u8::MAX; BLOCK];
@@ -122,8 +123,8 @@ pub trait Vector: Copy + private::Sealed {
             .fold(u32::MAX, |least, number| least.min(u32::from_le_bytes(*number)))
     }
 
-    /// In every eight bytes of a register, eight bytes of `from`: the first from `at` on, the next
-    /// from `at + stride` on, and so forth.
+    /// Loads eight bytes of `from` into every eight bytes of a register: the first at `at`, the
+    /// next at `at + stride`, and so on.
     ///
     /// # Panics
     /// When they are not all there.
@@ -136,14 +137,14 @@ pub trait Vector: Copy + private::Sealed {
         self.load(&bytes, 0)
     }
 
-    /// `number` in every eight places, least significant byte first.
+    /// Returns the bytes of `number`, least significant first, in every eight lanes.
     #[inline(always)]
     fn splat_u64(self, number: u64) -> Self::Register {
         let bytes = [number.to_le_bytes(); BLOCK / 8];
         self.load(bytes.as_flattened(), 0)
     }
 
-    /// `a + b` in every eight places, as numbers modulo 2^64, least significant byte first.
+    /// Computes `a + b` in every eight lanes, modulo 2^64, least significant byte first.
     #[inline(always)]
     fn add_u64(self, a: Self::Register, b: Self::Register) -> Self::Register {
         let (mut sums, mut addends) = ([0; BLOCK], [0; BLOCK]);
@@ -159,14 +160,16 @@ pub trait Vector: Copy + private::Sealed {
         self.load(&sums, 0)
     }
 
-    /// In every eight places the number of `table` that byte `place` of the eight in `index`
-    /// numbers, least significant byte first. `place` is below 8.
+    /// Looks up byte `place` of every eight lanes of `index` in `table`, and returns the numbers in
+    /// the same lanes, least significant byte first. `place` is below 8.
     ///
-    /// AVX-512 has an instruction for it. Elsewhere it is loads one by one, which on many CPUs with
-    /// the instruction are faster still: see [`Backend::gathers`](crate::Backend::gathers).
+    /// AVX-512 has an instruction for it. The other sets load one number after another, which is
+    /// faster even on many CPUs with the instruction: see
+    /// [`Backend::gathers`](crate::Backend::gathers).
     ///
     /// # Panics
-    /// When `place` is 8 or more, on backends without the instruction; the others give any entries.
+    /// If `place` is 8 or more, on backends without the instruction. With it, the result is then
+    /// unspecified.
     #[inline(always)]
     fn gather_u64(self, table: &[u64; 256], index: Self::Register, place: usize) -> Self::Register {
         let mut bytes = [0; BLOCK];
@@ -178,7 +181,7 @@ pub trait Vector: Copy + private::Sealed {
         self.load(&bytes, 0)
     }
 
-    /// One bit for every eight places: where all of `a & b` is 0.
+    /// Returns one bit for every eight lanes: set where all of `a & b` is 0.
     #[inline(always)]
     fn disjoint_u64(self, a: Self::Register, b: Self::Register) -> u64 {
         let mut bytes = [0; BLOCK];
@@ -188,19 +191,19 @@ pub trait Vector: Copy + private::Sealed {
         bits.fold(0, |mask, (at, eight)| mask | u64::from(*eight == [0; 8]) << at)
     }
 
-    /// The bits that are set.
+    /// Returns the number of bits that are set.
     #[inline(always)]
     fn count_ones(self, bits: u64) -> u32 {
         bits.count_ones()
     }
 
-    /// The bits of `bits` where `mask` is set, moved together at the low end.
+    /// Returns the bits of `bits` at which `mask` is set, packed at the low end.
     #[inline(always)]
     fn extract_bits(self, bits: u64, mask: u64) -> u64 {
         bits::extract(bits, mask)
     }
 
-    /// The lowest bits of `bits`, moved to where `mask` is set: the inverse of
+    /// Returns the lowest bits of `bits`, moved to the places where `mask` is set: the inverse of
     /// [`Vector::extract_bits`].
     ///
     /// `deposit_bits(1 << n, mask)` is the `n`-th set bit of `mask`, counting from 0, or 0 when
@@ -213,14 +216,14 @@ pub trait Vector: Copy + private::Sealed {
 
 /// An algorithm that runs on any backend: its arguments.
 pub trait Kernel {
-    /// What it finds.
+    /// The result.
     type Output;
 
-    /// The algorithm without vectors.
+    /// Runs the algorithm without vectors.
     fn run_scalar(self) -> Self::Output;
 
-    /// The algorithm with vectors. Mark it, and every function that it hands `vector` to,
-    /// `#[inline(always)]`: only what is inlined is compiled for the instructions.
+    /// Runs the algorithm with vectors. Mark it, and every function that it hands `vector` to,
+    /// `#[inline(always)]`: only inlined functions are compiled for the instructions.
     fn run<V: Vector>(self, vector: V) -> Self::Output;
 }
 

@@ -1,8 +1,8 @@
 //! SSE4.1, AVX2 and AVX-512.
 //!
-//! The tokens' constructors are private and called by the entries alone. That is what the
-//! intrinsics rest on: where a token is, an entry was called, and
-//! [`Backend::run`](crate::Backend::run) calls one only if the CPU has its features.
+//! Only the entry functions construct the tokens, and [`Backend::run`](crate::Backend::run) calls
+//! an entry function only if the CPU has its features. A token therefore proves that the intrinsics
+//! it calls exist.
 
 use core::arch::x86_64::{
     __m128i, __m256i, __m512i, _mm_add_epi32, _mm_and_si128, _mm_cmpeq_epi8, _mm_cvtsi64_si128, _mm_loadu_si128,
@@ -34,7 +34,8 @@ impl Sealed for Sse41 {}
 impl Sealed for Avx2 {}
 impl Sealed for Avx512 {}
 
-/// The functions that are compiled for a set of instructions, into which kernels are inlined.
+/// Defines the entry functions: each is compiled for a set of instructions, and kernels are inlined
+/// into it.
 macro_rules! instantiate {
     ($($entry:ident: $vector:ident, $features:literal;)+) => {$(
         /// # Safety
@@ -54,17 +55,17 @@ instantiate! {
 
 /// Returns the mask, hiding from the compiler that it came from a comparison.
 ///
-/// Told more, LLVM moves the arithmetic on masks back into vectors of booleans, which is ten times
-/// slower.
+/// If LLVM sees the comparison, it moves the arithmetic on masks back into vectors of booleans,
+/// which is ten times slower.
 #[inline(always)]
 fn hidden(mask: i32) -> u32 {
     let mut mask = mask;
-    // SAFETY: no instruction at all; the operand is read and written as it is.
+    // SAFETY: the assembly is a comment, so the operand stays as it is.
     unsafe { core::arch::asm!("/* {0:e} */", inlateout(reg) mask, options(pure, nomem, nostack, preserves_flags)) };
     mask.cast_unsigned()
 }
 
-/// What all three do alike: they differ in names alone.
+/// The methods that differ between the three sets only in the names of their intrinsics.
 macro_rules! registers {
     (
         $register:ident, $lanes:literal, $load:ident, $store:ident, $splat:ident, $max:ident, $min:ident,

@@ -1,4 +1,4 @@
-//! Backends can be listed, named and forced, and a wish that cannot be met is an error.
+//! Backends can be listed, named and forced, and a backend that this CPU lacks is an error.
 
 use ibid_simd::{Backend, BackendError};
 

@@ -1,4 +1,4 @@
-//! What measures instructions runs those that the CPU has, and as many as it says.
+//! The instruction timers run exactly the instructions that the CPU has, as often as they say.
 
 use ibid_simd::{Backend, Instruction};
 
@@ -9,7 +9,7 @@ fn whatever_a_backend_needs_can_be_run() {
         let runs = instruction.chain(3);
         assert_eq!(instruction.spread(3), runs);
         assert!(runs || !wide, "{}", instruction.name());
-        // Nothing asked for is nothing done, not everything.
+        // Zero rounds must run none, and not wrap around to all.
         assert_eq!((instruction.chain(0), instruction.spread(0)), (runs, runs));
     }
 }

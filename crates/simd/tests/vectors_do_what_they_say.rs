@@ -1,4 +1,4 @@
-//! Every operation on every backend, against its description in plain code.
+//! Compares every operation on every backend with its description in plain code.
 
 use ibid_simd::{BLOCK, Backend, Kernel, Vector};
 
@@ -121,7 +121,7 @@ impl Kernel for Compare<'_> {
                 expected,
                 "{name}"
             );
-            // A bit of the place's byte in all, which some have and some have not.
+            // One bit of the byte at `place`: set in some numbers and clear in others.
             let mask = 1 << (8 * place + 3);
             let lacking = longs_a
                 .iter()
@@ -153,7 +153,7 @@ fn operations_agree_with_their_descriptions() {
             let mut room = [0; 4 * BLOCK];
             random(seed, &mut room);
             if seed % 2 == 1 {
-                // Equal bytes now and then, and 0, 127, 128 and 255 among them.
+                // Mixes in equal bytes, and 0, 127, 128 and 255.
                 for byte in &mut room {
                     *byte = [0, 127, 128, 255][usize::from(*byte % 4)];
                 }

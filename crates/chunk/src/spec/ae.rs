@@ -1,4 +1,4 @@
-//! AE: a chunk ends a window after a byte that nothing before it, and nothing in the window,
+//! AE: a chunk ends one window after a byte that no byte before it, and no byte in the window,
 //! passes.
 //!
 //! After Zhang and others, *AE: An Asymmetric Extremum Content Defined Chunking Algorithm for Fast
@@ -6,14 +6,14 @@
 //! 2) sums it up: the extreme byte is greater than all bytes before it and not less than those in
 //! the window after it. The readings:
 //!
-//! - Before it means: from the start of the chunk. Of equal bytes the first is the extreme one.
-//! - The window does not count the extreme byte. Its last byte completes the condition and is the
-//!   last of the chunk, so `window + 1` is the least length that can come out.
-//! - There is a maximum, which the paper does not have.
+//! - "Before it" means from the start of the chunk. The first of equal bytes is the extreme one.
+//! - The window does not count the extreme byte. Its last byte completes the condition and ends the
+//!   chunk, so the shortest chunk has `window + 1` bytes.
+//! - Chunks have a maximum length, unlike in the paper.
 
 use crate::{AeSettings, Extremum};
 
-/// Length of the first chunk of `data` by AE.
+/// Returns the length of the first chunk of `data` by AE.
 ///
 /// ```
 /// use ibid_chunk::{AeSettings, Extremum, spec};

@@ -2,24 +2,24 @@
 //!
 //! After Xia and others, *The Design of Fast Content-Defined Chunking for Data Deduplication Based
 //! Storage Systems* (IEEE TPDS 31, 2020), with the constants and the cut points of the `fastcdc`
-//! crate, module `v2020`. The paper moves two bytes at a time with doubled constants; that changes
-//! the speed and no cut, so the specification moves one.
+//! crate, module `v2020`. The paper rolls two bytes at a time with shifted constants. That changes
+//! the speed but no cut, so the specification rolls one.
 //!
-//! Two traits of the crate are part of what is specified here:
+//! Two properties of the crate are part of this specification:
 //!
 //! - The byte whose hash fits is the *first of the next chunk*, not the last of this one. A cut at
-//!   `len` has therefore looked at `data[len]`.
+//!   `len` therefore depends on `data[len]`.
 //! - Bytes are judged in pairs, so the last byte of data of odd length is never judged.
 
 use super::GEAR;
 use crate::FastCdcSettings;
 
-/// Masks by the base-2 logarithm of the distance between boundaries that they ask for.
+/// Masks by the base-2 logarithm of the expected distance between boundaries.
 ///
-/// Facts taken from the `fastcdc` crate, which names its own sources: 64 bytes to 128 KiB as in the
-/// authors' implementation in destor, larger ones as in restic-FastCDC. The number of bits set is
-/// the entry's index or close to it, and bits are spread widely because the paper found that to
-/// save a little more. Entries below 5 belong to distances that no settings have.
+/// The values are those of the `fastcdc` crate, which names its sources: 64 bytes to 128 KiB as in
+/// the authors' implementation in destor, larger ones as in restic-FastCDC. The number of bits set
+/// is the entry's index or close to it. The bits are spread widely because the paper found that
+/// this saves a little more. No settings reach the entries below 5.
 #[rustfmt::skip]
 const MASKS: [u64; 26] = [
     0, 0, 0, 0, 0, 0x0000_0000_0180_4110,
@@ -30,12 +30,13 @@ const MASKS: [u64; 26] = [
     0x0000_d937_6753_7000, 0x0000_d937_7753_7000, 0x0000_d937_7757_7000, 0x0000_db37_7757_7000,
 ];
 
-/// What FastCDC works with: the sizes, and the two masks that follow from the average.
+/// The parameters of FastCDC: the sizes, and the two masks that follow from the average.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FastCdcParameters {
     /// Bytes below which no chunk ends unless the data does; even.
     pub size_min: usize,
-    /// Bytes before which `mask_strict` decides, from which on `mask_loose` does; even.
+    /// Length in bytes below which `mask_strict` decides, and from which on `mask_loose` does;
+    /// even.
     pub size_average: usize,
     /// Bytes at which a chunk ends whatever it holds; even.
     pub size_max: usize,
@@ -46,7 +47,7 @@ pub struct FastCdcParameters {
 }
 
 impl FastCdcParameters {
-    /// The parameters that valid settings stand for.
+    /// Returns the parameters of valid settings.
     ///
     /// # Panics
     /// When `settings` do not pass [`FastCdcSettings::validate`].
@@ -64,11 +65,11 @@ impl FastCdcParameters {
     }
 }
 
-/// The base-2 logarithm of `value`, rounded to the nearest integer.
+/// Returns the base-2 logarithm of `value`, rounded to the nearest integer.
 ///
-/// Whole numbers only, so that no platform's floating point can move a cut. Nearest on the
-/// logarithmic scale means: up from `2^n * sqrt(2)`, that is from where the square reaches
-/// `2^(2n + 1)`. A square is never exactly that, so there are no ties.
+/// It computes in integers, so that no platform's floating point can move a cut. The logarithm
+/// rounds up from `2^n * sqrt(2)` on, where the square reaches `2^(2n + 1)`. No square equals that,
+/// so there are no ties.
 fn logarithm_rounded(value: usize) -> usize {
     let value = value as u64;
     let floor = value.ilog2();
@@ -76,7 +77,7 @@ fn logarithm_rounded(value: usize) -> usize {
     floor as usize + usize::from(up)
 }
 
-/// Length of the first chunk of `data` by FastCDC.
+/// Returns the length of the first chunk of `data` by FastCDC.
 #[must_use]
 pub fn fastcdc(parameters: &FastCdcParameters, data: &[u8]) -> usize {
     let FastCdcParameters {
@@ -123,7 +124,8 @@ mod tests {
         assert_eq!(MASKS, fastcdc::v2020::MASKS);
     }
 
-    /// The crate rounds a floating-point logarithm; ours may not differ for any average it takes.
+    /// The crate rounds a floating-point logarithm. Ours must agree for every average that the
+    /// crate takes.
     #[test]
     fn the_logarithm_rounds_as_floating_point_does() {
         for value in 64..=1usize << 22 {

@@ -1,4 +1,4 @@
-//! The numbers that FastCDC's hash adds, one for every byte.
+//! Gear's table: the number that the hash adds for each byte value.
 
 /// Entry `b` is the first eight bytes, most significant first, of the MD5 digest of 64 bytes of
 /// value `b`.

@@ -6,20 +6,20 @@
 //! readings:
 //!
 //! - A peak is strictly larger than each of the `radius` bytes before it and each of the `radius`
-//!   bytes after it: of equal bytes, none is a peak.
-//! - Both sides lie in the chunk. The last byte of the side after the peak completes the condition
-//!   and is the last of the chunk, so `2 * radius + 1` is the least length that can come out.
-//! - There is a maximum length.
+//!   bytes after it. Equal bytes within the radius are no peaks.
+//! - Both sides are in the chunk. The last byte of the side after the peak completes the condition
+//!   and ends the chunk, so the shortest chunk has `2 * radius + 1` bytes.
+//! - Chunks have a maximum length.
 
 use crate::MaxpSettings;
 
-/// Length of the first chunk of `data` by MAXP.
+/// Returns the length of the first chunk of `data` by MAXP.
 ///
 /// ```
 /// use ibid_chunk::{MaxpSettings, spec};
 ///
 /// let settings = MaxpSettings { radius: 2, size_average: 5, size_max: 16 };
-/// // 9 and 9 are in each other's way; 8 has two smaller bytes on either side.
+/// // The two 9s rule each other out; 8 has two smaller bytes on either side.
 /// assert_eq!(spec::maxp(&settings, &[1, 2, 9, 9, 1, 2, 8, 7, 7, 5]), 9);
 /// ```
 #[must_use]

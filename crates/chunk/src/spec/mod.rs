@@ -1,12 +1,12 @@
-//! The specification: every algorithm once more, one byte at a time, written to be read.
+//! The specification: every algorithm again, one byte at a time, written to be read.
 //!
-//! Nothing here is fast. The cut points of an algorithm number are *defined* by these functions;
-//! the code that [`Chunker`](crate::Chunker) runs is tested to cut at the same places. They take
-//! any sizes, also far below the limits of [`Settings::validate`](crate::Settings::validate), so
-//! that tests can try every short string.
+//! These functions are slow, and they *define* the cut points of each algorithm number. Tests
+//! compare the code that [`Chunker`](crate::Chunker) runs with them. They also take sizes below the
+//! limits of [`Settings::validate`](crate::Settings::validate), so that tests can try every short
+//! string.
 //!
-//! All of them read `data` as the bytes from a chunk's start on and return the length of that
-//! chunk: at most `size_max`, all of `data` when nothing is found before its end, zero for no data.
+//! Each takes `data` that starts where a chunk starts and returns the length of that chunk: at most
+//! `size_max`, all of `data` if it has no boundary, and 0 for no data.
 //!
 //! ```
 //! use ibid_chunk::{Equal, Mode, SeqCdcSettings, spec};
@@ -51,7 +51,7 @@ pub use windowed::{window_hash, windowed};
 
 use crate::Settings;
 
-/// Length of the first chunk of `data` by the algorithm of valid settings.
+/// Returns the length of the first chunk of `data` by the algorithm of valid settings.
 ///
 /// # Panics
 /// When the settings do not pass [`Settings::validate`].

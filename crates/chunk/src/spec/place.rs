@@ -1,19 +1,19 @@
-//! Whether one place looks like the end of a chunk, without a look at the places before it.
+//! The test of one place: could a chunk end here, apart from the places before it?
 //!
 //! After Ni and Jiang, *RapidCDC: Leveraging Duplicate Locality to Accelerate Chunking in CDC-based
 //! Deduplication Systems* (SoCC '19), section 3.2: the test of the rolling window. It is the
-//! algorithm's own condition at that place. What an algorithm asks of all places before (that none
-//! of them was a boundary; where SeqCDC's skips came to lie) is left out, so a place that fits is
-//! an end of a chunk only if nothing before it is.
+//! algorithm's own condition at that place. It ignores the places before: whether one of them was a
+//! boundary, and where SeqCDC skipped. So a chunk ends at a place that fits only if no earlier
+//! place is a boundary.
 
 use super::{FastCdcParameters, window_hash};
 use crate::{Equal, MaxpSettings, Mode, RamSettings, SeqCdcSettings, Settings, WindowedSettings};
 
-/// Whether `data`, which starts where a chunk starts, fits the condition of the algorithm at `len`:
-/// `None` if the algorithm has none that a single place can be asked ([`Settings::tests_places`]).
+/// Whether `data`, which starts where a chunk starts, fits the algorithm's condition at `len`.
+/// `None` if the algorithm cannot judge a single place ([`Settings::tests_places`]).
 ///
-/// Nothing fits below the minimum and past the maximum or the data, everything does at the maximum.
-/// For FastCDC, whose deciding byte is the first of the next chunk, that byte has to be there.
+/// No place fits below the minimum or past the maximum or the data; the maximum always fits.
+/// FastCDC decides by the first byte of the next chunk, so `data` must hold that byte.
 ///
 /// # Panics
 /// When the settings do not pass [`Settings::validate`].
@@ -40,7 +40,7 @@ fn fits(settings: &Settings, data: &[u8], len: usize) -> bool {
     }
 }
 
-/// The sum of the bytes from the minimum on, at most the last 64 of them, has no bit of the mask.
+/// Whether the hash of the bytes from the minimum on, at most the last 64, has no bit of the mask.
 fn fastcdc(parameters: &FastCdcParameters, data: &[u8], len: usize) -> bool {
     let end = data.len().min(parameters.size_max);
     if len >= end - end % 2 {
@@ -58,7 +58,7 @@ fn fastcdc(parameters: &FastCdcParameters, data: &[u8], len: usize) -> bool {
     hash & mask == 0
 }
 
-/// The last pairs go the right way, as many as it takes; those of equal bytes as the variant says.
+/// Whether the last `seq_length` pairs go the right way, equal bytes counted as the variant says.
 fn seqcdc(settings: &SeqCdcSettings, chunk: &[u8]) -> bool {
     let first = settings.size_min - settings.seq_length as usize;
     let mut run = 0;

@@ -2,14 +2,13 @@
 //!
 //! After Widodo, Lim and Atiquzzaman, *A New Content-Defined Chunking Algorithm for Data
 //! Deduplication in Cloud Storage* (FGCS 71, 2017). *SeqCDC* (Middleware '24, section 2) says
-//! "greater than the maximum"; with windows of some KiB the maximum is nearly always 255, which no
-//! byte is greater than, so the reading is that of the first paper: *not less*. The window is the
-//! first `window` bytes of the chunk; the byte that is not less is the last. There is a maximum
-//! length besides.
+//! "greater than the maximum". In a window of some KiB the maximum is nearly always 255, and no
+//! byte is greater, so we follow the first paper: *not less*. The window is the first `window`
+//! bytes of the chunk, and the byte that is not less is its last. Chunks have a maximum length.
 
 use crate::RamSettings;
 
-/// Length of the first chunk of `data` by RAM.
+/// Returns the length of the first chunk of `data` by RAM.
 ///
 /// ```
 /// use ibid_chunk::{RamSettings, spec};

@@ -5,18 +5,18 @@
 //!
 //! - A sequence is counted in *pairs* of neighbours: `seq_length` ascents span `seq_length + 1`
 //!   bytes. Five pairs, not five bytes, give the averages that the paper publishes.
-//! - Equal neighbours are a variant of their own, [`Equal`]: the authors' program passes over them,
-//!   the paper's vector text breaks the sequence.
-//! - After a skip of `skip_size`, that many pairs have gone by unread: the next pair joins the last
-//!   byte skipped to the one after it. Sequence and count both start from zero.
-//! - Scanning starts `seq_length` pairs before `size_min`, so that `size_min` is the first length
-//!   that can come out.
+//! - Equal neighbours are handled in one of two ways, [`Equal`]: the authors' program passes over
+//!   them, and in the paper's vector version they break the sequence.
+//! - A skip passes over `skip_size` pairs: the next pair is the last byte skipped and the byte
+//!   after it. The sequence and the count of opposing pairs both restart from zero.
+//! - Scanning starts `seq_length` pairs before `size_min`, so that `size_min` is the least possible
+//!   length.
 
 use core::cmp::Ordering;
 
 use crate::{Equal, Mode, SeqCdcSettings};
 
-/// Length of the first chunk of `data` by SeqCDC.
+/// Returns the length of the first chunk of `data` by SeqCDC.
 ///
 /// # Panics
 /// Unless `1 <= seq_length < size_min <= size_max`.
@@ -38,7 +38,7 @@ pub fn seqcdc(settings: &SeqCdcSettings, data: &[u8]) -> usize {
 
     let mut run = 0;
     let mut opposing = 0;
-    // The pair looked at is (data[right - 1], data[right]).
+    // The current pair is (data[right - 1], data[right]).
     let mut right = size_min - seq_length as usize;
     while right < end {
         match direction(settings.mode, data[right - 1], data[right]) {
@@ -67,7 +67,7 @@ pub fn seqcdc(settings: &SeqCdcSettings, data: &[u8]) -> usize {
     end
 }
 
-/// `Greater` when the pair goes the way the mode looks for, `Less` when it goes the opposite way.
+/// Returns `Greater` if the pair goes the way of the mode, `Less` if it goes the opposite way.
 fn direction(mode: Mode, left: u8, right: u8) -> Ordering {
     match mode {
         Mode::Increasing => right.cmp(&left),

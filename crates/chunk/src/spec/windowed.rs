@@ -1,26 +1,26 @@
 //! Windowed hashes: a chunk ends where the hash of the last bytes fits.
 //!
 //! After Chapuis, Garbinato and Andritsos, *Throughput: A Key Performance Measure of
-//! Content-Defined Chunking Algorithms* (2016), sections II and III, and what it draws on: basic
-//! sliding window (BSW), two thresholds (TT; LBFS), two divisors (TD) and both (TTTD), with
-//! divisors, or with bit masks (O). *SeqCDC* (Middleware '24) adds Rabin, CRC-32 and Gear to the
-//! hashes. The readings:
+//! Content-Defined Chunking Algorithms* (2016), sections II and III, and the methods that it
+//! compares: basic sliding window (BSW), two thresholds (TT; LBFS), two divisors (TD) and both
+//! (TTTD), with divisors or with bit masks (O). *SeqCDC* (Middleware '24) adds Rabin, CRC-32 and
+//! Gear to the hashes. The readings:
 //!
-//! - The window lies in the chunk, and its last byte, which completes the condition, is the chunk's
-//!   last. No hash is carried over a boundary, nor could it be seen if it were: the least length is
-//!   no shorter than the window.
-//! - A hash is a number of 32 bits ([`window_hash`]). It fits a divisor D when the remainder is D -
-//!   1, and a mask when all of its bits are set. The paper leaves the remainder open and others ask
-//!   for zeros, which is what several hashes make of a window of zeros.
-//! - *Two divisors.* A place that fits the second divisor (mask) and not the first is held in
-//!   reserve. When a chunk reaches the maximum, it ends at the last such place instead. If the data
-//!   ends before the maximum, the places in reserve come to nothing: more data might bring a
+//! - The window is inside the chunk, and its last byte, which completes the condition, is the
+//!   chunk's last. The minimum is at least as long as the window, so no hash reaches over a
+//!   boundary.
+//! - A hash is a 32-bit number ([`window_hash`]). It fits a divisor D if the remainder is D - 1,
+//!   and a mask if all of the mask's bits are set. The paper leaves the remainder open. Other
+//!   programs ask for zeros, but several hashes turn a window of zeros into 0.
+//! - *Two divisors.* A place that fits the second divisor (mask) but not the first is held in
+//!   reserve. A chunk that reaches the maximum ends at the last such place instead. If the data
+//!   ends before the maximum, the places in reserve are dropped, because more data might bring a
 //!   boundary that fits the first.
 
 use super::GEAR;
 use crate::{RollingHash, WindowedSettings};
 
-/// Length of the first chunk of `data` by the hash of a window.
+/// Returns the length of the first chunk of `data` by the hash of a window.
 ///
 /// # Panics
 /// Unless `hash.window() <= size_min <= size_max`, or with a divisor of 0.
@@ -61,18 +61,18 @@ pub fn windowed(settings: &WindowedSettings, data: &[u8]) -> usize {
     reserve
 }
 
-/// What Rabin-Karp multiplies by: 5 more than a multiple of 8, as the multiplier of a generator of
-/// random numbers.
+/// The multiplier of Rabin-Karp: 5 more than a multiple of 8, like the multiplier of a linear
+/// congruential generator.
 pub(crate) const RABIN_KARP_MULTIPLIER: u32 = 1_664_525;
 
-/// An irreducible polynomial of degree 63, bit n standing for x^n: the first from x^63 and the
-/// first 62 binary digits of the fraction of pi on.
+/// An irreducible polynomial of degree 63; bit n stands for x^n. It is the first, counting up from
+/// x^63 and the first 62 binary digits of the fraction of pi.
 pub(crate) const RABIN_POLYNOMIAL: u64 = 0xa43f_6a88_85a3_08dd;
 
-/// CRC-32's polynomial (IEEE 802.3), bit n standing for x^(31 - n), and x^32 left out.
+/// CRC-32's polynomial (IEEE 802.3); bit n stands for x^(31 - n), and x^32 is left out.
 pub(crate) const CRC32_POLYNOMIAL: u32 = 0xedb8_8320;
 
-/// The hash of `window`, whose length is that of the [hash's window](RollingHash::window).
+/// Returns the hash of `window`, which is as long as the [hash's window](RollingHash::window).
 ///
 /// With n bytes b0 to b(n-1):
 ///
@@ -116,7 +116,7 @@ pub fn window_hash(hash: RollingHash, window: &[u8]) -> u32 {
     }
 }
 
-/// Rabin's remainder after one more byte.
+/// Returns Rabin's remainder after one more byte.
 pub(crate) const fn shift_in_rabin(hash: u64, byte: u8) -> u64 {
     let mut hash = hash;
     let mut bit = 8;
@@ -130,7 +130,7 @@ pub(crate) const fn shift_in_rabin(hash: u64, byte: u8) -> u64 {
     hash
 }
 
-/// CRC-32's register after one more byte.
+/// Returns CRC-32's register after one more byte.
 pub(crate) const fn shift_in_crc32(hash: u32, byte: u8) -> u32 {
     let mut hash = hash ^ byte as u32;
     let mut bit = 0;
@@ -149,8 +149,8 @@ pub(crate) const fn shift_in_crc32(hash: u32, byte: u8) -> u32 {
 mod tests {
     use super::*;
 
-    /// CRC-32's published check value is that of the register started as ones and inverted. Started
-    /// as ones is started as zeros with the first four bytes inverted.
+    /// CRC-32's published check value starts the register as ones and inverts the result. To start
+    /// as ones is to start as zeros with the first four bytes inverted.
     #[test]
     fn crc32_is_the_one_of_zip() {
         let mut window = [0; 256];
@@ -161,8 +161,8 @@ mod tests {
         assert_eq!(!window_hash(RollingHash::Crc32, &window), 0xcbf4_3926);
     }
 
-    /// Rabin's test: x^(2^63) is x, and x^(2^(63/q)) - x has no factor in common for every prime q
-    /// that divides 63.
+    /// Rabin's test: x^(2^63) is x, and for every prime q that divides 63, x^(2^(63/q)) - x has no
+    /// factor in common with the polynomial.
     #[test]
     fn the_polynomial_of_rabin_is_irreducible_and_no_smaller_one_is() {
         let start = 1 << 63 | 0x243f_6a88_85a3_08d3;
