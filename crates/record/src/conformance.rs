@@ -405,7 +405,7 @@ fn next_number(engine: &dyn Engine) -> u32 {
 /// there that were acknowledged as synced, and whole later ones up to some transaction.
 ///
 /// `start` returns a command for a process that opens the engine at `path` and calls
-/// [`write_until_killed`] with it and its standard output, which may have other lines too.
+/// [`write_until_killed`] with it and its standard output, which may also have other lines.
 ///
 /// # Panics
 /// If a promise is broken. The message says which.

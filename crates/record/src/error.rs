@@ -7,13 +7,13 @@ use ibid_format::record::Refusal;
 use crate::engine::{EngineError, Table};
 use crate::versions::Versions;
 
-/// A call to a [`Store`](crate::Store) failed. The text says what failed and why; what to do is
-/// with each variant.
+/// A failed call to a [`Store`](crate::Store). The message says what failed and why; the
+/// description of each variant says what to do.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An insert under a key that has a body. Nothing of its batch was done. `update` and `put`
-    /// replace a body.
+    /// An insert found a body under its key. The whole batch was refused. To replace a body, use
+    /// `update` or `put`.
     #[error("namespace {namespace} has a record under {key} already", key = key_text(key))]
     KeyExists {
         /// Name of the namespace.
@@ -21,7 +21,7 @@ pub enum Error {
         /// The key.
         key: Vec<u8>,
     },
-    /// An update or a deletion of a key that has no body. Nothing of its batch was done.
+    /// An update or a deletion found no body under its key. The whole batch was refused.
     #[error("namespace {namespace} has no record under {key}", key = key_text(key))]
     NoSuchKey {
         /// Name of the namespace.
@@ -34,9 +34,9 @@ pub enum Error {
     NamespaceDiffers {
         /// Its name.
         name: String,
-        /// What it was opened with.
+        /// The setting that it was opened with.
         expected: Versions,
-        /// What it was made with.
+        /// The setting that it was made with.
         found: Versions,
     },
     /// The namespace was opened from another store.
@@ -45,17 +45,17 @@ pub enum Error {
         /// Its name.
         name: String,
     },
-    /// A key, a body or a name is too long, or a name empty, or a key has too many versions.
-    /// Nothing of its batch was done.
+    /// A key, a body or a name is too long, a name is empty, or a key has too many versions. The
+    /// whole batch was refused.
     #[error("{field}: between {min} and {max} expected, found {found}")]
     OutOfRange {
-        /// What was given.
+        /// The quantity that is out of range.
         field: &'static str,
         /// The smallest allowed.
         min: u64,
         /// The largest allowed.
         max: u64,
-        /// What it is.
+        /// The value that was given.
         found: u64,
     },
     /// The stored bytes are not those that were written: an entry of one of the engine's tables
@@ -70,7 +70,7 @@ pub enum Error {
         /// What is wrong with the entry.
         found: Damage,
     },
-    /// There is something else at the path.
+    /// The path holds something other than a store of records.
     #[error("{path} is no store of records: {found}", path = path.display())]
     NotAStore {
         /// The path.
@@ -105,17 +105,17 @@ pub enum Error {
     Key {
         /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: ibid_format::Error,
     },
-    /// A change of a replica. Change the primary, or promote the replica.
+    /// A replica refuses changes. Change its primary, or promote the replica.
     #[error("the store is a replica of another")]
     IsReplica,
-    /// A change of a store that was the primary until another was promoted. Change that one, and
-    /// make this one its replica.
+    /// The store was the primary until another was promoted, and refuses changes. Change the
+    /// promoted store, and make this one its replica.
     #[error("another store was promoted, to epoch {by}")]
     Fenced {
-        /// The epoch of the other.
+        /// The epoch of the promoted store.
         by: u64,
     },
     /// The replica has received a part of its primary's contents, and cannot be read until it has
@@ -125,7 +125,8 @@ pub enum Error {
     /// The store has no log, or had records before it had one.
     #[error("the store has no log")]
     NoLog,
-    /// The replica has other contents than its primary. Begin it anew in an empty folder.
+    /// The contents of the replica differ from those of its primary. Start the replica again in an
+    /// empty folder.
     #[error("at position {position} of the log the replica differs from its primary: {what}")]
     Diverged {
         /// The position in the log.
@@ -133,7 +134,8 @@ pub enum Error {
         /// What differs.
         what: &'static str,
     },
-    /// A message of another store was changed on the way, or is of another version of the protocol.
+    /// A message from another store was changed on the way, or is of another version of the
+    /// protocol.
     #[error("a message from the other store cannot be read: {0}")]
     Message(#[from] ibid_format::Error),
     /// The connection to another store failed.
@@ -141,7 +143,7 @@ pub enum Error {
     Network {
         /// What was attempted.
         operation: &'static str,
-        /// What the operating system says.
+        /// The message of the operating system.
         found: String,
     },
     /// A NATS server, or the store that publishes through it, cannot be reached or gives a wrong
@@ -150,7 +152,7 @@ pub enum Error {
     Nats {
         /// What was attempted.
         operation: &'static str,
-        /// What the server or the operating system says.
+        /// The message of the server or the operating system.
         found: String,
     },
     /// No log is published at the address yet.
@@ -162,9 +164,9 @@ pub enum Error {
     /// A certificate or key cannot be used, or the ends of a connection do not trust each other.
     #[error("{what} cannot be used or is not trusted: {found}")]
     Certificate {
-        /// What it is about.
+        /// The certificate, key or connection.
         what: &'static str,
-        /// What is wrong with it.
+        /// Why it cannot be used or is not trusted.
         found: String,
     },
     /// The other store refuses to answer.
@@ -175,7 +177,7 @@ pub enum Error {
     StalePrimary {
         /// The epoch of this store.
         expected: u64,
-        /// The epoch of the other.
+        /// The epoch of the other store.
         found: u64,
     },
     /// The log that was published under a name has entries that are not in this store: the store
@@ -190,7 +192,8 @@ pub enum Error {
     /// The log that was published under a name is that of another store.
     #[error("another store publishes under this name")]
     OtherStream,
-    /// The writer has ended after an error that another caller got. Open the store again.
+    /// An earlier write failed, and another caller got that error. The writer has ended. Open the
+    /// store again.
     #[error("an earlier write to the store failed")]
     WriterEnded,
     /// The engine failed.
@@ -198,7 +201,7 @@ pub enum Error {
     Engine(#[from] EngineError),
 }
 
-/// What is wrong with a damaged entry.
+/// The kinds of damage that an entry can have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {

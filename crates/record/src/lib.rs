@@ -1,6 +1,7 @@
-//! Versions of records: values under keys, in namespaces, on an embedded transactional engine.
+//! An embedded store of records: values under keys, in namespaces, with all their versions if you
+//! ask for them.
 //!
-//! A [`Store`] is a folder. A [`Namespace`] of it has records under keys and, if you ask for it,
+//! A [`Store`] is a folder. A [`Namespace`] in it holds records under keys and, if you ask for it,
 //! all their versions. A [`Batch`] makes several changes at once, and a [`Snapshot`] reads several
 //! records at one moment. Each change is committed with a [`Durability`].
 //!
@@ -20,10 +21,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The tables are in an [`engine`], redb by default; [`conformance`] has the tests that every
-//! engine passes. [`replicate`] keeps other stores the same as this one. `docs/format/records.md`
-//! describes the tables byte by byte. Each entry has a checksum: a byte that changed on the disk is
-//! an error, never a wrong record.
+//! An [`engine`] stores the tables, redb by default; [`conformance`] has the tests that every
+//! engine passes. [`replicate`] keeps replicas of a store. `docs/format/records.md` describes the
+//! tables byte by byte. Each entry has a checksum: a byte that changed on the disk is an error,
+//! never a wrong record.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]

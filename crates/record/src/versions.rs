@@ -1,4 +1,4 @@
-//! The versions of a key: whether they are kept, and one of them.
+//! The versions of a key, and whether a namespace keeps them.
 
 use std::fmt;
 

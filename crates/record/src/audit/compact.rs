@@ -1,8 +1,8 @@
-//! Compressing records together, and giving unused room back.
+//! Compressing records together, and returning unused disk space.
 //!
-//! The deltas of a chain are in one frame, newest first: so they share what they have in common,
-//! and few frames are decompressed for an old version. The latest version of a key has a frame of
-//! its own or shares a small one, so that little else is decompressed to read it.
+//! The deltas of a chain are in one frame, newest first. They compress well together, and few
+//! frames are decompressed for an old version. The latest version of a key has a frame of its own
+//! or shares a small one, so that little else is decompressed to read it.
 
 use std::cmp::Reverse;
 use std::ops::{Bound, ControlFlow};
@@ -35,10 +35,10 @@ const OPEN_BLOCKS: usize = 8;
 /// The level of zstd. Of wiki pages, 3 stored 5 % more in a fifth of the time, and 19 stored 5 %
 /// less in ten times the time.
 const LEVEL: i32 = 9;
-/// A block is compressed anew if less than this percentage of its records is of use.
+/// A block is compressed anew if it still holds less than this percentage of its records.
 const USE_PERCENT_MIN: u64 = 75;
 
-/// What compacting did.
+/// The result of compacting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Compaction {
@@ -73,8 +73,8 @@ impl BlockNumbers {
     }
 }
 
-/// Compresses all records together with others, and gives unused room back. `progress` is told how
-/// many more bytes of records were compressed, and may stop it.
+/// Compresses all records together with others, and returns unused disk space. Calls `progress`
+/// with the number of bytes of records compressed since its last call; it may stop the work.
 pub(crate) fn compact(
     engine: &dyn Engine,
     records: &Records,
@@ -218,7 +218,7 @@ impl Compactor<'_> {
         Ok(found)
     }
 
-    /// Adds the records of a block that are of use to the window.
+    /// Adds the records that a block still holds to the window.
     fn read_block(&mut self, block: u64) -> Result<(), Error> {
         let mut records = Vec::new();
         let mut decoder = BlockFrameDecoder::default();

@@ -1,4 +1,4 @@
-//! Counting what is in a store.
+//! Counting the contents of a store.
 //!
 //! Record numbers are gone through in windows, from the largest down. The base of a delta has a
 //! larger number than the record, so it was counted before. No body is decoded: a delta has the
@@ -27,8 +27,8 @@ use crate::versions::Versions;
 /// frames have records of two windows.
 const WINDOW: u64 = 1 << 16;
 
-/// Counts everything that is in a snapshot. `progress` is told how many more bytes were read, and
-/// may stop it.
+/// Counts everything in a snapshot. Calls `progress` with the number of bytes read since its last
+/// call; it may stop the count.
 pub(crate) fn count(
     snapshot: &dyn Snapshot,
     records: &Records,

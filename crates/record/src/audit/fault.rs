@@ -1,4 +1,4 @@
-//! What a verification reports.
+//! The report of a verification.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::versions::Versions;
 
 /// Most faults that a verification lists. It counts further ones.
 pub const FAULTS_MAX: usize = 1000;
-/// What a verification found.
+/// The findings of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verification {
     /// The contents of each namespace, in the order in which the namespaces were made.
@@ -128,7 +128,7 @@ pub enum Problem {
     /// The engine shows the entry after a larger one, so that a lookup would not find it.
     #[error("the engine has it in the wrong place")]
     OutOfOrder,
-    /// The engine cannot read the entry or the next one, and says this.
+    /// The engine cannot read the entry or the next one; its message.
     #[error("the engine cannot read on from here: {0}")]
     Unreadable(String),
 }

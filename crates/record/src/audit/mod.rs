@@ -1,4 +1,4 @@
-//! Is everything intact, how much is it, and can it take less room?
+//! Verifying, counting and compacting a store.
 
 mod compact;
 mod count;

@@ -1,4 +1,4 @@
-//! What the statistics of a store report.
+//! The statistics of a store.
 
 use ibid_delta::FeatureIndex;
 
@@ -45,7 +45,7 @@ pub struct NamespaceStatistics {
     pub whole: Amount,
     /// Versions that are stored as deltas, with the bytes that are stored of them.
     pub deltas: Amount,
-    /// Records that no key has any more and that others are deltas of, with the bytes that are
+    /// Records that no key has any more and that are the bases of others, with the bytes that are
     /// stored of them.
     pub obsolete: Amount,
     /// Versions by the size of their bodies, without deletions.

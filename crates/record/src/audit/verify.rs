@@ -1,11 +1,11 @@
-//! Is everything there, and as it was written?
+//! Whether everything is there, as it was written.
 //!
 //! A snapshot is checked both ways. From keys: each entry of the table `keys` has its version
 //! entries, and these their records. Back again: each version entry and each record is one that its
 //! key leads to. The second way finds what the first cannot: a byte that changed in the engine's
 //! own structure may hide a key, and then nothing leads to the key's records.
 //!
-//! Entries are looked at one by one. In memory are the records on the way to one body, at most
+//! Entries are checked one by one. Memory holds the records on the way to one body, at most
 //! [`FAULTS_MAX`] faults, the namespaces, and a number for each chain of deltas.
 
 use std::collections::HashSet;
@@ -34,13 +34,13 @@ const FRAME_BYTES: usize = 16 << 20;
 /// Numbers of records that are read at once.
 const RECORDS_AT_ONCE: usize = 1024;
 
-/// Checks everything that is in a snapshot. `progress` is told how many more bytes were looked at,
-/// and may stop it.
+/// Checks everything in a snapshot. Calls `progress` with the number of bytes checked since its
+/// last call; it may stop the check.
 pub(crate) fn verify(
     snapshot: &dyn Snapshot,
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Verification, Error> {
-    // Not the store's: a frame in its cache may be damaged on disk.
+    // The store's own reader is not used: a frame in its cache may be damaged on disk.
     let records = Records::new(FRAME_BYTES, 0);
     let mut verifier = Verifier {
         read: snapshot,
@@ -418,7 +418,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Checks a group of places, whose records must not be stored by themselves too.
+    /// Checks a group of places, whose records must not also have entries of their own.
     fn places(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
         if stored_key.len() != NUMBER_BYTES {
             self.fault(Table::Places, stored_key, Problem::Unknown);

@@ -1,4 +1,4 @@
-//! The order in which records are compressed: records that resemble each other lie together.
+//! The order in which records are compressed: similar records are next to each other.
 
 use std::collections::{HashMap, HashSet};
 

@@ -81,7 +81,7 @@ pub(crate) struct EncoderThread {
     tally: Arc<Tally>,
     /// The first record that was not looked at.
     next: u64,
-    /// The same as the store knows it.
+    /// The first record that was not looked at, as the store has it.
     next_written: u64,
     namespaces: HashMap<u32, NamespaceState>,
     index: NewestIndex,
@@ -620,8 +620,8 @@ impl Missed {
     }
 }
 
-/// Lets the threads that read and write go first, where threads have their own priority. Failure
-/// changes nothing but that.
+/// Lowers the priority of this thread, where threads have their own, so that readers and the writer
+/// go first. A failure changes nothing else.
 fn yield_to_others() {
     #[cfg(target_os = "linux")]
     {

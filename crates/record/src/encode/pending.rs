@@ -1,4 +1,4 @@
-//! What was encoded and is not written yet: the lossy write-back cache of dDedup §3.3.2.
+//! Deltas that are not written yet: the lossy write-back cache of dDedup §3.3.2.
 //!
 //! A record whose delta is not written stays whole, so any delta may be dropped. Those that save
 //! most are written first, and those that save least are dropped first.

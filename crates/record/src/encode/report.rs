@@ -1,8 +1,8 @@
-//! What the encoder has done.
+//! The report of the encoder.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What the encoder has done since the store was opened.
+/// The work of the encoder since the store was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct EncodingReport {

@@ -1,4 +1,4 @@
-//! How records are encoded, and at what cost.
+//! The settings of the encoder, and what they cost.
 
 use std::time::Duration;
 
@@ -35,17 +35,18 @@ pub struct Encoding {
     /// How many other records must be read for an old one.
     pub retrieval: Retrieval,
     /// How densely a record is searched for copies: the anchor interval (dDedup §4.2, figure 12b).
-    /// Denser finds more and takes longer.
+    /// A denser search finds more copies and takes longer.
     pub interval: Interval,
-    /// The bytes that a feature is a hash of, which is also the average distance between positions
-    /// that may be features: about what a chunk size is in dDedup (figures 1 and 9). A record has
-    /// at most [the eight largest](ibid_delta::Sketcher::spaced). Fewer bytes find what is alike in
-    /// smaller records, and between more edits; more bytes tell records apart that share
-    /// boilerplate, and take a little less memory. A record that replaces another of the same key
-    /// is compared with that one without features.
+    /// The bytes that a feature hashes, which is also the average distance between positions that
+    /// may be features. It corresponds to the chunk size of dDedup (figures 1 and 9). A record has
+    /// at most [the eight largest](ibid_delta::Sketcher::spaced). Features of fewer bytes find
+    /// similarity in smaller records and between denser edits. Features of more bytes tell records
+    /// apart that share boilerplate, and take a little less memory. A record that replaces another
+    /// of the same key is compared with that one without features.
     ///
-    /// Each record is stored with the kind of its features. Under another setting they are not
-    /// compared: until new records replace these, they are found by their keys only.
+    /// Each record is stored with the kind of its features. Records with features of different
+    /// kinds are not compared: until new records replace the old ones, those are found by their
+    /// keys only.
     pub feature_bytes: FeatureBytes,
     /// Memory for bodies of the newest records of chains, bytes.
     pub source_cache_bytes: usize,
@@ -54,7 +55,7 @@ pub struct Encoding {
     pub reward: u8,
     /// Memory for deltas that wait to be written, bytes.
     pub write_back_bytes: usize,
-    /// Whether deltas that find no room there are dropped. Otherwise they are written at once.
+    /// Whether deltas are dropped when that memory is full. Otherwise they are written at once.
     pub lossy: bool,
     /// Waiting deltas are written when nothing was committed for this time and at most
     /// [`idle_requests_max`](Self::idle_requests_max) requests wait for the writer.

@@ -53,7 +53,7 @@ pub enum EngineError {
     Io {
         /// What was attempted.
         operation: &'static str,
-        /// The engine's file or folder.
+        /// The operating system's error.
         path: PathBuf,
         /// What the operating system says.
         source: Arc<io::Error>,
@@ -76,13 +76,13 @@ pub enum EngineError {
         operation: &'static str,
         /// Its file or folder.
         path: PathBuf,
-        /// What the engine says.
+        /// The engine's message.
         found: String,
     },
 }
 
 impl EngineError {
-    /// Returns the error of work that gives up for a reason that its caller knows.
+    /// Returns the error of work that stops for a reason that its caller knows.
     pub(crate) fn abandoned() -> Self {
         EngineError::Stopped {
             operation: "write",

@@ -1,4 +1,4 @@
-//! What stores the tables: ordered tables of bytes, with one writer and snapshots.
+//! The engines that store the tables: ordered tables of bytes, with one writer and snapshots.
 //!
 //! [`Redb`] is the default, a copy-on-write B-tree in one file. `Fjall`, behind the feature
 //! `fjall`, is an LSM tree in a folder. [`conformance`](crate::conformance) has the tests that
@@ -95,7 +95,7 @@ impl Table {
     }
 }
 
-/// What is promised when a commit returns.
+/// The promise of a commit when it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Commit {
     /// The commit, and every commit before it, survives a crash of the machine.
@@ -173,13 +173,12 @@ pub trait Engine: Send + Sync {
     /// Makes every earlier commit survive a crash.
     fn sync(&self) -> Result<(), EngineError>;
 
-    /// Gives unused room on the disk back, as far as open snapshots allow, and syncs. Reads and
-    /// writes may have to wait meanwhile.
+    /// Returns unused disk space, as far as open snapshots allow, and syncs. Reads and writes may
+    /// have to wait meanwhile.
     fn compact(&self) -> Result<(), EngineError>;
 }
 
-/// Returns whether a range is empty whatever the keys are. B-trees of some libraries panic for such
-/// a range.
+/// Returns whether no key can be in a range. The B-trees of some libraries panic for such a range.
 pub(crate) fn is_void(range: &KeyRange<'_>) -> bool {
     match *range {
         (Bound::Included(from), Bound::Included(to)) => from > to,

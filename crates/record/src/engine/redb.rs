@@ -82,7 +82,7 @@ impl Redb {
     }
 
     fn with_database<T>(&self, work: impl FnOnce(&Database) -> T) -> T {
-        // A panic under the lock is caught by the caller, as damage of the file.
+        // The caller catches a panic under the lock, and reports it as damage of the file.
         let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
         work(database.as_ref().expect("the database is there until it is dropped"))
     }
@@ -109,7 +109,8 @@ impl Redb {
 impl Drop for Redb {
     fn drop(&mut self) {
         let database = self.database.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // redb tidies its file when it closes it. If it cannot, what was synced is still there.
+        // redb tidies its file when it closes it. If that fails, all synced commits are still
+        // there.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
     }
 }
@@ -153,7 +154,8 @@ impl Engine for Redb {
         match worked {
             Ok(()) => transaction.commit().map_err(|error| failed(error.into())),
             Err(error) => {
-                // The caller gets the error of the work. A failed abort shows at the next transaction.
+                // The caller gets the error of the work. A failed abort shows at the next
+                // transaction.
                 let _ = transaction.abort();
                 Err(error)
             }
@@ -291,9 +293,9 @@ fn range(
     Ok(())
 }
 
-/// Turns a panic into an error. redb trusts what it reads in its pages, and a changed byte may lead
-/// out of one. Reading leaves nothing half done. A panic while writing ends the store's writer,
-/// whose callers are told.
+/// Turns a panic into an error. redb trusts the pages that it reads, and a changed byte can make it
+/// panic. A read leaves nothing half done. A panic during a write ends the store's writer, which
+/// tells its callers.
 fn unless_it_panics<T>(path: &Path, read: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());

@@ -8,7 +8,8 @@ use super::state;
 use crate::error::Error;
 use crate::read::records::Generation;
 
-/// Tells readers whether a store is complete. A replica is not while it receives all contents anew.
+/// Tells readers whether a store is complete. A replica is incomplete while it receives all
+/// contents.
 ///
 /// The number is even while the store is complete. A reader that gets the same even number before
 /// and after it takes a snapshot has a snapshot of a complete store.

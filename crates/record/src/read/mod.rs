@@ -1,4 +1,4 @@
-//! How does a key lead to its record, and a record to its body?
+//! Reads: from a key to its record, and from a record to its body.
 
 pub(crate) mod frames;
 pub(crate) mod lookup;

@@ -1,4 +1,4 @@
-//! In which block and frame is a record?
+//! The block and the frame that a record is in.
 
 use std::ops::{Bound, ControlFlow};
 

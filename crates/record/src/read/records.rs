@@ -67,7 +67,7 @@ pub(crate) type Generation = u64;
 
 type LatestCache = LruCache<(Generation, u64), Arc<[u8]>>;
 
-/// Finds records, by themselves or in frames, and decodes deltas.
+/// Finds records, in entries of their own or in frames, and decodes deltas.
 pub(crate) struct Records {
     frames: Frames,
     /// Latest versions that are stored whole and were read from frames. A whole record never

@@ -1,4 +1,4 @@
-//! Reading a namespace as it was at one moment.
+//! Reads of a namespace as it was at one moment.
 
 use std::borrow::Borrow;
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! Which records became deltas of the records that are sent?
+//! The records that became deltas of the records that are sent.
 
 use std::collections::BTreeMap;
 

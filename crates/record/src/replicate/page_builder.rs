@@ -82,7 +82,7 @@ impl PageBuilder {
         Ok(read.range(table, (from, Bound::Unbounded), Direction::Forward, &mut each)?)
     }
 
-    /// Adds records in the form of the table `records`, those in blocks too.
+    /// Adds records in the form of the table `records`, including those in blocks.
     fn read_records(&mut self, read: &dyn Snapshot, records: &Records, number: u8, after: &[u8]) -> Result<(), Error> {
         const AT_ONCE: usize = 256;
         let mut after = after.try_into().map_or(0, u64::from_be_bytes);

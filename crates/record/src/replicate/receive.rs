@@ -1,4 +1,4 @@
-//! The replica's side: requests, and doing what the answers say.
+//! The replica's side: making requests, and applying the answers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ impl Receiver {
         Ok(Request { store, epoch, query }.encode())
     }
 
-    /// Does what an answer says, and returns what it brought.
+    /// Applies an answer, and returns the progress that it brought.
     ///
     /// # Errors
     /// [`Error::Message`] if it is no answer; [`Error::Refused`], [`Error::StalePrimary`] and
@@ -150,8 +150,8 @@ impl Receiver {
         if known >= contents.entries.len() {
             return Ok(Progress::Nothing); // it is late
         }
-        // Each digest covers the one before, so if the last is right, the replica's entries are the same
-        // too.
+        // Each digest covers the one before, so if the last is right, the replica's entries are the
+        // same.
         let digest = contents.entries[known..]
             .iter()
             .fold(state.digest, |digest, entry| log_digest(digest, entry));
@@ -393,7 +393,7 @@ impl<'s> Namespaces<'s> {
             versions_kept,
         };
         let key = said.key.clone();
-        // What a record is like is for the encoder of the primary.
+        // The hint about similar records is for the encoder of the primary.
         let like = None;
         Ok(Operation {
             target,

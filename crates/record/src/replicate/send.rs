@@ -37,7 +37,7 @@ const METHOD: Method = Method::Anchor {
     interval: Interval::I16,
 };
 
-/// What was sent since the sender was made.
+/// The answers since the sender was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Traffic {
@@ -130,7 +130,7 @@ impl Sender {
         Sender { message_bytes, ..self }
     }
 
-    /// Returns what was sent.
+    /// Returns the answers since the sender was made.
     pub fn traffic(&self) -> Traffic {
         self.traffic
     }
@@ -160,7 +160,7 @@ impl Sender {
         if let Some(refused) = self.refusal(&state, request)? {
             return Ok(Response::Refused(refused));
         }
-        // A replica must not have what a crash could take away here.
+        // A replica must not have entries that a crash could remove here.
         if state.next > self.synced {
             self.store.ask(Command::Sync, Durability::Sync)?;
             self.synced = state.next;

@@ -54,21 +54,21 @@ impl Batch {
         self.push(namespace, key, Change::Put(body.into()))
     }
 
-    /// Deletes `key`, which must have a body. In a namespace that keeps versions the deletion is a
-    /// version too, and earlier versions stay.
+    /// Deletes `key`, which must have a body. In a namespace that keeps versions the deletion is
+    /// also a version, and earlier versions stay.
     pub fn delete(&mut self, namespace: &Namespace, key: &[u8]) -> &mut Self {
         self.push(namespace, key, Change::Delete)
     }
 
-    /// Removes `key` with all its versions. It must have one, if only a deletion.
+    /// Removes `key` with all its versions. It must have at least one; a deletion counts.
     pub fn purge(&mut self, namespace: &Namespace, key: &[u8]) -> &mut Self {
         self.push(namespace, key, Change::Purge)
     }
 
-    /// Says that the body of the last change resembles the latest body of another key of the same
-    /// namespace: a reply resembles what it quotes, a copy its original. Then the encoder need not
-    /// search for that record, and finds it among many similar ones. This may change how the record
-    /// is stored, never what is read.
+    /// Marks the body of the last change as similar to the latest body of another key in the same
+    /// namespace: a reply resembles the message that it quotes, a copy its original. The encoder
+    /// then finds that record among many similar ones without a search. The hint may change how the
+    /// record is stored, never the body that you read.
     ///
     /// ```
     /// use ibid_record::{Batch, Options, Store, Versions};

@@ -70,7 +70,7 @@ pub(super) fn open(path: &Path, options: Options, password: Option<Password<'_>>
         EngineKind::Fjall => Box::new(crate::engine::Fjall::open(&place, options.cache_bytes)?),
     };
     if new {
-        // So that a crash after the first sync of the engine loses neither its file nor the folder.
+        // Without this, a crash after the engine's first sync could lose its file or the folder.
         for folder in [Some(path), path.parent().filter(|parent| *parent != Path::new(""))] {
             let synced = folder.map_or(Ok(()), |folder| File::open(folder)?.sync_all());
             synced.map_err(failed)?;

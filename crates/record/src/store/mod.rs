@@ -1,5 +1,5 @@
-//! The store as a program uses it: opening it, its namespaces, and everything that can be asked of
-//! it.
+//! The store as a program uses it: it opens the store, its namespaces and snapshots, and makes all
+//! calls.
 
 mod batch;
 mod folder;
@@ -109,7 +109,7 @@ impl Store {
     }
 
     /// Opens the store in an engine of your own, or makes one if the engine is empty. `path` is for
-    /// error messages. What `options` say about the engine is ignored.
+    /// error messages. The engine settings in `options` are ignored.
     ///
     /// # Errors
     /// [`Error::NotAStore`] if something else is in the engine; [`Error::Damaged`];
@@ -208,12 +208,13 @@ impl Store {
         self.shared.ask(Command::Sync, Durability::Sync).map(drop)
     }
 
-    /// Returns when everything that was committed before is encoded, as far as that pays. It is on
-    /// disk within a second, or with the next [`sync`](Self::sync). A replica encodes nothing itself.
+    /// Returns when everything committed before this call is encoded, where encoding pays. The
+    /// deltas are on disk within a second, or with the next [`sync`](Self::sync). A replica encodes
+    /// nothing itself.
     ///
     /// # Errors
-    /// [`Error::Damaged`], [`Error::Engine`], [`Error::WriterEnded`]. What is stored can still be
-    /// read.
+    /// [`Error::Damaged`], [`Error::Engine`], [`Error::WriterEnded`]. All stored records can still
+    /// be read.
     pub fn finish_encoding(&self) -> Result<(), Error> {
         let Some(feed) = &self.shared.feed else {
             return Ok(());
@@ -240,11 +241,11 @@ impl Store {
         Snapshot::new(&self.shared)
     }
 
-    /// Checks everything that is committed now, and reports all that is wrong. `progress` is told how
-    /// many more bytes were looked at, and may stop it.
+    /// Checks everything that is committed now, and reports all damage. Calls `progress` with the
+    /// number of bytes checked since its last call; it may stop the check.
     ///
     /// Every record is read three times: where it is stored, from its key, and by number. Other
-    /// threads may read and write meanwhile; what they write is not checked.
+    /// threads may read and write meanwhile; their changes are not checked.
     ///
     /// # Errors
     /// [`Error::Engine`] if the disk fails. Damage is no error here: it is in the report.
@@ -265,11 +266,11 @@ impl Store {
         audit::verify(&*snapshot, progress)
     }
 
-    /// Counts everything that is committed now. `progress` is told how many more bytes were read, and
-    /// may stop it.
+    /// Counts everything that is committed now. Calls `progress` with the number of bytes read
+    /// since its last call; it may stop the count.
     ///
-    /// Every record is read once, and not decoded. Other threads may read and write meanwhile; what
-    /// they write is not counted.
+    /// Every record is read once, and not decoded. Other threads may read and write meanwhile;
+    /// their changes are not counted.
     ///
     /// # Errors
     /// [`Error::Engine`] if the disk fails.
@@ -296,13 +297,14 @@ impl Store {
         Ok(Statistics { encoding, ..counted })
     }
 
-    /// Encodes what is not encoded yet, compresses all records together with others, and gives unused
-    /// room on the disk back. `progress` is told how many more bytes of records were compressed, and
-    /// may stop it. Other threads may read and write meanwhile; what they write is not compressed.
+    /// Encodes all records that are not encoded yet, compresses all records together with others,
+    /// and returns unused disk space. Calls `progress` with the number of bytes of records
+    /// compressed since its last call; it may stop the work. Other threads may read and write
+    /// meanwhile; their changes are not compressed.
     ///
     /// # Errors
-    /// [`Error::Engine`], [`Error::WriterEnded`], [`Error::Damaged`]. What was compressed until then
-    /// stays so, and nothing is lost.
+    /// [`Error::Engine`], [`Error::WriterEnded`], [`Error::Damaged`]. Records that were compressed
+    /// before the error stay compressed, and nothing is lost.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -362,8 +364,8 @@ impl Store {
         self.shared.ask(command, Durability::Sync).map(drop)
     }
 
-    /// Makes a replica the primary of a new epoch. Stores that hear of it follow no earlier primary
-    /// any more. It encodes new records when it is opened the next time.
+    /// Makes a replica the primary of a new epoch. Stores that hear of the new epoch no longer
+    /// follow an earlier primary. The store encodes new records once it is opened again.
     ///
     /// # Errors
     /// [`Error::NoLog`] if it is no replica; [`Error::Incomplete`] if it has received nothing yet, or

@@ -71,8 +71,8 @@ impl Namespace {
         self.write(key, Change::Put(body.into()))
     }
 
-    /// Deletes `key`, which must have a body. In a namespace that keeps versions the deletion is a
-    /// version too, and earlier versions stay.
+    /// Deletes `key`, which must have a body. In a namespace that keeps versions the deletion is
+    /// also a version, and earlier versions stay.
     ///
     /// # Errors
     /// [`Error::NoSuchKey`]; otherwise as [`insert`](Self::insert).
@@ -92,8 +92,8 @@ impl Namespace {
     ///
     /// # Errors
     /// [`Error::Damaged`] if the stored bytes are not those that were written;
-    /// [`Error::Incomplete`] in a replica that is receiving all contents; [`Error::Engine`]. So
-    /// for all methods that read.
+    /// [`Error::Incomplete`] in a replica that is receiving all contents; [`Error::Engine`]. All
+    /// methods that read return these errors.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.view()?.get(self.number, key)
     }
@@ -125,8 +125,8 @@ impl Namespace {
     }
 
     /// Returns an iterator over the records whose keys are in a range, in the order of the keys'
-    /// bytes or its reverse. It shows what was committed when it was made, and reads some records
-    /// ahead.
+    /// bytes or its reverse. It shows the records that were committed at the call, and reads some
+    /// of them ahead.
     ///
     /// # Errors
     /// As [`get`](Self::get), for this call and for each record.
@@ -153,9 +153,10 @@ impl Namespace {
         Ok(Scan::new(self.view()?, self.number, range, direction))
     }
 
-    /// Returns an iterator over the records that were written after the record `number`, in that
-    /// order; with 0 over all. Of each key it shows the latest version, unless the key is deleted.
-    /// It shows what was committed when it was made, and reads some records ahead.
+    /// Returns an iterator over the records that were written after the record `number`, in the
+    /// order in which they were written; 0 selects all. It shows the latest version of each key,
+    /// unless the key is deleted. It shows the records that were committed at the call, and reads
+    /// some of them ahead.
     ///
     /// # Errors
     /// As [`get`](Self::get), for this call and for each record. A record that the engine lost

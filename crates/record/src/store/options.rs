@@ -1,4 +1,4 @@
-//! How a store is opened.
+//! The options with which a store is opened.
 
 use crate::encode::Encoding;
 use crate::write::request::Durability;
@@ -14,7 +14,7 @@ pub enum EngineKind {
     Fjall,
 }
 
-/// How a store is opened. The defaults suit most programs.
+/// The options with which a store is opened. The defaults suit most programs.
 ///
 /// ```
 /// use std::time::Duration;
@@ -31,7 +31,7 @@ pub struct Options {
     pub engine: EngineKind,
     /// Memory for pages of the engine, bytes.
     pub cache_bytes: usize,
-    /// Memory for what was decompressed, bytes: seven eighths for latest versions, one eighth for
+    /// Memory for decompressed records, bytes: seven eighths for latest versions, one eighth for
     /// frames.
     pub frame_cache_bytes: usize,
     /// The durability of changes that do not have their own.
@@ -41,10 +41,9 @@ pub struct Options {
     /// Whether to begin a log, which [replicas](crate::replicate) read. A store that has a log
     /// keeps it in any case.
     pub oplog: bool,
-    /// Entries of the log that a primary keeps. It removes older ones [as
-    /// `truncate_log` does](crate::Store::truncate_log), and a replica that needs them takes all
-    /// contents instead. [`None`] keeps all: how many are enough depends on how long a replica may
-    /// be away.
+    /// Entries of the log that a primary keeps. It removes older ones [as `truncate_log`
+    /// does](crate::Store::truncate_log), and a replica that needs them takes all contents instead.
+    /// [`None`] keeps all entries. How many are enough depends on how long a replica may be away.
     pub log_entries_max: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What a store, its namespaces and its snapshots share.
+//! The state that a store, its namespaces and its snapshots share.
 
 use std::borrow::Borrow;
 use std::ops::Deref;
@@ -22,7 +22,7 @@ use crate::write::oplog;
 use crate::write::request::{Command, Durability, Operation, Outcome};
 use crate::write::writer::{PendingSync, Writer};
 
-/// Requests that wait for the writer before callers have to wait to send theirs.
+/// Requests that may wait for the writer. With more, a caller waits until it can send its own.
 const QUEUE: usize = 1024;
 
 /// An open store. Dropping it ends its threads.
@@ -109,8 +109,8 @@ impl Shared {
         })
     }
 
-    /// Does all of `operations`, or none. Returns for each the number of the record that it wrote,
-    /// if it wrote one.
+    /// Commits all of `operations`, or none. Returns for each the number of the record that it
+    /// wrote, if it wrote one.
     pub(super) fn commit(&self, operations: Vec<Operation>, durability: Durability) -> Result<Vec<Option<u64>>, Error> {
         match self.ask(Command::Batch(operations), durability)? {
             Outcome::Written(written) => Ok(written.into_iter().map(|written| Some(written?.number)).collect()),
@@ -118,7 +118,7 @@ impl Shared {
         }
     }
 
-    /// Has the writer do a command, and waits for the outcome.
+    /// Sends a command to the writer, and waits for its outcome.
     pub(crate) fn ask(&self, command: Command, durability: Durability) -> Result<Outcome, Error> {
         self.writer()?.ask(command, durability)
     }
@@ -135,7 +135,7 @@ fn spawn(path: &Path, name: &str, work: impl FnOnce() + Send + 'static) -> Resul
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // The encoder first: it has the writer write what it has found.
+        // The encoder ends first, because it sends its deltas to the writer.
         if let Some(feed) = &self.feed {
             feed.end();
         }
@@ -144,7 +144,7 @@ impl Drop for Shared {
         }
         self.writer = None;
         if let Some(writer) = self.writer_thread.take() {
-            // A writer that panicked has told its callers by ending.
+            // The end of a writer that panicked has told its callers.
             let _ = writer.join();
         }
     }
@@ -152,7 +152,7 @@ impl Drop for Shared {
 
 /// A view that keeps its store open.
 pub(crate) struct OpenView {
-    // Before the store, so that it is dropped when the engine is still open.
+    // Declared before the store, so that it is dropped while the engine is still open.
     view: View,
     store: Arc<Shared>,
 }

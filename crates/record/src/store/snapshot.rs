@@ -1,4 +1,4 @@
-//! Reading what was committed at one moment.
+//! Reads of the store as it was at one moment.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::versions::Version;
 /// Everything that was committed at one moment; [`Store::snapshot`](crate::Store::snapshot) makes
 /// it.
 ///
-/// Later commits do not change what it shows. The engine keeps what a snapshot shows, so a snapshot
-/// that is held for long costs room on the disk.
+/// Later commits do not change what it shows. The engine keeps all data that a snapshot shows, so a
+/// snapshot that is held for long costs disk space.
 ///
 /// ```
 /// use ibid_record::{Options, Store, Versions};
@@ -40,7 +40,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`Error::Damaged`] if the stored bytes are not those that were written;
-    /// [`Error::ForeignNamespace`]; [`Error::Engine`]. So for all methods.
+    /// [`Error::ForeignNamespace`]; [`Error::Engine`]. All methods return these errors.
     pub fn get(&self, namespace: &Namespace, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.view_of(namespace)?.get(namespace.number(), key)
     }
@@ -53,8 +53,8 @@ impl Snapshot {
         keys.iter().map(|key| self.get(namespace, key)).collect()
     }
 
-    /// Returns all versions of a key, oldest first; none if there is no such key. A namespace that
-    /// does not keep versions has one at most.
+    /// Returns all versions of a key, oldest first; none if there is no such key. A key in a
+    /// namespace that does not keep versions has at most one.
     ///
     /// # Errors
     /// As [`get`](Self::get).

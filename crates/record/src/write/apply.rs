@@ -1,4 +1,4 @@
-//! Doing a batch of operations.
+//! Applying a batch of operations.
 //!
 //! A batch is planned against the tables first, and may be refused then; only a batch that is not
 //! refused writes. So one refused batch does not undo others in the same transaction.
@@ -33,7 +33,7 @@ struct KeyChange {
     after: Option<KeyEntry>,
 }
 
-/// Does all of `operations`. Returns for each the record that it wrote, if it wrote one.
+/// Applies all of `operations`. Returns for each the record that it wrote, if it wrote one.
 pub(crate) fn apply_batch(
     transaction: &mut dyn Transaction,
     records: &Records,
@@ -192,8 +192,8 @@ fn add_version(transaction: &mut dyn Transaction, entry: &KeyEntry) -> Result<()
     Ok(transaction.put(Table::Versions, &key, &value)?)
 }
 
-/// Returns the record that the new one probably resembles: the key's latest until now, or else the
-/// latest of the key that the caller says it is like.
+/// Returns the record that the new one probably resembles: the key's latest record until now, or
+/// else the latest record of the key that the caller named as similar.
 fn prior(read: &dyn Read, change: &KeyChange, operation: &Operation, new: u64) -> Result<Option<Prior>, Error> {
     let prior = |entry: Option<KeyEntry>, is_replaced| {
         let number = entry.filter(|entry| !entry.deleted)?.latest;

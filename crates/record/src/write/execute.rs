@@ -1,4 +1,4 @@
-//! Doing one command within a transaction.
+//! Executing one command within a transaction.
 
 use ibid_delta::Interval;
 use ibid_format::record::{Epoch, LogEntry, LogState, NextNumbers, Role};
@@ -12,7 +12,7 @@ use crate::log::state;
 use crate::read::records::Records;
 use crate::versions::Versions;
 
-/// What commands change beside the tables.
+/// The state beside the tables that commands change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct State {
     /// The numbers that come next.
@@ -20,7 +20,7 @@ pub(crate) struct State {
     pub(crate) log: Option<LogState>,
 }
 
-/// Does a command. `interval` is how densely the encoder searched for copies, which replicas need
+/// Executes a command. `interval` is how densely the encoder searched for copies; replicas need it
 /// to make the same deltas.
 pub(crate) fn execute(
     transaction: &mut dyn Transaction,

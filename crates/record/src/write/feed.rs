@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::request::Prior;
 use crate::error::Error;
 
-/// Records that wait, bytes. More are read from the store when it is their turn.
+/// Most bytes of records that wait. Later records are read from the store in their turn.
 const BYTES_MAX: usize = 32 << 20;
 /// Records that wait. When more come, the oldest are dropped, and the encoder finds them in the
 /// store.

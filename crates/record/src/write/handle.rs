@@ -20,7 +20,7 @@ impl WriterHandle {
         WriterHandle { requests, feed }
     }
 
-    /// Has a command done, and waits for its outcome.
+    /// Sends a command to the writer, and waits for its outcome.
     ///
     /// # Errors
     /// Those of the command; [`Error::WriterEnded`].

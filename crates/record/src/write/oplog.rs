@@ -108,7 +108,7 @@ pub(crate) fn check_size(log: Option<&LogState>, operations: &[Operation]) -> Re
     Ok(())
 }
 
-/// Appends what a batch did.
+/// Appends the entry of a batch.
 pub(crate) fn log_batch(
     transaction: &mut dyn Transaction,
     state: &mut LogState,
@@ -129,12 +129,12 @@ pub(crate) fn log_batch(
 }
 
 /// Returns whether two changes are of the same kind. Their priors may differ: a replica does not
-/// know what the caller said a record is like.
+/// know which record the caller named as similar.
 pub(crate) fn is_same(one: LogChange, other: LogChange) -> bool {
     std::mem::discriminant(&one) == std::mem::discriminant(&other)
 }
 
-/// Returns what the log says of an operation.
+/// Returns the form of an operation in the log.
 pub(crate) fn logged_change(operation: &Operation, written: Option<&Written>) -> LogChange {
     match (&operation.change, written) {
         (Change::Insert(_) | Change::Update(_) | Change::Put(_), Some(written)) => LogChange::Body {
@@ -146,7 +146,7 @@ pub(crate) fn logged_change(operation: &Operation, written: Option<&Written>) ->
     }
 }
 
-/// Appends that a namespace was made.
+/// Appends the entry of a new namespace.
 pub(crate) fn log_namespace(
     transaction: &mut dyn Transaction,
     state: &mut LogState,
@@ -160,7 +160,7 @@ pub(crate) fn log_namespace(
     append(transaction, state, &entry)
 }
 
-/// Appends which records became deltas, each with its base.
+/// Appends the records that became deltas, each with its base.
 pub(crate) fn log_rewrites(
     transaction: &mut dyn Transaction,
     state: &mut LogState,

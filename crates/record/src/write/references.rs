@@ -1,4 +1,4 @@
-//! How many records are deltas of a record, and the removal of records that no key has any more.
+//! The number of deltas of each record, and the removal of records that no key has any more.
 //!
 //! A record that is the base of others is kept after its key is gone. It is obsolete then, and is
 //! removed with the last record that needs it.

@@ -1,8 +1,8 @@
-//! Doing on a replica what its primary did.
+//! Repeating on a replica what its primary did.
 //!
 //! A replica's contents are a function of the log: at the same position it has what its primary
-//! had, but for compression and what the encoder knows. Entries that remove log entries are in the
-//! log for that reason.
+//! had, except for compression and the encoder's state. The removal of log entries is logged for
+//! that reason.
 
 use ibid_delta::{DeltaEncoder, Interval, Method};
 use ibid_format::record::{LogEntry, LogOperation, LogState, NextNumbers, Role, body_check};
@@ -26,7 +26,8 @@ fn undone(failure: Failure) -> Failure {
     }
 }
 
-/// Does what the primary did, and logs it. Ignores entries that do not follow the replica's last.
+/// Repeats the entries of the primary, and logs them. Ignores entries that do not follow the
+/// replica's last.
 ///
 /// # Errors
 /// [`Error::Diverged`] if the replica has other contents than its primary had.
@@ -94,7 +95,7 @@ fn replay_entry(
             if !(state.first..=state.next).contains(first) {
                 return Err(diverged(position, "the log begins elsewhere"));
             }
-            // Logs itself.
+            // The truncation logs itself.
             return truncate::truncate(transaction, records, state, *first).map_err(Failure::Undone);
         }
         LogEntry::Promoted { epoch } => state.epoch = *epoch,

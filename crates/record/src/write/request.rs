@@ -1,4 +1,4 @@
-//! What the writer is asked to do, and what it answers.
+//! Requests to the writer, and its answers.
 
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::read::records::StoredBody;
 use crate::versions::Versions;
 
-/// What is promised when a change returns.
+/// The promise of a change when it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// The change is on disk.
@@ -36,7 +36,7 @@ pub(crate) enum Command {
     Batch(Vec<Operation>),
     /// Find the namespace of this name, or make it.
     Namespace(Arc<str>, Versions),
-    /// Store records as the encoder found best.
+    /// Store the results of the encoder.
     Encode(EncodedBatch),
     /// Move records into a block.
     AddBlock(NewBlock),
@@ -80,7 +80,7 @@ pub(crate) enum Outcome {
 pub(crate) struct Written {
     pub(crate) number: u64,
     /// The record that was the key's latest before, or else the latest of the key that the caller
-    /// says it is like.
+    /// named as similar.
     pub(crate) prior: Option<Prior>,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct Operation {
     pub(crate) target: Target,
     pub(crate) key: Vec<u8>,
     pub(crate) change: Change,
-    /// The key of a record that the caller says it is like.
+    /// The key of a record that resembles this one, as the caller says.
     pub(crate) like: Option<Vec<u8>>,
 }
 
@@ -135,7 +135,7 @@ impl Change {
     }
 }
 
-/// What the encoder found out since it was last written.
+/// The results of the encoder since they were last written.
 #[derive(Debug)]
 pub(crate) struct EncodedBatch {
     pub(crate) rewrites: Vec<Rewrite>,
@@ -188,7 +188,7 @@ pub(crate) struct MovedRecord {
 /// Where a record was when it was compressed into a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// By itself, with an entry that ends with this checksum.
+    /// In an entry of its own, which ends with this checksum.
     Single([u8; 8]),
     /// In another block.
     Block(Place),
@@ -204,7 +204,7 @@ pub(crate) enum LogCommand {
     Fence { by: u64 },
     /// Remove the entries before this position.
     Truncate { first: u64 },
-    /// Do what the primary did.
+    /// Repeat entries of the primary.
     Replay(ReceivedEntries),
     /// Remove all contents, before the primary's are received in parts.
     BeginTransfer { transfer: u64, epoch: Epoch },

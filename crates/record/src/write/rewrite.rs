@@ -1,4 +1,4 @@
-//! Storing records as deltas of newer ones, as the encoder found best.
+//! Storing records as deltas of newer ones, as the encoder chose.
 
 use ibid_format::record::{self, EncoderWatermark, EncodingStopped, Record, WATERMARK_KEY};
 
@@ -8,7 +8,7 @@ use crate::engine::{Table, Transaction};
 use crate::error::{Damage, Error};
 use crate::read::records::Records;
 
-/// Writes what the encoder found out. Returns the records that became deltas, each with its base.
+/// Writes the results of the encoder. Returns the records that became deltas, each with its base.
 pub(crate) fn apply_encoded(
     transaction: &mut dyn Transaction,
     records: &Records,

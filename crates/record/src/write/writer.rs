@@ -40,7 +40,7 @@ pub(crate) struct Writer {
     pub(crate) sync: PendingSync,
 }
 
-/// What was committed and not synced.
+/// The commits that are not synced yet.
 #[derive(Debug, Default)]
 pub(crate) struct PendingSync {
     is_needed: bool,
@@ -54,7 +54,7 @@ struct Grouped {
     failed: Option<Error>,
 }
 
-/// What a group commit did.
+/// The result of a group commit.
 struct Committed {
     state: State,
     outcomes: Vec<Result<Outcome, Error>>,
@@ -140,7 +140,7 @@ impl Writer {
         let begins_transfer =
             |request: &Request| matches!(request.command, Command::Log(LogCommand::BeginTransfer { .. }));
         if group.iter().any(begins_transfer) {
-            // Before a reader can see an incomplete store.
+            // Set before a reader can see an incomplete store.
             self.completeness.set(true);
         }
         let ungrouped = |request| Grouped { request, failed: None };
@@ -209,7 +209,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Notes whether and when what was committed has to be synced.
+    /// Notes whether and when the commit has to be synced.
     fn set_sync(&mut self, is_synced: bool, group: &[Grouped]) {
         let due = |Grouped { request, .. }: &Grouped| match request.durability {
             Durability::Batched(delay) => Instant::now().checked_add(delay),
@@ -234,7 +234,8 @@ impl Writer {
             let _ = request.outcome.send(outcome);
         }
         if let Some(feed) = &self.feed {
-            // After the callers, so that they do not wait for the encoder to leave their processor.
+            // Wakes the encoder after the callers, so that they do not wait for it to leave their
+            // processor.
             feed.wake();
         }
     }
@@ -246,7 +247,7 @@ impl Writer {
     }
 }
 
-/// Returns what the encoder is told of an operation; [`None`] if it wrote no body.
+/// Returns the record that an operation wrote, for the encoder; [`None`] if it wrote no body.
 fn new_record((operation, written): (Operation, &Option<Written>)) -> Option<NewRecord> {
     let written = written.as_ref()?;
     let (Change::Insert(body) | Change::Update(body) | Change::Put(body)) = operation.change else {

@@ -1,4 +1,4 @@
-//! The primary answers what the stream does not have, part by part.
+//! The primary answers requests that the stream cannot answer, part by part.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -22,7 +22,7 @@ pub use read::Published;
 
 use crate::error::Error;
 
-/// Why something was not done.
+/// Why a call returned early.
 enum Stopped {
     /// `stop` was set.
     Stop,
@@ -42,7 +42,7 @@ impl From<ibid_format::Error> for Stopped {
 }
 
 impl Stopped {
-    /// Returns what was done; [`None`] if `stop` was set.
+    /// Returns the result; [`None`] if `stop` was set.
     fn or_failed<T>(done: Result<T, Stopped>) -> Result<Option<T>, Error> {
         match done {
             Ok(done) => Ok(Some(done)),

@@ -61,9 +61,9 @@ struct End {
     heard: Option<Epoch>,
 }
 
-/// Publishes the log of a primary until `stop` is set, and answers what replicas ask for that the
-/// stream does not have. It continues after what was published last, by this store or another.
-/// Calls `on_progress` with how far it is (`position` is what the servers have acknowledged), and
+/// Publishes the log of a primary until `stop` is set, and answers requests of replicas that the
+/// stream cannot answer. It continues after the last published entry, of this store or another.
+/// Calls `on_progress` with its progress (`position` is what the servers have acknowledged), and
 /// with errors that may pass; after such an error it tries again a second later.
 ///
 /// # Errors

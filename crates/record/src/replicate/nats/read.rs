@@ -22,7 +22,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(20);
 const END_IS_KNOWN: Duration = Duration::from_secs(1);
 /// How long a server that keeps the stream may lag behind its leader.
 const LAG: Duration = Duration::from_millis(50);
-/// How many such times to wait.
+/// How often to wait for that.
 const LAGS: usize = 40;
 
 /// A published log. Answers are read from the stream, or come from the store that publishes.

@@ -24,7 +24,7 @@ const NO_RESPONDERS: u16 = 503;
 /// The shortest message size of a server that is usable, bytes: with it the longest answer has no
 /// more parts than allowed.
 const PAYLOAD_BYTES_MIN: usize = 16 << 10;
-/// Room for headers and for what stands before a part, bytes.
+/// Room for headers and for the bytes before a part, bytes.
 const PART_OVERHEAD: usize = 1 << 10;
 
 /// The messages that a stream has.

@@ -43,7 +43,7 @@ const INBOX: u64 = 1;
 /// The number of the subscription to requests.
 const SUBSCRIPTION: u64 = 2;
 
-/// What a server sends.
+/// A line that a server sends.
 #[derive(Debug, PartialEq, Eq)]
 enum ServerLine {
     Info(Vec<u8>),
@@ -374,7 +374,7 @@ fn message(line: &[u8], has_headers: bool, behind: &[u8]) -> Result<Option<(Mess
 }
 
 impl Server {
-    /// Returns what follows CONNECT.
+    /// Returns the JSON after CONNECT.
     fn connect(&self, info: &[u8]) -> Result<String, Error> {
         let info: Value = serde_json::from_slice(info).map_err(|error| unreadable(&error))?;
         if info["tls_required"].as_bool() == Some(true) && self.tls.is_none() {
