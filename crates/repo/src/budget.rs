@@ -4,13 +4,13 @@ use crate::{Error, Result};
 
 /// Default memory budget of an operation, bytes.
 pub const MEMORY_DEFAULT: u64 = 512 << 20;
-/// The least memory budget that operations accept, bytes.
+/// Smallest memory budget that operations accept, bytes.
 pub const MEMORY_MIN: u64 = 128 << 20;
-/// Bytes of buffers that every operation has.
+/// Bytes of buffers that every operation needs.
 pub(crate) const BUFFERS_MIN: u64 = 96 << 20;
 
-/// Checks that an index of `index` bytes leaves room in `budget` for `buffers` bytes, and at least for
-/// those that every operation has.
+/// Checks that an index of `index` bytes leaves room in `budget` for `buffers` bytes, and at least
+/// for the buffers that every operation needs.
 ///
 /// # Errors
 /// [`Error::MemoryBudget`].

@@ -2,7 +2,6 @@
 
 use ibid_format::tree::Time;
 
-/// The current time.
 pub(crate) fn now() -> Time {
     let since = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)

@@ -1,52 +1,52 @@
-//! What can go wrong, by meaning. A message says what failed, on what, and why; what to do about it is for
-//! the program to say.
+//! Errors of this crate, one variant per cause. A message says what failed, on which object, and
+//! why. Advice to the user is left to the program.
 
 use std::path::PathBuf;
 
 use ibid_format::{ChunkId, ChunkPrefix, FileId};
 
-/// Why an operation on a repository failed.
+/// Reason why an operation on a repository failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The storage refused or failed.
+    /// The storage reported an error.
     #[error(transparent)]
     Storage(#[from] ibid_storage::Error),
-    /// A file of the repository can't be read as what it should be.
+    /// A file of the repository is damaged: its contents can't be parsed.
     #[error("{object} is damaged or was tampered with: {source}")]
     Damaged {
-        /// The file, or the frame in it.
+        /// Path of the file, or the frame in it.
         object: String,
-        /// What its reader found.
+        /// The parser's error.
         source: ibid_format::Error,
     },
-    /// A file can't be backed up, since the format can't hold its entry.
+    /// The format can't represent a file's entry, so the file can't be backed up.
     #[error("it cannot be stored: {0}")]
     Unstorable(ibid_format::Error),
-    /// The config can't be read. Without it, nothing opens.
+    /// The config can't be read. Without it, the repository can't be opened.
     #[error("{}", config_text(source))]
     ConfigDamaged {
-        /// What its reader found.
+        /// The parser's error.
         source: ibid_format::Error,
     },
-    /// The storage holds something else.
+    /// The storage holds data that is not a repository.
     #[error("{location} is no ibid repository: {found}")]
     NotARepository {
-        /// Where the repository was expected.
+        /// Address of the storage.
         location: String,
-        /// What is there.
+        /// Contents of the storage.
         found: String,
     },
     /// The storage holds no repository.
     #[error("there is no repository in {location}")]
     NoRepository {
-        /// Where the repository was expected.
+        /// Address of the storage.
         location: String,
     },
-    /// A new repository was to be made where there is one.
+    /// A new repository can't be created because one exists there already.
     #[error("there is a repository in {location} already")]
     RepositoryExists {
-        /// Where.
+        /// Address of the storage.
         location: String,
     },
     /// The password opens no key slot.
@@ -55,78 +55,80 @@ pub enum Error {
         also(untried)
     )]
     WrongPassword {
-        /// How many slots were tried.
+        /// Number of slots tried.
         slots: usize,
-        /// The repository.
+        /// Address of the repository.
         location: String,
-        /// Why the last of the slots that could not be tried could not.
+        /// Error of the last slot that could not be tried, if any.
         untried: Option<Box<Error>>,
     },
-    /// A key slot asks for more than this program gives.
+    /// A key slot asks for more memory or time than this program allows.
     #[error("key {id} can't be used: {source}")]
     KeyUnusable {
-        /// The slot.
+        /// Id of the slot.
         id: FileId,
-        /// What it asks for.
+        /// The limit exceeded.
         source: ibid_format::Error,
     },
-    /// Something new can't be made with these settings, or would not open again.
+    /// The settings given for a new object are out of range, or the object could not be opened
+    /// again.
     #[error("cannot make {what}: {source}")]
     Refused {
-        /// What was to be made.
+        /// Type of the object.
         what: &'static str,
-        /// Why it can't be.
+        /// The limit violated.
         source: ibid_format::Error,
     },
-    /// A new key slot was stored, read back, and did not open the repository. It was removed, and all
-    /// other keys are as they were.
+    /// A new key slot was stored and read back, but did not open the repository. The slot was
+    /// removed; all other keys are unchanged.
     #[error("the new key {id} did not open the repository when it was read back; all keys are as they were before")]
     KeyNotStored {
-        /// The slot.
+        /// Id of the slot.
         id: FileId,
     },
-    /// The new password opens another slot already.
+    /// The new password already opens another slot.
     #[error("key {id} opens with this password already")]
     PasswordInUse {
-        /// That slot.
+        /// Id of that slot.
         id: FileId,
     },
     /// The repository is encrypted and no password was given.
     #[error("the repository in {location} is encrypted and no password was given")]
     PasswordNeeded {
-        /// The repository.
+        /// Address of the repository.
         location: String,
     },
-    /// A password was given for a repository that is not encrypted. An attacker may have put it in
-    /// the place of yours.
+    /// A password was given for a repository that is not encrypted. An attacker may have replaced
+    /// your repository with this one.
     #[error("a password was given, but the repository in {location} is NOT encrypted")]
     NotEncrypted {
-        /// The repository.
+        /// Address of the repository.
         location: String,
     },
-    /// There is no key slot, or none can be read.
+    /// The repository has no readable key slot.
     #[error("the repository in {location} has no usable key slot ({found} files under keys/)")]
     NoKeys {
-        /// The repository.
+        /// Address of the repository.
         location: String,
-        /// How many files were there.
+        /// Number of files in the folder of key slots.
         found: usize,
     },
-    /// The key slot that opened the repository can't be removed: no other is known to open it.
+    /// The key slot that opened the repository can't be removed: it is the only one known to open
+    /// it.
     #[error("key {id} is the one that opened the repository")]
     KeyInUse {
-        /// The slot.
+        /// Id of the slot.
         id: FileId,
     },
-    /// No key slot has an id that starts so, or several have.
+    /// No key slot, or more than one, has an id that starts with these digits.
     #[error("{} an id that starts with {wanted:?}", count_text(*matches))]
     UnknownKey {
         /// The digits given.
         wanted: String,
-        /// How many slots match.
+        /// Number of slots that match.
         matches: usize,
     },
-    /// The chunker settings are unusable.
+    /// The chunker settings are invalid.
     #[error("chunker: {0}")]
     Chunker(#[from] ibid_chunk::SettingsError),
     /// No snapshot has this name.
@@ -135,15 +137,15 @@ pub enum Error {
         /// The name given.
         wanted: String,
     },
-    /// Several snapshots have an id that starts so.
+    /// Several snapshot ids start with these digits.
     #[error("{wanted:?} could be any of {matches} snapshots")]
     AmbiguousSnapshot {
         /// The digits given.
         wanted: String,
-        /// How many snapshots match.
+        /// Number of snapshots that match.
         matches: usize,
     },
-    /// The snapshot has no such path.
+    /// The snapshot does not contain this path.
     #[error("snapshot {snapshot} has no {path:?}")]
     NoSuchPath {
         /// The first digits of the snapshot's id.
@@ -151,25 +153,25 @@ pub enum Error {
         /// The path asked for.
         path: PathBuf,
     },
-    /// A path of a snapshot leads to another type of file than the operation needs.
+    /// A path in a snapshot has another file type than the operation needs.
     #[error("{path:?} in snapshot {snapshot} is {found}, not {expected}")]
     WrongType {
         /// The first digits of the snapshot's id.
         snapshot: String,
         /// The path.
         path: PathBuf,
-        /// What the operation needs.
+        /// File type that the operation needs.
         expected: &'static str,
-        /// What is there.
+        /// File type of the path.
         found: &'static str,
     },
-    /// A tree refers to a chunk that the index does not know.
+    /// A tree refers to a chunk that is not in the index.
     #[error("chunk {id} is in no pack of the repository")]
     ChunkMissing {
         /// The chunk.
         id: ChunkId,
     },
-    /// A chunk's bytes are not those that were stored.
+    /// A chunk's bytes do not match its id.
     #[error("chunk {id} in pack {pack} does not have the bytes it was stored with")]
     ChunkDamaged {
         /// The chunk.
@@ -180,74 +182,75 @@ pub enum Error {
     /// A frame is a delta against a chunk that can't be read.
     #[error("{object} is a delta against chunk {base}…{}, {fault}", through(*steps))]
     BaseUnreadable {
-        /// The frame that was to be read: its pack, and its offset there.
+        /// Pack and offset of the frame.
         object: String,
         /// The first bytes of the base chunk's id.
         base: ChunkPrefix,
-        /// How many other frames lead from the frame to the chunk: 0 if the frame itself names it.
+        /// Number of frames between this frame and the base chunk: 0 if the frame itself names the
+        /// chunk.
         steps: u8,
-        /// Why the chunk can't be read.
+        /// Reason why the chunk can't be read.
         fault: BaseFault,
     },
     /// Two index files contradict each other about one pack.
     #[error("index {index} contradicts what else is known of pack {pack}, and is not used")]
     Contradiction {
-        /// The index file that was read later.
+        /// Id of the index file that was read later.
         index: FileId,
-        /// The pack.
+        /// Id of the pack.
         pack: FileId,
     },
-    /// A frame holds another chunk in a slot than the index says.
+    /// A slot of a frame holds another chunk than the index says.
     #[error("slot {slot} of the frame at offset {offset} of pack {pack} holds another chunk than the index says")]
     Misplaced {
-        /// The pack.
+        /// Id of the pack.
         pack: FileId,
-        /// The frame's offset in it, bytes.
+        /// Offset of the frame in the pack, bytes.
         offset: u32,
-        /// The slot in the frame.
+        /// Slot in the frame.
         slot: u16,
     },
     /// The lengths in a list of chunks do not add up.
     #[error("a list of chunks in the repository contradicts itself: expected {expected} bytes, found {found}")]
     BadRecipe {
-        /// Bytes by the parent.
+        /// Length that the parent states, bytes.
         expected: u64,
-        /// Bytes by the list.
+        /// Sum of the lengths in the list, bytes.
         found: u64,
     },
-    /// This machine's file system refused or failed.
+    /// An operation on the local file system failed.
     #[error("cannot {action} {path:?}: {source}")]
     Local {
-        /// What was attempted: a verb.
+        /// The attempted action, a verb.
         action: &'static str,
-        /// On which file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A stream, such as standard input or output, failed.
     #[error("cannot {action}: {source}")]
     Pipe {
-        /// What was attempted: a verb with its object.
+        /// The attempted action, a verb with its object.
         action: &'static str,
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The destination of a restore holds something, and no rule for that was given. Nothing was
-    /// written.
+    /// The destination of a restore already contains files, and no rule for overwriting was given.
+    /// Nothing was written.
     #[error("{path:?} exists; nothing was written")]
     WouldOverwrite {
         /// The first such path.
         path: PathBuf,
     },
-    /// A pattern can't be understood.
+    /// A pattern has a syntax error.
     #[error("pattern {pattern:?}{place}: {reason}")]
     BadPattern {
         /// The pattern.
         pattern: String,
-        /// Where it stands, if in a file; starts with a space.
+        /// Position of the pattern if it comes from a file; starts with a space.
         place: String,
-        /// What is wrong with it.
+        /// The syntax error.
         reason: String,
     },
     /// The memory budget is too small for this repository.
@@ -259,85 +262,85 @@ pub enum Error {
     MemoryBudget {
         /// The budget, bytes.
         budget: u64,
-        /// What the operation needs at least, bytes.
+        /// Smallest budget that the operation can run with, bytes.
         needed: u64,
     },
     /// None of the paths to back up could be read.
     #[error("nothing to back up: no path could be read ({paths} given)")]
     NothingToBackUp {
-        /// How many paths were given.
+        /// Number of paths given.
         paths: usize,
     },
-    /// A stream can't become a file of this name.
+    /// A stream can't be stored as a file of this name.
     #[error("a stream cannot be stored as {name:?}: {source}")]
     BadStreamName {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The rule violated.
         source: ibid_format::Error,
     },
-    /// The format can't hold so much.
+    /// A limit of the format was exceeded.
     #[error("{what} is beyond what the format can hold: at most {limit}")]
     TooMuch {
-        /// What there is too much of.
+        /// The quantity that exceeded it.
         what: &'static str,
         /// The limit.
         limit: u64,
     },
-    /// The system refuses to start a thread.
+    /// The system can't start another thread.
     #[error("cannot start the threads that this takes: {source}")]
     Threads {
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The [`Monitor`](crate::Monitor) was told to stop the operation.
+    /// The operation was cancelled through its [`Monitor`](crate::Monitor).
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Why a chunk that others are stored as deltas against can't be read. Each text continues the
-/// chunk's name.
+/// Reason why a base chunk can't be read. Each message continues the chunk's name.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BaseFault {
-    /// The index does not know the chunk.
+    /// The chunk is not in the index.
     #[error("which is in no pack of the repository")]
     Missing,
-    /// The chunk is stored only in frames that could themselves depend on the one that needs it.
+    /// All frames that hold the chunk are at the same depth or deeper, so they might depend on the
+    /// frame that needs it.
     #[error("which is in frames of depth {found} and more only, and less than {depth} is needed")]
     TooDeep {
-        /// The depth of the frame that needs it.
+        /// Depth of the frame that needs the chunk.
         depth: u8,
-        /// The least depth of the frames which have it.
+        /// Smallest depth of the frames that hold it.
         found: u8,
     },
     /// The chunk ends before the bytes that are needed.
     #[error("of which {end} bytes are needed, and it has {length}")]
     TooShort {
-        /// Where the bytes needed end in it.
+        /// End of the needed bytes in the chunk.
         end: u64,
-        /// Its length, bytes.
+        /// Length of the chunk, bytes.
         length: u32,
     },
-    /// The chunk's bytes are not those that were stored.
+    /// The chunk's bytes do not match its id.
     #[error("which does not have the bytes it was stored with, in pack {pack} at offset {offset}")]
     Damaged {
-        /// The pack that it is in.
+        /// Pack that holds the chunk.
         pack: FileId,
-        /// Its frame's offset there, bytes.
+        /// Offset of the chunk's frame in the pack, bytes.
         offset: u32,
     },
     /// The chunk's frame can't be read.
     #[error("whose frame, in pack {pack} at offset {offset}, cannot be read: {}", error.problem())]
     Unreadable {
-        /// The pack that it is in.
+        /// Pack that holds the chunk.
         pack: FileId,
-        /// Its frame's offset there, bytes.
+        /// Offset of the chunk's frame in the pack, bytes.
         offset: u32,
-        /// Why it can't be read.
+        /// The read error.
         error: Box<Error>,
     },
-    /// Through a chain of deltas, the chunk needs more frames than a reader decodes for one.
+    /// Its chain of deltas needs more frames than a reader decodes for one chunk.
     #[error("which takes more than {limit} frames to decode")]
     TooManyFrames {
         /// The limit.
@@ -345,7 +348,8 @@ pub enum BaseFault {
     },
 }
 
-/// Says how many frames lead from a frame to a chunk that it does not name itself.
+/// Returns a phrase with the number of frames between a frame and a chunk that it does not name
+/// itself.
 fn through(steps: u8) -> String {
     match steps {
         0 => String::new(),
@@ -354,7 +358,7 @@ fn through(steps: u8) -> String {
     }
 }
 
-/// Whether the system refuses to write any more: the disk or the user's quota is full.
+/// Returns whether a write failed because the disk or the user's quota is full.
 pub(crate) fn is_no_room(source: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
@@ -362,7 +366,7 @@ pub(crate) fn is_no_room(source: &std::io::Error) -> bool {
 
 fn config_text(source: &ibid_format::Error) -> String {
     match source {
-        // It may be whole, and this program too old for it.
+        // The file may be intact but written by a newer version of the program.
         ibid_format::Error::Version { .. } => source.to_string(),
         source => format!("config is damaged or was tampered with: {source}"),
     }
@@ -375,14 +379,14 @@ fn count_text(matches: usize) -> String {
     }
 }
 
-/// Says why some key slots could not be tried.
+/// Returns a phrase that counts the key slots that could not be tried.
 fn also(untried: &Option<Box<Error>>) -> String {
     untried
         .as_ref()
         .map_or_else(String::new, |error| format!("; also: {error}"))
 }
 
-/// What operations on a repository return.
+/// Result of an operation on a repository.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -394,8 +398,8 @@ impl Error {
         }
     }
 
-    /// Whether this tells of the repository's state, such as damage or a file that is missing, and not of
-    /// storage that is out of reach, memory, or the like.
+    /// Returns whether the error describes the repository's state, such as damage or a missing
+    /// file, rather than unreachable storage, lack of memory, or the like.
     pub(crate) fn is_fault(&self) -> bool {
         use ibid_storage::ErrorKind;
         match self {
@@ -414,7 +418,7 @@ impl Error {
         }
     }
 
-    /// Returns what is wrong, for a report that names the file already.
+    /// Returns the problem without the name of the file, for a report that already names the file.
     pub(crate) fn problem(&self) -> String {
         match self {
             Error::Damaged { source, .. } => format!("damaged or tampered with: {source}"),
@@ -432,7 +436,7 @@ impl Error {
         }
     }
 
-    /// Whether what is stored is damaged. [`check`](crate::Repository::check) then tells more.
+    /// Returns whether stored data is damaged. Run [`check`](crate::Repository::check) for details.
     pub fn is_damage(&self) -> bool {
         use ibid_storage::ErrorKind;
         match self {

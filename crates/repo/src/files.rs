@@ -1,4 +1,4 @@
-//! The files of a repository: where they are, and the keys that seal them.
+//! Access to the files of a repository.
 
 use std::sync::Arc;
 
@@ -16,19 +16,18 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Ids of all files of a folder, with their sizes in bytes.
+    /// Returns the ids of all files in a folder, with their sizes in bytes.
     pub(crate) fn list(&self, folder: &str) -> Result<Vec<(FileId, u64)>> {
         list_ids(self.storage.as_ref(), folder)
     }
 
-    /// Reads an index file.
     pub(crate) fn read_index(&self, id: FileId) -> Result<index_file::Index> {
         let name = name_in(folder::INDEX, id);
         let bytes = self.storage.get(&name, index_file::LIMIT)?;
         index_file::Index::open(&self.keys, id, bytes).map_err(Error::damaged(name))
     }
 
-    /// Reads what a pack says of itself.
+    /// Reads the directory of a pack: its frames and their chunks.
     pub(crate) fn read_directory(&self, id: FileId, size: u64) -> Result<PackSummary> {
         let name = name_in(folder::PACKS, id);
         let damaged = || Error::damaged(&name);

@@ -13,8 +13,8 @@ pub(crate) fn read_slot(storage: &dyn Storage, id: FileId) -> Result<Slot> {
     Slot::parse(id, &bytes).map_err(Error::damaged(name))
 }
 
-/// The master key, or none if the slot opens with another password (or is damaged: that looks the
-/// same).
+/// Returns the master key, or none if the slot opens with another password. A damaged slot can't be
+/// told from a wrong password.
 pub(crate) fn try_slot(slot: &Slot, password: &[u8]) -> Result<Option<MasterKey>> {
     match slot.unlock(password, MEMORY_KIB_ALLOWED) {
         Ok(master) => Ok(Some(master)),
@@ -23,8 +23,8 @@ pub(crate) fn try_slot(slot: &Slot, password: &[u8]) -> Result<Option<MasterKey>
     }
 }
 
-/// Tries the password on every slot; returns the keys, and the slot that opened. A damaged slot
-/// does not keep a good one from opening.
+/// Tries the password on every slot and returns the keys and the slot that opened. A damaged slot
+/// does not prevent another from opening.
 pub(crate) fn unlock(storage: &dyn Storage, repository: FileId, password: &[u8]) -> Result<(Keys, FileId)> {
     let ids = list_ids(storage, folder::KEYS)?;
     let mut slots = 0;
@@ -52,8 +52,8 @@ pub(crate) fn unlock(storage: &dyn Storage, repository: FileId, password: &[u8])
             untried: untried.map(Box::new),
         });
     }
-    // A slot that opens is whole, and with it the repository that it names: then it is the config that
-    // names a wrong one.
+    // A slot that opens is intact, and so is the repository id in it: then the config has the wrong
+    // id.
     for slot in foreign {
         if let Ok(Some(_)) = try_slot(&slot, password) {
             return Err(Error::ConfigDamaged {
@@ -70,8 +70,7 @@ pub(crate) fn unlock(storage: &dyn Storage, repository: FileId, password: &[u8])
     }))
 }
 
-/// Stores a slot, and opens it as it comes back: the caller may be about to delete the one before
-/// it.
+/// Stores a slot, reads it back and opens it: the caller may be about to delete its predecessor.
 pub(crate) fn add_slot(
     storage: &dyn Storage,
     keys: &Keys,
@@ -96,7 +95,7 @@ pub(crate) fn add_slot(
     storage.put(&name, &[&bytes])?;
     let opened = read_slot(storage, id).and_then(|slot| {
         let master = try_slot(&slot, password)?;
-        // The note opens with the key that it was sealed with, and no other.
+        // The note opens only with the key that it was sealed with.
         let is_right = |master| slot.note(&Keys::encrypted(keys.repository(), &master)).is_ok();
         if master.is_some_and(is_right) {
             Ok(id)
@@ -105,7 +104,7 @@ pub(crate) fn add_slot(
         }
     });
     if opened.is_err() {
-        // What does not open is of no use; if it can't be deleted either, a check will name it.
+        // A slot that does not open is useless. If deleting it fails too, a check reports it.
         let _ = storage.delete(&name);
     }
     opened

@@ -9,30 +9,30 @@ use crate::layout::{folder, name_in};
 use crate::options::setters;
 use crate::{Error, Repository, Result, clock};
 
-/// A key slot, as listed.
+/// A key slot in a listing.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct KeyInfo {
-    /// Its file's id.
+    /// Id of its file.
     pub id: FileId,
-    /// Whether it is the one that opened the repository: of no other is it known that its password
-    /// part is whole.
+    /// Whether this slot opened the repository. Only for this one slot is it certain that its
+    /// password works.
     pub current: bool,
-    /// What opening it costs, if that can be read.
+    /// Cost of opening the slot, if it can be read.
     pub cost: Option<Argon2Cost>,
-    /// Who made it, when, and the label given; or why that can't be read.
+    /// Program that made the slot, time, and label; or the reason why they can't be read.
     pub note: std::result::Result<Note, String>,
 }
 
-/// How a new key slot is made.
+/// Settings of a new key slot.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct KeyOptions {
-    /// What one guess at its password costs, and opening it.
+    /// Cost of one guess at the password, and of opening the slot.
     pub cost: Argon2Cost,
-    /// Label, for people who list the keys. If it is empty, a slot that replaces others keeps theirs.
+    /// Label shown in listings. If it is empty, a slot that replaces others keeps their label.
     pub label: String,
-    /// When the slot was made, to record; now if none.
+    /// Creation time to record; the current time if none.
     pub created: Option<Time>,
 }
 
@@ -43,20 +43,20 @@ setters!(KeyOptions {
     created: Option<Time>,
 });
 
-/// What changing a password did.
+/// Result of a password change.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct KeyChange {
     /// The new slot.
     pub id: FileId,
-    /// The slots that opened with the old password, and are gone.
+    /// Removed slots: all that opened with the old password.
     pub removed: Vec<FileId>,
-    /// Slots that could not be tried with the old password, and why; they are as they were.
+    /// Slots that could not be tried with the old password, and why. They are unchanged.
     pub untried: Vec<(FileId, String)>,
 }
 
 impl Repository {
-    /// Every key slot, or why it can't be read.
+    /// Returns every key slot, or the reason why it can't be read.
     pub(crate) fn slots(&self) -> Result<Vec<(FileId, Result<Slot>)>> {
         let ids = self.files.list(folder::KEYS)?;
         Ok(ids
@@ -65,11 +65,11 @@ impl Repository {
             .collect())
     }
 
-    /// All key slots, also those that are of another repository or can't be read: each is listed
-    /// with that.
+    /// Returns all key slots. Slots of other repositories and unreadable slots are listed with that
+    /// problem.
     ///
     /// # Errors
-    /// Whatever the storage says.
+    /// Errors of the storage.
     pub fn keys(&self) -> Result<Vec<KeyInfo>> {
         let info = |(id, slot): (FileId, Result<Slot>)| KeyInfo {
             id,
@@ -83,12 +83,11 @@ impl Repository {
         Ok(self.slots()?.into_iter().map(info).collect())
     }
 
-    /// Adds a slot that opens with `password`; returns its id.
+    /// Adds a slot that opens with `password` and returns its id.
     ///
     /// # Errors
     /// [`Error::NotEncrypted`] for an unencrypted repository; [`Error::PasswordInUse`];
-    /// [`Error::Refused`] for a cost that this program would refuse to open; whatever the
-    /// storage says.
+    /// [`Error::Refused`] for a cost above this program's limits; errors of the storage.
     pub fn add_key(&self, password: &[u8], options: &KeyOptions) -> Result<FileId> {
         if !self.is_encrypted() {
             return Err(Error::NotEncrypted {
@@ -115,11 +114,11 @@ impl Repository {
         )
     }
 
-    /// Removes the slot whose id starts with `prefix`. The one that opened the repository stays: it
-    /// is the only one that is known to open.
+    /// Removes the slot whose id starts with `prefix`. The slot that opened the repository can't be
+    /// removed: it is the only one known to work.
     ///
     /// # Errors
-    /// [`Error::UnknownKey`], [`Error::KeyInUse`]; whatever the storage says.
+    /// [`Error::UnknownKey`]; [`Error::KeyInUse`]; errors of the storage.
     pub fn remove_key(&self, prefix: &str) -> Result<FileId> {
         let wanted = prefix.to_ascii_lowercase();
         let mut matching = self.files.list(folder::KEYS)?;
@@ -137,11 +136,11 @@ impl Repository {
         Ok(id)
     }
 
-    /// Replaces all slots that open with `old` by one that opens with `new`: the new one is stored,
-    /// and has opened, before an old one goes.
+    /// Replaces all slots that open with `old` by one that opens with `new`. The new slot is stored
+    /// and opened once before an old one is removed.
     ///
     /// # Errors
-    /// [`Error::WrongPassword`] if `old` opens none, [`Error::PasswordInUse`] if `new` opens
+    /// [`Error::WrongPassword`] if `old` opens no slot, [`Error::PasswordInUse`] if `new` opens
     /// another; those of [`add_key`](Repository::add_key).
     pub fn change_password(&self, old: &[u8], new: &[u8], options: &KeyOptions) -> Result<KeyChange> {
         let mut replaced = Vec::new();
@@ -162,7 +161,7 @@ impl Repository {
                 Err(error) => untried.push((id, error.to_string())),
             }
         }
-        // The label is that of the slot that opened the repository, if it is among them.
+        // Keep the label of the slot that opened the repository, if that slot is replaced.
         let Some(first) = replaced
             .iter()
             .find(|slot| self.slot == Some(slot.id()))

@@ -1,11 +1,11 @@
-//! What a repository's files are called in storage: see `docs/format/README.md`.
+//! Names of a repository's files in storage: see `docs/format/README.md`.
 
 use ibid_format::FileId;
 use ibid_storage::{Name, Storage};
 
 use crate::Result;
 
-/// Folders of a repository, as names begin.
+/// Name prefixes of a repository's folders.
 pub(crate) mod folder {
     pub(crate) const CONFIG: &str = "config";
     pub(crate) const KEYS: &str = "keys";
@@ -29,8 +29,8 @@ pub(crate) fn config_name() -> Name {
     Name::new(folder::CONFIG).expect("a valid name")
 }
 
-/// Ids of all files of a folder, with their sizes. Names that are no ids are not ours and are left
-/// alone.
+/// Returns the ids of all files in a folder, with their sizes in bytes. Files whose names are not
+/// ids belong to other programs and are ignored.
 pub(crate) fn list_ids(storage: &dyn Storage, folder: &str) -> Result<Vec<(FileId, u64)>> {
     let mut found = Vec::new();
     storage.list(folder, &mut |name, size| {

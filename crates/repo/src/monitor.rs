@@ -1,24 +1,25 @@
-//! How a long operation is watched and stopped.
+//! Progress, warnings and cancellation of long operations.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Counts that an operation keeps while it runs; read them from another thread to show progress.
+/// Counters that an operation updates while it runs; read them from another thread to show
+/// progress.
 #[derive(Debug, Default)]
 pub struct ProgressCounters {
     /// Files done.
     pub files: AtomicU64,
-    /// Bytes done (logical: as the user sees them).
+    /// Bytes done (logical bytes, before deduplication).
     pub bytes: AtomicU64,
-    /// Of the bytes done, those that needed no reading: holes, and files that have not changed.
+    /// Bytes done without reading: holes, and files that have not changed.
     pub skipped: AtomicU64,
-    /// Files in all, as far as known; 0 while unknown.
+    /// Total number of files, as counted so far; 0 while unknown.
     pub files_total: AtomicU64,
-    /// Bytes in all, as far as known; 0 while unknown.
+    /// Total number of bytes, as counted so far; 0 while unknown.
     pub bytes_total: AtomicU64,
     /// Set once the totals are final.
     pub totals_final: AtomicBool,
-    /// Set while what was restored is read back; files and bytes count that then.
+    /// Set while restored files are read back; the counters of files and bytes then count that.
     pub verifying: AtomicBool,
     /// Bytes written to, or read from, the repository.
     pub stored: AtomicU64,
@@ -29,79 +30,81 @@ impl ProgressCounters {
         counter.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Counts bytes as done that were not read.
+    /// Counts bytes as done without having read them.
     pub(crate) fn skip(&self, n: u64) {
         ProgressCounters::add(&self.bytes, n);
         ProgressCounters::add(&self.skipped, n);
     }
 }
 
-/// Something that did not stop the operation, but that its user must hear of.
+/// A problem that did not stop the operation but that the user should see.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Warning {
-    /// A file or directory could not be read (backup) or written (restore); the rest went on.
+    /// A file or directory could not be read (backup) or written (restore); the operation
+    /// continued.
     Skipped {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         error: crate::Error,
     },
-    /// A file changed while it was being read; what was stored is marked so.
+    /// A file changed while it was being read; its entry is marked as such.
     ChangedWhileRead {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
     },
     /// Some of a file's attributes could not be read or set.
     Attributes {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What: "owner", "extended attribute user.x", …
+        /// The attribute: "owner", "extended attribute user.x", …
         what: String,
-        /// Why.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A restore of this file failed midway, or was stopped, and it was there before: it is as in
-    /// the snapshot in parts only.
+    /// Restoring over an existing file failed or was stopped midway: only parts of the file match
+    /// the snapshot.
     Mixed {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// Something stands where a directory of the snapshot belongs, and was left there as asked:
-    /// nothing in the directory is restored.
+    /// The overwrite rule kept an existing file where the snapshot has a directory; nothing in that
+    /// directory was restored.
     Kept {
-        /// What stands there.
+        /// Path of the existing file.
         path: PathBuf,
-        /// How many things of the snapshot have no place.
+        /// Number of entries of the snapshot that could not be restored for that reason.
         below: u64,
     },
-    /// Nothing that could be restored matches an include pattern.
+    /// An include pattern matches no entry that could be restored.
     NothingMatches {
         /// The pattern.
         pattern: String,
     },
-    /// A file of the repository is damaged; the operation could do without it.
+    /// A file of the repository is damaged; the operation worked around it.
     Repository {
-        /// What was found and what was done about it.
+        /// The damage, and the action taken.
         error: crate::Error,
     },
-    /// The repository's own folder is below a path that is backed up, and was left out.
+    /// The repository's own folder is below a path to back up and was left out.
     OwnFolder {
-        /// Where.
+        /// Path of the folder.
         path: PathBuf,
     },
 }
 
-/// Watches one operation: its counts, its warnings, and whether it should stop.
+/// Observes one operation: counts its progress, receives its warnings, and can cancel it.
 pub struct Monitor {
-    /// The counts.
+    /// Progress counters.
     pub counters: ProgressCounters,
     cancelled: AtomicBool,
     on_warning: Box<dyn Fn(Warning) + Send + Sync>,
 }
 
 impl Monitor {
-    /// A monitor that hands every warning to `on_warning`, from whatever thread it comes up in.
+    /// Returns a monitor that passes every warning to `on_warning`, on the thread on which it
+    /// occurs.
     pub fn new(on_warning: impl Fn(Warning) + Send + Sync + 'static) -> Monitor {
         Monitor {
             counters: ProgressCounters::default(),
@@ -110,13 +113,13 @@ impl Monitor {
         }
     }
 
-    /// Asks the operation to stop at the next safe point; it then returns
+    /// Asks the operation to stop at the next safe point. The operation then returns
     /// [`Error::Interrupted`](crate::Error::Interrupted).
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the operation was asked to stop.
+    /// Returns whether the operation was asked to stop.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
@@ -135,7 +138,7 @@ impl Monitor {
 }
 
 impl Default for Monitor {
-    /// A monitor that drops warnings.
+    /// Returns a monitor that drops warnings.
     fn default() -> Monitor {
         Monitor::new(|_| ())
     }

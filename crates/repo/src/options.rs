@@ -1,8 +1,8 @@
-//! How options are set: their fields are public to read, and each has a method that sets it, so that
-//! a new field breaks no program.
+//! Options structs: each field is public to read and has a method that sets it, so that adding a
+//! field breaks no caller.
 
-/// Makes a method for each field, which sets it and returns the options. Those of the second list
-/// take all that can be turned into the field's type.
+/// Defines a setter for each field, which returns the options. The fields of the second list accept
+/// any value that converts into the field's type.
 macro_rules! setters {
     ($options:ty { $($field:ident: $type:ty,)* } into { $($from:ident: $into:ty,)* }) => {
         impl $options {

@@ -1,9 +1,9 @@
-//! Patterns for paths. One rule for what is left out of a backup, what is restored, and what is
-//! looked for.
+//! Path patterns, with the same rules for excluding files from a backup, selecting files to
+//! restore, and searching.
 //!
-//! They are those of `.gitignore` but for one thing: only a slash at the beginning ties a pattern
-//! to a place, the root of the file system or of the snapshot. Any other pattern means the end of a
-//! path, in whatever folder.
+//! The syntax is that of `.gitignore` with one difference: only a leading slash anchors a pattern,
+//! at the root of the file system or of the snapshot. Any other pattern matches the end of a path,
+//! in any directory.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::{Error, Result};
 
-/// What some patterns match.
+/// A list of patterns.
 ///
 /// ```
 /// use ibid_repo::Patterns;
@@ -28,10 +28,11 @@ use crate::{Error, Result};
 pub struct Patterns(Gitignore);
 
 impl Patterns {
-    /// Of later patterns that match, the last one decides; one with `!` in front takes back.
+    /// Parses patterns. If several match a path, the last of them decides; a leading `!` negates a
+    /// pattern.
     ///
     /// # Errors
-    /// [`Error::BadPattern`] if one can't be understood, or could match nothing.
+    /// [`Error::BadPattern`] if a pattern has a syntax error or can't match anything.
     pub fn new(patterns: &[impl AsRef<str>], ignore_case: bool) -> Result<Patterns> {
         let mut builder = PatternsBuilder::new(ignore_case);
         for pattern in patterns {
@@ -40,31 +41,31 @@ impl Patterns {
         builder.build()
     }
 
-    /// Whether a path, from the root, is meant. What is in a folder that is meant is for the caller
-    /// to know.
+    /// Returns whether the patterns match a path from the root. They match a directory but not its
+    /// contents: test the parents too.
     pub fn matches(&self, path: &Path, is_directory: bool) -> bool {
         !self.0.is_empty() && matches!(self.0.matched(path, is_directory), Match::Ignore(_))
     }
 }
 
-/// Patterns, being collected.
+/// Builder of [`Patterns`].
 pub(crate) struct PatternsBuilder(GitignoreBuilder);
 
 impl PatternsBuilder {
     pub(crate) fn new(ignore_case: bool) -> PatternsBuilder {
         let mut builder = GitignoreBuilder::new("/");
-        // A bracket without its other half is a slip more often than a name.
+        // An unclosed bracket is more often a typing error than part of a name.
         builder.allow_unclosed_class(false);
         builder.case_insensitive(ignore_case).expect("it has no way of failing");
         PatternsBuilder(builder)
     }
 
-    /// Adds a pattern.
     pub(crate) fn add(&mut self, pattern: &str) -> Result<()> {
         self.add_from(pattern, String::new())
     }
 
-    /// Adds those of a file, one a line; lines that are empty or begin with `#` mean nothing.
+    /// Adds the patterns of a file, one per line. Empty lines and lines that start with `#` are
+    /// ignored.
     pub(crate) fn add_file(&mut self, file: &Path) -> Result<()> {
         let bytes = std::fs::read(file).map_err(|source| Error::local("read", file, source))?;
         let lines = bytes
@@ -102,7 +103,7 @@ impl PatternsBuilder {
             Some(path) => ("!", path),
             None => ("", pattern),
         };
-        // Two slashes, where `$HOME` or the like ends in one, mean one.
+        // Collapse double slashes: `$HOME/…` has one if `$HOME` ends in a slash.
         let mut path: Vec<char> = path.chars().collect();
         path.dedup_by(|a, b| (*a, *b) == ('/', '/'));
         let path: String = path.into_iter().collect();

@@ -1,4 +1,4 @@
-//! A repository that is open: its storage, its keys, its settings.
+//! An open repository: its storage, keys and settings.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,16 +18,16 @@ use crate::options::setters;
 use crate::read::ChunkReader;
 use crate::{Error, Monitor, Result, clock};
 
-/// The chunker of new repositories, by its name in [`ibid_chunk::NAMES`]: of those that cut 1.5
-/// GB/s or more, the one that saves most.
+/// Default chunker of new repositories, a name in [`ibid_chunk::NAMES`]: the one that saves most
+/// among those that cut at least 1.5 GB/s.
 pub const CHUNKER_DEFAULT: &str = "argmin";
-/// The average size of a chunk in new repositories, bytes.
+/// Default average chunk size of new repositories, bytes.
 pub const AVERAGE_DEFAULT: usize = 128 << 10;
 
-/// The bytes of frames that readers of trees keep.
+/// Cache of decoded frames in a reader of trees, bytes.
 const TREE_CACHE: u64 = 32 << 20;
 
-/// How a new repository is made.
+/// Settings of a new repository.
 ///
 /// ```
 /// # use ibid_repo::{ChunkerSettings, InitOptions};
@@ -38,17 +38,17 @@ const TREE_CACHE: u64 = 32 << 20;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct InitOptions {
-    /// Where chunks are cut. Recorded; can't be changed later.
+    /// Chunker settings. They are recorded and can't be changed later.
     pub chunker: Settings,
-    /// Bytes of neighbouring chunks that are compressed together, 4 KiB to 8 MiB.
+    /// Bytes of neighbouring chunks compressed together, 4 KiB to 8 MiB.
     pub frame_size: u32,
-    /// Bytes that a pack aims at, 1 to 64 MiB.
+    /// Target size of a pack, 1 to 64 MiB.
     pub pack_size: u32,
-    /// What one try to open the first key slot costs, yours or an attacker's.
+    /// Cost of one attempt to open the first key slot, for you and for an attacker.
     pub cost: Argon2Cost,
     /// Label of the first key slot.
     pub key_label: String,
-    /// When the repository was made, to record; now if none.
+    /// Creation time to record; the current time if none.
     pub created: Option<Time>,
 }
 
@@ -75,21 +75,21 @@ impl Default for InitOptions {
     }
 }
 
-/// What can be known of a repository without a password.
+/// Properties of a repository that can be read without a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Probe {
-    /// Its identity.
+    /// Id of the repository.
     pub id: FileId,
-    /// Whether what it stores is encrypted.
+    /// Whether the repository is encrypted.
     pub encrypted: bool,
 }
 
-/// An open repository: a handle, cheap to clone, to be used from any number of threads.
+/// Handle to an open repository. It is cheap to clone and can be used from several threads.
 #[derive(Clone)]
 pub struct Repository {
     pub(crate) files: Arc<Files>,
-    /// The key slot that opened it.
+    /// The key slot that opened the repository.
     pub(crate) slot: Option<FileId>,
     pub(crate) config: Config,
     pub(crate) chunker: Arc<Chunker>,
@@ -99,11 +99,11 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// Makes a repository. Without a password, it is **not encrypted**: make such a one only if you
-    /// were asked for that in so many words.
+    /// Creates a repository. Without a password it is **not encrypted**: do that only on the user's
+    /// explicit request.
     ///
     /// # Errors
-    /// [`Error::RepositoryExists`]; settings out of range; whatever the storage says.
+    /// [`Error::RepositoryExists`]; settings out of range; errors of the storage.
     ///
     /// ```
     /// use ibid_repo::{Argon2Cost, InitOptions, MemoryStorage, Repository};
@@ -152,10 +152,12 @@ impl Repository {
             )
         };
         let slot = password.map(add).transpose()?;
-        // The config comes last: with it the repository exists, and then it has a key.
+        // Write the config last: the repository exists once its config does, and by then it has a
+        // key.
         match storage.put(&config_name(), &[&bytes]) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                // Another process was faster. Our key opens nothing, then; if it can't be deleted, it harms nothing.
+                // Another process was faster, and our key opens nothing. If it can't be deleted, it
+                // does no harm.
                 if let Some(slot) = slot
                     && Repository::probe(storage.as_ref()).is_ok_and(|probe| probe.id != id)
                 {
@@ -186,11 +188,10 @@ impl Repository {
         }
     }
 
-    /// What can be known without a password: whether there is a repository, and whether it is
-    /// encrypted.
+    /// Returns the properties that can be read without a password.
     ///
     /// # Errors
-    /// [`Error::NoRepository`]; a config that is no config; whatever the storage says.
+    /// [`Error::NoRepository`]; a config that can't be parsed; errors of the storage.
     pub fn probe(storage: &dyn Storage) -> Result<Probe> {
         let bytes = read_config(storage)?;
         let header = read_header(storage, &bytes)?;
@@ -200,7 +201,7 @@ impl Repository {
         })
     }
 
-    /// Opens a repository with a password, or an unencrypted one with none.
+    /// Opens a repository with its password, or an unencrypted one without.
     ///
     /// # Errors
     /// [`Error::WrongPassword`], [`Error::PasswordNeeded`], [`Error::NotEncrypted`] if a password
@@ -224,8 +225,8 @@ impl Repository {
         Ok(Repository::assemble(storage, keys, slot, config, chunker))
     }
 
-    /// Sets the memory budget of every operation, bytes; the index, all buffers and queues come out
-    /// of it.
+    /// Sets the memory budget of every operation, bytes. It covers the index, all buffers and all
+    /// queues.
     ///
     /// # Errors
     /// [`Error::MemoryBudget`] below [`MEMORY_MIN`].
@@ -240,8 +241,8 @@ impl Repository {
         Ok(self)
     }
 
-    /// Returns a handle to the same repository whose operations `monitor` watches: it hears their
-    /// warnings, has their counts, and can stop them. Take a monitor for each operation.
+    /// Returns a handle to the same repository that reports to `monitor`: the monitor receives
+    /// warnings and counts, and can cancel the operation. Use a new monitor for each operation.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -262,37 +263,37 @@ impl Repository {
         }
     }
 
-    /// Its identity.
+    /// Returns the id of the repository.
     pub fn id(&self) -> FileId {
         self.files.keys.repository()
     }
 
-    /// Whether what it stores is encrypted.
+    /// Returns whether the repository is encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.files.keys.is_encrypted()
     }
 
-    /// Where it lives, for messages.
+    /// Returns the address of the storage, for messages.
     pub fn location(&self) -> String {
         self.files.storage.location()
     }
 
-    /// Where it cuts.
+    /// Returns the chunker settings.
     pub fn chunker(&self) -> &Settings {
         self.chunker.settings()
     }
 
-    /// Bytes of neighbouring chunks that are compressed together.
+    /// Returns the number of bytes of neighbouring chunks compressed together.
     pub fn frame_size(&self) -> u32 {
         self.config.frame_size
     }
 
-    /// Bytes that a pack aims at.
+    /// Returns the target size of a pack, bytes.
     pub fn pack_size(&self) -> u32 {
         self.config.pack_size
     }
 
-    /// The index, loaded when first needed and kept.
+    /// Returns the index. It is loaded on first use and kept.
     pub(crate) fn loaded(&self) -> Result<Arc<LoadedIndex>> {
         let mut loaded = self.loaded.lock().expect("no holder of this lock panics");
         if let Some(loaded) = loaded.as_ref() {
@@ -303,26 +304,25 @@ impl Repository {
         Ok(fresh)
     }
 
-    /// Returns a reader of trees.
     pub(crate) fn tree_reader(&self) -> Result<ChunkReader<'_>> {
         Ok(ChunkReader::new(&self.files, self.loaded()?, TREE_CACHE))
     }
 
-    /// A reader of very many frames. What it keeps, since others may be encoded against it, takes
-    /// most of the memory that index and buffers leave: the more, the less is decoded twice.
-    /// (The last of eight versions of a database's pages takes four times as long with a budget of
-    /// 128 MiB as with 512, of which it uses 210; of source trees and dumps 32 MiB are enough.)
+    /// Returns a reader for very many frames. Its cache of decoded frames takes most of the memory
+    /// that the index and buffers leave: a base that stays in the cache is not decoded again. (The
+    /// last of eight versions of a database's pages takes four times as long with a budget of 128
+    /// MiB as with 512, of which it uses 210; for source trees and dumps 32 MiB are enough.)
     pub(crate) fn bulk_reader(&self, loaded: &Arc<LoadedIndex>) -> ChunkReader<'_> {
         const BUDGET_MIN: u64 = 16 << 20;
-        // The other half of the buffers is what `readers_max` gives to those who read.
+        // `readers_max` divides the other half of the buffers among the threads that read.
         let left = self.memory.saturating_sub(loaded.index.bytes() + BUFFERS_MIN / 2);
         ChunkReader::new(&self.files, loaded.clone(), (left / 4 * 3).max(BUDGET_MIN))
     }
 
-    /// How many threads may read frames at once with what is left beside a
-    /// [`bulk_reader`](Repository::bulk_reader). Each has a frame at hand, sealed, opened and
-    /// decoded, and the same of those that it is encoded against: measured, 4 to 5 times the largest frame,
-    /// and some MiB of tables and of what the allocator keeps for a thread.
+    /// Returns how many threads can read frames at once with the memory that is left beside a
+    /// [`bulk_reader`](Repository::bulk_reader). Each thread holds a frame sealed, opened and
+    /// decoded, and the same for its bases: measured, 4 to 5 times the largest frame, plus some MiB
+    /// of tables and allocator overhead.
     pub(crate) fn readers_max(&self, loaded: &LoadedIndex) -> usize {
         const TABLES: u64 = 6 << 20;
         let left = self.memory.saturating_sub(loaded.index.bytes() + BUFFERS_MIN);
@@ -336,7 +336,8 @@ impl Repository {
         ((BUFFERS_MIN / 2 + room) / each).max(1) as usize
     }
 
-    /// Forgets the index, so that the next operation sees what others have written meanwhile.
+    /// Discards the loaded index, so that the next operation sees what other processes have written
+    /// since.
     pub fn refresh(&self) {
         *self.loaded.lock().expect("no holder of this lock panics") = None;
     }
@@ -351,7 +352,7 @@ impl std::fmt::Debug for Repository {
     }
 }
 
-/// Returns a chunker that uses the vector instructions that the environment asks for.
+/// Returns a chunker with the vector instructions selected by the environment.
 fn chunker_of(settings: &Settings) -> Result<Chunker> {
     let backend = Backend::preferred().map_err(SettingsError::from)?;
     Ok(Chunker::with_backend(settings, backend)?)
@@ -379,8 +380,8 @@ fn read_header(storage: &dyn Storage, bytes: &[u8]) -> Result<config::Header> {
     config::header(bytes).or_else(|source| Err(damaged_config(storage, source)?))
 }
 
-/// What it means that a config can't be read: it is damaged where there are keys or snapshots of
-/// ours beside it, and else some other program's.
+/// Classifies an unreadable config: damaged if our keys or snapshots are beside it, else another
+/// program's file.
 fn damaged_config(storage: &dyn Storage, source: ibid_format::Error) -> Result<Error> {
     let is_version = matches!(source, ibid_format::Error::Version { .. });
     let is_ours = || {

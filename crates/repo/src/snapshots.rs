@@ -1,4 +1,4 @@
-//! Finding snapshots by what people call them.
+//! Finding snapshots by id, age and filter.
 
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
@@ -15,22 +15,22 @@ use crate::{Error, Repository, Result};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SnapshotInfo {
-    /// The id: the name of its file.
+    /// Id of the snapshot: the name of its file.
     pub id: FileId,
-    /// Bytes of its file.
+    /// Size of its file, bytes.
     pub file_size: u64,
-    /// What it says.
+    /// Contents of the file.
     pub snapshot: Snapshot,
 }
 
 impl SnapshotInfo {
-    /// The first 8 digits of the id, as listings show it.
+    /// Returns the first 8 digits of the id, as shown in listings.
     pub fn short_id(&self) -> String {
         self.id.to_string()[..8].to_owned()
     }
 
-    /// Returns the place of `path` in this snapshot. Paths are those that were backed up; a leading
-    /// slash, double slashes and `.` mean nothing.
+    /// Returns the entry at `path` in this snapshot. Paths are those that were backed up; a leading
+    /// slash, double slashes and `.` are ignored.
     pub fn at<'a>(&'a self, path: &'a (impl AsRef<Path> + ?Sized)) -> SnapshotPath<'a> {
         SnapshotPath {
             snapshot: self,
@@ -39,8 +39,8 @@ impl SnapshotInfo {
     }
 }
 
-/// A path in a snapshot: the root, when made [from](From) a [`SnapshotInfo`], or what
-/// [`SnapshotInfo::at`] gives.
+/// A path in a snapshot: its root if made [from](From) a [`SnapshotInfo`], or a path given to
+/// [`SnapshotInfo::at`].
 #[derive(Clone, Debug)]
 pub struct SnapshotPath<'a> {
     pub(crate) snapshot: &'a SnapshotInfo,
@@ -53,15 +53,15 @@ impl<'a> From<&'a SnapshotInfo> for SnapshotPath<'a> {
     }
 }
 
-/// Which snapshots are meant: those that match every list that is not empty.
+/// Selects the snapshots that match every list that is not empty.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SnapshotFilter {
-    /// Of one of these machines.
+    /// Made on one of these machines.
     pub hosts: Vec<String>,
-    /// With all of these labels.
+    /// Carrying all of these labels.
     pub tags: Vec<String>,
-    /// Of one of these paths, as snapshots record them: absolute.
+    /// Of one of these absolute paths, as recorded in the snapshot.
     pub paths: Vec<PathBuf>,
 }
 
@@ -73,9 +73,9 @@ setters!(SnapshotFilter {
 });
 
 impl SnapshotFilter {
-    /// Adds to [`paths`](SnapshotFilter#structfield.paths) what a snapshot of this path may have recorded: the
-    /// path as it is written, absolute and clean, and with the links on the way followed, as a
-    /// backup on this machine does. It need not exist here any more.
+    /// Adds to [`paths`](SnapshotFilter#structfield.paths) the forms in which a snapshot may have
+    /// recorded this path: absolute and normalized as written, and with symlinks on the way
+    /// resolved, as a backup on this machine does. The path need not exist any more.
     ///
     /// ```
     /// # use ibid_repo::SnapshotFilter;
@@ -85,13 +85,13 @@ impl SnapshotFilter {
     /// ```
     ///
     /// # Errors
-    /// If the working directory is gone; an empty path.
+    /// The path is empty, or the working directory no longer exists.
     pub fn path(mut self, path: impl AsRef<Path>) -> std::io::Result<SnapshotFilter> {
         self.paths.extend(recorded_as(path.as_ref())?);
         Ok(self)
     }
 
-    /// Whether a snapshot is meant.
+    /// Returns whether the filter selects a snapshot.
     pub fn matches(&self, snapshot: &Snapshot) -> bool {
         (self.hosts.is_empty() || self.hosts.contains(&snapshot.host))
             && self.tags.iter().all(|tag| snapshot.tags.contains(tag))
@@ -99,7 +99,7 @@ impl SnapshotFilter {
     }
 }
 
-/// Whether a snapshot has recorded this path.
+/// Returns whether a snapshot recorded this path.
 fn has_path(snapshot: &Snapshot, path: &Path) -> bool {
     snapshot
         .paths
@@ -127,11 +127,11 @@ fn recorded_as(path: &Path) -> std::io::Result<Vec<PathBuf>> {
 }
 
 impl Repository {
-    /// All snapshots, oldest first. Files that can't be read are handed to `on_damage`, and the
-    /// rest is returned.
+    /// Returns all snapshots, oldest first. A snapshot file that can't be read is passed to
+    /// `on_damage`, and the rest is returned.
     ///
     /// # Errors
-    /// Whatever the storage says when it is out of reach; damage goes to `on_damage`.
+    /// Errors of the storage when it can't be reached. Damage goes to `on_damage`.
     pub fn snapshots_with(&self, mut on_damage: impl FnMut(FileId, Error)) -> Result<Vec<SnapshotInfo>> {
         let mut found = Vec::new();
         for (id, file_size) in self.files.list(folder::SNAPSHOTS)? {
@@ -155,10 +155,11 @@ impl Repository {
         Snapshot::open(&self.files.keys, id, &mut bytes).map_err(Error::damaged(name))
     }
 
-    /// All snapshots, oldest first.
+    /// Returns all snapshots, oldest first.
     ///
     /// # Errors
-    /// The first snapshot that can't be read, too.
+    /// Those of [`snapshots_with`](Repository::snapshots_with); also the first snapshot that can't
+    /// be read.
     pub fn snapshots(&self) -> Result<Vec<SnapshotInfo>> {
         let mut damage = None;
         let found = self.snapshots_with(|_, error| {
@@ -167,17 +168,17 @@ impl Repository {
         damage.map_or(Ok(found), Err)
     }
 
-    /// The snapshot called `wanted`: the beginning of an id, `latest`, or `latest~N` for the N-th
-    /// before it.
+    /// Returns the snapshot called `wanted`: the beginning of an id, `latest`, or `latest~N` for
+    /// the N-th before it.
     ///
     /// # Errors
-    /// [`Error::UnknownSnapshot`], [`Error::AmbiguousSnapshot`]; for `latest`, any snapshot that
-    /// can't be read, since it might be the one.
+    /// [`Error::UnknownSnapshot`], [`Error::AmbiguousSnapshot`]. For `latest`, also any snapshot
+    /// that can't be read, since it might be the latest.
     pub fn snapshot(&self, wanted: &str) -> Result<SnapshotInfo> {
         self.find_snapshot(wanted, &SnapshotFilter::default())
     }
 
-    /// The same among those that a filter lets through.
+    /// Returns the snapshot called `wanted` among those that a filter selects.
     ///
     /// # Errors
     /// As [`snapshot`](Repository::snapshot).

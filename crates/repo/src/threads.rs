@@ -1,13 +1,14 @@
-//! Starting threads, which the system may refuse.
+//! Thread creation, which the system may refuse.
 
 use std::thread::{Builder, Scope};
 
 use crate::{Error, Result};
 
-/// Starts a thread that the scope waits for.
+/// Starts a thread in the scope.
 ///
 /// # Errors
-/// [`Error::Threads`]. What the threads before it wait for must then be let go, so that they end.
+/// [`Error::Threads`]. The caller must then close the channels that the threads already started
+/// wait for, so that they end.
 pub(crate) fn spawn<'scope>(scope: &'scope Scope<'scope, '_>, work: impl FnOnce() + Send + 'scope) -> Result<()> {
     let started = Builder::new().spawn_scoped(scope, work);
     started.map(drop).map_err(|source| Error::Threads { source })

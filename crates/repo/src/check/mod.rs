@@ -1,4 +1,5 @@
-//! Is everything there, and is it right? And if not: which files of which snapshots does it touch?
+//! Checks that all data is present and intact, and finds the files of snapshots that a fault
+//! affects.
 
 mod checking;
 mod dependents;
@@ -22,11 +23,11 @@ impl Repository {
     /// Checks the repository.
     ///
     /// # Errors
-    /// Only what keeps it from looking (storage out of reach, memory, cancelled). What is wrong in
-    /// the repository is in the report.
+    /// Errors that prevent the check itself: unreachable storage, lack of memory, cancellation.
+    /// Faults of the repository are in the report.
     pub fn check(&self, read: ReadData) -> Result<CheckReport> {
-        // Snapshots before the index: whatever a snapshot needs was stored before it, so backups that end
-        // meanwhile raise no alarm.
+        // List snapshots before the index: a snapshot's data is stored before the snapshot itself,
+        // so a backup that ends meanwhile raises no false alarm.
         let mut unreadable = Vec::new();
         let snapshots = self.snapshots_with(|id, error| unreadable.push((id, error)))?;
         self.refresh();

@@ -1,81 +1,81 @@
-//! How thoroughly a check looks, and what it found.
+//! Depth and result of a check.
 
 use std::path::PathBuf;
 
 use ibid_format::FileId;
 
-/// How thoroughly to look.
+/// How much data a check reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum ReadData {
-    /// Only the structure: keys, index, directories of packs, snapshots, trees, recipes.
+    /// Only the structure: keys, index, pack directories, snapshots, trees, recipes.
     #[default]
     No,
-    /// Also every byte of this share of the packs (0 to 1), chosen by the seed.
+    /// The structure and every byte of a share of the packs, chosen by the seed.
     Share {
-        /// The share.
+        /// Share of the packs, 0 to 1.
         share: f64,
-        /// Another seed, other packs.
+        /// Seed of the choice: another seed selects other packs.
         seed: u64,
     },
-    /// Also every byte of every pack.
+    /// The structure and every byte of every pack.
     All,
 }
 
-/// Something that is not as it should be.
+/// A fault or remark about one file of the repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fault {
-    /// Which file of the repository: its path in it.
+    /// Path of the file in the repository.
     pub object: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
 }
 
-/// A file (or directory) that a fault touches.
+/// A file or directory affected by a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Affected {
-    /// In which snapshot.
+    /// Snapshot that contains it.
     pub snapshot: FileId,
-    /// Where in it.
+    /// Its path in the snapshot.
     pub path: PathBuf,
-    /// Why it can't be restored whole.
+    /// Reason why it can't be restored completely.
     pub problem: String,
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// Snapshots looked at.
+    /// Snapshots checked.
     pub snapshots: u64,
-    /// Packs whose structure was looked at.
+    /// Packs whose structure was checked.
     pub packs: u64,
-    /// Packs that were read whole.
+    /// Packs read completely.
     pub packs_read: u64,
     /// Bytes read from packs.
     pub bytes_read: u64,
     /// Bytes of all packs.
     pub pack_bytes: u64,
-    /// What is wrong.
+    /// Faults found.
     pub faults: Vec<Fault>,
-    /// What is not as it should be, and harms nothing.
+    /// Irregularities that do no harm.
     pub notes: Vec<Fault>,
-    /// Whom it touches, at most [`AFFECTED_MAX`].
+    /// Affected files, at most [`AFFECTED_MAX`].
     pub affected: Vec<Affected>,
-    /// How many it touches.
+    /// Number of affected files.
     pub affected_total: u64,
-    /// Packs that no index file lists, since a backup was cut short or an index file is lost: the
-    /// next backup lists them.
+    /// Packs that no index file lists, because a backup was interrupted or an index file is lost.
+    /// The next backup lists them.
     pub unlisted_packs: u64,
 }
 
 impl CheckReport {
-    /// Whether all is well.
+    /// Returns whether the check found no faults.
     pub fn is_clean(&self) -> bool {
         self.faults.is_empty() && self.affected_total == 0
     }
 }
 
-/// The most affected files that a report names.
+/// Maximum number of affected files in a report.
 pub const AFFECTED_MAX: usize = 10_000;

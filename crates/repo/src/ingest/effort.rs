@@ -1,4 +1,4 @@
-//! Which way of compressing suits the data: found by trying all of them on parts of some frames.
+//! Choice of compression levels by trials on parts of some frames.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -7,31 +7,32 @@ use ibid_delta::{Interval, Method};
 use ibid_format::Error;
 use ibid_format::frame::{Blob, Compression, FrameEncoder, Piece};
 
-/// The ways, the fastest first, and what a byte of each weighs, in thousandths: more where it takes
-/// longer to make. None is always the smallest: on Redis dumps it is the second, on database pages
-/// the third, on sources the last.
+/// Levels, the fastest first, and the weight of an output byte of each, in thousandths: slower
+/// levels weigh more. No level is always the smallest: the second is on Redis dumps, the third on
+/// database pages, the last on sources.
 const WAYS: [(Compression, u64); 4] = [
     (Compression::Zstd(1), 1000),
     (Compression::ZstdNear, 1002),
     (Compression::ZstdShort, 1005),
     (Compression::Zstd(3), 1020),
 ];
-/// The way that is taken until something is known.
+/// Index of the level used before the first trial.
 const FIRST: usize = 3;
-/// At least one frame in so many is sampled.
+/// At least one frame in this many is a trial.
 const TRIAL_EVERY: u32 = 32;
-/// At most one frame in so many is.
+/// At most one frame in this many is a trial.
 const TRIAL_AT_MOST: u32 = 4;
-/// The data has changed when a frame takes so many times what the one at the last trial took, or
-/// this part of it.
+/// The data counts as changed when a frame's ratio differs from that of the last trial by this
+/// factor, up or down.
 const JUMP: u64 = 2;
-/// Bytes in the middle of a frame that are tried.
+/// Bytes in the middle of a frame that a trial compresses.
 const SAMPLE: usize = 256 << 10;
 
-/// Which of some ways has cost least so far.
+/// Costs of the alternatives, averaged over trials.
 struct Trials<const N: usize> {
     chosen: AtomicUsize,
-    /// What each way has cost, older trials counting less and less; all zero before the first.
+    /// Cost of each alternative, with older trials weighing less and less; all zero before the
+    /// first.
     costs: Mutex<[u64; N]>,
 }
 
@@ -47,7 +48,7 @@ impl<const N: usize> Trials<N> {
         self.chosen.load(Ordering::Relaxed)
     }
 
-    /// Takes what each way has cost in one more trial into account.
+    /// Adds the costs of one more trial.
     fn learn(&self, costs: [u64; N]) {
         let mut sums = self.costs.lock().expect("no holder of this lock panics");
         for (sum, cost) in sums.iter_mut().zip(costs) {
@@ -58,12 +59,12 @@ impl<const N: usize> Trials<N> {
     }
 }
 
-/// Which way suits frames that are compressed by themselves. Shared by all who compress.
+/// Choice of the level for frames without bases, shared by all workers.
 pub(crate) struct EffortChoice {
     trials: Trials<{ WAYS.len() }>,
     /// Frames since the last trial.
     since: AtomicU32,
-    /// Bytes that the frame of the last trial took for each MiB of its body.
+    /// Compressed bytes per MiB of body in the last trial's frame.
     usual: AtomicU64,
 }
 
@@ -76,8 +77,8 @@ impl EffortChoice {
         }
     }
 
-    /// Compresses in the way that is best as far as is known. Now and then it is found out anew;
-    /// `space` is memory for that.
+    /// Compresses at the level that has been best so far. Now and then it runs a new trial; `space`
+    /// is memory for that.
     pub(crate) fn encode(
         &self,
         encoder: &mut FrameEncoder,
@@ -106,7 +107,7 @@ impl EffortChoice {
         Ok(())
     }
 
-    /// Tries all ways on the middle of a body.
+    /// Runs a trial of all levels on the middle of a body.
     fn learn(&self, encoder: &mut FrameEncoder, body: &[u8], space: &mut Vec<u8>) -> Result<(), Error> {
         let length = body.len().min(SAMPLE);
         let start = (body.len() - length) / 2;
@@ -119,7 +120,7 @@ impl EffortChoice {
     }
 }
 
-/// What ways cost whose results are so long.
+/// Converts compressed sizes into costs.
 fn costs(mut sizes: [u64; WAYS.len()]) -> [u64; WAYS.len()] {
     for (size, (_, weight)) in sizes.iter_mut().zip(WAYS) {
         *size *= weight;
@@ -127,20 +128,20 @@ fn costs(mut sizes: [u64; WAYS.len()]) -> [u64; WAYS.len()] {
     sizes
 }
 
-/// zstd's levels for deltas, the fastest first, and what the time costs that each takes, in bytes
-/// for each KiB that it has to look at: about 2.5 MB a second, and twice that for the third. On
-/// Redis dumps the first gives the smallest deltas, on pages of databases and on sources the third;
-/// but of pages so much is left to look at that the second costs less.
+/// zstd's levels for deltas, the fastest first, and the cost of their time in bytes per KiB of
+/// input: about 2.5 MB a second, and twice that for the third. The first gives the smallest deltas
+/// on Redis dumps, the third on database pages and on sources. On database pages so much input is
+/// left that the second costs less.
 const LEVELS: [(i32, u64); 3] = [(1, 0), (3, 3), (6, 24)];
-/// The level that is taken until something is known.
+/// Index of the level used before the first trial.
 const LEVEL_FIRST: usize = 1;
-/// One delta frame in so many is encoded at all.
+/// One delta frame in this many is a trial.
 const DELTA_TRIAL_EVERY: u32 = 32;
 
-/// Which level suits deltas of this data. Shared by all who compress.
+/// Choice of the level for deltas, shared by all workers.
 pub(crate) struct DeltaEffort {
     trials: Trials<{ LEVELS.len() }>,
-    /// Frames so far.
+    /// Frames encoded so far.
     frames: AtomicU32,
 }
 
@@ -152,8 +153,8 @@ impl DeltaEffort {
         }
     }
 
-    /// Encodes a frame against a prefix, at this level if there is one, else at the one that is
-    /// best as far as is known. Now and then all are tried, and the best is taken; `space` is
+    /// Encodes a frame against a prefix, at the given level, or else at the level that has been
+    /// best so far. Now and then it tries all levels and keeps the cheapest result; `space` is
     /// memory for that.
     pub(crate) fn encode(
         &self,
@@ -205,7 +206,7 @@ mod tests {
             trials.learn(costs(sizes));
             trials.chosen()
         };
-        // Thousands of bytes of the frames of Redis dumps, of PostgreSQL's pages, and of sources.
+        // Thousands of bytes in the frames of Redis dumps, PostgreSQL pages, and sources.
         assert_eq!(chosen([154_890, 139_500, 168_460, 186_210]), 1);
         assert_eq!(chosen([106_620, 112_300, 94_400, 95_340]), 2);
         assert_eq!(chosen([134_740, 179_200, 136_820, 123_770]), 3);
@@ -227,7 +228,7 @@ mod tests {
             let length = body.len() as u32;
             ([Blob { id, length }], body)
         };
-        // Five bytes that come back between noise: too short for level 1. And the same long text again and
+        // Five-byte matches between noise, too short for level 1; then the same long text again and
         // again.
         let short: Vec<u8> = (0..60_000)
             .flat_map(|n| [b"short".to_vec(), noise(n, 3)].concat())

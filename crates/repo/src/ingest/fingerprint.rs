@@ -10,12 +10,12 @@ use super::options::Similarity;
 use super::sampling::{FileClass, SAMPLE_EVERY};
 use crate::similar;
 
-/// The sketches of the chunks in a buffer that were unknown when they were looked at.
+/// Sketches of the chunks in a buffer that the index did not know when they were analyzed.
 #[derive(Default)]
 pub(crate) struct Sketches(Vec<Sketch>);
 
 impl Sketches {
-    /// The sketch of a chunk, if it has one.
+    /// Returns the sketch of a chunk, if it has one.
     pub(crate) fn of(&self, span: &Span) -> Option<&Sketch> {
         self.0.get(span.sketch as usize)
     }
@@ -27,17 +27,17 @@ pub(crate) struct Span {
     pub(crate) start: u32,
     pub(crate) length: u32,
     pub(crate) id: ChunkId,
-    /// Its number among the buffer's sketches.
+    /// Index of its sketch among the buffer's.
     pub(crate) sketch: u32,
-    /// That of its file.
+    /// Class of its file.
     pub(crate) kind: FileClass,
-    /// Whether a pack lists it, so that nothing similar need be looked for. (Whether it can be
-    /// read, the index says.)
+    /// Whether a pack lists the chunk, so that no base need be searched. The index tells whether it
+    /// can be read.
     pub(crate) is_listed: bool,
 }
 
 impl Span {
-    /// A chunk that was cut, and neither fingerprinted nor sketched.
+    /// Returns a chunk that is neither fingerprinted nor sketched yet.
     pub(crate) fn new(start: usize, length: usize, kind: FileClass) -> Span {
         Span {
             start: start as u32,
@@ -49,7 +49,8 @@ impl Span {
         }
     }
 
-    /// Whether it was fingerprinted. (No chunk that anybody could find has zeros for an id.)
+    /// Returns whether the chunk was fingerprinted. (An id of all zeros stands for none; finding a
+    /// chunk with that id is infeasible.)
     pub(crate) fn is_named(&self) -> bool {
         self.id.0 != [0; 32]
     }
@@ -59,7 +60,7 @@ impl Span {
     }
 }
 
-/// Fingerprints chunks, and sketches those that are new.
+/// Fingerprints chunks, and sketches new ones.
 pub(crate) struct Analyzer<'a> {
     job: &'a Job<'a>,
     fingerprinter: Fingerprinter,
@@ -69,8 +70,8 @@ pub(crate) struct Analyzer<'a> {
     lengths: Vec<u32>,
 }
 
-/// After so many bytes that did not compress, only one chunk in [`SAMPLE_EVERY`] is sketched: media
-/// and compressed archives have nothing in common but whole chunks.
+/// After this many bytes that did not compress, only one chunk in [`SAMPLE_EVERY`] is sketched:
+/// media and compressed archives share only whole chunks.
 pub(crate) const INCOMPRESSIBLE_MAX: u64 = 16 << 20;
 
 impl<'a> Analyzer<'a> {
@@ -84,8 +85,8 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Fingerprints the chunks of a buffer that have no id yet, and sketches those that the index does
-    /// not know.
+    /// Fingerprints the chunks of a buffer that have no id yet, and sketches those that the index
+    /// does not know.
     pub(crate) fn analyze<'s>(
         &mut self,
         spans: impl Iterator<Item = &'s mut Span>,
@@ -134,17 +135,17 @@ impl<'a> Analyzer<'a> {
     }
 }
 
-/// Why most chunks of a file are not sketched.
+/// Reason why only a sample of a file's chunks is sketched.
 enum Sampled {
     /// The data before them did not compress.
     Incompressible,
-    /// Changed files of their class have resembled nothing that is stored.
+    /// Changed files of this class resembled nothing stored.
     WithoutGain,
 }
 
 impl Job<'_> {
-    /// Returns why only one chunk in [`SAMPLE_EVERY`] of files of this class is sketched; `None` if all
-    /// are.
+    /// Returns the reason why only one chunk in [`SAMPLE_EVERY`] of this class is sketched; `None`
+    /// if all are.
     fn sampled(&self, class: FileClass) -> Option<Sampled> {
         let learned = &self.learned;
         if self.options.similarity == Similarity::Max {
@@ -159,14 +160,14 @@ impl Job<'_> {
     }
 }
 
-/// The shortest chunks of a buffer are not worth a sketch, as long as together they have at most one
-/// byte in so many of it.
+/// The shortest chunks of a buffer are not sketched while they make up at most one byte in this
+/// many of it.
 const SHORT_PART: u64 = 16;
 const SHORT_MAX: u32 = 4 << 10;
 
-/// Returns the least length of chunks that are worth a sketch, among chunks with these lengths.
-/// (dDedup §3.4.2 leaves out the shortest two fifths. Of a source tree's files, to leave out all
-/// chunks shorter than 4 KiB makes no difference in what is stored.)
+/// Returns the smallest length of a chunk that is sketched, given the lengths of all chunks.
+/// (dDedup §3.4.2 leaves out the shortest two fifths. In a source tree, leaving out all chunks
+/// shorter than 4 KiB does not change the stored size.)
 pub(crate) fn sketch_length_min(job: &Job<'_>, lengths: impl Iterator<Item = u32>, sorted: &mut Vec<u32>) -> u32 {
     if job.options.similarity == Similarity::Max {
         return 0;

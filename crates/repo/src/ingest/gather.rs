@@ -1,4 +1,5 @@
-//! New chunks into frames, in the order of the tree; complete frames to the workers and the packer.
+//! Gathers new chunks into frames, in the order of the tree, and sends complete frames to the
+//! workers and the packer.
 
 use std::sync::Arc;
 
@@ -21,10 +22,10 @@ use crate::similar::UNSAVED_MAX;
 use crate::tree::MetadataSink;
 use crate::{Error, Result, budget};
 
-/// Bytes of metadata that are compressed together: trees are read a piece at a time, so their
-/// frames are smaller.
+/// Size of metadata frames, bytes. Trees are read a piece at a time, so their frames are smaller
+/// than those of data.
 const METADATA_FRAME: u32 = 256 << 10;
-/// After so many new chunks it is checked that the index stays within the budget.
+/// Number of new chunks between checks that the index stays within the budget.
 const CHECK_EVERY: u64 = 4096;
 
 /// Gathers new chunks into frames and sends these off.
@@ -36,19 +37,19 @@ pub(super) struct Gather<'j> {
     metadata: OpenFrame,
     new_chunks: u64,
     new_frames: u64,
-    /// None if similar chunks are not looked for.
+    /// `None` if the backup does not look for similar chunks.
     pub(super) groups: Option<DeltaGroups<'j>>,
 }
 
-/// To and from the other threads.
+/// Channels to and from the other threads.
 pub(super) struct Channels {
     pub(super) work: Sender<Work>,
     pub(super) frames: Sender<FrameDue>,
-    /// Where buffers that were read into go when they are done with.
+    /// Returns buffers to the threads that read.
     pub(super) spare: Sender<Vec<u8>>,
     pub(super) spares: Receiver<Vec<u8>>,
     pub(super) spare_frames: Receiver<FrameBuffers>,
-    /// Where the slots of a large file's pieces go when all of them are done with.
+    /// Returns the slots of a large file's pieces once all of them are processed.
     pub(super) slots: Sender<()>,
 }
 
@@ -109,7 +110,7 @@ impl<'j> Gather<'j> {
         self.count(PackKind::Data, bytes)
     }
 
-    /// Gathers a chunk whose bases were found.
+    /// Adds a chunk with bases to its group.
     fn add_similar(&mut self, id: &ChunkId, bytes: &[u8], sketch: &Sketch, group: usize) -> Result<()> {
         let groups = self.groups.as_mut().expect("they found the bases");
         let open = &mut groups.open[group];
@@ -122,7 +123,7 @@ impl<'j> Gather<'j> {
         self.tick()
     }
 
-    /// Gathers a chunk for which there is no base.
+    /// Adds a chunk without bases.
     fn add_unlike(&mut self, id: &ChunkId, bytes: &[u8], sketch: Option<&Sketch>) -> Result<()> {
         let place = push(self.job, &mut self.data, id, bytes)?;
         if let Some(groups) = &mut self.groups {
@@ -134,7 +135,7 @@ impl<'j> Gather<'j> {
         self.tick()
     }
 
-    /// Another chunk was stored: sends off what is due.
+    /// Advances the clock by one chunk and sends off the groups that are due.
     fn tick(&mut self) -> Result<()> {
         if let Some(groups) = &mut self.groups {
             groups.clock += 1;
@@ -146,7 +147,7 @@ impl<'j> Gather<'j> {
         Ok(())
     }
 
-    /// Counts a new chunk, and now and then looks after memory.
+    /// Counts a new chunk, and checks memory now and then.
     fn count(&mut self, kind: PackKind, bytes: &[u8]) -> Result<()> {
         let bytes = bytes.len() as u64;
         self.job.count(|tally| {
@@ -170,8 +171,8 @@ impl<'j> Gather<'j> {
                 self.job.count(|tally| tally.written += written);
             }
         }
-        // It grows in steps, and goes on growing until the next check; and a small backup is to succeed
-        // after this one has failed.
+        // The index grows in steps and until the next check. The margin also lets a small backup
+        // succeed after this one has failed.
         self.check_memory(self.job.loaded.index.bytes() / 8)
     }
 
@@ -202,7 +203,7 @@ impl<'j> Gather<'j> {
         self.send(PackKind::Data, frame, Some(bases))
     }
 
-    /// A frame to gather into, in memory that was used before if there is any.
+    /// Returns an empty frame, in reused memory if available.
     fn fresh(&mut self) -> OpenFrame {
         let mut buffers = self.channels.spare_frames.try_recv().unwrap_or_default();
         if buffers.body.capacity() == 0
@@ -213,7 +214,7 @@ impl<'j> Gather<'j> {
         OpenFrame::new(self.job, buffers)
     }
 
-    /// Sends a frame off to be compressed, and keeps it for those that are like it.
+    /// Sends a frame off to be compressed, and keeps it as a base for similar chunks.
     fn send(&mut self, kind: PackKind, open: OpenFrame, against: Option<BaseCandidates>) -> Result<()> {
         let OpenFrame { number, buffers } = open;
         if buffers.blobs.is_empty() {
@@ -234,16 +235,16 @@ impl<'j> Gather<'j> {
             against,
         };
         let (reply, encoded) = bounded(1);
-        // Neither can fail but for a failure that `check` knows.
+        // Sending fails only after a failure that `check` reports.
         let due = FrameDue { kind, number, encoded };
         let work = Work::Frame { frame, reply };
         let sent = self.channels.frames.send(due).is_ok() && self.channels.work.send(work).is_ok();
         if sent { Ok(()) } else { Err(Error::Interrupted) }
     }
 
-    /// Whether the index, with all that is new and `more` bytes, leaves room for buffers: for those
-    /// of this backup, and for the least that others do with, which must be able to read what
-    /// this one stores.
+    /// Checks that the index, with all new chunks and `more` bytes, leaves room for buffers: those
+    /// of this backup, and the minimum of other operations, which must be able to read what this
+    /// backup stores.
     pub(super) fn check_memory(&self, more: u64) -> Result<()> {
         let Job {
             repository,
@@ -251,7 +252,7 @@ impl<'j> Gather<'j> {
             limits,
             ..
         } = self.job;
-        // While it is loaded, the list of frames takes up to twice its size.
+        // Loading the list of frames takes up to twice its size.
         let frames = (loaded.index.frames.len() as u64 + self.new_frames) * size_of::<Frame>() as u64;
         let similar = self.groups.as_ref().map_or(0, |groups| groups.similar.memory());
         let similar = similar.saturating_sub(limits.features);
@@ -264,12 +265,12 @@ impl<'j> Gather<'j> {
         budget::check(repository.memory, index, buffers)
     }
 
-    /// Gives a buffer back to the threads that read. They may have ended.
+    /// Returns a buffer to the threads that read; they may have ended.
     pub(super) fn recycle(&self, buffer: Vec<u8>) {
         let _ = self.channels.spare.send(buffer);
     }
 
-    /// Sends off what is not full.
+    /// Sends off all frames and groups that are not full.
     pub(super) fn flush(&mut self) -> Result<()> {
         for group in 0..self.groups.as_ref().map_or(0, |groups| groups.open.len()) {
             self.send_group(group)?;

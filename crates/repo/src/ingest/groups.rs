@@ -10,41 +10,40 @@ use crate::index::Place;
 use crate::read::{ChunkReader, Recency};
 use crate::similar::{Base, DEPTH_MAX, Locality, Similar};
 
-/// Most chunks that are encoded together.
+/// Maximum number of chunks encoded together.
 const GROUP_CHUNKS_MAX: usize = 64;
-/// Number of new chunks after which a group is sent off, however small it is. A group is read back
-/// together, and chunks that are far apart in the data have bases that are far apart, too. With 16,
-/// sources and pages take 2 % more space than with 48, with 8 they take 4 % more; with 256, reading
-/// back took 30 times as long.
+/// Number of new chunks after which a group is sent off, whatever its size. A group is read back
+/// together, and chunks far apart in the data have bases far apart. With 16, sources and pages take
+/// 2 % more space than with 48; with 8, 4 % more. With 256, reading back took 30 times as long.
 const GROUP_AGE_MAX: u64 = 48;
-/// Number of depths whose chunks share a group: it is full sooner, and makes few chunks deeper than
-/// they must be.
+/// Number of adjacent depths that share a group. Sharing fills groups sooner and makes few chunks
+/// deeper than necessary.
 const GROUP_DEPTHS: u8 = 2;
 
-/// The groups in which chunks with bases wait until there are enough to encode.
+/// Groups in which chunks with bases wait to be encoded together.
 pub(super) struct DeltaGroups<'j> {
     pub(super) similar: Similar,
     pub(super) bases: &'j ChunkReader<'j>,
-    /// The frames that were used last, at most `recent_max`. The cache's own content would depend on
-    /// the speed of other threads; with this, the same data gets the same bases, but for those that
-    /// are not stored yet.
+    /// The most recently used frames, at most `recent_max`. The cache's own contents depend on the
+    /// timing of other threads; this list makes the choice of bases reproducible, except for bases
+    /// that are not stored yet.
     recent: Recency,
     recent_max: usize,
-    /// Chunks with bases, by the depth of the deepest of these, [`GROUP_DEPTHS`] together.
+    /// Open groups by the depth of their deepest base, [`GROUP_DEPTHS`] depths each.
     pub(super) open: Vec<OpenGroup>,
-    /// The sketches of chunks without bases in the frame that is being gathered.
+    /// Sketches of chunks without bases in the frame that is being gathered.
     pub(super) unlike: Vec<(Place, Sketch)>,
-    /// Chunks that were stored since the beginning.
+    /// Number of chunks stored so far.
     pub(super) clock: u64,
-    /// The bases of the chunk at hand.
+    /// Bases found for the current chunk.
     pub(super) found: Vec<Base>,
 }
 
-/// Chunks that are gathered to be encoded together.
+/// Chunks gathered to be encoded together.
 pub(super) struct OpenGroup {
     pub(super) frame: OpenFrame,
     pub(super) group: DeltaGroup,
-    /// The clock when the first of them came.
+    /// The clock when its first chunk was added.
     pub(super) since: u64,
 }
 
@@ -68,7 +67,8 @@ impl<'j> DeltaGroups<'j> {
         }
     }
 
-    /// Finds the bases of a chunk with this sketch, and gives its group; none if there are none.
+    /// Finds the bases of a chunk with this sketch and returns its group; none if there are no
+    /// bases.
     pub(super) fn find(&mut self, job: &Job<'_>, sketch: &Sketch) -> Option<usize> {
         let locality = |place: Place| {
             let is_stored = || job.loaded.index.frame(place.frame).is_stored() && job.may_read(self.bases);
@@ -88,13 +88,13 @@ impl<'j> DeltaGroups<'j> {
         Some(usize::from(deepest / GROUP_DEPTHS))
     }
 
-    /// A frame was made.
+    /// Records that a frame was made.
     pub(super) fn made(&mut self, frame: u32) {
         self.recent.touch(frame);
         self.recent.shrink(self.recent_max);
     }
 
-    /// A group that is to be sent off, since it is full, or its first chunk has waited for long.
+    /// Returns a group to send off, because it is full or its first chunk has waited too long.
     pub(super) fn due(&self, frame_size: u32) -> Option<usize> {
         let is_due = |open: &OpenGroup| {
             let is_old = self.clock - open.since >= GROUP_AGE_MAX;

@@ -1,26 +1,25 @@
-//! After a chunk that is stored already, the data probably goes on as it does in the repository.
+//! Hints: after a known chunk, the data probably continues as it does in the repository.
 //!
-//! RapidCDC (§3) keeps with every chunk the size of the next one, and looks there first. In
-//! a repository these hints are there already: a pack's directory lists its chunks in the order in
-//! which they were stored, with their sizes and their ids. So where a chunk of a large file is
-//! known, the directory of its pack is read, and what comes next is cut off at the sizes listed
-//! there, many chunks at a time, and fingerprinted at once. As long as ids are those expected,
-//! nothing is looked for; the first that is another ends the run, and the chunker goes on from
-//! there.
+//! RapidCDC (§3) stores with every chunk the size of the next one, and tests for a boundary there
+//! first. A repository has these hints already: a pack's directory lists its chunks in the order in
+//! which they were stored, with their sizes and ids. So after a known chunk of a large file, the
+//! follower reads the directory of its pack, cuts the next chunks at the sizes listed there, many
+//! at a time, and fingerprints them at once. While the ids match, the chunker does not run. The
+//! first mismatch ends the run, and the chunker continues from there.
 //!
-//! A chunk that is taken so has the id of one that is stored, and passes the chunker's own test of
-//! its end if it has one: then it ends where it would have ended anyway (but for the last chunk of
-//! a file, of SeqCDC or FastCDC, that turns up in the middle of another and seems to end there).
-//! A chunker without a test (argmin compares all bytes up to the maximum) might have gone on
-//! differently behind a chunk whose surroundings have changed; what is taken is stored already all
-//! the same.
+//! A chunk accepted this way has the id of a stored one and passes the chunker's own boundary test
+//! if it has one, so the chunker would have cut it too. (One exception: the last chunk of a file,
+//! cut by SeqCDC or FastCDC, that occurs in the middle of another file and seems to end there.) A
+//! chunker without a boundary test (argmin compares all bytes up to the maximum) might have cut
+//! differently after a chunk whose surroundings changed; the accepted chunk is a stored one in any
+//! case.
 //!
-//! Hints are advice: a directory that can't be read, or that says anything else than what is in the
-//! file, costs time only. Only packs of earlier backups are followed, so how fast this one stores
-//! its own changes nothing.
+//! Hints can't cause errors: a directory that can't be read, or that does not match the file, only
+//! costs time. Only packs of earlier backups are followed, so the order in which this backup stores
+//! its own packs has no effect.
 //!
-//! It pays where looking for boundaries costs more than fingerprinting, which otherwise many
-//! threads do at once.
+//! Hints pay where finding boundaries costs more than fingerprinting, which runs on many threads at
+//! once.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,41 +34,41 @@ use super::options::Hints;
 use super::sampling::FileClass;
 use crate::index::Place;
 
-/// The most chunks fingerprinted at once, and the most bytes of them (unless a single chunk has
+/// Maximum number of chunks fingerprinted at once, and of their bytes (a single chunk may have
 /// more).
 const RUN_MOST: usize = 64;
 const RUN_BYTES: usize = 1 << 20;
-/// Chunks that are looked up one by one after a run has ended, until one is known again.
+/// Number of chunks that are looked up one by one after a run has ended.
 const TRIES: u32 = 4;
-/// Directories kept: of the pack that is followed, and of the last.
+/// Number of cached directories: of the current pack, and of the previous one.
 const DIRECTORIES: usize = 2;
 
-/// Follows what is stored, for one large file.
+/// Follows stored chunks for one large file.
 pub(super) struct Follower<'a> {
     job: &'a Job<'a>,
     fingerprinter: Fingerprinter,
-    /// By the number of their pack; none if it can't be read.
+    /// Directories by pack number; `None` if one can't be read.
     directories: Vec<(u32, Option<Arc<PackSummary>>)>,
-    /// Where the last chunk is stored, if that is known.
+    /// Place of the last chunk, if it is stored.
     place: Option<Place>,
-    /// How many chunks to take next: more from run to run.
+    /// Number of chunks to take next; it grows from run to run.
     run: usize,
     tries: u32,
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Followed {
-    /// Bytes of chunks that were taken.
+    /// Bytes of the accepted chunks.
     Some(usize),
-    /// Nothing: the chunker has to look.
+    /// No chunk was accepted: the chunker has to find the boundary.
     Nothing,
-    /// Nothing yet: the next chunk would be longer than what there is.
+    /// Undecided: the next chunk is longer than the data at hand.
     More,
 }
 
 impl<'a> Follower<'a> {
-    /// None if it does not pay with this chunker on this machine.
+    /// Returns `None` if hints do not pay with this chunker on this machine.
     pub(super) fn new(job: &'a Job<'a>) -> Option<Follower<'a>> {
         let wanted = match job.options.hints {
             Hints::Off => false,
@@ -86,19 +85,19 @@ impl<'a> Follower<'a> {
         })
     }
 
-    /// Another piece of the file begins: its first chunk is looked up even if none was known for
-    /// long.
+    /// Starts another piece of the file: its first chunk is looked up even if none was known for a
+    /// while.
     pub(super) fn next_piece(&mut self) {
         self.tries = self.tries.max(1);
     }
 
-    /// What lies behind is not what lies behind in the repository.
+    /// Ends the run: the data differs from the repository's.
     pub(super) fn lose(&mut self) {
         self.place = None;
     }
 
-    /// Takes chunks from the start of `data`, which starts where the last one ended and is all that
-    /// is left if `last`. Spans start at `base`.
+    /// Accepts chunks from the start of `data`, which begins where the last chunk ended, and is the
+    /// rest of the file if `last`. Spans are relative to `base`.
     pub(super) fn follow(
         &mut self,
         cutter: &mut ArchiveCutter<'_>,
@@ -162,8 +161,7 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Takes note of a chunk that was cut off by the chunker, and looks now and then whether it is
-    /// known.
+    /// Notes a chunk cut by the chunker, and now and then looks up whether it is known.
     pub(super) fn cut(&mut self, span: &mut Span, chunk: &[u8]) {
         self.place = None;
         if self.tries == 0 {
@@ -176,7 +174,7 @@ impl<'a> Follower<'a> {
         self.place = index.get(&span.id).filter(is_of_before);
     }
 
-    /// What was stored behind a chunk: where, its id, its length.
+    /// Returns the chunk stored after a place: its place, id and length.
     fn after(&mut self, place: Place) -> Option<(Place, ChunkId, u32)> {
         let index = &self.job.loaded.index;
         let frame = *index.frames.get(place.frame as usize)?;
@@ -189,7 +187,7 @@ impl<'a> Follower<'a> {
             .blobs
             .get(usize::from(place.slot) + 1)
             .map(|blob| (0, place.slot + 1, blob));
-        // Frames of a pack have numbers in a row.
+        // Frames of a pack have consecutive numbers.
         let (frames, slot, blob) = within.or_else(|| Some((1, 0, summary.frames.get(at + 1)?.blobs.first()?)))?;
         let next = Place {
             frame: place.frame + frames,
@@ -218,11 +216,11 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// Whether looking for boundaries takes longer than fingerprinting, here and now.
+/// Measures whether finding boundaries takes longer than fingerprinting.
 fn pays(job: &Job<'_>) -> bool {
     let chunker = &job.repository.chunker;
     let size = (4 * chunker.size_max()).clamp(1 << 20, 8 << 20);
-    // Any bytes without a pattern.
+    // Pseudorandom bytes.
     let mut state = 1u64;
     let mut data = vec![0; size];
     for bytes in data.as_chunks_mut::<8>().0 {

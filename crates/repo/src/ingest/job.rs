@@ -1,4 +1,4 @@
-//! What the threads of one backup share.
+//! State shared by the threads of one backup.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -16,34 +16,34 @@ use crate::read::ChunkReader;
 use crate::source::{Filter, XattrFault};
 use crate::{Error, Monitor, Repository, Result, Warning, clock};
 
-/// What the threads of one backup share.
+/// State shared by the threads of one backup.
 pub(crate) struct Job<'a> {
     pub(crate) repository: &'a Repository,
     pub(crate) options: &'a BackupOptions,
     pub(crate) monitor: &'a Monitor,
     pub(crate) loaded: Arc<LoadedIndex>,
     pub(crate) filter: Arc<Filter>,
-    /// When reading began: a change that comes later can't be told from a file's times.
+    /// Time at which reading began. Later changes may leave a file's times unchanged.
     pub(crate) started: Time,
     pub(crate) limits: Limits,
-    /// Reads the bases of deltas; none if similar chunks are not looked for.
+    /// Reads the bases of deltas; `None` if the backup does not look for similar chunks.
     pub(crate) bases: Option<ChunkReader<'a>>,
     pub(crate) learned: Learned,
-    /// What was done so far.
+    /// The summary so far.
     tally: Mutex<BackupSummary>,
-    /// Frames that were wanted as bases and can't be read.
+    /// Frames that were needed as bases but can't be read.
     damaged: Mutex<HashSet<u32>>,
-    /// Set at the end, for threads that only accompany the work.
+    /// Set at the end, to stop threads that only assist.
     pub(crate) finished: AtomicBool,
 }
 
-/// What a backup has learned about the data on the way.
+/// Properties of the data learned during a backup.
 pub(crate) struct Learned {
-    /// Bytes of the last frames in a row that did not compress.
+    /// Bytes in the latest run of frames that did not compress.
     pub(crate) incompressible: AtomicU64,
-    /// For which files it pays to look for similar chunks.
+    /// Classes of files for which looking for similar chunks pays.
     pub(crate) sampling: Sampling,
-    /// Whether it pays to follow hints, once that was measured.
+    /// Whether hints pay, once measured.
     pub(crate) follows_hints: OnceLock<bool>,
 }
 
@@ -98,22 +98,22 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Adds to what was done so far.
+    /// Updates the summary.
     pub(crate) fn count(&self, add: impl FnOnce(&mut BackupSummary)) {
         add(&mut self.tally.lock().expect("no holder of this lock panics"));
     }
 
-    /// Returns what was done.
+    /// Returns the summary.
     pub(crate) fn into_tally(self) -> BackupSummary {
         self.tally.into_inner().expect("no holder of this lock panics")
     }
 
-    /// Whether more may be read back from the repository for the sake of what is similar.
+    /// Returns whether the backup may still read stored frames to find similar chunks.
     pub(crate) fn may_read(&self, bases: &ChunkReader<'_>) -> bool {
         self.limits.reads_max.is_none_or(|most| bases.bytes_read() < most)
     }
 
-    /// Says that a frame can't be read, once.
+    /// Reports a damaged frame, once.
     pub(crate) fn damaged(&self, frame: u32, error: Error) {
         let mut damaged = self.damaged.lock().expect("no holder of this lock panics");
         if damaged.insert(frame) {
@@ -122,7 +122,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Says which attributes of a file are not stored with it.
+    /// Reports the attributes of a file that are not stored.
     pub(crate) fn attributes_lost(&self, path: &Path, faults: Vec<XattrFault>) {
         for (name, source) in faults {
             self.count(|tally| tally.attributes_lost += 1);

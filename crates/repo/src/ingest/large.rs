@@ -1,5 +1,5 @@
-//! Large files, and streams: read and cut a piece at a time, while workers fingerprint the pieces
-//! before.
+//! Reading and cutting large files and streams a piece at a time, while workers fingerprint earlier
+//! pieces.
 
 use std::io::Read;
 use std::ops::Range;
@@ -20,22 +20,22 @@ use super::work::{Piece, ToRead, Work};
 use crate::source::{Extent, Opened};
 use crate::{Error, ProgressCounters, Result};
 
-/// What the builder gets to know of a large file.
+/// Message to the builder about a large file.
 pub(crate) enum LargePart {
     Piece(Receiver<Piece>),
     Hole(u64),
-    /// The end: its entry, without content.
+    /// The end of the file: its entry, without content.
     End(Result<Box<TreeEntry>>),
 }
 
-/// A large file, on its way to a cutter.
+/// A large file queued for a cutter.
 pub(crate) enum Large {
     File { file: ToRead, parts: Sender<LargePart> },
     Stream { stream: Stream, parts: Sender<LargePart> },
 }
 
-/// Cuts large files until there are no more. Two of these run, so that the next file is read while
-/// the last is still fingerprinted.
+/// Cuts large files until the channel closes. Two cutters run, so that one can read the next file
+/// while the last is still being fingerprinted.
 pub(crate) fn cut_large(job: &Job<'_>, large: &Receiver<Large>, work: &Sender<Work>, spare: &Receiver<Vec<u8>>) {
     while let Ok(file) = large.recv() {
         cut(job, file, work, spare);
@@ -64,7 +64,7 @@ pub(crate) fn cut(job: &Job<'_>, file: Large, work: &Sender<Work>, spare: &Recei
         Large::File { file, .. } => cutter.file(&file),
         Large::Stream { stream, .. } => cutter.stream(stream),
     };
-    // `Ok(None)`: nobody listens any more.
+    // `Ok(None)`: the receiver is gone.
     if let Some(end) = end.transpose() {
         drop(cutter.parts.send(LargePart::End(end)));
     }
@@ -75,13 +75,13 @@ struct LargeCutter<'a> {
     parts: Sender<LargePart>,
     work: &'a Sender<Work>,
     spare: &'a Receiver<Vec<u8>>,
-    /// The piece being filled, and how far it is.
+    /// The piece being filled, and its length so far.
     buffer: Vec<u8>,
     filled: usize,
-    /// Knows how far the file is cut.
+    /// Tracks how much of the file is cut.
     cutter: ArchiveCutter<'a>,
     kind: FileClass,
-    /// Knows what it is probably made of, where that pays.
+    /// Predicts the next chunks from the repository, where that pays.
     follower: Option<Follower<'a>>,
 }
 
@@ -129,7 +129,7 @@ impl LargeCutter<'_> {
         Ok(Some(Box::new(entry)))
     }
 
-    /// Cuts one stretch of data; returns how much of it there was, or none if nobody listens.
+    /// Cuts one extent of data; returns its length as found, or `None` if the receiver is gone.
     fn extent(&mut self, file: &Opened, path: &Path, start: u64, length: u64) -> Result<Option<u64>> {
         let mut done = 0;
         loop {
@@ -193,8 +193,8 @@ impl LargeCutter<'_> {
         })))
     }
 
-    /// Takes `read` new bytes into account, cuts what can be cut, and sends it off. False if nobody
-    /// listens.
+    /// Adds `read` new bytes, cuts the chunks that are complete, and sends them off. Returns false
+    /// if the receiver is gone.
     fn cut(&mut self, read: usize, last: bool) -> bool {
         let filled = self.filled + read;
         let size_average = self.job.repository.chunker.settings().size_average();
@@ -222,8 +222,8 @@ impl LargeCutter<'_> {
         self.parts.send(LargePart::Piece(result)).is_ok() && self.work.send(Work::Piece { piece, reply }).is_ok()
     }
 
-    /// Takes the next chunks of the buffer; gives the bytes of them, or none if there is too
-    /// little.
+    /// Takes the next chunks from the buffer and returns their bytes, or `None` if there is too
+    /// little data.
     fn next(&mut self, left: Range<usize>, last: bool, chunks: &mut Vec<Span>) -> Option<usize> {
         let (start, data) = (left.start, &self.buffer[left]);
         if let Some(follower) = &mut self.follower {
@@ -245,7 +245,7 @@ impl LargeCutter<'_> {
         Some(length)
     }
 
-    /// An empty buffer. One that was used before costs no page faults.
+    /// Returns an empty buffer. A reused one causes no page faults.
     fn fresh(&self) -> Vec<u8> {
         let room = self.job.limits.piece;
         match self.spare.try_recv() {
@@ -253,7 +253,7 @@ impl LargeCutter<'_> {
                 buffer.resize(room, 0);
                 buffer
             }
-            // The system hands out zeros: they need not be written.
+            // The system hands out zeroed memory: nothing need be written.
             _ => vec![0; room],
         }
     }

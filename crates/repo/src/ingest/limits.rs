@@ -1,52 +1,52 @@
-//! One memory budget, divided among the queues and buffers of a backup.
+//! Division of the memory budget among the queues and buffers of a backup.
 
 use crate::{Error, Result};
 
 /// Bytes of small files that are read together.
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
 
-/// Sizes of the queues, so that all buffers together stay within the budget.
+/// Lengths of the queues, chosen so that all buffers together stay within the budget.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) workers: usize,
     pub(crate) cutters: usize,
-    /// Results of the reader that wait for the builder.
+    /// Results of the reader queued for the builder.
     pub(crate) events: usize,
-    /// Pieces of one large file that wait: enough to keep every worker busy; more would only take
+    /// Queued pieces of one large file: enough to keep every worker busy. More would only touch
     /// fresh memory.
     pub(crate) pieces: usize,
-    /// Pieces of all large files that wait; at least those of one.
+    /// Queued pieces of all large files; at least as many as for one file.
     pub(crate) pieces_all: usize,
     /// Bytes of one piece.
     pub(crate) piece: usize,
-    /// Frames on their way to the packer.
+    /// Frames queued for the packer.
     pub(crate) frames: usize,
     pub(crate) pack: u32,
     pub(crate) uploaders: usize,
-    /// Bytes of frames that are kept as bases; 0 if there is no room to look for what is similar.
+    /// Bytes of frames kept as bases; 0 if the budget has no room for finding similar chunks.
     pub(crate) bases: u64,
-    /// Bytes of frames that are kept beside those until the index needs them.
+    /// Further bytes of frames, kept until the index needs the memory.
     pub(crate) bases_lent: u64,
     /// Bytes of the index of features.
     pub(crate) features: u64,
-    /// Bytes of frames that may be read back as bases; none if as many as pays.
+    /// Bytes of frames that may be read back as bases; no limit if none.
     pub(crate) reads_max: Option<u64>,
 }
 
-/// What one worker needs to encode against bases, bytes: zstd's tables, the prefix, and frames that
-/// are read for it.
+/// Memory that one worker needs to encode against bases, bytes: zstd's tables, the prefix, and
+/// frames read as bases.
 const DELTA_CODER: usize = 16 << 20;
-/// Less than this is not worth looking for what is similar.
+/// With less memory than this, looking for similar chunks does not pay, bytes.
 const SIMILARITY_MIN: u64 = 16 << 20;
-/// Bytes of frames kept as bases, and of features: more has not gained more, and every page of it
-/// that is touched costs 2 µs.
+/// Most bytes of frames kept as bases, and of features. More did not save more, and every page
+/// touched costs 2 µs.
 const BASES_MAX: u64 = 160 << 20;
 const FEATURES_MAX: u64 = 64 << 20;
 
 impl Limits {
-    /// Splits `budget` (what remains after the index), bytes. A quarter is left for what the index
-    /// grows by, if that is possible. Whether somebody `looks` for what is similar: then that
-    /// is given room before speed, but for the last of it.
+    /// Divides `budget` (bytes left beside the index). If possible, a quarter is reserved for
+    /// growth of the index. If the backup looks for similar chunks (`looks`), that gets memory
+    /// before the buffers that only add speed, except the last of them.
     pub(crate) fn new(
         budget: u64,
         cores: usize,
@@ -55,7 +55,7 @@ impl Limits {
         pack: u32,
         looks: bool,
     ) -> Result<Limits> {
-        // Small enough to be fingerprinted while it is in the cache that it was cut in.
+        // Small enough to be fingerprinted while it is still in the cache after cutting.
         let piece = (1 << 20).max(2 * chunk_max);
         let mut limits = Limits {
             workers: cores,
@@ -73,7 +73,7 @@ impl Limits {
             reads_max: None,
         };
         let mut fits = None;
-        // Give up what costs least speed first.
+        // Reduce first the limits that cost least speed.
         let steps: [fn(&mut Limits); 7] = [
             |l| (l.events, l.pieces_all) = (12, (2 * l.pieces).max(12)),
             |l| (l.pieces, l.pieces_all) = (l.pieces.min(3), 6),
@@ -108,8 +108,8 @@ impl Limits {
         }
     }
 
-    /// Gives what is left to those who look for what is similar, if it is enough; and they borrow
-    /// what the index has not grown into yet.
+    /// Gives the remaining memory to the search for similar chunks if it is enough, and lends it
+    /// the memory reserved for growth of the index.
     fn share_out(&mut self, left: u64, growth: u64) {
         let room = left.saturating_sub((self.workers * DELTA_CODER) as u64);
         if room >= SIMILARITY_MIN {
@@ -119,15 +119,17 @@ impl Limits {
         }
     }
 
-    /// The most that buffers can hold at once, but for what is lent.
+    /// Returns the largest total size of all buffers, without lent memory, bytes.
     pub(crate) fn bytes(&self, frame: u32) -> u64 {
         let groups = (self.events + self.workers + 2) * 2 * BATCH_BYTES;
-        // Beside those that wait: one at the builder, two at each cutter, and two at the one that reads a
-        // file which has grown meanwhile.
+        // Beside queued pieces: one at the builder, two at each cutter, and two at a worker that
+        // reads a file which grew meanwhile.
         let pieces = (self.pieces_all + 1 + 2 * self.cutters + 2) * self.piece;
-        // A frame exists uncompressed and compressed; zstd's own tables are about 4 MiB at level 3.
+        // A frame exists both uncompressed and compressed; zstd's own tables take about 4 MiB at
+        // level 3.
         let frames = (self.frames + 2) * 2 * (frame as usize + self.piece / 8) + self.workers * (4 << 20);
-        // Two packs being filled, and those being stored; a pack overshoots its size by at most an eighth.
+        // Two packs being filled, and those being stored. A pack exceeds its target size by at most
+        // an eighth.
         let packs = (2 + self.uploaders) * (self.pack as usize + self.pack as usize / 8);
         let similarity = match self.bases {
             0 => 0,

@@ -1,4 +1,4 @@
-//! What to back up, and how.
+//! Options of a backup.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -10,43 +10,44 @@ use ibid_format::tree::Time;
 use crate::options::setters;
 use crate::source::Excludes;
 
-/// How hard to compress.
+/// Compression of chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// The fastest of four settings of zstd, around its levels 1 to 3, that is about the smallest on
-    /// a sample of the data's own frames.
+    /// Choose between four fast settings of zstd, about its levels 1 to 3, by trying them on
+    /// samples of the data.
     #[default]
     Auto,
-    /// Not at all.
+    /// Do not compress.
     Off,
-    /// zstd at this level, 1–22.
+    /// zstd at this level, 1 to 22.
     Level(i32),
 }
 
-/// Whether chunks that resemble stored ones are stored as deltas against them.
+/// Storing chunks that resemble stored ones as deltas against them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Similarity {
-    /// Where that makes them smaller.
+    /// Store a delta where it is smaller.
     #[default]
     Auto,
-    /// Never.
+    /// Do not store deltas.
     Off,
-    /// As [`Auto`](Similarity::Auto), but look for similar chunks in all data, even where it does
-    /// not compress or has gained nothing before. Least is stored, and it takes longest.
+    /// As [`Auto`](Similarity::Auto), but look for similar chunks in all data, including data that
+    /// does not compress and files whose earlier changes resembled nothing. This stores the least
+    /// and takes the longest.
     Max,
 }
 
-/// Whether large files are cut at the boundaries that the repository suggests: after a known chunk,
-/// at the sizes of the chunks that were stored after it (RapidCDC §3).
+/// Cutting large files at boundaries predicted from the repository: after a known chunk, at the
+/// sizes of the chunks that were stored after it (RapidCDC §3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hints {
-    /// If looking for boundaries takes longer than fingerprinting, with this chunker on this
-    /// machine.
+    /// Use hints if, with this chunker on this machine, finding boundaries takes longer than
+    /// fingerprinting.
     #[default]
     Auto,
-    /// Never.
+    /// Do not use hints.
     Off,
-    /// Always.
+    /// Always use hints.
     Always,
 }
 
@@ -57,11 +58,12 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A stream that becomes the file `name` in the root of the snapshot.
+    /// Creates a stream that becomes the file `name` in the root of the snapshot.
     ///
-    /// An error of `reader` ends the backup. [`Interrupted`](std::io::ErrorKind::Interrupted) only
-    /// makes the backup look whether it should stop, so a reader that may wait for long should
-    /// return that now and then.
+    /// If `reader` returns an error, the backup fails.
+    /// [`Interrupted`](std::io::ErrorKind::Interrupted) is not an error: the backup checks whether
+    /// it was cancelled and reads again. A reader that may block for long should return it now and
+    /// then.
     pub fn new(name: impl Into<OsString>, reader: impl Read + Send + Sync + 'static) -> Stream {
         Stream {
             name: name.into().into_vec(),
@@ -70,42 +72,43 @@ impl Stream {
     }
 }
 
-/// What to back up and how.
+/// Options of a backup.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct BackupOptions {
-    /// Files and directories. A block device named here is read like a file.
+    /// Files and directories to back up. A block device named here is read like a file.
     pub paths: Vec<PathBuf>,
-    /// What to leave out.
+    /// Files to leave out.
     pub excludes: Excludes,
-    /// Labels.
+    /// Labels of the snapshot.
     pub tags: Vec<String>,
-    /// The machine's name to record; this machine's if none.
+    /// Host name to record; this machine's if none.
     pub host: Option<String>,
-    /// When the backup was made, to record; now if none.
+    /// Time of the backup to record; the current time if none.
     pub time: Option<Time>,
-    /// The program's name and version, to record.
+    /// Name and version of the calling program, to record.
     pub program: String,
-    /// Read every file, even those that look unchanged.
+    /// Read every file, even if it looks unchanged.
     pub force: bool,
-    /// The snapshot to compare with (see [`Repository::snapshot`](crate::Repository::snapshot));
-    /// the latest of the same host and paths if none.
+    /// Snapshot to compare with (see [`Repository::snapshot`](crate::Repository::snapshot)); the
+    /// latest of the same host and paths if none.
     pub parent: Option<String>,
-    /// Do all but write.
+    /// Do everything except write.
     pub dry_run: bool,
-    /// How hard to compress.
+    /// Compression of chunks.
     pub compression: Compression,
-    /// Whether chunks that resemble stored ones are stored as deltas. Without compression, none are.
+    /// Whether to store similar chunks as deltas. Without compression, there are no deltas.
     pub similarity: Similarity,
-    /// Bytes of frames that may be read back as bases of deltas, or to sketch them, if the storage is
-    /// not a folder of this machine; 256 MiB if none. Frames that are being read when the limit is
-    /// reached come on top.
+    /// Bytes of frames that may be read from remote storage, as bases of deltas or to sketch them;
+    /// 256 MiB if none. Reads in progress when the limit is reached may exceed it. Local folders
+    /// have no limit.
     pub remote_reads: Option<u64>,
-    /// Whether large files are cut where the repository suggests.
+    /// Whether to cut large files at predicted boundaries.
     pub hints: Hints,
-    /// Count files and bytes beside the work, so that progress can show how much is left.
+    /// Count files and bytes on a separate thread while the backup runs, so that progress can show
+    /// how much is left.
     pub estimate: bool,
-    /// Threads that read, fingerprint and compress; the number of cores if none.
+    /// Number of threads that read, fingerprint and compress; the number of cores if none.
     pub threads: Option<usize>,
 }
 
@@ -129,7 +132,7 @@ setters!(BackupOptions {
 });
 
 impl BackupOptions {
-    /// Adds a path to those that are backed up.
+    /// Adds a path to back up.
     #[must_use]
     pub fn path(mut self, path: impl Into<PathBuf>) -> BackupOptions {
         self.paths.push(path.into());
@@ -137,5 +140,5 @@ impl BackupOptions {
     }
 }
 
-/// See [`BackupOptions::remote_reads`].
+/// Default of [`BackupOptions::remote_reads`], bytes.
 pub(super) const REMOTE_READS: u64 = 256 << 20;

@@ -1,50 +1,49 @@
-//! What a backup did. The summary is also its tally: all threads add to one, as they go.
+//! Summary of a backup. It is also the running tally: all threads add to one while they work.
 
 use ibid_format::FileId;
 use ibid_format::snapshot::SnapshotTotals;
 
-/// What a backup did.
+/// Summary of a backup.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct BackupSummary {
-    /// The snapshot; none for a dry run.
+    /// Id of the new snapshot; none for a dry run.
     pub id: Option<FileId>,
-    /// The snapshot that unchanged files were compared with.
+    /// Id of the snapshot that files were compared with.
     pub parent: Option<FileId>,
-    /// What was found and stored.
+    /// Files and bytes found and stored.
     pub counters: SnapshotTotals,
-    /// Files that were taken over from the parent without reading them.
+    /// Files taken over unread from the parent snapshot.
     pub unchanged_files: u64,
-    /// Bytes of holes in the files that were read: nothing was stored for them.
+    /// Bytes of holes in files that were read; nothing is stored for them.
     pub holes: u64,
-    /// Extended attributes that could not be read, or for which an entry has no room; each was
-    /// reported.
+    /// Extended attributes that could not be read or do not fit into an entry; each was reported.
     pub attributes_lost: u64,
-    /// Frames of earlier backups that were wanted as bases and can't be read; each was reported. The
-    /// backup did without them, but their chunks, and deltas against them, are lost unless they are
-    /// stored elsewhere too. This snapshot may need some: run a
+    /// Frames of earlier backups that were needed as bases but can't be read; each was reported.
+    /// The backup worked without them. Their chunks, and deltas against these chunks, are lost
+    /// unless they are stored elsewhere too. This snapshot may depend on some of them: run a
     /// [`check`](crate::Repository::check).
     pub damaged_frames: u64,
-    /// Of the counters' `new_bytes`, those of metadata: trees and lists of chunks.
+    /// Bytes of metadata (trees and lists of chunks) among the counters' `new_bytes`.
     pub new_metadata_bytes: u64,
-    /// New chunks that are stored by themselves.
+    /// New chunks stored without a base.
     pub unlike: StoredData,
-    /// New chunks that are stored as deltas.
+    /// New chunks stored as deltas.
     pub similar: StoredData,
-    /// Bytes of new chunks that were not sketched, since the data before them did not compress.
+    /// Bytes of new chunks that were not sketched because the data before them did not compress.
     pub passed_over: u64,
-    /// Bytes of new chunks that were not sketched, since changed files with the same extension have
-    /// resembled nothing that is stored.
+    /// Bytes of new chunks that were not sketched because changed files with the same extension
+    /// resembled nothing stored.
     pub without_gain: u64,
-    /// Bytes of large files that were cut at boundaries that the repository suggested.
+    /// Bytes of large files cut at predicted boundaries.
     pub hinted: u64,
-    /// Bytes written to the repository in all: packs, index, sketches, snapshot.
+    /// Bytes written to the repository: packs, index, sketches, snapshot.
     pub written: u64,
-    /// Milliseconds it took.
+    /// Duration, milliseconds.
     pub duration_ms: u64,
 }
 
-/// New chunks of data, and the space that they take.
+/// New data chunks and the space that they take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredData {
@@ -52,6 +51,6 @@ pub struct StoredData {
     pub chunks: u64,
     /// Bytes of these chunks.
     pub bytes: u64,
-    /// Bytes that their frames take in packs, compressed and sealed.
+    /// Bytes of their frames in packs, compressed and sealed.
     pub stored: u64,
 }

@@ -1,16 +1,16 @@
-//! Restore: a snapshot's tree, or part of it, back as files.
+//! Restore: writes a snapshot's tree, or part of it, back as files.
 //!
 //! The planner (the calling thread) walks the tree, makes directories and files, and collects which
-//! chunk goes where. Every [`WINDOW`] chunks it sorts what it has by frame, so that each frame is
-//! read once, and hands it to the workers, which read, verify and write. A file gets its attributes
-//! when its last chunk is written, a directory when all in it is done.
+//! chunk goes where. Every [`WINDOW`] chunks it sorts them by frame, so that each frame is read
+//! once, and hands them to the workers, which read, verify and write. A file gets its attributes
+//! after its last chunk is written, a directory after its last entry.
 //!
-//! What stands in the destination is replaced by what is complete (made aside and renamed), mended
-//! with chunks that are verified, or left.
+//! An existing file is replaced by a complete one (written next to it and renamed), repaired with
+//! verified chunks, or left alone.
 //!
-//! Everything is done relative to open directories, one name at a time, never through a symlink:
-//! whatever a snapshot says and whatever is planted in the destination, nothing outside it is
-//! touched.
+//! All paths are resolved relative to open directories, one name at a time, never through a
+//! symlink. Nothing outside the destination is touched, whatever a snapshot contains and whatever
+//! an attacker places in the destination.
 
 mod attributes;
 mod decide;
@@ -39,13 +39,13 @@ use task::Task;
 use crate::{Repository, Result, SnapshotPath};
 
 impl Repository {
-    /// Restores a snapshot, or what is at a path of it, into the directory `destination`, which is
-    /// made if it does not exist. If a directory is at the path, its contents are restored; a file
-    /// is restored under its own name.
+    /// Restores a snapshot, or the entry at a path of it, into the directory `destination`, which
+    /// is created if needed. If the path is a directory, its contents are restored; a file is
+    /// restored under its own name.
     ///
-    /// What can't be restored is reported as a [`Warning`](crate::Warning) and counted; the rest is
-    /// restored. A new file whose stored bytes are damaged is removed again; what stood in its
-    /// place stays.
+    /// An entry that can't be restored is reported as a [`Warning`](crate::Warning) and counted;
+    /// the rest is restored. A new file whose stored bytes are damaged is removed again; an
+    /// existing file in its place stays.
     ///
     /// # Errors
     /// [`Error::WouldOverwrite`](crate::Error::WouldOverwrite) before anything is written;
@@ -59,12 +59,12 @@ impl Repository {
         Task::new(self, &from.into(), destination.as_ref(), options)?.run()
     }
 
-    /// Tells what [`restore`](Repository::restore) would do, and does nothing. `on_planned` is called
-    /// for every file, and for directories that would be made. The summary is that of a restore in
-    /// which nothing goes wrong. What exists is read and compared, as far as the rule asks for it.
+    /// Previews a [`restore`](Repository::restore) without writing anything. `on_planned` is called
+    /// for every file, and for directories that would be created. The summary is that of a restore
+    /// without failures. Existing files are read and compared if the overwrite rule requires it.
     ///
     /// # Errors
-    /// Those of a restore; those of `on_planned`.
+    /// Those of a restore, and those of `on_planned`.
     pub fn plan_restore<'a>(
         &self,
         from: impl Into<SnapshotPath<'a>>,

@@ -1,42 +1,43 @@
-//! What to restore and how, and what was done.
+//! Options and summary of a restore.
 
 use crate::options::setters;
 
-/// What to do where something exists already.
+/// How to treat files that already exist in the destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overwrite {
-    /// Stop before anything is written.
+    /// Refuse to start if anything would be overwritten.
     #[default]
     Refuse,
-    /// Make it as in the snapshot; bytes that are right already are not written again.
+    /// Restore the file as in the snapshot. Bytes that already match are not written again.
     Always,
-    /// The same, but take the contents of a file with the right size and mtime as right without
-    /// reading it.
+    /// Like `Always`, but assume that a file with the same size and mtime has the right contents,
+    /// without reading it.
     IfChanged,
-    /// Leave it.
+    /// Leave the existing file unchanged.
     Never,
 }
 
-/// What to restore and how.
+/// Options of a restore.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RestoreOptions {
-    /// What to do where something exists.
+    /// How to treat files that already exist.
     pub overwrite: Overwrite,
-    /// Restore only what matches one of these [`Patterns`], and what is below. Paths are those of
-    /// the snapshot.
+    /// Restore only entries that match one of these [`Patterns`], with everything below them.
+    /// Patterns apply to paths in the snapshot.
     pub include: Vec<String>,
-    /// Leave out what matches one of these.
+    /// Leave out entries that match one of these.
     pub exclude: Vec<String>,
-    /// Afterwards, read everything back from the disk and compare.
+    /// After writing, read every file back from the disk and compare.
     pub verify: bool,
-    /// Keep what is left of a file that is damaged in the repository: beside its place, as
-    /// `NAME.damaged`, with zeros for what is lost. It counts as failed.
+    /// Keep the readable parts of a file that is damaged in the repository: next to its place, as
+    /// `NAME.damaged`, with zeros for lost bytes. The file counts as failed.
     pub keep_damaged: bool,
-    /// Give files to the recorded numeric owners, even if names say otherwise here.
+    /// Restore recorded numeric owners, even if the recorded names have other numbers on this
+    /// machine.
     pub numeric_ids: bool,
-    /// Threads; the number of cores if none. Fewer, if the memory budget has no room for what each
-    /// needs.
+    /// Number of threads; the number of cores if none. Fewer are used if the memory budget has no
+    /// room for their buffers.
     pub threads: Option<usize>,
 }
 
@@ -51,37 +52,38 @@ setters!(RestoreOptions {
     exclude: Vec<String>,
 });
 
-/// What a restore did.
+/// Counts of a restore.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RestoreSummary {
-    /// Files restored (or that would be).
+    /// Files restored, or that a preview would restore.
     pub files: u64,
-    /// Directories.
+    /// Directories restored.
     pub directories: u64,
     /// Symlinks, FIFOs, devices.
     pub others: u64,
     /// Bytes of restored files.
     pub bytes: u64,
-    /// Bytes that had to be written; the rest was there.
+    /// Bytes written; the others were already there.
     pub bytes_written: u64,
-    /// Files and others left alone because something was there.
+    /// Files and special files left alone because something existed in their place.
     pub kept: u64,
-    /// What could not be restored, and include patterns that match nothing; each was reported.
+    /// Entries that could not be restored, and include patterns that match nothing. Each was
+    /// reported.
     pub failed: u64,
-    /// Of these, files of which something was kept: see [`RestoreOptions::keep_damaged`].
+    /// Failed files whose readable parts were kept: see [`RestoreOptions::keep_damaged`].
     pub damaged: u64,
-    /// Files that [`RestoreOptions::verify`] read back and found right.
+    /// Files that [`RestoreOptions::verify`] read back and found correct.
     pub verified: u64,
 }
 
-/// What a restore would do about something.
+/// What a restore would do to one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planned {
-    /// Nothing is there: it would be made.
+    /// The entry does not exist and would be created.
     Write,
-    /// What is there would be made as in the snapshot.
+    /// The existing entry would be replaced by the snapshot's.
     Replace,
-    /// What is there would stay, but perhaps for its attributes.
+    /// The existing entry would be kept; its attributes might change.
     Keep,
 }

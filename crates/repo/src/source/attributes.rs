@@ -1,4 +1,4 @@
-//! What a file is besides its bytes.
+//! Attributes of files: everything but their contents.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-/// An entry with everything that `stat` tells; contents and extended attributes are for the caller
-/// to fill in.
+/// Returns an entry with all fields that `stat` provides. The caller fills in contents and extended
+/// attributes.
 ///
-/// None for types that are none of the seven that are kept.
+/// Returns `None` for file types other than the seven that snapshots record.
 pub(crate) fn entry_from(name: &[u8], stat: &Stat) -> Option<TreeEntry> {
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => EntryKind::File(Content::empty()),
@@ -52,19 +52,19 @@ pub(crate) fn entry_from(name: &[u8], stat: &Stat) -> Option<TreeEntry> {
     })
 }
 
-/// Extended attributes, ascending by name; ACLs are among them (`system.posix_acl_*`).
+/// Extended attributes, ascending by name, including ACLs (`system.posix_acl_*`).
 type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// What could not be read: an attribute's name (empty for the list itself) and why.
+/// An attribute that could not be read: its name (empty for the list itself) and the error.
 pub(crate) type XattrFault = (Vec<u8>, std::io::Error);
 
-/// The most that all attributes of a file may take, so that its entry can hold them beside all else
-/// that is in it, bytes.
+/// Maximum size of all attributes of a file, bytes, chosen so that they fit into its entry with all
+/// other fields.
 const XATTRS_BYTES_MAX: usize = ENTRY_BYTES_MAX - 2 * TARGET_BYTES_MAX;
-/// What an attribute takes in an entry beside its name and value, at most: their lengths, bytes.
+/// Maximum overhead of an attribute in an entry, for the lengths of its name and value, bytes.
 const LENGTHS: usize = 6;
 
-/// Extended attributes of an open file.
+/// Reads the extended attributes of an open file.
 pub(crate) fn read_xattrs_of(file: BorrowedFd<'_>) -> (Xattrs, Vec<XattrFault>) {
     read_xattrs(
         |buffer| rustix::fs::flistxattr(file, buffer),
@@ -72,7 +72,8 @@ pub(crate) fn read_xattrs_of(file: BorrowedFd<'_>) -> (Xattrs, Vec<XattrFault>) 
     )
 }
 
-/// Extended attributes of a file that can't be opened for reading (a symlink, a device, a FIFO).
+/// Reads the extended attributes of a file that can't be opened for reading (a symlink, a device, a
+/// FIFO).
 pub(crate) fn read_xattrs_at(directory: impl AsFd, name: &[u8]) -> (Xattrs, Vec<XattrFault>) {
     let path = through_proc(directory.as_fd(), name);
     read_xattrs(
@@ -81,7 +82,7 @@ pub(crate) fn read_xattrs_at(directory: impl AsFd, name: &[u8]) -> (Xattrs, Vec<
     )
 }
 
-/// Extended attributes of what a path of `/proc` stands for, be it a symlink itself.
+/// Reads the extended attributes of the file behind a `/proc` path, even if that file is a symlink.
 pub(crate) fn read_xattrs_through(path: &Path) -> (Xattrs, Vec<XattrFault>) {
     read_xattrs(
         |buffer| rustix::fs::listxattr(path, buffer),
@@ -89,8 +90,8 @@ pub(crate) fn read_xattrs_through(path: &Path) -> (Xattrs, Vec<XattrFault>) {
     )
 }
 
-/// A path to `name` in an open directory, for the calls that have no form relative to one. It is
-/// short however deep the directory.
+/// Returns a path to `name` in an open directory, for system calls without a relative form. It is
+/// short however deep the directory is.
 fn through_proc(directory: BorrowedFd<'_>, name: &[u8]) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
     let mut path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
@@ -102,15 +103,15 @@ fn read_xattrs(
     list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
     get: impl Fn(&[u8], &mut [u8]) -> Result<usize, Errno>,
 ) -> (Xattrs, Vec<XattrFault>) {
-    // Nearly all files have none: one call says so.
+    // Nearly all files have no attributes; one call finds that out.
     let mut names = vec![0; 1024];
     let names = match grow(&mut names, &list) {
         Ok(length) => &names[..length],
         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOENT) => return (Vec::new(), Vec::new()),
         Err(error) => return (Vec::new(), vec![(Vec::new(), error.into())]),
     };
-    // In this order the system's own, such as `system.posix_acl_access`, get their room before the
-    // users'.
+    // Descending order puts system attributes such as `system.posix_acl_access` before the users',
+    // so they get room first.
     let mut names: Vec<_> = names.split(|&byte| byte == 0).filter(|name| !name.is_empty()).collect();
     names.sort_unstable();
     names.dedup();
@@ -140,7 +141,7 @@ fn read_xattrs(
     (found, faults)
 }
 
-/// Calls `read` with a buffer large enough; the largest list or value that Linux allows is 64 KiB.
+/// Calls `read` with a large enough buffer. The largest list or value that Linux allows is 64 KiB.
 fn grow(buffer: &mut Vec<u8>, read: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<usize, Errno> {
     match read(buffer) {
         Err(Errno::RANGE) if buffer.len() < 64 << 10 => {
@@ -178,7 +179,7 @@ impl Owners {
         });
     }
 
-    /// (users, groups), those that have a name, ascending by id.
+    /// Returns (users, groups) that have a name, ascending by id.
     pub(crate) fn into_names(self) -> (Names, Names) {
         let named =
             |map: BTreeMap<u32, Option<Vec<u8>>>| map.into_iter().filter_map(|(id, name)| Some((id, name?))).collect();

@@ -1,4 +1,4 @@
-//! What is left out of a backup.
+//! Exclude rules of a backup.
 
 use std::path::{Path, PathBuf};
 
@@ -6,18 +6,18 @@ use crate::options::setters;
 use crate::pattern::PatternsBuilder;
 use crate::{Patterns, Result};
 
-/// What to leave out, as asked for.
+/// Exclude rules, as requested.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Excludes {
-    /// [`Patterns`]: `*.o`, `target/` and `me/cache` match at any depth, `/home/*/cache` only there,
-    /// and `!keep.o` takes back.
+    /// [`Patterns`]: `*.o`, `target/` and `me/cache` match at any depth, `/home/*/cache` only from
+    /// the root, and `!keep.o` includes again.
     pub patterns: Vec<String>,
-    /// Files of such patterns, one a line. They come before [`patterns`](Excludes::patterns), which
-    /// can take back what they exclude.
+    /// Files of patterns, one per line. They come before [`patterns`](Excludes::patterns), which
+    /// can include again what they exclude.
     pub files: Vec<PathBuf>,
-    /// Leave out what lies in folders with a valid `CACHEDIR.TAG` (the folder and the tag are
-    /// kept).
+    /// Leave out the contents of directories with a valid `CACHEDIR.TAG`; the directory and the tag
+    /// are kept.
     pub caches: bool,
     /// Leave out files larger than this, bytes.
     pub larger_than: Option<u64>,
@@ -34,7 +34,7 @@ setters!(Excludes {
     files: Vec<PathBuf>,
 });
 
-/// The excludes, ready to be asked.
+/// Exclude rules, compiled.
 pub(crate) struct Filter {
     patterns: Patterns,
     pub(crate) caches: bool,
@@ -59,7 +59,7 @@ impl Filter {
         })
     }
 
-    /// Whether a pattern leaves out the file at `path` (absolute).
+    /// Returns whether a pattern excludes the file at the absolute `path`.
     pub(crate) fn leaves_out(&self, path: &Path, is_directory: bool) -> bool {
         self.patterns.matches(path, is_directory)
     }

@@ -1,5 +1,5 @@
-//! This machine's file system, as a backup sees it: names relative to open directories, so that no
-//! path is too long and no name can be replaced by a link between looking and opening.
+//! The local file system as a backup reads it. Names are resolved relative to open directories, so
+//! no path is too long, and no name can be replaced by a link between check and open.
 
 mod attributes;
 mod exclude;
@@ -12,7 +12,7 @@ pub(crate) use exclude::Filter;
 pub(crate) use open::{Extent, Moment, Opened, device_size};
 pub(crate) use walk::{Step, Walker, resolve};
 
-/// This machine's name.
+/// Returns this machine's name.
 pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -1,10 +1,10 @@
-//! Opening a file for reading, and where its data lies.
+//! Opening files, and finding their data and holes.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
-/// A stretch of a file.
+/// A contiguous part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     Data { start: u64, length: u64 },
@@ -18,10 +18,11 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Opens `name` in `directory`, never through a symlink, never waiting for a FIFO's other end.
+    /// Opens `name` in `directory`, never through a symlink, and without waiting for the other end
+    /// of a FIFO.
     pub(crate) fn open(directory: impl AsFd, name: &[u8]) -> Result<Opened, Errno> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        // Reading for a backup should not count as use; only the owner and root may say so.
+        // A backup should not update access times. Only the owner and root may request that.
         let fd = match rustix::fs::openat(&directory, name, flags | OFlags::NOATIME, Mode::empty()) {
             Err(Errno::PERM) => rustix::fs::openat(&directory, name, flags, Mode::empty())?,
             result => result?,
@@ -30,7 +31,7 @@ impl Opened {
         Ok(Opened { fd, stat })
     }
 
-    /// Fills `buffer` from `offset` as far as the file goes; returns how much it was.
+    /// Fills `buffer` from `offset` up to the end of the file; returns the bytes read.
     pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
         let mut done = 0;
         while done < buffer.len() {
@@ -44,7 +45,8 @@ impl Opened {
         Ok(done)
     }
 
-    /// Where data and holes lie, up to `size`. Files that occupy all their blocks are not asked.
+    /// Returns the extents of data and holes up to `size`. Files without missing blocks are not
+    /// queried.
     pub(crate) fn extents(&self, size: u64) -> Vec<Extent> {
         let whole = vec![Extent::Data { start: 0, length: size }];
         if size == 0 {
@@ -69,7 +71,8 @@ impl Opened {
                 break;
             }
             let hole = rustix::fs::seek(&self.fd, SeekFrom::Hole(data)).map_or(size, |hole| hole.min(size));
-            // A file that is being changed may answer anything; the rest is then read as data.
+            // A file that is changing may return inconsistent offsets; the rest is then read as
+            // data.
             let hole = if hole > data { hole } else { size };
             extents.push(Extent::Data {
                 start: data,
@@ -81,12 +84,12 @@ impl Opened {
     }
 }
 
-/// Size of a block device, bytes.
+/// Returns the size of a block device, bytes.
 pub(crate) fn device_size(file: impl AsFd) -> Result<u64, Errno> {
     rustix::fs::seek(file, SeekFrom::End(0))
 }
 
-/// What shows that a file has changed: its size, its mtime and its ctime.
+/// State of a file that shows changes: its size, mtime and ctime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     size: i64,

@@ -1,8 +1,7 @@
-//! Walking what is to be backed up: depth first, every directory's names in order of their bytes.
+//! The walk over files to back up: depth first, each directory in byte order of names.
 //!
-//! Directories are opened relative to their parents. Only the nearest [`OPEN_MAX`] stay open; on
-//! the way back up from deeper ones the parent is opened again as `..` and must be the same
-//! directory as before.
+//! Directories are opened relative to their parents. Only the innermost [`OPEN_MAX`] stay open. On
+//! the way back up, a closed parent is reopened as `..` and must be the same directory as before.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,15 +16,15 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use super::Filter;
 use crate::{Error, Result};
 
-/// Directories held open on the way down.
+/// Maximum number of open directories.
 const OPEN_MAX: usize = 128;
 
 /// First bytes of a `CACHEDIR.TAG` (bford.info/cachedir).
 const CACHE_TAG: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 
-/// What the walk meets.
+/// One step of the walk.
 pub(crate) enum Step {
-    /// A directory; what follows, up to the matching [`Step::Leave`], is in it.
+    /// A directory; the following steps, up to the matching [`Step::Leave`], are inside it.
     Enter {
         name: Vec<u8>,
         stat: Stat,
@@ -33,31 +32,31 @@ pub(crate) enum Step {
     },
     /// The end of a directory.
     Leave,
-    /// Anything else, in the directory `parent`. `named` if the user named this very file.
+    /// Any other file, in the directory `parent`. `named` is set if the user named this very file.
     Node {
         name: Vec<u8>,
         stat: Stat,
         parent: Arc<OwnedFd>,
         named: bool,
     },
-    /// Something could not be read.
+    /// A file or directory could not be read.
     Failed { path: PathBuf, error: Error },
-    /// The repository itself was met and left out.
+    /// The repository's own folder was found and left out.
     OwnFolder { path: PathBuf },
 }
 
-/// What of a directory was asked for.
+/// The requested part of a directory.
 #[derive(Default, Debug)]
 struct Wanted {
-    /// All of it.
+    /// Whether the whole directory is requested.
     whole: bool,
     children: BTreeMap<Vec<u8>, Wanted>,
 }
 
-/// Names of one directory, each once, in one allocation: a directory may have millions.
+/// Names of one directory, without duplicates, in one allocation: a directory may have millions.
 struct Names {
     bytes: Vec<u8>,
-    /// (start, length), in order; those before `next` are done.
+    /// (start, length), sorted; those before `next` have been visited.
     spans: Vec<(u32, u16)>,
     next: usize,
 }
@@ -80,7 +79,7 @@ impl Names {
         }
         let Names { bytes, spans, .. } = &mut all;
         spans.sort_unstable_by(|a, b| span(bytes, *a).cmp(span(bytes, *b)));
-        // The system may list a name twice if it is removed and made again meanwhile.
+        // The system may list a name twice if the file is removed and recreated meanwhile.
         spans.dedup_by(|a, b| span(bytes, *a) == span(bytes, *b));
         Ok(all)
     }
@@ -91,7 +90,7 @@ impl Names {
         Some(span(&self.bytes, at).to_vec())
     }
 
-    /// Passes over those that are not done; returns whether there were any.
+    /// Skips the remaining names; returns whether there were any.
     fn give_up(&mut self) -> bool {
         let left = self.next < self.spans.len();
         self.next = self.spans.len();
@@ -104,18 +103,19 @@ fn span(bytes: &[u8], (start, length): (u32, u16)) -> &[u8] {
 }
 
 struct Level {
-    /// None while too many are open; then, if it can't be opened again, its names are done.
+    /// `None` while too many are open. If it can't be opened again, its remaining names are
+    /// skipped.
     directory: Option<Arc<OwnedFd>>,
     stat: Stat,
     names: Names,
-    /// Whether all of it is wanted.
+    /// Whether the whole directory is requested.
     whole: bool,
-    /// What was asked for by name in it or below; with [`whole`](Level::whole), besides all else.
+    /// Names requested in it or below, in addition to the rest if [`whole`](Level::whole) is set.
     wanted: BTreeMap<Vec<u8>, Wanted>,
     path_length: usize,
 }
 
-/// The walk.
+/// Iterator over the files to back up.
 pub(crate) struct Walker {
     filter: Arc<Filter>,
     levels: Vec<Level>,
@@ -126,7 +126,7 @@ pub(crate) struct Walker {
 }
 
 impl Walker {
-    /// A walk over `paths`, which are absolute and without links ([`resolve`]).
+    /// Returns a walk over `paths`, which are absolute and without links ([`resolve`]).
     pub(crate) fn new(paths: &[PathBuf], filter: Arc<Filter>, own: Option<(u64, u64)>) -> Result<Walker> {
         let mut wanted = Wanted::default();
         for path in paths {
@@ -150,7 +150,7 @@ impl Walker {
         Ok(walker)
     }
 
-    /// The absolute path of what the last step was about.
+    /// Returns the absolute path of the last step.
     pub(crate) fn path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.path))
     }
@@ -176,7 +176,7 @@ impl Walker {
         })
     }
 
-    /// All names of a directory, and those that were asked for.
+    /// Reads all names of a directory, and adds those requested.
     fn read_names(&self, directory: &Arc<OwnedFd>, by_name: impl Iterator<Item = Result<Vec<u8>>>) -> Result<Names> {
         let failed = |error: rustix::io::Errno| Error::local("read directory", self.path(), error);
         let entries = Dir::read_from(directory).map_err(failed)?;
@@ -190,7 +190,7 @@ impl Walker {
         Names::sorted(by_name.chain(entries))
     }
 
-    /// The next step; none at the end.
+    /// Returns the next step; none at the end.
     pub(crate) fn next(&mut self) -> Option<Step> {
         if let Some(step) = self.failed_first.pop() {
             return Some(step);
@@ -237,7 +237,7 @@ impl Walker {
         let stat = rustix::fs::statat(&parent, &name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|error| Error::local("look at", self.path(), error))?;
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        // What the user named, and the way to it, is not subject to patterns.
+        // Patterns do not apply to the paths that the user named, nor to their parents.
         let left_out = !named && all_wanted && self.left_out(&stat, is_directory);
         if left_out && wanted.children.is_empty() {
             return Ok(None);
@@ -260,7 +260,7 @@ impl Walker {
             open_directory(&parent, &name).map_err(|error| Error::local("open directory", self.path(), error))?;
         let stat = rustix::fs::fstat(&directory).map_err(|error| Error::local("look at", self.path(), error))?;
         let directory = Arc::new(directory);
-        // A mount point of another file system is kept as a directory without contents.
+        // The mount point of another file system is kept as an empty directory.
         let stays_out = self.filter.one_file_system && stat.st_dev != device;
         let wanted = Wanted {
             whole: named || all_wanted && !left_out && !stays_out,
@@ -282,8 +282,8 @@ impl Walker {
         too_large || self.filter.leaves_out(self.path(), is_directory)
     }
 
-    /// Ends the innermost level. If the one above can't be opened again and had more names, they
-    /// are given up, and the failure is returned.
+    /// Leaves the innermost level. If its parent can't be opened again and has names left, these
+    /// are skipped and the error is returned.
     fn ascend(&mut self) -> Option<Step> {
         let below = self.levels.pop().expect("a level");
         let mut level = self.levels.pop()?;
@@ -303,8 +303,8 @@ impl Walker {
         failed
     }
 
-    /// Opens a directory that was closed on the way down: as the parent of the one below, or, if
-    /// that was moved, by its path.
+    /// Reopens a directory that was closed on the way down: as the parent of the one below, or by
+    /// its path if that was moved.
     fn reopen(&self, level: &Level, below: Option<&OwnedFd>) -> std::io::Result<OwnedFd> {
         let same = |directory: OwnedFd| {
             let stat = rustix::fs::fstat(&directory)?;
@@ -350,7 +350,8 @@ fn is_cache(directory: &Arc<OwnedFd>) -> bool {
         .is_ok_and(|tag| tag.read_at(0, &mut start) == Ok(CACHE_TAG.len()) && start == *CACHE_TAG)
 }
 
-/// An absolute path without links on the way (the last name may be one: then the link is meant).
+/// Returns an absolute path with links on the way resolved. If the last name is a link, the path
+/// means the link itself.
 pub(crate) fn resolve(path: &Path) -> Result<PathBuf> {
     let failed = |source| Error::local("find", path, source);
     let ends_in_name = path.file_name().is_some() && !path.as_os_str().as_bytes().ends_with(b"/");
@@ -380,8 +381,8 @@ mod tests {
         assert_eq!(taken, [b"a", b"b", b"c"]);
     }
 
-    /// The paths of files, and of what could not be walked, with `at_the_bottom` called when the
-    /// file "bottom" is met.
+    /// Walks `root` and returns the paths of files and of failures. `at_the_bottom` is called at
+    /// the file "bottom".
     fn walked(root: &Path, mut at_the_bottom: impl FnMut()) -> (Vec<PathBuf>, Vec<PathBuf>) {
         let filter = Arc::new(Filter::new(&Excludes::default()).unwrap());
         let mut walker = Walker::new(&[root.to_owned()], filter, None).unwrap();
@@ -401,7 +402,7 @@ mod tests {
         (files, failed)
     }
 
-    /// Folders in folders, more than are held open, with a file "z" in each of the upper ten.
+    /// Makes nested directories, more than are held open, with a file "z" in each of the upper ten.
     fn deep() -> (tempfile::TempDir, PathBuf) {
         let temporary = tempfile::tempdir().unwrap();
         let root = temporary.path().canonicalize().unwrap();

@@ -1,12 +1,12 @@
-//! The depths of frames, and what it takes to read one chunk.
+//! Frames by depth, and the cost of reading one chunk.
 
 use std::collections::HashSet;
 
 use crate::index::{Dependencies, LoadedIndex};
 use crate::{Monitor, Repository, Result};
 
-/// Frames of one depth. Those of depth 0 need no others; a frame is one deeper than the deepest
-/// that it needs.
+/// Frames of one depth. A frame without bases has depth 0; another is one deeper than its deepest
+/// base.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FrameClass {
@@ -14,28 +14,27 @@ pub struct FrameClass {
     pub frames: u64,
     /// Their chunks.
     pub chunks: u64,
-    /// Bytes of these.
+    /// Bytes of these chunks.
     pub bytes: u64,
-    /// What the frames take in packs, bytes.
+    /// Bytes of the frames in packs.
     pub packed: u64,
 }
 
-/// What must be decoded to read one chunk by itself: its frame, and all that this is encoded against,
-/// directly or through others.
+/// Cost of reading one chunk alone: decoding its frame and all its direct and indirect bases.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ReadCost {
-    /// Bytes that are decoded, on average over all chunks.
+    /// Bytes decoded, mean over all chunks.
     pub bytes_mean: u64,
-    /// The most that any chunk takes.
+    /// Bytes decoded for the most expensive chunk.
     pub bytes_worst: u64,
-    /// Frames that are decoded, on average over all chunks.
+    /// Frames decoded, mean over all chunks.
     pub frames_mean: f64,
-    /// The most that any chunk takes.
+    /// Frames decoded for the most expensive chunk.
     pub frames_worst: u64,
 }
 
-/// Frames by depth: the n-th are those of depth n.
+/// Returns the frames by depth: element n counts those of depth n.
 pub(super) fn classes(loaded: &LoadedIndex) -> Vec<FrameClass> {
     let mut classes = Vec::new();
     for frame in &loaded.index.frames {
@@ -52,7 +51,7 @@ pub(super) fn classes(loaded: &LoadedIndex) -> Vec<FrameClass> {
     classes
 }
 
-/// What reading chunks costs, without anything that was read before.
+/// Computes the cost of reading chunks without a cache.
 pub(super) fn read_cost(repository: &Repository, loaded: &LoadedIndex, monitor: &Monitor) -> Result<ReadCost> {
     let frames = &loaded.index.frames;
     let mut bases: Vec<(u32, u32)> = if loaded.index.has_deltas() {
@@ -68,7 +67,7 @@ pub(super) fn read_cost(repository: &Repository, loaded: &LoadedIndex, monitor: 
     bases.sort_unstable();
     let (mut bytes, mut decoded, mut chunks) = (0u128, 0u128, 0u128);
     let mut cost = ReadCost::default();
-    // The frame for which each was met last, so that each is counted once for one.
+    // For each frame, the last frame for which it was counted, so that each counts once per frame.
     let mut met = vec![u32::MAX; frames.len()];
     let mut todo = Vec::new();
     for (frame, number) in frames.iter().zip(0u32..) {

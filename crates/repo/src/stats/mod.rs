@@ -1,4 +1,4 @@
-//! How much is stored, and what saved the rest.
+//! Statistics: stored bytes, and bytes saved by deduplication and compression.
 
 mod frames;
 
@@ -18,11 +18,11 @@ use crate::{Monitor, ProgressCounters, Repository, Result, SnapshotInfo};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SizeClass {
-    /// Sizes up to this, and above half of it, bytes: a power of two.
+    /// Upper bound of the sizes, bytes: a power of two. The lower bound, exclusive, is half of it.
     pub up_to: u64,
     /// Chunks.
     pub chunks: u64,
-    /// Their bytes.
+    /// Bytes of these chunks.
     pub bytes: u64,
 }
 
@@ -32,69 +32,69 @@ pub struct SizeClass {
 pub struct DepthClass {
     /// Files.
     pub files: u64,
-    /// Their bytes.
+    /// Bytes of these files.
     pub bytes: u64,
 }
 
-/// What a set of snapshots holds, and what the whole repository stores.
+/// Statistics of a set of snapshots and of the whole repository.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Snapshots looked at.
+    /// Number of snapshots.
     pub snapshots: u64,
-    /// Files in them, each as often as it occurs.
+    /// Files in them, counted once per occurrence.
     pub files: u64,
-    /// Bytes of these files, holes included: what restoring every snapshot would write.
+    /// Bytes of these files, holes included: the size of restoring every snapshot.
     pub logical: u64,
-    /// Bytes of holes among these, counted as often as they.
+    /// Bytes of holes in these files, counted once per occurrence.
     pub holes: u64,
-    /// Different data chunks that they refer to.
+    /// Distinct data chunks that the files refer to.
     pub chunks: u64,
-    /// Bytes of these: what is left when every chunk is counted once.
+    /// Bytes of these chunks: the size after deduplication.
     pub unique: u64,
-    /// Bytes that these take in packs, compressed and sealed (a frame's bytes divided among its
-    /// chunks by their length).
+    /// Bytes of these chunks in packs, compressed and sealed. A frame's bytes are divided among its
+    /// chunks by their length.
     pub packed: u64,
-    /// Different metadata chunks (trees, recipes), bytes of these, and bytes in packs.
+    /// Distinct metadata chunks (trees, recipes).
     pub metadata_chunks: u64,
-    /// See `metadata_chunks`.
+    /// Bytes of these metadata chunks.
     pub metadata_unique: u64,
-    /// See `metadata_chunks`.
+    /// Bytes of these metadata chunks in packs.
     pub metadata_packed: u64,
     /// Data chunks by size.
     pub sizes: Vec<SizeClass>,
-    /// Files by depth: `depths[0]` are those in the root of a snapshot.
+    /// Files by depth: `depths[0]` counts those in the root of a snapshot.
     pub depths: Vec<DepthClass>,
-    /// Packs in the whole repository, and their bytes.
+    /// Packs in the whole repository.
     pub packs: u64,
-    /// See `packs`.
+    /// Bytes of these packs.
     pub pack_bytes: u64,
     /// Bytes of index files.
     pub index_bytes: u64,
     /// Bytes of snapshot files.
     pub snapshot_bytes: u64,
-    /// Bytes of sketches, by which backups find what is similar.
+    /// Bytes of sketch files, with which backups find similar chunks.
     pub sketch_bytes: u64,
-    /// Frames in the whole repository by depth: `frame_depths[0]` are those that need no others.
+    /// Frames in the whole repository by depth: `frame_depths[0]` counts those without bases.
     pub frame_depths: Vec<FrameClass>,
-    /// What reading one chunk of the repository costs.
+    /// Cost of reading one chunk of the repository.
     pub read_cost: ReadCost,
-    /// Bytes of memory that the index takes.
+    /// Memory of the index, bytes.
     pub index_memory: u64,
-    /// Chunks in the index: of all snapshots, and of none.
+    /// Chunks in the index, whether a snapshot refers to them or not.
     pub index_chunks: u64,
 }
 
 impl Stats {
-    /// Bytes of all files of the repository.
+    /// Returns the bytes of all files of the repository.
     pub fn stored(&self) -> u64 {
         self.pack_bytes + self.index_bytes + self.snapshot_bytes + self.sketch_bytes
     }
 }
 
-/// Which chunks were met, one bit each.
+/// Set of chunks already counted, one bit each.
 struct SeenChunks {
-    /// For every frame, the number of its first chunk.
+    /// Number of the first chunk of every frame.
     first: Vec<u64>,
     bits: Vec<u64>,
 }
@@ -113,7 +113,7 @@ impl SeenChunks {
         }
     }
 
-    /// True the first time.
+    /// Adds a chunk; returns true if it was not in the set.
     fn meet(&mut self, frame: u32, slot: u16) -> bool {
         let at = self.first[frame as usize] + u64::from(slot);
         let word = &mut self.bits[(at / 64) as usize];
@@ -124,7 +124,7 @@ impl SeenChunks {
     }
 }
 
-/// What a directory holds, with all below it.
+/// Totals of a directory with everything below it.
 #[derive(Clone, Default)]
 struct Subtree {
     depths: Vec<DepthClass>,
@@ -157,16 +157,17 @@ struct Counting<'a> {
     loaded: &'a crate::index::LoadedIndex,
     met: SeenChunks,
     stats: Stats,
-    /// What a directory holds, by the encoding of its listing: equal subtrees are read once.
+    /// Totals of directories by the encoding of their listings, so that equal subtrees are read
+    /// once.
     known: HashMap<Vec<u8>, Subtree>,
-    /// Bytes in packs, exact to 1/2^16.
+    /// Bytes in packs, in units of 1/2^16 byte.
     packed: [u128; 2],
 }
 
 impl Counting<'_> {
     fn chunk(&mut self, item: &Item, kind: PackKind) {
         let Item::Chunk { id, length } = item else { return };
-        // What is missing is for `check` to say.
+        // Missing chunks are reported by `check`.
         let Some(place) = self.loaded.index.get(id) else { return };
         if !self.met.meet(place.frame, place.slot) {
             return;
@@ -214,10 +215,10 @@ impl Counting<'_> {
 }
 
 impl Repository {
-    /// Counts what these snapshots hold and what the repository stores.
+    /// Returns statistics of these snapshots and of the whole repository.
     ///
     /// # Errors
-    /// Trees that can't be read; whatever the storage says.
+    /// Trees that can't be read; errors of the storage.
     pub fn stats(&self, snapshots: &[SnapshotInfo]) -> Result<Stats> {
         let monitor = &*self.monitor;
         let reader = self.tree_reader()?;
@@ -263,7 +264,7 @@ impl Repository {
         Ok(stats)
     }
 
-    /// Counts what a directory holds.
+    /// Adds up the totals of a directory.
     fn count_tree(
         &self,
         reader: &crate::read::ChunkReader<'_>,
@@ -276,7 +277,7 @@ impl Repository {
             ProgressCounters::add(&monitor.counters.bytes, bytes);
         };
         let mut walk = TreeWalk::new(reader, root);
-        // One a directory we are in: what it holds so far.
+        // One per directory on the path to the current one: its totals so far.
         let mut levels = vec![(content_key(root), Subtree::default())];
         if let Some(known) = counting.known.get(&levels[0].0) {
             progress(known.files(), known.bytes());
