@@ -8,36 +8,36 @@ use crate::compare::at_least_one;
 use crate::sample::sample_or_random;
 use crate::{Error, Machine, Observer, Result, Speed, speed};
 
-/// What of SeqCDC is in use.
+/// The parts of SeqCDC that are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
-    /// Boundaries are looked for in every byte (but for the first 63 of a chunk, which is the least
-    /// minimum).
+    /// Boundaries are searched for in every byte, except the first 63 of a chunk: 64 is the
+    /// smallest minimum.
     Boundaries,
-    /// Not before the minimum size: what the paper calls BASE.
+    /// Boundaries are searched for after the minimum size: BASE in the paper.
     Minimum,
-    /// And content-defined skips: what the paper calls SEQ.
+    /// Content-defined skips are added: SEQ in the paper.
     Skips,
 }
 
-/// One way to run it.
+/// One measured variant.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// What is in use.
+    /// The parts in use.
     pub part: Part,
-    /// With which vector instructions.
+    /// The vector instructions.
     pub backend: Backend,
-    /// With which settings.
+    /// The settings.
     pub settings: SeqCdcSettings,
-    /// Bytes of a chunk on average.
+    /// The average chunk size, bytes.
     pub mean: f64,
-    /// How fast it cuts.
+    /// The chunking speed.
     pub speed: Speed,
 }
 
 impl Step {
-    /// The paper's name: BASE, SEQ, VBASE-512, VSEQ-512 and so on; BARE for boundaries alone, which
-    /// the paper does not show.
+    /// Returns the paper's name: BASE, SEQ, VBASE-512, VSEQ-512 and so on; BARE for boundaries
+    /// alone, which the paper does not show.
     #[must_use]
     pub fn name(&self) -> String {
         let name = match self.part {
@@ -54,38 +54,38 @@ impl Step {
     }
 }
 
-/// What to take apart, and on what.
+/// The plan of a breakdown.
 #[derive(Clone, Debug)]
 pub struct BreakdownPlan {
-    /// SeqCDC in full, with skips.
+    /// The settings of the complete SeqCDC, with skips.
     pub settings: SeqCdcSettings,
-    /// Files, and folders with files; random bytes if there are none.
+    /// Files, and folders with files. Without any, random bytes are measured.
     pub paths: Vec<PathBuf>,
-    /// Bytes on which it is measured: of the beginning of each file.
+    /// Bytes to measure on, taken from the beginning of each file.
     pub sample: usize,
-    /// With which vector instructions.
+    /// The vector instructions to measure.
     pub backends: Vec<Backend>,
-    /// How often each speed is measured.
+    /// How many times each speed is measured.
     pub rounds: u32,
 }
 
-/// What came out.
+/// The result of a breakdown.
 #[derive(Clone, Debug)]
 pub struct Breakdown {
-    /// On what it was measured.
+    /// The machine that it was measured on.
     pub machine: Machine,
-    /// Bytes on which it was measured.
+    /// Bytes that it was measured on.
     pub sample: u64,
-    /// How often each speed was.
+    /// How many times each speed was measured.
     pub rounds: u32,
-    /// For each backend: boundaries alone, with the minimum, with skips.
+    /// Three steps for each backend: boundaries alone, with the minimum, with skips.
     pub steps: Vec<Step>,
 }
 
-/// Measures SeqCDC in parts, on one thread, round by round.
+/// Measures the parts of SeqCDC on one thread, round by round.
 ///
 /// # Errors
-/// When the plan holds nothing to do, a path can't be read, or the observer asks to stop.
+/// The plan asks for nothing, a path can't be read, or the observer asks to stop.
 pub fn breakdown(plan: &BreakdownPlan, observer: &mut impl Observer) -> Result<Breakdown> {
     at_least_one("rounds", plan.rounds as usize)?;
     at_least_one("bytes of the sample", plan.sample)?;

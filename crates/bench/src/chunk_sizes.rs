@@ -1,58 +1,59 @@
-//! Chunkers by the three sizes that papers give: minimum, average, maximum.
+//! Chunkers by the three sizes that papers state: minimum, average, maximum.
 
 use ibid_chunk::{ArgminSettings, FastCdcSettings, SIZE_MAX_MOST, SeqCdcSettings, WindowedSettings};
 use ibid_chunk::{Settings, SettingsError};
 
-/// The least and the most average for which SeqCDC's sequences and skips are known.
+/// The smallest and the largest average for which parameters of SeqCDC are known.
 const SEQCDC_AVERAGES: (usize, usize) = (256, SIZE_MAX_MOST / 2);
 
 /// Sizes of chunks, as RapidCDC states them: "4KB-8KB-12KB (for the minimum, expected average, and
 /// maximum chunk sizes)".
 ///
-/// Unlike [`Settings::for_average`], which makes up for minimum and maximum so that the average
-/// comes out, this takes all three as they are: past the minimum, a boundary is expected after
-/// `average - min` bytes, and the maximum cuts some of that off.
+/// [`Settings::for_average`] corrects for minimum and maximum so that the average comes out. This
+/// type takes all three sizes as they are: after the minimum, a boundary is expected after `average
+/// - min` bytes, and the maximum cuts some chunks short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ChunkSizes {
-    /// Bytes below which no chunk ends unless the data does.
+    /// Smallest chunk, bytes; only the last chunk of the data may be smaller.
     pub min: usize,
-    /// The minimum and the bytes after it that are expected up to a boundary, if there were no
-    /// maximum.
+    /// The minimum and the expected distance from there to a boundary if there were no maximum,
+    /// bytes.
     pub average: usize,
-    /// Bytes at which a chunk ends whatever it holds.
+    /// Largest chunk, bytes.
     pub max: usize,
 }
 
 impl ChunkSizes {
-    /// 4, 8 and 12 KiB: those of RapidCDC (§2 and §4.1), which are those of Data Domain. On
-    /// random bytes, a windowed hash realises 7.5 KiB with them.
+    /// 4, 8 and 12 KiB: the sizes of RapidCDC (§2 and §4.1) and of Data Domain. On random bytes, a
+    /// windowed hash gives chunks of 7.5 KiB on average with them.
     pub const DATA_DOMAIN: ChunkSizes = ChunkSizes {
         min: 4 << 10,
         average: 8 << 10,
         max: 12 << 10,
     };
 
-    /// 2, 16 and 64 KiB: the others of RapidCDC (§4.1), which are those of LBFS.
+    /// 2, 16 and 64 KiB: the other sizes of RapidCDC (§4.1), which LBFS has.
     pub const LBFS: ChunkSizes = ChunkSizes {
         min: 2 << 10,
         average: 16 << 10,
         max: 64 << 10,
     };
 
-    /// The chunker of this name, one of [`NAMES`](ibid_chunk::NAMES), with these sizes.
+    /// Returns the settings of the chunker `name`, one of [`NAMES`](ibid_chunk::NAMES), with these
+    /// sizes.
     ///
-    /// - Windowed hashes with a divisor: the divisor is `average - min`, the one in reserve half of
+    /// - Windowed hashes with a divisor: the divisor is `average - min`, the backup divisor half of
     ///   it.
-    /// - Windowed hashes with a mask (`rabin`, `gear`, `crc32` …): the mask has as many bits as make
-    ///   the power of two nearest to `average - min`, the one in reserve one less.
-    /// - Of these, `bsw`, `td`, `obsw` and `otd` have no minimum but the least possible, which takes
-    ///   its place.
-    /// - `fastcdc`: all three, rounded down to even numbers, and normalisation 2. Sizes gather above
-    ///   the average: 9.3 KiB with [`ChunkSizes::DATA_DOMAIN`].
-    /// - `seqcdc`: all three. Sequence and skips are the usual ones for `2 * (average - min)`, which
-    ///   find a boundary `average - min` after the minimum.
-    /// - `argmin`, `argmin8`: minimum and maximum, halfway between which chunks end on average. The
-    ///   average moves no cut.
+    /// - Windowed hashes with a mask (`rabin`, `gear`, `crc32` …): the number of bits in the mask
+    ///   gives the power of two nearest to `average - min`; the backup mask has one bit less.
+    /// - Of these, `bsw`, `td`, `obsw` and `otd` have no minimum; they use the smallest possible
+    ///   one.
+    /// - `fastcdc`: all three, rounded down to even numbers, and normalisation 2. Sizes concentrate
+    ///   above the average: 9.3 KiB with [`ChunkSizes::DATA_DOMAIN`].
+    /// - `seqcdc`: all three. Sequence and skips are the usual ones for `2 * (average - min)`,
+    ///   which put a boundary `average - min` after the minimum.
+    /// - `argmin`, `argmin8`: minimum and maximum; the average chunk size is halfway between them.
+    ///   The requested average has no effect.
     /// - `fixed`, `ae`, `ae-min`, `ram`, `maxp`: the average alone, as in [`Settings::for_average`].
     ///
     /// ```
@@ -64,7 +65,8 @@ impl ChunkSizes {
     /// ```
     ///
     /// # Errors
-    /// When no chunker has that name, the sizes are not in order, or they are outside its limits.
+    /// No chunker has that name, the sizes are not in order, or they are outside the chunker's
+    /// limits.
     pub fn settings(self, name: &str) -> Result<Settings, SettingsError> {
         let ChunkSizes { min, average, max } = self;
         if min > average || average > max {
@@ -98,7 +100,7 @@ impl ChunkSizes {
     fn windowed(self, usual: WindowedSettings) -> WindowedSettings {
         let method = usual.method;
         let size_min = if method.has_minimum() { self.min } else { usual.size_min };
-        // Never so frequent that nothing is left for one in reserve.
+        // At least 4, so that a backup divisor or mask is possible.
         let distance = self.average.saturating_sub(size_min).max(4);
         let (main, backup) = if method.has_mask() {
             let bits = nearest_power(distance);
@@ -135,15 +137,15 @@ fn even(size: usize) -> usize {
     size - size % 2
 }
 
-/// The exponent of the power of two that is nearest on the logarithmic scale. In whole numbers:
-/// that of another machine must not differ.
+/// Returns the exponent of the power of two that is nearest on the logarithmic scale. It uses whole
+/// numbers only, so that every machine gets the same.
 fn nearest_power(n: usize) -> u32 {
     let below = n.ilog2();
     let square = (n as u128) * (n as u128);
     below + u32::from(square >> (2 * below + 1) != 0)
 }
 
-/// So many bits from where those of the usual mask begin, which depends on the hash.
+/// Returns a mask of `bits` bits that begins where the usual mask of the hash begins.
 fn mask(usual: u32, bits: u32) -> u32 {
     !(u32::MAX >> bits) >> usual.leading_zeros()
 }

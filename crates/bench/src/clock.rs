@@ -1,11 +1,11 @@
-//! How long something takes.
+//! Clocks for measurements.
 
 use std::time::Instant;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Processor time of this thread: while others on the machine have the processor it stands still,
-/// so they disturb by the caches they use and by nothing else.
+/// Processor time of this thread. It stands still while other processes have the processor, so they
+/// disturb a measurement only by the caches that they use.
 pub(crate) struct ThreadClock(Timespec);
 
 impl ThreadClock {
@@ -18,7 +18,7 @@ impl ThreadClock {
     }
 }
 
-/// Time that passes, and processor time of the whole program.
+/// Elapsed time, and processor time of the whole process.
 pub(crate) struct ProcessClock {
     wall: Instant,
     cpu: Timespec,
@@ -32,7 +32,7 @@ impl ProcessClock {
         }
     }
 
-    /// Seconds that passed, and those of processors.
+    /// Returns the seconds that passed, and the seconds of processor time.
     pub(crate) fn seconds(&self) -> (f64, f64) {
         let cpu = since(self.cpu, clock_gettime(ClockId::ProcessCPUTime));
         (self.wall.elapsed().as_secs_f64(), cpu)

@@ -1,4 +1,4 @@
-//! Chunkers beside one another, on data of the user's.
+//! A comparison of chunkers on your own data.
 
 use std::path::PathBuf;
 
@@ -8,105 +8,105 @@ use crate::duplicates::{self, Account};
 use crate::inputs::Inputs;
 use crate::{Error, Machine, Observer, Result, Sizes, Speed, speed};
 
-/// Bytes that a repository spends on each chunk of a file, equal ones included: its place in the
+/// Bytes that a repository spends on each chunk of a file, including duplicates: its entry in the
 /// recipe, which is an id of 32 bytes and a length of about 3 (`docs/format`, *Content*). A
-/// repository deduplicates recipes, too, which is not counted here.
+/// repository also deduplicates recipes, which is not counted here.
 pub const RECIPE_BYTES: u64 = 35;
 /// Bytes that a repository spends on each different chunk: 38 in an index file and about 36 in the
 /// directory of its pack.
 pub const INDEX_BYTES: u64 = 74;
-/// Bytes of memory that each different chunk takes in the index of a repository that is open, at
-/// most.
+/// Most bytes of memory that each different chunk takes in the index of an open repository.
 pub const INDEX_MEMORY_BYTES: u64 = 48;
 
-/// What to compare, and on what.
+/// The plan of a comparison.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Files, and folders with files.
     pub paths: Vec<PathBuf>,
-    /// The chunkers, each with its parameters.
+    /// The chunkers with their parameters.
     pub contenders: Vec<Settings>,
-    /// The vector instructions with which to measure how fast each is; cuts are the same with all.
-    /// At least one; [`Backend::available`] lists the fastest last.
+    /// The vector instructions to measure speeds with; cuts are the same with all. At least one;
+    /// [`Backend::available`] lists the fastest last.
     pub backends: Vec<Backend>,
-    /// How often each speed is measured: at least once.
+    /// How many times each speed is measured: at least once.
     pub rounds: u32,
-    /// Bytes on which speeds are measured, all in memory at once.
+    /// Bytes to measure speeds on, all in memory at once.
     pub sample: usize,
-    /// Threads that look for duplicates, while no speed is measured: at least one.
+    /// Threads that search for duplicates, while no speed is measured: at least one.
     pub threads: usize,
 }
 
-/// What came out.
+/// The result of a comparison.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// On what it was measured.
+    /// The machine that it was measured on.
     pub machine: Machine,
     /// Files that were read.
     pub files: u64,
     /// Bytes of them.
     pub bytes: u64,
-    /// Bytes on which speeds were measured.
+    /// Bytes that speeds were measured on.
     pub sample: u64,
-    /// How often each was.
+    /// How many times each speed was measured.
     pub rounds: u32,
-    /// How fast the sample can be read at all, looking at every byte and doing nothing with it.
+    /// The speed of reading every byte of the sample, with no other work.
     pub read: Speed,
     /// One for each contender, in the order of the plan.
     pub entries: Vec<Entry>,
 }
 
-/// One chunker.
+/// The result of one chunker.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// With its parameters.
+    /// The chunker with its parameters.
     pub settings: Settings,
-    /// How large its chunks are, equal ones included.
+    /// The sizes of its chunks, including duplicates.
     pub sizes: Sizes,
     /// How many different chunks there are.
     pub unique_chunks: u64,
-    /// Bytes of these.
+    /// Bytes of the different chunks.
     pub unique_bytes: u64,
-    /// How fast it cuts, for each backend, in the order of the plan.
+    /// The chunking speed for each backend, in the order of the plan.
     pub speeds: Vec<(Backend, Speed)>,
-    /// How fast it cuts and names every chunk by BLAKE3, on the last backend of the plan.
+    /// The speed of chunking and of computing BLAKE3 of every chunk, on the last backend of the
+    /// plan.
     pub with_fingerprints: Speed,
 }
 
 impl Entry {
-    /// The share of the bytes that need not be stored (papers 000 and 001, equation 1).
+    /// Returns the share of the bytes that need not be stored (SeqCDC and VSEQ, equation 1).
     #[must_use]
     pub fn savings(&self) -> f64 {
         1.0 - self.unique_bytes as f64 / self.sizes.bytes().max(1) as f64
     }
 
-    /// The duplicate elimination ratio: how many times less is stored than there is, counting
-    /// chunks alone.
+    /// Returns the duplicate elimination ratio: all bytes divided by the bytes of different chunks,
+    /// without metadata.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         self.sizes.bytes() as f64 / self.unique_bytes.max(1) as f64
     }
 
-    /// What it takes to put the files together again: [`RECIPE_BYTES`] for each chunk,
+    /// Returns the metadata needed to restore the files, bytes: [`RECIPE_BYTES`] for each chunk,
     /// [`INDEX_BYTES`] for each different one.
     #[must_use]
     pub fn metadata_bytes(&self) -> u64 {
         RECIPE_BYTES * self.sizes.chunks() + INDEX_BYTES * self.unique_chunks
     }
 
-    /// The ratio with metadata counted as stored.
+    /// Returns the ratio with metadata counted as stored.
     #[must_use]
     pub fn ratio_with_metadata(&self) -> f64 {
         self.sizes.bytes() as f64 / (self.unique_bytes + self.metadata_bytes()).max(1) as f64
     }
 
-    /// Memory that an index of the different chunks takes: [`INDEX_MEMORY_BYTES`] each.
+    /// Returns the memory of an index of the different chunks, bytes: [`INDEX_MEMORY_BYTES`] each.
     #[must_use]
     pub fn index_memory_bytes(&self) -> u64 {
         INDEX_MEMORY_BYTES * self.unique_chunks
     }
 
-    /// How fast it cuts on the backend that is fastest for it.
+    /// Returns the speed on its fastest backend.
     #[must_use]
     pub fn fastest(&self) -> Option<(Backend, Speed)> {
         let faster = |a: &&(Backend, Speed), b: &&(Backend, Speed)| a.1.median.total_cmp(&b.1.median);
@@ -115,8 +115,8 @@ impl Entry {
 }
 
 impl Comparison {
-    /// For each entry, whether it is on the frontier: no other saves at least as much and is at
-    /// least as fast, and better at one.
+    /// Returns for each entry whether it is on the frontier: no other entry saves at least as much
+    /// and is at least as fast, and is better at one of the two.
     #[must_use]
     pub fn frontier(&self) -> Vec<bool> {
         let speed = |entry: &Entry| entry.fastest().map_or(0.0, |(_, speed)| speed.median);
@@ -133,21 +133,21 @@ impl Comparison {
     }
 }
 
-/// Runs every contender over the data.
+/// Runs every chunker over the data.
 ///
-/// First, everything is read once, [`Plan::threads`] contenders at a time looking at each piece of
-/// 4 MiB: how large are the chunks, and which were there before? A part of it, in whole pieces from
-/// all over the data, stays in memory: the sample. Then, on one thread and round by round, so that
-/// what disturbs the machine disturbs all alike, every contender goes through the sample. No chunk
-/// reaches from one file into another; in the sample, it can.
+/// First, everything is read once, in pieces of 4 MiB, to count chunk sizes and duplicates;
+/// [`Plan::threads`] chunkers process a piece at the same time. Whole pieces from all over the data
+/// stay in memory as the sample. Then every chunker processes the sample on one thread, round by
+/// round, so that a disturbance of the machine affects all alike. No chunk reaches from one file
+/// into another; in the sample, it can.
 ///
-/// Memory: the sample; a piece; for each contender 14 bytes for each different chunk (23 while that
-/// grows), three times its maximum size, and 64 KiB.
+/// Memory: the sample; a piece; for each chunker 14 bytes for each different chunk (23 while the
+/// set grows), three times its maximum size, and 64 KiB.
 ///
 /// # Errors
-/// When the plan holds nothing to do, settings are not valid, a path that was named can't be read,
-/// there is nothing in any file, or the observer asks to stop. Files in folders that can't be read
-/// are told to the observer and passed over.
+/// The plan asks for nothing, settings are not valid, a path of the plan can't be read, all files
+/// are empty, or the observer asks to stop. Files in folders that can't be read are reported to the
+/// observer and left out.
 pub fn compare(plan: &Plan, observer: &mut impl Observer) -> Result<Comparison> {
     let mut accounts = accounts(plan)?;
     let inputs = Inputs::list(&plan.paths, observer)?;
@@ -157,8 +157,8 @@ pub fn compare(plan: &Plan, observer: &mut impl Observer) -> Result<Comparison> 
     finish(plan, accounts, (found.files, found.bytes), &found.sample, observer)
 }
 
-/// The same for files that are in memory, whatever paths the plan has. The sample is of the first
-/// file alone.
+/// Compares chunkers on files in memory; the paths of the plan are ignored. The sample comes from
+/// the first file only.
 pub(crate) fn compare_in_memory(plan: &Plan, files: &[Vec<u8>], observer: &mut impl Observer) -> Result<Comparison> {
     let mut accounts = accounts(plan)?;
     let bytes = files.iter().map(|file| file.len() as u64).sum();
@@ -170,7 +170,7 @@ pub(crate) fn compare_in_memory(plan: &Plan, files: &[Vec<u8>], observer: &mut i
     finish(plan, accounts, (files.len() as u64, bytes), sample, observer)
 }
 
-/// Refuses a count of nothing.
+/// Refuses a count of 0.
 pub(crate) fn at_least_one(what: &'static str, count: usize) -> Result<()> {
     match count {
         0 => Err(Error::OutOfRange {
@@ -191,7 +191,7 @@ fn accounts(plan: &Plan) -> Result<Vec<Account>> {
     plan.contenders.iter().map(Account::new).collect()
 }
 
-/// How often the sample is gone through.
+/// Returns how many times the sample is processed.
 fn passes(plan: &Plan) -> u64 {
     let contenders = plan.contenders.len() as u64;
     u64::from(plan.rounds) * (contenders * (plan.backends.len() as u64 + 1) + 1)
@@ -228,7 +228,7 @@ fn finish(
     })
 }
 
-/// Bytes a second, round by round.
+/// Bytes a second in each round.
 #[derive(Clone, Default)]
 struct Rounds {
     /// For each backend.

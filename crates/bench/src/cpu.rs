@@ -1,4 +1,4 @@
-//! What this CPU's instructions cost, and which vector instructions suit it.
+//! The cost of this CPU's instructions, and the vector instructions that suit it.
 
 use std::time::Instant;
 
@@ -7,64 +7,67 @@ use ibid_simd::Instruction;
 
 use crate::{Machine, Random, Result, Speed, speed};
 
-/// Instructions are run in so many rounds of 16, and the shortest of so many trials counts:
-/// whatever disturbs makes it longer.
+/// Each trial runs so many rounds of 16 instructions. The shortest of several trials counts,
+/// because disturbances only make a trial longer.
 const ROUNDS: u64 = 5000;
 const TRIALS: usize = 40;
 
-/// Bytes that stay in the second-level cache.
+/// Bytes that fit into the second-level cache.
 const RESIDENT: usize = 256 << 10;
 
-/// What [`cpu()`] found.
+/// The result of [`cpu()`].
 #[derive(Clone, Debug)]
 pub struct Cpu {
-    /// On what it was measured.
+    /// The machine that it was measured on.
     pub machine: Machine,
-    /// The vector instructions that are used unless others are asked for.
+    /// The vector instructions that are used by default.
     pub best: Backend,
-    /// Those that the environment asks for ([`Backend::preferred`]); the best, if it asks for none.
+    /// The vector instructions that the environment asks for ([`Backend::preferred`]), or else the
+    /// best.
     pub preferred: Backend,
-    /// All that there are, and how fast each makes SeqCDC at 16 KiB on 256 KiB of random bytes.
+    /// All backends, with the speed of SeqCDC at 16 KiB on 256 KiB of random bytes.
     pub backends: Vec<(Backend, Speed)>,
-    /// Those instructions that this CPU has. None on CPUs that are not of the x86 family.
+    /// The instructions that this CPU has. None on CPUs that are not of the x86 family.
     pub instructions: Vec<InstructionCost>,
 }
 
-/// What an instruction costs.
+/// The cost of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InstructionCost {
-    /// Which.
+    /// The instruction.
     pub instruction: Instruction,
-    /// Nanoseconds from one to the next that waits for it.
+    /// Nanoseconds from one instruction to the next that depends on it.
     pub latency_ns: f64,
-    /// Nanoseconds for each of many, of which each waits only for the eighth before.
+    /// Nanoseconds for each of many instructions, each of which depends only on the eighth before
+    /// it.
     pub interval_ns: f64,
     /// Nanoseconds of a cycle: the latency of an addition.
     pub cycle_ns: f64,
 }
 
 impl InstructionCost {
-    /// Cycles from one to the next that waits for it.
+    /// Returns the cycles from one instruction to the next that depends on it.
     #[must_use]
     pub fn latency_cycles(&self) -> f64 {
         self.latency_ns / self.cycle_ns
     }
 
-    /// How many are done in a cycle. More than 8 divided by the latency can't be seen.
+    /// Returns how many are done in a cycle, up to 8 divided by the latency: more can't be
+    /// measured.
     #[must_use]
     pub fn per_cycle(&self) -> f64 {
         self.cycle_ns / self.interval_ns
     }
 }
 
-/// Measures what instructions cost on this CPU, and how fast each backend is, `rounds` times. Takes
-/// some hundred milliseconds.
+/// Measures the instructions of this CPU, and the speed of each backend `rounds` times. Takes some
+/// hundred milliseconds.
 ///
-/// Depositing and extracting are done with a mask of 32 bits; on CPUs that do them bit by bit, they
-/// cost as much as the mask has bits.
+/// Bit deposit and extract are measured with a mask of 32 bits; on CPUs that process them bit by
+/// bit, their cost is proportional to the bits of the mask.
 ///
 /// # Errors
-/// When the environment asks for vector instructions that there are not.
+/// The environment asks for vector instructions that this CPU does not have.
 pub fn cpu(rounds: u32) -> Result<Cpu> {
     let preferred = Backend::preferred().map_err(SettingsError::from)?;
     let data = Random::new(1).bytes(RESIDENT);
@@ -103,7 +106,7 @@ fn instructions() -> Vec<InstructionCost> {
         .collect()
 }
 
-/// Nanoseconds for each instruction; none if there is no such instruction.
+/// Returns the nanoseconds for each instruction; none if the CPU does not have it.
 fn shortest(run: impl Fn() -> bool) -> Option<f64> {
     let trials = (0..TRIALS).map(|_| {
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! How duplicates follow one another (RapidCDC §2).
+//! The locality of duplicates (RapidCDC §2).
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -12,99 +12,98 @@ use crate::fingerprints::Fingerprints;
 use crate::inputs::Inputs;
 use crate::{Error, Observer, Result};
 
-/// What to look at, and when to count.
+/// The plan: the files, and when to count.
 #[derive(Clone, Debug)]
 pub struct DuplicateLocalityPlan {
-    /// Files, and folders with files. Those named come in this order, those in a folder in that of
-    /// their names, numbers by their value.
+    /// Files, and folders with files. They are read in this order, and files in a folder in the
+    /// order of their names, with numbers by value.
     pub paths: Vec<PathBuf>,
-    /// What cuts them; in the paper [`ChunkSizes::DATA_DOMAIN`](crate::ChunkSizes::DATA_DOMAIN)
-    /// with Rabin's hash.
+    /// The chunker; in the paper [`ChunkSizes::DATA_DOMAIN`](crate::ChunkSizes::DATA_DOMAIN) with
+    /// Rabin's hash.
     pub settings: Settings,
-    /// How often it is counted, evenly spaced over the files and the last time after all of them:
-    /// at least once. Of fewer files, after each.
+    /// How many checkpoints there are: at least one, evenly spaced over the files, the last after
+    /// all of them. If there are fewer files, there is one after each.
     pub checkpoints: usize,
 }
 
-/// What came out. Nothing in it depends on the machine.
+/// The result. Nothing in it depends on the machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DuplicateLocality {
-    /// What cut the files.
+    /// The chunker.
     pub settings: Settings,
-    /// The first first; the last is of all files. At least one.
+    /// The checkpoints in order, at least one; the last covers all files.
     pub checkpoints: Vec<Checkpoint>,
 }
 
-/// Chunks, and bytes in them.
+/// A number of chunks, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// How many.
+    /// The number of chunks.
     pub chunks: u64,
-    /// Bytes of all of them.
+    /// Bytes of these chunks.
     pub bytes: u64,
 }
 
 /// LQ sequences of one length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequences {
-    /// Chunks in each: at least 1.
+    /// Chunks in each sequence: at least 1.
     pub length: u64,
-    /// How many there are.
+    /// The number of sequences.
     pub count: u64,
     /// Bytes of all of them.
     pub bytes: u64,
 }
 
-/// What was found in all files up to one of them.
+/// The counts for all files up to one of them.
 ///
-/// A chunk is a *duplicate* if the same bytes were a chunk before: of an earlier file, or earlier
-/// in the same one. Duplicates that follow one another in a file, as many as do, are a *run*. Its
-/// first chunk is where a deduplicating system finds out that it is on known ground; the others,
-/// "the contiguous deduplicatable chunks immediately following the first", are the run's *LQ
-/// sequence* (locality quantification; RapidCDC §2), and their number is its length. So a
-/// run of `n` duplicates has a sequence of length `n - 1`, and an isolated duplicate, a run of one,
-/// has none: length 0, no chunk in it.
+/// A chunk is a *duplicate* if the same bytes were a chunk before, in an earlier file or earlier in
+/// the same one. Consecutive duplicates in a file are a *run*. At the first chunk of a run, a
+/// deduplicating system finds that the data is known. The others, "the contiguous deduplicatable
+/// chunks immediately following the first", are the run's *LQ sequence* (locality quantification;
+/// RapidCDC §2), and their number is its length. A run of `n` duplicates therefore has a sequence
+/// of length `n - 1`. An isolated duplicate is a run of one and has no sequence.
 ///
 /// The paper also calls the difference between all duplicates and those in sequences "isolated
-/// duplicates", as if the first chunk of a run belonged to its sequence. Who reads it so adds the
-/// number of sequences: all duplicates but the isolated ones.
+/// duplicates", as if the first chunk of a run belonged to its sequence. In that reading, add the
+/// number of sequences: it gives all duplicates except the isolated ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Files that were read.
     pub files: u64,
-    /// All chunks of these.
+    /// All chunks of these files.
     pub all: Amount,
-    /// Those that were there before.
+    /// Chunks that are duplicates.
     pub duplicates: Amount,
     /// Duplicates with no duplicate beside them.
     pub isolated: Amount,
-    /// All LQ sequences, by length, the shortest first.
+    /// All LQ sequences by length, shortest first.
     pub sequences: Vec<Sequences>,
 }
 
 impl Checkpoint {
-    /// Chunks in LQ sequences: the lower line of figure 3, of which [`Checkpoint::duplicates`] is
-    /// the upper.
+    /// Returns the chunks in LQ sequences: the lower line of figure 3. The upper line is
+    /// [`Checkpoint::duplicates`].
     #[must_use]
     pub fn in_sequences(&self) -> Amount {
         sum(&self.sequences)
     }
 
-    /// How many LQ sequences there are: as many as runs of two duplicates and more.
+    /// Returns the number of LQ sequences, which is the number of runs of two or more duplicates.
     #[must_use]
     pub fn sequence_count(&self) -> u64 {
         self.sequences.iter().map(|sequences| sequences.count).sum()
     }
 
-    /// Chunks in LQ sequences shorter than `length`: of those in all of them, the share that figure
-    /// 4 draws.
+    /// Returns the chunks in LQ sequences shorter than `length`. Figure 4 draws their share of the
+    /// chunks in all sequences.
     #[must_use]
     pub fn shorter_than(&self, length: u64) -> Amount {
         sum(&self.sequences[..self.sequences.partition_point(|sequences| sequences.length < length)])
     }
 
-    /// The greatest length such that at least half of the chunks in LQ sequences are in sequences
-    /// no shorter; 0 if there are none.
+    /// Returns the greatest length such that at least half of the chunks in LQ sequences are in
+    /// sequences of that length or longer; 0 if there are none.
     #[must_use]
     pub fn median_length(&self) -> u64 {
         let half = self.in_sequences().chunks.div_ceil(2);
@@ -118,37 +117,37 @@ impl Checkpoint {
         0
     }
 
-    /// The length of the longest LQ sequence; 0 if there is none.
+    /// Returns the length of the longest LQ sequence; 0 if there is none.
     #[must_use]
     pub fn longest(&self) -> u64 {
         self.sequences.last().map_or(0, |sequences| sequences.length)
     }
 
-    /// The deduplication ratio: how many times less is stored than there is, counting chunks alone.
-    /// 1 of nothing.
+    /// Returns the deduplication ratio: all bytes divided by the bytes of different chunks, without
+    /// metadata. 1 if there are no bytes.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         match self.all.bytes {
             0 => 1.0,
-            // The first chunk of all is no duplicate.
+            // The very first chunk is no duplicate, so the divisor is above 0.
             bytes => bytes as f64 / (bytes - self.duplicates.bytes) as f64,
         }
     }
 }
 
 impl DuplicateLocality {
-    /// After all files.
+    /// Returns the checkpoint after all files.
     ///
     /// # Panics
-    /// Without any checkpoint, which [`duplicate_locality`] never returns.
+    /// If there is no checkpoint, which [`duplicate_locality`] never returns.
     #[must_use]
     pub fn last(&self) -> &Checkpoint {
         self.checkpoints.last().expect("at least one checkpoint")
     }
 
-    /// 2, 4, 8 and so on, up to the first that is longer than every sequence: the lengths at which
-    /// tables show the distribution. (Below 1 there is no sequence with a chunk in it, so the
-    /// first is 2.)
+    /// Returns 2, 4, 8 and so on, up to the first power of two that is longer than every sequence:
+    /// the lengths at which tables show the distribution. The shortest sequence has length 1, so
+    /// the first is 2.
     #[must_use]
     pub fn thresholds(&self) -> Vec<u64> {
         let longest = self.last().longest();
@@ -165,18 +164,18 @@ fn sum(sequences: &[Sequences]) -> Amount {
     })
 }
 
-/// Cuts all files, one after the other, as if they were backed up in turn, and counts how
-/// duplicates follow one another (RapidCDC §2, figures 3 and 4).
+/// Cuts all files in order, as if they were backed up in turn, and counts how duplicates follow one
+/// another (RapidCDC §2, figures 3 and 4).
 ///
-/// No chunk reaches from one file into another, and no run. Files are read in pieces of 4 MiB.
+/// No chunk and no run reaches from one file into another. Files are read in pieces of 4 MiB.
 /// Memory: a piece, three times the maximum size of a chunk, 14 bytes for each different chunk (23
-/// while that grows), and about 40 for each length of sequence that occurs, of which among `n`
-/// chunks there are fewer than √(2`n`); each checkpoint keeps 24 bytes a length.
+/// while the set grows), and about 40 for each length of sequence that occurs; among `n` chunks
+/// there are fewer than √(2`n`) lengths. Each checkpoint keeps 24 bytes a length.
 ///
 /// # Errors
-/// When there are to be no checkpoints, settings are not valid, a path that was named can't be
-/// read, there is nothing in any file, or the observer asks to stop. Files in folders that can't be
-/// read are told to the observer and passed over.
+/// The plan has no checkpoints, settings are not valid, a path of the plan can't be read, all files
+/// are empty, or the observer asks to stop. Files in folders that can't be read are reported to the
+/// observer and left out.
 pub fn duplicate_locality(plan: &DuplicateLocalityPlan, observer: &mut impl Observer) -> Result<DuplicateLocality> {
     at_least_one("checkpoints", plan.checkpoints)?;
     let chunker = Chunker::new(&plan.settings)?;
@@ -199,7 +198,7 @@ pub fn duplicate_locality(plan: &DuplicateLocalityPlan, observer: &mut impl Obse
             let Ok(()) = pusher.push(bytes, &mut note);
             observer.advance(bytes.len() as u64)
         });
-        // What was read of it counts, and the next file begins anew.
+        // The bytes that were read of it count, and the next file starts fresh.
         let Ok(()) = pusher.finish(&mut note);
         runs.end_run();
         match result {
@@ -208,7 +207,7 @@ pub fn duplicate_locality(plan: &DuplicateLocalityPlan, observer: &mut impl Obse
             Err(error) if input.is_named => return Err(Error::file("read", &input.path)(error)),
             Err(error) => observer.problem(&input.path, &error),
         }
-        // The n-th of so many is due as soon as n shares of all files are in.
+        // Checkpoint n is due as soon as n shares of all files are in.
         if (before + 1) * spaced / total > before * spaced / total {
             checkpoints.push(runs.checkpoint());
         }
@@ -222,11 +221,11 @@ pub fn duplicate_locality(plan: &DuplicateLocalityPlan, observer: &mut impl Obse
 /// Counts runs of duplicates.
 #[derive(Default)]
 struct Runs {
-    /// All but the sequences.
+    /// All counts except the sequences.
     counted: Checkpoint,
-    /// How many, and their bytes, by length.
+    /// Number and bytes of sequences, by length.
     sequences: BTreeMap<u64, (u64, u64)>,
-    /// The run at the end of what was read so far.
+    /// The run that ends at the last chunk that was read.
     open: Amount,
     /// Bytes of its first chunk.
     open_first: u64,
@@ -245,7 +244,7 @@ impl Runs {
         add(&mut self.open, bytes);
     }
 
-    /// Where a duplicate is followed by another chunk, or by the end of its file.
+    /// Ends the run: another chunk or the end of the file follows.
     fn end_run(&mut self) {
         let run = std::mem::take(&mut self.open);
         match run.chunks {

@@ -1,4 +1,4 @@
-//! What is there more than once, by each of several chunkers, reading once.
+//! Duplicates found by several chunkers in one pass over the data.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -12,10 +12,10 @@ use crate::fingerprints::Fingerprints;
 use crate::inputs::Inputs;
 use crate::{Error, Observer, Result, Sizes};
 
-/// What is read at once.
+/// Bytes that are read at once.
 pub(crate) const PIECE: usize = 4 << 20;
 
-/// What one chunker finds.
+/// The counts of one chunker.
 pub(crate) struct Account {
     pub(crate) settings: Settings,
     pub(crate) sizes: Sizes,
@@ -36,7 +36,7 @@ impl Account {
         })
     }
 
-    /// Takes the next piece of a file, or its end.
+    /// Takes the next piece of a file; [`None`] ends the file.
     fn take(&mut self, piece: Option<&[u8]>) {
         let Account {
             sizes,
@@ -59,7 +59,7 @@ impl Account {
     }
 }
 
-/// What was read.
+/// The data that was read.
 #[derive(Default)]
 pub(crate) struct Found {
     pub(crate) files: u64,
@@ -68,8 +68,8 @@ pub(crate) struct Found {
     pub(crate) sample: Vec<u8>,
 }
 
-/// Reads all inputs, piece by piece, each piece for all accounts; keeps at most `sample_most`
-/// bytes.
+/// Reads all inputs piece by piece, and gives each piece to all accounts. Keeps at most
+/// `sample_most` bytes as the sample.
 pub(crate) fn find(
     inputs: &Inputs,
     sample_most: usize,
@@ -79,7 +79,8 @@ pub(crate) fn find(
 ) -> Result<Found> {
     let mut found = Found::default();
     let mut piece = vec![0; PIECE];
-    // A piece is kept once this has grown by its length, so that what is kept comes from everywhere.
+    // Grows with each piece by the sample's share of it. A piece is kept when this reaches its
+    // length, so that the sample comes from everywhere.
     let mut credit = 0.0;
     let share = sample_most as f64 / inputs.bytes.max(1) as f64;
     for input in &inputs.files {
@@ -87,7 +88,7 @@ pub(crate) fn find(
             found.bytes += bytes.len() as u64;
             credit += bytes.len() as f64 * share;
             let room = sample_most - found.sample.len();
-            // Of the last piece that fills the sample, rounding must not take a byte.
+            // Rounding must not exclude the last piece that fits into the sample.
             if credit + 1.0 >= bytes.len().min(room) as f64 {
                 found.sample.extend_from_slice(&bytes[..bytes.len().min(room)]);
                 credit -= bytes.len() as f64;
@@ -95,7 +96,7 @@ pub(crate) fn find(
             side_by_side(accounts, threads, |account| account.take(Some(bytes)));
             observer.advance(bytes.len() as u64 * accounts.len() as u64)
         });
-        // What was read of it counts, and the next file begins anew.
+        // The bytes that were read of it count, and the next file starts fresh.
         side_by_side(accounts, threads, |account| account.take(None));
         match result {
             Ok(true) => found.files += 1,
@@ -107,7 +108,7 @@ pub(crate) fn find(
     Ok(found)
 }
 
-/// The same for files that are in memory.
+/// Finds the duplicates of files in memory.
 pub(crate) fn find_in_memory(
     files: &[Vec<u8>],
     threads: usize,
@@ -126,7 +127,8 @@ pub(crate) fn find_in_memory(
     Ok(())
 }
 
-/// Hands over a file piece by piece, as long as that is wanted; returns whether it was to the end.
+/// Calls `take` with the pieces of a file until it returns false. Returns whether the end was
+/// reached.
 pub(crate) fn pieces(path: &Path, piece: &mut [u8], mut take: impl FnMut(&[u8]) -> bool) -> std::io::Result<bool> {
     let mut file = File::open(path)?;
     loop {
@@ -148,7 +150,7 @@ pub(crate) fn pieces(path: &Path, piece: &mut [u8], mut take: impl FnMut(&[u8]) 
     }
 }
 
-/// Does the same for all accounts, several at a time.
+/// Does `work` for all accounts, several at a time.
 fn side_by_side(accounts: &mut [Account], threads: usize, work: impl Fn(&mut Account) + Sync) {
     if threads <= 1 || accounts.len() == 1 {
         return accounts.iter_mut().for_each(work);
@@ -163,7 +165,7 @@ fn side_by_side(accounts: &mut [Account], threads: usize, work: impl Fn(&mut Acc
     };
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            // If one can't be started, the others do its share.
+            // If a thread can't be started, the others do its share.
             let _ = std::thread::Builder::new().spawn_scoped(scope, run);
         }
         run();

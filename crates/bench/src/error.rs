@@ -4,40 +4,40 @@ use std::path::{Path, PathBuf};
 
 use ibid_chunk::SettingsError;
 
-/// What every experiment returns.
+/// The result of every experiment.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why an experiment gave no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Settings of a chunker that can't be.
+    /// The settings of a chunker are not valid.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// A file or folder.
+    /// A file or folder cannot be read or written.
     #[error("cannot {action} {path:?}")]
     File {
-        /// What was to be done with it.
+        /// The operation that failed, as in "cannot *read* PATH".
         action: &'static str,
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
-        /// Why that failed.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A number outside its limits.
+    /// A number is outside its limits.
     #[error("{what}: expected {expected}, found {found}")]
     OutOfRange {
-        /// Which number, in words.
+        /// The number, in words.
         what: &'static str,
-        /// What it may be.
+        /// The values that are allowed.
         expected: String,
-        /// What it was.
+        /// The value that was given.
         found: String,
     },
-    /// A store of records.
+    /// A store of records failed.
     #[error(transparent)]
     Records(#[from] ibid_record::Error),
-    /// zstd, which is asked for nothing that could fail but for memory.
+    /// zstd failed, for which lack of memory is the only cause.
     #[error("cannot compress")]
     Compression(#[source] std::io::Error),
     /// The observer asked to stop.
@@ -58,7 +58,7 @@ impl Error {
     }
 }
 
-/// How [`Error::Stopped`] passes through functions of the standard library.
+/// Carries [`Error::Stopped`] through functions of the standard library.
 #[derive(Debug, thiserror::Error)]
 #[error("stopped, as asked")]
 pub(crate) struct Stop;

@@ -1,6 +1,6 @@
-//! Which chunks were there before.
+//! A set of chunk fingerprints.
 
-/// Of a table's slots, so many in this many are used at most.
+/// The largest share of a table's slots that is used, as a fraction.
 const FULL: (usize, usize) = (7, 8);
 const SLOTS_FIRST: usize = 1 << 10;
 
@@ -11,7 +11,7 @@ const SLOTS_FIRST: usize = 1 << 10;
 /// about `n`²/2⁶⁵: one in 10 000 for 60 million.
 #[derive(Clone, Debug)]
 pub(crate) struct Fingerprints {
-    /// In the order of their fingerprints but for collisions; 0 is a free slot.
+    /// Fingerprints in ascending order, except for collisions; 0 is a free slot.
     slots: Vec<u64>,
     used: usize,
 }
@@ -24,10 +24,10 @@ impl Fingerprints {
         }
     }
 
-    /// Puts a chunk's fingerprint in; returns whether it was new.
+    /// Inserts a chunk's fingerprint, and returns whether it was new.
     pub(crate) fn insert(&mut self, fingerprint: &blake3::Hash) -> bool {
         let (first, _) = fingerprint.as_bytes().split_first_chunk().expect("a hash has 32 bytes");
-        // What would be a free slot becomes its neighbour.
+        // 0 marks a free slot, so this fingerprint becomes 1.
         let value = u64::from_le_bytes(*first).max(1);
         if (self.used + 1) * FULL.1 > self.slots.len() * FULL.0 {
             self.grow();
@@ -51,7 +51,7 @@ impl Fingerprints {
 }
 
 fn insert(slots: &mut [u64], value: u64) -> bool {
-    // Fingerprints are uniform, so their place can be proportional to them.
+    // Fingerprints are uniform, so a fingerprint's slot is proportional to it.
     let mut at = ((u128::from(value) * slots.len() as u128) >> 64) as usize;
     loop {
         match slots[at] {

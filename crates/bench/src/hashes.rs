@@ -5,46 +5,46 @@ use ibid_chunk::{Backend, Chunker, Method, RollingHash, SIZE_MAX_MOST, Settings,
 use crate::compare::at_least_one;
 use crate::{Error, Machine, Observer, Random, Result, Speed, speed};
 
-/// Hashes are counted in so many ranges of equal width.
+/// The number of ranges of equal width in which hashes are counted.
 pub const HASH_BINS: usize = 64;
 
-/// What [`hashes`] found.
+/// The result of [`hashes`].
 #[derive(Clone, Debug)]
 pub struct Hashes {
-    /// On what it was measured.
+    /// The machine that it was measured on.
     pub machine: Machine,
-    /// Random bytes on which speeds were measured.
+    /// Random bytes that speeds were measured on.
     pub sample: u64,
-    /// How often each was.
+    /// How many times each speed was measured.
     pub rounds: u32,
     /// Random windows that were hashed.
     pub windows: u64,
-    /// One for each hash.
+    /// The results, one for each hash.
     pub entries: Vec<HashEntry>,
 }
 
 /// One rolling hash.
 #[derive(Clone, Debug)]
 pub struct HashEntry {
-    /// Which.
+    /// The hash.
     pub hash: RollingHash,
     /// Its name.
     pub name: String,
-    /// How many windows have a hash in each of [`HASH_BINS`] ranges, from 0 to 2³².
+    /// How many windows have a hash in each of [`HASH_BINS`] ranges from 0 to 2³².
     pub bins: Vec<u64>,
-    /// How fast it rolls, a byte at a time, while every hash is compared with a mask; for each
-    /// backend.
+    /// The speed of rolling byte by byte and comparing every hash with a mask, for each backend.
     pub speeds: Vec<(Backend, Speed)>,
 }
 
 impl HashEntry {
-    /// The fullest range, as a multiple of what each would hold if all hashes were as likely.
+    /// Returns the count of the fullest range, as a multiple of the count in a uniform
+    /// distribution.
     #[must_use]
     pub fn fullest(&self) -> f64 {
         self.relative(self.bins.iter().max())
     }
 
-    /// The emptiest range, likewise.
+    /// Returns the count of the emptiest range, likewise.
     #[must_use]
     pub fn emptiest(&self) -> f64 {
         self.relative(self.bins.iter().min())
@@ -55,8 +55,8 @@ impl HashEntry {
         *bin.unwrap_or(&0) as f64 * self.bins.len() as f64 / total.max(1) as f64
     }
 
-    /// Pearson's chi-squared statistic over its degrees of freedom: about 1 if hashes are as evenly
-    /// spread as random numbers, and more the less they are and the more windows there were.
+    /// Returns Pearson's chi-squared statistic divided by its degrees of freedom: about 1 if hashes
+    /// are as even as random numbers. It grows with the unevenness and with the number of windows.
     #[must_use]
     pub fn unevenness(&self) -> f64 {
         let total: u64 = self.bins.iter().sum();
@@ -70,7 +70,7 @@ impl HashEntry {
 /// bytes in memory, `rounds` times for each backend.
 ///
 /// # Errors
-/// When a number is 0, or the observer asks to stop.
+/// A number is 0, or the observer asks to stop.
 pub fn hashes(
     windows: u64,
     sample: usize,
@@ -122,7 +122,7 @@ pub fn hashes(
     })
 }
 
-/// A chunker that looks at every hash and hardly ever finds one that fits.
+/// Returns a chunker that looks at every hash and hardly ever finds a boundary.
 fn never(hash: RollingHash) -> Settings {
     let size_min = hash.window().max(ibid_chunk::SIZE_MIN_LEAST);
     Settings::Windowed(WindowedSettings {

@@ -1,4 +1,4 @@
-//! What is measured: files, and what is in folders.
+//! The files to measure.
 
 use std::path::{Path, PathBuf};
 
@@ -15,19 +15,19 @@ pub(crate) struct Inputs {
 #[derive(Clone, Debug)]
 pub(crate) struct Input {
     pub(crate) path: PathBuf,
-    /// Named by the user, not found in a folder: it must be there.
+    /// Whether the user named it, so that it must exist; otherwise it was found in a folder.
     pub(crate) is_named: bool,
 }
 
 impl Inputs {
-    /// The files that are named, and all regular files in the folders that are; below these,
-    /// symlinks are not followed, and each folder is listed in the order of its names, in which
-    /// `v2` comes before `v10`. What can't be listed below a folder is told to the observer and
-    /// passed over.
+    /// Lists the files that are named, and all regular files in the folders that are named. Below
+    /// these folders, symlinks are not followed, and entries are listed in the order of their
+    /// names, in which `v2` comes before `v10`. Entries that can't be read are reported to the
+    /// observer and left out.
     pub(crate) fn list(paths: &[PathBuf], observer: &mut impl Observer) -> Result<Inputs> {
         let mut inputs = Inputs::default();
         for path in paths {
-            // Of what a link points to: it was named.
+            // Follows a symlink, because it was named.
             let metadata = std::fs::metadata(path).map_err(Error::file("read", path))?;
             if metadata.is_dir() {
                 let entries = sorted(path).map_err(Error::file("list", path))?;
@@ -52,7 +52,7 @@ impl Inputs {
     }
 
     fn take(&mut self, entries: Vec<PathBuf>, observer: &mut impl Observer) {
-        // What is left to look at, the next one last.
+        // The entries that are still to be listed, the next one last.
         let mut waiting: Vec<PathBuf> = entries.into_iter().rev().collect();
         while let Some(path) = waiting.pop() {
             let looked = path.symlink_metadata().and_then(|metadata| {
@@ -83,13 +83,13 @@ fn sorted(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 /// A part of a name: a number, in digits and without zeros in front, or a byte that is no digit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum NamePart<'a> {
-    /// Of two, the one with fewer digits is less; of as many, digits decide.
+    /// Ordered by the number of digits, then by the digits.
     Number(usize, &'a [u8]),
     Byte(u8),
 }
 
-/// What names are sorted by, so that versions come in their order however many digits were given to
-/// their numbers.
+/// Returns the parts by which names are sorted, so that versions come in order whatever the number
+/// of digits.
 fn parts(name: &[u8]) -> impl Iterator<Item = NamePart<'_>> {
     let mut rest = name;
     std::iter::from_fn(move || {

@@ -1,7 +1,7 @@
 //! Which chunker suits this data, on this machine?
 //!
-//! The experiments of the program `ibid-bench` that run in its own process, for programs to call: they
-//! print nothing. What takes long is watched, and stopped, through an [`Observer`].
+//! The library runs the experiments of the program `ibid-bench` in the caller's process, and prints
+//! nothing. An [`Observer`] follows long experiments and can stop them.
 //!
 //! | question | answer |
 //! |---|---|

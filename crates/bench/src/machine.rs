@@ -1,16 +1,16 @@
-//! On what was measured.
+//! The machine of a measurement.
 
-/// What speeds depend on, besides the data.
+/// The properties of a machine that speeds depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// What the processor calls itself; empty if that can't be told.
+    /// The name of the processor; empty if unknown.
     pub cpu: String,
     /// Threads that can run at once.
     pub threads: usize,
 }
 
 impl Machine {
-    /// The one that this runs on.
+    /// Returns the machine that this runs on.
     #[must_use]
     pub fn here() -> Machine {
         let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

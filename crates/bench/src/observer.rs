@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-/// Is told how far an experiment is, and may stop it.
+/// Follows an experiment, and may stop it.
 pub trait Observer {
-    /// So much work is ahead in all, in bytes; what was announced before no longer counts.
+    /// Announces the work ahead, in bytes. It replaces an earlier announcement.
     fn expect(&mut self, bytes: u64);
 
-    /// So many bytes more are done. Called often, for a few MiB at most each time.
+    /// Reports that `bytes` more are done. Called often, each time for a few MiB at most.
     ///
     /// Returns whether to go on; if not, the experiment ends with
     /// [`Error::Stopped`](crate::Error::Stopped).
@@ -19,7 +19,7 @@ pub trait Observer {
     }
 }
 
-/// Watches nothing, and never stops an experiment.
+/// Ignores all reports, and never stops an experiment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unobserved;
 

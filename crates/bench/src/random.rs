@@ -1,7 +1,7 @@
-//! Randomness that can be repeated.
+//! Random numbers that can be repeated.
 
-/// The splitmix64 sequence: adds the golden ratio, then mixes. Fast, and the same on every machine
-/// for ever; of no use to keep secrets.
+/// The splitmix64 sequence: adds the golden ratio, then mixes. It is fast, and the same on every
+/// machine and in every release. It is not suitable for secrets.
 ///
 /// ```
 /// use ibid_bench::Random;
@@ -13,20 +13,21 @@
 pub struct Random(u64);
 
 impl Random {
-    /// The sequence of a seed.
+    /// Returns the sequence of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// The `n`-th of several sequences of one seed that have nothing to do with one another.
+    /// Returns the `n`-th of several independent sequences of one seed.
     #[must_use]
     pub fn stream(seed: u64, n: u64) -> Random {
-        // Mixed, not added: neighbouring seeds would be the same sequence, a few numbers on.
+        // `n` is mixed in, not added: neighbouring seeds would give the same sequence, shifted by a
+        // few numbers.
         Random(Random(Random(seed).number() ^ n).number())
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -35,20 +36,20 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// The next number, brought below `limit` by multiplication; 0 if that is 0.
+    /// Returns the next number, scaled to below `limit` by multiplication; 0 if `limit` is 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.number()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// Fills with numbers, eight bytes each, least significant first. The last is cut short where
-    /// eight bytes do not fit.
+    /// Fills `bytes` with numbers, eight bytes each, least significant first. The last number is
+    /// truncated if fewer than eight bytes are left.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for piece in bytes.chunks_mut(8) {
             piece.copy_from_slice(&self.number().to_le_bytes()[..piece.len()]);
         }
     }
 
-    /// So many bytes, as [`Random::fill`] makes them.
+    /// Returns `length` bytes, as [`Random::fill`] makes them.
     #[must_use]
     pub fn bytes(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];

@@ -1,4 +1,4 @@
-//! Some bytes of many files.
+//! A sample of many files.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,12 +7,11 @@ use std::path::PathBuf;
 use crate::inputs::Inputs;
 use crate::{Error, Observer, Random, Result};
 
-/// The beginning of every file, as much of each as makes at most `most` bytes together: all bytes
-/// if there are no more.
+/// Reads the beginning of every file, in all at most `most` bytes; all bytes if there are no more.
 ///
 /// # Errors
-/// When a path that was named can't be read, or there is nothing in any file. Files in folders that
-/// can't be read are told to the observer and passed over.
+/// A path that was named can't be read, or all files are empty. Files in folders that can't be read
+/// are reported to the observer and left out.
 pub fn sample(paths: &[PathBuf], most: usize, observer: &mut impl Observer) -> Result<Vec<u8>> {
     let inputs = Inputs::list(paths, observer)?;
     let share = (most as f64 / inputs.bytes as f64).min(1.0);
@@ -33,7 +32,7 @@ pub fn sample(paths: &[PathBuf], most: usize, observer: &mut impl Observer) -> R
     Ok(bytes)
 }
 
-/// The same of files that are named, or so many random bytes if none is.
+/// Returns a sample of the named files, or `most` random bytes if none is named.
 pub(crate) fn sample_or_random(paths: &[PathBuf], most: usize, observer: &mut impl Observer) -> Result<Vec<u8>> {
     match paths {
         [] => Ok(Random::new(1).bytes(most)),

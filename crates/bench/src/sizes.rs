@@ -1,9 +1,9 @@
-//! How large chunks are.
+//! The sizes of chunks.
 
-/// Bins of equal width between nothing and the maximum.
+/// The number of equal bins between 0 and the maximum.
 const BINS: usize = 4096;
 
-/// Sizes of chunks, counted: exact sums, and a histogram of 4096 equal bins up to the maximum size.
+/// Counts of chunk sizes: exact sums, and a histogram of 4096 equal bins up to the maximum size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sizes {
     size_max: usize,
@@ -17,7 +17,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// No chunks yet, of at most `size_max` bytes each.
+    /// Returns empty counts for chunks of at most `size_max` bytes.
     #[must_use]
     pub fn new(size_max: usize) -> Sizes {
         Sizes {
@@ -32,7 +32,8 @@ impl Sizes {
         }
     }
 
-    /// Counts a chunk of `size` bytes; more than the maximum count as the maximum in the histogram.
+    /// Counts a chunk of `size` bytes. In the histogram a larger chunk counts as one of the
+    /// maximum.
     pub fn add(&mut self, size: usize) {
         self.chunks += 1;
         self.bytes += size as u64;
@@ -44,43 +45,43 @@ impl Sizes {
         self.bins[(bin as usize).min(BINS - 1)] += 1;
     }
 
-    /// How many chunks there are.
+    /// Returns the number of chunks.
     #[must_use]
     pub fn chunks(&self) -> u64 {
         self.chunks
     }
 
-    /// Bytes of all of them.
+    /// Returns the bytes of all chunks.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// How many have the maximum size (or more).
+    /// Returns how many chunks have the maximum size or more.
     #[must_use]
     pub fn at_max(&self) -> u64 {
         self.at_max
     }
 
-    /// The smallest, in bytes; 0 of none.
+    /// Returns the smallest size, bytes; 0 if there are no chunks.
     #[must_use]
     pub fn least(&self) -> usize {
         self.least.min(self.most)
     }
 
-    /// The largest, in bytes; 0 of none.
+    /// Returns the largest size, bytes; 0 if there are no chunks.
     #[must_use]
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// Bytes of a chunk on average; 0 of none.
+    /// Returns the average size, bytes; 0 if there are no chunks.
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.bytes as f64 / self.chunks.max(1) as f64
     }
 
-    /// The standard deviation of the sizes, in bytes.
+    /// Returns the standard deviation of the sizes, bytes.
     #[must_use]
     pub fn deviation(&self) -> f64 {
         let mean = self.mean();
@@ -89,8 +90,8 @@ impl Sizes {
             .sqrt()
     }
 
-    /// The size that `percent` of the chunks do not exceed, in bytes, rounded up by less than
-    /// 1/4096 of the maximum; 0 of none.
+    /// Returns the size that `percent` of the chunks do not exceed, bytes, rounded up by less than
+    /// 1/4096 of the maximum; 0 if there are no chunks.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> usize {
         let rank = ((percent / 100.0 * self.chunks as f64).ceil() as u64).clamp(1, self.chunks.max(1));
@@ -104,13 +105,13 @@ impl Sizes {
         0
     }
 
-    /// The largest size that bin number `bin` counts.
+    /// Returns the largest size that falls into a bin.
     fn edge(&self, bin: usize) -> usize {
         (((bin + 1) as u128 * self.size_max as u128).div_ceil(BINS as u128)) as usize
     }
 
-    /// Sizes in bytes, ascending, and which share of the chunks is no larger; at most `points` of
-    /// them, the last at the largest chunk.
+    /// Returns at most `points` sizes in bytes, ascending, each with the share of the chunks that
+    /// are no larger; the last is that of the largest chunk.
     #[must_use]
     pub fn cumulated(&self, points: usize) -> Vec<(usize, f64)> {
         let mut all = Vec::new();

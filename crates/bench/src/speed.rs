@@ -1,26 +1,26 @@
-//! How fast something goes through bytes in memory.
+//! The speed of processing bytes in memory.
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use ibid_chunk::{Chunker, chunks};
 
-/// Fewer bytes than this take too little time for a clock: they are gone through several times.
+/// The least bytes that a clock can measure: fewer are processed several times.
 const BYTES_LEAST: usize = 1 << 20;
 
-/// How fast it went, in bytes a second, over several rounds.
+/// Speeds over several rounds, bytes a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speed {
-    /// The one in the middle.
+    /// The median.
     pub median: f64,
-    /// The slowest.
+    /// The lowest.
     pub least: f64,
-    /// The fastest.
+    /// The highest.
     pub most: f64,
 }
 
 impl Speed {
-    /// Of the speeds of all rounds; all 0 if there were none.
+    /// Returns the summary of the speeds of all rounds; all 0 if there were none.
     #[must_use]
     pub fn of(rounds: &[f64]) -> Speed {
         let mut sorted = rounds.to_vec();
@@ -39,7 +39,7 @@ impl Speed {
     }
 }
 
-/// Bytes a second with which `pass` goes through `data`, in this round.
+/// Returns the speed of `pass` over `data` in this round, bytes a second.
 pub(crate) fn round<T>(data: &[u8], pass: impl Fn(&[u8]) -> T) -> f64 {
     let passes = BYTES_LEAST.div_ceil(data.len().max(1));
     let start = Instant::now();
@@ -54,7 +54,7 @@ pub(crate) fn cut(chunker: &Chunker) -> impl Fn(&[u8]) -> usize {
     |data| chunks(chunker, data).count()
 }
 
-/// Finds all cuts and names every chunk while it is in the cache.
+/// Finds all cuts, and hashes every chunk while it is in the cache.
 pub(crate) fn cut_and_fingerprint(chunker: &Chunker) -> impl Fn(&[u8]) -> u8 {
     |data| {
         let hashes = chunks(chunker, data).map(|chunk| blake3::hash(chunk).as_bytes()[0]);
@@ -62,7 +62,7 @@ pub(crate) fn cut_and_fingerprint(chunker: &Chunker) -> impl Fn(&[u8]) -> u8 {
     }
 }
 
-/// Looks at every byte and does nothing with it: what memory gives.
+/// Reads every byte and does no other work, which measures the memory.
 pub(crate) fn read(data: &[u8]) -> u64 {
     let (words, rest) = data.as_chunks::<8>();
     let sum = words.iter().map(|word| u64::from_le_bytes(*word));

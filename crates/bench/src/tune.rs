@@ -1,5 +1,5 @@
-//! Parameters of SeqCDC for an average: found on random data, chosen on the user's (papers 000 and
-//! 001, section V).
+//! A search for the parameters of SeqCDC that give an average: found on random data, chosen on the
+//! user's data (SeqCDC and VSEQ, section V).
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -11,45 +11,46 @@ use crate::{Comparison, Entry, Error, Observer, Plan, Random, Result, Series, Si
 
 /// The lengths of sequences that are tried.
 const SEQ_LENGTHS: RangeInclusive<u32> = 3..=10;
-/// The numbers of opposing pairs that start a skip; the papers have 50 and 55.
+/// The numbers of opposing pairs that start a skip; the papers use 50 and 55.
 const SKIP_TRIGGERS: [u32; 6] = [30, 40, 50, 55, 70, 100];
-/// Bytes that a skip passes over; the papers stay within 256 to 512.
+/// Bytes that a skip passes over; the papers use 256 to 512.
 const SKIP_SIZES: RangeInclusive<u32> = 16..=4096;
-/// A search for a skip size ends when the average is as near as this,
+/// The search for a skip size ends when the average is within this share of the target.
 const NEAR: f64 = 0.01;
-/// and nothing is a candidate whose average is further off than this.
+/// A candidate's average is within this share of the target.
 const TOLERANCE: f64 = 0.05;
-/// Nor if more than this share of the chunks has the maximum size: cut by force, they give any
-/// average.
+/// The largest share of a candidate's chunks that may have the maximum size: chunks cut at the
+/// maximum can give any average.
 const FORCED_MOST: f64 = 0.25;
 
-/// What to look for, and where to try it.
+/// The plan of a search.
 #[derive(Clone, Debug)]
 pub struct TunePlan {
-    /// Sizes, mode and what equal neighbours do; the other parameters are looked for.
-    /// [`SeqCdcSettings::size_average`] is the average wanted.
+    /// Sizes, mode and the treatment of equal neighbours; the search finds the other parameters.
+    /// [`SeqCdcSettings::size_average`] is the target average.
     pub base: SeqCdcSettings,
-    /// Random bytes on which averages are simulated.
+    /// Random bytes that averages are simulated on.
     pub random_bytes: usize,
-    /// Other seeds give other random bytes.
+    /// The seed of the random bytes.
     pub seed: u64,
-    /// Files, and folders with files, to try candidates on. If there are none: edited versions of
-    /// random bytes.
+    /// Files, and folders with files, to try candidates on. Without any, edited versions of random
+    /// bytes are used.
     pub paths: Vec<PathBuf>,
-    /// How often speeds are measured.
+    /// How many times speeds are measured.
     pub rounds: u32,
-    /// Bytes on which speeds are measured.
+    /// Bytes that speeds are measured on.
     pub sample: usize,
-    /// Threads that look for duplicates.
+    /// Threads that search for duplicates.
     pub threads: usize,
 }
 
 impl TunePlan {
-    /// The plan for an average: sizes as the papers have them (a minimum of half the average, of a
-    /// quarter up to 4 KiB; a maximum of twice), simulations of 2000 chunks each.
+    /// Returns the plan for an average with the sizes of the papers (a minimum of half the average,
+    /// or a quarter up to 4 KiB; a maximum of twice the average) and simulations of 2000 chunks
+    /// each.
     ///
     /// # Errors
-    /// When the average is outside the limits of SeqCDC.
+    /// The average is outside the limits of SeqCDC.
     pub fn for_average(average: usize) -> Result<TunePlan> {
         let Settings::SeqCdc(usual) = Settings::for_average("seqcdc", average)? else {
             unreachable!("asked for by name");
@@ -70,37 +71,38 @@ impl TunePlan {
     }
 }
 
-/// Parameters that give the average on random data.
+/// Parameters that give the target average on random data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
-    /// All of them.
+    /// The settings with these parameters.
     pub settings: SeqCdcSettings,
-    /// The average that they gave on random bytes, other ones than they were found with.
+    /// The average on other random bytes than those of the search.
     pub mean_on_random: f64,
 }
 
-/// What came out.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Tuning {
-    /// Those that give the average on random data, in the order of `comparison.entries`.
+    /// The parameters that give the average on random data, in the order of `comparison.entries`.
     pub candidates: Vec<Candidate>,
-    /// What each did on the data.
+    /// The comparison of the candidates on the data.
     pub comparison: Comparison,
-    /// Which is best: a place among the candidates.
+    /// The index of the best candidate.
     pub best: usize,
 }
 
-/// Looks for parameters on random bytes, tries all that give the average on the data, and chooses.
+/// Searches for parameters on random bytes, tries all that give the average on the data, and
+/// chooses one.
 ///
-/// For each length of sequence and number of opposing pairs, the size of skips that gives the
-/// average is found by halving. Of what is found, the best is the one that stores least on the
-/// data, with metadata ([`Entry::ratio_with_metadata`]), among those that realise there between two
-/// thirds and three halves of the average, if there are such; and of several that are within 1 % of
-/// it, the fastest.
+/// For each length of sequence and number of opposing pairs, bisection finds the skip size that
+/// gives the average. The best candidate stores least on the data, with metadata
+/// ([`Entry::ratio_with_metadata`]), among those whose average there is between two thirds and
+/// three halves of the target, if there are any. Among candidates within 1 % of it, the fastest is
+/// chosen.
 ///
 /// # Errors
-/// When no parameters give the average, settings are not valid, a path can't be read, or the
-/// observer asks to stop.
+/// No parameters give the average, settings are not valid, a path can't be read, or the observer
+/// asks to stop.
 pub fn tune(plan: &TunePlan, observer: &mut impl Observer) -> Result<Tuning> {
     at_least_one("random bytes", plan.random_bytes)?;
     let candidates = candidates(plan, observer)?;
@@ -125,7 +127,7 @@ pub fn tune(plan: &TunePlan, observer: &mut impl Observer) -> Result<Tuning> {
     })
 }
 
-/// Four versions of random bytes, with an edit of 100 bytes every 200 kB or so.
+/// Returns four versions of random bytes, with an edit of 100 bytes about every 200 kB.
 fn versions(plan: &TunePlan) -> Result<Vec<Vec<u8>>> {
     let size = (plan.random_bytes / 2) as u64;
     let series = Series {
@@ -156,7 +158,7 @@ fn choose(entries: &[Entry], average: usize) -> usize {
     best.map_or(0, |(at, _)| at)
 }
 
-/// Parameters that give the average wanted on random data, shortest sequences first.
+/// Returns the parameters that give the target average on random data, shortest sequences first.
 fn candidates(plan: &TunePlan, observer: &mut impl Observer) -> Result<Vec<Candidate>> {
     let average = plan.base.size_average as f64;
     let found_with = Random::stream(plan.seed, 1).bytes(plan.random_bytes);
@@ -213,7 +215,7 @@ fn candidates(plan: &TunePlan, observer: &mut impl Observer) -> Result<Vec<Candi
     }
 }
 
-/// The settings with the skip size that gives the average; none if no size does.
+/// Returns the settings with the skip size that gives the average; none if no size does.
 fn fit(settings: SeqCdcSettings, data: &[u8]) -> Result<Option<SeqCdcSettings>> {
     let with = |skip_size| SeqCdcSettings { skip_size, ..settings };
     let average = settings.size_average as f64;
@@ -221,7 +223,7 @@ fn fit(settings: SeqCdcSettings, data: &[u8]) -> Result<Option<SeqCdcSettings>> 
     if mean(with(high), data)? < average * (1.0 - NEAR) {
         return Ok(None);
     }
-    // The average grows with the skip, but for chance.
+    // The average grows with the skip size, apart from chance.
     while high - low > 8 {
         let middle = low + (high - low) / 2;
         let share = mean(with(middle), data)? / average;

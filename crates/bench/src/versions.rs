@@ -1,5 +1,5 @@
-//! A file and its later versions, each a little different from the one before: the synthetic series
-//! of RapidCDC §4.2.
+//! A file and its later versions, each with edits of the one before: the synthetic series of
+//! RapidCDC §4.2.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -13,39 +13,39 @@ pub const VERSIONS_MOST: u32 = 100_000;
 /// The most edits between two versions; while one is written, each takes 16 bytes of memory.
 pub const EDITS_MOST: u64 = 10_000_000;
 
-/// Read, filled and written at once.
+/// Bytes that are read, generated and written at once.
 const PIECE: usize = 256 << 10;
 
-/// How a series of versions is made. The same values give the same bytes, on every machine and in
-/// every release.
+/// The settings of a series of versions. The same values give the same bytes, on every machine and
+/// in every release.
 ///
 /// The first version is random bytes. Each later one is the version before with
-/// [`edits`](Series::edits) edits, each of a kind and at a place drawn at random, done in the order
-/// of their places. An edit whose place lies in what an earlier one has deleted or overwritten is
-/// done right after that one, and where the file ends nothing more can be deleted or overwritten.
+/// [`edits`](Series::edits) edits, each of a random kind at a random place, applied in the order of
+/// their places. An edit whose place was deleted or overwritten by an earlier edit is applied right
+/// after that edit. At the end of the file, nothing more can be deleted or overwritten.
 ///
-/// Paper 003 makes 10 versions of 500 MB with 1000 to 20000 edits of 100 bytes.
+/// RapidCDC uses 10 versions of 500 MB with 1000 to 20000 edits of 100 bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// Bytes of the first version.
     pub size: u64,
-    /// How many versions, the first among them: 1 to [`VERSIONS_MOST`].
+    /// The number of versions including the first, 1 to [`VERSIONS_MOST`].
     pub versions: u32,
     /// Edits between a version and the next, at most [`EDITS_MOST`].
     pub edits: u64,
     /// Bytes that each edit inserts, deletes or overwrites.
     pub edit_bytes: u64,
-    /// What edits do, each as likely as the others; named twice, twice as likely. At least one, if
-    /// there are edits.
+    /// The kinds of edits, each equally likely; a kind that is listed twice is twice as likely. At
+    /// least one, if there are edits.
     pub kinds: Vec<EditKind>,
-    /// Edits lie within this share of a file, from its start: above 0, at most 1.
+    /// The share of a file, from its start, in which edits are made: above 0, at most 1.
     pub spread: f64,
-    /// Other seeds give other bytes and other places.
+    /// The seed of bytes and places.
     pub seed: u64,
 }
 
 impl Default for Series {
-    /// 10 versions of 200 MB, 1000 edits of 100 bytes of all kinds, everywhere.
+    /// 10 versions of 200 MB, 1000 edits of 100 bytes of all kinds, in the whole file.
     fn default() -> Series {
         Series {
             size: 200_000_000,
@@ -59,18 +59,18 @@ impl Default for Series {
     }
 }
 
-/// What an edit does.
+/// A kind of edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EditKind {
-    /// Random bytes come in between.
+    /// Inserts random bytes.
     Insert,
-    /// Bytes go.
+    /// Deletes bytes.
     Delete,
-    /// Random bytes take the place of as many.
+    /// Replaces bytes by random ones.
     Overwrite,
 }
 
-/// How many edits of each kind there were.
+/// The number of edits of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EditCounts {
     /// Insertions.
@@ -81,14 +81,14 @@ pub struct EditCounts {
     pub overwrites: u64,
 }
 
-/// A version that was written into a file.
+/// A version that was written to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// Its file.
+    /// The path of its file.
     pub path: PathBuf,
-    /// Its length.
+    /// Its length, bytes.
     pub bytes: u64,
-    /// What was done to the version before.
+    /// The edits of the version before.
     pub edits: EditCounts,
     /// BLAKE3 of its bytes.
     pub blake3: [u8; 32],
@@ -98,7 +98,7 @@ impl Series {
     /// Checks every limit that the fields state.
     ///
     /// # Errors
-    /// The first that does not hold.
+    /// The first limit that does not hold.
     pub fn validate(&self) -> Result<()> {
         let in_range = |what, holds: bool, expected: String, found: &dyn ToString| match holds {
             true => Ok(()),
@@ -116,20 +116,21 @@ impl Series {
         in_range("spread", spread, "more than 0, at most 1".into(), &self.spread)?;
         let kinds = self.edits == 0 || !self.kinds.is_empty();
         in_range("kinds of edits", kinds, "at least one".into(), &"none")?;
-        // What all edits together could insert, on top of what there is.
+        // The most bytes that all edits together can insert.
         let growth = u128::from(self.edits) * u128::from(self.edit_bytes) * u128::from(self.versions);
         let fits = growth + u128::from(self.size) < 1 << 62;
         in_range("bytes of a version", fits, "below 2^62".into(), &"more")
     }
 
-    /// Bytes of all versions, if edits of each kind are as many as they are likely to be.
+    /// Returns the expected bytes of all versions: edits of each kind occur as often as they are
+    /// likely.
     #[must_use]
     pub fn bytes_expected(&self) -> u64 {
         let count = |kind| self.kinds.iter().filter(|found| **found == kind).count() as f64;
         let grows = (count(EditKind::Insert) - count(EditKind::Delete)) / self.kinds.len().max(1) as f64;
         let by_version = grows * self.edits as f64 * self.edit_bytes as f64;
         let versions = f64::from(self.versions);
-        // A version can't have less than nothing.
+        // A version has at least 0 bytes.
         let all = versions * self.size as f64 + by_version * versions * (versions - 1.0) / 2.0;
         all.max(self.size as f64) as u64
     }
@@ -142,8 +143,7 @@ impl Series {
         Noise::new(Random::stream(self.seed, 0)).write(self.size, &mut out)
     }
 
-    /// Writes version `n` (the first is 1) from the one before, of which `length` is the length in
-    /// bytes.
+    /// Writes version `n` (the first is 1) from the version before, which has `length` bytes.
     ///
     /// Takes little memory: 16 bytes for each edit, and two buffers.
     ///
@@ -178,7 +178,7 @@ impl Series {
         Ok(counts)
     }
 
-    /// All versions, in memory.
+    /// Returns all versions, in memory.
     pub(crate) fn in_memory(&self) -> io::Result<Vec<Vec<u8>>> {
         let mut all: Vec<Vec<u8>> = Vec::new();
         for n in 1..=self.versions {
@@ -194,7 +194,7 @@ impl Series {
         Ok(all)
     }
 
-    /// Where edits are made, and of which kind, in order.
+    /// Returns the places and kinds of the edits, in order.
     fn places(&self, source: &mut Random, length: u64) -> Vec<(u64, EditKind)> {
         let reach = (self.spread * length as f64) as u64;
         let mut draw = |_| {
@@ -204,12 +204,12 @@ impl Series {
         };
         let edits = if self.kinds.is_empty() { 0 } else { self.edits };
         let mut places: Vec<_> = (0..edits).map(&mut draw).collect();
-        // Stable: those at one place stay as they were drawn.
+        // A stable sort keeps edits at one place in the order in which they were drawn.
         places.sort_by_key(|(place, _)| *place);
         places
     }
 
-    /// The name of version `n`'s file (the first is 1), so that names sort as versions do:
+    /// Returns the file name of version `n` (the first is 1), so that names sort as versions do:
     /// `v01.bin`.
     #[must_use]
     pub fn file_name(&self, n: u32) -> String {
@@ -217,18 +217,16 @@ impl Series {
         format!("v{n:0digits$}.bin")
     }
 
-    /// Writes all versions into a folder, which is made if there is none. Files that exist are
-    /// never overwritten.
+    /// Writes all versions into a folder, which is made if there is none. Existing files are never
+    /// overwritten.
     ///
-    /// # Errors
-    /// When the series does not pass [`Series::validate`], a file of a version exists or can't be
-    /// written, or the observer asks to stop: the versions before stay, the unfinished one is
-    /// removed.
+    /// The series does not pass [`Series::validate`], a version's file exists or can't be written,
+    /// or the observer asks to stop. The complete versions stay, the incomplete one is removed.
     pub fn write_into(&self, folder: &Path, observer: &mut impl Observer) -> Result<Vec<Version>> {
         self.validate()?;
         std::fs::create_dir_all(folder).map_err(Error::file("make the folder", folder))?;
         let path = |n| folder.join(self.file_name(n));
-        // Before anything is written, not when hours of work stand beside what was there.
+        // Checked before anything is written, rather than after hours of work.
         if let Some(found) = (1..=self.versions)
             .map(path)
             .find(|path| path.symlink_metadata().is_ok())
@@ -277,7 +275,8 @@ impl Series {
                 edits,
             }),
             Err(error) => {
-                // The error says what happened; that half a file stays behind would add nothing to it.
+                // The first error is reported; a second about the incomplete file would add
+                // nothing.
                 let _ = std::fs::remove_file(&path);
                 Err(error)
             }
@@ -285,7 +284,8 @@ impl Series {
     }
 }
 
-/// Hands the next `length` bytes, or all that there are, to `take`; returns how many those were.
+/// Calls `take` with the next `length` bytes, or with all that are left. Returns how many there
+/// were.
 fn pass(from: &mut impl BufRead, length: u64, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<u64> {
     let mut left = length;
     while left > 0 {

@@ -1,9 +1,9 @@
-//! Deduplication as it is done for files: each record is cut into chunks, and a chunk that is in
+//! Traditional deduplication, as for files: each record is cut into chunks, and a chunk that is in
 //! the index is not stored again (dDedup §2.2).
 //!
-//! The rival of the paper's figures 1 and 9. Chunks lie in a line of bytes, one after the other.
-//! Those of a record that follow each other there make one [`Stretch`], so that references take as
-//! little as they can. Who keeps the line, and where, is for the caller.
+//! This is the rival of the paper's figures 1 and 9. Chunks are appended to one sequence of bytes,
+//! the line. Adjacent chunks of a record make one [`Stretch`], so that references take as few bytes
+//! as possible. The caller stores the line.
 
 mod rabin;
 
@@ -13,29 +13,29 @@ use ibid_format::wire::{self, Reader};
 use rabin::Rabin;
 use sha1::{Digest, Sha1};
 
-/// SHA-1.
+/// A SHA-1 digest.
 type Name = [u8; 20];
-/// A place in the line, 40 bits of position and 24 of length, without alignment.
+/// A place in the line, with 40 bits of position and 24 of length, without alignment.
 type Place = [u8; 8];
 const LENGTH_BITS: u32 = 24;
 
-/// Bytes of the line that follow each other.
+/// Consecutive bytes of the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stretch {
-    /// Where they begin, bytes from the beginning of the line.
+    /// The offset of the first byte in the line.
     pub position: u64,
-    /// How many they are.
+    /// The length, bytes.
     pub length: u64,
 }
 
 impl Stretch {
-    /// Where what follows them begins.
+    /// Returns the offset after the last byte.
     #[must_use]
     pub fn end(self) -> u64 {
         self.position + self.length
     }
 
-    /// As the index keeps it; none beyond 1 TiB of line or 16 MiB of chunk.
+    /// Returns the form in the index; none beyond 1 TiB of line or 16 MiB of chunk.
     fn place(self) -> Option<Place> {
         let fits = self.position >> (u64::BITS - LENGTH_BITS) == 0 && self.length >> LENGTH_BITS == 0;
         fits.then(|| (self.position << LENGTH_BITS | self.length).to_le_bytes())
@@ -50,7 +50,7 @@ impl Stretch {
     }
 }
 
-/// Which chunks are there, by their SHA-1.
+/// An index of chunks by their SHA-1.
 ///
 /// ```
 /// use ibid_bench::traditional::{ChunkIndex, Stretch};
@@ -75,8 +75,8 @@ pub struct ChunkIndex {
 }
 
 impl ChunkIndex {
-    /// Of chunks of `average` bytes on average, a power of two; sixteen times that at most. They
-    /// end by content, at Rabin's fingerprint of 48 bytes.
+    /// Returns an index for chunks of `average` bytes on average, a power of two, and at most
+    /// sixteen times that. Rabin's fingerprint of 48 bytes decides where they end.
     #[must_use]
     pub fn new(average: usize) -> ChunkIndex {
         ChunkIndex {
@@ -85,8 +85,8 @@ impl ChunkIndex {
         }
     }
 
-    /// Where the chunks of a record lie. Those that are not there yet are given to `append`, which
-    /// says where it put them: at the end of the line.
+    /// Returns where the chunks of a record are in the line. Calls `append` with each new chunk; it
+    /// adds the chunk to the end of the line and returns its place.
     pub fn store(&mut self, body: &[u8], mut append: impl FnMut(&[u8]) -> Stretch) -> Vec<Stretch> {
         let mut stretches = Vec::new();
         for chunk in self.rabin.chunks(body) {
@@ -95,7 +95,7 @@ impl ChunkIndex {
                 Some(place) => Stretch::at(*place),
                 None => {
                     let stretch = append(chunk);
-                    // What the index can't say is stored again next time.
+                    // A chunk whose place the index can't hold is stored again next time.
                     if let Some(place) = stretch.place() {
                         self.places.insert(name, place);
                     }
@@ -107,20 +107,21 @@ impl ChunkIndex {
         stretches
     }
 
-    /// Different chunks.
+    /// Returns the number of different chunks.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.places.len() as u64
     }
 
-    /// Memory for their names and places, 28 bytes each, without the free places of a hash table.
+    /// Returns the memory of their names and places, 28 bytes each, without the free slots of a
+    /// hash table.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.entries() * (size_of::<Name>() + size_of::<Place>()) as u64
     }
 }
 
-/// Adds a stretch to a list, as part of the last one if it follows that.
+/// Appends a stretch to a list, or extends the last one if they are adjacent.
 fn push(stretches: &mut Vec<Stretch>, next: Stretch) {
     match stretches.last_mut() {
         Some(last) if last.end() == next.position => last.length += next.length,
@@ -128,8 +129,8 @@ fn push(stretches: &mut Vec<Stretch>, next: Stretch) {
     }
 }
 
-/// A list of stretches as bytes, a record's recipe: for each, how far from the end of the one
-/// before it begins, and its length.
+/// Encodes a list of stretches, a record's recipe: for each, the distance from the end of the one
+/// before, and its length.
 #[must_use]
 pub fn encode(stretches: &[Stretch]) -> Vec<u8> {
     let (mut out, mut end) = (Vec::new(), 0);
@@ -141,11 +142,11 @@ pub fn encode(stretches: &[Stretch]) -> Vec<u8> {
     out
 }
 
-/// Reads what [`encode`] wrote.
+/// Decodes a recipe that [`encode`] wrote.
 ///
 /// # Errors
-/// [`OutOfRange`](ibid_format::Error::OutOfRange) for a stretch that begins before the line, or
-/// ends beyond all numbers; else what else is wrong with the bytes.
+/// [`OutOfRange`](ibid_format::Error::OutOfRange) for a stretch that begins before the line or ends
+/// beyond 64 bits; other errors of the format.
 pub fn decode(recipe: &[u8]) -> Result<Vec<Stretch>, ibid_format::Error> {
     let (mut reader, mut stretches, mut end) = (Reader::new(recipe), Vec::new(), 0u64);
     let outside = |field, max, found| ibid_format::Error::OutOfRange {

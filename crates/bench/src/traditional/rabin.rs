@@ -1,29 +1,29 @@
-//! Where the paper's rival cuts: wherever the fingerprint of the bytes before matches, and nowhere
-//! else.
+//! The chunker of the paper's rival: it cuts wherever the fingerprint of the preceding bytes
+//! matches, and has no minimum.
 //!
-//! `ibid-chunk` has this too, but no chunks of less than 64 bytes, and so none of 64 bytes on
-//! average.
+//! The chunker of `ibid-chunk` has no chunks shorter than 64 bytes, so it cannot give an average of
+//! 64 bytes.
 
-/// Irreducible, of degree 63; that of `ibid-chunk`.
+/// An irreducible polynomial of degree 63, the same as in `ibid-chunk`.
 const POLYNOMIAL: u64 = 0xa43f_6a88_85a3_08dd;
-/// Bytes that decide a fingerprint, as in LBFS.
+/// Bytes of the window, as in LBFS.
 const WINDOW: usize = 48;
-/// So many averages make the longest chunk. On random data one in nine million would be longer.
+/// The longest chunk, in averages. On random data one in nine million would be longer.
 const AVERAGES_TO_MAXIMUM: usize = 16;
 
-/// Rabin's fingerprint of a window that slides over a whole record, and what it is compared with.
+/// Rabin's fingerprint of a window that slides over a whole record.
 #[derive(Debug)]
 pub(super) struct Rabin {
-    /// Bits that are all set where a chunk ends. Ones, so that zeros do not end chunks.
+    /// Bits that are all set where a chunk ends. They are ones, so that zeros do not end chunks.
     mask: u64,
     length_max: usize,
-    /// What the eight highest bits leave when they are shifted out.
+    /// The remainders of the eight highest bits when they are shifted out.
     overflow: [u64; 256],
-    /// What a byte has become when it leaves the window.
+    /// The contribution of a byte to the fingerprint when it leaves the window.
     leaving: [u64; 256],
 }
 
-/// The remainder of a polynomial to which eight coefficients are appended.
+/// Returns the remainder of a polynomial to which eight coefficients are appended.
 fn shift(remainder: u64, byte: u8) -> u64 {
     (0..8).rev().fold(remainder, |remainder, bit| {
         let longer = remainder << 1 | u64::from(byte >> bit & 1);
@@ -32,7 +32,7 @@ fn shift(remainder: u64, byte: u8) -> u64 {
 }
 
 impl Rabin {
-    /// Chunks of `average` bytes, a power of two, on random data.
+    /// Returns a chunker with an average of `average` bytes, a power of two, on random data.
     pub(super) fn new(average: usize) -> Rabin {
         let leaving = |byte: usize| (0..WINDOW).fold(byte as u64, |remainder, _| shift(remainder, 0));
         Rabin {
@@ -43,8 +43,8 @@ impl Rabin {
         }
     }
 
-    /// The fingerprint of the bytes from `at + 1 - WINDOW` to `at`, by that of the bytes one place
-    /// before.
+    /// Returns the fingerprint of the bytes from `at + 1 - WINDOW` to `at`, given that of the
+    /// window one byte earlier.
     fn slide(&self, fingerprint: u64, data: &[u8], at: usize) -> u64 {
         let high = (fingerprint >> 55) as usize & 0xff;
         let entered = (fingerprint & ((1 << 55) - 1)) << 8 | u64::from(data[at]);
@@ -54,7 +54,7 @@ impl Rabin {
         entered ^ self.overflow[high] ^ left
     }
 
-    /// The chunks of a record.
+    /// Returns the chunks of a record.
     pub(super) fn chunks<'a>(&'a self, data: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let (mut fingerprint, mut start) = (0, 0);
         std::iter::from_fn(move || {
