@@ -1,4 +1,4 @@
-//! All cutters through the data with one chunker.
+//! Runs of all criteria over the data with one chunker.
 
 use std::hint::black_box;
 use std::io;
@@ -13,20 +13,20 @@ use crate::Observer;
 use crate::clock::ThreadClock;
 use crate::error::Stop;
 
-/// How often a run goes over the data: once with naming and looking up, once without.
+/// Passes of a run over the data: one with naming and lookups, one without.
 pub(super) const PASSES: usize = 2;
 
-/// How chunks are named.
+/// A function that names a chunk.
 pub(super) type Naming = fn(&[u8]) -> [u8; 16];
 
-/// The first half of BLAKE3.
+/// Names a chunk by the first half of its BLAKE3.
 pub(super) fn name(chunk: &[u8]) -> [u8; 16] {
     let hash = blake3::hash(chunk);
     let (half, _) = hash.as_bytes().split_first_chunk().expect("a hash has 32 bytes");
     *half
 }
 
-/// Whether a hint can be refused by this criterion once it is possible at all.
+/// Returns whether this criterion can refuse a hint that is in range.
 pub(super) fn has_worst(criterion: Criterion) -> bool {
     criterion != Criterion::FastForward
 }
@@ -38,7 +38,7 @@ pub(super) struct ChunkerRuns<'c> {
     left_out: Vec<Criterion>,
 }
 
-/// A criterion with lists of one length.
+/// A criterion with a list length.
 struct Contender<'c> {
     chunker: HintedChunker<'c>,
     list: usize,
@@ -107,8 +107,8 @@ impl<'c> ChunkerRuns<'c> {
     }
 }
 
-/// Where chunks begin that may still be cut off in a piece: nearer to its end there is too little
-/// data, unless it is the last.
+/// Returns the offset before which chunks may begin in a piece. After it there is too little data
+/// for the longest chunk, unless the piece is the last.
 fn limit(piece: &Piece<'_>, size_max: usize) -> usize {
     match piece.last {
         true => piece.bytes.len(),
@@ -116,7 +116,7 @@ fn limit(piece: &Piece<'_>, size_max: usize) -> usize {
     }
 }
 
-/// Reports progress over a piece, so seldom that it takes no measurable time.
+/// Reports progress over a piece, so rarely that it takes no measurable time.
 struct Pace<'o, O> {
     observer: &'o mut O,
     told: usize,
@@ -142,11 +142,11 @@ impl<'o, O: Observer> Pace<'o, O> {
     }
 }
 
-/// Without hints.
+/// A run without hints.
 struct PlainRun {
     table: Table,
     before: Option<TableEntry>,
-    /// Whether the chunk before was a duplicate.
+    /// Whether the previous chunk was a duplicate.
     follows: bool,
     start: usize,
     run: LocalityRun,
@@ -212,13 +212,13 @@ impl PlainRun {
     }
 }
 
-/// With them.
+/// A run with hints.
 struct HintedRun {
     table: Table,
     trail: Trail<TableEntry>,
-    /// Whether the chunk before was a duplicate.
+    /// Whether the previous chunk was a duplicate.
     follows: bool,
-    /// The hints once more, for the second pass.
+    /// A copy of the hints for the second pass.
     hints: Table,
     hints_trail: Trail<TableEntry>,
     answers: Answers,

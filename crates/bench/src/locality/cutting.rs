@@ -1,4 +1,4 @@
-//! Cutting for threads and stores: chunk by chunk, each named and looked up.
+//! Cutting for threads and stores: each chunk is named and looked up.
 
 use ibid_chunk::Chunker;
 use ibid_chunk::locality::{HintedChunker, Known, TableEntry, TableWith, Tally, Trail};
@@ -7,13 +7,13 @@ use super::contender::Naming;
 
 /// How boundaries are found.
 pub(super) enum Cutter<'c> {
-    /// By the chunker.
+    /// With the chunker.
     Plain(&'c Chunker),
-    /// By hints first.
+    /// With hints, and with the chunker where no hint holds.
     Hinted(HintedChunker<'c>),
 }
 
-/// Where a file was cut last.
+/// The position after the last cut of a file.
 pub(super) struct Cursor {
     trail: Trail<TableEntry>,
     before: Option<TableEntry>,
@@ -27,8 +27,8 @@ impl Cursor {
         }
     }
 
-    /// Length of the next chunk, and whether it was known. `length` if that is known beforehand:
-    /// then nothing is looked for.
+    /// Returns the length of the next chunk, and whether the chunk was known. A `length` that is
+    /// known beforehand is used without a search.
     pub(super) fn next_chunk(
         &mut self,
         cutter: &Cutter<'_>,

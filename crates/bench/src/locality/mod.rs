@@ -1,9 +1,9 @@
-//! What is gained by not looking twice: RapidCDC §4.
+//! The gains of boundary hints: RapidCDC §4.
 //!
-//! Everything is measured in one run and on the same bytes in memory, piece by piece, each piece by
-//! every contender in turn, so that what else the machine does falls on all of them, and in
-//! processor time, so that little of it does. Only threads and stores go over all the data, one
-//! after the other, and by the clock on the wall.
+//! Everything is measured in one run on the same bytes in memory. Every contender processes each
+//! piece in turn, so that other work on the machine affects all of them alike, and processor time
+//! is measured, which such work affects little. Threads and stores are the exception: each goes
+//! over all the data in turn, and elapsed time is measured.
 
 mod contender;
 mod cutting;
@@ -22,7 +22,7 @@ pub use threads::ThreadsEntry;
 
 use crate::{Machine, Observer, Result, Series};
 
-/// What is cut.
+/// The data to cut.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LocalityData {
     /// Files, and those in folders, one after the other.
@@ -31,74 +31,75 @@ pub enum LocalityData {
     Series(Series),
 }
 
-/// What to compare.
+/// The plan of a comparison.
 #[derive(Clone, Debug)]
 pub struct LocalityPlan {
-    /// What is cut; each is measured alone.
+    /// The data; each item is measured alone.
     pub data: Vec<LocalityData>,
-    /// With which chunkers.
+    /// The chunkers.
     pub chunkers: Vec<Settings>,
-    /// With which criteria; those that a chunker can't meet ([`Settings::tests_places`]) are left
-    /// out for it.
+    /// The criteria. Those that a chunker can't meet ([`Settings::tests_places`]) are left out for
+    /// it.
     pub criteria: Vec<Criterion>,
-    /// With how many hints for a chunk, each 1 to [`LIST_MOST`](ibid_chunk::locality::LIST_MOST).
+    /// The numbers of hints for a chunk, each 1 to [`LIST_MOST`](ibid_chunk::locality::LIST_MOST).
     /// Threads and stores use the first.
     pub lists: Vec<usize>,
-    /// Whether to see also what it costs if every hint is refused after its test (figure 12).
+    /// Whether to also measure the cost if every hint is refused after its test (figure 12).
     pub worst: bool,
-    /// With how many threads to cut several files at once (figure 18); none leaves that out.
+    /// The numbers of threads that cut several files at once (figure 18); none leaves that out.
     pub threads: Vec<usize>,
-    /// The folder in which to measure a whole deduplication (figure 17), into a file that has a
-    /// name for a moment only; none leaves that out.
+    /// The folder for a complete deduplication (figure 17), which writes into an unnamed temporary
+    /// file; none leaves that out.
     pub store: Option<PathBuf>,
 }
 
-/// What was found.
+/// The results of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Locality {
-    /// Where it was measured.
+    /// The machine that it was measured on.
     pub machine: Machine,
-    /// In the order of the plan.
+    /// The results for each item of data, in the order of the plan.
     pub datasets: Vec<LocalityDataset>,
 }
 
-/// What was found of some data.
+/// The results for one item of data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LocalityDataset {
-    /// Which.
+    /// The data.
     pub data: LocalityData,
-    /// Files, or versions.
+    /// The number of files or versions.
     pub files: u64,
     /// Bytes of all of them.
     pub bytes: u64,
-    /// In the order of the plan.
+    /// The results for each chunker, in the order of the plan.
     pub chunkers: Vec<LocalityChunker>,
 }
 
-/// What was found with one chunker.
+/// The results for one chunker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LocalityChunker {
-    /// Its settings.
+    /// The settings of the chunker.
     pub settings: Settings,
-    /// Without hints.
+    /// The run without hints.
     pub plain: LocalityRun,
-    /// With them, by list length, then criterion.
+    /// The runs with hints, by list length, then by criterion.
     pub hinted: Vec<LocalityEntry>,
-    /// Criteria that were asked for and that it can't meet.
+    /// Criteria of the plan that the chunker can't meet.
     pub left_out: Vec<Criterion>,
-    /// With several threads, without hints first; by criterion, then number of threads.
+    /// The runs with several threads: without hints first, then by criterion; each by number of
+    /// threads.
     pub threads: Vec<ThreadsEntry>,
-    /// Whole deduplications.
+    /// Complete deduplications.
     pub stores: Vec<StoreEntry>,
 }
 
 impl LocalityChunker {
-    /// What was found with lists of this length, in the order of the criteria.
+    /// Returns the results with this list length, in the order of the criteria.
     pub fn with_list(&self, list: usize) -> impl Iterator<Item = &LocalityEntry> {
         self.hinted.iter().filter(move |entry| entry.list == list)
     }
 
-    /// The lengths of lists, in the order of the plan.
+    /// Returns the list lengths, in the order of the plan.
     #[must_use]
     pub fn lists(&self) -> Vec<usize> {
         let mut lists: Vec<usize> = self.hinted.iter().map(|entry| entry.list).collect();
@@ -106,26 +107,26 @@ impl LocalityChunker {
         lists
     }
 
-    /// How many times as fast as without hints boundaries are found (figures 8 to 11, 13, 15).
+    /// Returns the speed-up of finding boundaries over no hints (figures 8 to 11, 13, 15).
     #[must_use]
     pub fn chunking_gain(&self, run: &LocalityRun) -> f64 {
         self.plain.chunking_seconds / run.chunking_seconds.max(MOMENT)
     }
 
-    /// How many times as fast as without hints chunks are found and named (figure 16).
+    /// Returns the speed-up of finding and naming chunks over no hints (figure 16).
     #[must_use]
     pub fn total_gain(&self, run: &LocalityRun) -> f64 {
         self.plain.total_seconds / run.total_seconds.max(MOMENT)
     }
 
-    /// How much slower than without hints boundaries are found if all hints are refused: 0.05 is 5
-    /// % (figure 12). None if that was not measured.
+    /// Returns the slowdown of finding boundaries if all hints are refused: 0.05 is 5 % (figure
+    /// 12). None if it was not measured.
     #[must_use]
     pub fn worst_slowdown(&self, entry: &LocalityEntry) -> Option<f64> {
         Some(entry.worst_seconds? / self.plain.chunking_seconds.max(MOMENT) - 1.0)
     }
 
-    /// How many times as fast as one thread with the same criterion; none if one was not measured.
+    /// Returns the speed-up over one thread with the same criterion; none if that was not measured.
     #[must_use]
     pub fn threads_gain(&self, entry: &ThreadsEntry) -> Option<f64> {
         let is_one = |one: &&ThreadsEntry| one.threads == 1 && one.criterion == entry.criterion;
@@ -133,7 +134,7 @@ impl LocalityChunker {
         Some(one.seconds / entry.seconds.max(MOMENT))
     }
 
-    /// How many times as fast as a whole deduplication without hints.
+    /// Returns the speed-up over a complete deduplication without hints.
     #[must_use]
     pub fn store_gain(&self, entry: &StoreEntry) -> Option<f64> {
         let plain = self.stores.iter().find(|plain| plain.method == StoreMethod::Plain)?;
@@ -141,74 +142,74 @@ impl LocalityChunker {
     }
 }
 
-/// Less than any time that is divided by.
+/// A lower limit of divisors, so that no time is 0.
 const MOMENT: f64 = 1e-9;
 
-/// What was found with one chunker, criterion and length of lists.
+/// The results for one chunker, criterion and list length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LocalityEntry {
     /// When a hint is accepted.
     pub criterion: Criterion,
-    /// How many hints are kept of a chunk.
+    /// The number of hints for a chunk.
     pub list: usize,
-    /// What came of it.
+    /// The run.
     pub run: LocalityRun,
-    /// Seconds of chunking if every hint is refused after its test, if that was asked for. With
-    /// [`Criterion::FastForward`], which tests nothing: none.
+    /// Seconds of chunking if every hint is refused after its test. None if it was not measured,
+    /// and for [`Criterion::FastForward`], which has no test.
     pub worst_seconds: Option<f64>,
 }
 
-/// One way through all the data.
+/// One run over all the data.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LocalityRun {
-    /// Seconds of the processor that finding boundaries took: looking at data, at hints and keeping
-    /// these; fingerprints of places that were not accepted in the end count, too. What every
-    /// deduplication needs is left out: naming the chunks and looking them up.
+    /// Processor seconds of finding boundaries: reading data, reading and storing hints, and
+    /// fingerprints of places that were refused in the end. Naming chunks and looking them up is
+    /// left out, because every deduplication needs that.
     pub chunking_seconds: f64,
-    /// The same with all of it: finding boundaries, naming chunks (BLAKE3) and looking them up in a
-    /// table in memory.
+    /// Processor seconds in total: finding boundaries, naming chunks (BLAKE3) and looking them up
+    /// in a table in memory.
     pub total_seconds: f64,
-    /// Bytes of chunks that are not there already.
+    /// Bytes of different chunks.
     pub unique_bytes: u64,
-    /// What became of the chunks.
+    /// Counts of chunks by how they were found.
     pub tally: Tally,
-    /// Chunks that follow a duplicate in their file: those for which there are hints.
+    /// Chunks after a duplicate in their file: those with hints.
     pub followers: u64,
-    /// Searches in the table of chunks.
+    /// Lookups in the table of chunks.
     pub searches: u64,
-    /// Chunks that were found without a search, beside the one before.
+    /// Chunks found next to the previous chunk, without a lookup.
     pub neighbours: u64,
-    /// Bytes of memory of the table, with hints.
+    /// Memory of the table with hints, bytes.
     pub memory: u64,
 }
 
 impl LocalityRun {
-    /// Bytes that were cut.
+    /// Returns the bytes that were cut.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.unique_bytes + self.tally.duplicate_bytes
     }
 
-    /// Bytes a second of finding boundaries alone.
+    /// Returns the speed of finding boundaries, bytes a second.
     #[must_use]
     pub fn chunking_speed(&self) -> f64 {
         self.bytes() as f64 / self.chunking_seconds.max(MOMENT)
     }
 
-    /// Bytes a second with naming and looking up.
+    /// Returns the speed with naming and looking up, bytes a second.
     #[must_use]
     pub fn total_speed(&self) -> f64 {
         self.bytes() as f64 / self.total_seconds.max(MOMENT)
     }
 
-    /// Bytes of all data by bytes of chunks that differ.
+    /// Returns the bytes of all data divided by the bytes of different chunks.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         self.bytes() as f64 / self.unique_bytes.max(1) as f64
     }
 
-    /// Of the chunks after a duplicate, the share whose end was the hint in this place of the list,
-    /// from 0 (figure 14).
+    /// Returns the share of the chunks after a duplicate whose end was the hint at this place of
+    /// the list, from 0 (figure 14).
     #[must_use]
     pub fn hit_share(&self, place: usize) -> f64 {
         let hits = self.tally.hits.get(place).copied().unwrap_or_default();
@@ -218,21 +219,21 @@ impl LocalityRun {
 
 /// Cuts the data with all chunkers, each without hints and with them.
 ///
-/// The observer is told once how many bytes will be looked at in all: those of the data as often as
-/// they are gone over.
+/// The observer is told once how many bytes will be processed in all: those of the data, times the
+/// number of passes.
 ///
-/// Memory: for each chunker without hints, and with each criterion and list length (twice to see
-/// the worst), at most 23 bytes for each different chunk, 3 for each hint of its list (4 with sizes
-/// that far apart: [`Table`](ibid_chunk::locality::Table)), and those of the hints once more.
-/// Besides, 64 MiB and the longest chunk; of a series, two versions, and all of them if threads are
-/// asked for. A store takes 5 MiB, and 4 bytes for every chunk.
+/// Memory: for each chunker, once without hints and once for each criterion and list length (twice
+/// to measure refused hints), at most 23 bytes for each different chunk, 3 for each hint of its
+/// list (4 if the sizes are so far apart: [`Table`](ibid_chunk::locality::Table)), and the hints
+/// once more. In addition, 64 MiB and the longest chunk; for a series, two versions, or all of them
+/// if threads are measured. A store takes 5 MiB, and 4 bytes for every chunk.
 ///
 /// # Errors
-/// When the data can't be read, settings can't be, there is no writing in the folder of the store,
-/// or the observer asks to stop.
+/// The data can't be read, settings are not valid, the folder of the store can't be written to, or
+/// the observer asks to stop.
 pub fn locality(plan: &LocalityPlan, observer: &mut impl Observer) -> Result<Locality> {
     if let Some(folder) = &plan.store {
-        // Before minutes are spent on the rest.
+        // Fails early, before minutes are spent on the rest.
         store::create(folder)?;
     }
     let mut work = Vec::new();
@@ -284,19 +285,19 @@ fn dataset(
 }
 
 impl LocalityPlan {
-    /// The criteria that a chunker can meet.
+    /// Returns the criteria that a chunker can meet.
     fn criteria_for(&self, settings: &Settings) -> impl Iterator<Item = Criterion> {
         let tests_places = settings.tests_places();
         let all = self.criteria.iter().copied();
         all.filter(move |criterion| tests_places || !criterion.tests_places())
     }
 
-    /// How many hints threads and stores keep.
+    /// Returns the number of hints that threads and stores keep.
     fn list(&self) -> usize {
         self.lists.first().copied().unwrap_or(2)
     }
 
-    /// How often the data is gone over with a chunker.
+    /// Returns the number of passes over the data with a chunker.
     fn passes(&self, settings: &Settings) -> u64 {
         let (mut criteria, mut worst) = (0, 0);
         for criterion in self.criteria_for(settings) {

@@ -1,13 +1,13 @@
-//! What a table answered, written down and read out again: finding boundaries takes as long as it
-//! takes, naming and looking up takes nothing.
+//! Recording and replaying the answers of a table, so that a second pass measures the search for
+//! boundaries without naming and lookups.
 
 use ibid_chunk::locality::{Entered, Fingerprint, Hint, Known, Table, TableEntry, TableWith};
 
-/// The answers of a table in one piece of data, in order.
+/// The answers of a table for one piece of data, in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answers {
     found: Vec<Entered<TableEntry>>,
-    /// Of every fingerprint whether it was computed in vain.
+    /// For every fingerprint, whether it was computed in vain.
     vain: Vec<bool>,
 }
 
@@ -18,17 +18,17 @@ impl Answers {
     }
 }
 
-/// A table whose answers are written down.
+/// A table whose answers are recorded.
 pub(super) struct Recorder<'a, F> {
     pub(super) table: TableWith<'a, F>,
     pub(super) answers: &'a mut Answers,
-    /// Whether what is found is refused all the same: then a fingerprint is of use only if the
-    /// chunk is entered by it.
+    /// Whether hints are refused even if they hold. A fingerprint is then needed only if the chunk
+    /// is inserted by it.
     pub(super) refuses_all: bool,
 }
 
 impl<F: FnMut(&[u8]) -> [u8; 16]> Known for Recorder<'_, F> {
-    /// With its number in [`Answers::vain`].
+    /// The fingerprint, and its index in [`Answers::vain`].
     type Fingerprint = (Fingerprint, usize);
     type Entry = TableEntry;
 
@@ -68,7 +68,7 @@ impl<F: FnMut(&[u8]) -> [u8; 16]> Known for Recorder<'_, F> {
     }
 }
 
-/// The answers read out, over a table that has the hints alone.
+/// The recorded answers, over a table that has only the hints.
 pub(super) struct Replay<'a> {
     hints: &'a Table,
     found: std::slice::Iter<'a, Entered<TableEntry>>,

@@ -1,4 +1,4 @@
-//! Data, file by file and piece by piece.
+//! Data, by file and by piece.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,32 +10,32 @@ use crate::error::Stop;
 use crate::inputs::Inputs;
 use crate::{Error, Observer, Result, Series};
 
-/// A piece that is kept in memory while every run goes over it.
+/// Bytes of a piece, which stays in memory while every run processes it.
 const PIECE: usize = 64 << 20;
-/// Gone over between two words to the observer.
+/// Bytes between two reports to the observer.
 pub(super) const STEP: usize = 4 << 20;
 
-/// A stretch of a file.
+/// A part of a file.
 #[derive(Clone, Copy)]
 pub(super) struct Piece<'a> {
-    /// The bytes: those that were held back of the piece before, and more.
+    /// The bytes: those held back from the previous piece, and new ones.
     pub(super) bytes: &'a [u8],
-    /// How many of them the next piece starts after.
+    /// The offset at which the next piece starts.
     pub(super) passed: usize,
-    /// Whether a file starts here.
+    /// Whether the file starts here.
     pub(super) first: bool,
-    /// Whether it ends here.
+    /// Whether the file ends here.
     pub(super) last: bool,
 }
 
-/// What there was.
+/// Totals of the data.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Total {
     pub(super) files: u64,
     pub(super) bytes: u64,
 }
 
-/// Where the data comes from.
+/// The origin of the data.
 pub(super) enum Source {
     Files(Inputs),
     Series(Series),
@@ -52,7 +52,7 @@ impl Source {
         })
     }
 
-    /// Bytes of all files; of a series, about so many.
+    /// Returns the bytes of all files, or an estimate for a series.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Source::Files(inputs) => inputs.bytes,
@@ -60,13 +60,13 @@ impl Source {
         }
     }
 
-    /// More chunks than there can be.
+    /// Returns an upper limit of the number of chunks.
     pub(super) fn chunks_most(&self, settings: &Settings) -> usize {
         let files = match self {
             Source::Files(inputs) => inputs.files.len(),
             Source::Series(series) => series.versions as usize,
         };
-        // Of a series, as if every edit had inserted.
+        // Assumes for a series that every edit inserts.
         let more = match self {
             Source::Files(_) => 0,
             Source::Series(series) => {
@@ -78,8 +78,8 @@ impl Source {
         (bytes / settings.size_min().max(1)).saturating_add(files)
     }
 
-    /// Gives every file or version to `take`, with its number from 0. What can't be read and was
-    /// not named is told to the observer and passed over.
+    /// Calls `take` with every file or version, and its number from 0. A file that was not named
+    /// and can't be read is reported to the observer and left out.
     pub(super) fn for_each_file<O: Observer>(
         &self,
         observer: &mut O,
@@ -116,8 +116,8 @@ impl Source {
         Ok(total)
     }
 
-    /// Gives all data to `take`. Of every piece but a file's last, so many bytes are held back for
-    /// the next as the longest chunk has, and one more.
+    /// Calls `take` with all data in pieces. Each piece except a file's last holds back as many
+    /// bytes for the next as the longest chunk has, and one more.
     pub(super) fn for_each_piece<O: Observer>(
         &self,
         longest: usize,
@@ -131,10 +131,10 @@ impl Source {
     }
 }
 
-/// What a version is called where it is no file.
+/// The name of a version that is not a file.
 const VERSION: &str = "a version";
 
-/// Version `n` of a series, from the one before.
+/// Makes version `n` of a series from the one before.
 pub(super) fn make(series: &Series, n: u32, previous: &[u8], observer: &mut impl Observer) -> Result<Vec<u8>> {
     let edited = series.edits.saturating_mul(series.edit_bytes);
     let length = if n == 1 {
@@ -146,7 +146,7 @@ pub(super) fn make(series: &Series, n: u32, previous: &[u8], observer: &mut impl
         bytes: Vec::new(),
         observer,
     };
-    // If there is not so much, growing says so, or does with less.
+    // If so much memory can't be reserved, the buffer grows step by step, or fails there.
     let _ = out.bytes.try_reserve(usize::try_from(length).unwrap_or(usize::MAX));
     let made = match n {
         1 => series.first(&mut out),
@@ -156,7 +156,7 @@ pub(super) fn make(series: &Series, n: u32, previous: &[u8], observer: &mut impl
     Ok(out.bytes)
 }
 
-/// Bytes in memory, generated step by step so that it can be stopped.
+/// Bytes that are generated in memory step by step, so that generation can be stopped.
 struct Growing<'o, O> {
     bytes: Vec<u8>,
     observer: &'o mut O,
@@ -204,7 +204,7 @@ fn pieces<O: Observer>(
             let read = read_some(reader, &mut buffer[filled..upto])?;
             filled += read;
             last = read == 0;
-            // Reading counts for nothing, every run for as much as it goes over.
+            // Reading counts as no progress; each run counts the bytes that it processes.
             if !observer.advance(0) {
                 return Err(io::Error::other(Stop));
             }
@@ -225,7 +225,8 @@ fn pieces<O: Observer>(
     }
 }
 
-/// What a reader gives at once, none at its end; reads that were interrupted are repeated.
+/// Reads into a buffer and returns what was read, nothing at the end; interrupted reads are
+/// repeated.
 fn read_some(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match reader.read(buffer) {
@@ -235,7 +236,7 @@ fn read_some(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Data on its way through a small buffer.
+/// Data that is read through a small buffer.
 pub(super) struct Window {
     buffer: Vec<u8>,
     start: usize,
@@ -255,12 +256,13 @@ impl Window {
         }
     }
 
-    /// At the start of a file.
+    /// Starts a file.
     pub(super) fn restart(&mut self) {
         (self.start, self.end, self.is_last) = (0, 0, false);
     }
 
-    /// Reads on if less than the longest chunk and a byte is left; returns how many bytes came in.
+    /// Reads more if less than the longest chunk and a byte is left. Returns how many bytes were
+    /// read.
     pub(super) fn fill(&mut self, reader: &mut dyn Read) -> io::Result<usize> {
         if self.is_last || self.end - self.start > self.longest {
             return Ok(0);
@@ -276,12 +278,12 @@ impl Window {
         Ok(self.end - held)
     }
 
-    /// What there is, from the start of the next chunk.
+    /// Returns the available bytes, from the start of the next chunk.
     pub(super) fn data(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// Goes past a chunk.
+    /// Skips a chunk.
     pub(super) fn pass(&mut self, length: usize) {
         self.start += length;
     }

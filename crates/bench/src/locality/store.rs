@@ -1,4 +1,4 @@
-//! All of a deduplication: read, cut, name, look up, and write what is new (RapidCDC, figure 17).
+//! A complete deduplication: read, cut, name, look up, and write new chunks (RapidCDC, figure 17).
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -15,21 +15,21 @@ use crate::clock::ProcessClock;
 use crate::error::Stop;
 use crate::{Error, Observer, Result};
 
-/// How boundaries are found.
+/// A way to find boundaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreMethod {
-    /// All chunks of the average size.
+    /// Every chunk has the average size.
     Fixed,
-    /// By the chunker.
+    /// With the chunker.
     Plain,
-    /// By the chunker and hints.
+    /// With the chunker and hints.
     Hinted(Criterion),
-    /// Not at all: those of the chunker are known beforehand.
+    /// With the chunker's boundaries, computed before the measurement.
     Ideal,
 }
 
 impl StoreMethod {
-    /// A word for it; that of a criterion is its name.
+    /// Returns a word for the method; for a criterion, its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -41,15 +41,16 @@ impl StoreMethod {
     }
 }
 
-/// What one method came to.
+/// The result of one method.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoreEntry {
-    /// Which.
+    /// The method.
     pub method: StoreMethod,
-    /// Seconds from the first byte read to the last byte written and synced. Making a series takes
-    /// none.
+    /// Seconds from the first read to the last byte written and synced, without the time to make a
+    /// series.
     pub seconds: f64,
-    /// Of these, seconds of the processor: the rest was waiting, for the disk or for others.
+    /// Processor seconds in this time. The rest was spent waiting for the disk or for other
+    /// processes.
     pub cpu_seconds: f64,
     /// Bytes read.
     pub bytes: u64,
@@ -58,25 +59,26 @@ pub struct StoreEntry {
 }
 
 impl StoreEntry {
-    /// Bytes a second.
+    /// Returns the speed, bytes a second.
     #[must_use]
     pub fn speed(&self) -> f64 {
         self.bytes as f64 / self.seconds.max(super::MOMENT)
     }
 
-    /// Bytes read by bytes written.
+    /// Returns the bytes read divided by the bytes written.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         self.bytes as f64 / self.stored.max(1) as f64
     }
 }
 
-/// How often the data is gone over: once each, and for the ideal once more to know the boundaries.
+/// Returns the number of passes over the data: one for each method, and one more to compute the
+/// ideal boundaries.
 pub(super) fn passes(criteria: usize) -> usize {
     criteria + 4
 }
 
-/// Stores the data in every cutter, one after the other.
+/// Stores the data with every method in turn.
 pub(super) fn run(
     plan: &LocalityPlan,
     chunker: &Chunker,
@@ -122,8 +124,8 @@ pub(super) fn run(
     Ok(entries)
 }
 
-/// A file that no other process sees: it loses its name at once, so that nothing is left of it however
-/// this ends.
+/// Creates a file that no other process can open: its name is removed at once, so that nothing of
+/// it is left however the process ends.
 pub(super) fn create(folder: &Path) -> Result<BufWriter<File>> {
     let path = folder.join(format!(".ibid-bench-{}", std::process::id()));
     let mut options = File::options();
@@ -133,7 +135,7 @@ pub(super) fn create(folder: &Path) -> Result<BufWriter<File>> {
     Ok(BufWriter::with_capacity(1 << 20, file))
 }
 
-/// Lengths of the chunks of every file.
+/// Returns the lengths of the chunks of every file.
 fn lengths<O: Observer>(chunker: &Chunker, source: &Source, observer: &mut O) -> Result<Vec<Vec<u32>>> {
     let mut all: Vec<Vec<u32>> = Vec::new();
     let mut window = Window::new(chunker.size_max());
@@ -162,7 +164,7 @@ fn advance(observer: &mut impl Observer, bytes: usize) -> io::Result<()> {
 
 struct Store<'a> {
     cutter: Cutter<'a>,
-    /// Of the chunks of every file, if these are known beforehand.
+    /// The lengths of the chunks of every file, if they are known beforehand.
     lengths: &'a [Vec<u32>],
     table: Table,
     window: Window,
@@ -210,7 +212,8 @@ impl Store<'_> {
         self.cpu_seconds += cpu;
     }
 
-    /// What goes wrong in writing is put into `failed`: it is no fault of the file that is read.
+    /// An error of writing is put into `failed`, so that it is not taken for an error of the input
+    /// file.
     fn file(
         &mut self,
         number: usize,

@@ -1,4 +1,4 @@
-//! Several files at once, over one table of fingerprints and hints (RapidCDC, figure 18).
+//! Cutting several files at once, with one table of fingerprints and hints (RapidCDC, figure 18).
 
 use std::fs::File;
 use std::io;
@@ -18,18 +18,18 @@ use crate::error::Stop;
 use crate::inputs::Input;
 use crate::{Error, Observer, Result};
 
-/// What some threads came to.
+/// The result with a number of threads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadsEntry {
-    /// How many.
+    /// The number of threads.
     pub threads: usize,
-    /// When a hint was accepted; none without hints.
+    /// The criterion for hints; none without hints.
     pub criterion: Option<Criterion>,
-    /// Seconds that it took to read, cut, name and look up everything. Files are read, so they
-    /// should be in the system's cache; a series is in memory.
+    /// Seconds to read, cut, name and look up everything. Files should be in the system's cache; a
+    /// series is in memory.
     pub seconds: f64,
-    /// Seconds of all processors together. Less than the threads had time for: others had the
-    /// processors.
+    /// Seconds of all processors together. If this is less than the threads could have used, other
+    /// processes had the processors.
     pub cpu_seconds: f64,
     /// Bytes of all files.
     pub bytes: u64,
@@ -38,33 +38,33 @@ pub struct ThreadsEntry {
 }
 
 impl ThreadsEntry {
-    /// Bytes a second.
+    /// Returns the speed, bytes a second.
     #[must_use]
     pub fn speed(&self) -> f64 {
         self.bytes as f64 / self.seconds.max(super::MOMENT)
     }
 
-    /// The word for how boundaries were found: `plain`, or the criterion's name.
+    /// Returns the name of the method: `plain`, or the criterion's name.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.criterion.map_or("plain", Criterion::name)
     }
 
-    /// Bytes of all files by bytes of different chunks.
+    /// Returns the bytes of all files divided by the bytes of different chunks.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         self.bytes as f64 / self.unique_bytes.max(1) as f64
     }
 }
 
-/// Where a thread gets its next file from.
+/// The files for the threads.
 enum Files<'a> {
     Inputs(&'a [Input]),
     Memory(Vec<Vec<u8>>),
 }
 
-/// Cuts all files without hints and with every criterion, with every number of threads; each thread
-/// takes the next file that no other has.
+/// Cuts all files without hints and with every criterion, with every number of threads. Each thread
+/// takes the next file that no other thread has taken.
 pub(super) fn run(
     plan: &LocalityPlan,
     chunker: &Chunker,
@@ -119,15 +119,15 @@ pub(super) fn run(
     Ok(entries)
 }
 
-/// What a thread has to say while it works.
+/// A report of a working thread.
 enum Word {
-    /// So many bytes more are done.
+    /// Bytes that were processed.
     Done(usize),
-    /// A file was passed over.
+    /// A file that was left out.
     Problem(PathBuf, io::Error),
 }
 
-/// Threads at work on the same files.
+/// Threads that process the same files.
 struct Team<'a> {
     cutter: &'a Cutter<'a>,
     table: Table,
@@ -139,7 +139,7 @@ struct Team<'a> {
 }
 
 impl Team<'_> {
-    /// Bytes of all files, and of different chunks.
+    /// Returns the bytes of all files, and of different chunks.
     fn run(&self, threads: usize, observer: &mut impl Observer) -> Result<(u64, u64)> {
         std::thread::scope(|scope| {
             let (say, words) = mpsc::channel();
@@ -163,7 +163,8 @@ impl Team<'_> {
                 let found = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 sums = match (sums, found) {
                     (Ok((bytes, unique)), Ok((more, more_unique))) => Ok((bytes + more, unique + more_unique)),
-                    // Those that were told to stop say less than the one that had to.
+                    // A thread that was stopped has a less useful error than the one that caused
+                    // it.
                     (Err(Error::Stopped), Err(error)) | (Err(error), _) | (_, Err(error)) => Err(error),
                 };
             }
@@ -189,7 +190,7 @@ impl Team<'_> {
                     match cut.map_err(Error::file("read", &input.path)) {
                         Ok(()) => {}
                         Err(Error::File { path, source, .. }) if !input.is_named => {
-                            // Who listens goes on to the end.
+                            // The receiver listens until all threads end.
                             let _ = say.send(Word::Problem(path, source));
                         }
                         Err(error) => {

@@ -1,4 +1,4 @@
-//! Writes in bursts: figure 11b.
+//! Bursts of writes: figure 11b.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -11,16 +11,16 @@ use crate::{Error, Observer, Result};
 
 /// Slices of a burst.
 const SLICES: u32 = 10;
-/// The longest time between two looks whether to go on.
+/// The longest time between two checks of whether to stop.
 const NAP: Duration = Duration::from_millis(20);
 
-/// What the bursts count as among bytes to be stored: about as many as are stored, so that progress
-/// is even.
+/// Returns the bytes that the bursts count as in the progress, close to the bytes that they store,
+/// so that progress is even.
 pub(super) fn expected(bursts: Bursts, bytes: u64) -> u64 {
     u64::from(bursts.count.min(1)) * bytes
 }
 
-/// Plays the bursts on a store of its own. They count as `expected` bytes.
+/// Runs the bursts on a store of their own. They count as `expected` bytes.
 pub(super) fn run(
     plan: &RecordsPlan,
     write_back: bool,
@@ -49,7 +49,7 @@ fn play(
     let all = period * count;
     let mut slices = vec![0; all.div_duration_f64(slice).ceil() as usize];
     let mut done = 0;
-    // Progress is by time.
+    // Progress is measured in time.
     let mut go_on = |at: Duration| {
         let due = (at.div_duration_f64(all).min(1.0) * expected as f64) as u64;
         let more = due.saturating_sub(done);
@@ -65,12 +65,13 @@ fn play(
     for burst in 0..count {
         let begins = period * burst;
         let last = begins + busy - Duration::from_nanos(1);
-        // One at least, however late a thread wakes up.
+        // A burst stores at least one record, however late its thread wakes up.
         loop {
             let at = start.elapsed();
             let (key, body) = records.next();
             space.put(&key, body)?;
-            // Where it was begun: the last of a burst may end after it.
+            // A record counts in the slice in which its write began: the last write of a burst may
+            // end after the burst.
             if let Some(slice) = slices.get_mut(at.min(last).div_duration_f64(slice) as usize) {
                 *slice += 1;
             }
@@ -98,7 +99,7 @@ fn play(
     })
 }
 
-/// All records, again and again, under other keys each time.
+/// All records, over and over, under other keys in each round.
 struct Endless<'p> {
     records: &'p [(Vec<u8>, Vec<u8>)],
     next: usize,
@@ -106,7 +107,7 @@ struct Endless<'p> {
 }
 
 impl<'p> Endless<'p> {
-    /// There must be some.
+    /// The plan must have records.
     fn new(plan: &'p RecordsPlan) -> Endless<'p> {
         Endless {
             records: &plan.records,

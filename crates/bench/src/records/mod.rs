@@ -1,8 +1,8 @@
-//! What do deltas between records save, and what do they cost? The figures of dDedup §5,
-//! and its figure 6, on records of one's own.
+//! Savings and costs of deltas between records: the figures of dDedup §5, and its figure 6, on your
+//! own records.
 //!
-//! Every run stores all records in a store of its own, in the order in which they come, a hundred
-//! at a time and without syncs: what is measured is the work, not the disk.
+//! Every run stores all records in a store of its own, in order, a hundred at a time and without
+//! syncs, so that the processor is measured and not the disk.
 
 mod bursts;
 mod rivals;
@@ -16,12 +16,12 @@ use ibid_record::{Encoding, FeatureBytes, Interval, Retrieval, SizeClass};
 
 use crate::{Machine, Observer, Result};
 
-/// What is measured.
+/// The plan of the measurements.
 #[derive(Clone, Debug)]
 pub struct RecordsPlan {
-    /// Keys and bodies, in the order in which they are stored. The same key again is another
-    /// version. If there is none, versions are not kept, so that any record may become a delta
-    /// of one that is like it: where they are kept, the latest of a key never does.
+    /// Keys and bodies, in the order in which they are stored. A key that occurs again gets another
+    /// version. If no key occurs twice, versions are not kept, so that any record may become a
+    /// delta of a similar one. Where versions are kept, the latest of a key never becomes a delta.
     pub records: Vec<(Vec<u8>, Vec<u8>)>,
     /// An empty folder for the stores, which are removed one after the other.
     pub folder: PathBuf,
@@ -31,30 +31,30 @@ pub struct RecordsPlan {
     pub bursts: Bursts,
 }
 
-/// So many reads for so many writes.
+/// A ratio of reads to writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// Of the latest version of a record.
+    /// Reads of the latest version of a record.
     pub reads: u64,
-    /// Of the next record.
+    /// Writes of the next record.
     pub writes: u64,
 }
 
-/// Records are stored as fast as that goes for some time, then none for some time, and so on.
+/// Bursts: records are stored at full speed for some time, then none for some time, and so on.
 ///
-/// When all are stored, it begins with the first again, under other keys.
+/// After the last record, the first is stored again, under another key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bursts {
-    /// How often; 0 to leave it out.
+    /// The number of bursts; 0 leaves them out.
     pub count: u32,
-    /// How long records are stored.
+    /// The duration of a burst.
     pub busy: Duration,
-    /// How long nothing happens then.
+    /// The duration of the pause after a burst.
     pub idle: Duration,
 }
 
 impl Default for Bursts {
-    /// Three times 300 ms, with as much between them. The paper's are of 10 s.
+    /// Three bursts of 300 ms, with pauses of 300 ms. The paper's bursts take 10 s.
     fn default() -> Self {
         Bursts {
             count: 3,
@@ -64,43 +64,43 @@ impl Default for Bursts {
     }
 }
 
-/// What was found.
+/// The results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Records {
-    /// Where it was measured.
+    /// The machine that they were measured on.
     pub machine: Machine,
-    /// How many records there are.
+    /// The number of records.
     pub records: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
-    /// Whether versions were kept, because keys came again.
+    /// Whether versions were kept, because keys occurred more than once.
     pub versions_kept: bool,
     /// Runs, figure by figure.
     pub runs: Vec<RecordsRun>,
-    /// What else stores them.
+    /// The results of other ways to store the records.
     pub rivals: Vec<RivalRun>,
-    /// Records by the size of their bodies, and what is stored of them by default, before it is
-    /// compressed together.
+    /// Records by the size of their bodies, with the bytes that are stored of them by default,
+    /// before compaction.
     pub sizes: Vec<SizeClass>,
-    /// Mixtures of reads and writes, each without deltas and with.
+    /// Mixtures of reads and writes, each without deltas and with them.
     pub traces: Vec<TraceRun>,
-    /// Bursts of writes: with a write-back cache and without, if asked for.
+    /// Bursts of writes with a write-back cache and without, if asked for.
     pub bursts: Vec<BurstsRun>,
 }
 
-/// How much up to a size: a point of figure 6.
+/// Cumulative shares up to a size: a point of figure 6.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SizeShare {
     /// The size, bytes.
     pub to: u64,
     /// The share of the records that are no larger, 0 to 1.
     pub records: f64,
-    /// The share of all that is saved that is saved of these: 0 if nothing is.
+    /// The share of the total saving that is due to these records; 0 if nothing is saved.
     pub saved: f64,
 }
 
 impl Records {
-    /// Shares up to each size that is there, which rise to 1.
+    /// Returns the shares up to each size that occurs, which rise to 1.
     #[must_use]
     pub fn size_shares(&self) -> Vec<SizeShare> {
         let saved = |class: &SizeClass| class.body_bytes.saturating_sub(class.stored_bytes);
@@ -119,8 +119,8 @@ impl Records {
         self.sizes.iter().map(share).collect()
     }
 
-    /// Of these shares of the records, ascending, the first sizes that so many of them have at
-    /// most; none twice.
+    /// Returns for each of these shares of the records, ascending, the first size that so many
+    /// records do not exceed; no size twice.
     #[must_use]
     pub fn sizes_at(&self, shares: &[f64]) -> Vec<SizeShare> {
         let all = self.size_shares();
@@ -131,7 +131,7 @@ impl Records {
         found
     }
 
-    /// What was played of each trace: without deltas and with.
+    /// Returns the runs of each trace: without deltas, then with them.
     pub fn by_trace(&self) -> impl Iterator<Item = &[TraceRun]> {
         self.traces.chunk_by(|one, next| one.trace == next.trace && !one.deltas)
     }
@@ -140,8 +140,8 @@ impl Records {
 /// A figure of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordsFigure {
-    /// 1 and 9: what deltas and blocks save, with features of 64 bytes and of 1 KiB, and how much
-    /// memory the index takes.
+    /// 1 and 9: savings of deltas and blocks, with features of 64 bytes and of 1 KiB, and the
+    /// memory of the index.
     Ratio,
     /// 11a: the size of the source cache, and the reward for records in it.
     SourceCache,
@@ -154,19 +154,19 @@ pub enum RecordsFigure {
 /// A store that was filled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordsRun {
-    /// What it is for.
+    /// The figure that it belongs to.
     pub figure: RecordsFigure,
-    /// How records were encoded.
+    /// The settings of the encoder.
     pub encoding: Encoding,
-    /// Seconds until all were stored, and encoded as far as that pays.
+    /// Seconds until all records were stored and, where it pays, encoded.
     pub seconds: f64,
-    /// Bytes that are stored of bodies, before they are compressed together.
+    /// Bytes stored of bodies, before compaction.
     pub stored_bytes: u64,
-    /// Bytes of blocks, where the store was compacted.
+    /// Bytes of blocks, if the store was compacted.
     pub block_bytes: Option<u64>,
-    /// Others that must be read for a record, on average and at most.
+    /// How many other records must be read for a record, on average.
     pub retrievals_mean: f64,
-    /// At most.
+    /// How many other records must be read for a record, at most.
     pub retrievals_max: u64,
     /// Older records that were found in the source cache.
     pub cache_hits: u64,
@@ -177,8 +177,8 @@ pub struct RecordsRun {
 }
 
 impl RecordsRun {
-    /// Of the older records that were looked for, the share that had to be read from the store: 0
-    /// if none was looked for.
+    /// Returns the share of the older records that had to be read from the store, because they were
+    /// not in the cache; 0 if no record was needed.
     #[must_use]
     pub fn miss_share(&self) -> f64 {
         self.cache_misses as f64 / (self.cache_hits + self.cache_misses).max(1) as f64
@@ -188,48 +188,47 @@ impl RecordsRun {
 /// Another way to store records, of figures 1 and 9.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rival {
-    /// Block compression alone: bodies one after the other, in blocks of 32 KiB, each compressed by
-    /// zstd at its level 3.
+    /// Block compression alone: bodies in sequence, in blocks of 32 KiB, each compressed by zstd at
+    /// its level 3.
     Blocks,
-    /// [Deduplication](crate::traditional) by chunks of so many bytes on average, in the same
-    /// blocks.
+    /// [Deduplication](crate::traditional) by chunks of this average size, in the same blocks.
     Traditional {
         /// A power of two.
         chunk_bytes: usize,
     },
 }
 
-/// What a rival stores. It is counted, and not written: a rival has no store here, so nothing is
-/// said of its speed.
+/// The bytes that a rival stores. They are counted and not written. Speeds are not compared,
+/// because a rival has no store here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RivalRun {
-    /// Which.
+    /// The rival.
     pub rival: Rival,
-    /// Bytes that are stored of bodies before they are compressed: chunks, and the recipes that say
-    /// which of them a record has.
+    /// Bytes of bodies before compression: chunks, and the recipes that list the chunks of each
+    /// record.
     pub stored_bytes: u64,
-    /// The same, compressed.
+    /// Bytes after compression.
     pub block_bytes: u64,
-    /// Memory of the index of chunks, without its free places, bytes.
+    /// Memory of the index of chunks without its free slots, bytes.
     pub index_bytes: u64,
 }
 
-/// A mixture of reads and writes that was played: figures 10a and 10b.
+/// The result of a mixture of reads and writes: figures 10a and 10b.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceRun {
-    /// Which.
+    /// The mixture.
     pub trace: Trace,
     /// Whether older records became deltas meanwhile.
     pub deltas: bool,
     /// Reads and writes a second.
     pub operations_per_s: f64,
-    /// How long reads took.
+    /// Latencies of reads.
     pub reads: Latencies,
-    /// How long writes took.
+    /// Latencies of writes.
     pub writes: Latencies,
 }
 
-/// Microseconds, ascending.
+/// Latencies in microseconds, ascending.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latencies(Vec<f64>);
 
@@ -239,13 +238,14 @@ impl Latencies {
         Latencies(took_us)
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Microseconds that so many percent of them took at most; none if there are none.
+    /// Returns the latency that `percent` of the operations do not exceed, microseconds; none if
+    /// there are none.
     #[must_use]
     pub fn percentile_us(&self, percent: f64) -> Option<f64> {
         let last = self.0.len().checked_sub(1)?;
@@ -253,8 +253,8 @@ impl Latencies {
         Some(self.0[place.min(last)])
     }
 
-    /// Percent, and the microseconds that so many took at most: every second percent, and closer
-    /// towards the slowest. Nothing if there are none.
+    /// Returns points of the distribution, as percent and microseconds: every second percent, and
+    /// closer towards the slowest. Nothing if there are no latencies.
     pub fn curve(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         let even = (0..50).map(|step| f64::from(2 * step));
         let slow = [99.0, 99.5, 99.9, 99.95, 99.99, 100.0];
@@ -266,29 +266,29 @@ impl Latencies {
 /// Bursts of writes: figure 11b.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BurstsRun {
-    /// Whether deltas waited in the write-back cache until nothing else was to do; else each was
+    /// Whether deltas waited in the write-back cache until the store was idle; otherwise each was
     /// written at once.
     pub write_back: bool,
-    /// How long a slice is, seconds.
+    /// The length of a slice, seconds.
     pub slice_seconds: f64,
-    /// Records that were stored in each slice, one slice after the other.
+    /// Records stored in each slice, in order.
     pub slices: Vec<u64>,
-    /// Bytes of bodies that were stored in all.
+    /// Bytes of all bodies that were stored.
     pub bytes: u64,
-    /// What is stored of them when the last pause is over, before it is compressed together.
+    /// Bytes stored of them after the last pause, before compaction.
     pub stored_bytes: u64,
     /// Deltas that were dropped because the cache was full.
     pub dropped: u64,
 }
 
 impl BurstsRun {
-    /// Records a second in each slice.
+    /// Returns the records a second in each slice.
     pub fn speeds(&self) -> impl Iterator<Item = f64> + '_ {
         self.slices.iter().map(|&records| records as f64 / self.slice_seconds)
     }
 
-    /// Records a second on average and at least, in slices in which any was stored; 0 if there are
-    /// none.
+    /// Returns the average and the lowest number of records a second, over the slices in which any
+    /// was stored; 0 if there are none.
     #[must_use]
     pub fn busy_speeds(&self) -> (f64, f64) {
         let busy = || self.speeds().filter(|speed| *speed > 0.0);
@@ -297,9 +297,9 @@ impl BurstsRun {
     }
 }
 
-/// Encodings of each figure. The one that is the default comes once in each.
+/// Returns the encodings of each figure. Each figure has the default once.
 fn encodings() -> Vec<(RecordsFigure, Encoding)> {
-    // What has no time to be written shall show as time.
+    // Deltas that cannot be written in time must cost time here, and not be dropped.
     let usual = Encoding::default().with_lossy(false);
     let longer = usual.with_feature_bytes(FeatureBytes::B1024);
     let mut all = vec![
@@ -328,7 +328,7 @@ fn encodings() -> Vec<(RecordsFigure, Encoding)> {
     all
 }
 
-/// Stores the records in many ways.
+/// Stores the records in all ways of the plan, and measures them.
 ///
 /// # Errors
 /// [`Error::Records`](crate::Error::Records), [`Error::File`](crate::Error::File),
@@ -360,7 +360,7 @@ pub fn records(plan: &RecordsPlan, observer: &mut dyn Observer) -> Result<Record
     for (figure, encoding) in encodings {
         let same = runs.iter().find(|run| run.encoding == encoding);
         let run = match same {
-            // One run serves several figures.
+            // One run can serve several figures.
             Some(same) => {
                 let run = RecordsRun { figure, ..same.clone() };
                 stores::advance(&plan.records, observer)?;

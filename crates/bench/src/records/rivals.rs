@@ -1,4 +1,4 @@
-//! What others store: figures 1 and 9.
+//! The bytes that rivals store: figures 1 and 9.
 
 use zstd::bulk::Compressor;
 
@@ -7,24 +7,24 @@ use super::{RecordsPlan, Rival, RivalRun};
 use crate::traditional::{ChunkIndex, Stretch, encode};
 use crate::{Error, Observer, Result};
 
-/// Those of the paper.
+/// The rivals of the paper.
 pub(super) const RIVALS: [Rival; 3] = [
     Rival::Blocks,
     Rival::Traditional { chunk_bytes: 4096 },
     Rival::Traditional { chunk_bytes: 64 },
 ];
 
-/// As the pages of engines that compress them.
+/// The block size of engines that compress their pages.
 const BLOCK: usize = 32 << 10;
-/// zstd's.
+/// The level of zstd.
 const LEVEL: i32 = 3;
 
-/// Bytes one after the other, in blocks that are compressed and counted.
+/// Bytes in sequence, divided into blocks that are compressed and counted.
 struct Line {
     compressor: Compressor<'static>,
     bytes: u64,
     block_bytes: u64,
-    /// What is in the last block.
+    /// The contents of the last block.
     pending: Vec<u8>,
 }
 
@@ -61,7 +61,7 @@ impl Line {
         Ok(())
     }
 
-    /// Bytes, and bytes of the blocks that have them.
+    /// Returns the bytes before compression, and the bytes of the compressed blocks.
     fn finish(mut self) -> Result<(u64, u64)> {
         if !self.pending.is_empty() {
             self.end_block()?;
@@ -74,7 +74,7 @@ fn no_compressor(source: std::io::Error) -> Error {
     Error::Compression(source)
 }
 
-/// Counts what a rival stores of all records.
+/// Counts the bytes that a rival stores of all records.
 pub(super) fn run(plan: &RecordsPlan, rival: Rival, observer: &mut dyn Observer) -> Result<RivalRun> {
     let mut index = match rival {
         Rival::Blocks => None,
@@ -132,12 +132,12 @@ mod tests {
         let found = RIVALS.map(|rival| run(&plan, rival, &mut Unobserved).unwrap());
         let [blocks, large, small] = found;
         assert_eq!((blocks.stored_bytes, blocks.index_bytes), (100_000, 0));
-        // The chunks that the edit is in, and what leads there: a few bytes.
+        // The chunks that contain the edit, and a few bytes of recipe.
         assert!((50_040..51_100).contains(&small.stored_bytes), "{small:?}");
         assert!((51_000..90_000).contains(&large.stored_bytes), "{large:?}");
         assert!(small.index_bytes > 10 * large.index_bytes, "{small:?} {large:?}");
         assert_eq!(large.index_bytes % 28, 0);
-        // It is noise.
+        // The bodies are noise.
         assert!(found.iter().all(|run| run.block_bytes > run.stored_bytes), "{found:?}");
     }
 
@@ -147,7 +147,7 @@ mod tests {
         let length = text.len() as u64;
         let found = run(&plan(vec![(b"a".to_vec(), text)]), Rival::Blocks, &mut Unobserved).unwrap();
         assert_eq!(found.stored_bytes, length);
-        // Each has to say once what it repeats.
+        // Each record stores its own repetitions once.
         assert!((6 * 20..6 * 100).contains(&found.block_bytes), "{found:?}");
     }
 }

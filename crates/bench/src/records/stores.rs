@@ -11,10 +11,10 @@ use ibid_record::{Batch, Durability, Encoding, Namespace, NamespaceStatistics, O
 use super::{RecordsFigure, RecordsPlan, RecordsRun};
 use crate::{Error, Observer, Result};
 
-/// Records that are stored together.
+/// Records in a batch.
 const BATCH: usize = 100;
 
-/// What the namespace keeps.
+/// Returns the versions that the namespace keeps.
 pub(super) fn versions(plan: &RecordsPlan) -> Versions {
     let mut keys = HashSet::new();
     if plan.records.iter().all(|(key, _)| keys.insert(key)) {
@@ -46,7 +46,7 @@ fn remove(folder: &Path) -> Result<()> {
     fs::remove_dir_all(folder).map_err(Error::file("remove", folder))
 }
 
-/// Stores these records.
+/// Stores records in batches.
 pub(super) fn put(
     store: &Store,
     space: &Namespace,
@@ -64,7 +64,7 @@ pub(super) fn put(
     Ok(())
 }
 
-/// Says that these were dealt with.
+/// Reports records as done.
 pub(super) fn advance(records: &[(Vec<u8>, Vec<u8>)], observer: &mut dyn Observer) -> Result<()> {
     let bytes = records.iter().map(|(_, body)| body.len() as u64).sum();
     if observer.advance(bytes) {
@@ -74,7 +74,7 @@ pub(super) fn advance(records: &[(Vec<u8>, Vec<u8>)], observer: &mut dyn Observe
     }
 }
 
-/// Stores all records, and looks at what is there: in all, and by size.
+/// Stores all records, and measures the store in all and by body size.
 pub(super) fn run(
     plan: &RecordsPlan,
     figure: RecordsFigure,

@@ -1,4 +1,4 @@
-//! Reads and writes mixed: figures 10a and 10b.
+//! Mixed reads and writes: figures 10a and 10b.
 
 use std::time::Instant;
 
@@ -8,12 +8,12 @@ use super::stores::{advance, in_a_store, put};
 use super::{Latencies, RecordsPlan, Trace, TraceRun};
 use crate::{Observer, Random, Result};
 
-/// Operations of a trace at most.
+/// Most operations of a trace.
 const OPERATIONS_MAX: u64 = 200_000;
-/// Seed of the choice of records that are read.
+/// The seed that chooses the records to read.
 const SEED: u64 = 1;
 
-/// Plays a trace on a store of its own.
+/// Runs a trace on a store of its own.
 pub(super) fn run(plan: &RecordsPlan, trace: Trace, deltas: bool, observer: &mut dyn Observer) -> Result<TraceRun> {
     let encoding = Encoding::default().with_enabled(deltas);
     in_a_store(plan, encoding, |store, space| {
@@ -21,7 +21,7 @@ pub(super) fn run(plan: &RecordsPlan, trace: Trace, deltas: bool, observer: &mut
     })
 }
 
-/// Stores half of the records, and then reads some of these and stores the others.
+/// Stores half of the records, then mixes reads of these with writes of the others.
 fn play(
     plan: &RecordsPlan,
     store: &Store,
@@ -51,7 +51,7 @@ fn play(
         }
     }
     let seconds = start.elapsed().as_secs_f64();
-    // What was left is not played.
+    // Operations that were left over at the end do not count.
     let operations = reads.len() + writes.len();
     advance(&plan.records[there.len()..], observer)?;
     Ok(TraceRun {
