@@ -1,4 +1,4 @@
-//! Chunks of data that is all in memory.
+//! The chunks of data in memory.
 
 use core::iter::FusedIterator;
 

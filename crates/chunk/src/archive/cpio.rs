@@ -1,22 +1,22 @@
-//! cpio, the "new" ASCII formats, with and without checksum: numbers of eight hexadecimal digits,
-//! all padded to four bytes.
+//! cpio in the "new" ASCII formats, with and without checksum. Numbers have eight hexadecimal
+//! digits; headers and bodies are padded to four bytes.
 
 use super::Member;
 
-/// Bytes of a header without the name that follows it.
+/// Length of a header without the name after it, bytes.
 pub(super) const HEADER: usize = 110;
 
-/// Bytes of its magic, after which the fields begin.
+/// Length of the magic, bytes. The fields follow.
 const MAGIC: usize = 6;
 
-/// Which of the fields says how long the body is, and the name with its zero byte.
+/// Indices of two fields: the length of the body, and the length of the name with its zero byte.
 const SIZE: usize = 6;
 const NAME: usize = 11;
 
-/// The longest name that is believed, bytes.
+/// The longest name of a plausible header, bytes.
 const NAME_MAX: u64 = 4096;
 
-/// What a header says, if it is one. Only its first [`HEADER`] bytes are looked at.
+/// Parses a header. Only its first [`HEADER`] bytes are read.
 pub(super) fn member(header: &[u8]) -> Option<Member> {
     let header = header.get(..HEADER)?;
     if !matches!(&header[..MAGIC], b"070701" | b"070702") {

@@ -1,8 +1,8 @@
-//! Where do the members of an archive begin and end?
+//! Cuts archives where their large members begin and end.
 //!
-//! Archives put a header before each member, and what a header says often changes where the member
-//! does not: times, owners, the number of links. A chunk with a header in it is then a new one. So
-//! large members are cut off from what is around them.
+//! Archives put a header before each member. A header often changes although its member does not:
+//! times, owners, the number of links. Each chunk that holds such a header is then new. So large
+//! members get chunks without headers.
 
 mod cpio;
 mod tar;
@@ -11,15 +11,15 @@ use alloc::collections::VecDeque;
 
 use crate::Chunker;
 
-/// Cuts data by its content, and if it is an archive also where its large members begin and end.
+/// Cuts data by its content, and archives also where their large members begin and end.
 ///
-/// An archive is known by its first header: tar (any kind, by the checksum) or cpio (the "new"
-/// ASCII formats). Names do not matter, and what only looks like an archive, or a damaged one, is
-/// cut like any data, perhaps with a few cuts more. Small members stay together with the
-/// headers around them: a chunk each would cost more than it saves.
+/// The first header identifies an archive: tar (any kind, by the checksum) or cpio (the "new" ASCII
+/// formats). File names do not matter. A damaged archive, or data that only looks like one, is cut
+/// like any data, perhaps with a few extra cuts. Small members stay together with the headers
+/// around them: separate chunks would cost more than they save.
 ///
-/// Cuts depend on the bytes alone, not on how they arrive. Unlike those of a [`Chunker`], they
-/// depend on bytes before the chunk, since headers lead to one another.
+/// Cuts depend on the bytes alone, not on how they arrive. Unlike the cuts of a [`Chunker`], they
+/// depend on bytes before the chunk, since each header gives the place of the next.
 ///
 /// ```
 /// use ibid_chunk::{ArchiveCutter, Chunker, Settings};
@@ -44,23 +44,23 @@ pub struct ArchiveCutter<'c> {
 }
 
 impl<'c> ArchiveCutter<'c> {
-    /// Bytes from which on a member is large: 32 KiB.
+    /// Least size of a large member: 32 KiB.
     ///
-    /// Repositories of twelve source trees as tar files in which all times differ, chunks of 64
-    /// KiB, MB: without regard to members 124.9; if those of 64, 32 or 16 KiB and more are cut
-    /// off, 113.0, 99.5, 84.4. But a chunk takes some 150 bytes of metadata, and where similar
-    /// chunks are stored as deltas, little else is saved: 27.8 without regard to members, then
-    /// 25.8, 25.7, 27.0. PostgreSQL's data directories as tar files, whose pages change where their
-    /// headers don't: 97.6, 97.1, 96.6 without deltas, and 56.2, 56.8, 57.1 with them.
+    /// Measured on twelve source trees as tar files in which all times differ, in chunks of 64 KiB:
+    /// the repository takes 124.9 MB if members are ignored, and 113.0, 99.5 or 84.4 MB if members
+    /// from 64, 32 or 16 KiB on are cut off. But a chunk takes some 150 bytes of metadata, and with
+    /// deltas between similar chunks the gain is smaller: 27.8 MB if members are ignored, then
+    /// 25.8, 25.7, 27.0. PostgreSQL's data directories as tar files, in which pages change but
+    /// headers do not: 97.6, 97.1, 96.6 MB without deltas, and 56.2, 56.8, 57.1 MB with them.
     pub const LARGE: u64 = 32 << 10;
 
-    /// A cutter at the start of some data.
+    /// Returns a cutter at the start of some data.
     #[must_use]
     pub fn new(chunker: &'c Chunker) -> ArchiveCutter<'c> {
         ArchiveCutter::with_large(chunker, ArchiveCutter::LARGE)
     }
 
-    /// The same with another least size of large members, bytes.
+    /// Returns a cutter to which members of at least `large` bytes are large.
     #[must_use]
     pub fn with_large(chunker: &'c Chunker, large: u64) -> ArchiveCutter<'c> {
         ArchiveCutter {
@@ -70,13 +70,13 @@ impl<'c> ArchiveCutter<'c> {
         }
     }
 
-    /// The length of the next chunk; `None` if that can't be said before more of the data is there,
-    /// or if there is none left.
+    /// Returns the length of the next chunk, or `None` if that needs more data or if no data is
+    /// left.
     ///
-    /// `data` starts where the last chunk ended and holds at least what it held in the calls
-    /// before. With `last` it holds all that is left, and the answer is a length as long as it is
-    /// not empty; so it is if `data` is as long as the longest chunk ([`Chunker::size_max`]).
-    /// The length is 1 to that.
+    /// `data` starts where the last chunk ended and holds at least the bytes of the calls before.
+    /// `last` says that it holds all the remaining data. The answer is a length if `data` is as
+    /// long as the longest chunk ([`Chunker::size_max`]), or if `last` holds and `data` is not
+    /// empty. The length is 1 to [`Chunker::size_max`].
     pub fn cut(&mut self, data: &[u8], last: bool) -> Option<usize> {
         self.see(data);
         let border = self.members.border_after(self.at).map(|border| border - self.at);
@@ -85,8 +85,8 @@ impl<'c> ArchiveCutter<'c> {
             _ => (data, last),
         };
         let len = self.chunker.cut(stretch);
-        // A cut before the end of what is there is final; one at the end is so only if nothing follows or
-        // the chunk is full.
+        // A cut before the end of the stretch is final. A cut at its end is final only if a border
+        // is there, no data follows, or the chunk is full.
         if len == 0 || len == stretch.len() && !ends && len < self.chunker.size_max() {
             return None;
         }
@@ -94,13 +94,14 @@ impl<'c> ArchiveCutter<'c> {
         Some(len)
     }
 
-    /// Whether a chunk that starts `from` bytes on in `data` could end after `len` more, as far as
-    /// that place can tell: where a large member begins or ends and none does before, or where
-    /// [`Chunker::fits_at`] holds; anywhere between the minimum and the maximum for algorithms
-    /// that can't tell ([`Settings::tests_places`](crate::Settings::tests_places)).
+    /// Whether a chunk that starts at `data[from..]` could end after `len` bytes, judging by that
+    /// place alone. It could where the first border of a large member is, and before it where
+    /// [`Chunker::fits_at`] holds. For algorithms that cannot test a place
+    /// ([`Settings::tests_places`](crate::Settings::tests_places)), any length between the minimum
+    /// and the maximum will do.
     ///
-    /// `data` is as in [`ArchiveCutter::cut`]. What is known to be there already can be taken in
-    /// one with [`ArchiveCutter::advance`] instead of being cut.
+    /// `data` is as in [`ArchiveCutter::cut`]. Use this to accept a known chunk as a whole with
+    /// [`ArchiveCutter::advance`] instead of cutting it.
     pub fn could_end(&mut self, data: &[u8], from: usize, len: usize) -> bool {
         self.see(data);
         let Some(chunk) = data.get(from..).filter(|rest| (1..=rest.len()).contains(&len)) else {
@@ -117,19 +118,20 @@ impl<'c> ArchiveCutter<'c> {
         len as u64 == to_border || (len as u64) < to_border && fits()
     }
 
-    /// Goes on behind a chunk of so many bytes that was not cut off by it: where it could end, and
-    /// at most as long as the longest chunk.
+    /// Advances past a chunk of `len` bytes that the caller cut: one that could end there
+    /// ([`ArchiveCutter::could_end`]) and is at most as long as the longest chunk.
     pub fn advance(&mut self, len: usize) {
         self.at += len as u64;
     }
 
-    /// Follows the headers in what is new of `data`.
+    /// Follows the headers in the part of `data` that is new.
     fn see(&mut self, data: &[u8]) {
         let known = usize::try_from(self.members.seen - self.at).unwrap_or(usize::MAX);
         self.members.see(data.get(known..).unwrap_or_default());
     }
 
-    /// Goes on behind a hole of so many bytes: zeros that are not given to it.
+    /// Advances past a hole of so many bytes: zeros that the caller does not pass to
+    /// [`ArchiveCutter::cut`].
     ///
     /// All data before the hole must have been cut.
     pub fn skip(&mut self, hole: u64) {
@@ -138,7 +140,7 @@ impl<'c> ArchiveCutter<'c> {
     }
 }
 
-/// The most bytes of a header that are looked at.
+/// Length of the longest header, bytes.
 const HEADER: usize = tar::BLOCK;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +155,7 @@ enum Format {
     Other,
 }
 
-/// What a header says. Offsets are from its start.
+/// A parsed header. Offsets are from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Member {
     /// Where the body starts.
@@ -173,7 +175,7 @@ struct Members {
     seen: u64,
     /// Where a header is expected.
     header: u64,
-    /// The first bytes of it, if they came without the rest.
+    /// The first bytes of that header, if the rest has not arrived.
     held: [u8; HEADER],
     held_len: usize,
     /// Where large members begin and end, ascending.
@@ -193,12 +195,12 @@ impl Members {
         }
     }
 
-    /// Takes the next bytes into account.
+    /// Parses the headers in the next bytes.
     fn see(&mut self, bytes: &[u8]) {
         let start = self.seen;
         self.seen = start.saturating_add(bytes.len() as u64);
         while self.format != Format::Other {
-            // Where the header goes on in these bytes.
+            // The header continues at this position of `bytes`.
             let from = (self.header + self.held_len as u64).saturating_sub(start);
             let Some(rest) = usize::try_from(from).ok().and_then(|from| bytes.get(from..)) else {
                 return;
@@ -216,7 +218,7 @@ impl Members {
         }
     }
 
-    /// Bytes of a header that must be there.
+    /// Bytes of a header needed to parse it.
     fn header_len(&self) -> usize {
         match self.format {
             // As few as possible: the next header may come soon.
@@ -225,12 +227,13 @@ impl Members {
         }
     }
 
-    /// Looks at what may be a header, and goes on to the next.
+    /// Parses a possible header, and moves on to the next.
     fn look(&mut self, header: &[u8; HEADER]) {
         let found = match self.format {
             Format::Unknown | Format::Cpio => cpio::member(header).map(|member| (Format::Cpio, member)),
             Format::NotCpio => tar::member(header).map(|member| (Format::Tar, member)),
-            // Padding, a list of holes, or damage: headers are at multiples of a block, and may well go on.
+            // Padding, a list of holes, or damage. Headers are at multiples of a block, and more
+            // may follow.
             Format::Tar => Some((Format::Tar, tar::member(header).unwrap_or(tar::NONE))),
             Format::Other => None,
         };
@@ -251,7 +254,7 @@ impl Members {
         }
     }
 
-    /// The first border behind `at`, as far as is known; earlier ones are forgotten.
+    /// Returns the first known border after `at`, and forgets earlier ones.
     fn border_after(&mut self, at: u64) -> Option<u64> {
         while self.borders.front().is_some_and(|&border| border <= at) {
             self.borders.pop_front();
@@ -259,7 +262,7 @@ impl Members {
         self.borders.front().copied()
     }
 
-    /// Takes zeros into account up to `at`.
+    /// Passes over zeros up to `at`.
     fn skip_to(&mut self, at: u64) {
         self.seen = at;
         if self.header >= at {

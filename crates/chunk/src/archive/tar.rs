@@ -1,33 +1,33 @@
-//! tar: blocks of 512 bytes; a header is one of them, and its checksum tells.
+//! tar: blocks of 512 bytes. A header is a block with a valid checksum.
 
 use super::Member;
 
-/// Bytes of a block.
+/// Length of a block, bytes.
 pub(super) const BLOCK: usize = 512;
 
-/// What follows a block that is no header: another one.
+/// Stands for a block that is no header: the next block may be one.
 pub(super) const NONE: Member = Member {
     body: BLOCK as u64,
     size: 0,
     next: BLOCK as u64,
 };
 
-/// The fields of a header that matter here: POSIX.1-1988 ("ustar"), the same in GNU's and the
-/// oldest form.
+/// The places of three fields in a header: the same in POSIX.1-1988 ("ustar"), GNU's and the oldest
+/// form.
 const SIZE: core::ops::Range<usize> = 124..136;
 const CHECKSUM: core::ops::Range<usize> = 148..156;
 const KIND: usize = 156;
 
-/// What the header says, if it is one.
+/// Parses a header.
 pub(super) fn member(header: &[u8; BLOCK]) -> Option<Member> {
-    // The sum of all bytes, those of its own field taken as blanks.
+    // The checksum is the sum of all bytes, with its own field taken as blanks.
     let sum = |bytes: &[u8]| bytes.iter().map(|&byte| u64::from(byte)).sum::<u64>();
     let blanks = CHECKSUM.len() as u64 * u64::from(b' ');
     if octal(&header[CHECKSUM])? != sum(header) - sum(&header[CHECKSUM]) + blanks {
         return None;
     }
     let size = match header[KIND] {
-        // Links, devices, directories and FIFOs have no body, whatever is said of its size.
+        // Links, devices, directories and FIFOs have no body, whatever the size field says.
         b'1'..=b'6' => 0,
         _ => size(&header[SIZE])?,
     };
@@ -40,7 +40,7 @@ pub(super) fn member(header: &[u8; BLOCK]) -> Option<Member> {
     })
 }
 
-/// A size: octal digits, or GNU's big-endian number with the first bit set.
+/// Parses a size: octal digits, or GNU's big-endian number with the first bit set.
 fn size(field: &[u8]) -> Option<u64> {
     match field.split_first_chunk() {
         Some((&[0x80, 0, 0, 0], number)) => Some(u64::from_be_bytes(number.try_into().ok()?)),
@@ -48,7 +48,7 @@ fn size(field: &[u8]) -> Option<u64> {
     }
 }
 
-/// Octal digits between blanks or zero bytes.
+/// Parses octal digits between blanks or zero bytes.
 fn octal(field: &[u8]) -> Option<u64> {
     let blank = |byte: &u8| matches!(byte, b' ' | 0);
     let start = field.iter().position(|byte| !blank(byte))?;
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn a_wrong_sum_or_size_makes_no_header() {
         let right = header(b'0', b"00000001750\0");
-        // What follows the digits of the checksum does not count.
+        // The bytes after the checksum's digits do not count.
         for at in (0..BLOCK).filter(|at| !(CHECKSUM.start + 6..CHECKSUM.end).contains(at)) {
             let mut wrong = right;
             wrong[at] ^= 4;

@@ -1,13 +1,13 @@
-//! Which bytes will the scan look at next? They are fetched before it comes to them.
+//! Predicts which bytes the scan will read next, and prefetches them.
 //!
-//! On random data, as many bytes lie between two skips as between any others, give or take a few,
-//! and a few cache lines at the right places do. Other data has a pace of its own, which the skips
-//! before tell. Where skips come irregularly, all that lies ahead is fetched. After a cut the next
-//! chunk's minimum is known before anything of that chunk is needed.
+//! On random data, skips come at nearly equal distances, so a few cache lines at the right places
+//! are enough. Other data has a pace of its own, which the last skips show. If skips come
+//! irregularly, all bytes ahead are fetched. After a cut, the place where the next chunk's scan
+//! begins is known before any of its bytes is needed.
 //!
-//! On 1 GiB of random data, most of the time is waiting for memory: fetching far ahead makes cuts
-//! of 16 KiB three times as fast. What is fetched and then not needed, since a chunk ended, costs
-//! as well: on a Xeon (Sapphire Rapids), 16 skips ahead instead of 6 are a fifth slower.
+//! On 1 GiB of random data the scan mostly waits for memory: fetching several skips ahead makes
+//! chunks of 16 KiB three times as fast. Lines that are fetched but not needed, because a chunk
+//! ended, cost time: on a Xeon (Sapphire Rapids), 16 skips ahead instead of 6 are a fifth slower.
 
 use ibid_simd::{prefetch, prefetch_far};
 
@@ -15,40 +15,39 @@ use crate::SeqCdcSettings;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// Cache lines that are looked at between two skips, their place being uncertain by as much as the
-/// next says.
+/// Cache lines that the scan reads between two skips, if their place is uncertain by [`ASTRAY`].
 const LINES: usize = 3;
-/// Bytes by which a place that skips lead to may differ from where it is expected.
+/// Bytes by which the target of a skip may differ from the expected place.
 const ASTRAY: usize = 16;
-/// How many skips ahead cache lines are fetched from memory, and how many from the start of a
+/// How many skips ahead cache lines are fetched from memory, during a scan and at the start of a
 /// chunk.
 const SKIPS_AHEAD: usize = 6;
 
-/// How many bytes ahead memory is read where skips come irregularly.
+/// Bytes to fetch ahead where skips come irregularly.
 const BYTES_AHEAD: usize = 3072;
 
-/// Bytes of data that are probably in the second-level cache already, because a caller has just put
-/// them there. There, fetching takes longer than it saves.
+/// Data of at most so many bytes is probably in the second-level cache, because the caller has just
+/// written it. Prefetching then takes longer than it saves.
 const CACHED: usize = 1 << 20;
 
-/// What lies ahead of the scan of one chunk.
+/// The predictor for the scan of one chunk.
 pub(super) struct Ahead<'a> {
     data: &'a [u8],
     in_memory: bool,
-    /// Where the scan of a chunk begins.
+    /// Bytes from the start of a chunk to the start of its scan.
     first: usize,
     /// Bytes from one skip to the next, if half of the pairs are descents; without skips, a step.
     pitch_random: usize,
-    /// Most bytes between two skips for which the part looked at is short.
+    /// Largest distance of two skips at which the scan reads few bytes between them.
     pitch_max: usize,
-    /// Bytes from one skip to the next, lately.
+    /// Recent distance from one skip to the next, bytes.
     pitch: usize,
-    /// Whether the last skip was as far as expected, and little to look at before it.
+    /// Whether the last distance was as expected, and at most `pitch_max`.
     regular: bool,
 }
 
 impl<'a> Ahead<'a> {
-    /// Before the scan of the chunk that `data` begins with.
+    /// Returns the predictor for the scan of the first chunk of `data`.
     #[inline(always)]
     pub(super) fn new(settings: &SeqCdcSettings, data: &'a [u8]) -> Self {
         let skip_size = settings.skip_size as usize;
@@ -67,7 +66,7 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// The scan looks at `data[right]`, and no skip came lately.
+    /// Notes that the scan reads `data[right]` without a skip since the last block.
     #[inline(always)]
     pub(super) fn looks_at(&self, right: usize) {
         if self.in_memory && !self.regular {
@@ -75,10 +74,10 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// The scan, which began at `from` or skipped to it, skips to `to`.
+    /// Notes that the scan, which began at `from` or skipped to it, skips to `to`.
     #[inline(always)]
     pub(super) fn skips(&mut self, from: usize, to: usize) {
-        // With tiny parameters a place may lie before the data, which does no harm.
+        // With tiny parameters a place may be before the data, which does no harm.
         let near = (to + self.pitch).wrapping_sub(ASTRAY);
         for line in 0..LINES {
             prefetch(self.data, near.wrapping_add(LINE * line));
@@ -93,7 +92,7 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// The next chunk starts at `start`.
+    /// Notes that the next chunk starts at `start`.
     #[inline(always)]
     pub(super) fn cuts(&self, start: usize) {
         if !self.in_memory {
@@ -109,13 +108,13 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// From one skip to the next it was so many bytes.
+    /// Updates the prediction with the distance from one skip to the next.
     #[inline(always)]
     fn learn(&mut self, distance: usize) {
         let near = |pitch: usize| distance.abs_diff(pitch) <= ASTRAY;
         let (as_random, as_before) = (near(self.pitch_random), near(self.pitch));
         self.pitch = if as_random {
-            // Known better than a few skips tell it.
+            // The expectation is more exact than a mean of a few skips.
             self.pitch_random
         } else if as_before {
             (3 * self.pitch + distance) / 4

@@ -1,17 +1,16 @@
 //! SeqCDC without vector instructions, 64 pairs a step.
 //!
-//! A block of 64 pairs becomes three 64-bit masks, one bit a pair: ascents, descents, equals. The
-//! rest is arithmetic on whole masks, without a branch that depends on single bytes:
+//! A block of 64 pairs becomes three 64-bit masks with one bit for each pair: ascents, descents,
+//! equals. The rest is arithmetic on whole masks, without branches on single bytes:
 //!
-//! 1. *Runs.* Level 1 is the ascents. Level k + 1 is the ascents whose predecessor, equals passed
-//!    over, is on level k. A shift finds the predecessor next door; where equals lie between,
-//!    adding the shifted bit to the mask of equals makes the carry run along them to the first pair
-//!    after.
+//! 1. *Runs.* Level 1 has the ascents. Level k + 1 has the ascents whose predecessor, equals passed
+//!    over, is on level k. A shift finds an adjacent predecessor. If equals are between, adding the
+//!    shifted bit to the mask of equals makes the carry run along them to the first pair after.
 //! 2. *Skips.* The number of descents says whether the trigger falls in this block; a search for
 //!    the n-th set bit says where.
 //!
-//! From block to block go one bit for each level and the count of descents. The comparisons are
-//! written so that a compiler can turn them into vector instructions; none are asked for.
+//! One bit for each level and the count of descents carry over from block to block. The comparisons
+//! are plain loops that the compiler can vectorize.
 
 use super::ahead::Ahead;
 use super::padded;
@@ -20,7 +19,7 @@ use crate::SeqCdcSettings;
 /// Pairs in a block: the bits of a mask.
 const BLOCK: usize = 64;
 
-/// The end of the chunk that `data[..end]` begins with, if it is longer than the minimum.
+/// Returns the end of the first chunk of `data[..end]`, which is longer than the minimum.
 pub(super) fn scan<const DECREASING: bool, const STRICT: bool>(
     settings: &SeqCdcSettings,
     data: &[u8],
@@ -69,7 +68,7 @@ pub(super) fn scan<const DECREASING: bool, const STRICT: bool>(
     end
 }
 
-/// Which of the 64 pairs rise and which fall, first pair in the lowest bit.
+/// Returns which of the 64 pairs rise and which fall, the first pair in the lowest bit.
 #[inline]
 fn compare(bytes: &[u8; BLOCK + 1]) -> (u64, u64) {
     let mut rises = [0u8; BLOCK];
@@ -81,7 +80,7 @@ fn compare(bytes: &[u8; BLOCK + 1]) -> (u64, u64) {
     (pack(&rises), pack(&falls))
 }
 
-/// One bit for every byte; the bytes are 0 or 1.
+/// Returns one bit for each byte; the bytes are 0 or 1.
 #[inline]
 fn pack(flags: &[u8; BLOCK]) -> u64 {
     // The product's top byte is the sum, over byte j, of 2^(8j) * 2^(56 - 7j) = 2^(56 + j); no two
@@ -94,7 +93,7 @@ fn pack(flags: &[u8; BLOCK]) -> u64 {
     })
 }
 
-/// The pairs at which a run of `seq_length` is complete.
+/// Returns the pairs at which a run of `seq_length` is complete.
 ///
 /// Bit k of `levels` says whether the run before this block has k pairs or more; on return, the run
 /// at its end.
@@ -112,12 +111,12 @@ fn extend_runs(levels: &mut u64, ascents: u64, equals: u64, seq_length: u32) -> 
     reached
 }
 
-/// Position of the `n`-th set bit of `mask`, counting from 1; `mask` has that many.
+/// Returns the position of the `n`-th set bit of `mask`, counting from 1; `mask` has that many.
 #[inline]
 fn position_of_bit(mask: u64, n: u32) -> u32 {
     let mut n = n;
     let mut from = 0;
-    // Halve the part that holds it: 32 bits, 16, 8, 4, 2, 1.
+    // Halve the part that holds the bit: 32 bits, 16, 8, 4, 2, 1.
     for half in [32, 16, 8, 4, 2, 1] {
         let low = (mask >> from & ((1 << half) - 1)).count_ones();
         if low < n {

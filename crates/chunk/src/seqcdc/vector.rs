@@ -1,17 +1,17 @@
 //! SeqCDC with vector instructions.
 //!
-//! As in the scalar form a block of 64 pairs becomes masks. Runs are found otherwise: the pairs
-//! that equal neighbours make are taken out of the mask of ascents, so that runs are consecutive
-//! bits, and the mask is joined with what came out of the blocks before it since the last skip.
-//! Then ANDs with shifts of itself leave the last bit of every run that is long enough.
+//! As in the scalar form, a block of 64 pairs becomes masks. Runs are found in another way: the
+//! pairs of equal neighbours are removed from the mask of ascents, so that runs are consecutive
+//! bits, and the bits of earlier blocks since the last skip are shifted in before it. ANDs of the
+//! mask with shifts of itself then leave the last bit of every run that is long enough.
 //!
-//! *What takes time* is the way from a position to the next: load, compare, count, find the descent
-//! that starts the skip, load there. So
+//! The bottleneck is the latency from one position to the next: load, compare, count, find the
+//! descent that starts the skip, load there. So
 //!
-//! - two blocks are looked at together, since most skips start in the second: one branch for all
-//!   that usually happens, and nothing to remember between them. They overlap, so that no more
-//!   bytes are loaded, and waited for, than usually matter;
-//! - the places where scanning is likely to go on are fetched ahead, see [`Ahead`].
+//! - the scan takes two blocks together, since most skips start in the second. The usual case then
+//!   has one branch and carries no state between blocks. The blocks overlap, so that the scan waits
+//!   for no more bytes than it usually needs;
+//! - the places where the scan is likely to resume are prefetched, see [`Ahead`].
 
 use ibid_simd::{BLOCK, Vector};
 
@@ -19,20 +19,20 @@ use super::ahead::Ahead;
 use super::padded;
 use crate::SeqCdcSettings;
 
-/// The longest sequence that is found here. Longer ones are for averages of megabytes.
+/// The longest sequence that this form finds. Longer ones are for averages of megabytes.
 pub(super) const SEQ_LENGTH_MOST: u32 = 1 << STEPS;
 
-/// Each can double the length of the runs that are known.
+/// Steps of [`Scan::complete_runs`]: each can double the length of the runs found.
 const STEPS: usize = 3;
 
 /// A number of descents that no data has.
 const NO_SKIPS: u32 = u32::MAX;
 
-/// Pairs looked at beyond those in which half are descents, and make a skip. That is enough for 98
+/// Pairs beyond twice the trigger, of which half would be descents. With them, two blocks hold 98
 /// of 100 skips on random data.
 const SPARE: u32 = 12;
 
-/// What does not change during a scan.
+/// The constants of a scan.
 struct Scan<V> {
     vector: V,
     size_min: usize,
@@ -51,7 +51,7 @@ struct Block {
     against: u64,
     /// Pairs that extend or break a run.
     moving: u64,
-    /// Of those, the ones that extend it; one bit for each of `moving`.
+    /// Which of those extend it: one bit for each bit set in `moving`.
     wanted: u64,
 }
 
@@ -94,7 +94,8 @@ impl<V: Vector> Scan<V> {
                     let complete = self.complete_runs(0, first.wanted);
                     let boundary = self.boundary(second, self.complete_runs(self.history(0, first), second.wanted));
                     let skip = self.skip(second, seen);
-                    // No run is the same as one after the skip: a branch less to guess.
+                    // No run (0) wraps round to the largest number, and so counts as after the
+                    // skip: one branch less to predict.
                     if (complete != 0) | (boundary.wrapping_sub(1) < skip) {
                         let cut = match self.boundary(first, complete) {
                             0 => right + BLOCK + boundary.trailing_zeros() as usize + 1,
@@ -124,8 +125,8 @@ impl<V: Vector> Scan<V> {
         window.len()
     }
 
-    /// Looks for a boundary in a segment, block after block until the next skip or the end of the
-    /// data: the chunk's end, or where to go on.
+    /// Searches a segment for a boundary, block after block, until the next skip or the end of the
+    /// data. Returns the chunk's end, or as an error where to resume.
     #[inline(always)]
     fn segment<const DECREASING: bool, const STRICT: bool>(
         &self,
@@ -165,8 +166,7 @@ impl<V: Vector> Scan<V> {
         Err(right)
     }
 
-    /// The pairs of which the first is `bytes[at..at + 2]`, 64 less the `overlap` that is not
-    /// looked at again.
+    /// Returns the masks of 64 - `overlap` pairs, the first of which is `bytes[at..at + 2]`.
     #[inline(always)]
     fn block<const DECREASING: bool, const STRICT: bool>(&self, bytes: &[u8], at: usize, overlap: u32) -> Block {
         let from = at - overlap as usize;
@@ -185,36 +185,38 @@ impl<V: Vector> Scan<V> {
         }
     }
 
-    /// What matters of the pairs until the end of `block`: the last in the highest bit, one bit for
-    /// each that moved.
+    /// Returns the history of the pairs until the end of `block`: one bit for each that moved, the
+    /// last in the highest bit.
     #[inline(always)]
     fn history(&self, before: u64, block: Block) -> u64 {
         let count = self.vector.count_ones(block.moving);
-        // 64 pairs shift all that was before out, none leave it; neither fits one shift.
+        // 64 pairs shift the whole history out, and 0 pairs leave it: a plain shift cannot do
+        // either.
         before.checked_shr(count).unwrap_or(0) | block.wanted.wrapping_shl(64 - count)
     }
 
-    /// The bits of `wanted` that are the last of as many ones in a row as make a sequence, with
-    /// those of `history` before them.
+    /// Returns the bits of `wanted` that complete a sequence of ones, counting the bits of
+    /// `history` before them.
     #[inline(always)]
     fn complete_runs(&self, history: u64, wanted: u64) -> u64 {
         let (mut before, mut runs) = (history, wanted);
         for shift in self.shifts {
-            // With a shift of 0, what comes down from the history is masked by the runs themselves.
+            // With a shift of 0, the runs themselves mask the bits that come down from the history.
             runs &= runs << shift | before.wrapping_shr(64 - shift);
             before &= before << shift;
         }
         runs
     }
 
-    /// The pair that completes the first of these runs, as a bit; 0 when there is none.
+    /// Returns the pair that completes the first of these runs, as a bit, or 0 if there is none.
     #[inline(always)]
     fn boundary(&self, block: Block, complete: u64) -> u64 {
         self.vector
             .deposit_bits(complete & complete.wrapping_neg(), block.moving)
     }
 
-    /// The pair that starts the skip, as a bit, when so many opposing ones came before the block.
+    /// Returns the pair that starts the skip, as a bit, if so many opposing pairs came before the
+    /// block.
     #[inline(always)]
     fn skip(&self, block: Block, opposing: u32) -> u64 {
         self.vector
@@ -222,13 +224,13 @@ impl<V: Vector> Scan<V> {
     }
 }
 
-/// By how many pairs two blocks overlap, if skips come after so many descents.
+/// Returns by how many pairs two blocks overlap, if skips come after so many descents.
 fn overlap(skip_trigger: u32) -> u32 {
     let pairs = skip_trigger.saturating_mul(2).saturating_add(SPARE);
     2 * BLOCK as u32 - pairs.clamp(BLOCK as u32 + 1, 2 * BLOCK as u32)
 }
 
-/// By how much runs are extended step by step so that those of `length` pairs remain.
+/// Returns the shifts after which only the ends of runs of `length` pairs remain.
 fn shifts(length: u32) -> [u32; STEPS] {
     let mut known = 1;
     [(); STEPS].map(|()| {

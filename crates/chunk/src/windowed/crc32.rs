@@ -1,20 +1,21 @@
 //! CRC-32 with vector instructions (SS-CRC in *Vectorized Sequence-Based Chunking*; the idea is
 //! from Ni, Lin and Jiang, *SS-CDC: A Two-stage Parallel Content-Defined Chunking*, SYSTOR 2019):
-//! places that fit are marked by many heads side by side, and the first is the cut.
+//! many heads mark places that fit side by side, and the first place is the cut.
 //!
-//! Each byte of a register is a head, and reads [`STEPS`] bytes of its own. Its CRC is in four
-//! registers, one for each byte of it. Tables of 256 numbers would have to be gathered from memory;
-//! but a CRC is linear, so what a byte adds is what its upper and lower four bits add, and two
-//! tables of 16 bytes fit in registers.
+//! Each byte of a register is a head, which reads [`STEPS`] bytes of its own. Its CRC is spread
+//! over four registers, one for each byte of it. A table of 256 numbers would have to be gathered
+//! from memory. But a CRC is linear: the contribution of a byte is that of its upper four bits xor
+//! that of its lower four bits, and tables of 16 bytes fit in registers.
 //!
-//! 1. Bytes are loaded 16 at a time from each head's place and transposed.
-//! 2. Every head finds the CRC of its own bytes alone.
-//! 3. The CRC of the window before a head is that of the four heads before it, each moved on by as
-//!    many zeros as there are bytes after it. That is one more linear function.
-//! 4. From there on every head rolls its window over its bytes; what leaves is what the head four
-//!    places before read. A head that meets a place that fits ends the search for those behind it.
+//! 1. The bytes are loaded 16 at a time from each head's place and transposed.
+//! 2. Every head computes the CRC of its own bytes alone.
+//! 3. The CRC of the window before a head combines those of the four heads before it, each advanced
+//!    by as many zeros as there are bytes after it. That is one more linear function.
+//! 4. Every head then rolls its window over its bytes. The bytes that leave are those that the head
+//!    four places before read. A head that meets a place that fits ends the search for the heads
+//!    after it.
 //!
-//! The first four heads have no window before them, and serve the others only.
+//! The first four heads have no window before them and only serve the others.
 
 use ibid_simd::{Kernel, Vector};
 
@@ -25,14 +26,14 @@ use crate::spec::shift_in_crc32;
 
 /// Bytes that a head reads.
 const STEPS: usize = 64;
-/// Heads that read a window.
+/// Heads whose bytes make up a window.
 const HEADS_BEFORE: usize = Crc32::WINDOW / STEPS;
-/// The most heads: bytes of a register.
+/// The most heads: bytes in the largest register.
 const HEADS_MOST: usize = 64;
-/// Bytes loaded of each head at once.
+/// Bytes loaded at once for each head.
 const GROUP: usize = 16;
 
-/// The search for the first length from `least` on whose hash fits.
+/// The search for the first length, from `least` on, whose hash fits.
 pub(super) struct First<'a> {
     pub(super) data: &'a [u8],
     pub(super) least: usize,
@@ -50,8 +51,8 @@ impl Kernel for First<'_> {
     fn run<V: Vector>(self, vector: V) -> Option<usize> {
         let mut heads = Heads::new(vector, self.test.mask());
         let mut least = self.least;
-        // A head's first hash is that of the window before its bytes, so the window before `least`
-        // is what the heads that serve the others read.
+        // A head's first hash is that of the window before its bytes, so the heads that serve the
+        // others read the window before `least`.
         while let Some(bytes) = self.data[least - Crc32::WINDOW..].get(..V::LANES * STEPS) {
             if let Some(found) = heads.first(bytes) {
                 return Some(least - Crc32::WINDOW + found);
@@ -65,11 +66,11 @@ impl Kernel for First<'_> {
 /// A linear function from a byte to four, as tables for its lower and upper four bits.
 type Linear = [[[u8; 16]; 2]; 4];
 
-/// What a byte adds to a CRC as it enters.
+/// The contribution of a byte to a CRC as it enters.
 static ENTERING: Linear = after_zeros(0, 0);
-/// What it takes off as it leaves.
+/// The contribution of a byte to a CRC as it leaves.
 static LEAVING: Linear = after_zeros(0, Crc32::WINDOW);
-/// What becomes of the bytes of a CRC when a head's steps go by.
+/// The bytes of a CRC advanced by the zeros of all steps of a head.
 static PASSING: [Linear; 4] = {
     let steps = STEPS - 1;
     [
@@ -80,8 +81,8 @@ static PASSING: [Linear; 4] = {
     ]
 };
 
-/// What a byte of a CRC, counted from the lowest, becomes when a zero enters, and then more
-/// `zeros`.
+/// Returns the function that advances a byte of a CRC, counted from the lowest, by `zeros` + 1
+/// zeros.
 const fn after_zeros(byte: u32, zeros: usize) -> Linear {
     let mut tables = [[[0; 16]; 2]; 4];
     let mut entry = 0;
@@ -108,7 +109,8 @@ type Tables<V> = [[<V as Vector>::Register; 2]; 4];
 /// The CRCs of all heads, lowest bytes first.
 type Crcs<V> = [<V as Vector>::Register; 4];
 
-/// The bytes of all heads, a row for every step; before a head are those of the four before it.
+/// The bytes of all heads, one row for each step. The first entries of a row are free, so that a
+/// head can load the bytes of the head four before it.
 type Rows = [[u8; HEADS_BEFORE + HEADS_MOST]; STEPS];
 
 struct Heads<V: Vector> {
@@ -136,12 +138,13 @@ impl<V: Vector> Heads<V> {
         }
     }
 
-    /// The first length at which the hash of a window of `bytes` fits, from a window on.
+    /// Returns the first length, from a window on, at which the hash of the last window of
+    /// `bytes[..length]` fits.
     #[inline(always)]
     fn first(&mut self, bytes: &[u8]) -> Option<usize> {
         self.transpose(bytes);
         let mut crcs = self.windows_before();
-        // The heads that still count.
+        // The heads that can still find an earlier place.
         let mut heads = u64::MAX >> (64 - V::LANES) & (u64::MAX << HEADS_BEFORE);
         let mut best = None;
         for (step, row) in self.rows.iter().enumerate() {
@@ -163,12 +166,12 @@ impl<V: Vector> Heads<V> {
     fn transpose(&mut self, bytes: &[u8]) {
         let vector = self.vector;
         for group in (0..STEPS).step_by(GROUP) {
-            // Register n has head n, and then those 16, 32 and 48 heads on.
+            // Register n has head n and the heads 16, 32 and 48 after it.
             let mut registers = [self.zero; GROUP];
             for (head, register) in registers.iter_mut().enumerate() {
                 *register = vector.load_strided(bytes, head * STEPS + group, GROUP * STEPS);
             }
-            // A zip brings together what is half of all registers apart; after four, all.
+            // Each zip interleaves registers that are half of all apart; four zips transpose.
             for _ in 0..4 {
                 let (low, high) = registers.split_at(GROUP / 2);
                 let mut zipped = [self.zero; GROUP];
@@ -184,7 +187,7 @@ impl<V: Vector> Heads<V> {
         }
     }
 
-    /// The CRC of the window before every head.
+    /// Returns the CRC of the window before each head.
     #[inline(always)]
     fn windows_before(&self) -> Crcs<V> {
         let vector = self.vector;
@@ -192,7 +195,7 @@ impl<V: Vector> Heads<V> {
         for row in &self.rows {
             own = self.enter(own, vector.load(row, HEADS_BEFORE));
         }
-        // Stored, so that they can be loaded some heads away.
+        // They are stored so that they can be loaded at an offset of some heads.
         let mut stored = [[0; HEADS_BEFORE + HEADS_MOST]; 4];
         for (bytes, register) in stored.iter_mut().zip(own) {
             vector.store(register, bytes, HEADS_BEFORE);
@@ -212,7 +215,7 @@ impl<V: Vector> Heads<V> {
         crcs
     }
 
-    /// The CRCs with one more byte.
+    /// Returns the CRCs with one more byte.
     #[inline(always)]
     fn enter(&self, crcs: Crcs<V>, bytes: V::Register) -> Crcs<V> {
         let [first, second, third, fourth] = crcs;
@@ -240,13 +243,13 @@ impl<V: Vector> Heads<V> {
         result
     }
 
-    /// The heads whose CRC has all bits of the mask.
+    /// Returns the heads whose CRC has all bits of the mask.
     #[inline(always)]
     fn fits(&self, crcs: Crcs<V>) -> u64 {
         let vector = self.vector;
         let mut least = vector.splat(u8::MAX);
         for (register, mask) in crcs.into_iter().zip(self.mask) {
-            // All bits of the byte's mask, and those outside: 255 if none is missing.
+            // 255 if the byte has all bits of its mask: the bits outside count as set.
             let outside = vector.xor(mask, vector.splat(u8::MAX));
             least = vector.and(least, vector.xor(vector.and(register, mask), outside));
         }

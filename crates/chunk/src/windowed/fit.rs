@@ -1,17 +1,17 @@
-//! When a hash is a boundary.
+//! The conditions under which a hash is a boundary.
 
 /// A test of hashes.
 pub(super) trait Fit {
     /// Whether the hash fits.
     fn fits(&self, hash: u32) -> bool;
 
-    /// The mask, if that is what is tested.
+    /// Returns the mask, if this tests a mask.
     fn as_mask(&self) -> Option<&Mask> {
         None
     }
 }
 
-/// All bits of the mask are set.
+/// Fits if all bits of the mask are set.
 #[derive(Clone, Debug)]
 pub(super) struct Mask(u32);
 
@@ -20,7 +20,7 @@ impl Mask {
         Mask(mask)
     }
 
-    /// The mask for hashes that are the upper half of a number.
+    /// Returns the mask for hashes that are the upper half of a number.
     pub(super) fn of_upper_half(&self) -> u64 {
         u64::from(self.0) << 32
     }
@@ -41,13 +41,13 @@ impl Fit for Mask {
     }
 }
 
-/// The remainder is one less than the divisor, found by one multiplication.
+/// Fits if the remainder is one less than the divisor, which takes one multiplication.
 ///
-/// With `inverse` = 2^64 / divisor, rounded up, the product with a hash is, modulo 2^64, the
-/// fraction of hash / divisor in units of 2^-64, too large by less than what separates it from the
-/// next remainder (Lemire, Kaser and Kurz, *Faster Remainder by Direct Computation*, 2019: exact
-/// for all numbers of 32 bits). The last remainder is thus where the fraction is (divisor - 1) /
-/// divisor or more.
+/// With `inverse` = 2^64 / divisor, rounded up, the product with a hash modulo 2^64 is the fraction
+/// of hash / divisor in units of 2^-64. It is too large by less than the distance to the next
+/// remainder (Lemire, Kaser and Kurz, *Faster Remainder by Direct Computation*, 2019: exact for all
+/// 32-bit numbers). So the remainder is the largest where the fraction is (divisor - 1) / divisor
+/// or more.
 #[derive(Clone, Debug)]
 pub(super) struct Divisor {
     inverse: u64,

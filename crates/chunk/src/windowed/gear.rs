@@ -1,21 +1,21 @@
 //! Gear with a mask: by the loop of FastCDC, or with vector instructions (SS-Gear in *Vectorized
 //! Sequence-Based Chunking*; the idea is from Ni, Lin and Jiang, *SS-CDC: A Two-stage Parallel
-//! Content-Defined Chunking*, SYSTOR 2019): places that fit are marked by several heads side by
-//! side, and the first is the cut.
+//! Content-Defined Chunking*, SYSTOR 2019): several heads mark places that fit side by side, and
+//! the first place is the cut.
 //!
-//! A head is eight bytes of a register, its hash. It first rolls over the window before its own
-//! [`HEAD`] bytes, and then over those; what each byte adds is gathered from Gear's table. A head
-//! that meets a place that fits ends the search for those behind it. The heads know it for a step
-//! of eight bytes; which of the eight it is, a hash of its own finds in the end.
+//! A head is eight bytes of a register, which hold its hash. It first rolls over the window before
+//! its own [`HEAD`] bytes, and then over those, gathering the addends from Gear's table. A head
+//! that meets a place that fits ends the search for the heads after it. The heads know the place to
+//! a step of eight bytes; at the end a scalar hash finds which of the eight it is.
 //!
-//! There is no way round the gathers. CRC-32 is linear, so that its table can be taken apart into
-//! some that fit in registers; Gear's sums carry, and all 64 bits of 256 random numbers count.
+//! The gathers cannot be avoided. CRC-32 is linear, so its table splits into tables that fit in
+//! registers. Gear's sums carry, and all 64 bits of 256 random numbers count.
 //!
 //! On Zen 4, whose gathers are slow, this loses to the two lanes of [`crate::gear`], which load one
 //! entry after another: 1.5 GB/s beside 7.0 on random bytes in the cache and chunks of 8 KiB, 1.8
-//! beside 7.8 with chunks of 64 KiB; heads of 128 and 512 bytes are no better. Other CPUs have not
-//! been measured. So it is for those who ask for gathers by the backend's name
-//! ([`Backend::gathers`](ibid_simd::Backend::gathers)). The two side by side:
+//! beside 7.8 with chunks of 64 KiB. Heads of 128 and 512 bytes are no better. Other CPUs have not
+//! been measured. So only the backend named for its gathers uses them
+//! ([`Backend::gathers`](ibid_simd::Backend::gathers)). To compare the two:
 //! `cargo run --release -p ibid-chunk --example speed -- algorithms=gear averages=8,64 bytes=256
 //! backends=scalar,avx512-gather`.
 
@@ -24,8 +24,8 @@ use ibid_simd::{Kernel, Vector};
 use super::fit::Mask;
 use crate::gear::{self, Inverted, STEP, WINDOW};
 
-/// Bytes that a head judges. Longer ones repeat less of what the head before has read, and waste
-/// more behind a boundary.
+/// Bytes that a head tests. Longer heads repeat a smaller share of the window before them, and
+/// waste more work after a boundary.
 const HEAD: usize = 256;
 
 /// The search for the first length from `least` on whose hash fits.
@@ -39,7 +39,7 @@ impl Kernel for First<'_> {
     type Output = Option<usize>;
 
     fn run_scalar(self) -> Option<usize> {
-        // The first length to be judged ends with the first byte that is scanned.
+        // The first length to test ends with the first byte scanned.
         let (before, after) = self.data.split_at(self.least - 1);
         let window = &before[before.len() - (WINDOW - 1)..];
         let mut hash = gear::start::<Inverted>(window);
@@ -70,13 +70,13 @@ impl Kernel for First<'_> {
     }
 }
 
-/// How many hashes a register has.
+/// Returns the number of hashes in a register.
 const fn heads<V: Vector>() -> usize {
     V::LANES / size_of::<u64>()
 }
 
-/// Position of the first byte after a window at which the hash fits, in as many bytes as all heads
-/// judge.
+/// Returns the position, counted from the end of the first window, of the first byte at which the
+/// hash fits, in a window and as many bytes as all heads test.
 #[inline(always)]
 fn first_in_block<V: Vector>(vector: V, bytes: &[u8], mask: u64) -> Option<usize> {
     let table = gear::addends::<Inverted>();
@@ -135,7 +135,7 @@ mod tests {
         (1..=len as u64).map(number).collect()
     }
 
-    /// Whether or not gathers are instructions there.
+    /// Backends without the instruction gather by single loads.
     #[test]
     fn every_backend_finds_the_first_place_from_any_on() {
         let data = random(3 * 8 * HEAD + WINDOW + 77);

@@ -1,16 +1,16 @@
 //! Windowed hashes at speed: the cuts of [`spec::windowed`](crate::spec::windowed).
 //!
-//! One hash needs the hash before, and that chain is what a plain loop waits for. But a hash is
-//! known from its window alone, so it can be started anywhere: [`scan`] runs several lanes side by
-//! side. Hashes ([`roll`]) and tests ([`fit`]) are types, so that each pair has a loop of its own.
+//! Each hash needs the hash before, and a plain loop waits for that chain. But a hash depends on
+//! its window alone, so it can be started anywhere: [`scan`] runs several lanes side by side.
+//! Hashes ([`roll`]) and tests ([`fit`]) are types, so that the compiler makes one loop for each
+//! pair.
 //!
-//! Boundaries in reserve count only in chunks that reach the maximum, which few do. They are looked
-//! for in a second pass, from the maximum backwards.
+//! Boundaries in reserve count only in the few chunks that reach the maximum. A second pass
+//! searches for them from the maximum backwards.
 //!
-//! CRC-32 with a mask has a form with vector instructions, [`crc32`], and so has Gear, [`gear`];
-//! but that has to gather from a table of 256 random numbers of 64 bits, and is used only by the
-//! backend that says so. Else Gear with a mask that leaves the highest bits out goes by the loop of
-//! FastCDC, in [`crate::gear`].
+//! CRC-32 with a mask has a vector form, [`crc32`]. So has Gear, [`gear`], but it gathers from a
+//! table of 256 random 64-bit numbers, and only the backend `avx512-gather` uses it. On the others,
+//! Gear with a mask without the highest bits uses the loop of FastCDC, [`crate::gear`].
 
 mod crc32;
 mod fit;
@@ -25,7 +25,7 @@ use roll::Roll;
 use crate::gear::has_room;
 use crate::{RollingHash, WindowedSettings};
 
-/// Settings made ready to cut by.
+/// Settings prepared for cutting.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
     backend: Backend,
@@ -35,7 +35,7 @@ pub(crate) struct Kernel {
     tests: Tests,
 }
 
-/// What a hash is asked for a boundary, and for one in reserve.
+/// The tests for a boundary and for a boundary in reserve.
 #[derive(Clone, Debug)]
 enum Tests {
     Divisor(Divisor, Option<Divisor>),

@@ -1,7 +1,7 @@
-//! Hashes of a window that move on by a byte, from tables.
+//! Rolling hashes of a window, by tables.
 //!
-//! All are sums over the bytes of the window, of one kind or another, so what a byte will have
-//! become when it leaves can be taken off by itself.
+//! Each is a sum over the bytes of the window, of one kind or another, so the contribution of the
+//! byte that leaves can be subtracted by itself.
 
 use crate::spec::{GEAR, RABIN_KARP_MULTIPLIER, shift_in_crc32, shift_in_rabin};
 
@@ -16,23 +16,24 @@ pub(super) trait Roll: Copy {
     /// The hash of no bytes, or of zeros.
     const START: Self;
 
-    /// The hash with one more byte.
+    /// Returns the hash with one more byte.
     fn enter(self, byte: u8) -> Self;
 
-    /// The hash of a window by itself.
+    /// Returns the hash of a whole window.
     #[inline(always)]
     fn of_window(window: &[u8]) -> Self {
         window.iter().fold(Self::START, |roll, byte| roll.enter(*byte))
     }
 
-    /// The hash after another byte entered and this one left.
+    /// Returns the hash after another byte entered and this one left.
     fn leave(self, byte: u8) -> Self;
 
-    /// What is tested.
+    /// Returns the number that is tested.
     fn hash(self) -> u32;
 }
 
-/// What a byte adds to a hash by the time that it leaves.
+/// Defines a table of the contribution of each byte to a hash after some steps, such as by the time
+/// that it leaves.
 macro_rules! leaving_table {
     ($name:ident: $number:ty, $byte:ident => $start:expr, $hash:ident => $shift:expr, $steps:expr) => {
         static $name: [$number; 256] = {
@@ -119,7 +120,7 @@ impl Roll for Rsync {
         Rsync(sum, self.1.wrapping_add(sum))
     }
 
-    /// The byte is in the sum of sums once for each of the window's bytes, and once more for the
+    /// The sum of sums counts the byte once for each of the window's bytes, and once more for the
     /// byte that has entered.
     #[inline(always)]
     fn leave(self, byte: u8) -> Rsync {
@@ -137,8 +138,8 @@ impl Roll for Rsync {
 pub(super) struct Rabin(u64);
 
 leaving_table!(RABIN_LEAVING: u64, byte => byte as u64, hash => shift_in_rabin(hash, 0), Rabin::WINDOW);
-// What the eight bits become that a byte shifts past the polynomial: they go, and leave a
-// remainder. They are still there when the entry is applied, as the entry has them.
+// The remainder of the eight bits that an entering byte shifts past the polynomial. Bit 63 is still
+// set in the hash when the entry is applied, so the entry clears it.
 leaving_table!(
     RABIN_OVERFLOW: u64,
     byte => shift_in_rabin((byte as u64) << 55, 0) ^ (byte as u64) << 63,
@@ -152,7 +153,8 @@ impl Roll for Rabin {
 
     #[inline(always)]
     fn enter(self, byte: u8) -> Rabin {
-        // The hash has 63 bits; seven are shifted out, and one stays that the table takes off.
+        // Of the hash's 63 bits, seven are shifted out, and the table clears the eighth, which
+        // stays.
         let overflow = RABIN_OVERFLOW[(self.0 >> 55) as usize & 0xff];
         Rabin((self.0 << 8 | u64::from(byte)) ^ overflow)
     }
@@ -174,7 +176,7 @@ pub(super) struct Crc32(u32);
 leaving_table!(CRC32: u32, byte => shift_in_crc32(0, byte), hash => hash, 0);
 leaving_table!(CRC32_LEAVING: u32, byte => shift_in_crc32(0, byte), hash => shift_in_crc32(hash, 0), Crc32::WINDOW);
 
-/// What a byte becomes when so many zeros follow it, for eight bytes at a time.
+/// The contribution of a byte that so many zeros follow, for eight bytes at a time.
 static CRC32_BEFORE: [[u32; 256]; 8] = {
     let mut tables = [[0; 256]; 8];
     let mut zeros = 0;
@@ -199,8 +201,8 @@ impl Roll for Crc32 {
     const IS_CRC32: bool = true;
     const START: Crc32 = Crc32(0);
 
-    /// Eight bytes at a time, each by a table of its own, so that they need not wait for one
-    /// another.
+    /// Takes eight bytes at a time, each by a table of its own, so that the lookups do not wait for
+    /// one another.
     fn of_window(window: &[u8]) -> Crc32 {
         let (steps, rest) = window.as_chunks::<8>();
         let crc = steps.iter().fold(0u32, |crc, step| {
@@ -241,7 +243,7 @@ impl Roll for Gear {
         Gear((self.0 << 1).wrapping_add(GEAR[usize::from(byte)]))
     }
 
-    /// It has been shifted out already.
+    /// The byte has been shifted out already.
     #[inline(always)]
     fn leave(self, _: u8) -> Gear {
         self

@@ -1,17 +1,17 @@
-//! The first and the last place whose hash fits.
+//! Finds the first or the last place whose hash fits.
 
 use super::{Fit, Roll};
 
-/// Bytes of a step. They make the loop long enough not to matter by itself.
+/// Bytes of a step: enough that the loop's own overhead does not matter.
 const STEP: usize = 8;
-/// Lanes side by side, which hide how long a hash takes.
+/// Lanes side by side, which hide the latency of a hash.
 const LANES: usize = 4;
 
-/// Lanes of so many steps, one after another. Short ones waste little when a boundary is met; but
-/// each begins with a window that the lane before has hashed already.
+/// Lanes of so many steps, one after another in the data. Short lanes waste little at a boundary,
+/// but each starts with a window that the lane before hashes too.
 type Block<const TURNS: usize> = [[[u8; STEP]; TURNS]; LANES];
 
-/// The first length from `least` on at which the hash of the bytes before it fits.
+/// Returns the first length, from `least` on, at which the hash of the window before it fits.
 pub(super) fn first<R: Roll, F: Fit>(data: &[u8], least: usize, test: &F) -> Option<usize> {
     if R::WINDOW > 64 {
         first_in_blocks::<R, F, 128>(data, least, test)
@@ -25,7 +25,7 @@ fn first_in_blocks<R: Roll, F: Fit, const TURNS: usize>(data: &[u8], least: usiz
     if test.fits(roll.hash()) {
         return Some(least);
     }
-    // What enters, and what leaves when it does.
+    // The bytes that enter, and those that leave at the same time.
     let (mut entering, mut leaving) = (&data[least..], &data[least - R::WINDOW..]);
     let mut passed = least;
     while let (Some(enter), Some(leave)) = (block::<TURNS>(entering), block(leaving)) {
@@ -39,13 +39,13 @@ fn first_in_blocks<R: Roll, F: Fit, const TURNS: usize>(data: &[u8], least: usiz
     Some(passed + in_lane(entering, leaving, &mut roll, test)? + 1)
 }
 
-/// The last length from `least` on at which the hash of the bytes before it fits.
+/// Returns the last length, from `least` on, at which the hash of the window before it fits.
 pub(super) fn last<R: Roll, F: Fit>(data: &[u8], least: usize, test: &F) -> Option<usize> {
-    /// Lengths looked at before one goes further back.
+    /// Lengths tested in one pass, before the search moves back.
     const STRETCH: usize = 512;
     let mut end = data.len() + 1;
     while end > least {
-        // Lengths from `begin` up to `end`, without it.
+        // This pass tests the lengths `begin..end`.
         let begin = end.saturating_sub(STRETCH).max(least);
         let mut roll = start::<R>(&data[begin - R::WINDOW..begin]);
         let mut found = test.fits(roll.hash()).then_some(begin);
@@ -63,13 +63,13 @@ pub(super) fn last<R: Roll, F: Fit>(data: &[u8], least: usize, test: &F) -> Opti
     None
 }
 
-/// The hash of a window.
+/// Returns the hash of a window.
 #[inline(always)]
 fn start<R: Roll>(window: &[u8]) -> R {
     window.iter().fold(R::START, |roll, byte| roll.enter(*byte))
 }
 
-/// The block that the bytes start with, if there are enough.
+/// Returns the block at the start of the bytes, if there are enough.
 #[inline(always)]
 fn block<const TURNS: usize>(bytes: &[u8]) -> Option<&Block<TURNS>> {
     let (steps, _) = bytes.as_chunks();
@@ -77,7 +77,7 @@ fn block<const TURNS: usize>(bytes: &[u8]) -> Option<&Block<TURNS>> {
     lanes.first_chunk()
 }
 
-/// Position of the first byte of a block at which the hash, rolled on, fits.
+/// Returns the position of the first byte of a block at which the rolling hash fits.
 #[inline(never)]
 #[allow(
     clippy::needless_range_loop,
@@ -90,7 +90,7 @@ fn in_block<R: Roll, F: Fit, const TURNS: usize>(
     test: &F,
 ) -> Option<usize> {
     let mut rolls = [R::START; LANES];
-    // What leaves from the start of a lane on is the window before it.
+    // The first bytes to leave a lane are the window before it.
     for turn in 0..R::WINDOW / STEP {
         for step in 0..STEP {
             for lane in 1..LANES {
@@ -114,7 +114,8 @@ fn in_block<R: Roll, F: Fit, const TURNS: usize>(
     None
 }
 
-/// The first boundary of a block that has one, but none among the first `passed` bytes of any lane.
+/// Returns the first boundary of a block that has one, but none among the first `passed` bytes of
+/// any lane.
 #[cold]
 fn find_in_block<R: Roll, F: Fit, const TURNS: usize>(
     entering: &Block<TURNS>,
@@ -131,7 +132,7 @@ fn find_in_block<R: Roll, F: Fit, const TURNS: usize>(
         let (from, to) = (lane * TURNS * STEP + passed, (lane + 1) * TURNS * STEP);
         let mut roll = match from {
             0 => roll,
-            // What leaves from here on is the window before.
+            // The next bytes to leave are the window before `from`.
             _ if from + R::WINDOW <= leaving.len() => start(&leaving[from..from + R::WINDOW]),
             _ => start(&entering[from - R::WINDOW..from]),
         };
@@ -142,7 +143,7 @@ fn find_in_block<R: Roll, F: Fit, const TURNS: usize>(
     unreachable!("a lane stopped at a boundary")
 }
 
-/// As [`in_block`], for one lane of any length; `leaving` has it, or is longer.
+/// Does [`in_block`] for one lane of any length. `leaving` is at least as long as `entering`.
 fn in_lane<R: Roll, F: Fit>(entering: &[u8], leaving: &[u8], roll: &mut R, test: &F) -> Option<usize> {
     entering.iter().zip(leaving).position(|(enter, leave)| {
         *roll = roll.enter(*enter).leave(*leave);

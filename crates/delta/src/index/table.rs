@@ -1,10 +1,10 @@
-//! One partition: places by feature, in a cuckoo table of a fixed size.
+//! A partition of the index: places by feature, in a cuckoo table of a fixed size.
 //!
-//! A slot has four entries; an entry is two bytes of the feature's hash, a place of four bytes, and
-//! a byte that says how long ago it was used. A feature may lie in any of four slots. Which these
-//! are is worked out from one of them and the two bytes alone, so an entry can be moved without
-//! knowing its feature: `s`, `s ^ a`, `s ^ b` and `s ^ a ^ b`, where `a` and `b` are made of the
-//! two bytes. From each of the four the same rule leads to the other three.
+//! A slot has four entries. An entry is a check of two bytes from the feature's hash, a place of
+//! four bytes, and a byte for the time of its last use. A feature may be in any of four slots: `s`,
+//! `s ^ a`, `s ^ b` and `s ^ a ^ b`, where `a` and `b` follow from the check. From each of the
+//! four, the same rule leads to the other three, so an entry can be moved without knowing its
+//! feature.
 
 use std::fmt;
 
@@ -12,27 +12,27 @@ use super::{Inserted, POSTING_MAX};
 
 /// Entries in a slot.
 pub(super) const SLOT: usize = 4;
-/// Slots that a feature may lie in: the number of hash functions.
+/// Slots that a feature may be in: the number of hash functions.
 const CHOICES: usize = 4;
 
-/// Times that an entry is new, or used again, are counted in this many steps while as many entries
-/// come in as the table has room for.
+/// Steps that the clock advances while as many entries are inserted as the table has room for.
 const STEPS_PER_FILL: usize = 64;
-/// The clock is set back to this when it has run out of numbers.
+/// The clock is set back to this when it overflows.
 const CLOCK_BASE: u8 = u8::MAX / 2;
 
-/// A slot as it lies in memory, all of it in one place: two checks in each of the first two words,
-/// four places, and a byte for each entry's time of use.
+/// A slot in memory: two words with two checks each, four places, and a word with one byte for each
+/// entry's time of use.
 ///
-/// Words, since memory for these comes zeroed from the system, and only when it is used.
+/// It is an array of integers so that `vec!` takes zeroed pages from the system, which provides
+/// them on first use.
 type Words = [u32; 7];
 
-/// See the module's description. Memory: 7 bytes for each entry that there is room for.
+/// See the module's description. It takes 7 bytes for each entry that it has room for.
 #[derive(Clone)]
 pub(super) struct Table {
     slots: Vec<Words>,
     pub(super) clock: u8,
-    /// Entries that came in since the clock went on.
+    /// Entries inserted since the clock last advanced.
     ticks: usize,
     pub(super) len: usize,
 }
@@ -45,7 +45,7 @@ struct Key {
 }
 
 impl Key {
-    /// A slot that comes up twice is looked at once.
+    /// Returns each slot once, even if it comes up twice.
     fn distinct_slots(self) -> impl Iterator<Item = usize> {
         let is_first = move |&at: &usize| !self.slots[..at].contains(&self.slots[at]);
         (0..CHOICES).filter(is_first).map(move |at| self.slots[at])
@@ -53,7 +53,7 @@ impl Key {
 }
 
 impl Table {
-    /// One with room for 2^`slots_log` slots.
+    /// Returns an empty table of 2^`slots_log` slots.
     pub(super) fn new(slots_log: u32) -> Table {
         Table {
             slots: vec![[0; 7]; 1 << slots_log],
@@ -67,7 +67,7 @@ impl Table {
         self.slots.len()
     }
 
-    /// Entries that there is room for.
+    /// Returns the number of entries that it has room for.
     pub(super) fn room(&self) -> usize {
         self.slots.len() * SLOT
     }
@@ -76,7 +76,7 @@ impl Table {
         self.slots.capacity() * size_of::<Words>()
     }
 
-    /// Bits of an entry's hash, never 0; 0 where there is no entry.
+    /// Returns an entry's check, which is never 0, or 0 if the entry is free.
     pub(super) fn check(&self, entry: usize) -> u16 {
         (self.slots[entry / SLOT][entry % SLOT / 2] >> (entry % 2 * 16)) as u16
     }
@@ -85,7 +85,7 @@ impl Table {
         self.slots[entry / SLOT][2 + entry % SLOT]
     }
 
-    /// The clock when an entry was last used.
+    /// Returns the clock's value when an entry was last used.
     pub(super) fn used(&self, entry: usize) -> u8 {
         (self.slots[entry / SLOT][6] >> (entry % SLOT * 8)) as u8
     }
@@ -107,7 +107,7 @@ impl Table {
     }
 
     fn key(&self, feature: u64) -> Key {
-        // Features are hashes, the largest of many: their top bits are all ones.
+        // A feature is the largest of many hashes, so its top bits are all ones. Hash it again.
         let hash = feature.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let hash = hash ^ hash >> 32;
         let check = (hash as u16).max(1);
@@ -118,7 +118,7 @@ impl Table {
         }
     }
 
-    /// The slots that an entry with this check may lie in if it may lie in `slot`.
+    /// Returns the slots that an entry with this check may be in, given one of them.
     fn choices(&self, slot: usize, check: u16) -> [usize; CHOICES] {
         let mixed = u64::from(check).wrapping_mul(0xd6e8_feb8_6659_fd93);
         let mask = self.slots() - 1;
@@ -127,13 +127,13 @@ impl Table {
         [slot, slot ^ a, slot ^ b, slot ^ a ^ b]
     }
 
-    /// The entries of a slot, occupied or not.
+    /// Returns the entries of a slot, occupied or free.
     fn entries(slot: usize) -> std::ops::Range<usize> {
         slot * SLOT..slot * SLOT + SLOT
     }
 
-    /// The entries of a slot with this check, all four looked at together; those that are free with
-    /// 0.
+    /// Returns the entries of a slot with this check, comparing all four at once. A check of 0
+    /// finds free entries.
     #[inline(always)]
     fn with_check(&self, slot: usize, check: u16) -> impl Iterator<Item = usize> + use<> {
         const ONE_EACH: u64 = 0x0001_0001_0001_0001;
@@ -141,7 +141,7 @@ impl Table {
         let words = &self.slots[slot];
         let checks = u64::from(words[0]) | u64::from(words[1]) << 32;
         let differing = checks ^ (u64::from(check) * ONE_EACH);
-        // The highest of sixteen bits is set where all of them are equal.
+        // The highest of each sixteen bits is set where all sixteen are equal.
         let mut equal = !(((differing & LOW_BITS) + LOW_BITS) | differing | LOW_BITS);
         std::iter::from_fn(move || {
             let lane = equal.trailing_zeros() as usize / 16;
@@ -150,21 +150,22 @@ impl Table {
         })
     }
 
-    /// Entries with the feature's check in its slots.
+    /// Returns the entries in the feature's slots that have its check.
     fn matching(&self, key: Key) -> impl Iterator<Item = usize> + '_ {
         key.distinct_slots()
             .flat_map(move |slot| self.with_check(slot, key.check))
     }
 
-    /// Looks at all slots that these features may lie in, so that they come from memory at the same
-    /// time. One after the other, a search waits for memory most of the time.
+    /// Reads all slots that these features may be in, so that the loads overlap. Without it, each
+    /// search mostly waits for memory.
     pub(super) fn fetch(&self, features: &[u64]) {
         let slots = features.iter().flat_map(|&feature| self.key(feature).slots);
         let looked_at = slots.fold(0, |seen, slot| seen ^ self.slots[slot][0]);
         std::hint::black_box(looked_at);
     }
 
-    /// Gives `found` the places of a feature, and of others that look like it.
+    /// Calls `found` with the places of a feature, and of others with the same check and slot.
+    /// Returns how many there are.
     pub(super) fn find(&self, feature: u64, mut found: impl FnMut(u32)) -> usize {
         self.matching(self.key(feature))
             .map(|entry| found(self.place(entry)))
@@ -198,12 +199,12 @@ impl Table {
         }
         let entries = key.slots.into_iter().flat_map(Table::entries);
         let stalest = entries.fold(None, |stalest, entry| self.staler(stalest, entry));
-        // There are sixteen, so there is one.
+        // The slots have up to sixteen entries, so one was found.
         let entry = stalest.unwrap_or(key.slots[0] * SLOT);
         Inserted::Evicted(self.replace(entry, key.check, place))
     }
 
-    /// Takes out the entries of `feature` with this place; whether there was one.
+    /// Removes the entry of `feature` with this place. Returns whether there was one.
     pub(super) fn remove(&mut self, feature: u64, place: u32) -> bool {
         let found = self
             .matching(self.key(feature))
@@ -215,7 +216,7 @@ impl Table {
         found.is_some()
     }
 
-    /// Marks the entries of `feature` with this place as just used.
+    /// Marks the entry of `feature` with this place as just used.
     pub(super) fn touch(&mut self, feature: u64, place: u32) {
         let found = self
             .matching(self.key(feature))
@@ -225,15 +226,15 @@ impl Table {
         }
     }
 
-    /// Writes an entry, and gives the place that was there.
+    /// Writes an entry, and returns the place that it had before.
     fn replace(&mut self, entry: usize, check: u16, place: u32) -> u32 {
         let before = self.place(entry);
         self.set(entry, check, place, self.clock);
         before
     }
 
-    /// The one that was used earlier. The clock is coarse: within one of its steps it is the one
-    /// with the lesser place, which mostly came first.
+    /// Returns the entry that was used earlier. The clock is coarse: of two entries used within one
+    /// step, it returns the one with the smaller place, which usually came first.
     fn staler(&self, before: Option<usize>, entry: usize) -> Option<usize> {
         let age = |entry: usize| (self.used(entry), self.place(entry));
         match before {
@@ -246,9 +247,9 @@ impl Table {
         slots.into_iter().find_map(|slot| self.with_check(slot, 0).next())
     }
 
-    /// Moves some entry of these slots to another of its own slots, and gives the place that it
-    /// left. A feature's sixteen entries lead to 48 more slots; so one move is enough until the
-    /// table is nearly full.
+    /// Moves some entry of these slots to another of its own slots, and returns the entry that
+    /// became free. The sixteen entries of a feature's slots lead to 48 more slots, so one move is
+    /// enough until the table is nearly full.
     fn make_room(&mut self, slots: [usize; CHOICES]) -> Option<usize> {
         for slot in slots {
             for entry in Table::entries(slot) {
@@ -262,8 +263,8 @@ impl Table {
         None
     }
 
-    /// Lets the clock go on with the entries that come in. When it has run out, all times are
-    /// halved: what was before stays before or becomes equal.
+    /// Advances the clock with the entries inserted. When it overflows, all times are halved:
+    /// earlier times stay earlier or become equal.
     fn tick(&mut self) {
         self.ticks += 1;
         if self.ticks <= self.room() / STEPS_PER_FILL {
@@ -272,7 +273,7 @@ impl Table {
         self.ticks = 0;
         if self.clock == u8::MAX {
             for slot in &mut self.slots {
-                // Each of the four bytes by itself.
+                // Halve each of the four bytes.
                 slot[6] = slot[6] >> 1 & 0x7f7f_7f7f;
             }
             self.clock = CLOCK_BASE;
