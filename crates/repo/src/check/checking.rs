@@ -1,4 +1,4 @@
-//! One check: what its threads share, and what they have found so far.
+//! State of one check, shared by its threads.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::AtomicU64;
@@ -12,11 +12,11 @@ use crate::read::ChunkReader;
 use crate::threads::spawn;
 use crate::{Error, Monitor, Repository, Result};
 
-/// One check: what its threads share.
+/// State of one check, shared by its threads.
 pub(super) struct Checking<'a> {
     pub(super) repository: &'a Repository,
     pub(super) loaded: &'a LoadedIndex,
-    /// For frames that others may be encoded against.
+    /// Reads frames that may be bases of others.
     pub(super) reader: ChunkReader<'a>,
     pub(super) monitor: &'a Monitor,
     /// Bytes of frames read from packs.
@@ -26,26 +26,26 @@ pub(super) struct Checking<'a> {
     pub(super) damage: Mutex<Damage>,
 }
 
-/// Where the index finds what can't be read. The same chunk may lie in a good pack too, but it is
-/// this one that a restore would read.
+/// Damage found, by the frames that the index names. A chunk may also be in an intact pack, but a
+/// restore would read this frame.
 #[derive(Default)]
 pub(super) struct Damage {
     /// Numbers of frames that can't be read.
     pub(super) frames: HashSet<u32>,
     pub(super) places: HashSet<Place>,
-    /// Numbers of frames that are encoded against something of the above, or something lost, by
-    /// however many steps.
+    /// Numbers of frames that depend, directly or indirectly, on those above or on lost frames.
     pub(super) dependents: HashSet<u32>,
-    /// Why, by pack and offset of the frame that is to blame.
+    /// Causes, by pack and offset of the frame at fault.
     pub(super) causes: BTreeMap<(FileId, u32), Cause>,
-    /// Frames that can't be decoded for want of a base, unless something above says why.
+    /// Frames that can't be decoded because a base is missing, unless one of the causes explains
+    /// it.
     pub(super) unexplained: BTreeMap<u32, String>,
-    /// A pack's directory names bases that are not to be had.
+    /// Whether a pack's directory names bases that are missing.
     pub(super) lacks_bases: bool,
 }
 
 impl Damage {
-    /// Notes that these frames depend on something that was named.
+    /// Records that these frames depend on a reported cause.
     pub(super) fn explain(&mut self, dependents: HashSet<u32>) {
         self.unexplained.retain(|number, _| !dependents.contains(number));
         self.dependents.extend(dependents);
@@ -73,8 +73,8 @@ impl Checking<'_> {
         self.damage.lock().expect("no holder of this lock panics")
     }
 
-    /// Works with several threads until all are done; after an error `stop` has to make the others
-    /// end soon.
+    /// Runs `work` on several threads until all are done. After an error, `stop` must make the
+    /// others end soon.
     pub(super) fn side_by_side(&self, stop: impl Fn() + Sync, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
         let failure = Mutex::new(None);
         let fail = |error| {
@@ -100,7 +100,7 @@ impl Checking<'_> {
         }
     }
 
-    /// The frames of a pack by the index, and the number of the first.
+    /// Returns the frames of a pack from the index, and the number of the first.
     pub(super) fn frames_of(&self, pack: u32) -> (u32, &[Frame]) {
         let frames = &self.loaded.index.frames;
         let first = frames.partition_point(|frame| frame.pack < pack);
@@ -109,11 +109,11 @@ impl Checking<'_> {
     }
 }
 
-/// Why chunks of a frame can't be had.
+/// Reason why chunks of a frame can't be read.
 pub(super) enum Cause {
     /// The frame can't be read.
     Frame(String),
-    /// Some of its chunks are not what they should be.
+    /// Some of its chunks do not match their ids.
     Chunks(String),
 }
 

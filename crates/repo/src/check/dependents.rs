@@ -1,4 +1,4 @@
-//! What is lost or damaged, once for each cause, and which frames depend on it.
+//! Lost and damaged frames, reported once per cause, and the frames that depend on them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -11,16 +11,16 @@ use crate::Result;
 use crate::index::Dependencies;
 use crate::layout::{folder, name_in};
 
-/// The bases that delta frames lack.
+/// Bases that delta frames lack.
 #[derive(Default)]
 pub(super) struct MissingBases {
     dependencies: Dependencies,
-    /// Bases that were in packs which are not there, and in which.
+    /// Bases that were in missing packs, with the pack.
     in_missing_packs: HashMap<ChunkPrefix, FileId>,
 }
 
 impl MissingBases {
-    /// Returns how many frames depend on a pack that is not there.
+    /// Returns the number of frames that depend on a missing pack.
     fn dependents_of_pack(&self, pack: FileId) -> usize {
         let was_there = |base| self.in_missing_packs.get(base) == Some(&pack);
         let unknown = self
@@ -32,7 +32,7 @@ impl MissingBases {
     }
 }
 
-/// Says how many frames depend on what was named before.
+/// Returns a phrase with the number of frames that depend on a fault already named.
 fn dependents_text(count: usize) -> String {
     match count {
         0 => String::new(),
@@ -42,7 +42,7 @@ fn dependents_text(count: usize) -> String {
 }
 
 impl Checking<'_> {
-    /// Reports which frames can't be read and why, each cause once, and finds all that depend on them.
+    /// Reports unreadable frames, once per cause, and finds all frames that depend on them.
     pub(super) fn causes(&self) -> Result<MissingBases> {
         let mut damage = self.damage();
         let lacks = damage.lacks_bases || !damage.causes.is_empty() || !self.loaded.lost.is_empty();
@@ -55,7 +55,7 @@ impl Checking<'_> {
         let causes = std::mem::take(&mut damage.causes);
         let numbers = self.numbers(&causes);
         for ((pack, offset), cause) in causes {
-            // None for one that a backup at work has just stored.
+            // `None` for a frame that a concurrent backup has just stored.
             let number = numbers.get(&(pack, offset)).copied();
             let (problem, on): (_, Vec<u32>) = match cause {
                 Cause::Frame(problem) => {
@@ -97,7 +97,7 @@ impl Checking<'_> {
         })
     }
 
-    /// Reports frames that are encoded against chunks which are in no known pack.
+    /// Reports frames whose bases are in no known pack.
     fn report_missing_bases(
         &self,
         dependencies: &Dependencies,
@@ -125,7 +125,7 @@ impl Checking<'_> {
             );
             damage.explain(dependents);
             let object = name_in(folder::PACKS, pack);
-            // A backup may be at work, whose packs were listed while it stored them.
+            // A concurrent backup may have stored these packs while they were being listed.
             if self.loaded.unlisted.iter().any(|unlisted| unlisted.id == pack) {
                 self.note(object, problem);
             } else {
@@ -136,7 +136,7 @@ impl Checking<'_> {
         damage.explain(dependencies.dependents(rest));
     }
 
-    /// The numbers of frames, by pack and offset.
+    /// Returns the numbers of frames by pack and offset.
     fn numbers(&self, causes: &BTreeMap<(FileId, u32), Cause>) -> HashMap<(FileId, u32), u32> {
         if causes.is_empty() {
             return HashMap::new();
@@ -147,7 +147,7 @@ impl Checking<'_> {
         at.filter(|(at, _)| causes.contains_key(at)).collect()
     }
 
-    /// Which missing packs had the bases that are unknown.
+    /// Finds the missing packs that held unknown bases.
     fn bases_in_missing_packs(&self, dependencies: &Dependencies) -> Result<HashMap<ChunkPrefix, FileId>> {
         let unknown: HashSet<ChunkPrefix> = dependencies.missing_bases().iter().map(|(base, _)| *base).collect();
         let mut in_missing_packs = HashMap::new();
@@ -162,7 +162,7 @@ impl Checking<'_> {
         Ok(in_missing_packs)
     }
 
-    /// Every chunk that an index file says is in a pack that is not there.
+    /// Calls `each` for every chunk that an index file lists in a missing pack.
     fn each_missing(&self, mut each: impl FnMut(FileId, &IndexedChunk)) -> Result<()> {
         let missing: HashSet<FileId> = self.loaded.missing.iter().map(|pack| pack.id).collect();
         if missing.is_empty() {
@@ -172,7 +172,8 @@ impl Checking<'_> {
             self.monitor.check_cancelled()?;
             let file = match self.repository.files.read_index(id) {
                 Ok(file) => file,
-                // Damage was named when the index was loaded, and another backup may have taken a file away.
+                // The damage was reported when the index was loaded, or a concurrent backup has
+                // removed the file.
                 Err(error) if error.is_fault() => continue,
                 Err(error) => return Err(error),
             };
@@ -192,9 +193,8 @@ impl Checking<'_> {
         Ok(())
     }
 
-    /// Packs that an index file lists and that are not there as they should be. What was in them
-    /// may have been stored again since, or nobody may need it any more: then they are no
-    /// fault.
+    /// Reports packs that an index file lists but that are missing or have another size. They are
+    /// no fault if their contents were stored again, or if no snapshot needs them.
     pub(super) fn missing(&self, lost: &Lost, lacking_bases: &MissingBases) -> Result<()> {
         let needed = self.needed(lost)?;
         let loses = lost.perhaps_more || !lost.chunks.is_empty();
@@ -215,7 +215,7 @@ impl Checking<'_> {
         Ok(())
     }
 
-    /// Missing packs that held something which is lost, by the index files that list them.
+    /// Returns the missing packs that held lost chunks, according to the index files.
     fn needed(&self, lost: &Lost) -> Result<HashSet<FileId>> {
         let mut needed = HashSet::new();
         self.each_missing(|pack, entry| {

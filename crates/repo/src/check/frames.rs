@@ -1,5 +1,5 @@
-//! Every frame of the packs that are to be read whole: seal, compression, and every chunk against
-//! its id.
+//! Checks every frame of the packs selected for a complete read: seal, compression, and each chunk
+//! against its id.
 
 use std::sync::atomic::Ordering;
 
@@ -12,19 +12,18 @@ use crate::index::{Frame, Place};
 use crate::read::{FrameReader, Opened};
 use crate::{Error, ProgressCounters, Result};
 
-/// What a thread reads with.
+/// Buffers of one reading thread.
 #[derive(Default)]
 struct Reading {
     reader: FrameReader,
-    /// For the ids of a frame.
+    /// Scratch memory for the ids of a frame.
     ids: Vec<u8>,
-    /// The last directory that was read once more.
+    /// The pack directory read most recently for a comparison.
     directory: Option<PackSummary>,
 }
 
 impl Checking<'_> {
-    /// Reads all frames of the chosen packs, in such an order that as few as possible are decoded
-    /// twice.
+    /// Reads all frames of the selected packs, in an order in which few frames are decoded twice.
     pub(super) fn frames(&self, plan: &Plan, chosen: &[bool]) -> Result<()> {
         let turns = Turns::new(plan);
         self.side_by_side(
@@ -79,8 +78,8 @@ impl Checking<'_> {
         Ok(())
     }
 
-    /// Some chunks of a frame may be other than its pack's directory says, which is read once more
-    /// to tell.
+    /// Finds the chunks of a frame that differ from its pack's directory, which is read again for
+    /// that.
     fn wrong(&self, number: u32, frame: &Frame, opened: &Opened<'_>, last: &mut Option<PackSummary>) -> Result<()> {
         let pack = self.loaded.index.pack(frame.pack);
         let summary = match last.take().filter(|summary| summary.id == pack.id) {
@@ -112,8 +111,8 @@ impl Checking<'_> {
         Ok(())
     }
 
-    /// Notes that a frame can't be read: for a reason of its own, or since one that it depends on
-    /// can't. Then that one is to blame, even if this check does not read it.
+    /// Records that a frame can't be read, for its own fault or for that of a frame it depends on.
+    /// In the second case that frame is blamed, even if this check does not read it.
     fn unreadable(&self, number: u32, frame: &Frame, error: &Error) {
         let index = &self.loaded.index;
         let mut damage = self.damage();

@@ -1,4 +1,4 @@
-//! Key slots and files of sketches.
+//! Checks key slots and sketch files.
 
 use ibid_format::FileId;
 use ibid_format::slot::{self, Slot};
@@ -7,7 +7,7 @@ use super::checking::Checking;
 use crate::layout::{folder, name_in};
 use crate::{Result, similar};
 
-/// Where a key file says which repository it opens.
+/// Range of a key file that holds the id of its repository.
 const REPOSITORY_IN_SLOT: std::ops::Range<usize> = 8..24;
 
 impl Checking<'_> {
@@ -38,7 +38,7 @@ impl Checking<'_> {
         Ok(())
     }
 
-    /// Sketches, all of them: nobody else would tell that one is damaged.
+    /// Checks all sketch files: no other operation reports damage in them.
     pub(super) fn sketches(&self) -> Result<()> {
         for (id, _) in self.repository.files.list(folder::SKETCHES)? {
             self.monitor.check_cancelled()?;
@@ -56,8 +56,8 @@ impl Checking<'_> {
         Ok(())
     }
 
-    /// Whether a slot is this repository's, whatever its header says. If not, it is what an `init`
-    /// left that was cut short before there was a config, and in nobody's way.
+    /// Returns whether a slot is this repository's, whatever its header says. If not, an `init`
+    /// that was interrupted before it wrote the config left it, and it does no harm.
     fn is_own_slot(&self, id: FileId) -> Result<bool> {
         let name = name_in(folder::KEYS, id);
         let mut bytes = self.repository.files.storage.get(&name, slot::LIMIT)?;

@@ -1,9 +1,7 @@
-//! In which order frames are read: each soon after those that it is encoded against, while these
-//! are still kept.
+//! Order in which a check reads frames: each soon after its bases, while these are still cached.
 //!
-//! A frame comes after the deepest of those that it needs, and what comes after it, by however many
-//! steps, comes before anything else. Of each frame there are a few numbers in memory here, and no
-//! bytes.
+//! A frame follows its deepest base, and all its direct and indirect dependents come before any
+//! other frame. The plan keeps a few numbers per frame and none of its bytes.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 
@@ -12,34 +10,34 @@ use ibid_format::pack::PackSummary;
 
 use crate::index::{LoadedIndex, find_base};
 
-/// What the chunks of a frame are called, all in one: to compare them with, since all their ids
-/// would take as much memory as the index.
+/// Hash of the ids of a frame's chunks. Keeping the ids themselves would take as much memory as the
+/// index.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint([u8; 16]);
 
 impl Fingerprint {
-    /// Of ids, one after the other.
+    /// Returns the fingerprint of concatenated ids.
     pub(super) fn of(keys: &Keys, ids: &[u8]) -> Fingerprint {
         let whole = keys.chunk_id(ids).0;
         Fingerprint(whole[..16].try_into().expect("16 bytes"))
     }
 }
 
-/// What the packs' directories say that matters for reading their frames: by the frames' numbers.
+/// Facts from the packs' directories that determine the reading order, by frame number.
 pub(super) struct Plan {
-    /// The deepest of the frames that it is encoded against, or [`NONE`].
+    /// The deepest base of each frame, or [`NONE`].
     after: Vec<u32>,
-    /// Others are encoded against it.
+    /// Whether other frames are encoded against each.
     is_base: Vec<bool>,
-    /// What its chunks are called, if the directory of its pack can be read.
+    /// Fingerprint of each frame's ids, if the directory of its pack can be read.
     named: Vec<Option<Fingerprint>>,
 }
 
-/// In place of a frame's number.
+/// Stands for no frame.
 const NONE: u32 = u32::MAX;
 
 impl Plan {
-    /// One for so many frames.
+    /// Returns an empty plan for this many frames.
     pub(super) fn new(frames: usize) -> Plan {
         Plan {
             after: vec![NONE; frames],
@@ -48,15 +46,14 @@ impl Plan {
         }
     }
 
-    /// Takes what a pack's directory says of its frames, the first of which has this number; it has
-    /// `count` of them.
+    /// Adds the `count` frames of a pack from its directory; `first` is the number of the first.
     pub(super) fn add(&mut self, loaded: &LoadedIndex, keys: &Keys, first: u32, count: usize, summary: &PackSummary) {
         let mut ids = Vec::new();
         for (frame, number) in summary.frames.iter().take(count).zip(first as usize..) {
             ids.clear();
             frame.blobs.iter().for_each(|blob| ids.extend_from_slice(&blob.id.0));
             self.named[number] = Some(Fingerprint::of(keys, &ids));
-            // By the depth that is believed in: no frame comes after itself then.
+            // Use the depth from the index, so that no frame can follow itself.
             let depth = loaded.index.frames[number].depth;
             let mut deepest = None;
             for place in frame.bases.iter().filter_map(|&base| find_base(loaded, base, depth)) {
@@ -67,36 +64,36 @@ impl Plan {
         }
     }
 
-    /// Whether others are encoded against this frame.
+    /// Returns whether other frames are encoded against this one.
     pub(super) fn is_base(&self, frame: u32) -> bool {
         self.is_base[frame as usize]
     }
 
-    /// What the chunks of this frame are called, if the directory of its pack can be read.
+    /// Returns the fingerprint of this frame's ids, if the directory of its pack can be read.
     pub(super) fn named(&self, frame: u32) -> Option<Fingerprint> {
         self.named[frame as usize]
     }
 }
 
-/// Hands frames out to several threads, in their order.
+/// Hands out frames to several threads, in the order of the plan.
 pub(super) struct Turns<'p> {
     plan: &'p Plan,
-    /// All frames, by the frame that each comes after.
+    /// All frames, sorted by the frame that each follows.
     sorted: Vec<u32>,
     state: Mutex<State>,
-    /// There is something to do, or nothing any more.
+    /// Notified when a frame becomes ready, or when there are no more.
     changed: Condvar,
 }
 
 struct State {
-    /// Frames whose turn it is, the first one last.
+    /// Frames ready to be read, the next one last.
     todo: Vec<u32>,
-    /// Frames that are being read, after which others may come.
+    /// Number of frames being read, whose dependents may become ready.
     reading: usize,
     stopped: bool,
 }
 
-/// A frame that is being read. When this is dropped, it is the turn of those after it.
+/// A frame being read. Dropping it makes its dependents ready.
 pub(super) struct Turn<'t> {
     turns: &'t Turns<'t>,
     pub(super) frame: u32,
@@ -121,7 +118,7 @@ impl<'p> Turns<'p> {
         turns
     }
 
-    /// The frames that come after this one.
+    /// Returns the frames that follow this one.
     fn after(&self, frame: u32) -> &[u32] {
         let after = |other: &u32| self.plan.after[*other as usize];
         let start = self.sorted.partition_point(|other| after(other) < frame);
@@ -133,8 +130,8 @@ impl<'p> Turns<'p> {
         self.state.lock().expect("no holder of this lock panics")
     }
 
-    /// The next frame, or none if there are no more. Waits while others are being read after which
-    /// more may come.
+    /// Returns the next frame, or none if there are no more. Waits while frames being read may make
+    /// others ready.
     pub(super) fn next(&self) -> Option<Turn<'_>> {
         let mut state = self.state();
         loop {
@@ -152,7 +149,7 @@ impl<'p> Turns<'p> {
         }
     }
 
-    /// Nobody gets a frame any more.
+    /// Stops handing out frames.
     pub(super) fn stop(&self) {
         self.state().stopped = true;
         self.changed.notify_all();
@@ -172,7 +169,7 @@ impl Drop for Turn<'_> {
 mod tests {
     use super::*;
 
-    /// A plan in which each of these frames comes after the one named, if any.
+    /// Returns a plan in which each of these frames follows the one named, if any.
     fn plan(after: &[Option<u32>]) -> Plan {
         Plan {
             after: after.iter().map(|after| after.unwrap_or(NONE)).collect(),

@@ -1,4 +1,4 @@
-//! Every pack: its directory against the index, and which are to be read whole.
+//! Checks every pack's directory against the index, and selects the packs to read completely.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::layout::{folder, name_in};
 use crate::{Error, Result};
 
 impl Checking<'_> {
-    /// Directories of all packs against the index; all bytes of some.
+    /// Checks the directories of all packs against the index, and all bytes of selected packs.
     pub(super) fn packs(&self, read: ReadData, report: &mut CheckReport) -> Result<()> {
         let packs = &self.loaded.index.packs;
         let counters = &self.monitor.counters;
@@ -53,7 +53,7 @@ impl Checking<'_> {
         Ok(())
     }
 
-    /// What a pack says of itself: its directory, and its first bytes if it is to be read.
+    /// Checks a pack's directory, and its first bytes if it is to be read.
     fn pack(&self, number: u32, read: bool, plan: Option<&Mutex<Plan>>) -> Result<()> {
         let pack = self.loaded.index.packs[number as usize];
         let (first, frames) = self.frames_of(number);
@@ -75,7 +75,7 @@ impl Checking<'_> {
         Ok(())
     }
 
-    /// The first bytes of a pack, which no seal covers.
+    /// Checks the first bytes of a pack, which no seal covers.
     fn magic(&self, id: FileId, object: &str) -> Result<()> {
         let kind = FileKind::Pack;
         let mut magic = kind.magic();
@@ -93,7 +93,7 @@ impl Checking<'_> {
         Ok(())
     }
 
-    /// The index against what the pack says of itself.
+    /// Compares the index with a pack's directory.
     fn compare(&self, number: u32, first: u32, frames: &[Frame], summary: &PackSummary, object: &str) {
         let same = frames.len() == summary.frames.len()
             && frames.iter().zip(&summary.frames).all(|(a, b)| {
@@ -115,7 +115,7 @@ impl Checking<'_> {
                 self.damage().lacks_bases = true;
             }
             for (blob, slot) in listed.blobs.iter().zip(0u16..) {
-                // The same chunk may lie in two packs; the index knows one.
+                // The same chunk may be in two packs; the index names one.
                 match self.loaded.index.get(&blob.id) {
                     None => self.fault(
                         object,
@@ -136,14 +136,14 @@ impl Checking<'_> {
     }
 }
 
-/// Which packs are to be read whole: of a share, so many that it is reached, the smallest by a
-/// fingerprint of id and seed. There is always one.
+/// Selects the packs to read completely: for a share, those with the smallest hash of id and seed
+/// until the share is reached, and at least one.
 fn choose(packs: &[Pack], read: ReadData) -> Vec<bool> {
     let ReadData::Share { share, seed } = read else {
         return vec![read == ReadData::All; packs.len()];
     };
     let order = |pack: &Pack| {
-        // SplitMix64's last steps: ids are random, but somebody else chose them.
+        // SplitMix64's last steps. Ids are random, but an attacker may have chosen them.
         let mut z = u64::from_le_bytes(pack.id.0[..8].try_into().expect("8 bytes")) ^ seed;
         z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -1,4 +1,4 @@
-//! Every tree of every snapshot: is all there that its files need?
+//! Checks every tree of every snapshot: whether all chunks that its files need are stored.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -13,17 +13,17 @@ use crate::read::ChunkReader;
 use crate::tree::{Items, TreeStep, TreeWalk, content_key};
 use crate::{Result, SnapshotInfo};
 
-/// What snapshots need and the index does not know.
+/// Chunks that snapshots need and the index does not know.
 #[derive(Default)]
 pub(super) struct Lost {
     pub(super) chunks: HashSet<ChunkId>,
-    /// Something could not be read that may need other chunks, too.
+    /// Whether something could not be read that may need other chunks too.
     pub(super) perhaps_more: bool,
 }
 
 impl Checking<'_> {
-    /// Every tree of every snapshot; equal subtrees are read once if they are clean. Returns what
-    /// they need and is lost.
+    /// Checks every tree of every snapshot; equal subtrees are read once if they are clean. Returns
+    /// the chunks that are needed and lost.
     pub(super) fn trees(&self, snapshots: &[SnapshotInfo], report: &mut CheckReport) -> Result<Lost> {
         let reader = self.repository.tree_reader()?;
         let damage = std::mem::take(&mut *self.damage());
@@ -46,8 +46,8 @@ struct TreeCheck<'a, 'r> {
     checking: &'a Checking<'a>,
     reader: &'r ChunkReader<'r>,
     damage: Damage,
-    /// Contents (encoded) all of whose chunks are there and right, and for directories all that is
-    /// below them.
+    /// Encoded contents without faults: all their chunks, and for directories everything below, are
+    /// present and intact.
     clean: HashSet<Vec<u8>>,
     lost: Lost,
     report: &'a mut CheckReport,
@@ -64,7 +64,7 @@ impl TreeCheck<'_, '_> {
         while let Some(step) = walk.next() {
             self.checking.monitor.check_cancelled()?;
             match step {
-                // The rest of this directory's listing can't be read; what was read before is checked.
+                // The rest of this listing can't be read; entries read before are checked.
                 Err(error) if error.is_fault() => {
                     levels.last_mut().expect("the root").1 = false;
                     self.lost.perhaps_more = true;
@@ -104,7 +104,7 @@ impl TreeCheck<'_, '_> {
         }
     }
 
-    /// What is wrong with a content, if anything.
+    /// Returns the fault of a content, if any.
     fn content(&mut self, content: &Content) -> Result<Option<String>> {
         let long = (content.depth > 0).then(|| content_key(content));
         if long.as_ref().is_some_and(|key| self.clean.contains(key)) {

@@ -1,4 +1,5 @@
-//! The builder: starts all others, takes what they give in the order of the tree, and writes trees.
+//! The builder: starts the other threads, takes their results in the order of the tree, and writes
+//! trees.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -28,28 +29,28 @@ use crate::threads::spawn;
 use crate::tree::{ListWriter, ListingWriter, MetadataChunkers};
 use crate::{Error, ProgressCounters, Result, Warning};
 
-/// What the builder has made: the root's listing, and the names of the owners of all files.
+/// Result of the builder: the root's listing, and the names of all files' owners.
 pub(crate) struct Built {
     pub(crate) root: Content,
     pub(crate) users: Vec<(u32, Vec<u8>)>,
     pub(crate) groups: Vec<(u32, Vec<u8>)>,
 }
 
-/// Runs the whole pipeline; this thread is the builder.
+/// Runs the whole pipeline. This thread becomes the builder.
 pub(crate) fn run(job: &Job<'_>, unlisted: Vec<PackSummary>, input: Input, parent: Option<&Snapshot>) -> Result<Built> {
     let similar = match &job.bases {
         Some(bases) => Some(earlier::load_similar(job, bases)?),
         None => None,
     };
     let stored = Stored::new(unlisted);
-    // Listed at once, the packs that were found need no memory any more.
+    // List the packs found now, so that they need no more memory.
     stored.write_index(job)?;
     let efforts = Efforts::new();
     let end = std::thread::scope(|scope| {
         let (channels, events) = start(scope, job, &stored, &efforts, input, parent)?;
         gather(job, &stored, channels, events, similar)
     });
-    // All threads have ended: what they stored is durable, and what failed is known.
+    // All threads have ended: their packs are durable, and any failure is known.
     let failure = stored.failure();
     let listed = stored.write_index(job);
     failure?;
@@ -61,8 +62,8 @@ pub(crate) fn run(job: &Job<'_>, unlisted: Vec<PackSummary>, input: Input, paren
     Ok(built)
 }
 
-/// Starts the reader, cutters, workers, packer and uploaders. Returns the builder's ends of the
-/// channels to and from them.
+/// Starts the reader, cutters, workers, packer and uploaders. Returns the builder's ends of their
+/// channels.
 fn start<'scope, 'j: 'scope>(
     scope: &'scope Scope<'scope, 'j>,
     job: &'j Job<'j>,
@@ -77,7 +78,7 @@ fn start<'scope, 'j: 'scope>(
     let (work_in, work) = bounded(2 * limits.workers);
     let (large_in, large) = bounded(limits.cutters);
     let (frames_in, frames) = bounded(limits.frames);
-    // A pack waits where it was filled until an uploader has time for it.
+    // A full pack waits in the packer until an uploader is free.
     let (packs_in, packs) = bounded(0);
     let (slots_in, slots) = bounded(limits.pieces_all);
     (0..limits.pieces_all).for_each(|_| slots_in.send(()).expect("there is room for all"));
@@ -109,8 +110,8 @@ fn start<'scope, 'j: 'scope>(
         slots,
     };
     spawn(scope, move || read::run(job, input, parent, own, &outlets))?;
-    // Each thread ends when all senders to it have gone. The receivers that this function still has go with
-    // it.
+    // Each thread ends when all senders to it are dropped. This function's receivers are dropped on
+    // return.
     let channels = Channels {
         work: work_in,
         frames: frames_in,
@@ -122,8 +123,7 @@ fn start<'scope, 'j: 'scope>(
     Ok((channels, events))
 }
 
-/// Takes what the other threads have read, in the order of the tree, and gathers new chunks into
-/// frames.
+/// Takes the other threads' results in the order of the tree, and gathers new chunks into frames.
 fn gather(
     job: &Job<'_>,
     stored: &Stored,
@@ -144,7 +144,7 @@ fn gather(
     };
     let root = builder.build(events);
     let (users, owner_groups) = builder.owners.into_names();
-    // What was read is stored even if reading has failed: the next backup finds it.
+    // Store all gathered chunks even if reading has failed: the next backup will find them.
     let flushed = gather.flush().and_then(|()| gather.check_memory(0));
     job.finished.store(true, Ordering::Relaxed);
     let similar = gather.groups.take().map(|groups| groups.similar);
@@ -165,8 +165,8 @@ fn save_sketches(job: &Job<'_>, mut similar: Similar) -> Result<()> {
         chunks = tally.unlike.chunks + tally.similar.chunks;
         bytes = tally.unlike.bytes + tally.similar.bytes;
     });
-    // The sketches of a first backup are of use only to a second one, which can make them itself unless they
-    // are too many.
+    // A first backup's sketches are used only by the second one, which can compute them itself
+    // unless there are too many.
     let is_left_to_the_next = job.loaded.index.frames.is_empty() && fits_one_backup(chunks, bytes);
     if !job.options.dry_run && !is_left_to_the_next {
         let written = similar.save(&job.repository.files, &job.loaded)?;
@@ -175,8 +175,8 @@ fn save_sketches(job: &Job<'_>, mut similar: Similar) -> Result<()> {
     Ok(())
 }
 
-/// (device, inode) of the folder that holds the repository, if it is a folder here: it is not to be
-/// backed up into itself.
+/// Returns (device, inode) of the repository's folder if it is local: the repository is not backed
+/// up into itself.
 fn own_folder(job: &Job<'_>) -> Option<(u64, u64)> {
     let stat = rustix::fs::stat(job.repository.files.storage.folder()?).ok()?;
     Some((stat.st_dev, stat.st_ino))
@@ -185,20 +185,21 @@ fn own_folder(job: &Job<'_>) -> Option<(u64, u64)> {
 struct Builder<'g, 'j> {
     gather: &'g mut Gather<'j>,
     chunkers: MetadataChunkers,
-    /// The directories we are in, with their listings so far; the first is the root, which has no
-    /// entry.
+    /// Directories on the path to the current one, with their listings so far; the first is the
+    /// root, which has no entry.
     directories: Vec<(Option<Box<TreeEntry>>, ListingWriter)>,
     owners: Owners,
-    /// Files with several names, by what they are: the entry of the first.
+    /// Files with several names, by device and inode: the entry of the first name.
     links: HashMap<FileKey, TreeEntry>,
 }
 
 impl Builder<'_, '_> {
-    /// Takes events to the end; returns the root's listing.
+    /// Processes events to the end; returns the root's listing.
     fn build(&mut self, events: Receiver<Event>) -> Result<Content> {
         loop {
             self.gather.stored.check()?;
-            // The reader says how it ended; if it can't, it has panicked, and the scope passes that on.
+            // The reader's last event says how it ended. If there is none, the reader panicked, and
+            // the scope passes that on.
             match events.recv().map_err(|_| Error::Interrupted)? {
                 Event::Enter(entry) => {
                     self.gather.job.count(|tally| tally.counters.directories += 1);
@@ -222,7 +223,7 @@ impl Builder<'_, '_> {
                 } => {
                     self.large(path, &pieces, names)?;
                     for _ in 0..slots {
-                        // At the end nobody waits for them any more.
+                        // At the end the receiver is gone.
                         let _ = self.gather.channels.slots.send(());
                     }
                 }
@@ -266,7 +267,7 @@ impl Builder<'_, '_> {
         Ok(())
     }
 
-    /// The path of an entry in the directory we are in.
+    /// Returns the path of an entry in the current directory.
     fn path_of(&self, name: &[u8]) -> PathBuf {
         let directories = self.directories.iter().filter_map(|(entry, _)| entry.as_ref());
         let names = directories.map(|entry| entry.name.as_slice()).chain([name]);
@@ -278,7 +279,7 @@ impl Builder<'_, '_> {
     fn failed(&mut self, path: PathBuf, error: Error) {
         self.gather.job.count(|tally| tally.counters.unreadable += 1);
         let error = match error {
-            // All that is looked at was listed a moment before.
+            // The path was listed a moment before.
             Error::Local { action, path, source } if source.kind() == std::io::ErrorKind::NotFound => {
                 let source = std::io::Error::new(source.kind(), "it vanished during the backup");
                 Error::Local { action, path, source }
@@ -288,7 +289,7 @@ impl Builder<'_, '_> {
         self.gather.job.monitor.warn(Warning::Skipped { path, error });
     }
 
-    /// Takes the entry of a file that was read.
+    /// Adds the entry of a file that was read.
     fn read(&mut self, mut entry: TreeEntry, list: ListWriter, names: Names) -> Result<()> {
         entry.kind = EntryKind::File(list.finish(&self.chunkers, self.gather)?);
         if names == Names::Apart {
@@ -301,7 +302,7 @@ impl Builder<'_, '_> {
         Ok(())
     }
 
-    /// Another name of a file that was read by its first.
+    /// Adds another name of a file that was read under its first name.
     fn link(&mut self, name: Vec<u8>, file: FileKey, last: bool, path: PathBuf) -> Result<()> {
         let Some(entry) = self.links.get(&file) else {
             let source = std::io::Error::other("it could not be read by the first of its names");
@@ -369,7 +370,7 @@ impl Builder<'_, '_> {
         Ok(())
     }
 
-    /// A file that has become large since the reader met it: a cutter of its own reads it now.
+    /// Reads a file that became large after the reader met it, with a cutter of its own.
     fn grown(&mut self, file: ToRead) -> Result<()> {
         let (parts, pieces) = bounded(0);
         let (job, channels) = (self.gather.job, &self.gather.channels);
@@ -379,7 +380,7 @@ impl Builder<'_, '_> {
             spawn(scope, move || {
                 large::cut(job, Large::File { file, parts }, &work, &spare)
             })?;
-            // In a failure the pieces go first, and with them what the cutter waits for.
+            // On failure, the pieces are dropped first, and the cutter that waits on them ends.
             let pieces = pieces;
             self.large(path, &pieces, names)
         })
@@ -410,9 +411,10 @@ impl Builder<'_, '_> {
                     self.gather.recycle(piece.data);
                 }
                 LargePart::End(Ok(entry)) => return self.read(*entry, list, names),
-                // A stream is all there is to back up.
+                // The stream is the whole backup.
                 LargePart::End(Err(error @ (Error::Interrupted | Error::Pipe { .. }))) => return Err(error),
-                // Half a file is no file: its chunks stay for the next backup, its entry is left out.
+                // Leave out the entry of a file that was read in part. Its chunks stay for the next
+                // backup.
                 LargePart::End(Err(error)) => {
                     self.failed(path, error);
                     return Ok(());

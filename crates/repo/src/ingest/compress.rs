@@ -1,4 +1,4 @@
-//! Frames, compressed: by themselves, or against their bases.
+//! Compression of frames, with or without bases.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,37 +16,36 @@ use crate::Error;
 use crate::index::Place;
 use crate::read::{Body, DeltaBody, Sources};
 
-/// Bytes that a frame being gathered grows by, or more.
+/// Minimum growth of a frame being gathered, bytes.
 const GROWTH: usize = 256 << 10;
 
-/// Chunks gathered for a frame. Its buffers are used again and again: fresh memory costs page
-/// faults.
+/// Chunks gathered for a frame. The buffers are reused, because fresh memory costs page faults.
 #[derive(Default)]
 pub(crate) struct FrameBuffers {
     pub(crate) blobs: Vec<Blob>,
-    /// Their bytes, in order.
+    /// Bytes of the chunks, in order.
     pub(crate) body: Vec<u8>,
-    /// What [`frame::FrameEncoder::encode`] makes of it.
+    /// Output of [`frame::FrameEncoder::encode`].
     pub(crate) plaintext: Vec<u8>,
 }
 
-/// A frame that nothing more comes into.
+/// A frame to which no more chunks are added.
 pub(crate) struct CompleteFrame {
     pub(crate) number: u32,
     pub(crate) blobs: Vec<Blob>,
     pub(crate) body: Arc<Body>,
     pub(crate) plaintext: Vec<u8>,
     pub(crate) kind: PackKind,
-    /// What to encode it against, if there is something similar.
+    /// Candidate bases, if similar chunks were found.
     pub(crate) against: Option<BaseCandidates>,
 }
 
-/// A frame, compressed.
+/// A compressed frame.
 pub(crate) struct EncodedFrame {
     pub(crate) blobs: Vec<Blob>,
     pub(crate) body: Arc<Body>,
     pub(crate) plaintext: Vec<u8>,
-    /// Its depth, and the bases that it names.
+    /// Depth of the frame, and the bases that it names.
     pub(crate) depth: u8,
     pub(crate) bases: Vec<ChunkPrefix>,
     pub(crate) error: Option<Error>,
@@ -56,8 +55,8 @@ impl FrameBuffers {
     pub(crate) fn push(&mut self, id: ChunkId, chunk: &[u8]) {
         let length = chunk.len() as u32;
         self.blobs.push(Blob { id, length });
-        // Bodies are kept, and what they have too much is as if it were used: twice the memory, where it
-        // doubles.
+        // Bodies are kept, and unused capacity counts as used: doubling would take up to twice the
+        // memory.
         if self.body.capacity() - self.body.len() < chunk.len() {
             self.body.reserve_exact(chunk.len().max(GROWTH));
         }
@@ -66,7 +65,7 @@ impl FrameBuffers {
 }
 
 impl From<EncodedFrame> for FrameBuffers {
-    /// Takes the memory of a frame that is done with; that of its body only if no cache keeps it.
+    /// Reuses the buffers of a finished frame; that of its body only if no cache keeps it.
     fn from(frame: EncodedFrame) -> FrameBuffers {
         let mut blobs = frame.blobs;
         blobs.clear();
@@ -80,12 +79,12 @@ impl From<EncodedFrame> for FrameBuffers {
     }
 }
 
-/// What the workers have found out about which compression suits the data.
+/// Compression levels that suit the data, as learned by the workers.
 pub(crate) struct Efforts {
     whole: EffortChoice,
     delta: DeltaEffort,
-    /// Bytes that a MiB of data takes by itself, as the last frames of it did; 0 as long as there
-    /// was none.
+    /// Compressed bytes per MiB of data without bases, averaged over recent frames; 0 before the
+    /// first.
     usual: AtomicU64,
 }
 
@@ -98,7 +97,7 @@ impl Efforts {
         }
     }
 
-    /// Data of so many bytes has taken so many by itself.
+    /// Records the compressed size of a frame without bases, bytes.
     fn note(&self, length: usize, taken: usize) {
         let taken = ((taken as u64) << 20) / length.max(1) as u64;
         let usual = match self.usual.load(Ordering::Relaxed) {
@@ -108,7 +107,7 @@ impl Efforts {
         self.usual.store(usual, Ordering::Relaxed);
     }
 
-    /// About how many bytes data of this length takes by itself.
+    /// Estimates the compressed size of data of this length without bases, bytes.
     fn expected(&self, length: usize) -> usize {
         ((length as u64 * self.usual.load(Ordering::Relaxed)) >> 20) as usize
     }
@@ -121,7 +120,7 @@ pub(crate) struct Compressor<'a> {
     encoder: frame::FrameEncoder,
     cover: RangeSelector,
     prefix: Vec<u8>,
-    /// For what is tried beside.
+    /// Scratch memory for trials.
     space: Vec<u8>,
     delta: Vec<u8>,
 }
@@ -163,7 +162,7 @@ impl<'a> Compressor<'a> {
         encoded
     }
 
-    /// Compresses data by itself, and notes how well that went.
+    /// Compresses data without bases, and records its size.
     fn data(&mut self, frame: &mut EncodedFrame, compression: Compression) -> crate::Result<()> {
         self.whole(frame, compression)?;
         let (length, taken) = (frame.body.whole().len(), frame.plaintext.len());
@@ -177,7 +176,7 @@ impl<'a> Compressor<'a> {
         Ok(())
     }
 
-    /// Compresses a frame by itself.
+    /// Compresses a frame without bases.
     fn whole(&mut self, frame: &mut EncodedFrame, compression: Compression) -> crate::Result<()> {
         let EncodedFrame {
             blobs, body, plaintext, ..
@@ -194,7 +193,7 @@ impl<'a> Compressor<'a> {
         result.map_err(Error::damaged("a frame being compressed"))
     }
 
-    /// Compresses a frame against its bases, or by itself if that is about as small.
+    /// Compresses a frame against its bases, or without them if that is about as small.
     fn delta(
         &mut self,
         frame: &mut EncodedFrame,
@@ -231,17 +230,17 @@ impl<'a> Compressor<'a> {
             std::mem::swap(&mut frame.plaintext, &mut self.delta);
             frame.plaintext.clear();
             self.data(frame, compression)?;
-            // Depth has its price, too.
+            // A base makes reads slower, so the delta must be clearly smaller.
             if frame.plaintext.len() <= self.delta.len() + self.delta.len() / 16 {
                 return Ok(());
             }
             std::mem::swap(&mut frame.plaintext, &mut self.delta);
         }
-        // Whatever it looks like by itself, this data gains.
+        // The delta pays, however little this data compresses without bases.
         self.job.learned.incompressible.store(0, Ordering::Relaxed);
         frame.depth = bases.depth;
         frame.bases = names(&bases.pieces);
-        // From now on it is enough to know what differs, as long as all else can be read.
+        // Keep only the difference in the cache once all bases can be read back.
         let is_stored = |place: &Place| self.job.loaded.index.frame(place.frame).is_stored();
         if let Some(outline) = self.encoder.outline()
             && bases.places.iter().all(is_stored)
@@ -254,7 +253,7 @@ impl<'a> Compressor<'a> {
     }
 }
 
-/// The bases of these pieces, each once, in order of first use.
+/// Returns the bases of these pieces without duplicates, in order of first use.
 fn names(pieces: &[frame::Piece]) -> Vec<ChunkPrefix> {
     let mut names: Vec<ChunkPrefix> = Vec::with_capacity(pieces.len());
     for piece in pieces {

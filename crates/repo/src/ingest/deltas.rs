@@ -1,8 +1,8 @@
-//! Which chunks are encoded together, and against what.
+//! Groups of similar chunks, and the bases against which they are encoded.
 //!
-//! Similar chunks are gathered in [`DeltaGroup`]s, by the depth of their bases: so a chunk whose bases
-//! lie deep draws hardly any other down with it. When a group is complete, a worker reads the
-//! bases, looks which stretches of them the group has anchors of, and encodes it against these.
+//! Similar chunks are gathered in [`DeltaGroup`]s by the depth of their deepest base, so that a
+//! chunk with a deep base makes few others deeper. When a group is complete, a worker reads the
+//! bases, finds the ranges that share anchors with the group, and encodes the group against these.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,28 +17,28 @@ use crate::read::{Body, ChunkReader};
 use crate::similar::{Base, Similar};
 use crate::{Error, Result};
 
-/// Frames that one group holds at most until they can be read back.
+/// Maximum number of frames that a group keeps in memory until they can be read back.
 const PINNED_MAX: usize = 48;
-/// How bases are looked through: one position in 128 finds pages in them, and takes a third less
-/// time than one in 64 (pg 39.5 instead of 39.1 MB). With four new anchors instead of three, pg
-/// takes 0.7 % more.
+/// Search for ranges in bases: one position in 128 is an anchor that finds pages, which takes a
+/// third less time than one in 64 (pg 39.5 instead of 39.1 MB). With four new anchors instead of
+/// three, pg takes 0.7 % more.
 const RANGES: RangeSettings = RangeSettings::new()
     .with_interval(Interval::I128)
     .with_anchors_min(3)
     .with_margin(3 << 10)
     .with_gap_max(6 << 10);
 
-/// The body of a frame, and the frame's number.
+/// Number of a frame, and its body.
 pub(crate) type PinnedFrame = (u32, Arc<Body>);
 
-/// The bases of chunks that are to be encoded together.
+/// Chunks to be encoded together, with their bases.
 #[derive(Default)]
 pub(crate) struct DeltaGroup {
-    /// Where these come to lie, and what they are like.
+    /// Future places of the chunks, and their sketches.
     chunks: Vec<(Place, Sketch)>,
-    /// The bases of all of them; one that several have comes several times.
+    /// Bases of all chunks, with duplicates.
     bases: Vec<Base>,
-    /// Frames that are here, and might go before they can be read back.
+    /// Frames in memory that might be dropped from the cache before they can be read back.
     pinned: Vec<PinnedFrame>,
 }
 
@@ -49,25 +49,26 @@ pub(crate) struct Candidate {
     depth: u8,
 }
 
-/// The bases against which a group may be encoded.
+/// Candidate bases of a group.
 pub(crate) struct BaseCandidates {
-    /// What may be of use, in the order in which it came into the repository: the oldest lie least
-    /// deep, and what was beside each other in the data is so here, where copies go on from one
-    /// chunk to the next.
+    /// Candidates in the order in which they were stored. The oldest have the smallest depth, and
+    /// neighbours in the data are neighbours here, so that copies continue from one chunk to the
+    /// next.
     candidates: Vec<Candidate>,
-    /// Frames that are here.
+    /// Frames kept in memory.
     pinned: Vec<PinnedFrame>,
 }
 
-/// The bases that were read, and the pieces of them that are of use.
+/// Bases that were read, and the pieces of them to encode against.
 #[derive(Default)]
 pub(crate) struct FoundBases {
     pub(crate) pieces: Vec<Piece>,
-    /// Where the chunk of each is.
+    /// Place of each base chunk.
     pub(crate) places: Vec<Place>,
-    /// The depth of a frame that is encoded against them.
+    /// Depth of a frame encoded against these bases.
     pub(crate) depth: u8,
-    /// Frames that were done without, and why. Whose damage that is, a check will tell.
+    /// Frames that could not be read, and why. The backup goes on without them; a check finds the
+    /// damage.
     pub(crate) faults: Vec<(u32, Error)>,
 }
 
@@ -80,8 +81,8 @@ impl DeltaGroup {
         self.chunks.len()
     }
 
-    /// Adds a chunk with its bases. Those that can't be read back yet are pinned, as far as they are
-    /// there.
+    /// Adds a chunk with its bases. Bases that can't be read back yet are pinned if they are still
+    /// in the cache.
     pub(crate) fn push(
         &mut self,
         place: Place,
@@ -108,7 +109,7 @@ impl DeltaGroup {
         }
     }
 
-    /// What it is to be encoded against. Its chunks may be bases of others from now on.
+    /// Returns the candidate bases. From now on, the group's chunks can become bases of others.
     pub(crate) fn close(&mut self, similar: &mut Similar) -> BaseCandidates {
         let deepest = self.bases.iter().map(|base| base.depth).max();
         for (place, sketch) in self.chunks.drain(..) {
@@ -128,11 +129,10 @@ impl DeltaGroup {
 }
 
 impl BaseCandidates {
-    /// Reads what is of use for `target`: puts it into `prefix`, and names the pieces. Every chunk
-    /// is verified.
+    /// Reads the useful ranges of the bases for `target` into `prefix` and returns their pieces.
+    /// Every chunk is verified.
     ///
-    /// A base that is neither stored nor here any more is passed over, and so is one that can't be
-    /// read.
+    /// Skips bases that are neither stored nor in memory, and bases that can't be read.
     pub(crate) fn read(
         &self,
         reader: &ChunkReader<'_>,
@@ -174,7 +174,7 @@ impl BaseCandidates {
     }
 }
 
-/// Makes the cover that finds which stretches of bases are of use.
+/// Returns a selector of useful ranges in bases.
 pub(crate) fn cover() -> RangeSelector {
     RangeSelector::new().with_settings(RANGES)
 }
@@ -183,13 +183,13 @@ fn too_long(source: ibid_delta::Error) -> Error {
     Error::damaged("a frame being compressed")(source.into())
 }
 
-/// Reads one base after the other, and finds which stretches of it are of use.
+/// Reads bases one after another, and finds the useful ranges in each.
 struct BaseReader<'l> {
     reader: &'l ChunkReader<'l>,
     cover: &'l mut RangeSelector,
-    /// Those of the last base.
+    /// Ranges of the last base.
     stretches: Vec<Range<u32>>,
-    /// For the chunk at hand, if it must be put together.
+    /// Scratch memory for assembling a chunk.
     space: Vec<u8>,
 }
 
@@ -203,9 +203,9 @@ impl<'l> BaseReader<'l> {
         }
     }
 
-    /// Appends to `out` the stretches of the chunk in a place that are of use, as many as there is
-    /// room for (pieces, bytes), and gives its name. None if it has nothing that is new, or is
-    /// neither stored nor here.
+    /// Appends to `out` the useful ranges of the chunk in a place, within the limits on pieces and
+    /// bytes, and returns its name. Returns `None` if the chunk has no new range, or is neither
+    /// stored nor in memory.
     fn take(
         &mut self,
         place: Place,
@@ -254,7 +254,7 @@ impl<'l> BaseReader<'l> {
             }
             None => self.reader.append(&body, range.start, &self.stretches, out)?,
         }
-        // Its bytes are what they should be if they lead to where they came from.
+        // The chunk is verified if the computed id leads back to its place.
         let id = self.reader.id(&body, slot, &mut self.space)?;
         let id = id.filter(|id| self.reader.loaded.index.find(id.prefix()) == Some((*id, place)));
         match id {
@@ -263,7 +263,7 @@ impl<'l> BaseReader<'l> {
         }
     }
 
-    /// Gives back what was borrowed.
+    /// Returns borrowed buffers.
     fn done(self) {
         self.reader.give_back(self.space);
     }

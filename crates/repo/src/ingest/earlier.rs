@@ -1,5 +1,5 @@
-//! The sketches of chunks that earlier backups have stored. Files of sketches have most of them; a
-//! backup makes the others itself.
+//! Sketches of chunks stored by earlier backups. Sketch files hold most of them; the backup
+//! computes the rest.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,7 +16,7 @@ use crate::read::ChunkReader;
 use crate::similar::{self, Similar};
 use crate::threads::spawn;
 
-/// Loads the sketches of stored chunks, and makes those that no file has.
+/// Loads the sketches of stored chunks, and computes those that no file holds.
 pub(crate) fn load_similar(job: &Job<'_>, bases: &ChunkReader<'_>) -> Result<Similar> {
     let thorough = job.options.similarity == Similarity::Max;
     let (mut similar, unsketched) = Similar::load(
@@ -30,7 +30,7 @@ pub(crate) fn load_similar(job: &Job<'_>, bases: &ChunkReader<'_>) -> Result<Sim
     Ok(similar)
 }
 
-/// Sketches the chunks in these frames, which are stored.
+/// Sketches the chunks in these stored frames.
 fn sketch_frames(job: &Job<'_>, reader: &ChunkReader<'_>, frames: &[u32], similar: &mut Similar) -> Result<()> {
     let passed_over = passed_over(job, frames);
     let next = AtomicUsize::new(0);
@@ -51,7 +51,7 @@ fn sketch_frames(job: &Job<'_>, reader: &ChunkReader<'_>, frames: &[u32], simila
                         sketches_of(job, reader, frame, &mut sketcher)
                     };
                     let failed = sketches.is_err();
-                    // Whoever takes them waits for all.
+                    // The receiver waits for all of them.
                     let _ = seen.send((at, sketches));
                     if failed {
                         break;
@@ -74,8 +74,8 @@ fn sketch_frames(job: &Job<'_>, reader: &ChunkReader<'_>, frames: &[u32], simila
     Ok(())
 }
 
-/// Which of these frames are passed over: of those that did not compress as many as while they were
-/// stored.
+/// Selects the frames to skip: among frames that did not compress, the same share as was skipped
+/// while they were stored.
 fn passed_over(job: &Job<'_>, frames: &[u32]) -> Vec<bool> {
     let (mut count, mut bytes) = (0_u64, 0);
     let is_passed_over = |&number: &u32| {
@@ -90,7 +90,7 @@ fn passed_over(job: &Job<'_>, frames: &[u32]) -> Vec<bool> {
     frames.iter().map(is_passed_over).collect()
 }
 
-/// What the chunks of a frame are like; of none, if it can't be read.
+/// Returns the sketches of a frame's chunks; none if it can't be read.
 fn sketches_of(job: &Job<'_>, reader: &ChunkReader<'_>, frame: u32, sketcher: &mut Sketcher) -> Result<Vec<Sketch>> {
     job.monitor.check_cancelled()?;
     let mut space = Vec::new();

@@ -8,20 +8,20 @@
 //! ```
 //!
 //! - The **reader** ([`read`]) walks and decides what must be read.
-//! - **Cutters** ([`large`]) read and cut large files, where it pays at the boundaries of what is
-//!   stored ([`hints`]).
-//! - **Workers** ([`work`]), one a core, read and cut small files, fingerprint and sketch chunks
+//! - **Cutters** ([`large`]) read and cut large files, and follow the boundaries of stored chunks
+//!   where that pays ([`hints`]).
+//! - **Workers** ([`work`]), one per core, read and cut small files, fingerprint and sketch chunks
 //!   ([`fingerprint`]; [`sampling`] decides where sketches pay), and compress frames ([`compress`],
 //!   [`deltas`]).
 //! - The **builder** ([`build`]; the calling thread) takes their results in the order of the walk,
 //!   looks chunks up in the index, gathers new ones into frames ([`gather`], [`groups`]) and writes
-//!   trees. So the same input makes the same frames whatever the number of cores. When a batch of
-//!   small files turns out too large, because files have grown, the builder sends its rest back to
-//!   the workers and waits for it.
+//!   trees. So the same input makes the same frames on any number of cores. If a batch of small
+//!   files turns out too large because files have grown, the builder sends the rest back to the
+//!   workers and waits for it.
 //! - The **packer** and **uploaders** ([`store`]) seal frames into packs and store these.
 //!
-//! Every queue is bounded; [`limits`] sizes them from one budget. All threads count into one tally
-//! ([`job`]), which becomes the summary.
+//! Every queue is bounded; [`limits`] derives their lengths from the memory budget. All threads
+//! count into one tally ([`job`]), which becomes the summary.
 
 mod build;
 mod compress;
@@ -62,16 +62,16 @@ use crate::source::Filter;
 use crate::{Error, Monitor, Repository, Result, Warning};
 
 impl Repository {
-    /// Makes a snapshot. When this returns `Ok`, it is durable: whole, and readable after any
-    /// crash.
+    /// Makes a snapshot. When this returns `Ok`, the snapshot is durable: complete, and readable
+    /// after any crash.
     ///
-    /// Files that can't be read are reported to `monitor`, counted, and left out.
+    /// Files that can't be read are reported to the monitor, counted, and left out.
     ///
     /// # Errors
-    /// [`Error::NothingToBackUp`] if no path could be read at all; [`Error::BadStreamName`];
-    /// [`Error::Pipe`] if the stream failed; [`Error::Interrupted`] if `monitor` was cancelled
-    /// (what was stored stays and is used by the next backup); [`Error::MemoryBudget`];
-    /// whatever the storage says. In each case no snapshot is made and earlier ones are intact.
+    /// [`Error::NothingToBackUp`] if none of the paths could be read; [`Error::BadStreamName`];
+    /// [`Error::Pipe`] if the stream failed; [`Error::Interrupted`] if the monitor was cancelled
+    /// (chunks stored so far stay, and the next backup uses them); [`Error::MemoryBudget`]; errors
+    /// of the storage. In each case no snapshot is made, and earlier snapshots are intact.
     ///
     /// ```
     /// # use ibid_repo::{Argon2Cost, BackupOptions, InitOptions, MemoryStorage, Repository};
@@ -87,11 +87,11 @@ impl Repository {
         self.run_backup(read::Input::Paths(paths), unresolved, options)
     }
 
-    /// Makes a snapshot of one file: a stream, such as the output of another program. The paths and
-    /// excludes of `options` are not used.
+    /// Makes a snapshot of one file from a stream, such as the output of another program. The paths
+    /// and excludes of `options` are not used.
     ///
     /// # Errors
-    /// [`Error::BadStreamName`]; [`Error::Pipe`] if the stream failed; else as
+    /// [`Error::BadStreamName`]; [`Error::Pipe`] if the stream failed; else those of
     /// [`backup`](Repository::backup).
     pub fn backup_stream(&self, stream: Stream, options: &BackupOptions) -> Result<BackupSummary> {
         ibid_format::tree::check_name(&stream.name).map_err(|source| Error::BadStreamName {
@@ -116,7 +116,7 @@ impl Repository {
         let tally = job.into_tally();
         let duration_ms = || started.elapsed().as_millis() as u64;
         let snapshot = origin.into_snapshot(options, built, &tally, reading_began, duration_ms());
-        // What was read when the monitor was cancelled may be less than all.
+        // A cancelled reader may have stopped early, so the tree may be incomplete.
         self.monitor.check_cancelled()?;
         let (id, size) = if options.dry_run {
             (None, 0)
@@ -132,8 +132,8 @@ impl Repository {
         })
     }
 
-    /// Loads an index for one backup alone: it comes to hold chunks that are not stored yet, on which
-    /// no other operation may rely. Returns also the packs that no index file lists.
+    /// Loads an index for this backup alone, because it will contain chunks that are not stored yet
+    /// and must not be used by other operations. Also returns the packs that no index file lists.
     fn load_own_index(&self, options: &BackupOptions) -> Result<(LoadedIndex, Vec<PackSummary>)> {
         self.refresh();
         let mut loaded = LoadedIndex::load(&self.files, self.memory, &self.monitor)?;
@@ -144,7 +144,7 @@ impl Repository {
         Ok((loaded, unlisted))
     }
 
-    /// Finds out what is backed up, and which snapshot to compare it with.
+    /// Resolves the paths, and selects the snapshot to compare with.
     fn origin(&self, input: &read::Input, options: &BackupOptions) -> Result<Origin> {
         let host = options.host.clone().unwrap_or_else(crate::source::host_name);
         let (paths, is_stream): (Vec<Vec<u8>>, bool) = match input {
@@ -167,8 +167,8 @@ impl Repository {
         Ok((Some(id), bytes.len() as u64))
     }
 
-    /// The snapshot to compare with. One that can't be read is not worth failing for: files are
-    /// read again.
+    /// Returns the snapshot to compare with. If it can't be read, the backup goes on without it and
+    /// reads all files.
     fn parent(
         &self,
         options: &BackupOptions,
@@ -189,7 +189,7 @@ impl Repository {
     }
 }
 
-/// What is backed up: the machine, the paths as they are recorded, and the snapshot to compare with.
+/// Origin of a backup: the machine, the paths as recorded, and the snapshot to compare with.
 struct Origin {
     host: String,
     paths: Vec<Vec<u8>>,
@@ -225,7 +225,8 @@ impl Origin {
     }
 }
 
-/// Absolute paths, sorted, each once; and how many could not be found (each is reported).
+/// Returns absolute paths, sorted and without duplicates, and the number of paths not found (each
+/// is reported).
 fn resolve_all(paths: &[PathBuf], monitor: &Monitor) -> Result<(Vec<PathBuf>, u64)> {
     let mut resolved = Vec::new();
     let mut failed = 0;

@@ -1,4 +1,4 @@
-//! Frames that are being gathered.
+//! Frames being gathered.
 
 use ibid_format::ChunkId;
 
@@ -7,7 +7,7 @@ use super::job::Job;
 use crate::Result;
 use crate::index::Place;
 
-/// A frame that is being gathered.
+/// A frame being gathered.
 pub(super) struct OpenFrame {
     pub(super) number: u32,
     pub(super) buffers: FrameBuffers,
@@ -19,13 +19,13 @@ impl OpenFrame {
         OpenFrame { number, buffers }
     }
 
-    /// Whether nothing more should come into it, when frames have so many bytes.
+    /// Returns whether a frame of the target `size` is full.
     pub(super) fn is_full(&self, size: u32) -> bool {
         self.buffers.body.len() >= size as usize || self.buffers.blobs.len() >= usize::from(u16::MAX)
     }
 }
 
-/// Puts a chunk that is not known into a frame.
+/// Adds an unknown chunk to a frame.
 pub(super) fn push(job: &Job<'_>, open: &mut OpenFrame, id: &ChunkId, bytes: &[u8]) -> Result<Place> {
     let place = Place {
         frame: open.number,

@@ -1,4 +1,4 @@
-//! The reader: walks, decides what must be read, and keeps everything in order.
+//! The reader: walks, decides what must be read, and fixes the order of the results.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -23,13 +23,13 @@ use crate::source::{Moment, Step, Walker, entry_from, read_xattrs_at, read_xattr
 use crate::tree::{Entries, Items};
 use crate::{Error, Monitor, ProgressCounters, Result, Warning};
 
-/// What is backed up.
+/// Source of a backup.
 pub(crate) enum Input {
     Paths(Vec<PathBuf>),
     Stream(Stream),
 }
 
-/// What the builder gets to know, in the order of the tree.
+/// Events for the builder, in the order of the tree.
 pub(crate) enum Event {
     Enter(Box<TreeEntry>),
     Leave,
@@ -37,7 +37,7 @@ pub(crate) enum Event {
     Large {
         path: PathBuf,
         pieces: Receiver<LargePart>,
-        /// Slots that its pieces have taken.
+        /// Slots taken by its pieces.
         slots: usize,
         names: Names,
     },
@@ -45,23 +45,22 @@ pub(crate) enum Event {
         path: PathBuf,
         error: Error,
     },
-    /// The end, good or bad.
+    /// The end, with the error if there was one.
     End(Result<()>),
 }
 
-/// Where the reader's results go.
+/// Channels for the reader's results.
 pub(crate) struct Outlets {
     pub(crate) events: Sender<Event>,
     pub(crate) work: Sender<Work>,
     pub(crate) large: Sender<Large>,
-    /// One for each piece of a large file that may wait. The reader takes them in the order of the
-    /// files, so the file that the builder is at always has its own, and never waits for those
-    /// after it.
+    /// Slots, one for each queued piece of a large file. The reader takes them in the order of the
+    /// files, so the builder's current file always has its own and never waits for later files.
     pub(crate) slots: Receiver<()>,
 }
 
 impl Outlets {
-    /// Announces a large file that is cut into about so many pieces; returns where its parts go.
+    /// Announces a large file of about so many pieces; returns the sender for its parts.
     fn announce(
         &self,
         job: &Job<'_>,
@@ -69,7 +68,7 @@ impl Outlets {
         pieces: u64,
         names: Names,
     ) -> std::result::Result<Sender<LargePart>, Disconnected> {
-        // One more, for its end: then its cutter need not wait for the builder to get there.
+        // One more slot for the end, so that the cutter need not wait for the builder to get there.
         let slots = pieces.saturating_add(1).min(job.limits.pieces as u64) as usize;
         for _ in 0..slots {
             self.slots.recv().map_err(|_| Disconnected)?;
@@ -85,7 +84,7 @@ impl Outlets {
     }
 }
 
-/// The receiver has gone: the backup has failed elsewhere, and says so there.
+/// The receiver is gone: the backup has failed elsewhere and is reported there.
 struct Disconnected;
 
 impl<T> From<crossbeam_channel::SendError<T>> for Disconnected {
@@ -94,7 +93,7 @@ impl<T> From<crossbeam_channel::SendError<T>> for Disconnected {
     }
 }
 
-/// Reads all of the input; the last event says how it ended.
+/// Reads the whole input; the last event says how it ended.
 pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>, own: Option<(u64, u64)>, outlets: &Outlets) {
     let result = match input {
         Input::Stream(stream) => send_stream(job, stream, outlets),
@@ -104,7 +103,7 @@ pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>, own: O
         },
     };
     if let Ok(end) = result {
-        // If nobody listens any more, the error is known where it came up.
+        // If the receiver is gone, the error is reported where it occurred.
         drop(outlets.events.send(Event::End(end)));
     }
 }
@@ -116,13 +115,13 @@ fn send_stream(job: &Job<'_>, stream: Stream, outlets: &Outlets) -> std::result:
     Ok(Ok(()))
 }
 
-/// The parent snapshot's listing of the directory we are in.
+/// The parent snapshot's listing of the current directory.
 struct ParentListing<'r> {
     entries: std::iter::Peekable<Entries<'r>>,
 }
 
 impl<'r> ParentListing<'r> {
-    /// The former entry of that name. Names are asked for in ascending order.
+    /// Returns the former entry of that name. Names must be requested in ascending order.
     fn take(&mut self, name: &[u8], monitor: &Monitor) -> Option<TreeEntry> {
         loop {
             match self.entries.peek()? {
@@ -145,35 +144,37 @@ struct Reading<'r, 'j> {
     job: &'j Job<'j>,
     outlets: &'j Outlets,
     reader: &'r ChunkReader<'r>,
-    /// One for each directory we are in; none where the parent snapshot has none.
+    /// One per directory on the path to the current one; `None` where the parent snapshot has no
+    /// such directory.
     former: Vec<Option<ParentListing<'r>>>,
     batch: Vec<SmallFile>,
     batch_bytes: u64,
-    /// Files that were met by one of several names.
+    /// Files with several names, already met under one of them.
     linked: HashMap<FileKey, Linked>,
     kinds: FileClasses,
 }
 
-/// A file that was met by one of several names.
+/// A file already met under one of its names.
 struct Linked {
-    /// When: it may change, or another file may get its number, before it is met again.
+    /// State of the file then: before it is met again it may change, or its number may be reused
+    /// for another file.
     moment: Moment,
-    /// How many more names it has.
+    /// Number of names still to come.
     left: u64,
 }
 
-/// Files with several names that are remembered; the names of others are read one by one.
+/// Maximum number of files with several names to remember; beyond it, each name is read separately.
 const LINKED_MAX: usize = 1 << 16;
 
-/// A file, as far as its names are concerned.
+/// How to treat a name of a file.
 enum Met {
-    /// By a name that it is read by.
+    /// Read the file under this name.
     First(Names),
-    /// By another one.
+    /// Take the entry read under another name.
     Again { file: FileKey, last: bool },
 }
 
-/// Most small files in a batch.
+/// Maximum number of small files in a batch.
 const BATCH_FILES: usize = 256;
 
 fn walk(
@@ -320,7 +321,7 @@ impl<'r> Reading<'r, '_> {
         }
     }
 
-    /// Whether a file was met before by another of its names.
+    /// Finds out whether a file was already met under another name.
     fn meet(&mut self, stat: &Stat) -> Met {
         if stat.st_nlink < 2 {
             return Met::First(Names::Each);
@@ -346,7 +347,7 @@ impl<'r> Reading<'r, '_> {
         Met::Again { file, last }
     }
 
-    /// Symlinks, FIFOs, sockets, devices: all there is to know without reading contents.
+    /// Returns the entry of a symlink, FIFO, socket or device.
     fn special(&self, name: &[u8], stat: &Stat, parent: &OwnedFd, walker: &Walker) -> Result<TreeEntry> {
         let failed = |error: std::io::Error| Error::local("read", walker.path(), error);
         let mut entry =
@@ -361,8 +362,8 @@ impl<'r> Reading<'r, '_> {
         Ok(entry)
     }
 
-    /// Size, mtime, ctime and inode as they were, nothing in doubt then, and its chunks still
-    /// there.
+    /// Returns whether size, mtime, ctime and inode are unchanged and reliable, and all chunks
+    /// still stored.
     fn is_unchanged(&self, former: &TreeEntry, stat: &Stat) -> bool {
         let EntryKind::File(content) = &former.kind else {
             return false;
@@ -381,8 +382,8 @@ impl<'r> Reading<'r, '_> {
             && self.is_stored(content)
     }
 
-    /// Whether the chunks of a content are known, all of them: a pack may be lost together with the
-    /// index files that listed it, and then nothing else tells.
+    /// Returns whether all chunks of a content are in the index. A pack may be lost together with
+    /// the index files that listed it, and then only this test notices.
     fn is_stored(&self, content: &Content) -> bool {
         let known = |item: &Item| match item {
             Item::Chunk { id, .. } => self.job.loaded.index.get(id).is_some(),
@@ -416,7 +417,7 @@ impl<'r> Reading<'r, '_> {
     }
 }
 
-/// Counts what there is to do, beside the work.
+/// Counts the files and bytes to back up, concurrently with the backup.
 pub(crate) fn estimate(job: &Job<'_>, paths: &[PathBuf], own: Option<(u64, u64)>) {
     let counters = &job.monitor.counters;
     let Ok(mut walker) = Walker::new(paths, job.filter.clone(), own) else {

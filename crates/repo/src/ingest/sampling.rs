@@ -1,9 +1,9 @@
-//! For which files does it pay to look for similar chunks? (dDedup §3.4.1 gives up where little is
+//! Decides for which files looking for similar chunks pays. (dDedup §3.4.1 gives up where little is
 //! gained.)
 //!
-//! A new file resembles nothing in the repository, and its next version will resemble it; so only
-//! files count that were in the parent snapshot and have changed. If changed files of one class
-//! resembled nothing either, their next versions hardly will. Of such a class, only one chunk in
+//! A new file resembles nothing in the repository, but its next version will resemble it. So only
+//! files count that were in the parent snapshot and have changed. If changed files of a class
+//! resembled nothing, their next versions probably won't either. Of such a class, only one chunk in
 //! [`SAMPLE_EVERY`] is sketched.
 
 use std::collections::HashMap;
@@ -14,18 +14,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ibid_format::tree::{EntryKind, TreeEntry};
 
-/// The class of a file that has changed, by its extension; [`FileClass::NEW`] for all others.
+/// Class of a changed file, by its extension; [`FileClass::NEW`] for all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileClass(u8);
 
 impl FileClass {
-    /// A file of which the parent snapshot has no version.
+    /// Class of files that the parent snapshot does not have.
     pub(crate) const NEW: FileClass = FileClass(0);
-    /// All classes for which there was no number left.
+    /// Class of all files once the numbers are used up.
     const OTHERS: FileClass = FileClass(u8::MAX);
 }
 
-/// Gives classes their numbers.
+/// Assigns numbers to classes.
 #[derive(Default)]
 pub(crate) struct FileClasses(HashMap<Vec<u8>, FileClass>);
 
@@ -33,7 +33,7 @@ pub(crate) struct FileClasses(HashMap<Vec<u8>, FileClass>);
 const END_MAX: usize = 8;
 
 impl FileClasses {
-    /// Returns the class of a file with this name, of which the parent snapshot has this entry.
+    /// Returns the class of a file with this name and this entry in the parent snapshot.
     pub(crate) fn of(&mut self, name: &[u8], former: Option<&TreeEntry>) -> FileClass {
         let has_changed =
             former.is_some_and(|former| matches!(&former.kind, EntryKind::File(content) if content.length > 0));
@@ -56,22 +56,22 @@ impl FileClasses {
     }
 }
 
-/// Bytes of new chunks by which a class is judged; it is judged again after half as many.
+/// Bytes of new chunks after which a class is judged; it is judged again after half as many.
 const WINDOW: u64 = 64 << 20;
-/// One byte in so many must be in a chunk that resembles a stored one, or too little is gained: these
-/// bytes then take more than 1/1.1 of the space they would take anyway.
+/// A class gains enough if at least one byte in this many is in a chunk that resembles a stored
+/// one. Below that, the bytes take more than 1/1.1 of the space they would take anyway.
 const ALIKE_PART_MIN: u64 = 11;
-/// Of classes without gain, one chunk in so many is sketched: they may gain again.
+/// In classes without gain, one chunk in this many is sketched, because they may gain again.
 pub(crate) const SAMPLE_EVERY: u64 = 16;
 
-/// What each class has gained so far.
+/// Gain of each class so far.
 pub(crate) struct Sampling(Vec<ClassGain>);
 
 #[derive(Default)]
 struct ClassGain {
     looked_at: AtomicU64,
     alike: AtomicU64,
-    /// Whether it gained too little, so that its chunks are sampled.
+    /// Whether the class gained too little, so that only a sample of its chunks is sketched.
     is_sampled: AtomicBool,
 }
 
@@ -85,7 +85,8 @@ impl Sampling {
         self.0[usize::from(kind.0)].is_sampled.load(Ordering::Relaxed)
     }
 
-    /// Notes whether a new chunk that was sketched resembles a stored one. For one thread at a time.
+    /// Records whether a sketched new chunk resembles a stored one. Must be called by one thread at
+    /// a time.
     pub(crate) fn note(&self, kind: FileClass, bytes: u64, is_alike: bool) {
         if kind == FileClass::NEW {
             return;

@@ -1,4 +1,4 @@
-//! From frames to durable packs, and the index files that list them.
+//! Seals frames into durable packs, and writes the index files that list them.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,11 +13,11 @@ use super::job::Job;
 use crate::layout::{folder, name_in};
 use crate::{Error, ProgressCounters, Result};
 
-/// Chunks that may be stored before an index file lists them. It bounds memory; after a crash,
-/// packs that are not listed are read for their directories.
+/// Maximum number of stored chunks that no index file lists. It bounds memory; after a crash, the
+/// directories of unlisted packs are read.
 const UNLISTED_MAX: usize = 200_000;
 
-/// A frame on its way, in the order in which frames go into packs.
+/// A frame on its way to the packer, in the order of the packs.
 pub(crate) struct FrameDue {
     pub(crate) kind: PackKind,
     /// Its number in the index.
@@ -25,13 +25,13 @@ pub(crate) struct FrameDue {
     pub(crate) encoded: Receiver<EncodedFrame>,
 }
 
-/// A pack on its way to storage.
+/// A pack on its way to an uploader.
 pub(crate) struct PackDue {
     bytes: Vec<u8>,
     summary: PackSummary,
-    /// The numbers of its frames in the index.
+    /// Numbers of its frames in the index.
     frames: Vec<u32>,
-    /// Packs before this one.
+    /// Number of packs before this one.
     number: u64,
 }
 
@@ -53,12 +53,12 @@ impl OpenPack {
     }
 }
 
-/// Which packs are durable.
+/// Set of durable packs.
 #[derive(Default)]
 struct DurablePacks {
-    /// All with a lesser number are.
+    /// All packs with a smaller number are durable.
     below: u64,
-    /// Of those with a greater one, these.
+    /// Durable packs with a larger number.
     more: BTreeSet<u64>,
 }
 
@@ -71,18 +71,19 @@ impl DurablePacks {
     }
 }
 
-/// What packer and uploaders share.
+/// State shared by the packer and the uploaders.
 pub(crate) struct Stored {
     unlisted: Mutex<Vec<PackSummary>>,
     failure: Mutex<Option<Error>>,
     failed: AtomicBool,
     durable: Mutex<DurablePacks>,
-    /// Tells that one more is durable, or that nothing will be any more.
+    /// Notified when a pack becomes durable, or when an upload fails.
     progress: Condvar,
 }
 
 impl Stored {
-    /// `unlisted` are packs found without an index file: the first one written lists them too.
+    /// Creates the state. `unlisted` are packs found without an index file; the first index file
+    /// written lists them.
     pub(crate) fn new(unlisted: Vec<PackSummary>) -> Stored {
         Stored {
             unlisted: Mutex::new(unlisted),
@@ -99,12 +100,12 @@ impl Stored {
             .expect("no holder of this lock panics")
             .get_or_insert(error);
         self.failed.store(true, Ordering::Release);
-        // Under the lock, or one who is about to wait would miss it.
+        // Hold the lock, or a thread that is about to wait would miss the notification.
         let _durable = self.durable.lock().expect("no holder of this lock panics");
         self.progress.notify_all();
     }
 
-    /// Waits until all packs before this one are durable. False if that will not be.
+    /// Waits until all earlier packs are durable. Returns false if an upload failed.
     fn wait_for_those_before(&self, number: u64) -> bool {
         let durable = self.durable.lock().expect("no holder of this lock panics");
         let waits = |durable: &mut DurablePacks| durable.below < number && !self.failed.load(Ordering::Acquire);
@@ -117,8 +118,8 @@ impl Stored {
         self.progress.notify_all();
     }
 
-    /// Fails once packer or uploaders have failed; why they did is for
-    /// [`failure`](Stored::failure) to say at the end.
+    /// Fails once the packer or an uploader has failed; [`failure`](Stored::failure) returns the
+    /// cause at the end.
     pub(crate) fn check(&self) -> Result<()> {
         if self.failed.load(Ordering::Acquire) {
             return Err(Error::Interrupted);
@@ -126,13 +127,13 @@ impl Stored {
         Ok(())
     }
 
-    /// The first error of packer or uploaders, if there was one.
+    /// Returns the first error of the packer or an uploader, if any.
     pub(crate) fn failure(&self) -> Result<()> {
         let error = self.failure.lock().expect("no holder of this lock panics").take();
         error.map_or(Ok(()), Err)
     }
 
-    /// Writes index files for what is not listed yet.
+    /// Writes index files for the packs not listed yet.
     pub(crate) fn write_index(&self, job: &Job<'_>) -> Result<()> {
         let unlisted = std::mem::take(&mut *self.unlisted.lock().expect("no holder of this lock panics"));
         let mut rest = unlisted.as_slice();
@@ -154,8 +155,8 @@ impl Stored {
     }
 }
 
-/// How many of these packs go into one index file. Even if every chunk had a pack of its own, it
-/// would be far from the limit of a file; and writing it takes a few times its memory.
+/// Returns how many of these packs go into one index file. Even with one pack per chunk, the file
+/// stays well below its size limit; writing it takes a few times its size in memory.
 fn packs_of_one_index_file(packs: &[PackSummary]) -> usize {
     let mut chunks = 0;
     let fits = |summary: &&PackSummary| {
@@ -169,7 +170,7 @@ fn chunks_of(summary: &PackSummary) -> usize {
     summary.frames.iter().map(|frame| frame.blobs.len()).sum()
 }
 
-/// Seals frames into packs, in order; full packs go to the uploaders.
+/// Seals frames into packs, in order, and sends full packs to the uploaders.
 pub(crate) fn pack(
     job: &Job<'_>,
     stored: &Stored,
@@ -181,7 +182,7 @@ pub(crate) fn pack(
     let mut numbers = 0..;
     let mut next = || numbers.next().expect("there is no end of them");
     while let Ok(due) = frames.recv() {
-        // The worker has gone only if the backup failed elsewhere.
+        // The worker is gone only if the backup failed elsewhere.
         let Ok(encoded) = due.encoded.recv() else { return };
         if let Some(error) = encoded.error {
             stored.fail(error);
@@ -199,7 +200,7 @@ pub(crate) fn pack(
         if due.kind == PackKind::Data {
             count(job, &encoded, pack.builder.len() - before);
         }
-        // At the end nobody has a use for the buffers any more.
+        // At the end the receiver of buffers is gone.
         let _ = spare.send(FrameBuffers::from(encoded));
         if pack.builder.is_full(job.limits.pack) {
             let full = slot.take().expect("just filled").finish(next());
@@ -215,7 +216,7 @@ pub(crate) fn pack(
     }
 }
 
-/// Counts a frame of data that takes `stored` bytes in its pack.
+/// Counts a data frame that takes `stored` bytes in its pack.
 fn count(job: &Job<'_>, frame: &EncodedFrame, stored: u64) {
     job.count(|tally| {
         let data = if frame.depth > 0 {
@@ -229,12 +230,12 @@ fn count(job: &Job<'_>, frame: &EncodedFrame, stored: u64) {
     });
 }
 
-/// Stores packs until there are no more.
+/// Stores packs until the channel closes.
 pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<PackDue>) {
     while let Ok(due) = packs.recv() {
         let size = due.bytes.len() as u64;
-        // Its bases may be in any of those before it, and a pack whose bases are not durable must not be:
-        // after a crash, its chunks would seem to be there.
+        // The frames' bases may be in any earlier pack. A pack must not become durable before its
+        // bases: after a crash, its chunks would look stored but be unreadable.
         if due.summary.frames.iter().any(|frame| frame.depth > 0) && !stored.wait_for_those_before(due.number) {
             return;
         }
@@ -278,7 +279,7 @@ mod tests {
 
     use super::*;
 
-    /// As after a loss of all index files of a repository that has one chunk in every frame.
+    /// The case of a repository with one chunk per frame that has lost all its index files.
     #[test]
     fn a_million_frames_that_no_index_file_lists_fit_into_several() {
         let frame = FrameSummary {

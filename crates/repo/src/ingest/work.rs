@@ -1,5 +1,5 @@
-//! What workers do: read small files and cut them, fingerprint and sketch, compress. One thread a
-//! core.
+//! Workers: read and cut small files, fingerprint and sketch chunks, compress frames. One thread
+//! per core.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::sampling;
 use crate::source::{Extent, Moment, Opened, entry_from, read_xattrs_of};
 use crate::{Error, Monitor, ProgressCounters, Warning};
 
-/// Something for a worker to do, and where its result goes.
+/// A job for a worker, and the channel for its result.
 pub(crate) enum Work {
     /// Read these files and fingerprint their chunks.
     Batch {
@@ -34,7 +34,7 @@ pub(crate) enum Work {
     },
 }
 
-/// A stretch of a large file: its bytes, and where its chunks are.
+/// A piece of a large file: its bytes, and the positions of its chunks.
 #[derive(Default)]
 pub(crate) struct Piece {
     pub(crate) data: Vec<u8>,
@@ -46,14 +46,14 @@ pub(crate) struct Piece {
 pub(crate) struct ToRead {
     pub(crate) parent: Arc<OwnedFd>,
     pub(crate) name: Vec<u8>,
-    /// As the walk found it.
+    /// `stat` of the file during the walk.
     pub(crate) stat: Stat,
     pub(crate) path: PathBuf,
     pub(crate) names: Names,
     pub(crate) kind: sampling::FileClass,
 }
 
-/// A small file to read, or an entry that is complete and only keeps its place in the order.
+/// A small file to read, or a complete entry that keeps its place in the order.
 pub(crate) enum SmallFile {
     Read(Box<ToRead>),
     Ready {
@@ -64,24 +64,24 @@ pub(crate) enum SmallFile {
     Link {
         name: Vec<u8>,
         file: FileKey,
-        /// Whether no other name is to come.
+        /// Whether this is the last of its names.
         last: bool,
         path: PathBuf,
     },
 }
 
-/// (device, inode): which file it is, whatever its name.
+/// (device, inode): identifies a file under all its names.
 pub(crate) type FileKey = (u64, u64);
 
-/// What is to be made of the other names of a file.
+/// Treatment of a file's other names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Names {
-    /// Nothing: it has none, or each is read.
+    /// The file has no other name, or each name is read.
     Each,
-    /// Its entry is kept for them.
+    /// Its entry is kept for the other names.
     Remember,
-    /// It is not what was read by another name: the file has changed since, or its number is
-    /// another file's now. So it stands by itself.
+    /// The file changed since it was read under another name, or its number now belongs to another
+    /// file. It is stored without a link.
     Apart,
 }
 
@@ -91,9 +91,9 @@ pub(crate) enum Part {
     Hole(u64),
 }
 
-/// What became of one file of a batch.
+/// Result for one file of a batch.
 pub(crate) enum FileOutcome {
-    /// Read: the entry without content, and its parts among the batch's.
+    /// The file was read: its entry without content, and the range of its parts in the batch.
     Read {
         entry: Box<TreeEntry>,
         parts: std::ops::Range<usize>,
@@ -103,7 +103,7 @@ pub(crate) enum FileOutcome {
         entry: Box<TreeEntry>,
         unchanged: bool,
     },
-    /// Not small any more.
+    /// The file is no longer small.
     Grown(Box<ToRead>),
     Failed {
         path: PathBuf,
@@ -117,26 +117,26 @@ pub(crate) enum FileOutcome {
     },
 }
 
-/// A batch of small files, read.
+/// A batch of small files that was read.
 #[derive(Default)]
 pub(crate) struct Batch {
     pub(crate) data: Vec<u8>,
     pub(crate) parts: Vec<Part>,
     pub(crate) sketches: Sketches,
     pub(crate) outcomes: Vec<FileOutcome>,
-    /// Bytes of extended attributes of files that were read.
+    /// Bytes of extended attributes of the files read.
     attributes: usize,
-    /// Files that were not read since those before them took all the room: some had grown
-    /// meanwhile, or had no size to go by.
+    /// Files not read because those before them filled the batch: some had grown meanwhile, or
+    /// reported no size.
     pub(crate) rest: Vec<SmallFile>,
 }
 
-/// Works until there is no more work.
+/// Works until the channel closes.
 pub(crate) fn run(job: &Job<'_>, efforts: &Efforts, work: &Receiver<Work>, spare: &Receiver<Vec<u8>>) {
     let mut analyzer = Analyzer::new(job);
     let mut compressor = Compressor::new(job, efforts);
     while let Ok(work) = work.recv() {
-        // If the receiver of a reply has gone, the backup has failed elsewhere.
+        // If the receiver of a reply is gone, the backup has failed elsewhere.
         match work {
             Work::Batch { files, reply } => drop(reply.send(read_batch(job, &mut analyzer, spare, files))),
             Work::Piece { mut piece, reply } => {
@@ -148,7 +148,7 @@ pub(crate) fn run(job: &Job<'_>, efforts: &Efforts, work: &Receiver<Work>, spare
     }
 }
 
-/// Bytes that the extended attributes of an entry take.
+/// Returns the bytes that an entry's extended attributes take.
 pub(crate) fn attribute_bytes(entry: &TreeEntry) -> usize {
     entry.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum()
 }
@@ -182,7 +182,7 @@ fn read_batch(job: &Job<'_>, analyzer: &mut Analyzer<'_>, spare: &Receiver<Vec<u
         batch.outcomes.push(outcome);
     }
     batch.rest = files.collect();
-    // All at once: together, small chunks are named faster.
+    // Fingerprinting small chunks together is faster.
     let Batch {
         data, parts, sketches, ..
     } = &mut batch;
@@ -194,7 +194,7 @@ fn read_batch(job: &Job<'_>, analyzer: &mut Analyzer<'_>, spare: &Receiver<Vec<u
     batch
 }
 
-/// Reads a file into the batch; none if it is not small any more.
+/// Reads a file into the batch; returns `None` if the file is no longer small.
 fn read_small(
     job: &Job<'_>,
     batch: &mut Batch,
@@ -240,7 +240,7 @@ fn read_small(
     Ok(Some((entry, first..batch.parts.len())))
 }
 
-/// Cuts what a batch's data has gained since it was `base` long.
+/// Cuts the data added to a batch since it was `base` bytes long.
 fn cut_from(cutter: &mut ArchiveCutter<'_>, batch: &mut Batch, base: usize, kind: sampling::FileClass) {
     let mut at = base;
     while let Some(length) = cutter.cut(&batch.data[at..], true) {
@@ -249,8 +249,8 @@ fn cut_from(cutter: &mut ArchiveCutter<'_>, batch: &mut Batch, base: usize, kind
     }
 }
 
-/// Files of `/proc` and `/sys` have contents and no size. Reads at most a batch's worth; false if
-/// there is more.
+/// Reads a file without a size, as in `/proc` and `/sys`. Reads at most the room of a batch;
+/// returns false if there is more.
 fn read_unsized(file: &Opened, data: &mut Vec<u8>) -> Result<bool, rustix::io::Errno> {
     let mut page = [0; 4096];
     let mut done = 0;
@@ -265,8 +265,8 @@ fn read_unsized(file: &Opened, data: &mut Vec<u8>) -> Result<bool, rustix::io::E
     Ok(false)
 }
 
-/// Opens a regular file; its entry comes from the open file, so that a file put in its place
-/// meanwhile is described as itself.
+/// Opens a regular file. Its entry comes from the open file, so that a file put in its place
+/// meanwhile is described correctly.
 pub(crate) fn open(job: &Job<'_>, wanted: &ToRead) -> crate::Result<(Opened, TreeEntry)> {
     let (name, path) = (&wanted.name, &wanted.path);
     let file = Opened::open(&wanted.parent, name).map_err(|error| Error::local("open", path, error))?;
@@ -277,7 +277,7 @@ pub(crate) fn open(job: &Job<'_>, wanted: &ToRead) -> crate::Result<(Opened, Tre
             std::io::Error::other("another file was put in its place during the backup"),
         )
     };
-    // A device that the user named is read like a file; else a regular file must still be one.
+    // A device named by the user is read like a file. Any other file must still have its type.
     if FileType::from_raw_mode(file.stat.st_mode) != FileType::from_raw_mode(wanted.stat.st_mode) {
         return Err(replaced());
     }
@@ -288,12 +288,12 @@ pub(crate) fn open(job: &Job<'_>, wanted: &ToRead) -> crate::Result<(Opened, Tre
     Ok((file, entry))
 }
 
-/// Whether a file with this ctime, read by a backup that began at `started`, gets another ctime by
-/// any change after it was read.
+/// Returns whether any change to a file after it was read is sure to alter this ctime. `started` is
+/// the time at which the backup began.
 ///
-/// The kernel's clock for files ticks every few milliseconds: a change within the tick that we read
-/// in would leave no trace. Some file systems keep whole seconds only (ext3, ext4 with small
-/// inodes), or even ones (FAT).
+/// The kernel's clock for files ticks every few milliseconds: a change within the tick of the read
+/// would leave no trace. Some file systems keep only whole seconds (ext3, ext4 with small inodes)
+/// or even seconds (FAT).
 fn tells_later_changes(ctime: Time, started: Time) -> bool {
     const TICK: i128 = 20_000_000;
     let nanos = |time: Time| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos);
@@ -301,8 +301,8 @@ fn tells_later_changes(ctime: Time, started: Time) -> bool {
     nanos(ctime) < nanos(started) - TICK - coarse
 }
 
-/// Marks what changed while it was read, and takes away the ctime of what can't be told from a
-/// later change by it.
+/// Marks a file that changed while it was read, and removes its ctime if a later change might not
+/// alter it.
 pub(crate) fn finish_entry(
     monitor: &Monitor,
     file: &Opened,

@@ -1,4 +1,4 @@
-//! What a file is besides its bytes: compared, set, and taken away where the snapshot has none.
+//! File attributes: comparing, setting, and removing those that the snapshot does not have.
 
 use std::path::PathBuf;
 
@@ -9,22 +9,23 @@ use rustix::io::Errno;
 
 use crate::source::{read_xattrs_of, read_xattrs_through};
 
-/// Attributes that could not be set: what, and why.
+/// Attributes that could not be set, with the error.
 pub(crate) type AttributeFaults = Vec<(String, std::io::Error)>;
 
-/// Who gets the file; none if it can't be given away.
+/// Owner to set; `None` if ownership can't be changed.
 #[derive(Clone, Copy)]
 pub(crate) struct Owner {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
 }
 
-/// A thing in the destination that we hold, so that nothing that takes its name can take its place.
+/// A file in the destination, held by a descriptor, so that another file put under its name is not
+/// mistaken for it.
 pub(crate) enum Held<'a> {
     /// Open for reading or writing.
     Open(BorrowedFd<'a>),
-    /// What can't be opened so, or need not be (a symlink, FIFO, socket, device): open as a mere
-    /// place (`O_PATH`), which some calls reach through `/proc` only.
+    /// A file that can't or need not be opened (a symlink, FIFO, socket, device): opened with
+    /// `O_PATH`, and by a path for calls that work through `/proc` only.
     Place(OwnedFd, PathBuf),
 }
 
@@ -33,7 +34,7 @@ impl<'a> Held<'a> {
         Held::Open(file.as_fd())
     }
 
-    /// Holds what stands at a name, without following it.
+    /// Holds the file at a name, without following links.
     pub(crate) fn at(parent: impl AsFd, name: &[u8]) -> Result<Held<'static>, Errno> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let place = rustix::fs::openat(parent, name, flags, Mode::empty())?;
@@ -70,7 +71,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Those that can be read.
+    /// Returns the extended attributes that can be read.
     fn xattrs(&self) -> Vec<Xattr> {
         match self {
             Held::Open(file) => read_xattrs_of(*file).0,
@@ -104,21 +105,22 @@ fn timestamps(mtime: Time) -> Timestamps {
     }
 }
 
-/// Whether an attribute that the snapshot does not have goes. Others (`security.selinux`, what a
-/// file system keeps for itself) are this machine's, not the file's. A snapshot that was not made
-/// by root lacks `trusted.*`, but then nobody but root has set one.
+/// Returns whether an attribute is removed if the snapshot does not have it. Others
+/// (`security.selinux`, attributes of the file system) belong to this machine. A snapshot not made
+/// by root lacks `trusted.*`, but only root can have set one.
 fn is_the_files_own(name: &[u8]) -> bool {
     name.starts_with(b"user.")
         || name.starts_with(b"system.posix_acl_")
         || rustix::process::geteuid().is_root() && (name.starts_with(b"trusted.") || name == b"security.capability")
 }
 
-/// Attributes that a change of mode or owner changes or takes away, so that they come after it.
+/// Returns whether a change of mode or owner alters or removes this attribute, so that it must be
+/// set afterwards.
 fn comes_after_the_mode(name: &[u8]) -> bool {
     name.starts_with(b"system.") || name.starts_with(b"security.")
 }
 
-/// What has to be done about extended attributes: to set, and to remove.
+/// Returns the extended attributes to set and to remove.
 fn xattr_changes<'e>(entry: &'e TreeEntry, there: &'e [Xattr]) -> (Vec<&'e Xattr>, Vec<&'e [u8]>) {
     let set = entry.xattrs.iter().filter(|wanted| !there.contains(wanted)).collect();
     let wanted = |name: &[u8]| entry.xattrs.iter().any(|(other, _)| other == name);
@@ -131,7 +133,7 @@ fn is_link(entry: &TreeEntry) -> bool {
     matches!(entry.kind, EntryKind::Symlink(_))
 }
 
-/// Whether nothing has to be done about the attributes.
+/// Returns whether all attributes already match.
 pub(crate) fn are_right(held: &Held<'_>, entry: &TreeEntry, owner: Option<Owner>) -> bool {
     held.stat().is_ok_and(|stat| {
         (is_link(entry) || stat.st_mode & 0o7777 == entry.mode)
@@ -148,13 +150,13 @@ pub(crate) fn has_mtime(stat: &Stat, entry: &TreeEntry) -> bool {
     (stat.st_mtime, stat.st_mtime_nsec as u32) == (entry.mtime.seconds, entry.mtime.nanos)
 }
 
-/// Gives a thing owner, extended attributes, mode and times, and takes the extended attributes that
-/// the snapshot does not have: an ACL that stayed, or was inherited from a directory of the
-/// destination, would open the file to whom the snapshot does not.
+/// Sets owner, extended attributes, mode and times, and removes extended attributes that the
+/// snapshot does not have: an ACL left over, or inherited from a directory of the destination,
+/// would give access that the snapshot does not grant.
 ///
-/// The order matters: a change of owner clears setuid and capabilities; `user.*` needs the
-/// permission to write that the mode may take; a change of mode narrows an ACL; and everything
-/// changes the ctime.
+/// The order matters: a change of owner clears setuid and capabilities; setting `user.*` needs
+/// write permission, which the mode may remove; a change of mode narrows an ACL; and every change
+/// updates the ctime.
 pub(crate) fn set_attributes(held: &Held<'_>, entry: &TreeEntry, owner: Option<Owner>) -> AttributeFaults {
     let mut faults = Vec::new();
     let mut note = |what: &str, result: Result<(), Errno>| {
@@ -190,8 +192,7 @@ pub(crate) fn set_attributes(held: &Held<'_>, entry: &TreeEntry, owner: Option<O
     faults
 }
 
-/// The same for what may have them already: nothing is touched without need, so that its ctime
-/// stays.
+/// Sets only the attributes that differ, so that the ctime of a matching file stays.
 pub(crate) fn mend_attributes(held: &Held<'_>, entry: &TreeEntry, owner: Option<Owner>) -> AttributeFaults {
     if are_right(held, entry, owner) {
         return Vec::new();

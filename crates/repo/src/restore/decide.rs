@@ -1,4 +1,4 @@
-//! What is to be done about an entry, given what stands in its place.
+//! Decides what to do about an entry, given the existing file in its place.
 
 use std::path::Path;
 
@@ -16,22 +16,23 @@ use crate::Result;
 use crate::read::ChunkReader;
 use crate::source::Opened;
 
-/// What is to be done about an entry that is no directory.
+/// Action for an entry that is not a directory.
 pub(crate) enum Decision {
-    /// Nothing is there.
+    /// Nothing exists there.
     Create,
-    /// The rule says to leave what is there.
+    /// The rule keeps the existing file.
     Keep,
-    /// What is there is right but perhaps for attributes, and no other name shares these.
+    /// The existing file is right except perhaps for its attributes, and no other name shares
+    /// these.
     Right,
-    /// An ordinary file that can be brought up to date where it is; its length.
+    /// A regular file that can be updated in place; its length.
     Patch(OwnedFd, u64),
-    /// What is there goes once the new thing is complete.
+    /// The existing file is replaced once the new one is complete.
     Replace,
 }
 
 impl Task<'_> {
-    /// Decides about `entry`, in whose place `existing` stands.
+    /// Decides about `entry`, in whose place `existing` was found.
     pub(crate) fn decide(
         &self,
         reader: &ChunkReader<'_>,
@@ -45,7 +46,8 @@ impl Task<'_> {
             return Ok(Decision::Create);
         };
         match self.options.overwrite {
-            // Nothing was there when the restore began. It came since, or the file system takes two names for one.
+            // Nothing existed when the restore began. The file was created since, or the file
+            // system treats two names as one.
             Overwrite::Refuse => return Err(target::exists(path)),
             Overwrite::Never => return Ok(Decision::Keep),
             Overwrite::Always | Overwrite::IfChanged => {}
@@ -64,8 +66,8 @@ impl Task<'_> {
                 if self.passes_for_right(entry, content, stat) {
                     true
                 } else {
-                    // What has other names is not written to: they may lie outside the destination. Nor is anything
-                    // with what may be damaged.
+                    // Do not write to a file with other names: they may be outside the destination.
+                    // Nor write data that may be damaged.
                     if stat.st_nlink == 1
                         && !self.options.keep_damaged
                         && let Some((file, length)) = target::open_existing(parent, name)
@@ -77,7 +79,7 @@ impl Task<'_> {
             }
             kind => is_same_special(kind, stat, parent, name),
         };
-        // Attributes are shared by all names of a file.
+        // All names of a file share its attributes.
         let right = same
             && (stat.st_nlink == 1
                 || Held::at(parent, name).is_ok_and(|held| attributes::are_right(&held, entry, owner)));
@@ -90,8 +92,8 @@ impl Task<'_> {
             && attributes::has_mtime(stat, entry)
     }
 
-    /// Whether a file that is not to be written to has the right contents. If it can't be read
-    /// either, it is to be replaced.
+    /// Returns whether a file that must not be written to has the right contents. A file that can't
+    /// be read is replaced.
     fn has_contents(
         &self,
         reader: &ChunkReader<'_>,

@@ -1,4 +1,4 @@
-//! A file that is being restored.
+//! A file being restored.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -14,57 +14,57 @@ use super::folder::Folder;
 use super::links::Links;
 use super::open_files::Permit;
 
-/// Where a file stands while it is not complete.
+/// Location of a file until it is complete.
 pub(crate) enum Placement {
-    /// Under its own name, where nothing was before.
+    /// Under its own name, which was free.
     New,
-    /// Under this other name. It takes its own, and the place of what stands there, once it is
-    /// complete.
+    /// Under this temporary name. Once complete, it is renamed over the existing file.
     Aside(Vec<u8>),
-    /// It was there and is brought up to date: chunk by chunk, each verified before.
+    /// In the existing file, updated chunk by chunk after each chunk is verified.
     InPlace,
 }
 
-/// A file being restored. Whoever finishes its last part gives it its attributes.
+/// A file being restored. The thread that finishes its last part sets its attributes.
 pub(crate) struct Restoring<'a> {
     pub(crate) file: OwnedFd,
     pub(crate) placement: Placement,
     pub(crate) entry: TreeEntry,
     pub(crate) path: PathBuf,
     pub(crate) owner: Option<Owner>,
-    /// Bytes it had before; parts below that may be right already.
+    /// Length of the existing file, bytes; parts below it may be right already.
     pub(crate) existing: u64,
-    /// Holes among these; made at the end, when all else is known to be there.
+    /// Holes below that length. They are punched at the end, when all chunks are known to be
+    /// written.
     pub(crate) holes: Mutex<Vec<(u64, u64)>>,
-    /// Where it is.
+    /// Directory that contains the file.
     pub(crate) parent: Arc<OwnedFd>,
     pub(crate) folder: Arc<Folder<'a>>,
-    /// If it has several names.
+    /// Its other names, if it has several.
     pub(crate) links: Option<Arc<Links<'a>>>,
-    /// Parts that are not done, and one for the planner while it adds more.
+    /// Parts that are not done, plus one while the planner adds more.
     pub(crate) pending: AtomicUsize,
-    /// It won't be completed.
+    /// Whether the restore of this file has failed.
     pub(crate) failed: AtomicBool,
-    /// What is lost of it, if it is to be kept nevertheless.
+    /// Lost pieces, if a damaged file is kept.
     pub(crate) lost: Mutex<Option<Lost>>,
-    /// Whether anything was written to it.
+    /// Whether anything was written to the file.
     pub(crate) changed: AtomicBool,
     pub(crate) _permit: Permit<'a>,
 }
 
-/// What is missing of a file.
+/// Missing pieces of a file.
 pub(crate) struct Lost {
     /// Offset and length of each piece.
     pub(crate) pieces: Vec<(u64, u64)>,
-    /// Why the first one is.
+    /// Reason why the first piece is missing.
     pub(crate) why: String,
 }
 
-/// One chunk and where it goes.
+/// One chunk and its destination.
 #[derive(Clone)]
 pub(crate) struct Part<'a> {
     pub(crate) frame: u32,
-    /// The frame's number among those that are handed out together.
+    /// Rank of the frame among those handed out together.
     pub(crate) rank: u32,
     pub(crate) slot: u16,
     pub(crate) length: u32,

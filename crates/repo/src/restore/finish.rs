@@ -1,4 +1,4 @@
-//! The end of a file's restore: holes, attributes, its place and its other names; or that it goes.
+//! Finishes a file: holes, attributes, rename and other names; or removal on failure.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -19,8 +19,8 @@ use super::target;
 use super::task::Task;
 use crate::{Error, ProgressCounters, Result, Warning};
 
-/// One part less. After the last, the file gets its attributes and its place; if it has not become
-/// what it should be, it goes, and what stood there stays.
+/// Marks one part as done. After the last, the file gets its attributes and its name. A failed file
+/// is removed, and an existing file in its place stays.
 pub(crate) fn finish<'a>(task: &Task<'_>, progress: &Tally, file: &Restoring<'a>) {
     if file.pending.fetch_sub(1, Ordering::AcqRel) != 1 {
         return;
@@ -50,7 +50,7 @@ pub(crate) fn finish<'a>(task: &Task<'_>, progress: &Tally, file: &Restoring<'a>
     }
 }
 
-/// Gives a file that has all its chunks what else it needs.
+/// Completes a file that has all its chunks.
 fn complete(task: &Task<'_>, file: &Restoring<'_>) -> Result<()> {
     let failed = |action| move |error: Errno| Error::local(action, &file.path, error);
     if matches!(file.placement, Placement::InPlace) {
@@ -81,8 +81,8 @@ fn give_attributes(task: &Task<'_>, file: &Restoring<'_>) {
     }
 }
 
-/// Puts a file that has zeros where pieces are lost under a name by which nobody takes it for
-/// whole. Returns what to say of it.
+/// Renames a file with missing pieces, so that it is not mistaken for the original. Returns the
+/// error to report.
 fn keep_damaged(task: &Task<'_>, file: &Restoring<'_>, lost: Lost) -> Result<Error> {
     give_attributes(task, file);
     let name = match &file.placement {
@@ -101,10 +101,10 @@ fn keep_damaged(task: &Task<'_>, file: &Restoring<'_>, lost: Lost) -> Result<Err
     Ok(Error::local("restore", &file.path, std::io::Error::other(text)))
 }
 
-/// Pieces that are named one by one.
+/// Maximum number of pieces listed in a message.
 const NAMED_MAX: usize = 20;
 
-/// "bytes 0–65535 and 131072–196607".
+/// Formats ranges: "bytes 0–65535 and 131072–196607".
 fn ranges(mut pieces: Vec<(u64, u64)>) -> String {
     pieces.sort_unstable();
     let mut ranges: Vec<(u64, u64)> = Vec::new();
@@ -127,8 +127,8 @@ fn ranges(mut pieces: Vec<(u64, u64)>) -> String {
 }
 
 fn undo(task: &Task<'_>, file: &Restoring<'_>) {
-    // Nothing is better than something wrong. If removing it fails there is nothing left to try: the
-    // file was reported.
+    // No file is better than a wrong one. If removing it fails, nothing is left to try: the file
+    // was reported.
     let _ = match &file.placement {
         Placement::New => target::remove(&file.parent, &file.entry.name),
         Placement::Aside(aside) => target::remove(&file.parent, aside),
@@ -142,7 +142,7 @@ fn undo(task: &Task<'_>, file: &Restoring<'_>) {
     };
 }
 
-/// Gives a file that is whole the names that wait for it. If it is not, they are lost with it.
+/// Creates the pending other names of a complete file. If the file failed, they fail too.
 fn other_names(task: &Task<'_>, progress: &Tally, links: &Links<'_>, file: &Restoring<'_>, whole: bool) {
     if whole {
         for name in links.succeed() {
@@ -151,14 +151,14 @@ fn other_names(task: &Task<'_>, progress: &Tally, links: &Links<'_>, file: &Rest
         return;
     }
     for name in links.fail() {
-        // Who stops a restore need not hear of all that was to come.
+        // After the user stops a restore, do not list all files that were still to come.
         if !progress.is_stopped() && !task.monitor.is_cancelled() {
             skipped(task, progress, &name.path, links::lost_with_its_other_name(&name.path));
         }
     }
 }
 
-/// Gives the file that stands at `first` in `folder` one more name.
+/// Gives the file at `first` in `folder` one more name.
 pub(crate) fn add_name(
     task: &Task<'_>,
     progress: &Tally,
@@ -178,7 +178,7 @@ pub(crate) fn add_name(
     }
 }
 
-/// Makes a stretch of a file that was there read as zeros, unless it does.
+/// Makes a range of an existing file read as zeros, unless it does.
 fn make_hole(file: &Restoring<'_>, offset: u64, length: u64) -> std::result::Result<(), Errno> {
     match rustix::fs::seek(&file.file, rustix::fs::SeekFrom::Data(offset)) {
         Ok(data) if data < offset + length => {}
@@ -189,8 +189,7 @@ fn make_hole(file: &Restoring<'_>, offset: u64, length: u64) -> std::result::Res
     punch(&file.file, offset, length)
 }
 
-/// Makes `length` bytes from `offset` read as zeros, without occupying space if the file system
-/// can.
+/// Makes `length` bytes from `offset` read as zeros, deallocating them if the file system can.
 fn punch(file: &OwnedFd, offset: u64, length: u64) -> std::result::Result<(), Errno> {
     match rustix::fs::fallocate(
         file,

@@ -1,4 +1,4 @@
-//! Directories of the destination in which something is restored.
+//! Directories of the destination that receive files.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -14,30 +14,30 @@ use super::target;
 use super::task::Task;
 use crate::Warning;
 
-/// What becomes of a directory once all in it is done.
+/// Action on a directory when all its entries are done.
 pub(crate) enum Then {
-    /// It stays as it is.
+    /// Leave it unchanged.
     Nothing,
-    /// It gets its mode back, which did not let us in.
+    /// Set it back to this mode, which did not permit writing.
     Mode(u32),
-    /// It becomes as in the snapshot.
+    /// Set all attributes from the snapshot.
     All(Option<Owner>, Box<TreeEntry>),
 }
 
-/// A directory in which something is restored. It gets its attributes when nobody needs it any
-/// more: the planner has left it and every file in it is done under all its names. Not before,
-/// since making and removing files changes its mtime, and its mode may forbid it.
+/// A directory that receives files. It gets its attributes on drop: when the planner has left it
+/// and every file in it is done under all its names. Not before, because creating and removing
+/// files changes its mtime, and its mode may forbid them.
 pub(crate) struct Folder<'a> {
     task: &'a Task<'a>,
     root: &'a OwnedFd,
-    /// None for the destination itself.
+    /// Parent directory; `None` for the destination itself.
     above: Option<Arc<Folder<'a>>>,
     name: Vec<u8>,
     then: Then,
 }
 
 impl<'a> Folder<'a> {
-    /// The destination.
+    /// Returns the destination.
     pub(crate) fn destination(task: &'a Task<'a>, root: &'a OwnedFd, then: Then) -> Arc<Folder<'a>> {
         Arc::new(Folder {
             task,
@@ -58,7 +58,7 @@ impl<'a> Folder<'a> {
         })
     }
 
-    /// The names from the destination to here.
+    /// Returns the names on the path from the destination.
     fn names(&self) -> Vec<&[u8]> {
         let mut names = Vec::new();
         let mut at = self;
@@ -109,7 +109,7 @@ impl<'a> Folder<'a> {
 impl Drop for Folder<'_> {
     fn drop(&mut self) {
         self.finish();
-        // In a loop: trees may be deeper than the stack.
+        // Use a loop: recursion over a deep tree would overflow the stack.
         let mut above = self.above.take();
         while let Some(mut folder) = above.and_then(Arc::into_inner) {
             folder.finish();

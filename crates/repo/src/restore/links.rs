@@ -14,26 +14,26 @@ use crate::{Error, Result};
 pub(crate) struct Name<'a> {
     pub(crate) folder: Arc<Folder<'a>>,
     pub(crate) name: Vec<u8>,
-    /// For messages.
+    /// Path for messages.
     pub(crate) path: PathBuf,
 }
 
-/// What has become of a file that has several names. Its other names wait until it is whole: what
-/// they stand for now may be all there is.
+/// State of a file with several names. Its other names wait until it is complete: until then,
+/// existing files under these names may be the only good copies.
 pub(crate) struct Links<'a>(Mutex<State<'a>>);
 
 enum State<'a> {
-    /// The other names so far.
+    /// Other names found so far.
     Pending(Vec<Name<'a>>),
     Whole,
     Failed,
 }
 
-/// What to do about a further name of a file.
+/// How to treat a further name of a file.
 pub(crate) enum Linked<'a> {
-    /// The file is whole: it can get this name.
+    /// The file is complete: create the link.
     Whole(Name<'a>),
-    /// It gets the name when it is whole.
+    /// The link is created when the file is complete.
     Pending,
     /// The file could not be restored.
     Failed,
@@ -59,12 +59,12 @@ impl<'a> Links<'a> {
         }
     }
 
-    /// The file is whole; returns the names that wait for it.
+    /// Marks the file as complete; returns the pending names.
     pub(crate) fn succeed(&self) -> Vec<Name<'a>> {
         names(std::mem::replace(&mut *self.state(), State::Whole))
     }
 
-    /// The file has failed; returns the names that waited for it.
+    /// Marks the file as failed; returns the pending names.
     pub(crate) fn fail(&self) -> Vec<Name<'a>> {
         names(std::mem::replace(&mut *self.state(), State::Failed))
     }
@@ -77,7 +77,7 @@ fn names(state: State<'_>) -> Vec<Name<'_>> {
     }
 }
 
-/// A further name of a file that could not be restored.
+/// Returns the error for a further name of a file that could not be restored.
 pub(crate) fn lost_with_its_other_name(path: &Path) -> Error {
     Error::local(
         "link",
@@ -86,8 +86,8 @@ pub(crate) fn lost_with_its_other_name(path: &Path) -> Error {
     )
 }
 
-/// Gives what stands at a name of `from` another one, in the place of what stands there. False if
-/// it had that name already.
+/// Links the file at `first` in `from` to another name, replacing an existing file if allowed.
+/// Returns false if it is already linked there.
 pub(crate) fn link(from: &Folder<'_>, first: &[u8], to: &Name<'_>, may_replace: bool) -> Result<bool> {
     let failed = |error: Errno| Error::local("link", &to.path, error);
     let (from, parent) = (from.open().map_err(failed)?, to.folder.open().map_err(failed)?);

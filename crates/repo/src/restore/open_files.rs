@@ -1,26 +1,27 @@
-//! How many files a restore has open at once.
+//! Limit on the number of open files.
 
 use std::sync::{Condvar, Mutex};
 
-/// Directories that are kept open on the way to where the planner is.
+/// Maximum number of directories kept open on the planner's path.
 const DIRECTORIES: usize = 64;
-/// Files that are worth having open: chunks of more are not needed to read each frame once.
+/// Maximum number of open files. More would not reduce the number of frames read.
 const FILES: usize = 4096;
 
-/// Permits to open files. Each stands for two descriptors: the file and the directory it is in.
+/// Permits to open files. Each covers two descriptors: a file and its directory.
 pub(crate) struct OpenFiles {
     free: Mutex<usize>,
     freed: Condvar,
-    /// How many there are in all.
+    /// Total number of permits.
     pub(crate) files: usize,
     pub(crate) directories: usize,
 }
 
-/// A permit, given back when it is dropped.
+/// A permit, returned on drop.
 pub(crate) struct Permit<'a>(&'a OpenFiles);
 
 impl OpenFiles {
-    /// As many as this process may open, less what is needed beside them.
+    /// Derives the number of permits from the process's limit, less the descriptors needed
+    /// otherwise.
     pub(crate) fn within_limits() -> OpenFiles {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));

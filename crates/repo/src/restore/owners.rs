@@ -1,4 +1,4 @@
-//! Who owners are on this machine.
+//! Maps recorded owners to this machine's.
 
 use std::collections::HashMap;
 
@@ -7,9 +7,9 @@ use ibid_format::tree::TreeEntry;
 use super::attributes::Owner;
 use super::task::Task;
 
-/// Who owners are here.
+/// Map from recorded owners to this machine's.
 pub(crate) struct Owners {
-    /// Only root can give files away.
+    /// Whether ownership can be set, which only root may do.
     allowed: bool,
     users: HashMap<u32, u32>,
     groups: HashMap<u32, u32>,

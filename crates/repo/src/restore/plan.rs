@@ -32,32 +32,32 @@ use crate::read::ChunkReader;
 use crate::tree::Items;
 use crate::{Error, Monitor, ProgressCounters, Result, Warning};
 
-/// Chunks that are collected and sorted by frame before they are handed out.
+/// Number of chunks that are collected and sorted by frame before they are handed out.
 const WINDOW: usize = 1 << 18;
-/// Files that one window is about at most.
+/// Maximum number of files in one window.
 const WINDOW_FILES: usize = 256;
 
-/// A directory we are in.
+/// A directory on the path to the current one.
 struct Made<'a> {
     entry: TreeEntry,
-    /// None until something in it is wanted.
+    /// `None` until an entry in it is selected.
     folder: Option<Arc<Folder<'a>>>,
 }
 
-/// Where a file has its first name, that name, and what has become of the file.
+/// Directory and name under which a file was first restored, and its state.
 type FirstName<'a> = (Arc<Folder<'a>>, Vec<u8>, Arc<Links<'a>>);
 
-/// A directory that could not be made, while we go through what is in it.
+/// A directory that could not be created, while its entries are skipped.
 struct Lost {
-    /// How many directories we are in when it is the innermost.
+    /// Depth of the directory.
     depth: usize,
     path: PathBuf,
-    /// None if what stands in its place was to be kept.
+    /// `None` if an existing file was kept in its place.
     error: Option<Error>,
     below: u64,
 }
 
-/// What a planner works with and does not own.
+/// Borrowed state of a planner.
 pub(crate) struct Shared<'a> {
     pub(crate) task: &'a Task<'a>,
     pub(crate) loaded: &'a LoadedIndex,
@@ -66,7 +66,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) open_files: &'a OpenFiles,
 }
 
-/// Walks what is wanted, makes directories and files, and hands out chunks to be written.
+/// Walks the selected entries, creates directories and files, and hands out chunks to write.
 pub(crate) struct Planner<'a> {
     task: &'a Task<'a>,
     loaded: &'a LoadedIndex,
@@ -81,7 +81,7 @@ pub(crate) struct Planner<'a> {
     path: PathBuf,
     window: Vec<Part<'a>>,
     window_files: usize,
-    /// Files that have several names, by device and inode.
+    /// Files with several names, by device and inode.
     links: HashMap<(u64, u64), FirstName<'a>>,
     owners: Owners,
     total: Total,
@@ -133,14 +133,14 @@ impl<'a> Planner<'a> {
             self.progress.halt();
         }
         self.total.tell(self.monitor());
-        // In any case: files that are not complete must go.
+        // Hand out in any case: incomplete files must be removed.
         self.hand_out();
         result
     }
 
     fn step(&mut self, step: Selected<'_>) -> Result<bool> {
         if self.progress.is_stopped() {
-            // Who stopped it has said why.
+            // The cause was already reported.
             return Err(Error::Interrupted);
         }
         match step {
@@ -176,7 +176,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Leaves a directory; it gets its attributes when all in it is done.
+    /// Leaves a directory; it gets its attributes when all its entries are done.
     fn leave(&mut self) {
         if let Some(Lost { path, error, below, .. }) = self.lost.take_if(|lost| lost.depth == self.directories.len()) {
             match error {
@@ -195,7 +195,7 @@ impl<'a> Planner<'a> {
         self.stack.pop();
     }
 
-    /// What can't be restored is said and counted; a full disk ends it all.
+    /// Reports and counts a failed entry; a full disk ends the restore.
     fn failed(&self, error: Error) {
         if progress::is_full_disk(&error) {
             self.progress.stop(error);
@@ -209,8 +209,8 @@ impl<'a> Planner<'a> {
         move |error| Error::local(action, path.clone(), error)
     }
 
-    /// Makes the directories that we are in, as far as they are not there. False if one can't be
-    /// made: then all in it is lost.
+    /// Creates the directories on the path that do not exist. Returns false if one can't be
+    /// created: then all its entries are lost.
     fn make(&mut self) -> bool {
         let first = self.directories.iter().position(|made| made.folder.is_none());
         for depth in first.unwrap_or(self.directories.len())..self.directories.len() {
@@ -220,7 +220,7 @@ impl<'a> Planner<'a> {
                 Err(error) => Some(error),
             };
             let path = self.path_of(depth);
-            // What we are at is lost with it, unless that is the directory itself.
+            // The current entry is lost too, unless it is the directory itself.
             let below = u64::from(path != self.path);
             let depth = depth + 1;
             self.lost = Some(Lost {
@@ -233,7 +233,7 @@ impl<'a> Planner<'a> {
         }
         true
     }
-    /// The path of the directory that is the `depth`-th we are in.
+    /// Returns the path of the `depth`-th directory.
     fn path_of(&self, depth: usize) -> PathBuf {
         let names = self.directories[..=depth]
             .iter()
@@ -241,8 +241,7 @@ impl<'a> Planner<'a> {
         self.task.destination.join(names.collect::<PathBuf>())
     }
 
-    /// Makes one of the directories that we are in. False if something else stands there and is to
-    /// be kept.
+    /// Creates one directory of the path. Returns false if another file exists there and is kept.
     fn make_one(&mut self, depth: usize) -> Result<bool> {
         let path = self.path_of(depth);
         let failed = |error| Error::local("make directory", &path, error);
@@ -263,7 +262,7 @@ impl<'a> Planner<'a> {
                 }
             }
             Some(_) => {
-                // A file or a link stands where a directory belongs: the link goes, not what it leads to.
+                // A file or a link is in the directory's place. Replace the link, not its target.
                 match self.task.options.overwrite {
                     Overwrite::Refuse => return Err(target::exists(&path)),
                     Overwrite::Never => return Ok(false),
@@ -288,7 +287,7 @@ impl<'a> Planner<'a> {
         Ok(true)
     }
 
-    /// The folder that holds the `depth`-th directory we are in. It was made before.
+    /// Returns the `depth`-th directory, which exists by now.
     fn folder(&self, depth: usize) -> &Arc<Folder<'a>> {
         match depth.checked_sub(1) {
             None => &self.destination,
@@ -296,12 +295,12 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The folder that we are in.
+    /// Returns the current directory.
     fn current(&self) -> &Arc<Folder<'a>> {
         self.folder(self.directories.len())
     }
 
-    /// Restores one entry that is no directory into the current directory.
+    /// Restores one entry other than a directory into the current directory.
     fn entry(&mut self, entry: &TreeEntry) -> Result<()> {
         let parent = self.stack.current().map_err(self.local("open the directory of"))?;
         let existing = target::look(&parent, &entry.name).map_err(self.local("look at"))?;
@@ -342,7 +341,7 @@ impl<'a> Planner<'a> {
             (_, decision) => self.special(&parent, entry, &decision),
         };
         if let Some(links) = links {
-            // Nobody can have added a name yet.
+            // No other name can be pending yet.
             if made.is_ok() {
                 links.succeed()
             } else {
@@ -352,14 +351,14 @@ impl<'a> Planner<'a> {
         made
     }
 
-    /// Bytes that nobody has to write count as done.
+    /// Counts bytes that need not be written as done.
     fn passed_over(&self, entry: &TreeEntry) {
         if let EntryKind::File(content) = &entry.kind {
             self.monitor().counters.skip(content.length);
         }
     }
 
-    /// What stands in the place of an entry is right but perhaps for attributes.
+    /// Handles an existing file that is right except perhaps for its attributes.
     fn right(&mut self, parent: &OwnedFd, entry: &TreeEntry) -> Result<()> {
         let held = Held::at(parent, &entry.name).map_err(self.local("look at"))?;
         self.tell(attributes::mend_attributes(&held, entry, self.owners.of(entry)));
@@ -391,7 +390,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// A permit to open a file. While there is none, what waits in the window may hold them all.
+    /// Returns a permit to open a file. If none is free, first hands out the window, whose files
+    /// may hold all of them.
     fn permit(&mut self) -> Permit<'a> {
         if let Some(permit) = self.open_files.try_take() {
             return permit;
@@ -421,7 +421,7 @@ impl<'a> Planner<'a> {
         let (file, placement, had) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                // Nobody can have added a name yet.
+                // No other name can be pending yet.
                 links.map(|links| links.fail());
                 return Err(error);
             }
@@ -464,7 +464,7 @@ impl<'a> Planner<'a> {
         let mut offset = 0u64;
         for item in Items::new(self.reader, content) {
             let item = match item {
-                // The list of its chunks is damaged: the rest is lost.
+                // The list of chunks is damaged: the rest of the file is lost.
                 Err(error) if error.is_fault() => {
                     progress::lose(self.task, self.progress, file, offset, content.length - offset, error);
                     return Ok(());
@@ -473,7 +473,7 @@ impl<'a> Planner<'a> {
             };
             match item {
                 Item::Hole { length } => {
-                    // Beyond the old end there are zeros already.
+                    // Beyond the old end, the file already reads as zeros.
                     if offset < file.existing {
                         let hole = (offset, length.min(file.existing - offset));
                         file.holes.lock().expect("no holder of this lock panics").push(hole);
@@ -503,7 +503,7 @@ impl<'a> Planner<'a> {
                 }
             }
             offset += item.length();
-            // Nothing more is needed of what is lost.
+            // A failed file needs no more chunks.
             if file.failed.load(Ordering::Relaxed) {
                 break;
             }
@@ -511,9 +511,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Hands the window to the workers, frame by frame, in the order in which files need them
-    /// first: what such frames are encoded against lies close together too, so that it is still
-    /// there.
+    /// Hands the window to the workers, frame by frame, in the order in which files first need
+    /// them. Frames close in this order share bases, which are still cached then.
     fn hand_out(&mut self) {
         let mut window = std::mem::take(&mut self.window);
         self.window_files = 0;
@@ -534,7 +533,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Why a directory, and with it all below, was not made.
+/// Returns the error for a directory that was not created, with the number of entries below it.
 fn with_all_below(error: Error, below: u64) -> Error {
     match error {
         Error::Local { action, path, source } if below > 0 => {

@@ -1,4 +1,4 @@
-//! What a restore would do.
+//! Preview of a restore.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,11 +21,11 @@ use crate::source::Opened;
 use crate::tree::Items;
 use crate::{Error, Result, Warning};
 
-/// What hears of everything that would be restored.
+/// Callback for every entry that would be restored.
 pub(crate) type OnPlanned<'v> = &'v mut dyn FnMut(&Path, Planned) -> Result<()>;
 
 impl Task<'_> {
-    /// Goes through what a restore would do, and does nothing.
+    /// Walks the selected entries and reports what a restore would do, without writing.
     pub(crate) fn preview(
         &self,
         reader: &ChunkReader<'_>,
@@ -50,29 +50,30 @@ impl Task<'_> {
     }
 }
 
-/// A directory we are in.
+/// A directory on the path to the current one.
 struct Level {
     path: PathBuf,
-    /// None if it is there.
+    /// `None` if the directory exists.
     planned: Option<Planned>,
-    /// Whether something in it is wanted, so that it was told.
+    /// Whether it was reported because an entry in it is selected.
     told: bool,
-    /// Things that have no place, if what stands in its place is to be kept.
+    /// Number of entries without a place, if an existing file is kept in the place of the
+    /// directory.
     below: u64,
 }
 
-/// Which file a name stands for in a snapshot, or on this machine: device and inode.
+/// Identity of a file in a snapshot or on this machine: device and inode.
 type Inode = (u64, u64);
 
 struct Preview<'p> {
     task: &'p Task<'p>,
     reader: &'p ChunkReader<'p>,
     hear: OnPlanned<'p>,
-    /// As far as we are in directories that exist.
+    /// The existing directories on the path.
     there: Option<Stack>,
     owners: Owners,
     levels: Vec<Level>,
-    /// Files with several names, and what is right already to be given them.
+    /// Files with several names, and the existing file to link them to if it is right already.
     files: HashMap<Inode, Option<Inode>>,
     summary: RestoreSummary,
 }
@@ -114,7 +115,7 @@ impl Preview<'_> {
         self.task.monitor.warn(Warning::Skipped { path, error });
     }
 
-    /// The current directory, if it is there, and what stands at a name in it.
+    /// Returns the current directory if it exists, and the file at a name in it.
     fn look(&mut self, path: &Path, name: &[u8]) -> Result<Option<(Arc<OwnedFd>, Option<Stat>)>> {
         let Some(stack) = self
             .there
@@ -163,7 +164,7 @@ impl Preview<'_> {
         }
     }
 
-    /// Tells of the directories that we are in.
+    /// Reports the directories on the path.
     fn tell(&mut self) -> Result<()> {
         for level in &mut self.levels {
             if std::mem::replace(&mut level.told, true) {
@@ -181,7 +182,7 @@ impl Preview<'_> {
         Ok(())
     }
 
-    /// The outer error ends it all, the inner one is of this entry.
+    /// Previews an entry. The outer error ends the preview; the inner one concerns this entry.
     fn entry(&mut self, path: &Path, entry: &TreeEntry) -> Result<Result<()>> {
         let (planned, is_right, written) = match self.plan(path, entry) {
             Ok(planned) => planned,
@@ -205,8 +206,7 @@ impl Preview<'_> {
         Ok(Ok(()))
     }
 
-    /// What would be done, whether what stands there was found right, and how many bytes would be
-    /// written.
+    /// Returns the planned action, whether the existing file is right, and the bytes to write.
     fn plan(&mut self, path: &Path, entry: &TreeEntry) -> Result<(Planned, bool, u64)> {
         let place = self.look(path, &entry.name)?;
         let existing = place.as_ref().and_then(|(_, stat)| *stat);
@@ -250,7 +250,7 @@ impl Preview<'_> {
         Ok(planned)
     }
 
-    /// Bytes of contents that are not holes.
+    /// Returns the bytes of a content without holes.
     fn data(&self, content: &Content) -> Result<u64> {
         let mut bytes = 0;
         for item in Items::new(self.reader, content) {
@@ -261,7 +261,7 @@ impl Preview<'_> {
         Ok(bytes)
     }
 
-    /// How many bytes of a file would be written to make it as in the snapshot; none if it is.
+    /// Returns the bytes of a file that differ from the snapshot; `None` if the file matches.
     fn differing(&self, path: &Path, entry: &TreeEntry, file: OwnedFd) -> Result<Option<u64>> {
         let EntryKind::File(content) = &entry.kind else {
             return Ok(Some(0));

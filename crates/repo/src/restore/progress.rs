@@ -1,4 +1,4 @@
-//! What a restore has done so far, and what went wrong.
+//! Running totals and failures of a restore.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::task::Task;
 use crate::error::is_no_room;
 use crate::{Error, Monitor, ProgressCounters, Result, Warning};
 
-/// What planner and workers add to.
+/// Totals that the planner and the workers update.
 #[derive(Default)]
 pub(crate) struct Tally {
     files: AtomicU64,
@@ -25,14 +25,14 @@ pub(crate) struct Tally {
     pub(crate) kept: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) damaged: AtomicU64,
-    /// Which these are, if all is to be verified afterwards.
+    /// Paths of failed files, collected if the restore is verified afterwards.
     lost: Mutex<HashSet<PathBuf>>,
     fatal: Mutex<Option<Error>>,
     stopped: AtomicBool,
 }
 
 impl Tally {
-    /// Something ends it all.
+    /// Ends the restore with this error.
     pub(crate) fn stop(&self, error: Error) {
         self.fatal
             .lock()
@@ -41,7 +41,7 @@ impl Tally {
         self.halt();
     }
 
-    /// Nothing more is to be begun; what is not complete goes.
+    /// Stops starting new work; incomplete files are removed.
     pub(crate) fn halt(&self) {
         self.stopped.store(true, Ordering::Release);
     }
@@ -50,7 +50,7 @@ impl Tally {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Something stands as in the snapshot under one more name.
+    /// Counts an entry that now matches the snapshot.
     pub(crate) fn restored(&self, task: &Task<'_>, entry: &TreeEntry) {
         match &entry.kind {
             EntryKind::File(content) => {
@@ -62,7 +62,7 @@ impl Tally {
         }
     }
 
-    /// Something was left as it is.
+    /// Counts an existing file that was left alone.
     pub(crate) fn kept(&self, task: &Task<'_>, entry: &TreeEntry) {
         ProgressCounters::add(&self.kept, 1);
         if matches!(entry.kind, EntryKind::File(_)) {
@@ -70,7 +70,8 @@ impl Tally {
         }
     }
 
-    /// Something turned out to be right already. Who compares times only has left it alone.
+    /// Counts an existing file that already matches. Under [`Overwrite::IfChanged`] it counts as
+    /// kept.
     pub(crate) fn right(&self, task: &Task<'_>, entry: &TreeEntry) {
         match task.options.overwrite {
             Overwrite::IfChanged => self.kept(task, entry),
@@ -78,7 +79,7 @@ impl Tally {
         }
     }
 
-    /// What was done and what was lost, unless something ended it all.
+    /// Returns the summary and the lost paths, or the error that ended the restore.
     pub(crate) fn into_summary(self) -> Result<(RestoreSummary, HashSet<PathBuf>)> {
         if let Some(error) = self.fatal.into_inner().expect("no holder of this lock panics") {
             return Err(error);
@@ -98,7 +99,7 @@ impl Tally {
     }
 }
 
-/// A piece of a file is lost: the file fails, or does without it if that was asked for.
+/// Handles a lost piece of a file: the file fails, or keeps zeros there if damaged files are kept.
 pub(crate) fn lose(task: &Task<'_>, progress: &Tally, file: &Restoring<'_>, offset: u64, length: u64, why: Error) {
     if !task.options.keep_damaged {
         return fail(task, progress, file, why);
@@ -113,7 +114,7 @@ pub(crate) fn lose(task: &Task<'_>, progress: &Tally, file: &Restoring<'_>, offs
     lost.pieces.push((offset, length));
 }
 
-/// A file can't be completed: said once. A full disk ends the restore, since every other file would
+/// Fails a file and reports it once. A full disk ends the restore, because every other file would
 /// fail the same way.
 pub(crate) fn fail(task: &Task<'_>, progress: &Tally, file: &Restoring<'_>, error: Error) {
     if is_full_disk(&error) {
@@ -128,7 +129,7 @@ pub(crate) fn is_full_disk(error: &Error) -> bool {
     matches!(error, Error::Local { source, .. } if is_no_room(source))
 }
 
-/// Something could not be restored: it is said and counted.
+/// Reports and counts an entry that could not be restored.
 pub(crate) fn skipped(task: &Task<'_>, progress: &Tally, path: &Path, error: Error) {
     ProgressCounters::add(&progress.failed, 1);
     let path = path.to_owned();
@@ -142,7 +143,7 @@ pub(crate) fn skipped(task: &Task<'_>, progress: &Tally, path: &Path, error: Err
     task.monitor.warn(Warning::Skipped { path, error });
 }
 
-/// How much there is to do.
+/// Totals to expect.
 #[derive(Default)]
 pub(crate) struct Total {
     pub(crate) files: u64,

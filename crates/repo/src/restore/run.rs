@@ -1,4 +1,4 @@
-//! One restore from its start to its summary: threads, totals, and what is done at the end.
+//! One restore from start to summary: threads, totals, and final steps.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,17 +23,17 @@ use crate::threads::spawn;
 use crate::tree::Found;
 use crate::{Error, Result};
 
-/// What is to be restored.
+/// The entries to restore.
 struct Wanted {
     listing: Content,
-    /// If it is no directory.
+    /// The entry, if it is not a directory.
     single: Option<Box<TreeEntry>>,
-    /// The directory that becomes the destination, if it is one.
+    /// The directory whose attributes the destination gets, if there is one.
     top: Option<Box<TreeEntry>>,
 }
 
 impl Task<'_> {
-    /// Finds what is to be restored, and whether it may be.
+    /// Finds the entries to restore, and checks that they may be restored.
     fn wanted(&self, reader: &ChunkReader<'_>) -> Result<Wanted> {
         let (listing, single, top) = match self.repository.find(reader, self.from)? {
             Found::Root(listing) => (listing, None, None),
@@ -48,7 +48,7 @@ impl Task<'_> {
         Ok(Wanted { listing, single, top })
     }
 
-    /// Says what would be done.
+    /// Previews the restore.
     pub(crate) fn run_dry(&self, hear: OnPlanned<'_>) -> Result<RestoreSummary> {
         let reader = self.repository.tree_reader()?;
         let Wanted { listing, single, .. } = self.wanted(&reader)?;
@@ -61,7 +61,7 @@ impl Task<'_> {
         let loaded = self.repository.loaded()?;
         let reader = self.repository.tree_reader()?;
         let Wanted { listing, single, top } = self.wanted(&reader)?;
-        // Nobody looks into what is to have a mode of its own before it has it.
+        // Other users must not look into a directory before it has its own mode.
         let mode = if top.is_some() { 0o700 } else { 0o777 };
         let (root, made) = target::open_destination(&self.destination, mode)?;
         let unlocked = target::let_us_in(&Held::open(&root))
@@ -90,7 +90,8 @@ impl Task<'_> {
             };
             if !self.set_totals_of_all() {
                 let (reader, listing, single, progress) = (&reader, &listing, single.as_deref(), &progress);
-                // Only for progress: without it, the totals are known when all is planned.
+                // This thread only improves progress: without it, the totals are known when
+                // planning ends.
                 let _ = spawn(scope, move || {
                     let _ = self.estimate(reader, listing, single, progress);
                 });
@@ -121,7 +122,7 @@ impl Task<'_> {
         Ok(summary)
     }
 
-    /// If all of a snapshot is restored, it says how much that is.
+    /// Sets the totals from the snapshot if all of it is restored. Returns whether it did.
     fn set_totals_of_all(&self) -> bool {
         let all = crate::tree::clean(&self.from.path).as_os_str().is_empty()
             && self.options.include.is_empty()
@@ -134,7 +135,7 @@ impl Task<'_> {
         all
     }
 
-    /// Counts what there is to do, ahead of the planner, as long as it works.
+    /// Counts the entries to restore ahead of the planner, until the planner has finished.
     fn estimate(
         &self,
         reader: &ChunkReader<'_>,
@@ -156,7 +157,7 @@ impl Task<'_> {
         Ok(())
     }
 
-    /// Whether directories that existed become as in the snapshot.
+    /// Returns whether existing directories get the snapshot's attributes.
     pub(crate) fn updates_directories(&self) -> bool {
         matches!(self.options.overwrite, Overwrite::Always | Overwrite::IfChanged)
     }

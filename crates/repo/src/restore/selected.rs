@@ -1,4 +1,4 @@
-//! What of a tree a restore is about, and what of that exists already.
+//! The entries of a tree that a restore selects, and those that exist already.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -17,15 +17,15 @@ use crate::{Error, Result};
 
 /// A step of [`Task::selected`].
 pub(crate) enum Selected<'a> {
-    /// `wanted` is false for a directory that only leads to what may be wanted. The visitor says
-    /// whether to descend.
+    /// `wanted` is false for a directory that only leads to entries that may be selected. The
+    /// visitor returns whether to descend.
     Entry {
         path: &'a Path,
         entry: &'a TreeEntry,
         wanted: bool,
     },
     Leave,
-    /// A directory's listing can't be read from here on; its `Leave` follows.
+    /// The rest of a directory's listing can't be read; its `Leave` follows.
     Damaged {
         path: &'a Path,
         error: Error,
@@ -33,7 +33,7 @@ pub(crate) enum Selected<'a> {
 }
 
 impl Task<'_> {
-    /// Walks what is selected; the visitor gets paths relative to the destination.
+    /// Walks the selected entries; the visitor gets paths relative to the destination.
     pub(crate) fn selected<'r>(
         &self,
         reader: &'r ChunkReader<'r>,
@@ -42,7 +42,7 @@ impl Task<'_> {
         visitor: &mut dyn FnMut(Selected<'_>) -> Result<bool>,
     ) -> Result<()> {
         if let Some(entry) = single {
-            // Named by its path: patterns have nothing to choose from.
+            // A single file is selected by its path: patterns do not apply.
             self.selection.unmatched().clear();
             let path = Path::new(OsStr::from_bytes(&entry.name));
             return visitor(Selected::Entry {
@@ -53,12 +53,12 @@ impl Task<'_> {
             .map(drop);
         }
         let mut walk = TreeWalk::new(reader, listing);
-        // For each directory we are in: whether all in it is wanted.
+        // For each directory on the path: whether all its entries are selected.
         let mut wanted = vec![self.selection.includes_all()];
         while let Some(step) = walk.next() {
             self.monitor.check_cancelled()?;
             let step = match step {
-                // The rest of this directory is lost; all others may be whole.
+                // The rest of this directory is lost; others may be intact.
                 Err(error) if error.is_fault() => {
                     let path = walk.path();
                     visitor(Selected::Damaged { path, error })?;
@@ -74,7 +74,7 @@ impl Task<'_> {
                 TreeStep::Entry(entry) => {
                     let path = walk.path();
                     let directory = matches!(entry.kind, EntryKind::Directory(_));
-                    // Asked in any case: it notes which patterns match.
+                    // Test in any case: the call records which patterns match.
                     let is_named = self.selection.includes(path, directory);
                     if self.selection.excludes(path, directory) {
                         continue;
@@ -98,7 +98,7 @@ impl Task<'_> {
         Ok(())
     }
 
-    /// Ends the restore if anything of it exists in the destination, other than directories.
+    /// Returns an error if an entry to restore, other than a directory, exists in the destination.
     pub(crate) fn refuse_existing<'r>(
         &self,
         reader: &'r ChunkReader<'r>,
@@ -118,7 +118,7 @@ impl Task<'_> {
                 stack.pop();
                 Ok(true)
             }
-            // Told when it is restored.
+            // Reported when it is restored.
             Selected::Damaged { .. } => Ok(true),
             Selected::Entry { path, entry, .. } => {
                 let full = self.destination.join(path);

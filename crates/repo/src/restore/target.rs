@@ -1,4 +1,4 @@
-//! The destination: made and entered one name at a time, never through a symlink.
+//! The destination: created and entered one name at a time, never through a symlink.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -19,7 +19,7 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// A directory that the user named.
+/// Flags to open a directory named by the user.
 const NAMED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// Opens a directory by name, not through a symlink.
@@ -27,7 +27,7 @@ pub(crate) fn open_directory(parent: impl AsFd, name: &[u8]) -> std::result::Res
     rustix::fs::openat(parent, name, DIRECTORY, Mode::empty())
 }
 
-/// Opens a directory that was reached before, name by name from the destination.
+/// Opens a directory that was entered before, name by name from the destination.
 pub(crate) fn open_beneath(root: &OwnedFd, path: &[&[u8]]) -> std::result::Result<OwnedFd, Errno> {
     let mut at = rustix::fs::openat(root, ".", DIRECTORY, Mode::empty())?;
     for name in path {
@@ -36,8 +36,8 @@ pub(crate) fn open_beneath(root: &OwnedFd, path: &[&[u8]]) -> std::result::Resul
     Ok(at)
 }
 
-/// Opens the destination itself; if need be it is made with this mode, and what leads to it. True
-/// if it was made. The user named it: links on the way are the user's.
+/// Opens the destination. If needed, creates it with this mode, and its parents. Returns true if it
+/// was created. Links on the way are followed, because the user named the path.
 pub(crate) fn open_destination(path: &Path, mode: u32) -> Result<(OwnedFd, bool)> {
     let failed = |action| move |source| Error::local(action, path, source);
     if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
@@ -59,7 +59,7 @@ pub(crate) fn open_if_there(path: &Path) -> Result<Option<OwnedFd>> {
     }
 }
 
-/// What stands at a name, if anything.
+/// Returns the `stat` of the file at a name, if there is one.
 pub(crate) fn look(parent: impl AsFd, name: &[u8]) -> std::result::Result<Option<Stat>, Errno> {
     match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
@@ -76,7 +76,7 @@ pub(crate) fn is_file(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
-/// Whether nothing is in a directory.
+/// Returns whether a directory is empty.
 pub(crate) fn is_empty(parent: impl AsFd, name: &[u8]) -> std::result::Result<bool, Errno> {
     for entry in Dir::new(open_directory(parent, name)?)? {
         if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
@@ -86,8 +86,8 @@ pub(crate) fn is_empty(parent: impl AsFd, name: &[u8]) -> std::result::Result<bo
     Ok(true)
 }
 
-/// Makes a directory of ours one that we may write into and go through, if it is not; returns the
-/// mode it had.
+/// Makes one of our directories writable and searchable for us if it is not; returns its former
+/// mode.
 pub(crate) fn let_us_in(directory: &Held<'_>) -> std::result::Result<Option<u32>, Errno> {
     let (stat, us) = (directory.stat()?, rustix::process::geteuid());
     let mode = stat.st_mode & 0o7777;
@@ -98,7 +98,7 @@ pub(crate) fn let_us_in(directory: &Held<'_>) -> std::result::Result<Option<u32>
     Ok(Some(mode))
 }
 
-/// Removes what is not a directory.
+/// Removes a file that is not a directory.
 pub(crate) fn remove(parent: impl AsFd, name: &[u8]) -> std::result::Result<(), Errno> {
     match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
         Err(Errno::NOENT) => Ok(()),
@@ -106,25 +106,26 @@ pub(crate) fn remove(parent: impl AsFd, name: &[u8]) -> std::result::Result<(), 
     }
 }
 
-/// A name that nobody else has, for what takes another thing's place once it is complete.
+/// Returns a unique name for a file that will replace another once complete.
 pub(crate) fn aside() -> Vec<u8> {
     format!(".ibid-{}", FileId::random()).into_bytes()
 }
 
-/// Puts what stands at `aside` in the place of what stands at `name`, in one step; only an empty
-/// directory goes before. If it can't be, `aside` is removed, and what stood there stays.
+/// Renames `aside` over `name` atomically; an empty directory in its place is removed first. On
+/// failure, `aside` is removed and the existing file stays.
 pub(crate) fn put_in_place(parent: impl AsFd, aside: &[u8], name: &[u8]) -> std::result::Result<(), Errno> {
     let rename = || rustix::fs::renameat(&parent, aside, &parent, name);
     let put = match rename() {
         Err(Errno::ISDIR) => rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR).and_then(|()| rename()),
         result => result,
     };
-    // After a rename nothing is left, but for one between two names of one file, which does nothing.
+    // After a rename, `aside` is gone, except if both were names of one file: then the rename did
+    // nothing.
     put.and(remove(&parent, aside))
 }
 
-/// Renames `from` to what `name` becomes by appending `.damaged`, or `.damaged-1` and so on where
-/// that is taken; returns it.
+/// Renames `from` to `name` with `.damaged` appended, or `.damaged-1` and so on if that exists;
+/// returns the new name.
 pub(crate) fn put_beside(parent: impl AsFd, from: &[u8], name: &[u8]) -> std::result::Result<Vec<u8>, Errno> {
     for n in 0u64.. {
         let suffix = if n == 0 {
@@ -136,7 +137,7 @@ pub(crate) fn put_beside(parent: impl AsFd, from: &[u8], name: &[u8]) -> std::re
         let beside = [stem, suffix.as_bytes()].concat();
         match rustix::fs::renameat_with(&parent, from, &parent, beside.as_slice(), RenameFlags::NOREPLACE) {
             Err(Errno::EXIST) => {}
-            // The file system can't promise to replace nothing: then we look.
+            // The file system can't rename without replacing: test first.
             Err(Errno::INVAL | Errno::NOSYS) => {
                 if look(&parent, &beside)?.is_none() {
                     return rustix::fs::renameat(&parent, from, &parent, beside.as_slice()).map(|()| beside);
@@ -148,7 +149,7 @@ pub(crate) fn put_beside(parent: impl AsFd, from: &[u8], name: &[u8]) -> std::re
     Err(Errno::EXIST)
 }
 
-/// Something stands in the place of an entry, and it was not said what to do then.
+/// Returns the error for an existing file when no overwrite rule was given.
 pub(crate) fn exists(path: &Path) -> Error {
     Error::local(
         "make",
@@ -159,7 +160,7 @@ pub(crate) fn exists(path: &Path) -> Error {
     )
 }
 
-/// What stands in the place of an entry can't go.
+/// Returns the error for an existing file that can't be replaced.
 pub(crate) fn cannot_replace(path: &Path, error: Errno) -> Error {
     let source = match error {
         // Removing a whole tree to make room for a file is never what `--overwrite` was meant for.
@@ -171,15 +172,15 @@ pub(crate) fn cannot_replace(path: &Path, error: Errno) -> Error {
     Error::local("replace", path, source)
 }
 
-/// Makes a new file, empty and private.
+/// Creates an empty file that only its owner can access.
 pub(crate) fn create_file(parent: impl AsFd, name: &[u8]) -> std::result::Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o600))
 }
 
-/// Opens an existing ordinary file to bring it up to date, and says how long it is. None if it is
-/// something else by now, has other names (which may lie outside the destination), or can't be
-/// opened for writing.
+/// Opens an existing regular file to update it, and returns its length. `None` if it is no longer a
+/// regular file, has other names (which may be outside the destination), or can't be opened for
+/// writing.
 pub(crate) fn open_existing(parent: impl AsFd, name: &[u8]) -> Option<(OwnedFd, u64)> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::openat(parent, name, flags, Mode::empty()).ok()?;
@@ -187,7 +188,7 @@ pub(crate) fn open_existing(parent: impl AsFd, name: &[u8]) -> Option<(OwnedFd, 
     (is_file(&stat) && stat.st_nlink == 1).then_some((file, stat.st_size as u64))
 }
 
-/// Makes a symlink, FIFO, socket or device.
+/// Creates a symlink, FIFO, socket or device.
 pub(crate) fn create_special(parent: impl AsFd, name: &[u8], kind: &EntryKind) -> std::result::Result<(), Errno> {
     let node = |kind, device| rustix::fs::mknodat(&parent, name, kind, Mode::from_raw_mode(0o600), device);
     match kind {
@@ -200,18 +201,18 @@ pub(crate) fn create_special(parent: impl AsFd, name: &[u8], kind: &EntryKind) -
     }
 }
 
-/// One directory on the way from the destination to where we are.
+/// One directory on the path from the destination.
 struct Level {
     name: Vec<u8>,
-    /// None until it is needed, and again while too many are open.
+    /// `None` until needed, and while too many are open.
     directory: Option<Arc<OwnedFd>>,
 }
 
-/// The directories from the destination down to the current one.
+/// Directories from the destination to the current one.
 pub(crate) struct Stack {
     root: Arc<OwnedFd>,
     levels: Vec<Level>,
-    /// Directories held open.
+    /// Maximum number of open directories.
     open_max: usize,
 }
 
@@ -232,12 +233,12 @@ impl Stack {
         self.levels.pop();
     }
 
-    /// The current directory, which exists.
+    /// Returns the current directory, which exists.
     pub(crate) fn current(&mut self) -> std::result::Result<Arc<OwnedFd>, Errno> {
         self.open(self.levels.len())
     }
 
-    /// Opens the first `depth` levels, from the deepest that is open.
+    /// Opens the first `depth` levels, starting from the deepest open one.
     pub(crate) fn open(&mut self, depth: usize) -> std::result::Result<Arc<OwnedFd>, Errno> {
         let from = self.levels[..depth]
             .iter()

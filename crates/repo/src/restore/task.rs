@@ -1,4 +1,4 @@
-//! One restore: what its threads share.
+//! Input of one restore, shared by its threads.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
@@ -10,9 +10,9 @@ use crate::{Monitor, Patterns, Repository, Result, SnapshotPath, Warning};
 pub(crate) struct Selection {
     include: Option<Patterns>,
     exclude: Patterns,
-    /// Include patterns that nothing has matched yet.
+    /// Include patterns that have matched nothing yet.
     unmatched: Mutex<Vec<(String, Patterns)>>,
-    /// Where in the snapshot the folder is that is restored.
+    /// Path in the snapshot of the directory being restored.
     base: PathBuf,
 }
 
@@ -27,7 +27,7 @@ impl Selection {
         let alone = |pattern: &String| Ok((pattern.clone(), Patterns::new(&[pattern], false)?));
         let unmatched: Result<_> = options.include.iter().filter(asks).map(alone).collect();
         let selection = Selection {
-            // What is in a folder that is asked for is asked for.
+            // Everything below an included directory is included.
             include: include.filter(|include| !base.ancestors().any(|folder| include.matches(folder, true))),
             exclude: Patterns::new(&options.exclude, false)?,
             unmatched: Mutex::new(unmatched?),
@@ -43,13 +43,13 @@ impl Selection {
         self.unmatched.lock().expect("no holder of this lock panics")
     }
 
-    /// Notes which patterns match a path of the snapshot.
+    /// Records which patterns match a path of the snapshot.
     pub(super) fn note(&self, path: &Path, is_directory: bool) {
         let mut unmatched = self.unmatched();
         unmatched.retain(|(_, pattern)| !pattern.matches(path, is_directory));
     }
 
-    /// Says which include patterns nothing has matched; returns how many.
+    /// Reports include patterns that matched nothing; returns their number.
     pub(super) fn tell_unmatched(&self, monitor: &Monitor) -> u64 {
         let unmatched = std::mem::take(&mut *self.unmatched());
         let count = unmatched.len() as u64;
@@ -63,12 +63,12 @@ impl Selection {
         self.exclude.matches(&self.base.join(path), is_directory)
     }
 
-    /// Whether there are no include patterns.
+    /// Returns whether there are no include patterns.
     pub(super) fn includes_all(&self) -> bool {
         self.include.is_none()
     }
 
-    /// Whether this very path is asked for. Without include patterns, everything is.
+    /// Returns whether this path itself is included. Without include patterns, every path is.
     pub(super) fn includes(&self, path: &Path, is_directory: bool) -> bool {
         self.include.as_ref().is_none_or(|include| {
             let path = self.base.join(path);
@@ -78,7 +78,7 @@ impl Selection {
     }
 }
 
-/// One restore.
+/// Input of one restore.
 pub(crate) struct Task<'a> {
     pub(crate) repository: &'a Repository,
     pub(crate) from: &'a SnapshotPath<'a>,

@@ -1,4 +1,4 @@
-//! Reading back what was restored.
+//! Verification of restored files.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ use crate::tree::Items;
 use crate::{Error, ProgressCounters, Result, Warning};
 
 impl Task<'_> {
-    /// Compares every selected file in the destination with the snapshot; returns how many are
-    /// right and adds to `failed` those that are not, without what was `lost` before.
+    /// Compares every selected file in the destination with the snapshot; returns the number that
+    /// match, and adds the others to `failed`, except those already `lost`.
     pub(crate) fn verify<'r>(
         &self,
         reader: &'r ChunkReader<'r>,
@@ -39,7 +39,7 @@ impl Task<'_> {
                     stack.pop();
                     return Ok(true);
                 }
-                // Told when it was restored.
+                // Reported when it was restored.
                 Selected::Damaged { .. } => return Ok(true),
             };
             match &entry.kind {
@@ -106,8 +106,8 @@ impl Task<'_> {
         difference.map_or(Ok(()), |at| Err(differs(at)))
     }
 
-    /// Compares a file in the destination with contents of the snapshot, piece by piece, as long as
-    /// `each` says to go on.
+    /// Compares a file in the destination with a content of the snapshot, piece by piece, while
+    /// `each` returns true.
     pub(crate) fn compare<'r>(
         &self,
         reader: &'r ChunkReader<'r>,
@@ -146,16 +146,16 @@ impl Task<'_> {
     }
 }
 
-/// A chunk or hole that was compared.
+/// A compared chunk or hole.
 pub(crate) struct Piece {
-    /// Where it begins, or, if it is known better, where it differs.
+    /// Its offset, or the offset of the first difference if known.
     pub(crate) at: u64,
     pub(crate) length: u64,
     pub(crate) is_hole: bool,
     pub(crate) equal: bool,
 }
 
-/// Where a byte that is not zero lies in a range that should be a hole.
+/// Returns the offset of a nonzero byte in a range that should be a hole.
 fn verify_hole(
     file: &Opened,
     start: u64,
@@ -166,7 +166,7 @@ fn verify_hole(
     let end = start + length;
     let mut at = start;
     while at < end {
-        // Only what occupies space needs reading.
+        // Only allocated ranges need reading.
         at = match seek(&file.fd, SeekFrom::Data(at)) {
             Ok(data) => data.max(at),
             Err(Errno::NXIO) => return Ok(None),

@@ -1,4 +1,4 @@
-//! Workers of a restore: read a frame once, verify, write where its chunks belong.
+//! Workers of a restore: read and verify each frame once, and write its chunks to all their places.
 
 use std::sync::atomic::Ordering;
 
@@ -12,8 +12,8 @@ use super::task::Task;
 use crate::read::{ChunkReader, FrameReader};
 use crate::{Error, ProgressCounters};
 
-/// Works until there are no more groups; each holds the parts of one frame, in order of slots.
-/// `chunks` are for workers together.
+/// Works until the channel closes. Each group holds the parts of one frame, in order of slots. All
+/// workers share `chunks`.
 pub(crate) fn run(task: &Task<'_>, chunks: &ChunkReader<'_>, progress: &Tally, groups: &Receiver<Vec<Part<'_>>>) {
     let mut reader = FrameReader::default();
     let mut scratch = Vec::new();
@@ -34,7 +34,7 @@ pub(crate) fn run(task: &Task<'_>, chunks: &ChunkReader<'_>, progress: &Tally, g
     }
 }
 
-/// Whether the file had the right bytes at this place all along; if so the part is done.
+/// Returns whether the file already has the right bytes here; if so, marks the part as done.
 fn is_right_already(task: &Task<'_>, part: &Part<'_>, scratch: &mut Vec<u8>, progress: &Tally) -> bool {
     if part.offset + u64::from(part.length) > part.file.existing {
         return false;
@@ -71,7 +71,7 @@ fn write_group(
     let opened = match reader.open(chunks, group[0].frame, last) {
         Ok(opened) => opened,
         Err(error) => {
-            // One message a file says what is lost and why.
+            // Report one message per file.
             let text = error.to_string();
             for part in group {
                 let error = Error::local("restore", &part.file.path, std::io::Error::other(text.clone()));
@@ -80,7 +80,7 @@ fn write_group(
             return;
         }
     };
-    // Many files may want the same chunk: it is compared with its id once.
+    // Many files may need the same chunk: compare it with its id once.
     let mut verified: Option<(&Part<'_>, Option<&[u8]>)> = None;
     for part in group {
         if part.file.failed.load(Ordering::Relaxed) {

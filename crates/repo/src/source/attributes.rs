@@ -110,8 +110,8 @@ fn read_xattrs(
         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOENT) => return (Vec::new(), Vec::new()),
         Err(error) => return (Vec::new(), vec![(Vec::new(), error.into())]),
     };
-    // Descending order puts system attributes such as `system.posix_acl_access` before the users',
-    // so they get room first.
+    // Sorted, system attributes such as `system.posix_acl_access` come before the users' and get room
+    // first.
     let mut names: Vec<_> = names.split(|&byte| byte == 0).filter(|name| !name.is_empty()).collect();
     names.sort_unstable();
     names.dedup();
