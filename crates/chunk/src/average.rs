@@ -10,14 +10,14 @@ use crate::{SeqCdcSettings, Settings, SettingsError};
 mod hashless;
 mod windowed;
 
-/// What random bytes do to a sequence of `pairs` ascents, equal neighbours absorbed.
+/// How often random bytes complete a sequence of `pairs` ascents, with equal neighbours absorbed.
 struct Rarity {
     /// The length of the sequence.
     pairs: u32,
     /// Pairs scanned on average before it is complete.
     scanned: usize,
-    /// Sequences completed per million skips, when 50 opposing pairs start one: the inverse of how
-    /// many stretches between skips go by in vain before the one that holds the sequence.
+    /// Sequences completed per million skips, if 50 opposing pairs start a skip: the inverse of the
+    /// mean number of stretches between skips until one holds the sequence.
     sequences_per_million_skips: usize,
 }
 
@@ -29,7 +29,7 @@ const fn rarity(pairs: u32, scanned: usize, sequences_per_million_skips: usize) 
     }
 }
 
-/// From sequences that happen all the time to some that hardly do.
+/// From frequent sequences to rare ones.
 ///
 /// The second column was solved exactly from the linear equations of (ascents so far, last byte);
 /// `examples/search.rs` finds it again with random data. With `s` pairs scanned, and 100.4 of them
@@ -47,7 +47,8 @@ const RARITIES: [Rarity; 6] = [
 const SKIP_TRIGGER: u32 = 50;
 
 impl Settings {
-    /// Settings that realise about `average` bytes a chunk on random data, by algorithm name.
+    /// Returns settings that realise about `average` bytes a chunk on random data, by algorithm
+    /// name.
     ///
     /// | name | minimum | maximum | average, limits | otherwise |
     /// |---|---|---|---|---|
@@ -65,25 +66,24 @@ impl Settings {
     /// | `ott/…` | 1/4 to 5/8 | 4 | the same | bits in the mask, and the minimum to make up for powers of two |
     /// | `otd/…`, `otttd/…` | 64 bytes, 1/4 to 5/8 | 2.8 | the same | the same, and one bit less in reserve |
     ///
-    /// With CRC-32, whose window is 256 bytes, all minima are at least that, and averages from 1
-    /// KiB on can be asked for. `obsw` and `otd` have nothing to make up for powers of two
-    /// with: they come within a factor of 1.45. Rsync's hashes are no random numbers (paper
-    /// 002, figure 3), and what they realise is further from what was asked.
+    /// With CRC-32, whose window is 256 bytes, all minima are at least that, and the least average
+    /// is 1 KiB. `obsw` and `otd` cannot make up for powers of two: they come within a factor of
+    /// 1.45. Rsync's hashes are not uniform (*CDC Throughput*, figure 3), so their realised
+    /// averages are further from the requested ones.
     ///
-    /// Windows and radii of the hashless algorithms follow from what random bytes are expected to
-    /// do.
+    /// Windows and radii of the hashless algorithms follow from expectations over random bytes.
     ///
     /// **SeqCDC.** 4096, 8192 and 16384 are the settings that the paper published (Table 1: five
     /// pairs, and a minimum of 1 KiB at 4096), whose realised averages on random data are 3.5, 6.9
-    /// and 13.0 KiB. Every other average takes the longest sequence that random data shows often
-    /// enough and as large a skip after 50 opposing pairs as brings the realised average to within
-    /// 10 % of the one asked; that keeps skips near SeqCDC's 256 to 512 bytes (32 KiB: six
-    /// pairs, skip 186; 64 KiB: six pairs, skip 473), where a longer skip with a shorter sequence
-    /// would find its way back after an edit less often.
+    /// and 13.0 KiB. Every other average takes the longest sequence that is frequent enough in
+    /// random data, and the skip after 50 opposing pairs that brings the realised average to within
+    /// 10 % of the requested one. That keeps skips near SeqCDC's 256 to 512 bytes (32 KiB: six
+    /// pairs, skip 186; 64 KiB: six pairs, skip 473). A longer skip with a shorter sequence
+    /// resynchronises less often after an edit.
     ///
-    /// Skips buy speed with savings, the more so the larger the average. `examples/savings.rs`
-    /// finds, for ten edited versions of random data at 64 KiB, deduplication ratios of 1.4 with
-    /// these settings, 1.1 with five pairs and skips of 4000, 2.1 with seven pairs, no skips and a
+    /// Skips trade savings for speed, more so at larger averages. `examples/savings.rs` finds, for
+    /// ten edited versions of random data at 64 KiB, deduplication ratios of 1.4 with these
+    /// settings, 1.1 with five pairs and skips of 4000, 2.1 with seven pairs, no skips and a
     /// minimum of 24 KiB, and 2.4 with `fastcdc`.
     ///
     /// # Errors
@@ -152,21 +152,22 @@ fn seqcdc_for_average(average: usize) -> Result<SeqCdcSettings, SettingsError> {
     Ok(settings)
 }
 
-/// Sequence length and skip size that let half of `average` pass between minimum and boundary.
+/// Returns the sequence length and skip size at which boundaries come on average half of `average`
+/// after the minimum.
 ///
-/// The distance is close to exponentially distributed and is cut short at the maximum, three
-/// halves of `average` on; its mean before that must then be 0.53 of `average` for half of it to
-/// remain. Of that distance, the sequence needs so many pairs scanned; skips fill up the rest.
+/// The distance is close to exponentially distributed and is cut short at the maximum, three halves
+/// of `average` on; its mean before that must then be 0.53 of `average` for half of it to remain.
+/// The sequence needs some of that distance as scanned pairs; skips fill the rest.
 fn sequence_for_average(average: usize) -> (u32, u32) {
     let distance = average * 53 / 100;
     let rarity = RARITIES
         .iter()
         .rev()
-        // A sequence slightly too rare still comes out within the tolerance without any skip.
+        // A sequence that is slightly too rare stays within the tolerance without any skip.
         .find(|rarity| rarity.scanned <= distance + distance / 8)
         .unwrap_or(&RARITIES[0]);
     let skipped = distance.saturating_sub(rarity.scanned) as u64;
     let skip_size = skipped * rarity.sequences_per_million_skips as u64 / 1_000_000;
-    // A few bytes would cost their bookkeeping and skip next to nothing.
+    // A skip of a few bytes costs more than it saves.
     (rarity.pairs, if skip_size < 16 { 0 } else { skip_size as u32 })
 }

@@ -79,25 +79,25 @@
 //!
 //! Such data has no content to cut by. It deduplicates well in any case, in chunks of these sizes:
 //!
-//! - **`seqcdc`**: one byte repeated gives chunks of the maximum size, because nothing rises or
-//!   falls. A short period gives one length over and over, or a cycle of lengths, as the period
-//!   meets the minimum size; the maximum if no period holds a sequence. Long runs upwards
-//!   (downwards, for falling sequences) give the minimum size.
-//! - **`fastcdc`**: one byte repeated settles the hash 48 bytes after the minimum, and from there it
+//! - **`seqcdc`**: one byte repeated gives chunks of the maximum size, because no pair rises or
+//!   falls. A short period gives one length or a cycle of lengths, depending on its phase at the
+//!   minimum size, or the maximum if no period holds a sequence. Long rising runs (falling ones for
+//!   falling sequences) give the minimum size.
+//! - **`fastcdc`**: one byte repeated gives the same hash from 48 bytes after the minimum on, which
 //!   fits everywhere or nowhere. All chunks but the last have one size: the minimum plus at most 47
-//!   bytes, or the average (where a looser mask begins), or the maximum. With the settings of
-//!   [`Settings::for_average`] for powers of two from 4 KiB on it is the maximum, whatever the byte.
-//!   A short period behaves likewise; if no hash of the period fits, the maximum.
-//! - **`ae`, `ae-min`, `ram`**: one byte repeated gives the minimum size, because no byte passes the
-//!   first. A period no longer than the window gives less than a period above the minimum. On long
-//!   runs upwards `ae` goes on until the run turns, `ae-min` cuts at the minimum, and `ram` just past
-//!   it.
-//! - **`maxp`**: the maximum size, because of equal bytes none is a peak, and within a period no
-//!   longer than the radius the same byte comes again. Long runs upwards give the maximum too.
-//! - **`argmin`, `argmin8`**: one byte repeated gives the maximum size, because all hashes are equal
-//!   and the last wins. A run that ends before the maximum wins or loses as a whole; if it wins, the
-//!   chunk ends with it. A period no longer than maximum less minimum gives less than a period below
-//!   the maximum.
+//!   bytes, or the average (where the looser mask begins), or the maximum. With the settings of
+//!   [`Settings::for_average`] for powers of two from 4 KiB on, it is the maximum for every byte. A
+//!   short period behaves likewise; if none of its hashes fits, the size is the maximum.
+//! - **`ae`, `ae-min`, `ram`**: one byte repeated gives the minimum size, because no byte passes
+//!   the first. A period no longer than the window gives less than a period above the minimum. On
+//!   long rising runs, `ae` continues to the end of the run, `ae-min` cuts at the minimum, and
+//!   `ram` just past it.
+//! - **`maxp`**: the maximum size, because equal bytes are no peaks, and in a period no longer than
+//!   the radius every byte comes again within it. Long rising runs also give the maximum.
+//! - **`argmin`, `argmin8`**: one byte repeated gives the maximum size, because all hashes are
+//!   equal and the last wins. If a run ends before the maximum, a chunk ends at its last byte or
+//!   outside of it. A period no longer than maximum less minimum gives less than a period below the
+//!   maximum.
 //! - **Windowed hashes**: one byte repeated has one hash, so every chunk has the minimum size or the
 //!   maximum; the maximum if the byte is zero and the hash is `rsync`, `rabin` or `crc32`. With a
 //!   period, chunks are less than a period longer than the minimum, or of the maximum size, or (where
@@ -150,7 +150,7 @@ pub use stream::Stream;
 
 /// Finds where chunks end, by one set of [`Settings`].
 ///
-/// Make it once and share it: finding a cut allocates nothing and remembers nothing.
+/// Make it once and share it: a cut allocates no memory and changes no state.
 #[derive(Clone, Debug)]
 pub struct Chunker {
     settings: Settings,
@@ -232,7 +232,7 @@ impl Chunker {
         self.backend
     }
 
-    /// Returns the maximum size of a chunk, bytes: the most that [`Chunker::cut`] looks at.
+    /// Returns the maximum size of a chunk, bytes: [`Chunker::cut`] reads no further.
     #[must_use]
     pub fn size_max(&self) -> usize {
         self.settings.size_max()

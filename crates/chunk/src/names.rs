@@ -18,7 +18,7 @@ macro_rules! with_every_hash {
 /// Method and hash, in the orders of [`Method::ALL`] and [`RollingHash::ALL`].
 const LONG: [[&str; 6]; 8] = with_every_hash!("bsw" "tt" "td" "tttd" "obsw" "ott" "otd" "otttd");
 
-/// Those that are usual have a name of their own.
+/// The usual pairs have short names.
 const SHORT: [(&str, Method, RollingHash); 4] = [
     ("rabin", Method::Ott, RollingHash::Rabin),
     ("crc32", Method::Ott, RollingHash::Crc32),
@@ -33,9 +33,9 @@ const OTHERS: [&str; 9] = [
 /// The names of all algorithms, as [`Settings::for_average`](crate::Settings::for_average) takes
 /// them and [`Settings::name`](crate::Settings::name) gives them.
 ///
-/// Windowed hashes are named by method and hash, such as `tttd/rabin-karp` or `obsw/cyclic`. Short
-/// for `ott/rabin`, `ott/crc32`, `ott/gear` and `tttd/rabin`, which are understood, too, are
-/// `rabin`, `crc32`, `gear` and `tttd`.
+/// Windowed hashes are named by method and hash, such as `tttd/rabin-karp` or `obsw/cyclic`.
+/// `rabin`, `crc32`, `gear` and `tttd` are short for `ott/rabin`, `ott/crc32`, `ott/gear` and
+/// `tttd/rabin`, which are also accepted.
 pub const NAMES: [&str; 57] = names();
 
 const fn names() -> [&'static str; 57] {
@@ -53,7 +53,7 @@ const fn names() -> [&'static str; 57] {
     names
 }
 
-/// The name of a method with a hash.
+/// Returns the name of a method with a hash.
 pub(crate) const fn windowed(method: Method, hash: RollingHash) -> &'static str {
     let mut at = 0;
     while at < SHORT.len() {
@@ -66,7 +66,7 @@ pub(crate) const fn windowed(method: Method, hash: RollingHash) -> &'static str 
     LONG[method as usize][hash as usize]
 }
 
-/// The method with the hash that has this name, long or short.
+/// Returns the method and hash of a name, long or short.
 pub(crate) fn find_windowed(name: &str) -> Option<(Method, RollingHash)> {
     let short = SHORT.iter().find(|(short, ..)| *short == name);
     short.map(|(_, method, hash)| (*method, *hash)).or_else(|| {

@@ -1,14 +1,13 @@
-//! Chunks of large data in memory, cut by several threads.
+//! The chunks of large data in memory, cut by several threads.
 //!
-//! Where a chunk ends depends on no byte before it. So two ways to cut the same data agree from their
-//! first common boundary on, and content-defined boundaries soon have one in common. That allows two
-//! stages:
+//! The end of a chunk depends on no byte before it. So two ways to cut the same data agree from
+//! their first common boundary on, and with content-defined chunking such a boundary comes soon.
+//! That allows two stages:
 //!
-//! 1. Threads take the segments of the data in turns and cut each as if a chunk began where it
-//!    begins.
-//! 2. The caller's thread goes along the segments. It cuts chunk by chunk from the last true
-//!    boundary until it meets one that the segment's thread found, too. From there to the end of
-//!    the segment, the thread's boundaries are the true ones.
+//! 1. Threads take the segments of the data in turns and cut each as if a chunk began at its start.
+//! 2. The caller's thread walks along the segments. It cuts chunk by chunk from the last true
+//!    boundary until it meets a boundary that the segment's thread also found. From there to the
+//!    end of the segment, the thread's boundaries are the true ones.
 //!
 //! The cuts are those of [`chunks`](crate::chunks()) for every algorithm. Only the beginning of each
 //! segment is cut twice. On random data, the first common boundary comes after so many chunks:
@@ -18,13 +17,13 @@
 //! | 8 KiB | 1.1 to 1.4 chunks, of 64 to 256 | 2.3 | 5.7 | 75 |
 //! | 64 KiB | the same | 2.3 | 5.7 | nearly all |
 //!
-//! (AE and RAM look at little but the first large bytes after a window, so they also take long to
-//! return to their boundaries after an edit.) The other two-stage form marks every place where the
-//! hash fits and then chooses among them. It also has to hash the bytes below the minimum size, often
-//! half of all, and it allows no skips and no choices that depend on where a chunk begins.
+//! (AE and RAM depend on a few large bytes after a window, so they also take long to return to
+//! their boundaries after an edit.) SS-CDC's two-stage form marks every place where the hash fits
+//! and then chooses among them. It also has to hash the bytes below the minimum size, often half of
+//! all, and it allows no skips and no choices that depend on the start of a chunk.
 //!
-//! In long constant or periodic data, boundaries may never have one in common. Then the first stage
-//! is wasted, and cutting takes as long as with one thread. Segments are multiples of the maximum
+//! In long constant or periodic data, a common boundary may never come. Then the first stage is
+//! wasted, and cutting takes as long as with one thread. Segments are multiples of the maximum
 //! size, so fixed sizes, and data whose chunks all have the maximum size, do not suffer from this.
 
 use alloc::vec::Vec;
@@ -34,25 +33,27 @@ use std::thread;
 
 use crate::Chunker;
 
-/// Segments are at least so long: less would not be worth handing over.
+/// Least length of a segment: less is not worth handing over.
 const SEGMENT_LEAST: usize = 1 << 20;
-/// Chunks in a segment: many against those that are cut twice.
+/// Average chunks in a segment: many compared with those that are cut twice.
 const SEGMENT_CHUNKS: usize = 256;
-/// At least so many in data that is not long enough to give every thread several such segments.
+/// Least average chunks in a segment, for data too short to give every thread several full
+/// segments.
 const SEGMENT_CHUNKS_LEAST: usize = 64;
-/// Segments for each thread, if there can be: the last ones keep few threads waiting then.
+/// Segments for each thread, if the data is long enough: the last ones then keep few threads
+/// waiting.
 const SEGMENTS_WANTED: NonZeroUsize = NonZeroUsize::new(8).expect("8 is not zero");
-/// Segments that a thread may have cut and not handed over.
+/// Segments that a thread may be ahead.
 const SEGMENTS_AHEAD: usize = 2;
 
 /// Calls `take` with every chunk of `data`, in order, on the caller's thread, while `threads` other
 /// threads find most of the boundaries.
 ///
 /// The chunks are those of [`chunks`](crate::chunks()). Data too short to share is cut without any
-/// thread. What it gains depends on how soon an algorithm finds back to its boundaries: most do at
-/// once, `ae` and `ram` with large averages hardly ever, and algorithms that are as fast as memory
-/// gain nothing. Each thread keeps at most three lists of the boundaries of a segment, 8 bytes a
-/// chunk; a segment is 64 to 256 average chunks, at least 1 MiB.
+/// thread. The gain depends on how soon an algorithm resynchronises: most do at once, `ae` and
+/// `ram` with large averages hardly ever. Algorithms that are as fast as memory gain nothing. Each
+/// thread keeps at most three lists of the boundaries of a segment, 8 bytes a chunk; a segment is
+/// 64 to 256 average chunks, at least 1 MiB.
 ///
 /// ```
 /// use core::{convert::Infallible, num::NonZeroUsize};
@@ -69,7 +70,7 @@ const SEGMENTS_AHEAD: usize = 2;
 /// ```
 ///
 /// # Errors
-/// What `take` returns; the rest of the data is left alone then.
+/// The error of `take`, after which it is not called again.
 pub fn for_each_chunk<'a, E>(
     chunker: &Chunker,
     data: &'a [u8],
@@ -87,7 +88,7 @@ pub fn for_each_chunk<'a, E>(
     for_each_chunk_by_segments(chunker, data, threads, segment, take)
 }
 
-/// As [`for_each_chunk`], with segments of this many bytes.
+/// Does [`for_each_chunk`] with segments of this many bytes.
 pub(crate) fn for_each_chunk_by_segments<'a, E>(
     chunker: &Chunker,
     data: &'a [u8],
@@ -99,7 +100,7 @@ pub(crate) fn for_each_chunk_by_segments<'a, E>(
     // Alone, the only segment would be cut at once.
     let threads = if segments < 2 { 0 } else { threads.get().min(segments) };
     thread::scope(|scope| {
-        // A thread that can't be started is like one that found nothing.
+        // A thread that cannot be started counts as one that found no boundaries.
         let (found, threads): (Vec<_>, Vec<_>) = (0..threads)
             .map(|first| {
                 let (sender, receiver) = sync_channel(SEGMENTS_AHEAD - 1);
@@ -116,7 +117,8 @@ pub(crate) fn for_each_chunk_by_segments<'a, E>(
             let end = data.len().min((number + 1) * segment);
             take_segment(chunker, data, &mut start, end, &boundaries, &mut take)
         });
-        // Without receivers the threads end; waiting for them by name leaves nothing of theirs behind.
+        // Without receivers the threads end. Joining them frees their resources before this
+        // returns.
         drop(found);
         for thread in threads.into_iter().flatten() {
             if let Err(panic) = thread.join() {
@@ -127,8 +129,8 @@ pub(crate) fn for_each_chunk_by_segments<'a, E>(
     })
 }
 
-/// The second stage, for one segment: takes the chunks that begin before `end`, from `start` on,
-/// which is then where the next one begins.
+/// Does the second stage for one segment: takes the chunks that begin at `start` or later and
+/// before `end`, and advances `start` to the next chunk.
 fn take_segment<'a, E>(
     chunker: &Chunker,
     data: &'a [u8],
@@ -151,7 +153,7 @@ fn take_segment<'a, E>(
     Ok(())
 }
 
-/// The first stage: sends the boundaries of each segment, from its beginning to the first one that
+/// Does the first stage: sends the boundaries of each segment, from its start to the first one that
 /// is not before its end.
 fn cut_segments(
     chunker: &Chunker,

@@ -1,4 +1,4 @@
-//! Parameters by name: what a user types, and what a table shows.
+//! Parameters by name, for users to type and tables to show.
 
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
@@ -9,9 +9,9 @@ use crate::{Settings, SettingsError};
 /// One parameter of an algorithm, named as the field of its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Such as `size_min`.
+    /// Its name, such as `size_min`.
     pub name: &'static str,
-    /// The words that it takes, the first standing for 0; none if it takes a number.
+    /// The words that it takes, the first for 0; none if it takes a number.
     pub choices: &'static [&'static str],
 }
 
@@ -83,7 +83,7 @@ const WINDOWED: &[Parameter] = &[
 ];
 
 impl Settings {
-    /// The parameters of the algorithm, in the order of [`Settings::to_words`].
+    /// Returns the parameters of the algorithm, in the order of [`Settings::to_words`].
     #[must_use]
     pub fn parameters(&self) -> &'static [Parameter] {
         match self {
@@ -98,7 +98,7 @@ impl Settings {
         }
     }
 
-    /// Every parameter's name and value, as [`Settings::with_parameters`] takes them.
+    /// Returns every parameter's name and value, as [`Settings::with_parameters`] takes them.
     ///
     /// ```
     /// use ibid_chunk::Settings;
@@ -119,8 +119,8 @@ impl Settings {
         self.parameters().iter().zip(self.to_words()).map(value).collect()
     }
 
-    /// The same settings with other values for some parameters: decimal numbers, or one of the
-    /// [choices](Parameter::choices). All are set before the limits are checked.
+    /// Returns the settings with other values for some parameters: decimal numbers, or one of the
+    /// [choices](Parameter::choices). All values are set before the limits are checked.
     ///
     /// ```
     /// use ibid_chunk::Settings;
@@ -133,8 +133,8 @@ impl Settings {
     /// ```
     ///
     /// # Errors
-    /// When the algorithm has no such parameter, a value is none that it takes, or the settings
-    /// do not pass [`Settings::validate`].
+    /// If the algorithm has no such parameter, the parameter does not take the value, or the
+    /// settings do not pass [`Settings::validate`].
     pub fn with_parameters<'a>(
         &self,
         values: impl IntoIterator<Item = (&'a str, &'a str)>,

@@ -1,4 +1,4 @@
-//! Chunks of data that arrives in pieces.
+//! The chunks of data that arrives in pieces.
 
 use alloc::vec::Vec;
 
@@ -7,8 +7,8 @@ use crate::Chunker;
 /// A chunker that is fed pieces of any size and hands out chunks as they become certain.
 ///
 /// The chunks depend on the bytes alone, not on how they were divided into pieces. A piece is cut
-/// where it lies, unless a chunk began in pieces before it; what has to wait for the next piece is
-/// copied, once or twice, into a buffer that stays below three times the maximum chunk size.
+/// in place, unless a chunk began in an earlier piece. Bytes that have to wait for the next piece
+/// are copied, once or twice, into a buffer that stays below three times the maximum chunk size.
 ///
 /// ```
 /// use ibid_chunk::{Chunker, Pusher, Settings};
@@ -35,7 +35,7 @@ pub struct Pusher {
 }
 
 impl Pusher {
-    /// A pusher at the start of an input.
+    /// Returns a pusher at the start of an input.
     #[must_use]
     pub fn new(chunker: &Chunker) -> Pusher {
         Pusher {
@@ -45,7 +45,7 @@ impl Pusher {
         }
     }
 
-    /// Bytes pushed that are in no chunk yet; fewer than the maximum chunk size.
+    /// Returns how many pushed bytes are in no chunk yet: fewer than the maximum chunk size.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.held.len() - self.start
@@ -54,8 +54,7 @@ impl Pusher {
     /// Takes the next piece of the input and calls `take` with every chunk that it completes.
     ///
     /// # Errors
-    /// What `take` returns. That ends the input: the pusher has forgotten it and is ready for
-    /// another.
+    /// The error of `take`. It ends the input: the pusher drops it and is ready for another.
     pub fn push<E>(&mut self, piece: &[u8], mut take: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let result = self.push_piece(piece, &mut take);
         if result.is_err() {
@@ -79,8 +78,8 @@ impl Pusher {
                 take(chunk)?;
             }
             if self.start < old {
-                // The piece is used up, or there would have been enough. Moving what is left only
-                // once as much has gone makes every byte move once at most.
+                // The piece is used up, or it would have been enough. The rest is moved only after
+                // as many bytes have gone, so every byte moves at most once.
                 if self.start >= size_max {
                     self.held.drain(..self.start);
                     self.start = 0;
@@ -107,7 +106,7 @@ impl Pusher {
     /// for another input.
     ///
     /// # Errors
-    /// What `take` returns; the input is forgotten all the same.
+    /// The error of `take`. The pusher drops the input.
     pub fn finish<E>(&mut self, mut take: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let result = crate::chunks(&self.chunker, &self.held[self.start..]).try_for_each(&mut take);
         self.forget();

@@ -1,10 +1,10 @@
-//! Chunks of what a reader gives.
+//! The chunks of a reader's data.
 
 use std::io::{self, ErrorKind, Read};
 
 use crate::Chunker;
 
-/// Cuts what a reader gives into chunks, lent one after another from one buffer.
+/// Cuts the data of a reader into chunks, lent one after another from one buffer.
 ///
 /// The chunks depend on the bytes alone, not on how the reader divides them. Reads that were
 /// interrupted are repeated. After any other error nothing is lost: the next call goes on where the
@@ -35,13 +35,13 @@ pub struct Stream<R> {
 }
 
 impl<R: Read> Stream<R> {
-    /// A stream with a buffer of twice the maximum chunk size.
+    /// Returns a stream with a buffer of twice the maximum chunk size.
     pub fn new(chunker: &Chunker, reader: R) -> Stream<R> {
         Stream::with_buffer_size(chunker, reader, 2 * chunker.size_max())
     }
 
-    /// A stream with a buffer of `size` bytes, or of the maximum chunk size if that is more. The
-    /// larger the buffer, the less is moved within it.
+    /// Returns a stream with a buffer of `size` bytes, or of the maximum chunk size if that is
+    /// more. A larger buffer moves fewer bytes within itself.
     pub fn with_buffer_size(chunker: &Chunker, reader: R, size: usize) -> Stream<R> {
         let buffer = vec![0; size.max(chunker.size_max())].into_boxed_slice();
         Stream {
@@ -55,14 +55,14 @@ impl<R: Read> Stream<R> {
         }
     }
 
-    /// The next chunk, or `None` after the last.
+    /// Returns the next chunk, or `None` after the last.
     ///
     /// # Errors
-    /// What the reader returns, except for [`ErrorKind::Interrupted`].
+    /// The errors of the reader, except [`ErrorKind::Interrupted`].
     pub fn next_chunk(&mut self) -> io::Result<Option<&[u8]>> {
         let mut len = self.chunker.cut(&self.buffer[self.start..self.end]);
         if self.start + len == self.end && len < self.chunker.size_max() && !self.reader_ended {
-            // Not final. Until here nothing had to be read, nor moved to make room.
+            // The cut is not final: read on.
             self.fill()?;
             len = self.chunker.cut(&self.buffer[self.start..self.end]);
         }
@@ -78,7 +78,7 @@ impl<R: Read> Stream<R> {
     /// Appends the next chunk to `into` and returns its length, 0 after the last.
     ///
     /// # Errors
-    /// As for [`Stream::next_chunk`]; nothing is appended then.
+    /// Those of [`Stream::next_chunk`]. Nothing is appended then.
     pub fn next_chunk_into(&mut self, into: &mut Vec<u8>) -> io::Result<usize> {
         let Some(chunk) = self.next_chunk()? else {
             return Ok(0);
@@ -87,7 +87,7 @@ impl<R: Read> Stream<R> {
         Ok(chunk.len())
     }
 
-    /// Reads until a whole chunk is in the buffer for certain, or all that there is.
+    /// Reads until the buffer surely holds a whole chunk, or the rest of the input.
     fn fill(&mut self) -> io::Result<()> {
         let size_max = self.chunker.size_max();
         self.buffer.copy_within(self.start..self.end, 0);
@@ -109,13 +109,13 @@ impl<R: Read> Stream<R> {
 }
 
 impl<R> Stream<R> {
-    /// Bytes lent so far: where in the input the next chunk starts.
+    /// Returns the number of bytes lent so far: the offset of the next chunk in the input.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The reader. It may have been read further than [`Stream::offset`].
+    /// Returns the reader. It may have been read further than [`Stream::offset`].
     #[must_use]
     pub fn into_reader(self) -> R {
         self.reader

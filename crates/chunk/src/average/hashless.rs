@@ -1,16 +1,16 @@
 //! Windows for AE, RAM, MAXP and argmin that give an average on random data.
 //!
-//! Expectations over independent, equally likely bytes, by basic arithmetic of floating point
-//! numbers only. They choose parameters; cuts follow from the parameters in whole numbers.
+//! The expectations assume independent, equally likely bytes, and use basic floating-point
+//! arithmetic only. They choose parameters; cuts follow from the parameters in integers.
 
 use crate::settings::in_range;
 use crate::{AeSettings, ArgminSettings, ArgminWindow, Extremum, MaxpSettings, RamSettings};
 use crate::{SIZE_MAX_MOST, SettingsError};
 
-/// The maximum is so many averages.
+/// The maximum, in averages.
 const AVERAGES_TO_MAXIMUM: usize = 4;
 
-/// The least and the most that can be asked for.
+/// The least and the largest average.
 const AVERAGE_LEAST: usize = 256;
 const AVERAGE_MOST: usize = SIZE_MAX_MOST / AVERAGES_TO_MAXIMUM;
 
@@ -49,10 +49,10 @@ pub(super) fn maxp(average: usize) -> Result<MaxpSettings, SettingsError> {
     Ok(settings)
 }
 
-/// A minimum of half the average saved more than less or (a little) more did. Lengths are not
-/// spread quite evenly from there to the maximum: the places up to the last maximum are known to
-/// have lost against the last cut, so the next is the likelier the further it lies beyond, and the
-/// mean of random data, found by trial, is 0.5236 of the way to the maximum instead of half.
+/// The minimum is half the average, which saved more than a smaller or a slightly larger one.
+/// Lengths do not spread quite evenly from there to the maximum: the places up to the last chunk's
+/// maximum lost against its cut, so later places are likelier. On random data the mean, found by
+/// trial, is 0.5236 of the way from minimum to maximum instead of half.
 pub(super) fn argmin(average: usize, window: ArgminWindow) -> Result<ArgminSettings, SettingsError> {
     in_range("average chunk size", AVERAGE_LEAST, SIZE_MAX_MOST / 2, average)?;
     let size_min = average / 2;
@@ -66,8 +66,8 @@ pub(super) fn argmin(average: usize, window: ArgminWindow) -> Result<ArgminSetti
     Ok(settings)
 }
 
-/// The least parameter, from `least` on, whose expected length is `average` or more. Lengths grow
-/// with the parameter and are longer than it.
+/// Returns the least parameter, from `least` on, whose expected length is `average` or more.
+/// Lengths grow with the parameter and are longer than it.
 pub(super) fn least_for(average: usize, least: usize, expects: impl Fn(usize) -> f64) -> usize {
     let (mut below, mut enough) = (least - 1, average.max(least));
     while enough - below > 1 {
@@ -81,7 +81,7 @@ pub(super) fn least_for(average: usize, least: usize, expects: impl Fn(usize) ->
     enough
 }
 
-/// `base` to a power, by squaring.
+/// Returns a power of `base`, by squaring.
 pub(super) fn power(base: f64, exponent: usize) -> f64 {
     let (mut result, mut base, mut exponent) = (1.0, base, exponent);
     while exponent > 0 {
@@ -94,11 +94,12 @@ pub(super) fn power(base: f64, exponent: usize) -> f64 {
     result
 }
 
-/// The expected length by AE. With an extreme byte v, the next byte past it is the k-th with
-/// probability p (1 - p)^(k - 1), where p is the share of values past v, and any of them alike. So
-/// from the last value to the first: how many bytes are still to come after an extreme byte.
+/// Returns the expected length by AE. After an extreme byte v, the next byte past it is the k-th
+/// with probability p (1 - p)^(k - 1), where p is the share of values past v, and each of these
+/// values is equally likely. So it computes, from the last value to the first, how many bytes are
+/// still to come after an extreme byte.
 fn ae_expects(window: usize) -> f64 {
-    // For value 255, which nothing passes: the window.
+    // No byte passes 255, so only the window follows it.
     let mut to_come = window as f64;
     let mut sum = to_come;
     let mut sum_of_all = to_come;
@@ -112,7 +113,8 @@ fn ae_expects(window: usize) -> f64 {
     1.0 + sum_of_all / 256.0
 }
 
-/// The expected length by RAM: the window, and a wait for a byte not less than its largest.
+/// Returns the expected length by RAM: the window, and the wait for a byte not less than its
+/// largest.
 fn ram_expects(window: usize) -> f64 {
     let at_most = |value: u32| power(f64::from(value + 1) / 256.0, window);
     let mut wait = at_most(0);
@@ -123,21 +125,21 @@ fn ram_expects(window: usize) -> f64 {
     window as f64 + wait
 }
 
-/// The expected length by MAXP, nearly.
+/// Returns the approximate expected length by MAXP.
 ///
-/// Of all places, a share s are peaks, most of them of the largest bytes, which lie 256 bytes apart
-/// on average and further apart than the radius with probability p. Two such gaps in a row make a
-/// peak. The second is the first of the next, so peaks come in clusters, and from the start of a
-/// chunk, where there is no gap yet, it takes (1 + p)/s bytes to one, if the second gap is counted
-/// to its end: that is 256 (1 - p) bytes too many, on average over all sizes of peaks. The maximum
-/// cuts it short.
+/// A share s of all places are peaks. Most peaks are of the largest byte value, whose occurrences
+/// are 256 bytes apart on average, and further apart than the radius with probability p. Two such
+/// gaps in a row make a peak. The second gap is the first of the next pair, so peaks come in
+/// clusters. From the start of a chunk, which has no gap yet, the next peak is (1 + p)/s bytes
+/// away, if the second gap is counted to its end. That is 256 (1 - p) bytes too many, on average
+/// over all sizes of peaks. The maximum cuts the length short.
 fn maxp_expects(radius: usize, size_max: usize) -> f64 {
     let share: f64 = (1..256u32)
         .map(|value| power(f64::from(value) / 256.0, 2 * radius) / 256.0)
         .sum();
     let p = power(255.0 / 256.0, radius);
     let sides = (2 * radius + 1) as f64;
-    // Further than any maximum nothing changes, and precision would suffer.
+    // Lengths past any maximum change nothing, and would cost precision.
     let wait = ((1.0 + p) / share - 256.0 * (1.0 - p) - sides).clamp(1.0, 1e9);
     let room = size_max.saturating_sub(2 * radius + 1);
     sides + wait * (1.0 - power(1.0 - 1.0 / wait, room))

@@ -1,13 +1,13 @@
 //! Divisors, masks and sizes for windowed hashes that give an average on random data.
 //!
-//! The expectations take hashes for random numbers, and choose parameters only, see
+//! The expectations assume that hashes are random numbers. They choose parameters only, see
 //! [`hashless`](super::hashless).
 
 use super::hashless::{least_for, power};
 use crate::settings::in_range;
 use crate::{Method, RollingHash, SIZE_MAX_MOST, SettingsError, WindowedSettings};
 
-/// No maximum, but for one chunk in nine million on random data.
+/// Stands for no maximum: one chunk in nine million reaches it on random data.
 const AVERAGES_WITHOUT_MAXIMUM: usize = 16;
 const AVERAGES_TO_MAXIMUM: usize = 4;
 const AVERAGE_MOST: usize = SIZE_MAX_MOST / AVERAGES_TO_MAXIMUM;
@@ -54,9 +54,9 @@ pub(super) fn windowed(method: Method, hash: RollingHash, average: usize) -> Res
     Ok(settings)
 }
 
-/// The highest bits: no others are better, and some of rsync's are worse. With Gear more bytes
-/// decide a bit the higher it is, but masks with one of the highest eight are looked for more
-/// slowly.
+/// Returns a mask of the highest bits: no others are better, and some of rsync's are worse. With
+/// Gear, more bytes decide a higher bit, but masks with one of the highest eight bits are slower to
+/// find.
 fn mask(hash: RollingHash, bits: u32) -> usize {
     let highest = !(u32::MAX >> bits);
     (if hash == RollingHash::Gear {
@@ -66,7 +66,8 @@ fn mask(hash: RollingHash, bits: u32) -> usize {
     }) as usize
 }
 
-/// Minimum size and bits in the mask. A mask makes powers of two only; a minimum makes up for it.
+/// Returns the minimum size and the number of bits in the mask. A mask only gives powers of two;
+/// the minimum makes up for that.
 fn with_mask(method: Method, average: usize, least: usize, size_max: usize) -> (usize, u32) {
     let length = |size_min, bits: u32| {
         let divisor = 1 << bits;
@@ -84,8 +85,8 @@ fn with_mask(method: Method, average: usize, least: usize, size_max: usize) -> (
     (least, if below_is_nearer { above - 1 } else { above })
 }
 
-/// The expected length, when one hash in `divisor` is a boundary, and one in `half`, which is half
-/// of it, a boundary or in reserve.
+/// Returns the expected length if one hash in `divisor` is a boundary, and one in `half`, which is
+/// half of it, a boundary or in reserve.
 fn expects(size_min: usize, size_max: usize, divisor: usize, half: Option<usize>) -> f64 {
     let room = size_max - size_min.min(size_max);
     let p = 1.0 / divisor as f64;
@@ -94,8 +95,8 @@ fn expects(size_min: usize, size_max: usize, divisor: usize, half: Option<usize>
     let Some(half) = half else {
         return length;
     };
-    // Of the places that are no boundaries. What the next chunk has of the bytes up to this maximum is
-    // known to hold none either, so only that much is lost as lies within the next minimum.
+    // The share among places that are no boundaries. The bytes that the next chunk takes over, up
+    // to this maximum, hold no boundary either, so only those within the next minimum are lost.
     let p = (1.0 / half as f64 - p) / (1.0 - p);
     let back = (1.0 - p) / p * (1.0 - power(1.0 - p, size_min.min(room)));
     length - reaches_maximum * back

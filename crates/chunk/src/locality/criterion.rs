@@ -1,4 +1,4 @@
-//! When the place that a hint names is taken.
+//! The criteria by which hints are accepted.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -9,26 +9,24 @@ use core::fmt;
 pub enum Criterion {
     /// Always (FF). After an edit this makes a chunk that no chunker would, once for each edit.
     FastForward,
-    /// When the chunk would end with the byte that the one before ended with (FF+MT).
+    /// If the chunk would end with the byte that the hint's chunk ended with (FF+MT).
     Marker,
-    /// When the chunker's own condition holds at that place (FF+RWT;
-    /// [`Chunker::fits_at`](crate::Chunker::fits_at)). An algorithm that can't tell for one
-    /// place is refused.
+    /// If the chunker's own condition holds at that place (FF+RWT;
+    /// [`Chunker::fits_at`](crate::Chunker::fits_at)). Algorithms that cannot test a place are
+    /// refused.
     Window,
-    /// When it holds, the last byte is the same, too, and the chunk was there before (FF+RWT+FPT;
-    /// the byte is no test of the paper's, and saves most fingerprints of chunks that are not
-    /// known).
+    /// If it holds, the last byte is the same, and the chunk is known (FF+RWT+FPT). The test of the
+    /// byte is not in the paper. It saves most fingerprints of unknown chunks.
     ///
-    /// **Cuts are then exactly those of the chunker alone**, whatever the hints say, if all chunks
-    /// that are known were cut by it, with the same settings, and not cut short by the end of
-    /// their data ([`Known::find_cut`](super::Known::find_cut)): a chunk that was cut off where its
-    /// bytes said so has no boundary before its end, and that there is one now the test of the
-    /// place has shown.
+    /// **Cuts are then exactly those of the chunker alone**, whatever the hints say, if all known
+    /// chunks were cut by it with the same settings, and none was cut short by the end of its data
+    /// ([`Known::find_cut`](super::Known::find_cut)). A known chunk that its bytes cut off has no
+    /// boundary before its end, and the test of the place shows that its end is a boundary here.
     WindowAndFingerprint,
 }
 
 impl Criterion {
-    /// All of them.
+    /// All criteria.
     pub const ALL: [Criterion; 4] = [
         Criterion::FastForward,
         Criterion::Marker,
@@ -36,7 +34,7 @@ impl Criterion {
         Criterion::WindowAndFingerprint,
     ];
 
-    /// Its name, as the paper has it: `ff`, `ff+mt`, `ff+rwt`, `ff+rwt+fpt`.
+    /// Returns its name in the paper: `ff`, `ff+mt`, `ff+rwt`, `ff+rwt+fpt`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,32 +45,32 @@ impl Criterion {
         }
     }
 
-    /// The criterion of this name.
+    /// Returns the criterion of this name.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is none.
     pub fn from_name(name: &str) -> Result<Criterion, CriterionError> {
         let found = Criterion::ALL.into_iter().find(|criterion| criterion.name() == name);
         found.ok_or_else(|| CriterionError::Unknown { found: name.to_owned() })
     }
 
-    /// Whether it asks the chunker about the place.
+    /// Whether it needs the chunker's test of the place.
     #[must_use]
     pub fn tests_places(self) -> bool {
         matches!(self, Criterion::Window | Criterion::WindowAndFingerprint)
     }
 }
 
-/// Why a criterion can't be used.
+/// Why a criterion cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CriterionError {
-    /// There is none of this name.
+    /// No criterion has this name.
     Unknown {
         /// The name asked for.
         found: String,
     },
-    /// The algorithm can't tell for a single place if a chunk ends there.
+    /// The algorithm cannot test a single place for the end of a chunk.
     NoTest {
         /// The name of the algorithm.
         algorithm: &'static str,

@@ -1,4 +1,4 @@
-//! What followed a chunk.
+//! The hint: the size of the chunk that followed.
 
 /// The most hints that are kept of one chunk.
 pub const LIST_MOST: usize = 8;
@@ -10,14 +10,13 @@ pub struct Hint {
     pub size: usize,
     /// Its last byte.
     pub marker: u8,
-    /// Whether it ended because the data did. Such a hint is followed only where the data ends,
-    /// too.
+    /// Whether it ended because the data did. Such a hint is followed only at the end of data.
     pub at_end: bool,
 }
 
 impl Hint {
-    /// The hint that this chunk is for whatever comes before it; `at_end` says that the data ended
-    /// with it and nothing else cut it off.
+    /// Returns the hint that this chunk gives to the chunk before it. `at_end` says that only the
+    /// end of the data cut it off.
     #[must_use]
     pub fn of(chunk: &[u8], at_end: bool) -> Hint {
         Hint {

@@ -1,13 +1,13 @@
-//! Hints in few bytes.
+//! The compact form of hints.
 
 use super::Hint;
 use crate::Settings;
 
-/// How hints are kept in few bytes: the marker, whether the data ended, and how much longer than
-/// the minimum the chunk was.
+/// Packs a hint into few bytes: the marker, whether the data ended, and how much longer than the
+/// minimum the chunk was.
 ///
-/// Three bytes if the maximum is less than 32 KiB above the minimum, else four. No hint is all
-/// zeros. That a chunk was cut off at the maximum is in its length already.
+/// Three bytes if the maximum is less than 32 KiB above the minimum, else four. The absence of a
+/// hint is all zeros. The length tells whether the maximum cut the chunk off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packing {
     size_min: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Packing {
 impl Packing {
     pub(crate) fn new(settings: &Settings) -> Packing {
         let (size_min, size_max) = (settings.size_min(), settings.size_max());
-        // One more, for what is no hint.
+        // One value more stands for no hint.
         let width = if size_max - size_min + 1 < 1 << 15 { 3 } else { 4 };
         Packing {
             size_min,
@@ -28,8 +28,8 @@ impl Packing {
         }
     }
 
-    /// None for a hint that could not be followed: a length out of bounds, or too far above the
-    /// minimum (8 MiB) to be noted.
+    /// Returns `None` for a hint that cannot be followed: a length out of bounds, or more than 8
+    /// MiB above the minimum.
     pub(crate) fn pack(self, hint: Hint) -> Option<u32> {
         if hint.size < self.size_min || hint.size > self.size_max {
             return None;
@@ -39,7 +39,7 @@ impl Packing {
         (above >> bits == 0).then_some(above << 9 | u32::from(hint.at_end) << 8 | u32::from(hint.marker))
     }
 
-    /// None if there is no hint. The length may be any.
+    /// Returns `None` if there is no hint. The length may be any.
     pub(crate) fn unpack(self, packed: u32) -> Option<Hint> {
         let above = (packed >> 9).checked_sub(1)?;
         Some(Hint {

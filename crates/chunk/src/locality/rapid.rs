@@ -73,7 +73,7 @@ pub struct Tally {
     pub chunks: u64,
     /// Chunks that were known before.
     pub duplicates: u64,
-    /// Bytes of these.
+    /// Bytes of the known chunks.
     pub duplicate_bytes: u64,
     /// Chunks whose end the chunker looked for.
     pub scanned: u64,
@@ -81,7 +81,7 @@ pub struct Tally {
     pub hits: [u64; LIST_MOST],
     /// Hints that were tried and not accepted.
     pub refused: u64,
-    /// Of these, those that passed the test of the place, but whose chunk was not known.
+    /// Refused hints that passed the test of the place, but whose chunk was not known.
     pub unknown: u64,
 }
 
@@ -128,21 +128,21 @@ pub struct HintedChunker<'c> {
     refuses_all: bool,
 }
 
-/// Where the next chunk ends, and what is known of it already.
+/// The end of the next chunk, and the results of the search for it.
 struct Next<K: Known> {
     len: usize,
     cut: Cut,
-    /// Of the chunk, if it was computed.
+    /// The chunk's fingerprint, if it was computed.
     fingerprint: Option<K::Fingerprint>,
     /// Its entry, if it was looked up and found.
     entry: Option<K::Entry>,
 }
 
 impl<'c> HintedChunker<'c> {
-    /// Cuts with hints that this criterion accepts.
+    /// Returns a chunker that follows the hints that this criterion accepts.
     ///
     /// # Errors
-    /// When the criterion asks the algorithm what it can't tell
+    /// If the criterion tests places and the algorithm cannot
     /// ([`Settings::tests_places`](crate::Settings::tests_places)).
     pub fn new(chunker: &'c Chunker, criterion: Criterion) -> Result<HintedChunker<'c>, CriterionError> {
         let settings = chunker.settings();
@@ -161,21 +161,21 @@ impl<'c> HintedChunker<'c> {
         })
     }
 
-    /// Makes it refuse every hint after testing it: the worst case (RapidCDC, figure 12).
+    /// Refuses every hint after testing it: the worst case (RapidCDC, figure 12).
     #[must_use]
     pub fn refusing_all(mut self) -> HintedChunker<'c> {
         self.refuses_all = true;
         self
     }
 
-    /// When a hint is accepted.
+    /// Returns the criterion.
     #[must_use]
     pub fn criterion(&self) -> Criterion {
         self.criterion
     }
 
-    /// Cuts `data`, which is all there is, looks every chunk up and makes it known; calls `take`
-    /// with each in order.
+    /// Cuts the whole of `data`, looks up and enters every chunk, and calls `take` with each in
+    /// order.
     pub fn for_each_chunk<'a, K: Known>(
         &self,
         known: &mut K,
@@ -191,8 +191,8 @@ impl<'c> HintedChunker<'c> {
         tally
     }
 
-    /// The same for what a reader gives, in a buffer of four times the maximum chunk size, at least
-    /// 1 MiB.
+    /// Does [`for_each_chunk`](HintedChunker::for_each_chunk) with the data of a reader, through a
+    /// buffer of four times the maximum chunk size, at least 1 MiB.
     ///
     /// # Errors
     /// Those of the reader; reads that were interrupted are repeated.
@@ -229,13 +229,14 @@ impl<'c> HintedChunker<'c> {
         }
     }
 
-    /// The next chunk: `data` starts where the last one ended, which `trail` remembers.
+    /// Returns the next chunk. `data` starts where the last one ended, and `trail` remembers that
+    /// one.
     ///
-    /// `data` is not empty, and with `last` all that is left; else it holds more bytes than the
-    /// longest chunk ([`Chunker::size_max`]). What is beyond those does not matter.
+    /// `data` is not empty. With `last` it is all the remaining data; otherwise it holds more bytes
+    /// than the longest chunk ([`Chunker::size_max`]). Bytes beyond those do not matter.
     ///
     /// # Panics
-    /// When there is less.
+    /// If `data` holds less.
     pub fn next_chunk<'a, K: Known>(
         &self,
         known: &mut K,
@@ -291,10 +292,10 @@ impl<'c> HintedChunker<'c> {
         }
     }
 
-    /// The next chunk after a duplicate.
+    /// Returns the next chunk after a duplicate.
     fn hinted<K: Known>(&self, known: &mut K, after: K::Entry, data: &[u8], last: bool, tally: &mut Tally) -> Next<K> {
-        // A fingerprint that turned out unknown, and the length that it is of: the chunker often cuts
-        // there, too.
+        // A fingerprint that turned out unknown, and the length of its chunk: the chunker often
+        // cuts in the same place.
         let mut unknown = None;
         let mut place = 0;
         while let Some(hint) = known.hint(after, place) {
@@ -335,7 +336,7 @@ impl<'c> HintedChunker<'c> {
         next
     }
 
-    /// Whether there could be such a chunk here at all.
+    /// Whether a chunk of this length is possible here.
     #[inline]
     fn is_possible(&self, hint: &Hint, data: &[u8], last: bool) -> bool {
         (self.size_min..=self.size_max).contains(&hint.size)
@@ -348,10 +349,11 @@ impl<'c> HintedChunker<'c> {
         match self.criterion {
             Criterion::FastForward => true,
             Criterion::Marker => data[hint.size - 1] == hint.marker,
-            // Where the data ends, so does every chunk.
+            // Every chunk ends where the data ends.
             Criterion::Window => hint.at_end || self.chunker.fits_at(data, hint.size),
-            // With another last byte it is another chunk than the one that the hint is of. A length of the maximum fits
-            // everywhere, so without this, long chunks are named in vain after every change.
+            // With another last byte it cannot be the hint's chunk. The maximum length fits
+            // everywhere, so without this test every change makes long chunks fingerprinted in
+            // vain.
             Criterion::WindowAndFingerprint => {
                 data[hint.size - 1] == hint.marker && (hint.at_end || self.chunker.fits_at(data, hint.size))
             }
@@ -367,7 +369,7 @@ pub struct Trail<E> {
 }
 
 impl<E> Trail<E> {
-    /// None, at the start of some data.
+    /// Returns an empty trail, for the start of some data.
     #[must_use]
     pub fn start() -> Trail<E> {
         Trail {

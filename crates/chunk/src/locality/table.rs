@@ -13,19 +13,19 @@ const SHARDS: usize = 64;
 const SEGMENT: usize = 1 << 14;
 /// The most entries: one number is left over, for slots that are free.
 const ENTRIES_MOST: usize = u32::MAX as usize;
-/// In a fingerprint: that its chunk is known only as one that ended because its data did.
+/// A bit in a fingerprint: the chunk is known only from the end of its data.
 const AT_END: u64 = 1;
 
-/// Which chunks are known, and what followed each: for as many threads as like.
+/// The known chunks and the hints of each. Any number of threads can share it.
 ///
-/// Chunks are numbered in the order in which they become known, so that what is kept of one lies
-/// beside what is kept of the one that followed it. A duplicate in a run of duplicates is found by
-/// a look at the next number; the table is searched at the start of a run. No lock is held while
-/// a thread cuts or hashes: a shard's lock is held for a search, and hints take none.
+/// Chunks are numbered in the order in which they become known, so the entries of consecutive
+/// chunks are neighbours. In a run of duplicates, the next chunk is usually the next number; the
+/// table is searched at the start of a run. No lock is held while a thread cuts or hashes: a search
+/// holds a shard's lock, and hints take none.
 ///
-/// Memory, for each chunk: 16 bytes of fingerprint, 4.4 to 6.7 of table, and 3 for each hint (4 if
-/// the maximum size is 32 KiB or more above the minimum). It grows as chunks become known; those
-/// beyond the number given stay unknown.
+/// Each chunk takes 16 bytes of fingerprint, 4.4 to 6.7 of table, and 3 for each hint (4 if the
+/// maximum size is 32 KiB or more above the minimum). Memory grows as chunks become known; chunks
+/// beyond the given number stay unknown.
 #[derive(Debug)]
 pub struct Table {
     packing: Packing,
@@ -34,15 +34,14 @@ pub struct Table {
     len: AtomicU32,
     /// 127 bits, and [`AT_END`].
     fingerprints: Segments<[AtomicU64; 2]>,
-    /// Of each entry its list, a hint after the other.
+    /// The list of each entry, one hint after another.
     hints: Segments<AtomicU8>,
     shards: Box<[Mutex<Shard>]>,
 }
 
 impl Table {
-    /// A table for at most `chunks_most` chunks cut with these settings (some more if that is no
-    /// multiple of 16384), which keeps `list` hints of each, 1 to [`LIST_MOST`]: other numbers
-    /// count as the nearest.
+    /// Returns a table for at most `chunks_most` chunks cut with these settings, rounded up to a
+    /// multiple of 16384. It keeps `list` hints of each chunk, clamped to 1 to [`LIST_MOST`].
     #[must_use]
     pub fn new(settings: &Settings, list: usize, chunks_most: usize) -> Table {
         let (packing, list) = (Packing::new(settings), list.clamp(1, LIST_MOST));
@@ -58,7 +57,7 @@ impl Table {
         }
     }
 
-    /// Chunks that are known.
+    /// Returns the number of known chunks.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed) as usize
@@ -70,15 +69,15 @@ impl Table {
         self.len() == 0
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns the memory that it takes, bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         let slots: usize = self.shards.iter().map(|shard| lock(shard).slots.capacity()).sum();
         slots * size_of::<u32>() + self.fingerprints.memory() + self.hints.memory()
     }
 
-    /// The table in the hands of one thread that names chunks so: by 16 bytes, of which 127 bits
-    /// must be the same for no two different chunks.
+    /// Returns a handle for one thread. `fingerprint` maps a chunk to 16 bytes, 127 bits of which
+    /// must be collision-resistant.
     pub fn with<F: FnMut(&[u8]) -> [u8; 16]>(&self, fingerprint: F) -> TableWith<'_, F> {
         TableWith {
             table: self,
@@ -88,7 +87,8 @@ impl Table {
         }
     }
 
-    /// The hint in this place of a chunk's list; none past its end, or if there is no such chunk.
+    /// Returns the hint at this index of a chunk's list, or `None` past its end or if there is no
+    /// such chunk.
     #[inline]
     #[must_use]
     pub fn hint(&self, chunk: TableEntry, place: usize) -> Option<Hint> {
@@ -100,12 +100,12 @@ impl Table {
     }
 
     /// Puts a hint first in a chunk's list. Threads that do so for the same chunk at once may
-    /// garble the list, which is advice.
+    /// garble its list, which is only advice.
     pub fn note(&self, chunk: TableEntry, hint: Hint) {
         let (Some(packed), Some(list)) = (self.packing.pack(hint), self.hints.get_or_make(chunk.0)) else {
             return;
         };
-        // All up to where it was move down by one; if it was not there, the last goes.
+        // The hints before its old place move down by one. If it is new, the last drops out.
         let mut moved = packed;
         for place in 0..self.list {
             let found = self.load(list, place);
@@ -127,7 +127,7 @@ impl Table {
         bytes.iter().rev().fold(0, byte)
     }
 
-    /// As it was entered; zeros if there is no such entry.
+    /// Returns the fingerprint of an entry, or zeros if there is no such entry.
     #[inline]
     fn fingerprint(&self, entry: u32) -> [u64; 2] {
         match self.fingerprints.get(entry) {
@@ -144,8 +144,8 @@ impl Table {
         &self.shards[fingerprint.0[1] as usize >> 1 & (SHARDS - 1)]
     }
 
-    /// The entry of this fingerprint, and whether it was there before. None if there is no room for
-    /// a new one.
+    /// Returns the entry of this fingerprint, and whether it was known before, or `None` if there
+    /// is no room for a new one.
     fn enter(&self, fingerprint: Fingerprint, at_end: bool) -> Option<(u32, bool)> {
         let mut shard = lock(self.shard(fingerprint));
         shard.make_room(self);
@@ -165,7 +165,7 @@ impl Table {
         Some((entry, false))
     }
 
-    /// Notes that a chunk was cut off by its bytes, too.
+    /// Notes that a chunk was also cut off by its bytes.
     fn was_cut(&self, entry: u32) {
         if let Some([halves, ..]) = self.fingerprints.get(entry) {
             halves[1].fetch_and(!AT_END, Ordering::Relaxed);
@@ -181,7 +181,7 @@ pub struct Fingerprint([u64; 2]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableEntry(u32);
 
-/// A [`Table`] in the hands of one thread, and how it names chunks.
+/// A thread's handle of a [`Table`], with its fingerprint function.
 #[derive(Debug)]
 pub struct TableWith<'t, F> {
     table: &'t Table,
@@ -191,19 +191,21 @@ pub struct TableWith<'t, F> {
 }
 
 impl<F> TableWith<'_, F> {
-    /// How often the table was searched for a fingerprint.
+    /// Returns how often the table was searched for a fingerprint.
     #[must_use]
     pub fn searches(&self) -> u64 {
         self.searches
     }
 
-    /// How often one was found without a search, beside the chunk before.
+    /// Returns how often a fingerprint was found without a search, in the entry after the chunk
+    /// before.
     #[must_use]
     pub fn neighbours(&self) -> u64 {
         self.neighbours
     }
 
-    /// The entry after the one before, if its fingerprint is this but for these bits.
+    /// Returns the entry after `before` if its fingerprint equals this one, ignoring the bits
+    /// `but_for`.
     #[inline]
     fn neighbour(&mut self, fingerprint: Fingerprint, before: Option<TableEntry>, but_for: u64) -> Option<u32> {
         let next = before?.0.checked_add(1)?;
@@ -221,7 +223,7 @@ impl<F: FnMut(&[u8]) -> [u8; 16]> Known for TableWith<'_, F> {
     #[inline]
     fn fingerprint(&mut self, chunk: &[u8]) -> Fingerprint {
         let bytes = u128::from_le_bytes((self.fingerprint)(chunk));
-        // Zeros are where there is no entry.
+        // Zeros stand for no entry.
         Fingerprint([(bytes as u64).max(1), (bytes >> 64) as u64 & !AT_END])
     }
 
@@ -269,14 +271,14 @@ impl<F: FnMut(&[u8]) -> [u8; 16]> Known for TableWith<'_, F> {
 /// Entries by their fingerprints: open addressing with linear probing.
 #[derive(Debug, Default)]
 struct Shard {
-    /// The number of an entry and one; 0 if free.
+    /// Numbers of entries plus one; 0 for a free slot.
     slots: Vec<u32>,
     used: usize,
 }
 
 impl Shard {
-    /// Where a fingerprint is or belongs, and its entry if it is there. There is a slot that is
-    /// free.
+    /// Returns the slot where a fingerprint is or belongs, and its entry if it is there. Some slot
+    /// is always free.
     fn search(&self, table: &Table, fingerprint: Fingerprint) -> (usize, Option<u32>) {
         if self.slots.is_empty() {
             return (0, None);
@@ -294,7 +296,7 @@ impl Shard {
         }
     }
 
-    /// Fingerprints are uniform, so their place can be proportional to them.
+    /// Returns the first slot of a fingerprint, proportional to it: fingerprints are uniform.
     fn start(&self, first: u64) -> usize {
         ((u128::from(first) * self.slots.len() as u128) >> 64) as usize
     }
@@ -320,7 +322,7 @@ impl Shard {
     }
 }
 
-/// A list that grows by segments, which never move: who reads needs no lock.
+/// A list that grows by segments that never move, so readers need no lock.
 #[derive(Debug)]
 struct Segments<T> {
     segments: Box<[OnceLock<Box<[T]>>]>,
@@ -336,7 +338,7 @@ impl<T: Default> Segments<T> {
         }
     }
 
-    /// The values of an entry; none if its segment is not there.
+    /// Returns the values of an entry, or `None` if its segment does not exist.
     #[inline]
     fn get(&self, entry: u32) -> Option<&[T]> {
         let segment = self.segments.get(entry as usize / SEGMENT)?.get()?;
@@ -355,8 +357,8 @@ impl<T: Default> Segments<T> {
     }
 }
 
-/// What a shard holds is whole between any two steps, so a panic of another thread leaves nothing
-/// to fear.
+/// Locks a shard. A shard is consistent between any two steps, so a panic of another thread does no
+/// harm.
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

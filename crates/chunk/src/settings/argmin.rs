@@ -11,10 +11,10 @@ use crate::SettingsError;
 pub struct ArgminSettings {
     /// Bytes below which no chunk ends unless the data does. At least [`SIZE_MIN_LEAST`].
     pub size_min: usize,
-    /// Bytes hoped for on average; on most data that is a little more than halfway from minimum to
-    /// maximum. It moves no cut.
+    /// Average size that the limits were chosen to give, bytes: on most data a little more than
+    /// halfway from minimum to maximum. It moves no cut.
     pub size_average: usize,
-    /// Bytes above which no chunk goes, and which must be known before a chunk can end. At most
+    /// Maximum size of a chunk, bytes. A cut needs so many bytes of data. At most
     /// [`SIZE_MAX_MOST`].
     pub size_max: usize,
     /// The bytes that are hashed.
@@ -26,12 +26,12 @@ pub struct ArgminSettings {
 pub enum ArgminWindow {
     /// Four.
     Bytes4,
-    /// Eight, for data in which four are often the same.
+    /// Eight, for data in which the same four bytes are frequent.
     Bytes8,
 }
 
 impl ArgminWindow {
-    /// The number of bytes.
+    /// Returns the number of bytes.
     #[must_use]
     pub fn bytes(self) -> usize {
         match self {

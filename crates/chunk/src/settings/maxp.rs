@@ -8,8 +8,7 @@ use crate::SettingsError;
 
 /// Parameters of MAXP; [`spec::maxp`](crate::spec::maxp) says what they do.
 ///
-/// The radius makes a minimum size, too: no chunk but the last has fewer than `2 * radius + 1`
-/// bytes.
+/// The radius is also a minimum size: no chunk but the last has fewer than `2 * radius + 1` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MaxpSettings {
     /// Bytes on either side of a peak that are smaller than it: 32 to half of [`SIZE_MAX_MOST`],

@@ -1,4 +1,4 @@
-//! What a chunker is asked to do, and how a repository writes that down.
+//! The settings of a chunker, and their form in a repository.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -111,13 +111,13 @@ impl Settings {
         self.sizes().0
     }
 
-    /// Bytes that chunks are meant to have on average. What is realised depends on the data.
+    /// Average size that the settings aim at, bytes. The realised average depends on the data.
     #[must_use]
     pub fn size_average(&self) -> usize {
         self.sizes().1
     }
 
-    /// Bytes above which no chunk goes.
+    /// Maximum size of a chunk, bytes.
     #[must_use]
     pub fn size_max(&self) -> usize {
         self.sizes().2
@@ -136,12 +136,12 @@ impl Settings {
         }
     }
 
-    /// How many bytes past the end of a chunk decided that it ends there, at most: 1 for FastCDC,
-    /// whose deciding byte is the first of the next chunk; for argmin, which compares all places up
-    /// to the maximum, and for methods with a second divisor, the maximum less the minimum; else 0.
+    /// Returns the most bytes past the end of a chunk that can decide its end: 1 for FastCDC, whose
+    /// deciding byte is the first of the next chunk; the maximum less the minimum for argmin, which
+    /// compares all places up to the maximum, and for methods with a second divisor; else 0.
     ///
-    /// To recognise a chunk by its bytes, compare that many more (but none past the
-    /// maximum size) before trusting that the same bytes elsewhere are cut off at the same place.
+    /// To predict that the same bytes elsewhere end in the same place, compare that many bytes more
+    /// (but none past the maximum size).
     #[must_use]
     pub fn lookahead(&self) -> usize {
         match self {
@@ -157,11 +157,11 @@ impl Settings {
         }
     }
 
-    /// Whether a single place can be asked if it looks like the end of a chunk
+    /// Whether the algorithm can test a single place for the end of a chunk
     /// ([`Chunker::fits_at`](crate::Chunker::fits_at)).
     ///
-    /// Not so for argmin and AE, which compare all bytes of a chunk, nor for methods with a second
-    /// divisor, whose places in reserve count only if none after them is better.
+    /// False for argmin and AE, which compare all bytes of a chunk, and for methods with a second
+    /// divisor, whose places in reserve count only if no better one follows.
     #[must_use]
     pub fn tests_places(&self) -> bool {
         match self {
@@ -173,7 +173,7 @@ impl Settings {
         }
     }
 
-    /// The parameters as a repository's configuration holds them, in this order:
+    /// Returns the parameters as a repository's configuration stores them, in this order:
     ///
     /// | number | words |
     /// |---|---|
@@ -186,8 +186,8 @@ impl Settings {
     /// | 7 | minimum, average, maximum, window (4 or 8) |
     /// | 8 | minimum, average, maximum, [`Method::ALL`], [`RollingHash::ALL`], divisor or mask, reserve or 0 |
     ///
-    /// A size that no word can hold comes out as the largest word, which
-    /// [`Settings::from_words`] refuses as it would have refused the size.
+    /// A size over the largest word is written as that word, which [`Settings::from_words`] refuses
+    /// as it would have refused the size.
     #[must_use]
     pub fn to_words(&self) -> Vec<u32> {
         match self {
@@ -202,8 +202,8 @@ impl Settings {
         }
     }
 
-    /// The settings that [`Settings::to_words`] wrote. The words may come from anywhere: whatever
-    /// they are, the result is valid settings or an error.
+    /// Returns the settings that [`Settings::to_words`] wrote. The words may be any: the result is
+    /// valid settings or an error.
     ///
     /// # Errors
     /// When the number is unknown, the count of words is not that of the algorithm, or the

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::{SIZE_MAX_MOST, SIZE_MIN_LEAST, counted, in_order, in_range, word};
 use crate::SettingsError;
 
-/// The greatest [`SeqCdcSettings::seq_length`]; random data would never show such a run.
+/// The greatest [`SeqCdcSettings::seq_length`]: random data has no such run.
 const SEQ_LENGTH_MOST: usize = 63;
 /// The greatest [`SeqCdcSettings::skip_trigger`].
 const SKIP_TRIGGER_MOST: usize = 1 << 16;

@@ -20,9 +20,9 @@ pub struct WindowedSettings {
     pub size_average: usize,
     /// Bytes at which a chunk ends whatever it holds. At most [`SIZE_MAX_MOST`].
     pub size_max: usize,
-    /// What is asked of a hash, and between which sizes.
+    /// The test of a hash, and which sizes have limits.
     pub method: Method,
-    /// What is hashed, and how.
+    /// The hash and its window.
     pub hash: RollingHash,
     /// The divisor, 2 to 2^24; or the mask, not 0 (paper, figure 4: D).
     pub main: u32,
@@ -31,8 +31,8 @@ pub struct WindowedSettings {
     pub backup: u32,
 }
 
-/// What ends a chunk, by the names of *Throughput: A Key Performance Measure of Content-Defined
-/// Chunking Algorithms*, section IV.
+/// The condition that ends a chunk, by the names of *Throughput: A Key Performance Measure of
+/// Content-Defined Chunking Algorithms*, section IV.
 ///
 /// | | divisor | mask | least size | most size | boundaries in reserve |
 /// |---|---|---|---|---|---|
@@ -41,8 +41,8 @@ pub struct WindowedSettings {
 /// | two divisors | `td` | `otd` | – | yes | yes |
 /// | two thresholds, two divisors | `tttd` | `otttd` | yes | yes | yes |
 ///
-/// Where there is no least size, [`WindowedSettings::size_min`] is as small as can be. There is
-/// always a most size: where the paper has none, choose one that is hardly ever reached.
+/// A method without a least size takes the smallest possible [`WindowedSettings::size_min`]. There
+/// is always a most size: if the paper's method has none, choose one that chunks hardly ever reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
     /// Basic sliding window with a divisor.
@@ -76,7 +76,7 @@ impl Method {
         Method::Otttd,
     ];
 
-    /// Whether there is a least size of the user's choice.
+    /// Whether the user chooses a least size.
     #[must_use]
     pub fn has_minimum(self) -> bool {
         matches!(self, Method::Tt | Method::Tttd | Method::Ott | Method::Otttd)
@@ -88,14 +88,14 @@ impl Method {
         matches!(self, Method::Td | Method::Tttd | Method::Otd | Method::Otttd)
     }
 
-    /// Whether bits are masked, rather than divided.
+    /// Whether the test is a mask rather than a divisor.
     #[must_use]
     pub fn has_mask(self) -> bool {
         matches!(self, Method::Obsw | Method::Ott | Method::Otd | Method::Otttd)
     }
 }
 
-/// Which hash of a window; [`spec::window_hash`](crate::spec::window_hash) computes it.
+/// A hash of a window; [`spec::window_hash`](crate::spec::window_hash) computes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RollingHash {
     /// Rabin-Karp with random numbers for bytes: 48 bytes.
@@ -123,7 +123,7 @@ impl RollingHash {
         RollingHash::Gear,
     ];
 
-    /// How many bytes decide a hash.
+    /// Returns the number of bytes that decide a hash.
     #[must_use]
     pub fn window(self) -> usize {
         match self {
@@ -133,7 +133,7 @@ impl RollingHash {
         }
     }
 
-    /// The least minimum chunk size: a window must fit.
+    /// Returns the least minimum chunk size, which must hold a window.
     pub(crate) fn size_min_least(self) -> usize {
         self.window().max(SIZE_MIN_LEAST)
     }
