@@ -1,5 +1,5 @@
-//! What a commit costs: inserts a second by durability and number of writers, reads of the latest
-//! version, bytes on disk.
+//! Measures the cost of a commit: inserts a second by durability and number of writers, reads of
+//! the latest version, bytes on disk.
 //!
 //! `cargo run --release -p ibid-record --features fjall --example commits [FOLDER]`
 
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Inserts and reads a second.
+/// Returns inserts and reads a second.
 fn measure(place: &Path, options: Options, writers: u32) -> Result<(f64, f64), Box<dyn Error>> {
     let store = Store::open(place, options)?;
     let space = store.namespace("space", Versions::Latest)?;

@@ -1,11 +1,11 @@
-//! What do deltas, made in the background, cost those who read and write? Mixtures of reads and
-//! writes as in dDedup §5.1, on a store with and one without.
+//! Measures how much deltas made in the background slow down reads and writes. Mixes reads and
+//! writes as in dDedup §5.1, on a store with deltas and on one without.
 //!
 //! `cargo run --release -p ibid-record --example mixes FILE FOLDER [ROUNDS [ROW]]`, where FILE has
 //! a JSON object a line, with `key` and `body`, and ROW begins the rows to show, such as `1:1`.
 //!
-//! Rounds alternate between the two, so that what else the machine does hits both; shown are
-//! medians, and of rounds side by side the median ratio.
+//! Rounds alternate between the two stores, so that other work on the machine affects both. The
+//! table shows medians, and the median of the ratios of adjacent rounds.
 
 #![allow(clippy::print_stdout, reason = "it is a program")]
 
@@ -22,23 +22,23 @@ use ibid_record::{Durability, Encoding, Namespace, Options, Store, Versions};
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 type Pair = (Vec<u8>, Vec<u8>);
 
-/// Records that are there before anything is measured: the paper's.
+/// Records stored before the measurement, as in the paper.
 const BEFORE: usize = 10_000;
-/// Records that are stored meanwhile at most.
+/// Most records that are stored in a round.
 const WRITES_MAX: usize = 20_000;
-/// Reads at most.
+/// Most reads in a round.
 const READS_MAX: usize = 200_000;
-/// Records of a batch before.
+/// Records of a batch before the measurement.
 const BATCH: usize = 100;
 
-/// So many reads for so many writes.
+/// A ratio of reads to writes.
 #[derive(Clone, Copy)]
 struct Mix {
     reads: usize,
     writes: usize,
 }
 
-/// What a round found: operations a second, and microseconds of each, ascending.
+/// The result of a round: operations a second, and the microseconds of each operation, ascending.
 struct Round {
     rate: f64,
     reads: Vec<f64>,
@@ -116,11 +116,11 @@ fn read(path: &str) -> Result<Vec<Pair>> {
     Ok(records)
 }
 
-/// Plays rounds without deltas and with, one after the other, and prints a row for each.
+/// Runs rounds without deltas and with them in turn, and prints a row for each.
 fn compare(rounds: usize, what: &str, mut round: impl FnMut(bool) -> Result<Round>) -> Result<()> {
     let mut found = [Vec::new(), Vec::new()];
     for number in 0..rounds {
-        // Neither is always the first.
+        // The two take turns at being first.
         for on in [number % 2 == 0, number % 2 == 1] {
             found[usize::from(on)].push(round(on)?);
         }
@@ -196,7 +196,7 @@ fn put(store: &Store, space: &Namespace, records: &[Pair]) -> Result<()> {
     Ok(())
 }
 
-/// With records in it already, mixes reads and writes.
+/// Mixes reads and writes on a store that has records already.
 fn play(folder: &Path, records: &[Pair], mix: Mix, durability: Durability, on: bool) -> Result<Round> {
     let place = folder.join("played");
     let (store, space) = open(&place, durability, on)?;
@@ -217,7 +217,7 @@ fn play(folder: &Path, records: &[Pair], mix: Mix, durability: Durability, on: b
             last = Some(key);
         }
         for _ in 0..mix.reads {
-            // As many writes as reads: what was written is read, as mail is.
+            // A read follows each write and reads what was written, as with mail.
             let key = match last {
                 Some(key) if mix.reads == 1 => key,
                 _ => &before[random.below(before.len())].0,
@@ -265,8 +265,8 @@ fn look_up(space: &Namespace, records: &[Pair]) -> Result<Round> {
     Ok(sorted(rate, reads, Vec::new()))
 }
 
-/// Reads the first version of the key with most of them, and something else in between, so that it
-/// is not found in memory.
+/// Reads the first version of the key with the most versions, and other records in between, so that
+/// it is not in a cache.
 fn look_back(space: &Namespace, records: &[Pair]) -> Result<Round> {
     let mut versions: HashMap<&[u8], usize> = HashMap::new();
     for (key, _) in records {

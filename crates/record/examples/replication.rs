@@ -1,12 +1,11 @@
-//! What a replica costs: bytes of messages for bytes of bodies.
+//! Measures the cost of a replica: bytes of messages for bytes of bodies.
 //!
 //! `cargo run --release -p ibid-record --example replication FILE FOLDER [apart]
 //! [nats://HOST/NAME]`
 //!
 //! FILE has JSON objects with `key`, `rev` and `body`, one a line. FOLDER is made. Revisions are
-//! versions of their key, or with `apart` records of keys of their own, which nobody says are like
-//! each other. With an address of NATS the log is published there, and then another replica reads
-//! it.
+//! versions of their key, or with `apart` records of keys of their own, without a hint that they
+//! are similar. With an address of NATS, the log is published there, and another replica reads it.
 
 #![allow(clippy::print_stdout, reason = "it is a program")]
 

@@ -1,4 +1,4 @@
-//! Keeps the versions of a document, reads each back, and shows what they take.
+//! Keeps the versions of a document, reads each back, and shows the bytes that they take.
 //!
 //! ```text
 //! cargo run -p ibid-record --example versions

@@ -1,5 +1,5 @@
-//! What a replica lacks or has damaged comes from its primary, or following ends with an error that
-//! names it: nothing is guessed.
+//! A replica gets missing or damaged bodies from its primary, or following ends with an error that
+//! names them. No body is guessed.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn options(encode: bool, oplog: bool) -> Options {
     Options::default().with_encoding(encoding).with_oplog(oplog)
 }
 
-/// Follows the primary until everything is there.
+/// Follows the primary until the replica has everything.
 fn follow(primary: &Store, replica: &Path) -> Result<Store, Error> {
     let store = Store::open(replica, Options::default())?;
     store.follow()?;
@@ -33,7 +33,7 @@ fn body(version: u32) -> Vec<u8> {
     [common::noise(4000, 1), version.to_be_bytes().to_vec()].concat()
 }
 
-/// A primary with one version of a key, and a replica that has it, closed.
+/// Returns a primary with one version of a key, after a replica has followed it and was closed.
 fn begun(folder: &Path, encode: bool) -> Store {
     let primary = Store::open(folder.join("primary"), options(encode, true)).unwrap();
     let pages = primary.namespace("pages", Versions::Kept).unwrap();
@@ -52,7 +52,7 @@ fn harm(replica: &Path, remove: bool) {
 }
 
 #[test]
-fn what_comes_as_a_delta_of_a_damaged_record_comes_whole() {
+fn a_delta_of_a_damaged_record_is_sent_whole() {
     for remove in [false, true] {
         let folder = folder();
         let primary = begun(folder.path(), false);
@@ -71,7 +71,7 @@ fn what_comes_as_a_delta_of_a_damaged_record_comes_whole() {
         let store = follow(&primary, &replica).unwrap();
         let copy = store.find_namespace("pages").unwrap().unwrap();
         assert_eq!(copy.get(b"ibid").unwrap(), Some(body(2)));
-        // What was harmed is not made good, and nobody is told that it is.
+        // The damage is not repaired, and it is still reported.
         assert!(matches!(copy.get_version(b"ibid", 1), Err(Error::Damaged { .. })));
         let found = store.verify(&mut |_| ControlFlow::Continue(())).unwrap();
         assert!(!found.faults.is_empty());
@@ -79,7 +79,7 @@ fn what_comes_as_a_delta_of_a_damaged_record_comes_whole() {
 }
 
 #[test]
-fn a_delta_that_can_not_be_made_here_ends_the_following() {
+fn a_delta_that_can_not_be_made_ends_the_following() {
     for remove in [false, true] {
         let folder = folder();
         let primary = begun(folder.path(), true);
@@ -88,12 +88,12 @@ fn a_delta_that_can_not_be_made_here_ends_the_following() {
         let pages = primary.find_namespace("pages").unwrap().unwrap();
         pages.put(b"ibid", &body(2)).unwrap();
         primary.finish_encoding().unwrap();
-        // The first version becomes a delta on the primary, and would here.
+        // The first version becomes a delta on the primary, and the replica would repeat that.
         for _ in 0..2 {
             let ended = follow(&primary, &replica).err();
             assert!(matches!(ended, Some(Error::Damaged { .. })), "{ended:?}");
         }
-        // Begun anew it has all.
+        // A new replica gets everything.
         let store = follow(&primary, &folder.path().join("another")).unwrap();
         let copy = store.find_namespace("pages").unwrap().unwrap();
         for version in 1..=2 {

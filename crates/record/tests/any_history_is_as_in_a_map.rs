@@ -1,8 +1,8 @@
-//! Random histories give what they would give in a map in memory, also after the store was closed
-//! and opened again, and whatever was made a delta of what. Records are counted exactly by those
-//! that are decoded from them, and none is left that nobody needs.
+//! Random histories give the same as a map in memory, also after the store was closed and opened
+//! again, and whichever records became deltas. Reference counts are exact, and no unneeded record
+//! is left.
 //!
-//! `IBID_RECORD_CASES=10000` tries more of them.
+//! `IBID_RECORD_CASES=10000` runs more histories.
 
 mod common;
 
@@ -26,14 +26,14 @@ enum Action {
         to: Bound<usize>,
         limit: usize,
     },
-    /// Keeps what is there now, to look at it again later.
+    /// Takes a snapshot, to compare with it later.
     Keep,
-    /// Waits until all is encoded.
+    /// Waits until everything is encoded.
     Encode,
-    /// Puts all into blocks.
+    /// Compacts the store.
     Compact,
     Reopen,
-    /// Forgets a part of the log, if there is one, in percent.
+    /// Removes this percentage of the log, if there is one.
     Truncate(u64),
 }
 
@@ -49,7 +49,7 @@ fn op() -> impl Strategy<Value = Op> {
         0 => Vec::new(),
         1 => vec![byte; length],
         2 => common::noise(length * 20, byte.into()),
-        // One of three, with an edit.
+        // One of three bodies, with an edit.
         _ => {
             let mut body = common::noise(3000, way as u32);
             body[length * 10] ^= byte;
@@ -84,7 +84,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// How records are encoded: as if they were many more.
+/// Returns encoder settings so small that short histories meet the limits of long ones.
 fn encoding() -> impl Strategy<Value = Encoding> {
     let retrieval = prop_oneof![
         Just(Retrieval::Hop { distance: 2 }),

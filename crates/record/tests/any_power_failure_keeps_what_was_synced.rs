@@ -1,8 +1,8 @@
-//! Random histories, and the plug is pulled again and again: of what was not synced any part is
-//! written, some of it torn. What was told to be on disk is there after opening again, what came
-//! later up to some batch, and the tables agree with each other.
+//! Random histories with repeated power failures: any part of the unsynced writes reaches the disk,
+//! some of it torn. After opening again, everything that was reported as synced is there, later
+//! changes are there up to some batch, and the tables agree with each other.
 //!
-//! `IBID_RECORD_CRASHES=10000` tries more of them.
+//! `IBID_RECORD_CRASHES=10000` runs more histories.
 
 mod common;
 
@@ -16,7 +16,7 @@ use common::{Kind, Model, Op, assert_counted, assert_same, batch, noise, open_sp
 use ibid_record::engine::{Engine, Redb, StorageBackend};
 use ibid_record::{Durability, Encoding, Options, Retrieval, Store};
 
-/// Numbers that look random, from a seed.
+/// Pseudo-random numbers from a seed.
 struct Random(u64);
 
 impl Random {
@@ -29,7 +29,7 @@ impl Random {
     }
 }
 
-/// A disk that forgets what was not synced when its plug is pulled, or a part of it.
+/// A disk that loses unsynced writes, or a part of them, at a power failure.
 #[derive(Debug, Clone, Default)]
 struct Disk(Arc<Mutex<Content>>);
 
@@ -37,19 +37,19 @@ struct Disk(Arc<Mutex<Content>>);
 struct Content {
     now: Vec<u8>,
     synced: Vec<u8>,
-    /// Where and what was written since, or how long it was made.
+    /// Each write since the last sync with its offset; [`None`] sets the length.
     unsynced: Vec<(u64, Option<Vec<u8>>)>,
 }
 
-/// Bytes that are written whole or not at all.
+/// Bytes that are written completely or not at all.
 const SECTOR: usize = 512;
 
 impl Disk {
-    /// What is found when the power is back.
+    /// Returns the disk as it is after a power failure.
     fn after_power_failure(&self, random: &mut Random) -> Disk {
         let content = self.0.lock().unwrap();
         let mut image = content.synced.clone();
-        // All, some, or none of it.
+        // All unsynced writes survive, or some, or none.
         let part = random.below(4);
         let mut length = image.len();
         for (at, written) in &content.unsynced {
@@ -67,7 +67,7 @@ impl Disk {
                     let part = random.below(bytes.len() as u64 + 1) as usize / SECTOR * SECTOR;
                     let kept = if torn { part } else { bytes.len() };
                     if image.len() < at + kept {
-                        // There is nothing beyond the end of a file: it was made longer before.
+                        // Nothing is beyond the end of the file, which had been extended before.
                         image.resize(length, 0);
                     }
                     image[at..at + kept].copy_from_slice(&bytes[..kept]);
@@ -132,7 +132,7 @@ impl StorageBackend for Disk {
     }
 }
 
-/// Which batch a state of the store comes from.
+/// The number of batches in a state of the store.
 const COUNT: &[u8] = b"count";
 const KEYS: [&[u8]; 5] = [b"a", b"b", b"c", b"dd", b"dde"];
 
@@ -199,7 +199,7 @@ fn history(seed: u64) {
         let options = options(&mut random);
         let store = open(&disk, options);
         let spaces = open_spaces(&store);
-        // What may be found after a failure: what was synced last, and what came since.
+        // After a failure the store may have the last synced state or any later one.
         let mut possible = vec![(count, model.clone())];
         for _ in 0..random.below(12) {
             match random.below(12) {
@@ -227,7 +227,7 @@ fn history(seed: u64) {
             possible.drain(..possible.len() - 1);
             disk = disk.after_power_failure(&mut random);
         } else {
-            // While the encoder is at work.
+            // The failure comes while the encoder works.
             let failed = disk.after_power_failure(&mut random);
             drop((spaces, store));
             disk = failed;

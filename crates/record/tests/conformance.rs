@@ -1,4 +1,4 @@
-//! Every engine keeps every promise, also when its process is killed.
+//! Every engine keeps every promise, even if its process is killed.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use ibid_record::conformance;
 use ibid_record::engine::{Engine, EngineError, Redb, Sealed};
 
-/// Which engine the child process opens, and where.
+/// The engine and the folder of the child process.
 const CHILD: &str = "IBID_RECORD_CONFORMANCE_CHILD";
 
 type Opened = Result<Box<dyn Engine>, EngineError>;
@@ -53,7 +53,7 @@ fn redb_keeps_its_promises() {
     conformance::run(tempfile::tempdir().unwrap().path(), redb);
 }
 
-/// With the same key whenever it is opened.
+/// The key is the same at every opening.
 #[test]
 fn sealed_values_keep_its_promises() {
     let keys = ibid_format::Keys::encrypted(ibid_format::FileId::ZERO, &ibid_format::MasterKey::from_bytes([7; 32]));

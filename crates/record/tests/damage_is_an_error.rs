@@ -17,7 +17,7 @@ fn options() -> Options {
         .with_durability(Durability::None)
 }
 
-/// Tables that readers look into. What is in the others is of use to writers only.
+/// Tables that readers use. Only writers use the others.
 const READ: [Table; 7] = [
     Table::Meta,
     Table::Namespaces,
@@ -76,7 +76,7 @@ fn fill(path: &Path) -> Seen {
     look(path).unwrap()
 }
 
-/// The same, with all records in a block.
+/// Fills a store in the same way, and compacts it.
 fn fill_compacted(path: &Path) -> Seen {
     let sound = fill(path);
     let store = Store::open(path, options()).unwrap();
@@ -87,7 +87,7 @@ fn fill_compacted(path: &Path) -> Seen {
     sound
 }
 
-/// Puts `bad` in the place of an entry, looks, and puts the entry back.
+/// Replaces an entry by `bad`, reads the store, and puts the entry back.
 #[track_caller]
 fn assert_noticed(path: &Path, table: Table, (key, value): &(Vec<u8>, Vec<u8>), bad: Option<&[u8]>) {
     with_engine(path, |engine| {
@@ -112,7 +112,7 @@ fn every_byte_of_every_entry_is_checked() {
 }
 
 #[test]
-fn every_byte_of_what_is_compressed_together_is_checked() {
+fn every_byte_of_compressed_records_is_checked() {
     every_byte_is_checked(fill_compacted);
 }
 
@@ -143,7 +143,7 @@ fn every_byte_of_a_record_is_checked_where_the_engine_keeps_it() {
         .1;
     let file = folder.path().join("redb");
     let bytes = std::fs::read(&file).unwrap();
-    // Pages that were replaced may hold it too.
+    // redb may also have copies of it in pages that it replaced.
     let copies: Vec<usize> = (0..bytes.len() - record.len())
         .filter(|&at| bytes[at..].starts_with(&record))
         .collect();
@@ -162,7 +162,7 @@ fn every_byte_of_a_record_is_checked_where_the_engine_keeps_it() {
 }
 
 #[test]
-fn damage_to_what_only_encoding_needs_costs_nothing_else() {
+fn damage_to_entries_of_the_encoder_loses_no_record() {
     let folder = folder();
     let sound = fill(folder.path());
     for entry in with_engine(folder.path(), |engine| entries(engine, Table::Chains)) {
@@ -172,7 +172,7 @@ fn damage_to_what_only_encoding_needs_costs_nothing_else() {
             with_engine(folder.path(), |engine| set(engine, Table::Chains, &entry.0, Some(&bad)));
             let store = Store::open(folder.path(), options()).unwrap();
             let pages = store.namespace("pages", Versions::Kept).unwrap();
-            // A new version of each key has to do with every chain.
+            // A new version of each key affects every chain.
             let mut batch = Batch::new();
             batch.put(&pages, b"a", b"new").put(&pages, b"b", b"new");
             store.commit(batch).unwrap();
@@ -184,7 +184,7 @@ fn damage_to_what_only_encoding_needs_costs_nothing_else() {
 }
 
 #[test]
-fn what_is_still_referred_to_is_not_removed_for_damage() {
+fn a_base_is_not_removed_for_damage() {
     let folder = folder();
     let sound = fill(folder.path());
     let entry = with_engine(folder.path(), |engine| entries(engine, Table::References)).swap_remove(0);
@@ -253,7 +253,7 @@ fn a_record_that_is_lost_is_missed() {
 }
 
 #[test]
-fn what_is_no_store_is_refused_and_left_alone() {
+fn a_folder_that_is_no_store_is_refused_and_not_changed() {
     let folder = folder();
     std::fs::write(folder.path().join("letter.txt"), "dear").unwrap();
     let error = Store::open(folder.path(), options()).err().unwrap();
@@ -289,7 +289,7 @@ fn a_store_is_opened_with_its_own_engine_only() {
 }
 
 #[test]
-fn what_can_not_be_kept_is_refused() {
+fn keys_and_names_out_of_range_are_refused() {
     let folder = folder();
     let store = Store::open(folder.path(), options()).unwrap();
     let pages = store.namespace("pages", Versions::Latest).unwrap();
@@ -327,8 +327,8 @@ fn what_can_not_be_kept_is_refused() {
     ));
 }
 
-/// Changes bytes all over redb's file, its own structure among them: 1 of `step` of those that are
-/// not zero.
+/// Changes bytes in redb's file, including its own structure: one in `step` of those that are not
+/// zero.
 fn change_bytes_of_the_file(step: usize) {
     let folder = folder();
     let sound = fill(folder.path());
@@ -342,7 +342,7 @@ fn change_bytes_of_the_file(step: usize) {
         let seen = catch_unwind(AssertUnwindSafe(|| look(folder.path())));
         match seen.unwrap_or_else(|_| panic!("a panic, with byte {at} changed")) {
             Err(_) => noticed += 1,
-            // A key that the engine does not find any more is nothing that we can know of.
+            // A reader cannot know of a key that the engine does not find.
             Ok(seen) => {
                 for (body, expected) in seen
                     .bodies

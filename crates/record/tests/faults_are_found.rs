@@ -1,4 +1,4 @@
-//! A verification names whatever is wrong in the tables, and counts what is right.
+//! A verification names every fault in the tables, and counts the sound entries.
 
 mod common;
 
@@ -43,7 +43,7 @@ fn verify(path: &Path) -> Verification {
     store.verify(&mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-/// A store with something wrong in it, put there by `spoil`.
+/// Verifies a store after `spoil` has changed its tables.
 fn spoiled(spoil: impl FnOnce(&ibid_record::engine::Redb)) -> Verification {
     let folder = folder();
     fill(folder.path());
@@ -70,7 +70,7 @@ fn assert_faults(found: &Verification, expected: &[(Table, Vec<u8>, Problem)]) {
 }
 
 #[test]
-fn what_is_sound_is_counted() {
+fn sound_entries_are_counted() {
     let folder = folder();
     fill(folder.path());
     let found = verify(folder.path());
@@ -120,7 +120,7 @@ fn verify_open(store: &Store) -> Verification {
 fn every_byte_of_every_entry_is_compared() {
     let folder = folder();
     fill(folder.path());
-    // Without the table `meta`: what is wrong there keeps a store from being opened.
+    // The table `meta` is left out: damage there keeps a store from being opened.
     for table in [Table::Namespaces, Table::Keys, Table::Versions, Table::Records] {
         for (key, value) in with_engine(folder.path(), |engine| entries(engine, table)) {
             let bad = |position: usize| {
@@ -149,7 +149,7 @@ fn every_byte_of_every_entry_is_compared() {
 }
 
 #[test]
-fn what_is_lost_is_missed_and_what_it_led_to_is_stray() {
+fn a_lost_entry_is_missing_and_the_entries_behind_it_are_stray() {
     let missing = Problem::Damaged(Damage::Missing);
     for (table, key) in [
         (Table::Records, record_key(1)),
@@ -160,7 +160,7 @@ fn what_is_lost_is_missed_and_what_it_led_to_is_stray() {
     ] {
         let found = spoiled(|engine| set(engine, table, &key, None));
         let lost = (table, key.clone(), missing.clone());
-        // A record of a body is the newest of a chain, of which nothing is left.
+        // A record with a body is also the newest of a chain, whose entry is then stray.
         let of_chain = (Table::Chains, key.clone(), Problem::Stray);
         let has_chain = table == Table::Records && key != record_key(5);
         let expected = [lost, of_chain];
@@ -194,7 +194,7 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
     };
     let disagrees = |field, expected, found| Problem::Disagrees { field, expected, found };
 
-    // A key that has lost its last version: entry and record are nobody's.
+    // A key lost its last version, so that version entry and record are stray.
     let (lost, shorter) = (
         key_of(1, b"a"),
         KeyEntry {
@@ -217,13 +217,13 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
         ],
     );
 
-    // A second key that leads to the records of another.
+    // A second key leads to the records of another.
     let twin = key_of(1, b"twin");
     let found = spoiled(|engine| set(engine, Table::Keys, &twin, Some(&key(entry, &twin))));
     let misplaced = |number| (Table::Records, record_key(number), Problem::Damaged(Damage::Misplaced));
     assert_faults(&found, &[misplaced(1), misplaced(2), misplaced(3)]);
 
-    // Versions that lead to each other's records.
+    // Versions lead to each other's records.
     let group = |numbers: [(u64, bool); 2]| {
         let mut group = VersionGroup::new(1, 0);
         numbers
@@ -250,7 +250,7 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
         ],
     );
 
-    // A version that was deleted says one, and its record the other.
+    // The version entry says that the version is deleted, and the record does not.
     let found = spoiled(|engine| {
         set(
             engine,
@@ -262,7 +262,7 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
     let field = "whether its key was deleted with it, 1 if so";
     assert_faults(&found, &[(Table::Records, record_key(2), disagrees(field, 1, 0))]);
 
-    // Versions where none are kept.
+    // A namespace that keeps no versions has version entries.
     let found = spoiled(|engine| {
         let entry = NamespaceEntry {
             number: 1,
@@ -284,7 +284,7 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
         ],
     );
 
-    // A namespace with another one's number.
+    // A namespace has the number of another.
     let found = spoiled(|engine| {
         let entry = NamespaceEntry {
             number: 2,
@@ -294,7 +294,7 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
     });
     assert_faults(&found, &[(Table::Namespaces, b"twin".to_vec(), Problem::Repeated)]);
 
-    // Numbers that would be given again.
+    // Numbers in use would be given again.
     let found = spoiled(|engine| {
         let next = NextNumbers {
             record: 5,
@@ -307,7 +307,7 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
         &[(Table::Meta, b"next".to_vec(), disagrees("next record", 6, 5))],
     );
 
-    // A record that says it is of a key which leads elsewhere.
+    // A record names a key that leads elsewhere.
     let found = spoiled(|engine| {
         let mut bytes = Vec::new();
         let record = Record {
@@ -321,7 +321,7 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
     });
     assert_faults(&found, &[(Table::Records, record_key(6), Problem::Stray)]);
 
-    // A record that is decoded from another, which does not know, and one that is kept for nobody.
+    // A base without a reference count, and a record that is kept without need.
     let found = spoiled(|engine| {
         let record = Record {
             namespace: 1,
@@ -358,7 +358,7 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
     });
     assert_faults(&found, &[(Table::References, references, disagrees(field, 0, 1))]);
 
-    // What the format has no place for.
+    // Entries that the format does not have.
     let found = spoiled(|engine| {
         set(engine, Table::Meta, b"colour", Some(b"green"));
         set(engine, Table::Versions, b"odd", Some(b""));
@@ -395,7 +395,7 @@ fn faults_are_counted_beyond_those_that_are_listed() {
 }
 
 #[test]
-fn it_can_be_broken_off() {
+fn a_verification_can_be_stopped() {
     let folder = folder();
     fill(folder.path());
     let store = Store::open(folder.path(), options()).unwrap();
@@ -444,10 +444,10 @@ fn faults_say_where_they_are() {
     }
 }
 
-/// A changed byte in the engine's own structure may hide a key from every reader. Nothing may be
-/// lost without being missed here.
+/// A changed byte in the engine's own structure may hide a key from every reader. The verification
+/// must report every lost record.
 #[test]
-fn what_a_changed_byte_hides_is_missed() {
+fn records_hidden_by_a_changed_byte_are_reported() {
     let folder = folder();
     fill(folder.path());
     let scan = |space: &Namespace, range: KeyRange<'_>| -> Result<Vec<_>, ibid_record::Error> {

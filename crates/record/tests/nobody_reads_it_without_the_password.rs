@@ -1,5 +1,4 @@
-//! An encrypted store opens with its password only, shows nothing of what is stored, and notices
-//! what was changed.
+//! An encrypted store opens only with its password, shows no stored bytes, and notices changes.
 
 mod common;
 
@@ -12,7 +11,7 @@ use ibid_record::{Argon2Cost, Direction, Durability, Error, Options, Store, Vers
 
 const PASSWORD: &[u8] = b"correct horse battery staple";
 const SECRET: &[u8] = b"what nobody else may read";
-/// Guessing would be cheap; so is the test.
+/// A cheap cost of guessing keeps the test fast.
 const COST: Argon2Cost = Argon2Cost {
     memory_kib: 8,
     passes: 1,
@@ -33,7 +32,7 @@ fn body(version: u32) -> Vec<u8> {
     [&noise(300, 1)[..], SECRET, &version.to_be_bytes()].concat()
 }
 
-/// Ten versions of a page, of which nine are deltas.
+/// Stores ten versions of a page, nine of them as deltas.
 fn fill(path: &Path, compacted: bool) {
     let store = open(path).unwrap();
     let pages = store.namespace("pages", Versions::Kept).unwrap();
@@ -162,7 +161,7 @@ fn values_that_changed_or_changed_places_are_errors() {
                     put(table, key, &bad);
                     match look(folder.path()) {
                         Err(Error::Engine(EngineError::Damaged { .. }) | Error::Damaged { .. }) => {}
-                        // Readers have no use for these.
+                        // Readers do not use these tables.
                         Ok(()) if matches!(table, Table::Chains | Table::References) => {}
                         looked => panic!("{looked:?} with {table:?} changed"),
                     }

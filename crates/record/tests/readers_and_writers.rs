@@ -1,5 +1,5 @@
-//! Many threads at once: readers see whole batches, writers wait for their own commit only, and
-//! share syncs.
+//! Many threads at once: readers see complete batches, and writers wait only for their own commit
+//! and share syncs.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn store(folder: &tempfile::TempDir) -> Store {
     Store::open(folder.path(), options()).unwrap()
 }
 
-/// The sum of what is on all accounts, found by scanning or one by one.
+/// Returns the sum of all accounts, by a scan or by single reads.
 fn total(snapshot: &Snapshot, accounts: &Namespace, scanning: bool) -> u64 {
     let number = |body: Vec<u8>| u64::from_be_bytes(body.try_into().unwrap());
     if scanning {
@@ -39,7 +39,7 @@ const ACCOUNTS: u8 = 100;
 const EACH: u64 = 1000;
 
 #[test]
-fn a_transfer_between_accounts_is_seen_whole_or_not_at_all() {
+fn readers_see_a_transfer_between_accounts_completely_or_not_at_all() {
     let folder = folder();
     let store = store(&folder);
     let accounts = store.namespace("accounts", Versions::Latest).unwrap();
@@ -84,7 +84,7 @@ fn a_transfer_between_accounts_is_seen_whole_or_not_at_all() {
 }
 
 #[test]
-fn of_many_writers_each_gets_its_own_outcome() {
+fn each_of_many_writers_gets_its_own_outcome() {
     const THREADS: u32 = 8;
     const KEYS: u32 = 200;
     let folder = folder();
@@ -96,7 +96,7 @@ fn of_many_writers_each_gets_its_own_outcome() {
             scope.spawn(move || {
                 let mut won = 0;
                 for key in 0..KEYS {
-                    // Everybody wants every key; one gets it.
+                    // Every thread tries to insert every key; one succeeds.
                     match space.insert(&key.to_be_bytes(), &thread.to_be_bytes()) {
                         Ok(_) => {
                             won += 1;
@@ -120,7 +120,7 @@ fn of_many_writers_each_gets_its_own_outcome() {
 }
 
 #[test]
-fn what_is_batched_returns_before_it_is_synced_and_is_there_after_closing() {
+fn a_batched_change_returns_before_its_sync_and_is_there_after_closing() {
     let folder = folder();
     let forever = Duration::from_secs(3600);
     {
@@ -141,7 +141,7 @@ fn what_is_batched_returns_before_it_is_synced_and_is_there_after_closing() {
 }
 
 #[test]
-fn what_is_encoded_and_compacted_under_readers_and_writers_is_read_as_it_was_written() {
+fn records_encoded_and_compacted_under_load_are_read_as_written() {
     const KEYS: u32 = 6;
     const ROUNDS: u32 = 120;
     let body = |key: u32, version: u32| {
@@ -152,7 +152,7 @@ fn what_is_encoded_and_compacted_under_readers_and_writers_is_read_as_it_was_wri
     };
     let folder = folder();
     let mut options = options();
-    // Every delta is written at once.
+    // With these settings every delta is written at once.
     (options.encoding.lossy, options.encoding.write_back_bytes) = (false, 0);
     let store = Store::open(folder.path(), options).unwrap();
     let (kept, latest) = (

@@ -1,8 +1,9 @@
-//! Random histories, on a primary that crashes and replicas that do, over a network that loses,
-//! repeats and reorders: in the end all have the same, which is what was acknowledged and not lost
-//! with an unsynced commit, or with a primary whose replica was promoted before it had all.
+//! Random histories with crashes of the primary and of replicas, over a network that loses, repeats
+//! and reorders messages. In the end all stores have the same contents: every acknowledged change,
+//! except those lost with an unsynced commit or with a primary whose replica was promoted too
+//! early.
 //!
-//! `IBID_REPLICATION_SEEDS=1000` tries more of them, `IBID_REPLICATION_SEED=7` one.
+//! `IBID_REPLICATION_SEEDS=1000` runs more seeds, `IBID_REPLICATION_SEED=7` runs one.
 
 mod common;
 
@@ -17,7 +18,7 @@ use ibid_record::{Durability, Encoding, Error, Options, Refusal, Retrieval, Role
 
 const KEYS: [&[u8]; 6] = [b"", b"a", b"ab", b"b", b"c", b"\xff\xff"];
 
-/// Numbers that follow from a seed.
+/// Pseudo-random numbers from a seed.
 struct Seeded(u64);
 
 impl Seeded {
@@ -100,7 +101,7 @@ impl Node {
         self.store().log().unwrap().unwrap().next
     }
 
-    /// Closes and opens, or opens what a crash would have left.
+    /// Closes and opens the store, or opens the files that a crash would leave.
     fn restart(&mut self, crash: bool) {
         if crash {
             let left = folder();
@@ -116,7 +117,7 @@ impl Node {
     }
 }
 
-/// What is under way.
+/// A message on its way.
 struct Message {
     from: usize,
     to: usize,
@@ -129,10 +130,10 @@ struct World {
     nodes: Vec<Node>,
     primary: usize,
     receivers: Vec<Option<Receiver>>,
-    /// By the one that answers and the one that asks.
+    /// Senders, by the node that answers and the node that asks.
     senders: BTreeMap<(usize, usize), Sender>,
     under_way: Vec<Message>,
-    /// What the primary had when its log came to a position.
+    /// The contents of the primary at each position of its log.
     models: BTreeMap<u64, Model>,
     compacts: bool,
     message_bytes: usize,
@@ -175,7 +176,7 @@ impl World {
         world
     }
 
-    /// Forgets what is in the memory of a node.
+    /// Drops the state that a node has in memory.
     fn forget(&mut self, node: usize) {
         self.receivers[node] = None;
         self.senders.retain(|&(from, _), _| from != node);
@@ -185,7 +186,7 @@ impl World {
         self.models.last_key_value().unwrap().1.clone()
     }
 
-    /// After a position nothing is known any more.
+    /// Drops the models after a position.
     fn roll_back(&mut self, position: u64) {
         self.models.retain(|&at, _| at <= position);
     }
@@ -195,7 +196,7 @@ impl World {
         let store = self.nodes[self.primary].store();
         let spaces = open_spaces(store);
         let model = self.model();
-        // So that nothing else comes to the log at the same time.
+        // Nothing else may be appended to the log at the same time.
         store.finish_encoding().unwrap();
         let before = self.nodes[self.primary].position();
         let written = store.commit(batch(&spaces, &ops));
@@ -269,7 +270,8 @@ impl World {
         match self.receiver(message.to).take(&message.bytes) {
             Ok(Progress::Whole) => self.takeovers += 1,
             Ok(_) => {}
-            // Late news, or from one that is not the primary any more. Nothing may have been done for it.
+            // A late answer, or one from a store that is no longer the primary. It must have no
+            // effect.
             Err(
                 Error::StalePrimary { .. } | Error::Refused(Refusal::Fenced | Refusal::OtherEpoch | Refusal::Ahead),
             ) => {
@@ -279,12 +281,13 @@ impl World {
         }
     }
 
-    /// A replica takes over; what the primary alone has is lost, and it does not know yet.
+    /// Promotes a replica. Entries that only the old primary has are lost, and it does not know
+    /// yet.
     fn promote(&mut self) {
         let replica = self.random.below(self.nodes.len() as u64) as usize;
         let node = &self.nodes[replica];
-        // One that has not heard of the last promotion would make another epoch of the same number;
-        // `two_promotions_…` is about that.
+        // A replica that has not heard of the last promotion would make another epoch of the same
+        // number, which `two_promotions_…` tests.
         let epoch = |node: &Node| node.store().log().unwrap().unwrap().epoch;
         if node.role() != Role::Replica || epoch(node) != epoch(&self.nodes[self.primary]) {
             return;
@@ -296,7 +299,7 @@ impl World {
             Err(error) => panic!("{error}"),
         }
         let old = std::mem::replace(&mut self.primary, replica);
-        // What the old one may still write, before it knows.
+        // The old primary may still write before it hears of the promotion.
         if self.random.one_in(2) {
             let spaces = open_spaces(self.nodes[old].store());
             let ops: Vec<Op> = (0..3).map(|_| self.random.op()).collect();
@@ -338,7 +341,7 @@ impl World {
                 self.models.insert(position, model);
             }
             37 if self.compacts && self.nodes[node].role() != (Role::Fenced { by: 0 }) => {
-                // One that was fenced or demoted meanwhile can't encode what is left.
+                // A store that was fenced or demoted meanwhile can't encode the rest.
                 let _ = self.nodes[node].store().compact(&mut |_| ControlFlow::Continue(()));
             }
             38 if self.random.one_in(3) => self.promote(),
@@ -353,7 +356,7 @@ impl World {
         }
     }
 
-    /// The network becomes good, and all follow.
+    /// Ends all faults of the network, and lets all replicas catch up.
     fn settle(&mut self) {
         self.under_way.clear();
         let _ = self.nodes[self.primary].store().finish_encoding();
@@ -430,7 +433,7 @@ fn all_have_the_same_in_the_end() {
     assert!(takeovers > 0, "none was so far behind that it took all");
 }
 
-/// A primary with a page, and so many replicas that have it.
+/// Returns a primary with a page, and replicas that have it.
 fn followed(replicas: usize) -> Vec<Node> {
     let options = Options::default().with_durability(Durability::None);
     let primary = Node::new(options.with_oplog(true));
@@ -468,7 +471,7 @@ fn two_promotions_to_the_same_epoch_are_not_both_followed() {
         matches!(refused, Err(Error::Refused(Refusal::OtherEpoch))),
         "{refused:?}"
     );
-    // Nor does one follow the other without being begun anew.
+    // Neither follows the other without starting again.
     nodes[2].store().follow().unwrap();
     let refused = catch_up(&nodes[1], &nodes[2]);
     assert!(
@@ -489,7 +492,7 @@ fn a_primary_that_hears_of_a_later_epoch_writes_no_more() {
     assert!(matches!(refused, Err(Error::Refused(Refusal::Fenced))), "{refused:?}");
     assert!(matches!(pages.insert(b"op. cit.", b""), Err(Error::Fenced { by: 2 })));
     assert_eq!(pages.get(b"idem").unwrap().as_deref(), Some(&b"the same"[..]));
-    // What it alone has goes when it is made a replica.
+    // Entries that only the old primary has are removed when it becomes a replica.
     drop(pages);
     nodes[0].store().follow().unwrap();
     catch_up(&nodes[1], &nodes[0]).unwrap();
@@ -520,7 +523,7 @@ fn a_replica_that_has_only_a_part_refuses_to_be_read_and_knows_after_a_crash() {
         Err(Error::Incomplete)
     ));
     assert!(matches!(late.store().promote(), Err(Error::Incomplete)));
-    // It goes on where it was, with the same sender.
+    // It continues at its position, with the same sender.
     let mut receiver = Receiver::new(late.store()).unwrap();
     let mut parts = 0;
     while !receiver
@@ -542,7 +545,7 @@ fn a_replica_that_has_only_a_part_refuses_to_be_read_and_knows_after_a_crash() {
 fn a_replica_in_the_middle_of_an_answer_takes_the_rest_of_it() {
     let nodes = followed(2);
     let pages = nodes[0].store().namespace("kept", Versions::Kept).unwrap();
-    // What another was sent: it is at the same place, and takes it later.
+    // An answer for another replica at the same position, which is taken later.
     let asked_early = Receiver::new(nodes[2].store()).unwrap().ask().unwrap();
     for number in 0..4 {
         pages.put(b"idem", format!("the same, {number}").as_bytes()).unwrap();
@@ -601,7 +604,7 @@ fn an_answer_to_another_with_other_entries_changes_nothing() {
         Progress::Nothing
     );
     assert_eq!(nodes[0].store().log().unwrap(), before);
-    // Asked by itself, it is told to take all.
+    // After its own request, it is told to take all contents.
     catch_up(&nodes[1], &nodes[0]).unwrap();
     assert_eq!(nodes[0].position(), nodes[1].position());
 }
@@ -626,12 +629,12 @@ fn a_log_that_is_bounded_keeps_its_newest_entries() {
             catch_up(&primary, &near).unwrap();
         }
     }
-    // What was replaced goes with the entries that name it.
+    // Replaced records are removed with the entries that name them.
     primary.store().finish_encoding().unwrap();
     let statistics = primary.store().statistics(&mut |_| ControlFlow::Continue(())).unwrap();
     assert!(statistics.namespaces[0].obsolete.count < 150, "{statistics:?}");
     assert!(log(&primary).first > 800 && log(&primary).next - log(&primary).first >= 100);
-    // One that kept up has the same, and one that did not takes all.
+    // The replica that kept up has the same; the other takes all contents.
     for replica in [&near, &far] {
         catch_up(&primary, replica).unwrap();
         assert_eq!(log(replica).next, log(&primary).next);

@@ -13,7 +13,7 @@ use ibid_record::replicate::{self, net, net::tls};
 use ibid_record::{Error, Options, Store, Versions};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
-/// Longer than any message, and nothing that could be compressed.
+/// Longer than any message, and not compressible.
 const BODY: usize = 3 << 20;
 
 /// A certificate and its key, PEM.
@@ -54,7 +54,7 @@ impl Authority {
     }
 }
 
-/// Passes on what comes to it, and remembers all that the other end says.
+/// Forwards a connection, and records everything that the other end sends.
 fn eavesdrop(listener: &TcpListener, to: SocketAddr, heard: &Mutex<Vec<u8>>) {
     let (mut here, _) = listener.accept().unwrap();
     let mut there = TcpStream::connect(to).unwrap();
@@ -75,7 +75,7 @@ fn eavesdrop(listener: &TcpListener, to: SocketAddr, heard: &Mutex<Vec<u8>>) {
     });
 }
 
-/// Follows the store at an address until everything is here, or something says that it won't be.
+/// Follows the store at an address until it has everything, or returns the error that prevents it.
 fn follow(connection: net::Connection, store: &Store) -> Result<(), Error> {
     store.follow().unwrap();
     let (stop, begun, mut current) = (AtomicBool::new(false), Instant::now(), false);
@@ -108,7 +108,7 @@ fn served(tls: Option<&tls::Server>, work: impl FnOnce(SocketAddr, &[u8], &std::
     let address = listener.local_addr().unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Whatever goes wrong, the server ends.
+        // Ends the server even if the test fails.
         struct Stops<'s>(&'s AtomicBool);
         impl Drop for Stops<'_> {
             fn drop(&mut self) {
@@ -129,7 +129,7 @@ fn has(heard: &[u8], body: &[u8]) -> bool {
 }
 
 #[test]
-fn nobody_else_reads_what_a_replica_gets() {
+fn an_eavesdropper_reads_a_record_only_without_tls() {
     let authority = Authority::new();
     let identity = authority.identity("primary.example.org");
     let server = tls::Server::new(identity.shown(), None).unwrap();
@@ -158,7 +158,7 @@ fn nobody_else_reads_what_a_replica_gets() {
 }
 
 #[test]
-fn only_those_follow_who_are_known() {
+fn only_replicas_with_a_trusted_certificate_follow() {
     let [ours, other] = [Authority::new(), Authority::new()];
     let [ours_pem, other_pem] = [ours.pem(), other.pem()];
     let primary = ours.identity("127.0.0.1");
@@ -186,7 +186,7 @@ fn only_those_follow_who_are_known() {
             );
             assert!(replica.find_namespace("pages").unwrap().is_none(), "{who}");
         }
-        // Who does not use TLS gets nothing.
+        // A client without TLS gets nothing.
         let mut plain = TcpStream::connect(address).unwrap();
         plain.write_all(&40_u32.to_le_bytes()).unwrap();
         plain.write_all(&[0; 40]).unwrap();
@@ -204,7 +204,7 @@ fn only_those_follow_who_are_known() {
 }
 
 #[test]
-fn what_is_no_certificate_is_refused() {
+fn a_file_that_is_no_certificate_is_refused() {
     let (ours, other) = (Authority::new(), Authority::new());
     let (one, two) = (ours.identity("one"), other.identity("two"));
     let crossed = tls::Identity {

@@ -1,5 +1,5 @@
-//! Replicas follow over the loopback interface, also after they were killed, and whoever else
-//! connects does no harm.
+//! Replicas follow over the loopback interface, also after they were killed. Other clients that
+//! connect do no harm.
 
 mod common;
 
@@ -16,7 +16,7 @@ use ibid_record::{Options, Role, Store, Versions};
 
 const RECORDS: u32 = 2000;
 
-/// Where the process that follows finds what it is to do: an address and a folder.
+/// The address and the folder for the process that follows.
 const FOLLOW: &str = "IBID_TEST_FOLLOW";
 
 fn primary(folder: &Path) -> Store {
@@ -24,7 +24,7 @@ fn primary(folder: &Path) -> Store {
     store.unwrap()
 }
 
-/// The other process, which this very test is.
+/// Starts the process that follows, which is this test itself.
 fn child(address: SocketAddr, folder: &Path) -> Child {
     let program = std::env::current_exe().unwrap();
     Command::new(program)
@@ -59,7 +59,7 @@ fn a_replica_that_is_killed_goes_on_and_can_be_promoted() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let serving = scope.spawn(|| net::serve(&store, &listener, None, &stop));
-        // Whatever goes wrong, the server ends.
+        // Ends the server even if the test fails.
         struct Stops<'s>(&'s AtomicBool);
         impl Drop for Stops<'_> {
             fn drop(&mut self) {
@@ -77,7 +77,7 @@ fn a_replica_that_is_killed_goes_on_and_can_be_promoted() {
             child.kill().unwrap();
             child.wait().unwrap();
         }
-        // A peer that talks nonsense, and one that announces much and says nothing.
+        // One peer sends nonsense, another announces a long message and sends nothing.
         for nonsense in [
             &b"\x10\0\0\0GET / HTTP/1.1\r\n"[..],
             b"\xff\xff\xff\xff",

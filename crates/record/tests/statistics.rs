@@ -1,5 +1,5 @@
-//! Statistics say what verification says of the same store, and how far records are from being
-//! read.
+//! Statistics agree with a verification of the same store, and count the records that must be read
+//! for each record.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn statistics(store: &Store) -> Statistics {
     store.statistics(&mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-/// Version `number` of a page: some more than the one before.
+/// Returns version `number` of a page, which is longer than the one before.
 fn body(page: u64, number: u64) -> Vec<u8> {
     let word = |at: u64| (page << 32 | at).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (0..300 + number).flat_map(|at| word(at).to_le_bytes()).collect()
@@ -41,7 +41,7 @@ fn put_versions(store: &Store, namespace: &str, versions: Versions, pages: u64, 
     store.finish_encoding().unwrap();
 }
 
-/// What both ways of looking have to say alike.
+/// Checks the figures that statistics and a verification share.
 #[track_caller]
 fn agree_with_verification(store: &Store, found: &Statistics) {
     let verified = store.verify(&mut |_| ControlFlow::Continue(())).unwrap();
@@ -83,7 +83,7 @@ fn bars(space: &NamespaceStatistics) -> Vec<(u64, u64, u64)> {
 }
 
 #[test]
-fn a_chain_is_as_far_as_it_is_long_and_jumping_bounds_it() {
+fn retrievals_grow_with_the_chain_and_version_jumping_bounds_them() {
     let folder = folder();
     let store = open(&folder.path().join("chain"), Retrieval::Chain);
     put_versions(&store, "pages", Versions::Kept, 3, 10);
@@ -115,7 +115,7 @@ fn a_chain_is_as_far_as_it_is_long_and_jumping_bounds_it() {
 }
 
 #[test]
-fn what_only_others_need_is_obsolete_and_deletions_have_no_body() {
+fn a_base_without_a_key_is_obsolete_and_deletions_have_no_body() {
     let folder = folder();
     let store = open(folder.path(), Retrieval::Hop { distance: 4 });
     put_versions(&store, "pages", Versions::Kept, 2, 20);
@@ -126,7 +126,8 @@ fn what_only_others_need_is_obsolete_and_deletions_have_no_body() {
     agree_with_verification(&store, &found);
     assert_eq!(found.namespaces[0].deletions, 1);
 
-    // Each record is like the one before, and under a key of its own; then those in the middle go.
+    // Each record is similar to the one before, under a key of its own. The newest three are
+    // deleted.
     let log = store.namespace("log", Versions::Latest).unwrap();
     for number in 0..6_u64 {
         log.put(&number.to_be_bytes(), &body(9, number)).unwrap();
@@ -165,7 +166,7 @@ fn numbers_far_apart_are_found_and_a_stop_is_one() {
 }
 
 #[test]
-fn what_is_damaged_is_counted_and_no_more() {
+fn damaged_entries_are_counted_and_nothing_else_of_them() {
     let folder = folder();
     let path = folder.path().join("store");
     let store = open(&path, Retrieval::Chain);
@@ -177,13 +178,13 @@ fn what_is_damaged_is_counted_and_no_more() {
         common::set(engine, Table::Records, &key, Some(&value));
     });
     let found = statistics(&open(&path, Retrieval::Chain));
-    // Itself, and the one that is decoded from it.
+    // The damaged record, and the one that is a delta of it.
     assert_eq!(found.damaged, 2);
     assert_eq!(found.namespaces[0].records.count, 2);
 }
 
 #[test]
-fn what_does_not_pay_is_given_up_and_said_to_be() {
+fn a_namespace_that_was_given_up_is_reported() {
     let folder = folder();
     let mut options = Options::default();
     options.encoding.governor = Governor {

@@ -1,4 +1,4 @@
-//! Records that are like others become deltas, and those that are not are left alone.
+//! Similar records become deltas, and other records stay whole.
 
 mod common;
 
@@ -11,7 +11,7 @@ fn options() -> Options {
     Options::default().with_durability(Durability::None)
 }
 
-/// A text of 4000 bytes, edited so many times.
+/// Returns a text of 4000 bytes with this number of edits.
 fn edited(seed: u32, edits: u32) -> Vec<u8> {
     let mut body = noise(4000, seed);
     for edit in 0..edits {
@@ -40,7 +40,7 @@ fn versions_become_deltas_of_those_after_them() {
 }
 
 #[test]
-fn records_of_other_keys_are_found_by_what_they_are_like() {
+fn similar_records_of_other_keys_are_found() {
     let folder = folder();
     let store = Store::open(folder.path(), options()).unwrap();
     let drafts = store.namespace("drafts", Versions::Latest).unwrap();
@@ -66,7 +66,7 @@ fn features_of_other_bytes_are_not_compared() {
     let insert = |store: &Store, namespace: &str, texts: std::ops::Range<u32>, round: u32| {
         let drafts = store.namespace(namespace, Versions::Latest).unwrap();
         for text in texts {
-            // Edits in the first quarter only, so that features of any bytes are left.
+            // Edits are in the first quarter only, so that features of both lengths remain.
             let mut body = noise(4000, text);
             body[round as usize] ^= 1;
             drafts.insert(format!("{text}/{round}").as_bytes(), &body).unwrap();
@@ -97,14 +97,14 @@ fn features_of_other_bytes_are_not_compared() {
     );
     drop(store);
 
-    // Both are there, and go on where they were.
+    // Both kinds of features are stored, and each is used again with its own setting.
     let store = of(FeatureBytes::B64);
     assert_eq!(insert(&store, "drafts", 0..20, 4), 20);
     assert!(store.verify(&mut |_| ControlFlow::Continue(())).unwrap().is_clean());
 }
 
 #[test]
-fn what_was_not_encoded_in_time_is_encoded_after_opening() {
+fn records_not_encoded_in_time_are_encoded_after_opening() {
     let folder = folder();
     let mut off = options();
     off.encoding.enabled = false;
@@ -140,7 +140,7 @@ fn latest_versions_stay_whole_where_versions_are_kept() {
 }
 
 #[test]
-fn the_oldest_version_is_as_near_as_promised() {
+fn the_oldest_version_needs_as_few_retrievals_as_promised() {
     let folder = folder();
     let store = Store::open(folder.path(), options()).unwrap();
     let pages = store.namespace("pages", Versions::Kept).unwrap();
@@ -157,7 +157,7 @@ fn the_oldest_version_is_as_near_as_promised() {
 }
 
 #[test]
-fn a_namespace_that_does_not_gain_is_given_up_for_good() {
+fn a_namespace_in_which_encoding_does_not_pay_is_given_up_for_good() {
     let folder = folder();
     let mut options = options();
     options.encoding.governor = Governor {
@@ -216,7 +216,7 @@ fn small_records_are_passed_over_if_asked_to() {
 }
 
 #[test]
-fn nothing_is_lost_where_nothing_may_wait() {
+fn no_record_is_lost_when_every_delta_is_dropped() {
     let folder = folder();
     let mut options = options();
     let encoding = &mut options.encoding;
@@ -240,14 +240,14 @@ fn nothing_is_lost_where_nothing_may_wait() {
 }
 
 #[test]
-fn what_the_caller_says_is_alike_is_compared() {
+fn a_record_that_the_caller_names_as_similar_is_compared() {
     let folder = folder();
     let store = Store::open(folder.path(), options()).unwrap();
     let (drafts, pages) = (
         store.namespace("drafts", Versions::Latest).unwrap(),
         store.namespace("pages", Versions::Kept).unwrap(),
     );
-    // Too short for a sketch.
+    // The bodies are too short for a sketch.
     let short = |edits| edited(1, edits)[..60].to_vec();
     for space in [&drafts, &pages] {
         let mut batch = Batch::new();
@@ -270,7 +270,7 @@ fn what_the_caller_says_is_alike_is_compared() {
 }
 
 #[test]
-fn a_block_is_written_anew_only_if_that_brings_something() {
+fn a_block_is_written_anew_only_if_that_saves_bytes() {
     let folder = folder();
     let store = Store::open(folder.path(), options()).unwrap();
     let drafts = store.namespace("drafts", Versions::Latest).unwrap();
@@ -278,7 +278,7 @@ fn a_block_is_written_anew_only_if_that_brings_something() {
     let put = |keys: std::ops::Range<u32>| {
         let mut batch = Batch::new();
         for key in keys {
-            // Too different to be deltas, and too little to be compressed.
+            // The bodies are too different for deltas, and hardly compress.
             batch.put(&drafts, &key.to_be_bytes(), &noise(3000, key.wrapping_mul(0x85eb_ca6b)));
         }
         store.commit(batch).unwrap();

@@ -1,5 +1,5 @@
-//! What was read stays in memory for a while. A reader gets what the store has all the same, and
-//! who verifies sees what is stored.
+//! Records that were read stay in memory for a while. Readers still see the state of the store, and
+//! a verification reads the disk.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use ibid_record::engine::{
 use ibid_record::replicate::{Receiver, Sender};
 use ibid_record::{Durability, Options, Store, Versions};
 
-/// Reads the latest version twice, so that the second time it comes from memory.
+/// Reads the latest version twice, so that the second read comes from memory.
 macro_rules! read_twice {
     ($from:expr, $key:expr) => {{
         let read = || $from.get($key).unwrap().map(|body| String::from_utf8(body).unwrap());
@@ -68,7 +68,7 @@ fn each_reader_sees_the_version_of_its_moment() {
 }
 
 #[test]
-fn a_store_that_takes_over_what_another_has_forgets_what_it_had() {
+fn a_store_that_takes_the_contents_of_another_drops_its_cache() {
     let folder = tempfile::tempdir().unwrap();
     let one = Store::open(folder.path().join("one"), options(true)).unwrap();
     let pages = one.namespace("pages", Versions::Kept).unwrap();
@@ -78,7 +78,7 @@ fn a_store_that_takes_over_what_another_has_forgets_what_it_had() {
     take_all(&one, &two);
     two.promote().unwrap();
 
-    // Each writes a record of the same number, as the same version of the same key.
+    // Both stores write a record of the same number, as the same version of the same key.
     pages.put(b"ibid", b"what nobody else has").unwrap();
     compact(&one);
     assert_eq!(read_twice!(pages, b"ibid").as_deref(), Some("what nobody else has"));
@@ -90,7 +90,7 @@ fn a_store_that_takes_over_what_another_has_forgets_what_it_had() {
 
     one.follow().unwrap();
     take_all(&two, &one);
-    // Who began to read before goes on with what there was, and leaves nothing of it behind.
+    // A snapshot from before still shows the old contents, and leaves none of them in the cache.
     assert_eq!(
         held.get(&pages, b"ibid").unwrap().as_deref(),
         Some(&b"what nobody else has"[..])
@@ -99,7 +99,7 @@ fn a_store_that_takes_over_what_another_has_forgets_what_it_had() {
     assert_eq!(read_twice!(pages, b"ibid").as_deref(), Some("what was promoted"));
 }
 
-/// An engine whose blocks are changed from some moment on, as by a disk.
+/// An engine whose blocks are damaged from some moment on, as by a disk.
 struct Harmed {
     engine: Redb,
     harmed: Arc<AtomicBool>,
@@ -156,7 +156,7 @@ impl Read for HarmedSnapshot {
 }
 
 #[test]
-fn who_verifies_sees_what_is_stored_and_not_what_readers_remember() {
+fn a_verification_reads_the_disk_and_not_the_cache_of_readers() {
     let folder = tempfile::tempdir().unwrap();
     let harmed = Arc::new(AtomicBool::new(false));
     let engine = Harmed {

@@ -1,5 +1,5 @@
-//! A process that writes to a store is killed, again and again: what it was told is on disk is
-//! there, and of the rest whole batches up to one of them.
+//! A process that writes to a store is killed, again and again. Everything that was acknowledged as
+//! synced is there afterwards, and later changes are there as complete batches up to one of them.
 
 mod common;
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::{Kind, Model, Op, assert_same, batch, noise, open_spaces};
 use ibid_record::{Durability, EngineKind, Options, Store};
 
-/// Which engine the child process opens, and where.
+/// The engine of the child process.
 const CHILD: &str = "IBID_RECORD_KILLED_CHILD";
 const PROGRESS: &[u8] = b"progress";
 
@@ -28,7 +28,7 @@ fn options(engine: &str) -> Options {
         .with_durability(Durability::Sync)
 }
 
-/// The n-th batch of the history, for a model in the state that the ones before it left.
+/// Returns the n-th batch of the history, for the model after the batches before it.
 fn step(number: u32, model: &Model) -> Vec<Op> {
     let op = |space: usize, key: &[u8], kind, body| Op {
         space,
@@ -38,7 +38,7 @@ fn step(number: u32, model: &Model) -> Vec<Op> {
     };
     let chosen = number.wrapping_mul(2_654_435_761) >> 16;
     let key = |keys| format!("key {}", chosen % keys).into_bytes();
-    // Like those before, so that they become deltas meanwhile.
+    // The body is similar to earlier ones, so that they become deltas meanwhile.
     let alike = |length: u32| [&noise(length as usize, chosen % 3)[..], &number.to_be_bytes()].concat();
     let mut ops = vec![
         op(1, PROGRESS, Kind::Put, number.to_be_bytes().to_vec()),
@@ -65,14 +65,14 @@ fn durability(number: u32) -> Durability {
     }
 }
 
-/// The state after so many batches.
+/// Returns the model after this number of batches.
 fn model_after(count: u32) -> Model {
     (0..count).fold(Model::default(), |model, number| {
         model.after(&step(number, &model)).expect("the history refuses nothing")
     })
 }
 
-/// How many batches are in the store.
+/// Returns the number of batches in the store.
 fn done(store: &Store) -> u32 {
     let [_, latest] = open_spaces(store);
     let progress = latest.get(PROGRESS).unwrap();
@@ -103,8 +103,8 @@ fn child_process() {
     }
 }
 
-/// Kills a writing process after so many acknowledgements; gives the last batch that it was told is
-/// on disk.
+/// Kills a writing process after this number of acknowledgements. Returns the last batch that it
+/// acknowledged as synced.
 fn write_and_kill(engine: &str, path: &Path, lines: u32) -> u32 {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child_process", "--nocapture", "--include-ignored"])

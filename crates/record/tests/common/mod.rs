@@ -1,4 +1,4 @@
-//! What a store should have in it, kept in the simplest way.
+//! A model of a store, as simple as possible.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -10,7 +10,8 @@ use ibid_format::record::{self, BlockFrameDecoder, Body, KeyEntry, LogState, Pla
 use ibid_record::engine::{Commit, Direction, Engine, Redb, Table, Transaction};
 use ibid_record::{Batch, Error, Namespace, Snapshot, Store, Versions};
 
-/// Everything of one key: number and body of each version, no body where it was deleted.
+/// The history of one key: number and body of each version, without a body where the key was
+/// deleted.
 pub(crate) type Life = Vec<(u64, Option<Vec<u8>>)>;
 
 /// Two namespaces: the first keeps versions, the second does not.
@@ -53,8 +54,7 @@ impl Refusal {
 }
 
 impl Model {
-    /// What the model is after `ops`; each record written gets the number 0, as `numbered` replaces
-    /// it.
+    /// Returns the model after `ops`. Each new record has the number 0, which `numbered` replaces.
     pub(crate) fn after(&self, ops: &[Op]) -> Result<Model, Refusal> {
         let mut model = self.clone();
         for op in ops {
@@ -80,8 +80,8 @@ impl Model {
         Ok(model)
     }
 
-    /// Gives numbers to what `ops` wrote, where it is still there. Each key has as many versions
-    /// without one as the ops left it.
+    /// Gives numbers to the records of `ops` that are still there. Each key has as many versions
+    /// without a number as the ops have left.
     pub(crate) fn numbered(mut self, ops: &[Op], written: &[Option<u64>]) -> Model {
         assert_eq!(ops.len(), written.len());
         for (op, number) in ops.iter().zip(written).rev() {
@@ -95,7 +95,7 @@ impl Model {
         self
     }
 
-    /// Keys and bodies of a namespace, in order.
+    /// Returns the keys and bodies of a namespace, in order.
     pub(crate) fn live(&self, space: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
         let lives = self.spaces[space].iter();
         lives
@@ -126,8 +126,8 @@ pub(crate) fn batch(spaces: &[Namespace; 2], ops: &[Op]) -> Batch {
     batch
 }
 
-/// Everything that can be read from a snapshot is as the model says. Numbers are compared where the
-/// model knows them.
+/// Checks that a snapshot reads the same as the model. Numbers are compared where the model knows
+/// them.
 pub(crate) fn assert_same(snapshot: &Snapshot, spaces: &[Namespace; 2], model: &Model) {
     for (index, space) in spaces.iter().enumerate() {
         let everything = (Bound::Unbounded, Bound::Unbounded);
@@ -166,26 +166,26 @@ pub(crate) fn assert_same(snapshot: &Snapshot, spaces: &[Namespace; 2], model: &
     }
 }
 
-/// Bytes that differ for every `seed`.
+/// Returns pseudo-random bytes that differ for every `seed`.
 pub(crate) fn noise(length: usize, seed: u32) -> Vec<u8> {
     (0..length as u32)
         .map(|i| ((i ^ seed.wrapping_mul(0x9e37_79b9)).wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect()
 }
 
-/// A folder whose syncs cost nothing, for what is not about them.
+/// Returns a folder whose syncs cost nothing, for tests that are not about syncs.
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())
         .unwrap()
 }
 
-/// Looks into the tables of a store, which is closed.
+/// Opens the tables of a closed store for `work`.
 pub(crate) fn with_engine<T>(path: &Path, work: impl FnOnce(&Redb) -> T) -> T {
     work(&Redb::open(&path.join("redb"), 1 << 20).unwrap())
 }
 
-/// All pairs of a table.
+/// Returns all pairs of a table.
 pub(crate) fn entries(engine: &dyn Engine, table: Table) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut pairs = Vec::new();
     let mut each = |key: &[u8], value: &[u8]| {
@@ -200,7 +200,7 @@ pub(crate) fn entries(engine: &dyn Engine, table: Table) -> Vec<(Vec<u8>, Vec<u8
     pairs
 }
 
-/// Puts a value in the place of an entry, or removes it.
+/// Replaces the value of an entry, or removes the entry.
 pub(crate) fn set(engine: &Redb, table: Table, key: &[u8], value: Option<&[u8]>) {
     let mut work = |transaction: &mut dyn Transaction| match value {
         Some(value) => transaction.put(table, key, value),
@@ -213,8 +213,8 @@ fn number(key: &[u8]) -> u64 {
     u64::from_be_bytes(key[..8].try_into().unwrap())
 }
 
-/// References are counted exactly: every base is there, with as many as are decoded from it; what
-/// no key leads to is there for the sake of others only.
+/// Checks that reference counts are exact: every base exists and has the count of its deltas, and a
+/// record without a key is the base of others.
 pub(crate) fn assert_counted(engine: &dyn Engine) {
     let mut led_to = BTreeSet::new();
     for (key, value) in entries(engine, Table::Keys) {
@@ -251,7 +251,7 @@ pub(crate) fn assert_counted(engine: &dyn Engine) {
             record(packed, record::Record::decode_packed(packed, bytes).unwrap());
         }
     }
-    // What the log names stays for its sake, too.
+    // A record that the log names is also kept.
     let meta: BTreeMap<Vec<u8>, Vec<u8>> = entries(engine, Table::Meta).into_iter().collect();
     let log = meta.get(record::LOG_KEY);
     let logged = log.map_or(u64::MAX, |log| LogState::decode(log).unwrap().record);
@@ -282,8 +282,7 @@ pub(crate) fn assert_counted(engine: &dyn Engine) {
     }
 }
 
-/// Tables that are the same byte for byte in stores that follow each other, where nothing is
-/// compressed.
+/// Tables that are the same byte for byte in replicas of a store, where nothing is compressed.
 const SAME: [Table; 6] = [
     Table::Namespaces,
     Table::Keys,
@@ -293,8 +292,8 @@ const SAME: [Table; 6] = [
     Table::Records,
 ];
 
-/// That stores, which are closed, have the same as the first of them. Where one was compacted, its
-/// records lie elsewhere.
+/// Checks that all of these closed stores have the contents of the first. A compacted store has its
+/// records in other tables.
 pub(crate) fn assert_same_tables(folders: &[&Path], compacted: bool) {
     let tables = |folder: &Path| {
         with_engine(folder, |engine| {

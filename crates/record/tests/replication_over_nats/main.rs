@@ -1,5 +1,5 @@
-//! Replicas follow through NATS JetStream, whichever server or process is killed: with the real
-//! server, on the loopback interface.
+//! Replicas follow through NATS JetStream, whichever server or process is killed. The tests run the
+//! real server on the loopback interface.
 //!
 //! Needs `nats-server`, or another program that is it: `cargo test -p ibid-record --test
 //! replication_over_nats -- --ignored` takes the one that `IBID_NATS_SERVER` names. Without
@@ -29,9 +29,9 @@ use ibid_record::{Durability, Error, Namespace, Options, Refusal, Role, Store, V
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use servers::{Process, Servers, http};
 
-/// How long anything may take.
+/// The longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Where the process that publishes finds what it is to do: an address and a folder.
+/// The address and the folder for the process that publishes.
 const PUBLISH: &str = "IBID_TEST_PUBLISH";
 
 fn options() -> Options {
@@ -53,7 +53,7 @@ fn position(store: &Store) -> u64 {
     store.log().unwrap().unwrap().next
 }
 
-/// Writes so many records, from a number on; some are like others, some replace others.
+/// Writes records with these numbers; some are similar to others, some replace others.
 fn write(pages: &Namespace, numbers: std::ops::Range<u32>) {
     for number in numbers {
         let mut body = common::noise(2000, number % 5);
@@ -62,7 +62,7 @@ fn write(pages: &Namespace, numbers: std::ops::Range<u32>) {
     }
 }
 
-/// Bytes that no compression makes fewer.
+/// Returns bytes that cannot be compressed.
 fn random(length: usize, mut seed: u64) -> Vec<u8> {
     let bytes = std::iter::repeat_with(|| {
         seed ^= seed << 13;
@@ -73,7 +73,7 @@ fn random(length: usize, mut seed: u64) -> Vec<u8> {
     bytes.take(length).collect()
 }
 
-/// Sets a flag when it is dropped: whatever goes wrong, those who wait for it end.
+/// Sets a flag when it is dropped, so that threads that wait for it end even if the test fails.
 struct Stops<'s>(Vec<&'s AtomicBool>);
 
 impl Drop for Stops<'_> {
@@ -82,7 +82,7 @@ impl Drop for Stops<'_> {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -91,7 +91,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Follows what is published until the store has as much as another.
+/// Follows the published log until the store has reached a position.
 fn catch_up(store: &Store, address: &Address, head: u64) -> Result<(), Error> {
     let (stop, begun) = (AtomicBool::new(false), Instant::now());
     let mut log = Published::at(address.clone())?;
@@ -107,7 +107,7 @@ fn catch_up(store: &Store, address: &Address, head: u64) -> Result<(), Error> {
 
 /// Publishes until everything is acknowledged.
 fn publish_all(store: &Store, address: &Address, publishing: Publishing) -> Result<(), Error> {
-    // So that nothing else comes to the log at the same time. A replica has nothing to encode.
+    // Nothing else may be appended to the log at the same time. A replica has nothing to encode.
     let encoded = store.finish_encoding();
     assert!(matches!(encoded, Ok(()) | Err(Error::IsReplica)), "{encoded:?}");
     let (stop, begun) = (AtomicBool::new(false), Instant::now());
@@ -124,7 +124,7 @@ fn publish_all(store: &Store, address: &Address, publishing: Publishing) -> Resu
     Ok(())
 }
 
-/// Asks and takes once; what came of it.
+/// Makes one request and takes its answer. Returns the progress.
 fn step(receiver: &mut Receiver, log: &mut dyn Oplog) -> Result<Progress, Error> {
     let never = AtomicBool::new(false);
     let answer = log.answer(&receiver.ask()?, &never)?;
@@ -158,7 +158,7 @@ fn replicas_have_the_same_though_servers_are_killed() {
                 replicate::follow(copy, &mut log, stop, &mut |_| {})
             })
         });
-        // Something is always under way.
+        // Writes are always under way.
         let ends = Stops(vec![&done]);
         let writing = scope.spawn(|| {
             for number in 0.. {
@@ -176,8 +176,8 @@ fn replicas_have_the_same_though_servers_are_killed() {
         goes_on("nothing is published");
         assert_eq!(replicas_of_the_stream(&servers), 3);
         for round in 0..rounds(2) {
-            // In turn the one that leads the stream, so that the others choose another, and one that does not.
-            // Nothing that was acknowledged is lost.
+            // In turn the leader of the stream, so that the others elect another, and a server that
+            // is not the leader. No acknowledged record is lost.
             let leader = servers.leader();
             let victim = (leader + round % 2 * (1 + round / 2 % 2)) % 3;
             servers.kill(victim);
@@ -208,14 +208,14 @@ fn replicas_have_the_same_though_servers_are_killed() {
     }
 }
 
-/// How many servers are to keep the stream.
+/// Returns the number of servers that are to keep the stream.
 fn replicas_of_the_stream(servers: &Servers) -> usize {
     let said = http(servers.ports[servers.leader()][1], "/jsz?streams=true&config=true");
     let config = &said["account_details"][0]["stream_detail"][0]["config"];
     config["num_replicas"].as_u64().unwrap() as usize
 }
 
-/// Whether all servers have all of the stream, as the one that leads it says.
+/// Returns whether all servers have the whole stream, as its leader reports.
 fn is_current(servers: &Servers) -> bool {
     let leader = servers.leader();
     let said = http(servers.ports[leader][1], "/jsz?streams=true");
@@ -225,13 +225,13 @@ fn is_current(servers: &Servers) -> bool {
         && others.is_some_and(|others| others.len() == 2 && others.iter().all(|other| other["current"] == true))
 }
 
-/// How often something is killed: as often as `IBID_NATS_ROUNDS` says, or so often.
+/// Returns the number of kills: that of `IBID_NATS_ROUNDS`, or else this one.
 fn rounds(usually: usize) -> usize {
     let said = std::env::var("IBID_NATS_ROUNDS");
     said.map_or(usually, |said| said.parse().expect("a number"))
 }
 
-/// The other process, which this very test is: it writes, publishes, and is killed.
+/// The process that writes, publishes and is killed, which is this test itself.
 struct Publisher(#[allow(dead_code, reason = "it is killed when it is dropped")] Process);
 
 impl Publisher {
@@ -306,7 +306,7 @@ fn a_publisher_that_is_killed_goes_on_and_so_does_a_server_that_is_alone() {
 
 #[test]
 #[ignore = "needs a server: cargo test -p ibid-record --test replication_over_nats -- --ignored"]
-fn of_two_primaries_one_publishes_and_the_other_learns_of_it() {
+fn one_of_two_primaries_publishes_and_the_other_is_fenced() {
     let servers = Servers::start(1);
     let address = servers.address("pages");
     let places = folder();
@@ -323,14 +323,14 @@ fn of_two_primaries_one_publishes_and_the_other_learns_of_it() {
         catch_up(copy, &address, position(&old)).unwrap();
         assert_eq!(position(copy), position(&old));
     }
-    // A replica is not what others follow, and another store has another name.
+    // A replica does not publish, and another store needs another name.
     let refused = publish_all(&new, &address, Publishing::default());
     assert!(matches!(refused, Err(Error::IsReplica)), "{refused:?}");
     let other = primary(&place("other"));
     let refused = publish_all(&other, &address, Publishing::default());
     assert!(matches!(refused, Err(Error::OtherStream)), "{refused:?}");
 
-    // Promoted too early, it must not publish over what it lacks.
+    // A store that was promoted too early must not publish over entries that it lacks.
     late.promote().unwrap();
     let refused = publish_all(&late, &address, Publishing::default());
     assert!(
@@ -338,7 +338,7 @@ fn of_two_primaries_one_publishes_and_the_other_learns_of_it() {
         "{refused:?}"
     );
 
-    // The old one goes on writing, and does not know yet.
+    // The old primary writes on, and does not know yet.
     new.promote().unwrap();
     new.namespace("pages", Versions::Kept)
         .unwrap()
@@ -349,7 +349,7 @@ fn of_two_primaries_one_publishes_and_the_other_learns_of_it() {
     let refused = publish_all(&old, &address, Publishing::default());
     assert!(matches!(refused, Err(Error::Fenced { by: 2 })), "{refused:?}");
     assert!(matches!(pages.put(b"page 1", b""), Err(Error::Fenced { by: 2 })));
-    // One of the same epoch neither publishes nor is followed.
+    // A store of the same epoch neither publishes nor is followed.
     same.promote().unwrap();
     let refused = publish_all(&same, &address, Publishing::default());
     assert!(matches!(refused, Err(Error::StreamDiffers { .. })), "{refused:?}");
@@ -360,7 +360,8 @@ fn of_two_primaries_one_publishes_and_the_other_learns_of_it() {
         "{refused:?}"
     );
 
-    // The old one becomes a replica, and takes all of the new one's, which has to be there for that.
+    // The old primary becomes a replica, and takes all contents of the new one, which must answer
+    // for that.
     drop(pages);
     old.follow().unwrap();
     let mut log = Published::at(address.clone()).unwrap();
@@ -387,7 +388,7 @@ fn of_two_primaries_one_publishes_and_the_other_learns_of_it() {
 
 #[test]
 #[ignore = "needs a server: cargo test -p ibid-record --test replication_over_nats -- --ignored"]
-fn of_two_who_publish_at_once_one_does() {
+fn one_of_two_stores_that_publish_at_once_succeeds() {
     let servers = Servers::start(1);
     for round in 0..4 {
         let address = servers.address(&format!("round-{round}"));
@@ -399,7 +400,7 @@ fn of_two_who_publish_at_once_one_does() {
         publish_all(&old, &address, Publishing::default()).unwrap();
         let new = replica(&place("new"));
         catch_up(&new, &address, position(&old)).unwrap();
-        // Both have something that the other has not, at the same position.
+        // Each has an entry that the other lacks, at the same position.
         new.promote().unwrap();
         pages.put(b"page 0", b"by the old one").unwrap();
         let stop = AtomicBool::new(false);
@@ -430,27 +431,27 @@ fn of_two_who_publish_at_once_one_does() {
 
 #[test]
 #[ignore = "needs a server: cargo test -p ibid-record --test replication_over_nats -- --ignored"]
-fn one_that_is_behind_the_stream_takes_from_the_primary_what_is_gone_there() {
+fn a_replica_behind_the_stream_takes_removed_entries_from_the_primary() {
     let servers = Servers::start(1);
     let places = folder();
     let place = |name: &str| places.path().join(name);
     let store = primary(&place("primary"));
     let pages = store.namespace("pages", Versions::Kept).unwrap();
-    // Longer than a message of NATS, and not to be compressed.
+    // Longer than a message of NATS, and not compressible.
     pages.put(b"long", &random(3_000_000, 7)).unwrap();
     write(&pages, 0..50);
-    // One that keeps everything, and one that keeps hardly anything.
+    // One stream keeps everything, and one keeps hardly anything.
     let (all, few) = (servers.address("all"), servers.address("few"));
     let bytes_max = Publishing::default().with_bytes_max(2 << 20);
     publish_all(&store, &all, Publishing::default()).unwrap();
     publish_all(&store, &few, bytes_max).unwrap();
-    // So much that the long one is gone from the stream.
+    // Long enough to push the long record out of the stream.
     pages.put(b"other", &random(1_500_000, 8)).unwrap();
     write(&pages, 50..60);
     publish_all(&store, &all, Publishing::default()).unwrap();
     publish_all(&store, &few, bytes_max).unwrap();
 
-    // Without the primary: all of it is in the one stream, and not in the other.
+    // Without the primary, one stream has all of it, and the other does not.
     let [alone, asks, takes] = ["alone", "asks", "takes"].map(|name| replica(&place(name)));
     catch_up(&alone, &all, position(&store)).unwrap();
     let mut log = Published::at(few.clone()).unwrap();
@@ -464,8 +465,8 @@ fn one_that_is_behind_the_stream_takes_from_the_primary_what_is_gone_there() {
     std::thread::scope(|scope| {
         let stops = Stops(vec![&stop]);
         let publishing = scope.spawn(|| nats::publish(&store, &few, bytes_max, &stop, &mut |_| {}));
-        // Its log has them still: entries. And then it has not: all that there is, though it takes several
-        // parts.
+        // The primary's log still has these entries. After its truncation, all contents are sent,
+        // in several parts.
         catch_up(&asks, &few, position(&store)).unwrap();
         store.truncate_log(u64::MAX).unwrap();
         write(&pages, 60..70);
@@ -483,7 +484,7 @@ fn one_that_is_behind_the_stream_takes_from_the_primary_what_is_gone_there() {
     }
 }
 
-/// Appends to the stream of a server that is alone whatever it is.
+/// Appends any message to the stream of a single server.
 fn append(servers: &Servers, name: &str, message: &[u8]) {
     let mut stream = TcpStream::connect(("127.0.0.1", servers.ports[0][0])).unwrap();
     write!(
@@ -504,7 +505,7 @@ fn append(servers: &Servers, name: &str, message: &[u8]) {
 
 #[test]
 #[ignore = "needs a server: cargo test -p ibid-record --test replication_over_nats -- --ignored"]
-fn what_was_not_published_to_its_end_is_passed_over_and_fences_all_the_same() {
+fn an_incomplete_answer_is_passed_over_and_still_fences() {
     let servers = Servers::start(1);
     let address = servers.address("pages");
     let places = folder();
@@ -516,7 +517,7 @@ fn what_was_not_published_to_its_end_is_passed_over_and_fences_all_the_same() {
     publish_all(&store, &address, Publishing::default()).unwrap();
     catch_up(&copy, &address, position(&store)).unwrap();
     let mut receiver = Receiver::new(&copy).unwrap();
-    // The first of three parts of what comes next, as one of an epoch begins to publish it.
+    // The first of three parts of the next answer, as a store of an epoch begins to publish it.
     let begun = |request: &[u8], number: u64| {
         let Request { store, epoch, query } = Request::decode(request).unwrap();
         let Query::Entries { next, digest, .. } = query else {
@@ -541,7 +542,7 @@ fn what_was_not_published_to_its_end_is_passed_over_and_fences_all_the_same() {
     while position(&copy) < position(&store) {
         step(&mut receiver, &mut log).unwrap();
     }
-    // Whoever begins to publish in a later epoch was promoted, whether it came to an end or not.
+    // A store that begins to publish in a later epoch was promoted, even if it does not finish.
     append(&servers, "pages", &begun(&receiver.ask().unwrap(), 2));
     pages.put(b"page 1", b"by the old one").unwrap();
     let refused = publish_all(&store, &address, Publishing::default());
@@ -551,7 +552,7 @@ fn what_was_not_published_to_its_end_is_passed_over_and_fences_all_the_same() {
 
 #[test]
 #[ignore = "needs a server: cargo test -p ibid-record --test replication_over_nats -- --ignored"]
-fn one_in_the_middle_of_what_was_published_goes_on_there_and_nonsense_is_an_error() {
+fn a_replica_continues_within_a_message_and_nonsense_is_an_error() {
     let servers = Servers::start(1);
     let address = servers.address("pages");
     let places = folder();
@@ -568,11 +569,11 @@ fn one_in_the_middle_of_what_was_published_goes_on_there_and_nonsense_is_an_erro
     }
     let middle = position(&copy);
     assert!(middle > 5 && middle < position(&store));
-    // Nothing is there: neither a stream, nor a message in it.
+    // Neither the stream nor a message in it exists.
     let mut log = Published::at(address.clone()).unwrap();
     let nothing = step(&mut receiver, &mut log).unwrap_err();
     assert!(matches!(&nothing, Error::NothingPublished { .. }), "{nothing:?}");
-    // In one message, in which the replica's position is.
+    // Everything is in one message, and the replica's position is inside it.
     publish_all(&store, &address, Publishing::default()).unwrap();
     let went_on = step(&mut receiver, &mut log).unwrap();
     assert!(
@@ -581,7 +582,7 @@ fn one_in_the_middle_of_what_was_published_goes_on_there_and_nonsense_is_an_erro
     );
     catch_up(&copy, &address, position(&store)).unwrap();
 
-    // Somebody else who may publish there says something that is none of ours.
+    // Another client that may publish there sends a message of another kind.
     append(&servers, "pages", b"hello");
     until("it is not told of nonsense", || {
         matches!(step(&mut receiver, &mut log), Err(Error::Message(_)))
@@ -599,7 +600,7 @@ fn one_in_the_middle_of_what_was_published_goes_on_there_and_nonsense_is_an_erro
 
 #[test]
 #[ignore = "needs a server: cargo test -p ibid-record --test replication_over_nats -- --ignored"]
-fn over_tls_those_publish_and_read_who_are_known() {
+fn only_trusted_clients_publish_and_read_over_tls() {
     let authority = || {
         let mut parameters = CertificateParams::default();
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -638,13 +639,14 @@ fn over_tls_those_publish_and_read_who_are_known() {
     let known = over(&ours, Some(&shown));
     let places = folder();
     let store = primary(&places.path().join("primary"));
-    // Longer than a message of NATS, and than what TLS encrypts at once.
+    // Longer than a message of NATS, and than a record of TLS.
     let pages = store.namespace("pages", Versions::Kept).unwrap();
     pages.put(b"long", &random(3_000_000, 7)).unwrap();
     write(&pages, 0..20);
     publish_all(&store, &known, Publishing::default()).unwrap();
     let copy = replica(&places.path().join("replica"));
-    // Who does not know the server, or is not known by it, gets nothing, and need not try again.
+    // A client that does not trust the server, or is not trusted by it, gets nothing, and need not
+    // try again.
     for stranger in [
         over(&other, Some(&shown)),
         over(&ours, None),

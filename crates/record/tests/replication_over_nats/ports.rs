@@ -1,10 +1,11 @@
-//! Where servers of tests listen.
+//! Ports for the servers of tests.
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// A port that nobody has now. It lies below those that systems give to whoever connects, so that
-/// nobody comes by it before its server is there, or while that is dead.
+/// Returns a free port. It is below the range from which systems choose ports of outgoing
+/// connections, so that no other process gets it before its server has started, or while that is
+/// dead.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let begin = 12_000 + (std::process::id() % 1000) as u16 * 16;

@@ -12,7 +12,7 @@ use crate::PATIENCE;
 use crate::common::folder;
 use crate::ports::free_port;
 
-/// A process that ends with the test, however that ends.
+/// A process that ends with the test, even if the test fails.
 pub(crate) struct Process(pub(crate) Child);
 
 impl Drop for Process {
@@ -22,12 +22,12 @@ impl Drop for Process {
     }
 }
 
-/// Servers of one cluster, or one alone.
+/// The servers of one cluster, or a single server.
 pub(crate) struct Servers {
     folder: tempfile::TempDir,
-    /// Of each: for clients, for who asks how it is, and for the others.
+    /// The ports of each server: for clients, for monitoring, and for the other servers.
     pub(crate) ports: Vec<[u16; 3]>,
-    /// What they are told beside.
+    /// Other options of the servers.
     told: Vec<OsString>,
     running: Vec<Option<Process>>,
 }
@@ -100,7 +100,7 @@ impl Servers {
         self.running[server] = Some(process);
     }
 
-    /// As `kill -9` does it.
+    /// Kills a server, as `kill -9` does.
     pub(crate) fn kill(&mut self, server: usize) {
         self.running[server] = None;
     }
@@ -114,7 +114,7 @@ impl Servers {
         format!("nats://{}/{name}", places.join(",")).parse().unwrap()
     }
 
-    /// Which server leads the stream, as any of them says.
+    /// Returns the server that leads the stream, as any of them reports.
     pub(crate) fn leader(&self) -> usize {
         let begun = Instant::now();
         loop {
@@ -134,7 +134,7 @@ impl Servers {
     }
 }
 
-/// What a server says of itself; nothing if it does not answer.
+/// Returns a server's monitoring data; nothing if it does not answer.
 pub(crate) fn http(port: u16, path: &str) -> serde_json::Value {
     let asked = || {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
