@@ -1,8 +1,8 @@
-//! What do the usual settings save? Ten versions of random data, each with edits every 200 KiB or
-//! so, and the deduplication ratio (bytes in all over bytes of different chunks).
+//! What do the usual settings save? Prints the deduplication ratio (all bytes over bytes of
+//! distinct chunks) of ten versions of random data, each with an edit every 200 KiB or so.
 //!
-//! `cargo run --release -p ibid-chunk --example savings [MiB a version]`. Speed alone is worthless,
-//! so this stands beside `speed.rs`; compare at equal realised averages.
+//! `cargo run --release -p ibid-chunk --example savings [MiB a version]`. Judge speeds from
+//! `speed.rs` together with these savings, at equal realised averages.
 #![allow(clippy::print_stdout, reason = "a program for a terminal")]
 
 use std::collections::HashSet;

@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p ibid-chunk --example search [MiB]` prints, by Monte-Carlo simulation,
 //! the pairs scanned before a sequence of each length (the table behind
-//! `Settings::for_average("seqcdc", ...)`) and the average chunk size that each average asked for
-//! comes out at. The random data is splitmix64, so that a run can be repeated.
+//! `Settings::for_average("seqcdc", ...)`) and the realised chunk size of each requested average.
+//! The random data is splitmix64, so that a run can be repeated.
 #![allow(clippy::print_stdout, reason = "a program for a terminal")]
 
 use ibid_chunk::{Chunker, Equal, Mode, SIZE_MAX_MOST, SIZE_MIN_LEAST, SeqCdcSettings, Settings, chunks};
@@ -66,8 +66,8 @@ fn main() {
     }
 }
 
-/// The mean over all chunks, and their number. Every chunk starts afresh `seq_length` pairs before
-/// its minimum.
+/// Returns the mean over all chunks, and their number. The scan of every chunk starts `seq_length`
+/// pairs before its minimum.
 fn pairs_before_sequence(settings: SeqCdcSettings, data: &[u8]) -> (f64, usize) {
     let chunker = Chunker::new(&Settings::SeqCdc(settings)).expect("valid settings");
     let count = chunks(&chunker, data).count();

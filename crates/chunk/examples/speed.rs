@@ -24,8 +24,8 @@ use ibid_chunk::{Backend, Chunker, FastCdcSettings, Settings, chunks};
 #[path = "../tests/data/mod.rs"]
 mod data;
 
-/// Something measured: what it is called, and what it does with all of the data, returning the
-/// number of chunks.
+/// A contestant: its name, and a function that cuts all of the data and returns the number of
+/// chunks.
 type Contestant<'a> = (String, Box<dyn Fn() -> usize + 'a>);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -79,7 +79,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Measures all, one after another, as many times, and prints the best of each.
+/// Measures all contestants by turns, in several rounds, and prints the best of each.
 fn compete(average: usize, contestants: &[Contestant], bytes: usize, rounds: usize) {
     // Enough passes for the clock.
     let passes = (64usize << 20).div_ceil(bytes);
@@ -110,7 +110,7 @@ fn compete(average: usize, contestants: &[Contestant], bytes: usize, rounds: usi
     }
 }
 
-/// Every byte once, in the widest steps that the compiler knows; one "chunk".
+/// Reads every byte once, in the widest steps that the compiler knows, as one "chunk".
 fn read(data: &[u8]) -> usize {
     let mut sums = [0u64; 16];
     let (blocks, _) = black_box(data).as_chunks::<128>();

@@ -1,7 +1,8 @@
-//! What do more threads gain? The same cuts by one thread and by several, by turns.
+//! How much faster do several threads cut? Cuts the same data by one thread and by several, by
+//! turns.
 //!
 //! `cargo run --release -p ibid-chunk --example threads -- [MiB [rounds [file]]]`: random bytes, or
-//! a file's. On a machine that does other things as well, many rounds find the quiet moments.
+//! a file's. Use many rounds on a busy machine.
 #![allow(clippy::print_stdout, reason = "a program for a terminal")]
 
 use std::convert::Infallible;

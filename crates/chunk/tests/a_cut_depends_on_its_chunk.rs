@@ -7,7 +7,7 @@ use data::{KINDS, Random, random, structured};
 use ibid_chunk::{Chunker, NAMES, Settings, chunks};
 use proptest::prelude::*;
 
-/// Those that cut by content.
+/// The algorithms that cut by content.
 fn content_defined() -> Vec<&'static str> {
     NAMES.into_iter().filter(|name| *name != "fixed").collect()
 }
@@ -52,7 +52,8 @@ proptest! {
         prop_assert!((least..=most.unwrap()).contains(&found.len()));
     }
 
-    /// Two inputs that become alike are cut alike soon after, which is what deduplication lives on.
+    /// Two inputs with a common rest are soon cut in the same places, which deduplication relies
+    /// on.
     #[test]
     fn cuts_find_each_other_again_after_an_insertion(
         name in prop::sample::select(content_defined()), seed: u64, inserted in 1usize..100,
@@ -71,8 +72,8 @@ proptest! {
     }
 }
 
-/// Argmin compares all places up to the maximum; the bytes there can move the cut to it, and
-/// nothing is decided without them.
+/// Argmin compares all places up to the maximum: the bytes there can move the cut, and without them
+/// there is no cut.
 #[test]
 fn the_lookahead_of_argmin_is_needed() {
     for name in ["argmin", "argmin8"] {

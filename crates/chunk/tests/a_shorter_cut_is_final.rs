@@ -1,5 +1,5 @@
-//! A cut that leaves some of the data over is final: whatever follows, and however much, it stays.
-//! Whoever reads ahead may cut as soon as that is so, without waiting for the maximum size.
+//! A cut before the end of the data is final: no bytes that follow move it. A reader can take it at
+//! once, without waiting for the maximum size.
 
 mod data;
 
@@ -8,7 +8,7 @@ use ibid_chunk::spec::{self, FastCdcParameters};
 use ibid_chunk::{Backend, Chunker, Equal, Mode, SeqCdcSettings, Settings, unlimited};
 use proptest::prelude::*;
 
-/// Checks every prefix of `data`: what `cut` leaves over must not matter.
+/// Checks every prefix of `data`: the bytes after a cut must not matter.
 fn every_prefix(data: &[u8], what: &dyn std::fmt::Debug, cut: impl Fn(&[u8]) -> usize) {
     let all = cut(data);
     let mut found = 0;
@@ -47,8 +47,8 @@ fn every_prefix_by_seqcdc() {
     }
 }
 
-/// FastCDC does not judge the last byte of a prefix of odd length, so that a boundary there is
-/// found a byte later. What was found stays.
+/// FastCDC does not judge the last byte of a prefix of odd length, so it finds a boundary there one
+/// byte later. Boundaries found before stay.
 #[test]
 fn every_prefix_by_fastcdc() {
     for kind in 0..KINDS {
@@ -101,7 +101,7 @@ fn any_fixed() -> impl Strategy<Value = Settings> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Between the cut and its confirmation there may be anything, and so there may after it.
+    /// Any bytes may follow the cut, before and after the end of the shorter data.
     #[test]
     fn a_cut_shorter_than_the_data_is_that_of_any_longer_data(
         settings in prop_oneof![
@@ -117,7 +117,7 @@ proptest! {
         let chunker = Chunker::new(&settings).unwrap();
         let mut data = structured(kind, seed, len);
         let cut = chunker.cut(&data);
-        // The shortest data of which the same can be said, and the data as it is.
+        // The shortest data with the same cut, and the data as it is.
         for known in [cut + 1, cut + 2, len] {
             if known > len || chunker.cut(&data[..known]) == known {
                 continue;
@@ -127,7 +127,7 @@ proptest! {
             longer.extend(structured(follow_kind, !seed, follow));
             prop_assert_eq!(chunker.cut(&longer), cut, "{} known of {}, {} follow", known, len, follow);
         }
-        // The same of a full chunk with nothing left over.
+        // The same for a full chunk at the end of the data.
         if cut == chunker.size_max() {
             data.truncate(cut);
             data.extend(structured(follow_kind, seed, follow));

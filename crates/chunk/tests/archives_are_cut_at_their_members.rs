@@ -1,5 +1,5 @@
-//! Archives are cut where their large members begin and end, however their bytes arrive; everything
-//! else as its chunker cuts it.
+//! Archives are cut where their large members begin and end, however their bytes arrive. Other data
+//! is cut as by the chunker alone.
 
 use ibid_chunk::{ArchiveCutter, Chunker, Settings, chunks};
 use proptest::prelude::*;
@@ -93,7 +93,7 @@ fn cpio(sizes: &[usize], time: u64) -> (Vec<u8>, Vec<std::ops::Range<usize>>) {
     (archive, bodies)
 }
 
-/// Where the chunks of `data` end, if it arrives in pieces of these lengths, over and over.
+/// Returns where the chunks of `data` end if it arrives in pieces of these lengths, in a cycle.
 fn ends(data: &[u8], pieces: &[usize]) -> Vec<usize> {
     let chunker = chunker();
     let mut cutter = ArchiveCutter::with_large(&chunker, LARGE);
@@ -115,7 +115,7 @@ fn ends(data: &[u8], pieces: &[usize]) -> Vec<usize> {
     ends
 }
 
-/// The chunks of a body, from where they would be cut if nothing were around it.
+/// Returns where the chunks of a body would end if nothing were around it.
 fn ends_alone(data: &[u8], body: &std::ops::Range<usize>) -> Vec<usize> {
     let mut at = body.start;
     chunks(&chunker(), &data[body.clone()])
@@ -219,8 +219,8 @@ fn other_times_in_all_headers_change_no_chunk_of_a_large_member() {
 
 #[test]
 fn headers_are_found_behind_what_is_none() {
-    // Two archives one after the other, as `cat` makes them: between them blocks of zeros, and here one
-    // of noise.
+    // Two archives one after the other, as `cat` makes them. Between them are blocks of zeros, and
+    // here one of noise.
     let (mut both, mut bodies) = tar(&[100, 5000], 1);
     both.extend(noise(7, 512));
     let start = both.len();
@@ -244,13 +244,13 @@ fn members_behind_a_hole_are_found() {
         cutter.skip(hole);
         assert_eq!(cutter.cut(&second, true), Some(bodies[1].start));
     }
-    // What begins with a hole is no archive.
+    // Data that begins with a hole is no archive.
     let mut cutter = ArchiveCutter::with_large(&chunker, LARGE);
     cutter.skip(512);
     assert_eq!(cutter.cut(&second, true), Some(chunker.cut(&second)));
 }
 
-/// What is known may be taken in one; but not as a chunk that nobody would have cut off there.
+/// A known chunk may be taken as a whole, but only if the cutter could have ended it there.
 #[test]
 fn a_chunk_could_end_at_a_border_or_within_the_bounds_of_sizes_and_never_behind_a_border() {
     for name in ["argmin", "gear"] {

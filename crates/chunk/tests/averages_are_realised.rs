@@ -24,7 +24,7 @@ fn seqcdc_realises_what_was_asked() {
     }
 }
 
-/// Table 1 of the paper, in the reading of five pairs. What it gives on random data is known.
+/// Table 1 of the paper, read as five pairs. Its averages on random data are known.
 #[test]
 fn the_published_settings_realise_what_they_are_known_to() {
     let data = random(12, 48 << 20);
@@ -46,8 +46,8 @@ fn fastcdc_realises_a_little_more_than_was_asked() {
     }
 }
 
-/// Windows follow from what random bytes are expected to do, and that comes true. MAXP's
-/// expectation is an approximation, and one step of its radius is nearly a percent.
+/// Windows follow from expectations over random bytes, and the averages agree. MAXP's expectation
+/// is an approximation, and one step of its radius is nearly a percent.
 #[test]
 fn hashless_algorithms_realise_what_was_asked() {
     let data = random(14, 48 << 20);
@@ -68,8 +68,8 @@ fn hashless_algorithms_realise_what_was_asked() {
     }
 }
 
-/// All names of windowed hashes. Rsync's hashes are not evenly spread: its sums gather around the
-/// middle, and neighbours have much in common. A mask alone makes powers of two.
+/// Covers all names of windowed hashes. Rsync's hashes are not uniform: its sums gather around the
+/// middle, and neighbours are correlated. A mask alone only gives powers of two.
 #[test]
 fn windowed_hashes_realise_what_was_asked() {
     let data = random(15, 24 << 20);

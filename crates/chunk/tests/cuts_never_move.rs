@@ -1,5 +1,5 @@
-//! What was once cut somewhere is cut there for ever: golden vectors, written by
-//! `examples/golden.rs` and never changed.
+//! Cuts never move between releases: golden vectors, written by `examples/golden.rs` and never
+//! changed.
 
 mod data;
 mod golden;

@@ -1,5 +1,5 @@
-//! Constant and periodic data have nothing to cut by; what comes out is what the crate's front
-//! page states.
+//! Constant and periodic data have no content to cut by. Their chunk sizes are those that the
+//! crate's front page states.
 
 mod data;
 
@@ -80,7 +80,7 @@ fn rising_teeth_are_cut_at_the_minimum_and_falling_ones_at_the_maximum() {
     };
     for (settings, teeth, others) in [(base, &rising, &falling), (down, &falling, &rising)] {
         let settings = Settings::SeqCdc(settings);
-        // Where the tooth's edge lies before the minimum, up to five more pairs are needed.
+        // If the tooth's edge is just before the minimum, up to five more pairs are needed.
         assert!(
             lengths(&settings, teeth)
                 .iter()
@@ -178,7 +178,7 @@ fn short_periods_are_cut_just_above_the_minimum_or_just_below_the_maximum_by_win
     }
 }
 
-/// A run of one byte that ends between minimum and maximum can win only as a whole.
+/// No cut falls inside a run of one byte that ends between minimum and maximum.
 #[test]
 fn argmin_does_not_end_a_chunk_within_a_run_that_ends_before_the_maximum() {
     let mut ends_with_the_run = 0;

@@ -89,8 +89,8 @@ fn every_string_of_two_and_three_letters_by_fastcdc() {
     }
 }
 
-/// The machines that test this have every x86 backend. One that is missing would be tested by
-/// nobody.
+/// The machines that run these tests have every x86 backend. Without one, its tests would silently
+/// not run.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn no_backend_goes_untested() {
@@ -119,7 +119,8 @@ fn every_length_at_every_alignment_by_seqcdc() {
     }
 }
 
-/// Short strings fill one block at most; here blocks, their seams and their remainders are met.
+/// Short strings fill at most one block. These cover several blocks, their seams and their
+/// remainders.
 #[test]
 fn every_length_of_structured_data_by_seqcdc() {
     for kind in 0..KINDS {
@@ -172,7 +173,7 @@ fn long_sequences_with_equals_between_them() {
             data.resize(data.len() + 1 + source.below(40) * source.below(5), byte);
             byte = if source.below(30) == 0 { 0 } else { byte.wrapping_add(1) };
         }
-        // As often short, which vectors search for, as long, which they don't.
+        // Half of the lengths are short, for the vector form, and half long, for the scalar form.
         let most = if source.below(2) == 0 { 16 } else { 63 };
         let length = 1 + source.below(most) as u32;
         for settings in seqcdc_variants(seqcdc_with(64, 690, length, 3, 7)) {
@@ -185,15 +186,14 @@ fn long_sequences_with_equals_between_them() {
     }
 }
 
-/// Where FastCDC's fast path changes its way: blocks of two lanes, steps within them, and the
-/// window that a lane is started on.
+/// The sizes at which FastCDC's fast path branches: blocks of two lanes, and the window that a lane
+/// starts on.
 const BLOCK: usize = 1024;
 const LANE: usize = 512;
 const WINDOW: usize = 64;
 
-/// Masks that a few thousand random bytes do not fit by chance: of low bits, which few bytes
-/// decide; of the highest that settings can ask for, which go furthest back; one that settings do
-/// ask for.
+/// Masks that a few thousand random bytes do not fit by chance: low bits, which depend on few
+/// bytes; the highest bits that settings allow, which depend on the most bytes; and a mask in use.
 const RARE: [u64; 3] = [0xf_ffff, 0xffff_f000_0000, 0xd907_0753_7000];
 
 fn assert_equal(parameters: &FastCdcParameters, data: &[u8]) -> usize {
@@ -207,8 +207,7 @@ fn assert_equal(parameters: &FastCdcParameters, data: &[u8]) -> usize {
     fast
 }
 
-/// As many bytes as decide a hash, of which the last is a boundary by `mask`: the first such place
-/// in random data.
+/// Returns a window whose last byte is a boundary by `mask`: the first in random data.
 fn bytes_before_a_boundary(mask: u64) -> [u8; WINDOW] {
     let data = random(mask, 16 << 20);
     let parameters = FastCdcParameters {
@@ -222,7 +221,7 @@ fn bytes_before_a_boundary(mask: u64) -> [u8; WINDOW] {
     *data[..=at].last_chunk().expect("a boundary past the first window")
 }
 
-/// One boundary, at every place of three blocks; and data that ends around it.
+/// Puts one boundary at every place of three blocks, and ends the data around it.
 #[test]
 fn a_boundary_anywhere_by_fastcdc() {
     let size_min = 6;
@@ -254,8 +253,8 @@ fn a_boundary_anywhere_by_fastcdc() {
     }
 }
 
-/// Two boundaries, around every border between steps, windows, lanes and blocks: the first of them
-/// counts, whichever lane comes upon one first.
+/// Puts two boundaries around every border between steps, windows, lanes and blocks. The first by
+/// position counts, whichever lane meets one first.
 #[test]
 fn two_boundaries_by_fastcdc() {
     let size_min = 64;
@@ -289,14 +288,14 @@ fn two_boundaries_by_fastcdc() {
     }
 }
 
-/// The mask changes at the average, wherever in a block or a lane that is.
+/// The mask changes at the average, at any place in a block or a lane.
 #[test]
 fn the_average_anywhere_by_fastcdc() {
     let size_min = 64;
     let [mask, other, _] = RARE;
     let (key, other_key) = (bytes_before_a_boundary(mask), bytes_before_a_boundary(other));
     let mut data = random(3, size_min + 3 * BLOCK);
-    // Boundaries by the one mask and by the other in turns.
+    // Boundaries by the two masks in turns.
     let mut places = Vec::new();
     for (turn, end) in (size_min + 100..data.len()).step_by(90).enumerate() {
         let key = if turn % 2 == 0 { key } else { other_key };
@@ -315,7 +314,7 @@ fn the_average_anywhere_by_fastcdc() {
             let fits = |(at, even): &&(usize, bool)| (*even == even_first) == (*at < size_average);
             let expected = places.iter().find(fits).map_or(data.len(), |(at, _)| *at);
             assert_eq!(assert_equal(&parameters, &data), expected, "{size_average}");
-            // The only boundary that fits is a later one when none may come before the average.
+            // If none may come before the average, only a later boundary fits.
             let parameters = FastCdcParameters {
                 mask_strict: u64::MAX >> 8,
                 ..parameters
@@ -325,7 +324,7 @@ fn the_average_anywhere_by_fastcdc() {
     }
 }
 
-/// From the minimum on the hash grows out of nothing, before it has a window's worth of bytes.
+/// The hash starts empty at the minimum, and covers fewer bytes than a window for a while.
 #[test]
 fn data_that_ends_soon_after_the_minimum_by_fastcdc() {
     for size_min in [0, 2, 64, 500] {
@@ -355,7 +354,8 @@ fn data_that_ends_soon_after_the_minimum_by_fastcdc() {
     }
 }
 
-/// No settings ask for bits so high that a step would shift them out; they are cut by all the same.
+/// No settings have bits so high that a step would shift them out, but such masks must cut
+/// correctly.
 #[test]
 fn masks_with_any_bit_by_fastcdc() {
     for kind in 0..KINDS {
@@ -423,7 +423,7 @@ prop_compose! {
     }
 }
 
-/// The lengths of all chunks, by the specification alone.
+/// Returns the lengths of all chunks, by the specification alone.
 fn by_the_spec(settings: &Settings, data: &[u8]) -> Vec<usize> {
     let mut rest = data;
     let mut lengths = Vec::new();

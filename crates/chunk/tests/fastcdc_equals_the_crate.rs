@@ -1,5 +1,5 @@
-//! FastCDC cuts where the `fastcdc` crate cuts: for averages that are powers of two and that are
-//! not, for every normalisation and every kind of data.
+//! FastCDC cuts where the `fastcdc` crate cuts: for averages that are powers of two and others, for
+//! every normalisation and every kind of data.
 
 mod data;
 
@@ -47,7 +47,7 @@ fn at_every_power_of_two_and_between_them() {
         let middle = (f64::from(power as u32) * std::f64::consts::SQRT_2) as usize & !1;
         for average in [power, power + 2, middle - 2, middle, middle + 2, 2 * power - 2] {
             for normalisation in 0..4 {
-                // Small chunks need less data to say as much.
+                // Small chunks need less data for the same number of cuts.
                 let len = data.len().min(average * 600);
                 assert_equal_cuts(around(average, normalisation), &data[..len]);
             }

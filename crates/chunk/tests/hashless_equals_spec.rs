@@ -1,5 +1,5 @@
-//! AE, RAM, MAXP and argmin cut where their specifications say, on every short string with tiny
-//! parameters, on every length of structured data, and wherever their conditions can be met.
+//! AE, RAM, MAXP and argmin cut where their specifications say: on every short string with tiny
+//! parameters, on every length of structured data, and with extreme bytes at every place.
 
 mod data;
 
@@ -8,7 +8,7 @@ use ibid_chunk::{
     AeSettings, ArgminSettings, ArgminWindow, Backend, Extremum, MaxpSettings, RamSettings, spec, unlimited,
 };
 
-/// Settings outside of the limits, too; only sizes that the specification takes.
+/// Settings within and outside of the limits, with sizes that the specification takes.
 #[derive(Clone, Copy, Debug)]
 enum Any {
     Ae(AeSettings),
@@ -171,8 +171,8 @@ fn every_length_at_every_alignment() {
     }
 }
 
-/// One byte that stands out, at every place, with a rival as large or larger at every distance: one
-/// too many, or one too few, bytes in a window would show.
+/// Puts an extreme byte at every place, with a rival as large or larger at every distance. A window
+/// that is one byte too long or too short fails.
 #[test]
 fn an_extreme_byte_and_its_rival_anywhere() {
     let plain: Vec<u8> = (0..500).map(|at| 100 + (at * 7 % 5) as u8).collect();

@@ -1,5 +1,5 @@
-//! Hints change how fast data is cut, and never what comes out: chunks are together the data
-//! whatever hints say, and under `ff+rwt+fpt` they are those of the chunker alone.
+//! Hints change the speed of cutting, never the data: under any hints the chunks together are the
+//! data, and under `ff+rwt+fpt` they are those of the chunker alone.
 
 mod data;
 
@@ -36,7 +36,7 @@ fn versions(kind: usize, seed: u64, len: usize, edits: usize) -> Vec<Vec<u8>> {
             let noise = structured(kind, seed ^ version ^ edit << 8, random.below(100));
             next.splice(at..if random.below(2) == 0 { at } else { upto }, noise);
         }
-        // What ends a version in the middle of another's chunk.
+        // Ends the version in the middle of another's chunk.
         if version == 2 {
             next.truncate(next.len() * 3 / 4);
         }
@@ -104,7 +104,7 @@ proptest! {
         }
     }
 
-    /// Every hint there is comes from outside, and all of them lie.
+    /// All hints come from outside, and all are wrong.
     #[test]
     fn hints_that_lie_move_no_cut_under_the_fingerprint_test_and_lose_nothing_under_any(
         name_of in prop::sample::select(testing_places()), criterion in prop::sample::select(&Criterion::ALL[..]),
@@ -125,7 +125,7 @@ proptest! {
     }
 }
 
-/// Knows chunks as it should, and says about what followed them whatever comes to its mind.
+/// Knows chunks correctly, and gives random hints.
 struct Liar {
     random: Random,
     /// Whether a chunk was cut off by its bytes.
@@ -169,11 +169,11 @@ impl Known for Liar {
     fn note(&mut self, (): (), _: Hint) {}
 }
 
-/// The figures that the paper is about: nearly all of a series is cut by hints, and saves what it
-/// saved before.
+/// The paper's main figures: hints cut nearly all of a series of versions, and the savings stay the
+/// same.
 #[test]
 fn nearly_all_chunks_of_versions_are_cut_by_hints() {
-    // Fixed sizes never find back after an insertion, RAM hardly.
+    // Fixed sizes never resynchronise after an insertion, RAM hardly.
     let find_back = |name: &&str| !["fixed", "ram"].contains(name);
     for name_of in testing_places().into_iter().filter(find_back) {
         let chunker = chunker(name_of, 512);
@@ -331,7 +331,7 @@ fn threads_that_share_a_table_find_what_one_finds() {
     }
 }
 
-/// Random bytes are no test of hints unless some fit.
+/// In random data no hint fits.
 #[test]
 fn random_data_has_nothing_to_follow() {
     let chunker = chunker("gear", 512);

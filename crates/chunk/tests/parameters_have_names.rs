@@ -10,7 +10,8 @@ fn names_and_words_are_in_one_order_and_values_come_back() {
         let values = settings.parameter_values();
         let pairs = values.iter().map(|(name, value)| (*name, value.as_str()));
         assert_eq!(settings.with_parameters(pairs), Ok(settings.clone()));
-        // The sizes are where their names say; where there is no minimum, another number makes it.
+        // The sizes are where their names say. Algorithms without a minimum derive it from another
+        // parameter.
         let value = |of: &str| {
             let found = values.iter().find(|(name, _)| *name == of);
             found.map(|(_, value)| value.parse::<usize>().unwrap())
@@ -62,7 +63,7 @@ fn what_makes_no_sense_is_refused_with_what_would() {
     assert!(matches!(refused("seq_length", "64"), SettingsError::OutOfRange { .. }));
 }
 
-/// The words that stand for numbers are those of the names.
+/// The values of a parameter are spelled as in the algorithms' names.
 #[test]
 fn methods_and_hashes_are_called_as_in_the_names() {
     for name in NAMES.into_iter().filter(|name| name.contains('/')) {

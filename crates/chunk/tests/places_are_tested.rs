@@ -1,5 +1,5 @@
-//! The test of a single place is the algorithm's own condition: a cut by content passes it, and no
-//! place before the cut does.
+//! The test of a single place is the algorithm's own condition: the end of a chunk passes it, and
+//! no place before it does.
 
 mod data;
 
@@ -26,7 +26,7 @@ proptest! {
             return Ok(());
         }
         prop_assert!(chunker.fits_at(&data, cut), "{cut}");
-        // SeqCDC passes over what it skips.
+        // SeqCDC may skip places that fit.
         let has_skips = matches!(settings, Settings::SeqCdc(s) if s.skip_size > 0);
         let first = (0..cut).find(|len| chunker.fits_at(&data, *len));
         prop_assert!(has_skips || first.is_none(), "{first:?} fits, cut at {cut}");
@@ -50,8 +50,8 @@ proptest! {
     }
 }
 
-/// The windows of hashes that roll are compared for all that can be: a test that hardly anything
-/// passes proves little.
+/// Compares the windows of rolling hashes wherever places fit: a test that hardly any place passes
+/// proves little.
 #[test]
 fn places_that_fit_are_common_enough_to_be_compared() {
     for name in NAMES {

@@ -1,4 +1,4 @@
-//! However a stream of bytes is divided on its way in, the chunks are the same.
+//! The chunks are the same, however a stream of bytes arrives.
 
 mod data;
 
@@ -124,7 +124,7 @@ fn a_pusher_holds_back_less_than_a_chunk() {
     }
 }
 
-/// What is certain is handed out at once: only the last chunk of a piece, which may go on, waits.
+/// Certain chunks are handed out at once. Only the last chunk of a piece waits, since it may go on.
 #[test]
 fn a_pusher_cuts_a_piece_as_far_as_it_is_certain() {
     for chunker in chunkers() {
@@ -145,12 +145,12 @@ fn a_pusher_cuts_a_piece_as_far_as_it_is_certain() {
     }
 }
 
-/// A chunk that is certain is lent without reading on.
+/// A certain chunk is lent without reading on.
 #[test]
 fn a_stream_reads_only_when_it_must() {
     for chunker in chunkers() {
         let data = random(10, 4 * chunker.size_max());
-        // All that is asked for at first, and then a failure at every further read.
+        // The reader gives all bytes of the first read, and then fails every further read.
         let buffer = 3 * chunker.size_max();
         let reader = Failing {
             before: &data[..buffer],
@@ -195,7 +195,7 @@ fn a_pusher_serves_one_input_after_another() {
     }
 }
 
-/// A reader that fails once, at a given place, and then goes on.
+/// A reader that fails once, at a given place, and then continues.
 struct Failing<'a> {
     before: &'a [u8],
     after: &'a [u8],

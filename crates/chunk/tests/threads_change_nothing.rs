@@ -1,4 +1,4 @@
-//! Several threads cut where one does, wherever the segments that they share begin.
+//! Several threads cut where one does, wherever their segments begin.
 
 mod data;
 
@@ -28,7 +28,7 @@ fn by_threads<'a>(chunker: &Chunker, data: &'a [u8], threads: usize, segment: us
     found
 }
 
-/// The same memory, not only the same bytes.
+/// Compares the slices by address too, not only by their bytes.
 #[track_caller]
 fn assert_same(found: &[&[u8]], expected: &[&[u8]], what: &dyn std::fmt::Debug) {
     let places = |chunks: &[&[u8]]| chunks.iter().map(|chunk| chunk.as_ptr_range()).collect::<Vec<_>>();
@@ -60,7 +60,7 @@ fn segments_of_a_few_bytes() {
     }
 }
 
-/// Boundaries that never come to be in common, as the start of a segment is none.
+/// The boundaries never meet, because no segment starts at a true boundary.
 #[test]
 fn data_whose_boundaries_never_meet() {
     for name in NAMES {

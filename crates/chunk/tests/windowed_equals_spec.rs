@@ -1,6 +1,6 @@
 //! Windowed hashes cut where their specification says: every method with every hash, on every
 //! length of structured data, with boundaries at every place of lanes and blocks, and with any
-//! divisors and masks.
+//! divisor or mask.
 
 mod data;
 
@@ -21,7 +21,8 @@ fn every_pair() -> impl Iterator<Item = (Method, RollingHash)> {
         .flat_map(|method| RollingHash::ALL.map(|hash| (method, hash)))
 }
 
-/// About one boundary in `distance`, and twice as many with those in reserve.
+/// Returns settings with about one boundary in `distance` bytes, and twice as many with those in
+/// reserve.
 fn settings(method: Method, hash: RollingHash, size_min: usize, size_max: usize, distance: u32) -> WindowedSettings {
     let mask = |bits: u32| !(u32::MAX >> bits);
     let bits = distance.ilog2();
@@ -41,7 +42,7 @@ fn settings(method: Method, hash: RollingHash, size_min: usize, size_max: usize,
     }
 }
 
-/// The cut by all backends that have a form of their own.
+/// Returns the cut, which must be the same on all backends that have a form of their own.
 #[track_caller]
 fn fast(settings: &WindowedSettings, data: &[u8]) -> usize {
     let cut = unlimited::windowed(Backend::scalar(), settings, data);
@@ -109,8 +110,8 @@ fn every_algorithm_on_long_data() {
     assert!(met > 100, "{met}");
 }
 
-/// The window before a boundary, put at every place around the borders of steps, lanes and blocks;
-/// and a second one after it, which some lane meets first.
+/// Puts a boundary at every place around the borders of steps, lanes and blocks, and a second one
+/// after it that another lane meets first.
 #[test]
 fn a_boundary_anywhere() {
     for hash in RollingHash::ALL {
@@ -137,7 +138,7 @@ fn a_boundary_anywhere() {
             data[place..place + window].copy_from_slice(key);
             let expected = place + window;
             assert_eq!(fast(&settings, &data), expected, "{hash:?}");
-            // Known as soon as it is there, and not before.
+            // The boundary is known as soon as its last byte is there, and not before.
             assert_eq!(fast(&settings, &data[..expected]), expected);
             assert_eq!(fast(&settings, &data[..expected - 1]), expected - 1);
             for later in [lane / 2, lane, 2 * lane - 3, block] {
@@ -152,8 +153,8 @@ fn a_boundary_anywhere() {
     }
 }
 
-/// The same for the vector form of CRC-32: at every place within what a head reads, and around the
-/// borders of all that heads read together; a rival may be met by another head before.
+/// The same for the vector form of CRC-32: at every place within a head's bytes, and around the
+/// borders of the heads' blocks. Another head may meet the second boundary first.
 #[test]
 fn a_boundary_anywhere_by_crc32() {
     const HEAD: usize = 64;
@@ -213,8 +214,8 @@ fn a_boundary_anywhere_by_gear() {
     }
 }
 
-/// Gear goes by another loop if a mask leaves the highest eight bits out. The same, with blocks of
-/// its own: a boundary by chance, by masks that few bytes and many bytes decide, anywhere.
+/// The same for the loop that Gear uses if a mask leaves the highest eight bits out, which has
+/// blocks of its own. The masks depend on few bytes or on many.
 #[test]
 fn gear_with_masks_of_lower_bits() {
     let mut source = Random(31);
@@ -261,7 +262,7 @@ fn any_divisors_and_masks() {
     }
 }
 
-/// A place in reserve is used at the maximum only, and the last one is.
+/// Only a chunk at the maximum uses a place in reserve: the last one.
 #[test]
 fn the_last_place_in_reserve_ends_a_chunk_at_the_maximum() {
     for hash in RollingHash::ALL {

@@ -18,7 +18,7 @@ use ibid_delta::{DeltaDecoder, DeltaEncoder, Interval, Method};
 
 const BLOCK: usize = 32 << 10;
 
-/// Deltas that are packed into blocks.
+/// Packs deltas into blocks.
 #[derive(Default)]
 struct Blocks {
     block: Vec<u8>,
@@ -42,7 +42,7 @@ impl Blocks {
     }
 }
 
-/// What one way of encoding came to.
+/// The results of one way of encoding.
 #[derive(Default)]
 struct Row {
     written: usize,
@@ -52,8 +52,8 @@ struct Row {
     encoded_from_scratch: usize,
 }
 
-/// What is tried: forwards, or backwards by reversing the forward delta, where at most so much may
-/// be left uncovered.
+/// A way of encoding: forwards, or backwards by reversing the forward delta, which may leave at
+/// most so many bytes uncovered.
 #[derive(Clone, Copy)]
 enum Way {
     Forwards(Method),
@@ -132,7 +132,7 @@ impl Measurement {
     }
 }
 
-/// The least time of three: other programs take theirs from some.
+/// Returns the least time of three runs.
 fn fastest<T>(mut work: impl FnMut() -> Result<T, ibid_delta::Error>) -> Result<Duration, ibid_delta::Error> {
     let mut least = Duration::MAX;
     for _ in 0..3 {

@@ -1,11 +1,11 @@
-//! What does a prefix of chosen ranges save, beside one of whole bases?
+//! How much does a prefix of selected ranges save compared with one of whole bases?
 //!
 //! `ranges EVERY OLD NEW` cuts two versions of a file into chunks of 64 KiB, and takes every
 //! EVERY-th group of 16 consecutive chunks of the new one that the old one does not have.
 //! Candidates for a group are the old chunks that share features with its chunks, most shared
-//! first. The first so many are its bases, whole, or what a `RangeSelector` takes of them. Printed: bytes
-//! of all prefixes and of all deltas (anchor-zstd, level 3), encode MB/s of targets, and MB/s of
-//! what the selector looks at, targets and bases.
+//! first. The first few are its bases, whole or as the ranges that a `RangeSelector` selects. It
+//! prints the bytes of all prefixes and of all deltas (anchor-zstd, level 3), the encoding speed in
+//! MB/s of targets, and the selector's speed in MB/s of targets and bases.
 #![allow(clippy::print_stdout, reason = "this is a program")]
 
 use std::collections::{HashMap, HashSet};
@@ -38,7 +38,7 @@ fn timed<T>(total: &mut Duration, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// What a group is encoded against: bases in the order of preference.
+/// Returns the prefix that a group is encoded against, made of bases in the order of preference.
 fn prefix_of(
     selector: Option<&mut RangeSelector>,
     bases: &[&[u8]],

@@ -1,5 +1,5 @@
-//! How fast are sketches? `sketches FILE [SIZE]` sketches a file in pieces of SIZE bytes (65536),
-//! on every backend; GB/s, the best of 25.
+//! How fast are sketches? `sketches FILE [SIZE]` sketches a file in pieces of SIZE bytes (65536) on
+//! every backend, and prints GB/s, the best of 25 runs.
 #![allow(clippy::print_stdout, reason = "this is a program")]
 
 use std::error::Error;

@@ -2,8 +2,8 @@
 //!
 //! `versions TARGET-KIB BASE-KIB EVERY FILE FILE...` takes every EVERY-th stretch of TARGET-KIB of
 //! each file but the first, and encodes it against the BASE-KIB around the same place of the file
-//! before. Printed for every method: size of all deltas, and MB/s of targets, the best of three
-//! runs of each pair.
+//! before. It prints for every method the size of all deltas and the speed in MB/s of targets, the
+//! best of three runs of each pair.
 #![allow(clippy::print_stdout, reason = "this is a program")]
 
 use std::error::Error;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use ibid_delta::{DeltaDecoder, DeltaEncoder, Interval, Method};
 
-/// What one method came to.
+/// The results of one method.
 struct Row {
     method: Method,
     written: usize,
@@ -42,7 +42,7 @@ fn name(method: Method) -> String {
     }
 }
 
-/// The least time of three: other programs take theirs from some.
+/// Returns the least time of three runs.
 fn fastest<T>(mut work: impl FnMut() -> Result<T, ibid_delta::Error>) -> Result<Duration, ibid_delta::Error> {
     let mut least = Duration::MAX;
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! Everything that can be wrong with a delta or an index, by meaning.
+//! The errors of deltas and indexes, by meaning.
 
 /// Why a delta could not be written or read, or a persisted index not be loaded.
 ///
@@ -41,7 +41,7 @@ pub enum Error {
         /// The number stated.
         found: u64,
     },
-    /// A number that this version gives no meaning to.
+    /// A number that this version does not define.
     #[error("{field}: {found} has no meaning in this version; a newer ibid may know it")]
     Unknown {
         /// What was read.
@@ -49,13 +49,13 @@ pub enum Error {
         /// The number found.
         found: u64,
     },
-    /// A delta that was to be turned round does not turn the base given into the target given.
+    /// A delta that was to be turned round does not turn the given base into the given target.
     #[error("a copy to byte {position} of the target gives other bytes; give the two ends that the delta was made of")]
     OtherEnds {
         /// Where in the target the copy begins.
         position: u64,
     },
-    /// zstd refuses.
+    /// zstd failed.
     #[error("{field}: zstd says {reason:?}")]
     Zstd {
         /// What was being done.
@@ -65,7 +65,7 @@ pub enum Error {
     },
 }
 
-/// Checks that `found` lies within the limits, and gives it back.
+/// Returns `found` if it is within the limits.
 pub(crate) fn in_range(field: &'static str, found: u64, min: u64, max: u64) -> Result<u64, Error> {
     if (min..=max).contains(&found) {
         Ok(found)

@@ -6,7 +6,7 @@
 //! | step | type |
 //! |---|---|
 //! | Sketch data: a few features that similar data shares | [`Sketcher`], [`Sketch`] |
-//! | Look up who shares features | [`FeatureIndex`], [`Candidate`] |
+//! | Look up the records that share features | [`FeatureIndex`], [`Candidate`] |
 //! | Choose a base among the candidates | [`Ranking`], [`BaseChooser`] |
 //! | Encode the target against the base | [`DeltaEncoder`], [`Method`] |
 //! | Decode it again | [`DeltaDecoder`] |
@@ -44,8 +44,7 @@
 //! ```
 //!
 //! The bytes of a delta are fixed: `docs/format/delta.md` of the repository describes each of them.
-//! Deltas, sketches and choices are the same on every machine; [`Backend`] only decides how fast
-//! they come.
+//! Deltas, sketches and choices are the same on every machine; [`Backend`] changes only the speed.
 //!
 //! The module [`advanced`] has the parts for stores with long targets: several bases for one
 //! target, decoding a range, and deltas turned round.

@@ -16,8 +16,8 @@ use crate::sample::{Interval, sample};
 use crate::window::{FOUND_BY, hash};
 use crate::{Backend, Error};
 
-/// Slots searched for an anchor. An anchor that finds no room in them is left out; only crafted data
-/// brings that about.
+/// Slots searched for an anchor. An anchor that finds no free slot among them is left out, which
+/// only crafted data causes.
 const PROBES_MAX: usize = 16;
 
 /// How densely a [`RangeSelector`] samples, and how much it selects.
@@ -28,8 +28,7 @@ pub struct RangeSettings {
     pub interval: Interval,
     /// Fewest new anchors for which a base is read, at least 1.
     pub anchors_min: usize,
-    /// Bytes selected before and after an anchor: a changed byte tends to stand beside unchanged
-    /// ones.
+    /// Bytes selected before and after an anchor: the bytes beside an anchor often match too.
     pub margin: u32,
     /// Largest gap between two ranges that are joined, bytes.
     pub gap_max: u32,
@@ -99,8 +98,8 @@ impl BaseAnchors {
     }
 }
 
-/// A sampled position in the lower bits, and in the others a hash of the bytes there: one in 17
-/// billion pairs of different windows has the same.
+/// A sampled position in the lower bits, and a hash of the bytes there in the others. One in 17
+/// billion pairs of different windows has the same hash.
 #[derive(Debug, Clone, Copy)]
 struct Anchor(u64);
 

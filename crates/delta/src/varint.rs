@@ -1,4 +1,4 @@
-//! Integers of few bytes when they are small: as everywhere in ibid's formats.
+//! Variable-length integers, the same as in all of ibid's formats.
 
 use crate::Error;
 
@@ -15,7 +15,7 @@ pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends a signed integer, small magnitudes of either sign short.
+/// Appends a signed integer. Small magnitudes of either sign are short.
 #[inline]
 pub(crate) fn put_zigzag(out: &mut Vec<u8>, value: i64) {
     put(out, ((value << 1) ^ (value >> 63)).cast_unsigned());
@@ -27,11 +27,10 @@ pub(crate) fn len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
 
-/// Reads one off the front of `rest`.
+/// Reads a varint and removes it from the front of `rest`.
 ///
 /// # Errors
-/// [`Error::Truncated`] where it does not end, [`Error::NotMinimal`] where it is longer than it
-/// need be.
+/// [`Error::Truncated`] if it does not end, [`Error::NotMinimal`] if it is longer than necessary.
 #[inline]
 pub(crate) fn take(field: &'static str, rest: &mut &[u8]) -> Result<u64, Error> {
     if let Some((&byte, after)) = rest.split_first()

@@ -1,9 +1,9 @@
-//! Stretches of 32 bytes that are looked for elsewhere, by a hash.
+//! Windows of 32 bytes, found in other data by a hash.
 
-/// Bytes that have to agree with another place for it to be found by them.
+/// Length of a window, bytes.
 pub(crate) const FOUND_BY: usize = 32;
 
-/// A hash of the bytes of a window, all of whose bits may be used.
+/// Returns a hash of a window. All of its bits are good to use.
 #[inline(always)]
 pub(crate) fn hash(window: &[u8; FOUND_BY]) -> u64 {
     const KEYS: [u64; 4] = [

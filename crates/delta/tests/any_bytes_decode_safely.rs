@@ -1,5 +1,5 @@
-//! Whatever is given as a delta, what comes out is an error, or a target within the limit; and what
-//! was there stays.
+//! Decoding any bytes gives an error or a target within the limit, and leaves the earlier output
+//! intact.
 
 mod data;
 
@@ -58,9 +58,9 @@ proptest! {
                 }
             }
             check(&base, &damaged, target.len() + 100);
-            // Another base than the delta was made for.
+            // A base that the delta was not made for.
             check(&base[..source.below(base.len() + 1)], &delta, target.len());
-            // And as a delta to be turned round.
+            // Use it as a delta to be turned round.
             let mut out = b"before".to_vec();
             let mut encoder = DeltaEncoder::new().with_uncovered_max(usize::MAX);
             if encoder.reverse(method, &base, &target, &damaged, &mut out).is_ok() {
@@ -99,8 +99,9 @@ fn a_target_over_the_limit_is_refused_before_memory_is_taken() {
 
 #[test]
 fn a_body_that_cannot_give_the_stated_length_is_refused_before_memory_is_taken() {
-    // 2^30 bytes of target from a body of three, of none, of one that inserts nothing and copies all
-    // that is missing, and of one with 2^26 copies that are packed into a few bytes.
+    // A target of 2^30 bytes from a body of three bytes, from an empty one, from one that inserts
+    // nothing and copies all missing bytes, and from one with 2^26 copies compressed into a few
+    // bytes.
     let many_copies = b"\x80\x80\x80\x20\x80\x80\x80\x60\x04abcd";
     for codec in [1, 2, 3] {
         for body in [&b"abc"[..], b"", b"\0\0\0\0", many_copies] {

@@ -1,5 +1,5 @@
-//! A delta makes its target of its base, whatever they are; and another way round it makes the base
-//! of the target.
+//! A delta turns its base into its target, whatever they are, and the reversed delta turns the
+//! target into the base.
 
 mod data;
 
@@ -54,7 +54,7 @@ fn assert_decodes(decoder: &mut DeltaDecoder, base: &[u8], delta: &[u8], target:
     }
 }
 
-/// Everything that is promised of one pair.
+/// Checks all promises for one pair.
 fn check(encoder: &mut DeltaEncoder, decoder: &mut DeltaDecoder, method: Method, base: &[u8], target: &[u8]) {
     let forward = encoded(encoder, method, base, target);
     let outlined = matches!(method, Method::AnchorZstd { .. }) && !target.is_empty();
@@ -101,8 +101,8 @@ proptest! {
     }
 }
 
-/// One kind of zstd frame header for targets of up to 255, 65 791 and more bytes; another way to
-/// compress from some lengths of base and target on.
+/// The zstd frame header changes for targets of more than 255 and 65 791 bytes, and the way to
+/// compress changes at some lengths of base and target.
 #[test]
 fn lengths_where_something_changes() {
     let (mut encoder, mut decoder) = (DeltaEncoder::new(), DeltaDecoder::new());
@@ -150,7 +150,7 @@ fn a_base_that_looks_like_a_dictionary_is_mere_bytes() {
     }
 }
 
-/// A base that the usual tables have no room for is found in all the same.
+/// zstd also finds matches in a base that is too long for its default tables.
 #[test]
 fn the_beginning_of_a_long_base_counts() {
     let base = Random(1).bytes(1 << 20);
@@ -182,7 +182,7 @@ fn an_edit_costs_about_what_it_inserts() {
     }
 }
 
-/// What is repeated in the target covers the base once; the rest of the base has to be found anew.
+/// Repeated copies in the target cover the base only once; the rest of the base needs a new search.
 #[test]
 fn a_reversal_that_covers_little_falls_back() {
     let mut encoder = DeltaEncoder::new();
@@ -217,8 +217,8 @@ fn a_delta_between_other_ends_is_not_turned_round() {
     assert_eq!(out, b"before");
 }
 
-/// Pairs that copies by anchors have trouble with: nothing in common, one byte repeated, one block
-/// repeated, many places with the same bytes, the base's blocks backwards, and one that is both.
+/// Pairs that are hard for anchors: nothing in common, one byte repeated, one block repeated, many
+/// places with the same bytes, the base's blocks backwards, and the last two combined.
 #[test]
 fn pairs_that_have_little_or_too_much_in_common() {
     let (mut encoder, mut decoder) = (DeltaEncoder::new(), DeltaDecoder::new());
@@ -247,7 +247,7 @@ fn pairs_that_have_little_or_too_much_in_common() {
     }
 }
 
-/// Only what is changed takes room, and what it is like stands beside the copies.
+/// Only changed bytes take space, and they resemble the base's bytes beside the copies.
 #[test]
 fn what_is_not_copied_is_written_against_what_stood_in_its_place() {
     let base = Random(13).bytes(300_000);

@@ -1,5 +1,4 @@
-//! Of many bases, those ranges are taken that have what the target has, each part once, and no
-//! more than that needs.
+//! The selected ranges of many bases cover each part of the target once, with little else.
 
 mod data;
 
@@ -67,8 +66,7 @@ fn what_one_base_covers_the_next_does_not() {
     assert_eq!(ranges[0].end, 100_000);
 }
 
-/// A base whose anchors were kept is not looked through again: whatever was covered meanwhile, they
-/// give the same.
+/// The anchors of a base select the same ranges as the base itself, whatever was covered meanwhile.
 #[test]
 fn anchors_stand_for_their_base() {
     let mut random = Random(4);
@@ -159,7 +157,8 @@ proptest! {
                 before = selector.uncovered_share();
                 chosen.push((anchors, ranges));
             }
-            // The target has all its own anchors; fewer than are worth it may be left.
+            // The target offered as a base has all its own anchors; only too few to be worth it may
+            // be left.
             prop_assert!(anchors_min > 1 || selector.uncovered_share() == 0.0);
             prop_assert_eq!(expected.get_or_insert_with(|| chosen.clone()), &chosen, "every backend chooses the same");
         }

@@ -1,5 +1,5 @@
-//! Sketches of similar data share features, those of unrelated data share none, on every backend
-//! alike.
+//! Sketches of similar data share features, and those of unrelated data share none. All backends
+//! make the same sketches.
 
 mod data;
 
@@ -57,7 +57,7 @@ proptest! {
     fn where_data_begins_does_not_matter(seed: u64, before in 1usize..100) {
         let data = Random(seed).bytes(40_000);
         let moved = [&vec![7; before][..], &data].concat();
-        // Chunks need some bytes until they end where they did.
+        // Chunks need some bytes until their boundaries agree again.
         for (mut sketcher, least) in [(Sketcher::new(), 6), (chunked(), 4)] {
             prop_assert!(sketcher.sketch(&data).shared(&sketcher.sketch(&moved)) >= least);
         }
@@ -109,8 +109,8 @@ fn a_lineage_is_a_feature() {
 fn features_are_as_far_apart_as_they_are_long() {
     let data = Random(5).bytes(1 << 20);
     for bytes in FeatureBytes::ALL {
-        // Pieces of sixteen expected features, so that all of one can be counted, and what is cut off at
-        // the ends is little.
+        // Pieces of sixteen expected features, so that all of them can be counted, and few are cut
+        // off at the ends.
         let pieces = data.chunks(16 * bytes.count());
         let mut sketcher = Sketcher::spaced(bytes).with_features(Sketch::FEATURES_MAX);
         let features: usize = pieces.map(|piece| sketcher.sketch(piece).features().len()).sum();
@@ -128,7 +128,7 @@ fn features_are_as_far_apart_as_they_are_long() {
     assert_eq!(of_64, Sketcher::new().sketch(&data));
 }
 
-/// Sketches are kept, so features must never change: of data by a rule, those of this test.
+/// Sketches are stored, so features must never change.
 #[test]
 fn features_never_change() {
     let data = edited(&text(11, 20_000), 12, 5);

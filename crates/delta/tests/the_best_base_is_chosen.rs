@@ -1,5 +1,5 @@
-//! Of the candidates, the one is taken that shares most, with regard to what it costs to read;
-//! between equals, the one whose delta is smallest.
+//! The chosen base shares the most features, weighed against the cost of reading it. Among equals,
+//! the smallest delta decides.
 
 mod data;
 
@@ -80,21 +80,21 @@ fn equals_are_decided_by_trial_and_others_are_not_tried() {
     let (far, near) = (edited(&target, 2, 9), edited(&target, 3, 1));
     let bases: [&[u8]; 4] = [&far, &near, &target, &target];
     assert_eq!(chosen(&[(0, 5.0), (1, 5.0)], &bases, &target), Some(1));
-    // The third scores less, however well it would do.
+    // The third scores less, although its delta would be smaller.
     assert_eq!(chosen(&[(0, 5.0), (1, 5.0), (2, 4.5)], &bases, &target), Some(1));
     // The fourth of four equals is one too many.
     assert_eq!(
         chosen(&[(0, 5.0), (0, 5.0), (1, 5.0), (2, 5.0)], &bases, &target),
         Some(1)
     );
-    // What can't be read is passed over.
+    // A base that cannot be read is passed over.
     assert_eq!(chosen(&[(9, 5.0), (1, 4.0)], &bases, &target), Some(1));
     assert_eq!(chosen(&[(9, 5.0)], &bases, &target), None);
     assert_eq!(chosen(&[], &bases, &target), None);
 }
 
-/// The whole way, as a store of records goes it: every version finds a version of the same record
-/// among others that share boilerplate.
+/// All steps as in a record store: every version finds a version of the same record among others
+/// that share boilerplate.
 #[test]
 fn versions_find_their_like_among_boilerplate() {
     let boilerplate = Random(0).bytes(20_000);

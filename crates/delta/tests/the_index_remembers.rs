@@ -1,6 +1,6 @@
-//! What a feature index may do otherwise than a plain map: name places that were not inserted with
-//! a feature, but at least somewhere in the partition; and forget, but only what it said that it
-//! evicted.
+//! A feature index may differ from a plain map in two ways. It may return places that were not
+//! inserted with a feature, but only places in the partition. And it may forget entries, but only
+//! those that it reported as evicted.
 
 mod data;
 
@@ -49,8 +49,8 @@ fn reloaded(index: &FeatureIndex) -> FeatureIndex {
 }
 
 proptest! {
-    /// With room for all and few places for each feature, nothing is forgotten, and places found beyond
-    /// the map's belong to other features.
+    /// With room for all entries and few places for each feature, no entry is forgotten, and the
+    /// extra places belong to other features.
     #[test]
     fn as_a_map_but_for_what_it_evicts(steps in prop::collection::vec(any_step(), 0..600), small: bool) {
         let mut index = index_of(if small { 50 } else { 20_000 });
@@ -109,7 +109,7 @@ proptest! {
     }
 }
 
-/// Nothing is evicted until nine entries of ten are taken.
+/// No entry is evicted until nine tenths are taken.
 #[test]
 fn nine_tenths_can_be_filled() {
     for entries in [58, 1800, 230_000] {
@@ -125,7 +125,7 @@ fn nine_tenths_can_be_filled() {
     }
 }
 
-/// Features of sketches are the largest of many hashes, and alike in their top bits.
+/// Features of sketches are the largest of many hashes, so their top bits are the same.
 #[test]
 fn strangers_are_found_one_time_in_some_thousands() {
     let mut index = index_of(100_000);
@@ -145,7 +145,7 @@ fn a_hot_feature_keeps_the_places_that_were_of_use() {
     let (hot, rare) = (Sketch::of([1]), Sketch::of([2]));
     for place in 0..FeatureIndex::POSTING_MAX as u32 {
         index.insert(0, &hot, place);
-        // Time passes: the clock of so small a table goes on with every third entry.
+        // The clock of so small a table advances with every third entry.
         index.insert(0, &rare, 1000);
         index.insert(0, &rare, 1000);
     }
@@ -165,8 +165,8 @@ fn a_hot_feature_keeps_the_places_that_were_of_use() {
     }
 }
 
-/// A version after the other of the same record, in a table so large that its clock stands still
-/// meanwhile.
+/// Inserts one version of a record after another, in a table so large that its clock does not
+/// advance meanwhile.
 #[test]
 fn a_hot_feature_keeps_the_places_that_came_last() {
     let mut index = index_of(100_000);

@@ -3,7 +3,7 @@
 use ibid_delta::advanced::{Codec, describe};
 use ibid_delta::{DeltaDecoder, DeltaEncoder, Error, FeatureIndex, Interval, Method, Sketch};
 
-/// The bytes of an example: hexadecimal pairs, then two spaces and what they are.
+/// Returns the bytes of an example: lines of hexadecimal pairs, then two spaces and a comment.
 fn example(name: &str) -> Vec<u8> {
     let document = include_str!("../../../docs/format/delta.md");
     let opening = format!("```hex {name}\n");
@@ -39,7 +39,7 @@ fn a_delta_by_zstd_prefix() {
         .unwrap();
     let delta = example("zstd-prefix");
     assert_eq!(describe(&delta), Ok((Codec::ZstdPrefix, 24)));
-    // What zstd writes may change with its version: so only reading is fixed.
+    // zstd's output may change with its version, so only reading is fixed.
     assert_eq!(decoded(base, &written), Ok(target.to_vec()));
     assert_eq!(
         decoded(base, &delta),
@@ -86,7 +86,7 @@ fn a_delta_by_anchors_and_zstd() {
         "now written: {}",
         hex(&written)
     );
-    // The rest is found in the context, and nowhere else: with other bytes there, it is another.
+    // The rest depends on the context: with other bytes there, the target differs.
     let mut other = *base;
     other[base.len() - 1] = b'D';
     assert_eq!(decoded(&other, &delta).unwrap().last(), Some(&b'D'));

@@ -1,4 +1,4 @@
-//! Test data by stated rules: every kind is a function of a seed and a length alone.
+//! Test data: every kind is a function of a seed and a length alone.
 #![allow(dead_code, reason = "every test file takes what it needs")]
 
 use ibid_chunk::{Equal, Method, Mode, RollingHash, SeqCdcSettings, Settings};
@@ -36,7 +36,7 @@ pub(crate) fn random(seed: u64, len: usize) -> Vec<u8> {
 /// The kinds of [`structured`].
 pub(crate) const KINDS: usize = 8;
 
-/// Data with a structure that chunkers trip over, by kind.
+/// Returns data with a structure that chunkers often get wrong, by kind.
 pub(crate) fn structured(kind: usize, seed: u64, len: usize) -> Vec<u8> {
     let mut source = Random(seed);
     let mut data = Vec::with_capacity(len + 600);
@@ -94,7 +94,7 @@ pub(crate) fn structured(kind: usize, seed: u64, len: usize) -> Vec<u8> {
     data
 }
 
-/// All four variants of SeqCDC with these numbers.
+/// Returns all four variants of SeqCDC with these numbers.
 pub(crate) fn seqcdc_variants(base: SeqCdcSettings) -> [SeqCdcSettings; 4] {
     [
         SeqCdcSettings {
@@ -139,7 +139,7 @@ pub(crate) fn any_hashless() -> impl Strategy<Value = Settings> {
     })
 }
 
-/// The least average that the named algorithm can be asked for, or `average` if that is more.
+/// Returns the least average of the named algorithm, or `average` if that is more.
 pub(crate) fn at_least(name: &str, average: usize) -> usize {
     average.max(if name.contains("crc32") { 1024 } else { 256 })
 }

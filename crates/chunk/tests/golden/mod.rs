@@ -1,4 +1,4 @@
-//! The golden vectors: awkward settings, inputs by the rules of `data`, and the lengths of the
+//! The golden vectors: unusual settings, inputs by the rules of `data`, and the lengths of the
 //! chunks, one line each:
 //!
 //! `<number> <words,...> <kind> <seed> <bytes>: <length> <length> ...`
@@ -11,7 +11,7 @@ use ibid_chunk::Settings;
 
 use super::data;
 
-/// Number and words of settings that nobody would choose: odd, touching, one-sided.
+/// Number and words of unusual settings: odd, equal or extreme sizes.
 const SETTINGS: [(u16, &[u32]); 47] = [
     (1, &[64]),
     (1, &[4097]),

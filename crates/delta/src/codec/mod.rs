@@ -175,7 +175,7 @@ impl DeltaEncoder {
     }
 
     /// Appends to `out` the delta that turns `base` into `target`. Returns how many bytes of the
-    /// target zstd compressed: all that anchors found no copies for.
+    /// target zstd compressed: those for which anchors found no copies.
     ///
     /// Pass two separate slices: zstd finds less in a base that shares memory with the target.
     ///
@@ -322,10 +322,10 @@ impl DeltaDecoder {
 
     /// Returns the outline of the target that `delta` makes of a base of `base_len` bytes.
     ///
-    /// `read` appends the ranges of the base that it is given, which ascend and do not overlap, to a
-    /// buffer. It is called at most once, for the bytes that the delta's own bytes are compressed
-    /// with. A delta of another codec than [`Codec::AnchorZstd`] needs the whole base, and its
-    /// outline is one segment.
+    /// `read` appends the ranges of the base that it is given, which ascend and do not overlap, to
+    /// a buffer. It is called at most once, for the context that decompresses the inserted bytes. A
+    /// delta of another codec than [`Codec::AnchorZstd`] needs the whole base, and its outline is
+    /// one segment.
     ///
     /// # Errors
     /// As [`decode`](DeltaDecoder::decode); [`Error::OutOfRange`] for a base over [`LENGTH_MAX`];

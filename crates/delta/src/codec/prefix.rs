@@ -1,8 +1,8 @@
 //! zstd with the base as prefix: matches reach back into the base as if it had been compressed just
 //! before.
 //!
-//! The body is what zstd writes, without the frame header, which follows from the target's length:
-//! one segment, a content size in the fewest bytes, no checksum, no dictionary number.
+//! The body is a zstd frame without its header, which follows from the target's length: one
+//! segment, a content size in the fewest bytes, no checksum, no dictionary number.
 
 use std::fmt;
 use std::io::Cursor;
@@ -22,20 +22,20 @@ const HEADER_BYTES_MAX: usize = 4 + 1 + 4;
 const BLOCK: u64 = 128 << 10;
 const BLOCK_PACKED_MIN: u64 = 4;
 
-/// The levels that [`super::Method::ZstdPrefix`] takes; others are brought into this range.
+/// The levels of [`super::Method::ZstdPrefix`]; others are clamped to this range.
 const LEVEL_MIN: i32 = -7;
 const LEVEL_MAX: i32 = 19;
 
-/// Every level's window is at least so long where zstd chooses it by the length of base and target.
+/// Least window of every level, if zstd chooses it by the length of base and target.
 const WINDOW_MIN: usize = 512 << 10;
 
-/// The part of a base that zstd's tables of level 1 have room for, of a pair up to 128 KiB in sum,
-/// and of longer ones.
+/// Bytes of a base that zstd's tables of level 1 have room for: for a pair of up to 128 KiB in sum,
+/// and for longer ones.
 const INDEXED_OF_SHORT: usize = 64 << 10;
 const INDEXED_OF_LONG: usize = 128 << 10;
 
-/// What zstd gets as prefix: the base, taken as mere bytes. One that begins like a dictionary loses
-/// its first byte.
+/// Returns the prefix for zstd: the base, without its first byte if zstd would take it for a
+/// dictionary.
 fn raw(base: &[u8]) -> &[u8] {
     if base.starts_with(&DICTIONARY_MAGIC) {
         &base[1..]
@@ -44,7 +44,7 @@ fn raw(base: &[u8]) -> &[u8] {
     }
 }
 
-/// The header of a zstd frame of `length` bytes, in the shortest form.
+/// Returns the header of a zstd frame of `length` bytes, in the shortest form.
 fn header(length: u32) -> ([u8; HEADER_BYTES_MAX], usize) {
     const SINGLE_SEGMENT: u8 = 1 << 5;
     let mut header = [0; HEADER_BYTES_MAX];
@@ -86,7 +86,8 @@ impl PrefixEncoder {
         };
         let mut end = Cursor::new(&mut self.frame);
         if fits && target.len() <= WINDOW_MIN {
-            // A prefix given with the call is borrowed for the call, so the context can be kept.
+            // A prefix passed with the call is borrowed for the call only, so the context can be
+            // reused.
             self.context
                 .compress_using_dict(&mut end, target, prefix, level)
                 .map_err(failed)?;
@@ -109,9 +110,9 @@ impl PrefixEncoder {
 
 /// Compresses with a window over base and target and tables that have room for the base.
 ///
-/// Those are parameters of a context, whose prefix is borrowed for the life of the context: so this
-/// makes one. That costs 10 µs: a target of 64 KiB takes 43 µs with a base of 128 KiB, which needs
-/// none, and 55 with one of 129 KiB.
+/// These parameters belong to a context, which borrows the prefix for its life, so this creates a
+/// context for the call. That costs 10 µs: a target of 64 KiB takes 43 µs with a base of 128 KiB,
+/// which needs no new context, and 55 µs with one of 129 KiB.
 fn compress_long(prefix: &[u8], target: &[u8], level: i32, end: &mut Cursor<&mut Vec<u8>>) -> Result<(), Error> {
     let log = |length: usize| length.next_power_of_two().ilog2();
     let mut context = CCtx::try_create().ok_or(Error::Zstd {
@@ -123,12 +124,12 @@ fn compress_long(prefix: &[u8], target: &[u8], level: i32, end: &mut Cursor<&mut
         context.set_parameter(parameter).map_err(failed)?;
     }
     if level <= 2 {
-        // Levels 1 and 2 remember every third position.
+        // Levels 1 and 2 index every third position.
         let hash_log = (log(prefix.len()).saturating_sub(2)).clamp(14, 22);
         context.set_parameter(CParameter::HashLog(hash_log)).map_err(failed)?;
     } else if level <= 4 {
-        // Levels 3 and 4 have two tables, of which the usual ones forget the beginning of a prefix of 1
-        // MiB. More than 18 finds nothing more.
+        // Levels 3 and 4 have two tables, which by default are too small for a prefix of 1 MiB.
+        // Logs over 18 find no more.
         let table_log = window_log.clamp(16, 18);
         for parameter in [CParameter::HashLog(table_log), CParameter::ChainLog(table_log)] {
             context.set_parameter(parameter).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! The anchors of a target that no match covers yet.
+//! Finds the anchors of a target that no match covers yet.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::matches::Match;
 use crate::Backend;
 use crate::sample::{Interval, WINDOW, sample};
 
-/// Bytes of the target that are sampled at a time. Most of a target is covered by matches and is never
+/// Bytes of the target sampled at a time. Matches cover most of a target, and those bytes are never
 /// sampled.
 const PIECE: usize = 2048;
 
@@ -25,7 +25,7 @@ pub(super) fn for_each_anchor(
     while at < range.end {
         let piece_end = range.end.min(at + PIECE);
         positions.clear();
-        // Windows that begin before the piece ends.
+        // Sample the windows that begin before the piece ends.
         let piece = &target[at..range.end.min(piece_end + WINDOW - 1)];
         sample(backend, interval, piece, at as u32, positions);
         at = piece_end;

@@ -1,9 +1,9 @@
-//! Which records have this feature? dDedup §3.1.2.
+//! Finds the records that have a feature: dDedup §3.1.2.
 //!
-//! A partition takes a fixed amount of memory. When it is full, the entries that were not used for
-//! longest are evicted, so the index forgets. It keeps two bytes of each feature, so it may also
-//! name a place that does not have the feature: one entry in 65 535 of those in the four slots of a
-//! search, or 0.00025 per search. The caller notices when the delta comes out large; nothing is
+//! A partition takes a fixed amount of memory. When it is full, the least recently used entries are
+//! evicted, so the index forgets. It keeps only two bytes of each feature's hash, so it may also
+//! return a place that does not have the feature: one entry in 65 535 of those in the four slots of
+//! a search, or 0.00025 per search. The caller notices when the delta comes out large; nothing is
 //! lost.
 
 mod persist;
@@ -26,9 +26,9 @@ const ENTRIES_MAX: usize = 1 << 31;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Inserted {
     New,
-    /// It was there already, and is now the most recent.
+    /// It existed already, and is now the most recently used.
     Known,
-    /// It evicted this place, of the same feature or of another.
+    /// It evicted the entry of this place, for the same feature or another.
     Evicted(u32),
 }
 

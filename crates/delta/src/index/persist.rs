@@ -1,16 +1,16 @@
-//! Saving an index as bytes, which `docs/format/delta.md` describes, and loading it.
+//! Saves an index as bytes, which `docs/format/delta.md` describes, and loads it.
 
 use super::table::{SLOT, Table};
 use super::{ENTRIES_MAX, ENTRIES_MIN, FeatureIndex};
 use crate::error::{equal, in_range};
 use crate::{Error, varint};
 
-/// The magic of the version that is written and read.
+/// The magic of this version.
 const MAGIC: [u8; 8] = *b"ibidfea\x01";
 
 impl FeatureIndex {
-    /// Appends the index to `out`: one bit for each entry that there is room for, and seven bytes for
-    /// each that is there.
+    /// Appends the index to `out`: one bit for each entry that it has room for, and seven bytes for
+    /// each that exists.
     pub fn save(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&MAGIC);
         varint::put(out, self.partitions.len() as u64);

@@ -1,4 +1,4 @@
-//! Test data by stated rules: functions of a seed alone.
+//! Test data: functions of a seed alone.
 #![allow(dead_code, reason = "every test file takes what it needs")]
 
 use std::ops::Range;
@@ -58,7 +58,7 @@ pub(crate) fn text(seed: u64, len: usize) -> Vec<u8> {
     text
 }
 
-/// What some edits make of `data`: pieces inserted, removed, replaced, repeated, moved.
+/// Returns `data` after some edits: pieces inserted, removed, replaced, repeated or moved.
 pub(crate) fn edited(data: &[u8], seed: u64, edits: usize) -> Vec<u8> {
     let mut source = Random(seed);
     let mut data = data.to_vec();
@@ -102,7 +102,7 @@ pub(crate) fn any_pair() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     prop_oneof![4 => related, 1 => (one.clone(), one)]
 }
 
-/// The outline of what a delta makes of a base.
+/// Returns the outline of a delta's target.
 pub(crate) fn outline(
     decoder: &mut DeltaDecoder,
     base: &[u8],
@@ -121,7 +121,7 @@ pub(crate) fn outline(
     })
 }
 
-/// A range of a target, put together of what the outline says.
+/// Returns a range of a target, assembled from its outline.
 pub(crate) fn put_together(outline: &Outline, base: &[u8], range: Range<usize>) -> Vec<u8> {
     let mut target = Vec::new();
     for stretch in outline.segments(range) {

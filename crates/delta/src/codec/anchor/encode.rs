@@ -1,4 +1,4 @@
-//! Finding what base and target share.
+//! Finds the copies that encode a target.
 
 use super::instructions::{copy_cost, write};
 use super::refine::Dense;
@@ -8,14 +8,13 @@ use crate::codec::matches::{Match, common_ends};
 use crate::codec::scan::for_each_anchor;
 use crate::sample::{Interval, sample};
 
-/// Targets shorter than this between common prefix and suffix are not searched for anchors, only
-/// densely.
+/// Targets with fewer bytes between common prefix and suffix are searched densely, without anchors.
 const ANCHORED_MIN: usize = 64;
 
-/// The shortest match that is copied where something was inserted anyway, bytes.
+/// The shortest match worth copying beside an insert, bytes.
 const SHORT_MIN: usize = 10;
 
-/// A gap is looked for in so many bytes of the base, and so many times its length.
+/// A gap is searched for in so many bytes of the base, plus a multiple of its length.
 const NEARBY: usize = 64;
 const NEARBY_FACTOR: usize = 8;
 
@@ -26,7 +25,7 @@ pub(crate) struct AnchorEncoder {
     positions: Vec<u32>,
     table: Table,
     dense: Dense,
-    /// Matches by position in the target: the long ones, then with the short ones between.
+    /// Matches by position in the target: first the long ones, then also the short ones between.
     long: Vec<Match>,
     pub(super) matches: Vec<Match>,
 }
@@ -57,7 +56,7 @@ impl AnchorEncoder {
         write(&self.matches, target, out);
     }
 
-    /// Adds the matches that anchors of the base give between two positions of the target.
+    /// Adds the matches that the base's anchors find between two positions of the target.
     fn find_by_anchors(&mut self, interval: Interval, base: &[u8], target: &[u8], from: usize, until: usize) {
         if until - from < ANCHORED_MIN || base.len() < CHECKED {
             return;
@@ -80,7 +79,7 @@ impl AnchorEncoder {
         );
     }
 
-    /// Makes `matches` of `long` and what a dense search finds between.
+    /// Fills `matches` with `long` and the matches that a dense search finds between.
     fn search_gaps(&mut self, base: &[u8], target: &[u8]) {
         self.matches.clear();
         let mut last = Match {
@@ -96,9 +95,9 @@ impl AnchorEncoder {
         for &next in self.long.iter().chain([&end]) {
             let gap = &target[last.target_end() as usize..next.target as usize];
             if gap.len() >= SHORT_MIN {
-                // Between the same neighbours in the base, or, where these lie otherwise, after the first; but not
-                // much more than what is looked for, so that many small gaps take no more time than
-                // one large.
+                // Search the base between the same two neighbours, or after the first if they are
+                // not in order there. Search not much more than the gap's length, so that many
+                // small gaps take no more time than a large one.
                 let from = last.base_end() as usize;
                 let most = base.len().min(from + NEARBY + NEARBY_FACTOR * gap.len());
                 let until = if next.base as usize >= from {

@@ -1,24 +1,22 @@
 //! The bytes of an anchor delta.
 //!
-//! `insert bytes (varint length, bytes) ‖ instructions`. An instruction is `inserted (varint) ‖
-//! copied (varint) ‖ from (zigzag)`: take so many of the insert bytes, then copy so many bytes of
-//! the base, from where the last copy ended plus `from`. Nothing copied means all that the
-//! target still lacks. What the instructions leave over of the target are the rest of the insert
-//! bytes.
+//! `insert bytes (varint length, bytes) ‖ instructions`. An instruction is
+//! `inserted (varint) ‖ copied (varint) ‖ from (zigzag)`: take so many of the insert bytes, then
+//! copy so many bytes of the base, from where the last copy ended plus `from`. A `copied` of 0
+//! copies all bytes that the target still lacks. After the last instruction, the remaining insert
+//! bytes complete the target.
 
 use crate::codec::LENGTH_MAX;
 use crate::codec::matches::Match;
 use crate::error::{equal, in_range};
 use crate::{Error, varint};
 
-/// Bytes that a copy takes to write when it costs little. Copying fewer than these would save
-/// nothing.
+/// Bytes of a cheap copy instruction. A shorter copy saves nothing.
 pub(super) fn copy_cost(distance: i64, length: u32) -> usize {
     2 + varint::len(distance.unsigned_abs() << 1) + varint::len(length.into())
 }
 
-/// Appends the body of a delta of these matches, which ascend in the target and do not overlap
-/// there.
+/// Appends the body of a delta with these matches, which ascend in the target without overlap.
 pub(super) fn write(matches: &[Match], target: &[u8], out: &mut Vec<u8>) {
     let copied: usize = matches.iter().map(|found| found.length as usize).sum();
     varint::put(out, (target.len() - copied) as u64);
@@ -42,23 +40,23 @@ pub(super) fn write(matches: &[Match], target: &[u8], out: &mut Vec<u8>) {
 
 /// One step towards the target.
 pub(super) struct Instruction<'a> {
-    /// What comes first.
+    /// The bytes inserted first.
     pub(super) insert: &'a [u8],
-    /// Where the base is copied from then.
+    /// Where in the base the copy begins.
     pub(super) from: usize,
     /// Bytes copied, 0 only in the last step.
     pub(super) length: usize,
 }
 
-/// The steps of a body, checked one by one: what is copied lies in the base, and together they give
-/// just the target's length.
+/// The steps of a body, checked one by one: each copy is within the base, and together they make
+/// exactly the target's length.
 pub(super) struct Steps<'a> {
     base_len: usize,
     inserts: &'a [u8],
     instructions: &'a [u8],
-    /// Bytes of the target that are still to come, these inserts among them.
+    /// Bytes of the target still to come, including the remaining inserts.
     left: usize,
-    /// Where the last copy ended in the base.
+    /// Where in the base the last copy ended.
     read: i64,
 }
 
@@ -77,14 +75,14 @@ impl<'a> Steps<'a> {
         })
     }
 
-    /// More bytes than this the body can't give: every instruction, of three bytes or more, copies
-    /// the whole base.
+    /// Returns the most bytes that the body can give: every instruction takes at least three bytes
+    /// and copies at most the whole base.
     fn most(&self) -> u64 {
         const INSTRUCTION_MIN: u64 = 3;
         self.inserts.len() as u64 + self.instructions.len() as u64 / INSTRUCTION_MIN * self.base_len as u64
     }
 
-    /// The next step; `None` after the last.
+    /// Returns the next step, or `None` after the last.
     #[inline]
     pub(super) fn next(&mut self) -> Result<Option<Instruction<'a>>, Error> {
         if self.instructions.is_empty() {

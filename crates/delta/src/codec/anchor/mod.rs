@@ -15,11 +15,11 @@
 //! - *Anchors are chosen by a hash of each window of eight bytes, not by a rolling checksum.*
 //!   Vector instructions find them ten times as fast, and the checksum of 16 bytes is computed for
 //!   anchors only.
-//! - *The last few places with a checksum are remembered, not the last one.* Records repeat
-//!   themselves; the longest match is a smaller delta.
-//! - *What lies between two matches is searched once more, densely.* Anchors miss matches shorter
-//!   than some two intervals. Two matches a short way apart, in base and target alike, are the two
-//!   sides of an edit, and the text between is short; so a dense search costs little there.
+//! - *The last few places with a checksum are remembered, not only the last.* Records repeat
+//!   themselves, and the longest of several matches makes the smallest delta.
+//! - *The gap between two matches is searched again, densely.* Anchors miss matches shorter than
+//!   some two intervals. Two matches that are close in base and target are the two sides of an
+//!   edit, so the gap is short and a dense search costs little.
 
 mod encode;
 mod instructions;

@@ -1,8 +1,8 @@
-//! Short matches between two long ones.
+//! Finds short matches between two long ones.
 
 use crate::codec::matches::{Match, common_prefix, common_suffix};
 
-/// Bytes that have to agree for a match to be found.
+/// Length of the shortest match that it finds, bytes.
 const SEED: usize = 6;
 
 /// Longest stretch of base and of target that is searched, bytes. Longer ones have anchors.
@@ -16,7 +16,7 @@ pub(super) struct Dense {
 
 impl Dense {
     /// Appends the matches of at least `least` bytes between two stretches, in the target's order.
-    /// What is appended begins where the stretches begin in base and target, `from`.
+    /// Their positions are relative to `from`, where the stretches begin in base and target.
     pub(super) fn search(
         &mut self,
         base: &[u8],

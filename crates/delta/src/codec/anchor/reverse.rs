@@ -57,7 +57,7 @@ impl AnchorEncoder {
             }
             written += step.length;
         }
-        // From here on the old target is the base, the old base the target.
+        // From here on the old target is the base, and the old base is the target.
         self.matches.sort_unstable_by_key(|found| (found.target, found.base));
         let (mut covered_to, mut covered) = (0, 0);
         self.matches.retain_mut(|found| {
@@ -75,7 +75,7 @@ impl AnchorEncoder {
         Ok(base.len() - covered)
     }
 
-    /// Appends the body of the delta that was turned round, which makes `base`.
+    /// Appends the body of the reversed delta, which makes `base`.
     pub(crate) fn write_turned(&mut self, base: &[u8], out: &mut Vec<u8>) {
         self.drop_costly();
         write(&self.matches, base, out);

@@ -5,13 +5,13 @@ use crate::codec::matches::{Match, common_prefix, common_suffix};
 /// Bytes that the checksum of an anchor covers: dDedup's window.
 pub(super) const CHECKED: usize = 16;
 
-/// Places with one checksum that are looked at, the latest first.
+/// Most places with one checksum that are compared, the latest first.
 const PLACES_MAX: usize = 8;
 
-/// A match this long is taken without looking for a longer one.
+/// A match of this length is taken without a search for a longer one, bytes.
 const LONG_ENOUGH: usize = 4096;
 
-/// A hash of the 16 bytes from `at` on.
+/// Returns a hash of the 16 bytes from `at` on.
 #[inline]
 fn checksum(bytes: &[u8; CHECKED]) -> u64 {
     const FIRST: u64 = 0xa076_1d64_78bd_642f;
@@ -25,9 +25,9 @@ fn checksum(bytes: &[u8; CHECKED]) -> u64 {
 struct Anchor {
     /// Upper half of the checksum.
     check: u32,
-    /// Where it is in the base.
+    /// Its position in the base.
     at: u32,
-    /// Number of the anchor before it in its list, plus one.
+    /// Index of the anchor before it in its list, plus one; 0 for none.
     before: u32,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Forgets what it held and takes the anchors of `base` at `positions`.
+    /// Replaces the content with the anchors of `base` at `positions`.
     pub(super) fn fill(&mut self, base: &[u8], positions: &[u32]) {
         self.heads.clear();
         self.heads.resize(positions.len().next_power_of_two().max(16), 0);
@@ -61,8 +61,8 @@ impl Table {
         }
     }
 
-    /// The longest match with the bytes of the target at `at` that an anchor of the base gives,
-    /// extended both ways, but in the target not to before `from`.
+    /// Returns the longest match of the target's bytes at `at` with an anchor of the base, extended
+    /// both ways, but in the target not to before `from`.
     pub(super) fn longest(&self, base: &[u8], target: &[u8], from: usize, at: usize) -> Option<Match> {
         let ahead = &target[at..];
         let sum = checksum(ahead.first_chunk()?);

@@ -1,24 +1,24 @@
-//! What of the base is of use for the rest of the target?
+//! Selects the context: the bytes of the base that resemble the rest of the target.
 //!
-//! That which stood in its place: between the copies, or, where the copies before and after lie
-//! apart, beside either.
+//! These are the bytes that the rest replaced: those between the copies, or, if the copies before
+//! and after are far apart in the base, those beside either.
 
 use std::ops::Range;
 
 use crate::codec::matches::Match;
 
-/// Bytes of a copy's end that belong to the context.
+/// Bytes at the end of a copy that belong to the context.
 const MARGIN: usize = 32;
 
-/// Between two copies the base is taken whole if it is at most so much longer than the target
-/// there, bytes.
+/// All of the base between two copies is taken if it is at most so much longer than the target
+/// between them, bytes.
 const LONGER_MAX: usize = 512;
 
-/// Most bytes of the base that are taken after a copy, or before one, if the base is not taken
-/// whole between the two.
+/// Most bytes of the base that are taken after a copy, or before one, if not all between the two
+/// are taken.
 const BESIDE_MAX: usize = 8 << 10;
 
-/// Derives contexts. Memory: 16 bytes for each place where something was inserted.
+/// Derives contexts. It takes 16 bytes for each place with inserted bytes.
 #[derive(Debug, Default)]
 pub(super) struct Context {
     stretches: Vec<Range<u32>>,
@@ -26,7 +26,7 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// The bytes of the base beside these copies.
+    /// Returns the bytes of the base beside these copies.
     pub(super) fn derive(&mut self, base: &[u8], copies: &[Match], target_len: usize) -> &[u8] {
         self.bytes.clear();
         self.find(base.len(), copies, target_len);
@@ -37,11 +37,11 @@ impl Context {
         &self.bytes
     }
 
-    /// Where in a base of this length the bytes beside these copies lie: ascending and apart, so
-    /// they are at most as many as the base's.
+    /// Returns the ranges of the bytes beside these copies in a base of this length, ascending and
+    /// without overlap. So they are at most as long as the base.
     pub(super) fn find(&mut self, base_len: usize, copies: &[Match], target_len: usize) -> &[Range<u32>] {
         self.gather_stretches(base_len, copies, target_len);
-        // Copies mostly ascend in the base as in the target, and then this is a pass over what is sorted.
+        // Copies mostly ascend in the base as in the target, so this sorts a sorted list.
         self.stretches.sort_unstable_by_key(|stretch| stretch.start);
         let mut taken = 0;
         self.stretches.retain_mut(|stretch| {
@@ -55,7 +55,7 @@ impl Context {
         &self.stretches
     }
 
-    /// One or two stretches of the base for every run of the target that no copy covers.
+    /// Adds one or two ranges of the base for every run of the target that no copy covers.
     fn gather_stretches(&mut self, base_len: usize, copies: &[Match], target_len: usize) {
         self.stretches.clear();
         let mut push = |start: usize, end: usize| {
@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// The document's words, byte by byte.
+    /// The rule of `docs/format/delta.md`, byte by byte.
     fn by_definition(base: &[u8], copies: &[Match], target_len: usize) -> Vec<u8> {
         let mut taken = vec![false; base.len()];
         let mut take = |from: i64, until: i64| {

@@ -1,4 +1,5 @@
-//! The way back: copies, the context that they give, the rest, the target.
+//! Decodes a delta: reads the copies, derives the context, decompresses the rest, assembles the
+//! target.
 
 use std::ops::Range;
 
@@ -11,8 +12,8 @@ use crate::codec::outline::Outline;
 use crate::codec::prefix;
 use crate::error::equal;
 
-/// What deltas are read with. Memory: some bytes for each byte of the longest rest so far, and the
-/// context.
+/// Buffers for reading deltas. They take some bytes for each byte of the longest rest so far, and
+/// the context.
 #[derive(Debug, Default)]
 pub(crate) struct AnchorZstdDecoder {
     instructions: Instructions,
@@ -54,8 +55,8 @@ impl AnchorZstdDecoder {
         Ok(())
     }
 
-    /// The outline of the target, which is `length` bytes long, at least 1. `read` appends
-    /// stretches of the base, which is `base_len` bytes long.
+    /// Returns the outline of the target, which is `length` bytes long, at least 1. `read` appends
+    /// ranges of the base, which is `base_len` bytes long.
     pub(crate) fn outline<E: From<Error>>(
         &mut self,
         zstd: &mut prefix::PrefixDecoder,
@@ -82,7 +83,8 @@ impl AnchorZstdDecoder {
         Ok(Outline::new(&self.copies, rest, length))
     }
 
-    /// Takes the copies off the front of a body. What is behind them is the rest, if there is one.
+    /// Reads the copies and removes them from the front of a body. The rest follows them, if there
+    /// is one.
     fn take_copies(
         &mut self,
         zstd: &mut prefix::PrefixDecoder,

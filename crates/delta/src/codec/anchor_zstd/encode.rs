@@ -1,4 +1,4 @@
-//! Finding the copies, and writing the bytes between them.
+//! Finds the copies, and compresses the bytes between them.
 
 use super::context::Context;
 use super::instructions::Instructions;
@@ -88,7 +88,7 @@ impl AnchorZstdEncoder {
         self.table.fill(base, &self.positions);
 
         let (table, copies) = (&self.table, &mut self.copies);
-        // Offset between base and target if the last copy goes on.
+        // The offset between base and target if the last copy continues.
         let mut ahead = 0_isize;
         for_each_anchor(
             (self.backend, interval),

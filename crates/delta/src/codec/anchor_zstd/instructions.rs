@@ -1,4 +1,4 @@
-//! The copies of a delta as bytes: an instruction for each, together packed by zstd if that is
+//! The copies of a delta as bytes: one instruction for each, together compressed by zstd if that is
 //! shorter.
 
 use super::COPY_MIN;
@@ -11,7 +11,7 @@ use crate::{Error, varint};
 const INSTRUCTION_MIN: u64 = 3;
 const INSTRUCTION_MAX: u64 = 15;
 
-/// Room for instructions.
+/// A buffer for instructions.
 #[derive(Debug, Default)]
 pub(super) struct Instructions {
     plain: Vec<u8>,
@@ -19,7 +19,7 @@ pub(super) struct Instructions {
 }
 
 impl Instructions {
-    /// Appends the copies, which ascend in the target and do not overlap there.
+    /// Appends the copies, which ascend in the target without overlap.
     pub(super) fn write(
         &mut self,
         copies: &[Match],
@@ -57,8 +57,8 @@ impl Instructions {
         }
     }
 
-    /// Takes the copies off the front of `rest`. They lie in the base, and one after the other
-    /// within the target.
+    /// Reads the copies and removes them from the front of `rest`. Each is within the base, and
+    /// they ascend in the target without overlap.
     pub(super) fn take(
         &mut self,
         (base_len, target_len): (usize, usize),

@@ -12,11 +12,11 @@
 //! write the rest as a delta against the context, by zstd-prefix
 //! ```
 //!
-//! zstd alone would look at all bytes of base and target. Of two versions of a file nine tenths are
-//! equal over long stretches, which are found and copied at the speed of memory; zstd's time and
-//! tables are left to the parts that need them. What was changed is mostly like what stood in
-//! its place, which lies between the copies of the base: so a small part of the base serves as well
-//! as the whole.
+//! zstd alone would process all bytes of base and target. Two versions of a file often agree in
+//! nine tenths, in long stretches, which anchors find and copy at the speed of memory. That leaves
+//! zstd's time and tables to the parts that need them. A changed part mostly resembles the bytes
+//! that it replaced, which are between the copies of the base, so a small part of the base serves
+//! as well as the whole.
 //!
 //! The reader derives the context from the copies, so a delta does not state it.
 
@@ -31,10 +31,10 @@ pub(super) use encode::AnchorZstdEncoder;
 
 use crate::codec::matches::Match;
 
-/// Shortest copy, bytes: so that what instructions take is in proportion to the target.
+/// Shortest copy, bytes: it keeps the memory for instructions in proportion to the target.
 const COPY_MIN: usize = 16;
 
-/// Bytes of the target that copies leave.
+/// Bytes of the target that no copy covers.
 fn rest_len(copies: &[Match], target_len: usize) -> usize {
     let copied: usize = copies.iter().map(|copy| copy.length as usize).sum();
     target_len - copied

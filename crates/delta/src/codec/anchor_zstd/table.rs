@@ -1,17 +1,17 @@
-//! Where in the base stands this window?
+//! Finds a window in the base.
 
 use crate::window::{FOUND_BY, hash};
 
-/// A place for every window, one window for every slot: the last that was entered. Memory: 4 bytes
-/// a slot, two to four slots a window.
+/// A hash table with one place in each slot, the last one entered. It takes 4 bytes for each slot,
+/// and has two to four slots for each window.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// Positions in the base plus one; 0: none.
+    /// Positions in the base plus one; 0 for none.
     slots: Vec<u32>,
 }
 
 impl Table {
-    /// Forgets what it held and takes the windows of `base` at `positions`, which ascend.
+    /// Replaces the content with the windows of `base` at `positions`, which ascend.
     pub(super) fn fill(&mut self, base: &[u8], positions: &[u32]) {
         self.slots.clear();
         self.slots.resize((2 * positions.len()).next_power_of_two().max(16), 0);
@@ -24,7 +24,7 @@ impl Table {
         }
     }
 
-    /// A place in the base that may have the same bytes as the window.
+    /// Returns a place in the base that may have the same bytes as the window.
     #[inline]
     pub(super) fn find(&self, window: &[u8; FOUND_BY]) -> Option<usize> {
         let slot = hash(window) as usize & (self.slots.len() - 1);
