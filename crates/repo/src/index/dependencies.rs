@@ -1,4 +1,4 @@
-//! Which frames are encoded against chunks of which others, as the directories of their packs say.
+//! Dependencies between frames, from the directories of their packs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,21 +10,21 @@ use super::memory::Place;
 use crate::files::Files;
 use crate::{Monitor, Result};
 
-/// What frames are encoded against. Frames are named by their numbers in the index.
+/// Dependencies between frames, named by their numbers in the index.
 #[derive(Default)]
 pub(crate) struct Dependencies {
-    /// A frame and one that is encoded against a chunk in it, ascending.
+    /// Pairs of a base frame and a frame encoded against a chunk in it, ascending.
     frames: Vec<(u32, u32)>,
-    /// The same for chunks that were asked for, ascending.
+    /// Pairs of a requested chunk and a frame encoded against it, ascending.
     places: Vec<(Place, u32)>,
-    /// A base that no frame has which is less deep, and a frame that is encoded against it.
+    /// Pairs of a base that no less deep frame holds and a frame encoded against it.
     unknown: Vec<(ChunkPrefix, u32)>,
 }
 
 impl Dependencies {
-    /// Reads the directories of all packs that have frames with bases, but those that are here
-    /// already. Of chunks that are in one of `places` it is told which frames need just them.
-    /// Packs whose directories can't be read, or say other things than the index, are passed over.
+    /// Reads the directories of all packs with delta frames, except those given. For chunks in
+    /// `places`, also records the frames that need them. Packs whose directories can't be read, or
+    /// contradict the index, are skipped.
     pub(crate) fn read(
         files: &Files,
         loaded: &LoadedIndex,
@@ -33,8 +33,8 @@ impl Dependencies {
     ) -> Result<Dependencies> {
         let index = &loaded.index;
         let mut dependencies = Dependencies::default();
-        // The index does not know the chunks of lost frames; but frames that are encoded against these depend on
-        // them.
+        // The index does not know the chunks of lost frames, but frames encoded against these
+        // depend on them.
         let mut lost = HashMap::new();
         let unlisted: HashMap<FileId, &PackSummary> = loaded.unlisted.iter().map(|pack| (pack.id, pack)).collect();
         let mut rest = index.frames.as_slice();
@@ -94,14 +94,14 @@ impl Dependencies {
             if places.contains(&place) {
                 self.places.push((place, number));
             }
-            // Most bases of a frame lie in few others.
+            // Most bases of a frame are in few other frames.
             if !self.frames[before..].contains(&(place.frame, number)) {
                 self.frames.push((place.frame, number));
             }
         }
     }
 
-    /// A frame and one that is encoded against a chunk in it, ascending.
+    /// Returns pairs of a base frame and a frame encoded against a chunk in it, ascending.
     pub(crate) fn frames(&self) -> &[(u32, u32)] {
         &self.frames
     }
@@ -111,21 +111,22 @@ impl Dependencies {
         &self.unknown
     }
 
-    /// Frames that are encoded against the chunk in this place, if it was one of those asked for.
+    /// Returns the frames encoded against the chunk in this place, if it was one of those
+    /// requested.
     pub(crate) fn dependents_of_chunk(&self, place: Place) -> impl Iterator<Item = u32> + '_ {
         let start = self.places.partition_point(|edge| edge.0 < place);
         let on_place = move |edge: &&(Place, u32)| edge.0 == place;
         self.places[start..].iter().take_while(on_place).map(|&(_, on)| on)
     }
 
-    /// Frames that are encoded against chunks of this one.
+    /// Returns the frames encoded against chunks of this frame.
     pub(crate) fn direct_dependents(&self, frame: u32) -> impl Iterator<Item = u32> + '_ {
         let start = self.frames.partition_point(|edge| edge.0 < frame);
         let of_frame = move |edge: &&(u32, u32)| edge.0 == frame;
         self.frames[start..].iter().take_while(of_frame).map(|&(_, on)| on)
     }
 
-    /// Returns these frames, and all that are encoded against them, directly or through others.
+    /// Returns these frames and all their direct and indirect dependents.
     pub(crate) fn dependents(&self, frames: impl IntoIterator<Item = u32>) -> HashSet<u32> {
         let mut todo: Vec<u32> = frames.into_iter().collect();
         let mut all: HashSet<u32> = todo.iter().copied().collect();
@@ -136,7 +137,8 @@ impl Dependencies {
     }
 }
 
-/// Returns the place of a base for a frame of this depth: in a frame of lesser depth.
+/// Returns the place of a base for a frame of this depth. The base must be in a frame of smaller
+/// depth.
 pub(crate) fn find_base(loaded: &LoadedIndex, base: ChunkPrefix, depth: u8) -> Option<Place> {
     let (_, place) = loaded.index.find(base)?;
     (loaded.index.frame(place.frame).depth < depth).then_some(place)

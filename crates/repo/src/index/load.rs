@@ -1,10 +1,9 @@
-//! Reading the index files into memory, and finding what they miss.
+//! Loads the index files into memory, and finds what they miss.
 //!
-//! The truth is in the packs; index files only make it quick to find. So a pack that no readable
-//! index file lists (the backup that wrote it was killed, or the index file is damaged) is read for
-//! its directory and known all the same, and a pack that is listed but not there is not believed
-//! in: its chunks count as unknown, and a backup stores them again. So do those of all frames that
-//! are encoded against it, directly or through others.
+//! The packs are authoritative; index files only speed up finding them. A pack that no readable
+//! index file lists (the backup was killed, or the index file is damaged) is added from its
+//! directory. A listed pack that is missing is ignored: its chunks count as unknown, and so do
+//! those of its direct and indirect dependents. The next backup stores them again.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,7 +18,7 @@ use crate::files::Files;
 use crate::layout::{folder, name_in};
 use crate::{Error, Monitor, Result, Warning, budget};
 
-/// Frames that are not to be believed in: each by its pack and its offset there.
+/// Frames to ignore, each by its pack and offset.
 type Lost = HashSet<(FileId, u32)>;
 
 impl LoadedIndex {
@@ -38,9 +37,9 @@ impl LoadedIndex {
             if lost.len() == known {
                 break;
             }
-            // Once more, since a chunk of such a frame may have another copy. The directories have said all:
-            // what is encoded against a lost frame is lost, and the bases of all others stay where they are.
-            // Unless another process has stored or removed packs meanwhile.
+            // Load again without the lost frames, since another frame may hold a copy of their
+            // chunks. All lost frames are found now: the bases of the others stay where they are,
+            // unless another process has stored or removed packs meanwhile.
             let packs = loaded.packs();
             loaded = LoadedIndex::load_without(files, budget, &lost, loaded.unlisted, monitor)?;
             if loaded.packs() == packs {
@@ -50,8 +49,7 @@ impl LoadedIndex {
         Ok(loaded)
     }
 
-    /// Loads the index; what is in `lost` frames counts as unknown. `unlisted` are directories that
-    /// were read before.
+    /// Loads the index without the `lost` frames. `unlisted` are directories that were read before.
     fn load_without(
         files: &Files,
         budget: u64,
@@ -59,8 +57,8 @@ impl LoadedIndex {
         unlisted: Vec<PackSummary>,
         monitor: &Monitor,
     ) -> Result<LoadedIndex> {
-        // Index files before packs: a pack is stored before any index file lists it, so one that is missing
-        // now is missing.
+        // List index files before packs: a pack is stored before any index file lists it, so a
+        // listed pack that is not found is missing.
         let index_files = files.list(folder::INDEX)?;
         let packs: HashMap<FileId, u64> = files.list(folder::PACKS)?.into_iter().collect();
         let mut loading = Loading {
@@ -88,27 +86,27 @@ impl LoadedIndex {
 
 struct Loading<'a> {
     files: &'a Files,
-    /// Bytes of memory for index and buffers.
+    /// Memory for index and buffers, bytes.
     budget: u64,
-    /// Packs that are there, with their sizes.
+    /// Stored packs, with their sizes in bytes.
     packs: HashMap<FileId, u64>,
-    /// For packs known so far: the number of their first frame, none if the pack is missing.
+    /// Number of the first frame of each listed pack, `None` if the pack is missing.
     numbers: HashMap<FileId, Option<u32>>,
     lost: &'a Lost,
-    /// Directories of packs that were not listed, as read before.
+    /// Directories of unlisted packs that were read before.
     directories: HashMap<FileId, PackSummary>,
     loaded: LoadedIndex,
 }
 
 impl Loading<'_> {
-    /// What is wrong with one file is noted, and the file done without; anything else (no
+    /// Records damage of one file, so that loading goes on without it. Any other error (no
     /// permission, memory) ends the operation.
     fn note_damage(&mut self, what: Name, error: Error, monitor: &Monitor) -> Result<()> {
         if !error.is_fault() {
             return Err(error);
         }
         self.loaded.damaged.push((what, error.problem()));
-        // In a second pass, it was reported before.
+        // The second pass does not report it again.
         if self.lost.is_empty() {
             monitor.warn(Warning::Repository { error });
         }
@@ -123,8 +121,8 @@ impl Loading<'_> {
             let end = packs.get(n + 1).map_or(frames.len(), |next| next.first_frame as usize);
             &frames[packs[n].first_frame as usize..end]
         };
-        // All are compared before any is added: a file that contradicts another, or itself, is believed in
-        // nothing.
+        // Compare all packs before adding any: a file that contradicts another, or itself, is
+        // ignored as a whole.
         let mut listed_here = HashSet::new();
         for (n, listed) in packs.iter().enumerate() {
             if !listed_here.insert(listed.id) || !self.agrees(listed, frames_of(n)) {
@@ -134,7 +132,7 @@ impl Loading<'_> {
                 });
             }
         }
-        // For every frame of the file: its number in memory, or none if its pack is missing or it is lost.
+        // Number of every frame of the file, or `None` if its pack is missing or it is lost.
         let mut numbers = Vec::with_capacity(frames.len());
         for (n, listed) in packs.iter().enumerate() {
             let frames = frames_of(n);
@@ -165,7 +163,7 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// Whether nothing else is known of a pack than this.
+    /// Returns whether a listed pack matches everything known about it.
     fn agrees(&self, listed: &index_file::IndexedPack, frames: &[index_file::IndexedFrame]) -> bool {
         let Some(Some(start)) = self.numbers.get(&listed.id) else {
             return true;
@@ -181,8 +179,8 @@ impl Loading<'_> {
                     .map(|frame| (frame.offset, frame.sealed, frame.length, frame.blobs, frame.depth)))
     }
 
-    /// Adds a pack's frames; returns the number of the first, or none if the pack is not there as
-    /// it should be.
+    /// Adds a pack's frames; returns the number of the first, or `None` if the pack is missing or
+    /// has another size.
     fn add_pack(&mut self, pack: Pack, frames: &[index_file::IndexedFrame]) -> Option<u32> {
         let Pack { id, size, .. } = pack;
         let found = self.packs.get(&id).copied();
@@ -201,7 +199,7 @@ impl Loading<'_> {
         Some(start)
     }
 
-    /// Packs that no index file lists: their own directories say what is in them.
+    /// Adds packs that no index file lists, from their own directories.
     fn unlisted_packs(&mut self, monitor: &Monitor) -> Result<()> {
         let mut unlisted: Vec<_> = self
             .packs
@@ -254,8 +252,8 @@ mod tests {
     use super::*;
     use crate::{BackupOptions, InitOptions, Repository};
 
-    /// An index file that lists a frame more than the pack has, read before the true one and after
-    /// it.
+    /// One index file lists a frame more than the pack has. It is read before the correct one, and
+    /// after it.
     #[test]
     fn of_two_index_files_that_contradict_each_other_the_second_is_not_used() {
         let cost = Argon2Cost {

@@ -1,4 +1,4 @@
-//! The index as it was loaded, and what was found wrong on the way.
+//! The loaded index, with the damage found while loading.
 
 use std::collections::HashSet;
 
@@ -11,28 +11,28 @@ use crate::Result;
 use crate::files::Files;
 use crate::layout::{config_name, folder, name_in};
 
-/// The index in memory and how it came about.
+/// The loaded index, with the damage found while loading.
 pub(crate) struct LoadedIndex {
     pub(crate) index: Index,
     /// Packs that no index file lists.
     pub(crate) unlisted: Vec<PackSummary>,
-    /// Packs that an index file lists but that are not there, or not of the size they had.
+    /// Packs that an index file lists but that are missing or have another size.
     pub(crate) missing: Vec<MissingPack>,
-    /// Index files that can't be read, and packs whose directory can't be.
+    /// Unreadable index files, and packs with an unreadable directory, each with the problem.
     pub(crate) damaged: Vec<(Name, String)>,
-    /// Numbers of frames that depend on chunks which are lost with a pack. Their chunks are unknown to
-    /// the index.
+    /// Numbers of frames that depend on chunks lost with a pack. The index does not know their
+    /// chunks.
     pub(crate) lost: HashSet<u32>,
     /// Bytes of index files.
     pub(crate) index_bytes: u64,
 }
 
-/// A pack that should be there.
+/// A listed pack that is missing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MissingPack {
     pub(crate) id: FileId,
     pub(crate) expected: u64,
-    /// Its size, if there is one of another size.
+    /// Its actual size in bytes, if it exists with another size.
     pub(crate) found: Option<u64>,
 }
 
@@ -48,25 +48,24 @@ impl LoadedIndex {
         }
     }
 
-    /// Packs that are there.
+    /// Returns the ids of all stored packs.
     pub(super) fn packs(&self) -> HashSet<FileId> {
         self.index.packs.iter().map(|pack| pack.id).collect()
     }
 
-    /// Whether packs are lost, so that frames may lack what they are encoded against.
+    /// Returns whether packs are missing, so that frames may lack their bases.
     pub(super) fn lacks_packs(&self) -> bool {
         let is_pack = |(name, _): &(Name, String)| name.as_str().starts_with(folder::PACKS);
         !self.missing.is_empty() || self.damaged.iter().any(is_pack)
     }
 
-    /// Makes durable what the next snapshot will rely on and what may not be durable yet: the config,
-    /// and packs that are adopted.
+    /// Syncs the objects that the next snapshot will rely on and that may not be durable yet: the
+    /// config, and unlisted packs.
     ///
-    /// A writer that has returned has made its object durable; but the writer of an object that is
-    /// only *seen* may have been killed a moment before that. Packs that an index file lists were
-    /// durable before it was written (here too: an adopted pack is settled before an index file
-    /// lists it), and so was everything that a snapshot needs. An index file that vanishes takes
-    /// nothing with it.
+    /// A writer that has returned has made its object durable, but the writer of an object that
+    /// another process merely sees may have been killed just before that. A listed pack was durable
+    /// before its index file was written (here too: an unlisted pack is synced before an index file
+    /// lists it), and so was everything that a snapshot needs. Losing an index file loses no data.
     pub(crate) fn settle(&self, files: &Files) -> Result<()> {
         let storage = &files.storage;
         storage.settle(&config_name())?;

@@ -1,12 +1,12 @@
-//! Which chunks are stored, and where: the index in memory.
+//! The index in memory: which chunks are stored, and where.
 //!
-//! A chunk costs 38 bytes (its id, its frame, its slot) and between 4.4 and 6.7 bytes of hash
-//! table, a frame 20 bytes: at most 47 bytes a chunk with frames of 16 chunks or more. Entries lie
-//! in segments that never move, so that growing costs no second copy; only the table of 4-byte
-//! slots of one shard is rebuilt at a time.
+//! A chunk costs 38 bytes (its id, frame and slot) and between 4.4 and 6.7 bytes of hash table; a
+//! frame costs 20 bytes. With frames of 16 chunks or more, that is at most 47 bytes a chunk.
+//! Entries are in segments that never move, so growing needs no second copy; only the table of
+//! 4-byte slots of one shard is rebuilt at a time.
 //!
-//! A table slot holds eight bits of the id and a 24-bit number of an entry in its shard: a probe
-//! touches an entry only when those eight bits agree.
+//! A table slot holds eight bits of the id and the 24-bit number of an entry in its shard. A probe
+//! reads an entry only when those eight bits match.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, RwLock, RwLockReadGuard};
@@ -16,15 +16,15 @@ use ibid_format::{ChunkId, ChunkPrefix, FileId};
 
 use crate::{Error, Result};
 
-/// Number of shards; the first byte of an id says which.
+/// Number of shards, selected by the first byte of an id.
 const SHARDS: usize = 256;
-/// Entries in one segment of a shard.
+/// Entries per segment of a shard.
 const SEGMENT: usize = 128;
-/// The most entries a shard can hold (24 bits, the last value means "empty").
+/// Maximum number of entries in a shard (24 bits; the last value means "empty").
 const SHARD_ENTRIES_MAX: u32 = (1 << 24) - 1;
 const EMPTY: u32 = u32::MAX;
 
-/// Where a chunk is: a frame, and its slot in that frame.
+/// Location of a chunk: a frame, and its slot in that frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place {
     /// Number of the frame: see [`Index::frame`].
@@ -32,7 +32,7 @@ pub(crate) struct Place {
     pub(crate) slot: u16,
 }
 
-/// One entry, unaligned so that it takes 38 bytes and no more.
+/// An entry, unaligned so that it takes only 38 bytes.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct IndexedChunk {
@@ -71,14 +71,15 @@ impl Shard {
         &self.segments[number as usize / SEGMENT][number as usize % SEGMENT]
     }
 
-    /// Where probing for an id starts; multiplication maps 32 uniform bits onto any table length.
+    /// Returns where probing for an id starts. Multiplication maps 32 uniform bits onto any table
+    /// length.
     fn start(&self, prefix: ChunkPrefix) -> usize {
         let bits = u32::from_le_bytes([prefix.0[4], prefix.0[5], prefix.0[6], prefix.0[7]]);
         ((u64::from(bits) * self.table.len() as u64) >> 32) as usize
     }
 
-    /// The table position of the id that begins with `prefix` and is the one: of its entry, or of
-    /// the empty slot where it belongs.
+    /// Finds the id that begins with `prefix` and satisfies `is_it`. Returns its table position and
+    /// number, or the empty position where it belongs.
     fn probe(&self, prefix: ChunkPrefix, is_it: impl Fn(&[u8; 32]) -> bool) -> (usize, Option<u32>) {
         let tag = u32::from(prefix.0[1]);
         let mut at = self.start(prefix);
@@ -94,7 +95,7 @@ impl Shard {
         }
     }
 
-    /// The id that begins so and is the one, and its place.
+    /// Returns the id that begins with `prefix` and satisfies `is_it`, with its place.
     fn find(&self, prefix: ChunkPrefix, is_it: impl Fn(&[u8; 32]) -> bool) -> Option<(ChunkId, Place)> {
         if self.table.is_empty() {
             return None;
@@ -103,7 +104,8 @@ impl Shard {
         Some((ChunkId(entry.id), entry.place()))
     }
 
-    /// Keeps load between 0.6 and 0.9: half as large again whenever nine tenths are full.
+    /// Grows the table by half when it is nine tenths full, which keeps its load between 0.6 and
+    /// 0.9.
     fn grow(&mut self) {
         let size = (self.table.len() + self.table.len() / 2).max(4);
         self.table.clear();
@@ -119,8 +121,8 @@ impl Shard {
         }
     }
 
-    /// Adds an id; false if it was there already. It keeps its place then, unless `replaces` says
-    /// of that place that this one is better.
+    /// Adds an id; returns false if it exists. An existing id keeps its place unless `replaces`,
+    /// called with that place, returns true.
     fn insert(&mut self, id: &ChunkId, place: Place, replaces: impl FnOnce(Place) -> bool) -> Result<bool> {
         if (self.len as usize + 1) * 10 > self.table.len() * 9 {
             self.grow();
@@ -133,7 +135,8 @@ impl Shard {
             }
             return Ok(false);
         }
-        // 0xFF in the tag and all ones in the number would read as EMPTY, so the last number is never used.
+        // The tag 0xFF with all ones in the number would read as EMPTY, so the last number is never
+        // used.
         if self.len >= SHARD_ENTRIES_MAX {
             return Err(Error::TooMuch {
                 what: "the number of chunks in the index",
@@ -141,8 +144,8 @@ impl Shard {
             });
         }
         if self.len as usize / SEGMENT == self.segments.len() {
-            // The first one doubles until it is as large as the others: a small index has many shards with few
-            // entries.
+            // The first segment doubles until it has full size: a small index has many shards with
+            // few entries.
             let first = self.segments.is_empty();
             self.segments.push(Vec::with_capacity(if first { 1 } else { SEGMENT }));
         }
@@ -164,7 +167,7 @@ impl Shard {
     }
 }
 
-/// One frame of a pack.
+/// A frame of a pack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) pack: u32,
@@ -173,12 +176,12 @@ pub(crate) struct Frame {
     /// Sum of its chunks' lengths, bytes.
     pub(crate) length: u32,
     pub(crate) blobs: u16,
-    /// How many frames must be decoded before it at most, one after the other.
+    /// Maximum length of the chain of frames that must be decoded before it.
     pub(crate) depth: u8,
 }
 
 impl Frame {
-    /// One that a backup is gathering: its chunks are known, but nobody can read them yet.
+    /// A frame that a backup is gathering: its chunks are known but can't be read yet.
     const UNSTORED: Frame = Frame {
         pack: u32::MAX,
         offset: 0,
@@ -188,7 +191,7 @@ impl Frame {
         depth: 0,
     };
 
-    /// One that an index file lists, of the pack with this number.
+    /// Returns a frame from an index file; its pack has this number.
     pub(crate) fn of(pack: u32, listed: &ibid_format::index::IndexedFrame) -> Frame {
         Frame {
             pack,
@@ -200,13 +203,12 @@ impl Frame {
         }
     }
 
-    /// Whether its pack is durable.
+    /// Returns whether its pack is durable.
     pub(crate) fn is_stored(&self) -> bool {
         self.pack != Frame::UNSTORED.pack
     }
 }
 
-/// One pack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pack {
     pub(crate) id: FileId,
@@ -214,13 +216,13 @@ pub(crate) struct Pack {
     pub(crate) size: u64,
 }
 
-/// The index: chunk ids to frames, frames to packs.
+/// Index of chunk ids to frames, and of frames to packs.
 pub(crate) struct Index {
     shards: Vec<Mutex<Shard>>,
-    /// As loaded.
+    /// Frames loaded from storage.
     pub(crate) frames: Vec<Frame>,
     pub(crate) packs: Vec<Pack>,
-    /// What a backup has added since; numbers go on where those above end.
+    /// Frames added by a backup since; their numbers follow those above.
     added: RwLock<Added>,
     /// See [`Index::has_deltas`].
     deltas: AtomicBool,
@@ -243,7 +245,7 @@ impl Index {
         }
     }
 
-    /// Adds a pack that is stored, and gives the number of its first frame.
+    /// Adds a stored pack; returns the number of its first frame.
     pub(crate) fn add_pack(&mut self, pack: Pack, frames: &[ibid_format::index::IndexedFrame]) -> u32 {
         let (number, start) = (self.packs.len() as u32, self.frames.len() as u32);
         self.packs.push(pack);
@@ -253,12 +255,12 @@ impl Index {
         start
     }
 
-    /// Whether a frame that is stored needs others to be decoded.
+    /// Returns whether any stored frame needs others to be decoded.
     pub(crate) fn has_deltas(&self) -> bool {
         self.deltas.load(Ordering::Relaxed)
     }
 
-    /// The frame with this number, as far as it is known: see [`Frame::is_stored`].
+    /// Returns the frame with this number; see [`Frame::is_stored`] for frames not stored yet.
     pub(crate) fn frame(&self, number: u32) -> Frame {
         let number = number as usize;
         match self.frames.get(number) {
@@ -267,7 +269,7 @@ impl Index {
         }
     }
 
-    /// The pack with this number.
+    /// Returns the pack with this number.
     pub(crate) fn pack(&self, number: u32) -> Pack {
         let number = number as usize;
         match self.packs.get(number) {
@@ -276,15 +278,14 @@ impl Index {
         }
     }
 
-    /// Adds a frame that is not stored yet, and gives its number.
+    /// Adds a frame that is not stored yet; returns its number.
     pub(crate) fn add_frame(&self) -> u32 {
         let mut added = self.added.write().expect("no holder of this lock panics");
         added.frames.push(Frame::UNSTORED);
         (self.frames.len() + added.frames.len() - 1) as u32
     }
 
-    /// Says that frames which were added are stored in this pack: `numbers` are theirs, in the
-    /// pack's order.
+    /// Marks added frames as stored in this pack. `numbers` are theirs, in the pack's order.
     pub(crate) fn frames_stored(&self, pack: &PackSummary, numbers: &[u32]) {
         let mut added = self.added.write().expect("no holder of this lock panics");
         let number = (self.packs.len() + added.packs.len()) as u32;
@@ -310,35 +311,34 @@ impl Index {
             .expect("no holder of this lock panics")
     }
 
-    /// Where the chunk is, if it is known.
+    /// Returns the place of a chunk, if it is known.
     pub(crate) fn get(&self, id: &ChunkId) -> Option<Place> {
         let found = self.shard(id.prefix()).find(id.prefix(), |other| *other == id.0);
         found.map(|(_, place)| place)
     }
 
-    /// Where the chunk is, if it can be read.
+    /// Returns the place of a chunk, if it can be read.
     pub(crate) fn get_stored(&self, id: &ChunkId) -> Option<Place> {
         self.get(id).filter(|place| self.frame(place.frame).is_stored())
     }
 
-    /// The chunk whose id begins so, if one is known.
+    /// Returns the known chunk whose id begins with this prefix, if any.
     pub(crate) fn find(&self, prefix: ChunkPrefix) -> Option<(ChunkId, Place)> {
         self.shard(prefix).find(prefix, |id| id.starts_with(&prefix.0))
     }
 
-    /// Adds a chunk; false if it was known already (its place stays the first one).
+    /// Adds a chunk; returns false if it was known (its first place stays).
     pub(crate) fn insert(&self, id: &ChunkId, place: Place) -> Result<bool> {
         self.shard(id.prefix()).insert(id, place, |_| false)
     }
 
-    /// Adds a chunk that is stored; if it was known already, its place becomes that in the frame of
-    /// lesser depth.
+    /// Adds a stored chunk. If it was known, the place in the frame of smaller depth wins.
     pub(crate) fn insert_stored(&self, id: &ChunkId, place: Place) -> Result<bool> {
         let is_less_deep = |known: Place| self.frame(place.frame).depth < self.frame(known.frame).depth;
         self.shard(id.prefix()).insert(id, place, is_less_deep)
     }
 
-    /// Number of chunks known.
+    /// Returns the number of known chunks.
     pub(crate) fn len(&self) -> u64 {
         self.shards
             .iter()
@@ -346,7 +346,7 @@ impl Index {
             .sum()
     }
 
-    /// Bytes of memory in use.
+    /// Returns the memory in use, bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let shards: u64 = self
             .shards
@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     fn id(n: u64) -> ChunkId {
-        // Ids are uniform: SplitMix64 stands in for the hash.
+        // SplitMix64 stands in for the hash: ids are uniform.
         let mut bytes = [0; 32];
         for (part, chunk) in bytes.chunks_mut(8).enumerate() {
             let mut z = (n * 4 + part as u64)
@@ -409,8 +409,8 @@ mod tests {
         assert_eq!(index.len(), 50_000);
     }
 
-    /// The promise of the design: at most 48 bytes of memory a chunk, frames and all, at every size
-    /// from a million on.
+    /// The design limit: at most 48 bytes of memory a chunk, frames included, at every size from a
+    /// million chunks on.
     #[test]
     fn a_chunk_costs_at_most_48_bytes() {
         let mut index = Index::new();
@@ -443,7 +443,7 @@ mod tests {
         assert!(worst <= 48.0, "{worst} bytes a chunk");
     }
 
-    /// 256 shards, and yet a few chunks take little.
+    /// A few chunks take little memory in spite of 256 shards.
     #[test]
     fn a_small_index_is_small() {
         let index = Index::new();
@@ -460,7 +460,7 @@ mod tests {
         assert!(index.bytes() <= 90 * 2000, "{}", index.bytes());
     }
 
-    /// A pack with a frame of each of these depths.
+    /// Adds a pack with a frame of each of these depths.
     fn add_pack(index: &mut Index, depths: &[u8]) -> u32 {
         let frames: Vec<_> = depths
             .iter()
@@ -521,7 +521,7 @@ mod tests {
             other.0[11] ^= 1;
             assert_eq!(index.find(other), None);
         }
-        // Two that share them: one is found, both are there.
+        // Two ids share the prefix: one is found, both are stored.
         let mut twin = id(7);
         twin.0[31] ^= 1;
         assert!(index.insert(&twin, Place { frame: 9, slot: 9 }).unwrap());

@@ -1,4 +1,4 @@
-//! Frames that were decoded, kept in case their chunks are needed again.
+//! Cache of decoded frames.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -11,33 +11,32 @@ use ibid_format::{ChunkId, Keys};
 use super::delta_body::DeltaBody;
 use super::recency::Recency;
 
-/// Memory of a body that is gone is kept for the next, up to this much; and of so many.
+/// Maximum size and number of freed bodies whose memory is kept for reuse.
 const SPARE_BYTES_MAX: usize = 4 << 20;
 const SPARES: usize = 4;
 
 /// A frame's chunks.
 pub(crate) struct Body {
     form: Form,
-    /// Where slot n ends; it begins where the one before ends.
+    /// End of each slot; a slot begins where the one before ends.
     ends: Vec<u32>,
-    /// The id of each slot's chunk, once it was computed.
+    /// Id of each slot's chunk, once computed.
     ids: Vec<OnceLock<ChunkId>>,
-    /// The anchors of each slot's chunk as a base, once they were found: pages of
-    /// one chunk are looked for again and again.
+    /// Anchors of each slot's chunk, once found: the same base is searched many times.
     anchors: Vec<OnceLock<BaseAnchors>>,
 }
 
-/// Where the bytes of chunks are.
+/// Location of the chunks' bytes.
 pub(crate) enum Form {
-    /// Here, one chunk after the other.
+    /// In memory, chunk after chunk.
     Whole(Vec<u8>),
-    /// Some here, most in other frames.
+    /// A few in memory, most in other frames.
     Delta(DeltaBody),
 }
 
 impl Body {
-    /// Chunks that were read, and where each of them ends. What they are called is found out from
-    /// their bytes.
+    /// Makes the body of chunks that were read, with the end of each. Their ids are computed when
+    /// needed.
     pub(crate) fn read(form: Form, ends: Vec<u32>) -> Body {
         let ids = ends.iter().map(|_| OnceLock::new()).collect();
         Body::new(form, ends, ids)
@@ -53,12 +52,12 @@ impl Body {
         }
     }
 
-    /// Chunks that are about to be stored.
+    /// Makes the body of chunks about to be stored.
     pub(crate) fn gathered(bytes: Vec<u8>, blobs: &[Blob]) -> Body {
         Body::named(Form::Whole(bytes), blobs)
     }
 
-    /// The same, when it is known what they are like.
+    /// Makes the body of such chunks after they were encoded as a delta.
     pub(crate) fn encoded(delta: DeltaBody, blobs: &[Blob]) -> Body {
         Body::named(Form::Delta(delta), blobs)
     }
@@ -80,8 +79,7 @@ impl Body {
         &self.form
     }
 
-    /// The chunks, one after the other, of one that is whole: that was gathered, or is encoded
-    /// against nothing.
+    /// Returns the bytes of a body that is held whole: one that was gathered, or that has no bases.
     pub(crate) fn whole(&self) -> &[u8] {
         match &self.form {
             Form::Whole(bytes) => bytes,
@@ -89,7 +87,7 @@ impl Body {
         }
     }
 
-    /// The memory of a body that no other owner has, to be used again.
+    /// Returns a body's memory for reuse, if it has no other owner.
     pub(crate) fn memory(body: Arc<Body>) -> Option<(Vec<u8>, Vec<u32>)> {
         let body = Arc::into_inner(body)?;
         match body.form {
@@ -98,7 +96,7 @@ impl Body {
         }
     }
 
-    /// Bytes of all chunks together.
+    /// Returns the length of all chunks together, bytes.
     pub(crate) fn len(&self) -> usize {
         self.ends.last().map_or(0, |&end| end as usize)
     }
@@ -117,8 +115,8 @@ impl Body {
         self.ids.get(usize::from(slot))?.get().copied()
     }
 
-    /// What the chunk in a slot is called, which has these bytes: it is right if that is its id. It
-    /// is computed once.
+    /// Returns the id of the chunk in a slot, computed once from `chunk`, its bytes. The chunk is
+    /// intact if this is the expected id.
     pub(crate) fn name(&self, keys: &Keys, slot: u16, chunk: &[u8]) -> ChunkId {
         *self.ids[usize::from(slot)].get_or_init(|| keys.chunk_id(chunk))
     }
@@ -128,16 +126,16 @@ impl Body {
         self.anchors.get(usize::from(slot))?.get()
     }
 
-    /// Notes the anchors of the chunk in a slot. The cache that the body is in is to be told that
-    /// it [grew](FrameCache::grew).
+    /// Stores the anchors of the chunk in a slot. Tell the cache afterwards that the body
+    /// [grew](FrameCache::grew).
     pub(crate) fn note_anchors(&self, slot: u16, anchors: BaseAnchors) {
         if let Some(place) = self.anchors.get(usize::from(slot)) {
-            // Another thread may have been as fast: they are the same.
+            // If another thread was first, its anchors are the same.
             let _ = place.set(anchors);
         }
     }
 
-    /// Bytes of memory.
+    /// Returns the memory in use, bytes.
     fn weight(&self) -> u64 {
         let slot = size_of::<u32>() + size_of::<OnceLock<ChunkId>>() + size_of::<OnceLock<BaseAnchors>>();
         let noted = self.anchors.iter().filter_map(OnceLock::get);
@@ -150,24 +148,24 @@ impl Body {
     }
 }
 
-/// Bodies by the number of their frame. The least recently used go first.
+/// Cache of bodies by frame number, evicting the least recently used.
 pub(crate) struct FrameCache {
     kept: Mutex<Cached>,
-    /// Told when a thread has finished reading a frame.
+    /// Notified when a thread has finished reading a frame.
     read: Condvar,
 }
 
 #[derive(Default)]
 struct Cached {
-    /// Bytes that there is room for; one body is kept in any case.
+    /// Memory limit, bytes; one body is kept in any case.
     budget: u64,
-    /// Each with what it weighed when it was looked at last.
+    /// Bodies, each with its weight when last measured.
     frames: HashMap<u32, (Arc<Body>, u64)>,
     whole: Share,
     delta: Share,
-    /// Frames that a thread is about to read.
+    /// Frames being read by a thread.
     claimed: HashSet<u32>,
-    /// Memory of bodies that are gone.
+    /// Memory of evicted bodies, for reuse.
     spare: Vec<(Vec<u8>, Vec<u32>)>,
 }
 
@@ -178,8 +176,8 @@ struct Share {
     bytes: u64,
 }
 
-/// Those that are delta keep this part of the budget, however many whole ones come by: they are
-/// small, and many others may have to be read to have one again.
+/// Share of the budget reserved for delta bodies, however many whole ones are added: they are
+/// small, and reading one again may need many other frames.
 const DELTA_PART: u64 = 8;
 
 impl Cached {
@@ -201,7 +199,7 @@ impl Cached {
     }
 
     fn insert(&mut self, frame: u32, body: Arc<Body>) {
-        // It may have come from elsewhere meanwhile.
+        // The frame may have been added meanwhile.
         self.remove(frame);
         let weight = body.weight();
         let share = self.share(&body);
@@ -228,7 +226,7 @@ impl Cached {
         }
     }
 
-    /// Keeps the memory of a body for the next, if no other owner has it.
+    /// Keeps a body's memory for reuse, if it has no other owner.
     fn recycle(&mut self, body: Arc<Body>) {
         if self.spare.len() < SPARES
             && let Some((bytes, ends)) = Body::memory(body)
@@ -238,7 +236,7 @@ impl Cached {
         }
     }
 
-    /// Lets go what there is no room for.
+    /// Evicts bodies until the rest fits.
     fn shrink(&mut self) {
         while self.bytes() > self.budget && self.frames.len() > 1 {
             let pieced_first = self.whole.bytes == 0 || self.delta.bytes > self.budget / DELTA_PART;
@@ -250,27 +248,27 @@ impl Cached {
     }
 }
 
-/// What [`FrameCache::get_or_claim`] gives.
+/// Result of [`FrameCache::get_or_claim`].
 pub(crate) enum Claim<'b> {
-    /// The body is here.
+    /// The body is cached.
     Here(Arc<Body>),
-    /// It is for the caller to read it; others wait until then.
+    /// The caller must read it; other threads wait until then.
     Ours(Claimed<'b>),
 }
 
-/// A frame that is being read. When it is dropped, the next thread that waits may try.
+/// A frame being read. Dropping it lets the next waiting thread try.
 pub(crate) struct Claimed<'b> {
     cache: &'b FrameCache,
     frame: u32,
 }
 
 impl Claimed<'_> {
-    /// Memory to read into.
+    /// Returns memory to read into.
     pub(crate) fn spare(&self) -> (Vec<u8>, Vec<u32>) {
         self.cache.kept().spare.pop().unwrap_or_default()
     }
 
-    /// Keeps what was read.
+    /// Adds the body to the cache.
     pub(crate) fn done(self, body: Arc<Body>) {
         self.cache.put(self.frame, body);
     }
@@ -284,7 +282,7 @@ impl Drop for Claimed<'_> {
 }
 
 impl FrameCache {
-    /// Room for about `budget` bytes; one body is kept in any case.
+    /// Creates a cache of about `budget` bytes; one body is kept in any case.
     pub(crate) fn new(budget: u64) -> FrameCache {
         let bodies = FrameCache {
             kept: Mutex::default(),
@@ -294,7 +292,7 @@ impl FrameCache {
         bodies
     }
 
-    /// From now on there is room for about `budget` bytes.
+    /// Sets the budget to about this many bytes.
     pub(crate) fn limit(&self, budget: u64) {
         let mut kept = self.kept();
         kept.budget = budget;
@@ -305,11 +303,11 @@ impl FrameCache {
         self.kept.lock().expect("no holder of this lock panics")
     }
 
-    /// Returns the body of a frame, waiting for it if another thread is reading it; else it is the
-    /// caller's to read.
+    /// Returns the body of a frame, waiting if another thread is reading it; otherwise the caller
+    /// claims it.
     ///
-    /// A thread that has claimed a frame may wait for another only if the thread that claimed that one
-    /// can't wait for the first. Frames need only frames of lesser depth, so there is no circle.
+    /// A thread that has claimed a frame waits only for frames of smaller depth, since frames need
+    /// only those. So there is no deadlock.
     pub(crate) fn get_or_claim(&self, frame: u32) -> Claim<'_> {
         let mut kept = self.kept();
         loop {
@@ -323,31 +321,31 @@ impl FrameCache {
         }
     }
 
-    /// The body of a frame, if it is here.
+    /// Returns the body of a frame, if it is cached.
     pub(crate) fn get(&self, frame: u32) -> Option<Arc<Body>> {
         self.kept().get(frame)
     }
 
-    /// Whether the body of a frame is here. That is no use of it.
+    /// Returns whether the body of a frame is cached, without counting that as use.
     pub(crate) fn has(&self, frame: u32) -> bool {
         self.kept().frames.contains_key(&frame)
     }
 
-    /// The body of a frame takes more memory than when it was put here, if it is here.
+    /// Measures the body of a frame again after it grew, if it is cached.
     pub(crate) fn grew(&self, frame: u32) {
         let mut kept = self.kept();
         kept.weigh(frame);
         kept.shrink();
     }
 
-    /// Memory of a body that is gone.
+    /// Returns memory of an evicted body.
     pub(crate) fn spare(&self) -> Vec<u8> {
         let (mut bytes, _) = self.kept().spare.pop().unwrap_or_default();
         bytes.clear();
         bytes
     }
 
-    /// Keeps the body of a frame.
+    /// Adds the body of a frame.
     pub(crate) fn put(&self, frame: u32, body: Arc<Body>) {
         let mut kept = self.kept();
         kept.insert(frame, body);
@@ -396,7 +394,7 @@ mod tests {
         assert_eq!(read.known_id(0), Some(keys.chunk_id(b"third")));
     }
 
-    /// Whether a body is here; if so it counts as used.
+    /// Returns whether a body is cached; if so, this counts as use.
     fn has(bodies: &FrameCache, frame: u32) -> bool {
         matches!(bodies.get_or_claim(frame), Claim::Here(_))
     }
@@ -488,7 +486,7 @@ mod tests {
                 scope.spawn(|| match bodies.get_or_claim(5) {
                     Claim::Here(body) => assert_eq!(chunk(&body, 0), Some(&b"bytes"[..])),
                     Claim::Ours(reading) => {
-                        // The first one fails.
+                        // The first read fails.
                         if read.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 0 {
                             reading.done(body(&keys, &[b"bytes"]));
                         }

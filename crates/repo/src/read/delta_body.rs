@@ -1,8 +1,8 @@
-//! Bodies of delta frames: the bytes of their own, and where in their bases the rest is.
+//! Bodies of delta frames: their own bytes, and references to ranges of their bases.
 //!
-//! Few bytes of such a frame are its own; the rest are pieces of chunks in other frames, which are
-//! copied only when they are asked for. So a cache has room for many bodies, and pages that are not
-//! needed are not assembled.
+//! Such a frame has few bytes of its own. The rest are pieces of chunks in other frames, copied
+//! only on request. So a cache has room for many bodies, and pages that are not needed are not
+//! assembled.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,36 +23,36 @@ pub(crate) struct DeltaBody {
     pub(crate) sources: Sources,
 }
 
-/// What the prefix of a frame is made of, and where that is.
+/// Parts of a frame's prefix, and their places.
 pub(crate) struct Sources {
-    /// The frame's number.
+    /// Number of the frame.
     pub(crate) of: u32,
     list: Vec<Source>,
 }
 
-/// A piece of a prefix: some bytes of a chunk.
+/// Part of a prefix: a range of a chunk.
 struct Source {
     base: ChunkPrefix,
     place: Place,
-    /// Where in the chunk it begins.
+    /// Start in the chunk.
     start: u32,
-    /// Where in the prefix it ends.
+    /// End in the prefix.
     end: u32,
 }
 
-/// Some bytes of a source, and where they go.
+/// A range of a source, and its destination.
 #[derive(Clone, Copy)]
 struct CopyPart {
-    /// That of the source.
+    /// Frame of the source.
     frame: u32,
     source: u32,
-    /// Where they begin in the source's chunk.
+    /// Start in the source's chunk.
     start: u32,
     length: u32,
     to: u32,
 }
 
-/// Some bytes of a body, and where they go.
+/// A range of a body, and its destination.
 #[derive(Clone, Copy)]
 struct CopyRange {
     from: u32,
@@ -60,7 +60,7 @@ struct CopyRange {
     to: u32,
 }
 
-/// Memory to sort out in what is to be copied from where.
+/// Scratch memory to plan copies.
 #[derive(Default)]
 pub(crate) struct CopyLists {
     parts: Vec<CopyPart>,
@@ -75,14 +75,14 @@ impl CopyLists {
 }
 
 impl DeltaBody {
-    /// Bytes of memory.
+    /// Returns the memory in use, bytes.
     pub(crate) fn memory(&self) -> usize {
         self.outline.memory() + self.sources.list.capacity() * size_of::<Source>()
     }
 }
 
 impl Sources {
-    /// Those of a frame that was just encoded against these pieces, which lie in these places.
+    /// Returns the sources of a frame that was just encoded against these pieces, in these places.
     pub(crate) fn new(of: u32, pieces: &[Piece], places: &[Place]) -> Sources {
         let mut sources = Sources {
             of,
@@ -103,7 +103,7 @@ impl Sources {
         });
     }
 
-    /// Length of the prefix, bytes.
+    /// Returns the length of the prefix, bytes.
     fn end(&self) -> u32 {
         self.list.last().map_or(0, |source| source.end)
     }
@@ -112,7 +112,7 @@ impl Sources {
         self.list.is_empty()
     }
 
-    /// Adds to `parts` those that a range of the prefix is made of; its first byte goes to `to`.
+    /// Adds to `parts` those that make up a range of the prefix; its first byte goes to `to`.
     fn divide(&self, range: Range<u32>, mut to: u32, parts: &mut Vec<CopyPart>) {
         let mut at = range.start;
         let first = self.list.partition_point(|source| source.end <= at);
@@ -137,7 +137,8 @@ impl Sources {
 }
 
 impl ChunkReader<'_> {
-    /// A range of a body: as it lies there, or put together in `space`, which only ever grows.
+    /// Returns a range of a body, borrowed if possible, or assembled in `space`, which only ever
+    /// grows.
     pub(crate) fn bytes<'b>(&self, body: &'b Body, range: Range<usize>, space: &'b mut Vec<u8>) -> Result<&'b [u8]> {
         self.bytes_by(body, range, &mut { FRAMES_MAX }, space)
     }
@@ -164,7 +165,7 @@ impl ChunkReader<'_> {
         }
     }
 
-    /// Appends some ranges of a body, which begin so far after `start`.
+    /// Appends ranges of a body, relative to `start`.
     pub(crate) fn append(&self, body: &Body, start: usize, ranges: &[Range<u32>], out: &mut Vec<u8>) -> Result<()> {
         let delta = match body.form() {
             Form::Whole(bytes) => {
@@ -191,8 +192,8 @@ impl ChunkReader<'_> {
         self.assemble(delta, wanted, &mut { FRAMES_MAX }, &mut out[before..])
     }
 
-    /// What the chunk in a slot of a body is called, if there is that slot. It is read only if
-    /// nobody has asked before.
+    /// Returns the id of the chunk in a slot, if the slot exists. The chunk is read only if its id
+    /// was not computed before.
     pub(crate) fn id(&self, body: &Body, slot: u16, space: &mut Vec<u8>) -> Result<Option<ChunkId>> {
         self.id_by(body, slot, &mut { FRAMES_MAX }, space)
     }
@@ -208,7 +209,7 @@ impl ChunkReader<'_> {
         Ok(Some(body.name(&self.files.keys, slot, chunk)))
     }
 
-    /// Finds what a frame is encoded against. If that is to be compared with its ids, it is read.
+    /// Finds the sources of a frame. Reads the bases if they must be compared with their ids.
     pub(crate) fn sources(&self, of: u32, plain: &[u8], left: &mut u32) -> Result<Sources> {
         let pieces = frame::pieces(plain).map_err(|source| self.damaged(of, source))?;
         let mut sources = Sources {
@@ -225,8 +226,8 @@ impl ChunkReader<'_> {
         Ok(sources)
     }
 
-    /// Where the chunk of a piece lies: less deep than the frame, so there is an end to this,
-    /// whatever frames say.
+    /// Returns the place of a piece's chunk. It must be less deep than the frame, so recursion ends
+    /// whatever frames contain.
     fn locate(&self, of: u32, piece: &Piece) -> Result<(ChunkId, Place)> {
         let index = &self.loaded.index;
         let Some((id, place)) = index.find(piece.base) else {
@@ -252,7 +253,7 @@ impl ChunkReader<'_> {
         self.range(sources, source, &body, source.start, length).map(drop)
     }
 
-    /// The body that a source lies in.
+    /// Returns the body that contains a source.
     fn source(&self, sources: &Sources, source: &Source, left: &mut u32) -> Result<Arc<Body>> {
         if *left == 0 {
             let fault = BaseFault::TooManyFrames { limit: FRAMES_MAX };
@@ -265,7 +266,7 @@ impl ChunkReader<'_> {
         }
     }
 
-    /// Where in a body some bytes of a source's chunk lie.
+    /// Returns the position in a body of a range of a source's chunk.
     fn range(&self, sources: &Sources, source: &Source, body: &Body, start: u32, length: u32) -> Result<Range<usize>> {
         let Some(chunk) = body.range(source.place.slot) else {
             return Err(self.misplaced(sources, source));
@@ -278,7 +279,7 @@ impl ChunkReader<'_> {
         Ok(chunk.start + start..chunk.start + end)
     }
 
-    /// Puts the bytes that are wanted of a body where they go in `out`.
+    /// Copies the requested ranges of a body to their destinations in `out`.
     fn assemble(
         &self,
         delta: &DeltaBody,
@@ -306,7 +307,7 @@ impl ChunkReader<'_> {
         done
     }
 
-    /// Reads all of a prefix into `space`, which only ever grows.
+    /// Reads a whole prefix into `space`, which only ever grows.
     pub(crate) fn whole_prefix<'s>(
         &self,
         sources: &Sources,
@@ -321,7 +322,7 @@ impl ChunkReader<'_> {
         done.map(|()| &*out)
     }
 
-    /// Appends stretches of a prefix.
+    /// Appends ranges of a prefix.
     pub(crate) fn read_prefix(
         &self,
         sources: &Sources,
@@ -342,7 +343,7 @@ impl ChunkReader<'_> {
         done
     }
 
-    /// Copies parts of sources, frame by frame: each is opened once.
+    /// Copies parts of sources frame by frame, opening each frame once.
     fn copy_parts(&self, sources: &Sources, lists: &mut CopyLists, left: &mut u32, out: &mut [u8]) -> Result<()> {
         let CopyLists { parts, wanted } = lists;
         parts.sort_unstable_by_key(|part| (part.frame, part.to));
@@ -381,19 +382,19 @@ impl ChunkReader<'_> {
         }
     }
 
-    /// The pack that a source is in, and where its frame begins there.
+    /// Returns the pack of a source, and its frame's offset there.
     fn holder(&self, source: &Source) -> (FileId, u32) {
         let frame = self.loaded.index.frame(source.place.frame);
         (self.loaded.index.pack(frame.pack).id, frame.offset)
     }
 
-    /// Where the index has a source, there are other bytes.
+    /// Returns the error for a source whose place holds other bytes.
     fn misplaced(&self, sources: &Sources, source: &Source) -> Error {
         let (pack, offset) = self.holder(source);
         self.unreadable(sources.of, source.base, BaseFault::Damaged { pack, offset })
     }
 
-    /// What an error in reading a source is to those who read the frame.
+    /// Converts an error in reading a source into one about the frame that needs it.
     fn as_base_error(&self, sources: &Sources, source: &Source, error: Error) -> Error {
         match error {
             Error::BaseUnreadable { base, steps, fault, .. } => Error::BaseUnreadable {
@@ -413,7 +414,7 @@ impl ChunkReader<'_> {
     }
 }
 
-/// So many bytes of memory that grows if it must. What is in them is of no use.
+/// Returns `length` bytes of memory, grown if needed. Their contents are unspecified.
 fn room(space: &mut Vec<u8>, length: usize) -> &mut [u8] {
     if space.len() < length {
         space.clear();
@@ -472,8 +473,9 @@ mod tests {
         }
     }
 
-    /// Chunks of noise, then frames of two chunks each that are put together of pieces of two
-    /// chunks of a frame below, with bytes of their own between, and encoded against these.
+    /// Makes a frame of noise chunks, then layers of frames of two chunks each. Every layer
+    /// consists of pieces of two chunks of a frame below, with bytes of its own between, and is
+    /// encoded against these.
     fn layers() -> (Repository, Vec<Vec<Vec<u8>>>) {
         let init = InitOptions {
             cost: Argon2Cost {

@@ -1,5 +1,5 @@
-//! Reads chunks back: frame from storage, seal, bases, decompress, and the id compared before a
-//! byte goes anywhere.
+//! Reads chunks: fetches the frame, opens the seal, applies bases, decompresses, and compares the
+//! id before any byte is used.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,33 +15,33 @@ use crate::index::{LoadedIndex, Place};
 use crate::layout::{folder, name_in};
 use crate::{Error, Result};
 
-/// Most frames that are decoded for one. Backups write no such chains; the limit is for repositories
-/// that an attacker made to keep readers busy.
+/// Maximum number of frames decoded for one. Backups write no such chains; the limit stops
+/// repositories crafted to keep readers busy.
 pub(crate) const FRAMES_MAX: u32 = 1 << 14;
-/// Buffers that have grown beyond this are given back.
+/// Larger buffers are freed after use, bytes.
 const BUFFER_BYTES_MAX: usize = 8 << 20;
 
-/// Reads many frames one after the other, each once: those that others may be encoded against by
-/// way of a [`ChunkReader`], which keeps them, and all others into memory of its own.
+/// Reads many frames in sequence, each once. Frames that others may need go through a
+/// [`ChunkReader`], which caches them; all others are decoded into the reader's own memory.
 #[derive(Default)]
 pub(crate) struct FrameReader {
     sealed: Vec<u8>,
     prefix: Vec<u8>,
     decoder: FrameDecoder,
-    /// For bodies that are put together.
+    /// Memory for assembled bodies.
     together: Vec<u8>,
 }
 
-/// The chunks of a frame, *not* compared with their ids yet.
+/// Chunks of a frame, *not* compared with their ids yet.
 pub(crate) enum Opened<'r> {
-    /// For now only.
+    /// In the reader's memory, until the next frame.
     Passing(frame::Frame<'r>),
-    /// Others may need it, too. If it was not whole, its bytes are put together.
+    /// In the cache, for other frames. A delta body comes with its assembled bytes.
     Kept(Arc<Body>, Option<&'r [u8]>),
 }
 
 impl Opened<'_> {
-    /// The chunk in a slot, if there is that slot and it was decoded.
+    /// Returns the chunk in a slot, if the slot exists and was decoded.
     pub(crate) fn chunk(&self, slot: u16) -> Option<&[u8]> {
         match self {
             Opened::Passing(frame) => frame.chunk(slot).ok(),
@@ -52,7 +52,7 @@ impl Opened<'_> {
         }
     }
 
-    /// What the bytes in a slot are called.
+    /// Returns the id computed from the bytes in a slot.
     pub(crate) fn id(&self, keys: &Keys, slot: u16) -> Option<ChunkId> {
         let chunk = self.chunk(slot)?;
         Some(match self {
@@ -89,7 +89,7 @@ impl FrameReader {
         Ok(Opened::Kept(body, together))
     }
 
-    /// The same for a frame that is not needed after this: it is not kept.
+    /// Reads and opens a frame that is not needed afterwards, without caching it.
     pub(crate) fn open_last(&mut self, reader: &ChunkReader<'_>, number: u32) -> Result<Opened<'_>> {
         self.pass(reader, number, None)
     }
@@ -105,8 +105,8 @@ impl FrameReader {
             .map_err(|source| reader.damaged(number, source))
     }
 
-    /// Reads a frame that is to be kept. If it is delta, it is put together as well: all that it
-    /// is encoded against is read once for both.
+    /// Reads a frame for the cache. A delta is also assembled, so that its bases are read once for
+    /// both.
     fn keep(&mut self, reader: &ChunkReader<'_>, number: u32, reading: &Claimed<'_>) -> Result<Body> {
         let mut left = FRAMES_MAX - 1;
         let plain = reader.unseal(number, &mut self.sealed)?;
@@ -126,29 +126,27 @@ impl FrameReader {
     }
 }
 
-/// Reads chunks and frames of any depth, and keeps the frames they came in. Several threads may use
-/// one.
+/// Reads chunks and frames of any depth, and caches frames. Threads can share one.
 ///
-/// The bases of a frame are read in the same way. So each frame is decoded once as long as there is
-/// room for it, and no lock is held while one is read.
+/// Bases are read the same way, so each frame is decoded once while there is room for it. No lock
+/// is held during a read.
 pub(crate) struct ChunkReader<'a> {
     pub(crate) files: &'a Files,
     pub(crate) loaded: Arc<LoadedIndex>,
-    /// Frames that were read, and those that a backup has made.
+    /// Frames that were read or made by a backup.
     pub(crate) cache: FrameCache,
-    /// Whether what a frame is encoded against is compared with its id before it is decoded, or
-    /// only what comes of it.
+    /// Whether a base is compared with its id before it is used, rather than only the result.
     pub(crate) compares_bases: bool,
-    /// Bytes of sealed frames that were read so far.
+    /// Bytes of sealed frames read so far.
     bytes_read: AtomicU64,
     decoders: Mutex<Vec<FrameDecoder>>,
-    /// For sealed frames, and for chunks that are put together.
+    /// Buffers for sealed frames and for assembled chunks.
     buffers: Mutex<Vec<Vec<u8>>>,
     lists: Mutex<Vec<CopyLists>>,
 }
 
 impl<'a> ChunkReader<'a> {
-    /// A reader that keeps about `budget` bytes of frames.
+    /// Returns a reader that caches about `budget` bytes of frames.
     pub(crate) fn new(files: &'a Files, loaded: Arc<LoadedIndex>, budget: u64) -> ChunkReader<'a> {
         ChunkReader {
             files,
@@ -162,10 +160,10 @@ impl<'a> ChunkReader<'a> {
         }
     }
 
-    /// A reader that does not compare bases with their ids, only the chunks that are asked for. It is
-    /// for callers that compare these themselves and can do without them. Frames are sealed, so
+    /// Makes the reader compare only the requested chunks with their ids, not their bases. For
+    /// callers that compare bases themselves and can go on without them. Frames are sealed, so
     /// hardly anything but a wrong index makes a base wrong, and then the chunk decoded against it
-    /// is wrong, too.
+    /// is wrong too.
     pub(crate) fn comparing_ends_only(self) -> ChunkReader<'a> {
         ChunkReader {
             compares_bases: false,
@@ -212,13 +210,13 @@ impl<'a> ChunkReader<'a> {
         Ok(())
     }
 
-    /// The chunks of the frame with this number, *not* compared with their ids yet. None if it is
-    /// neither stored nor here.
+    /// Returns the chunks of a frame, *not* compared with their ids yet. `None` if the frame is
+    /// neither stored nor cached.
     pub(crate) fn frame(&self, number: u32) -> Result<Option<Arc<Body>>> {
         self.open(number, &mut { FRAMES_MAX })
     }
 
-    /// Opens a frame, and for it no more than `left` others.
+    /// Opens a frame, decoding at most `left` others for it.
     pub(crate) fn open(&self, number: u32, left: &mut u32) -> Result<Option<Arc<Body>>> {
         let reading = match self.cache.get_or_claim(number) {
             Claim::Here(body) => return Ok(Some(body)),
@@ -247,7 +245,7 @@ impl<'a> ChunkReader<'a> {
         body
     }
 
-    /// Bytes that were read from storage so far.
+    /// Returns the bytes read from storage so far.
     pub(crate) fn bytes_read(&self) -> u64 {
         self.bytes_read.load(Ordering::Relaxed)
     }
@@ -267,7 +265,7 @@ impl<'a> ChunkReader<'a> {
             .map_err(|source| self.damaged(number, source))
     }
 
-    /// Decodes what a frame has itself. `read` appends stretches of what it is encoded against.
+    /// Decodes a frame's own bytes. `read` appends ranges of its prefix.
     fn own(
         &self,
         plain: &[u8],
@@ -300,7 +298,7 @@ impl<'a> ChunkReader<'a> {
         Error::Damaged { object, source }
     }
 
-    /// What a frame is called in messages.
+    /// Returns the name of a frame for messages.
     pub(crate) fn describe(&self, number: u32) -> String {
         let frame = self.loaded.index.frame(number);
         if frame.is_stored() {
@@ -342,11 +340,11 @@ impl<'a> ChunkReader<'a> {
     }
 }
 
-/// Why a frame can't be decoded.
+/// Reason why a frame can't be decoded.
 enum Unread {
-    /// Something is wrong with itself.
+    /// The frame itself is damaged.
     Frame(ibid_format::Error),
-    /// What it is encoded against can't be read.
+    /// A base can't be read.
     Base(Error),
 }
 
@@ -370,9 +368,8 @@ mod tests {
     use crate::error::BaseFault;
     use crate::{InitOptions, Repository};
 
-    /// Two chunks of each depth, every one in a frame of its own and encoded against both of the
-    /// depth below: to decode a deepest one, a reader that keeps nothing decodes twice as many
-    /// frames for every step.
+    /// Makes two chunks of each depth, each in its own frame and encoded against both of the depth
+    /// below. A reader without a cache decodes twice as many frames for every level.
     fn doubling() -> (Arc<Flaky<Memory>>, Repository, ChunkId) {
         let init = InitOptions {
             cost: Argon2Cost {
@@ -450,7 +447,7 @@ mod tests {
             other => panic!("{other:?}"),
         }
         assert_eq!(storage.counts().read_at - before, u64::from(FRAMES_MAX));
-        // The same for one that is not kept.
+        // The same for a frame that is not cached.
         let place = loaded.index.get(&deepest).unwrap();
         let opened = FrameReader::default().open_last(&keeps_nothing, place.frame).map(drop);
         let error = opened.unwrap_err();
@@ -458,8 +455,8 @@ mod tests {
         assert_eq!(storage.counts().read_at - before, 2 * u64::from(FRAMES_MAX));
     }
 
-    /// Three frames, each encoded against the one before, the second of which was given other bytes
-    /// than its chunk is called by.
+    /// Three frames, each encoded against the one before. The second holds other bytes than its
+    /// chunk's id says.
     #[test]
     fn a_wrong_chunk_between_is_noticed_at_the_end_if_not_before() {
         let (storage, repository, _) = doubling();
@@ -480,7 +477,7 @@ mod tests {
         wrong[2000] ^= 1;
         let (id, mut encoder) = (FileId::random(), FrameEncoder::new());
         let mut pack = pack::PackBuilder::new(keys, id, PackKind::Data);
-        // The chunk, what is stored as it, and what that is encoded against.
+        // A chunk, the bytes stored for it, and its base.
         type Link<'a> = (&'a [u8], &'a [u8], Option<&'a [u8]>);
         let frames: [Link<'_>; 3] = [
             (&first, &first, None),

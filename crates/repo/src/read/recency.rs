@@ -1,23 +1,23 @@
-//! Which of some things was not used for longest?
+//! Least-recently-used order.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Things by number, in the order of their last use.
+/// Numbered items in the order of their last use.
 #[derive(Default)]
 pub(crate) struct Recency {
-    /// With the time of last use.
+    /// Time of last use of each item.
     times: HashMap<u32, u64>,
     order: BTreeMap<u64, u32>,
     clock: u64,
 }
 
 impl Recency {
-    /// Whether it is there. That is no use of it.
+    /// Returns whether an item is present, without counting that as use.
     pub(crate) fn contains(&self, number: u32) -> bool {
         self.times.contains_key(&number)
     }
 
-    /// One is used, or comes in.
+    /// Adds an item, or marks it as used.
     pub(crate) fn touch(&mut self, number: u32) {
         self.clock += 1;
         if let Some(before) = self.times.insert(number, self.clock) {
@@ -32,14 +32,14 @@ impl Recency {
         }
     }
 
-    /// Takes out those that were not used for longest, until there are so many at most.
+    /// Removes the least recently used items until at most `most` are left.
     pub(crate) fn shrink(&mut self, most: usize) {
         while self.times.len() > most {
             self.pop_oldest();
         }
     }
 
-    /// Takes out the one that was not used for longest.
+    /// Removes the least recently used item.
     pub(crate) fn pop_oldest(&mut self) -> Option<u32> {
         let (_, number) = self.order.pop_first()?;
         self.times.remove(&number);

@@ -1,11 +1,11 @@
-//! Which stored chunks does a new one resemble?
+//! Finds the stored chunks that a new chunk resembles.
 //!
-//! Every chunk that has a sketch has a number here, once its frame is complete; until then it could
+//! Every sketched chunk gets a number here once its frame is complete; before that, the chunk could
 //! not be read.
 //!
-//! The index remembers eight places for a feature. Chunks that may be any of another's bases have
-//! tables of their own. In a common table, the last eight versions of a page would take all places,
-//! and these are too deep to be more than the first base.
+//! The index keeps eight places per feature. Chunks that can be any base of another have tables of
+//! their own. In a common table, the last eight versions of a page would fill all places, and these
+//! are too deep to be more than a first base.
 
 mod saved;
 
@@ -16,78 +16,79 @@ pub(crate) use saved::{UNSAVED_MAX, fits_one_backup, read};
 
 use crate::index::Place;
 
-/// Deepest that a chunk may come to lie: the deltas to apply until its bytes are there.
+/// Maximum depth of a chunk: the number of deltas to apply to get its bytes.
 pub(crate) const DEPTH_MAX: u8 = 8;
-/// Bits of a feature that are kept: as many as in files of sketches.
+/// Bits kept of each feature, as in sketch files.
 const FEATURE_BITS: u32 = 32;
-/// Features in a sketch. In 128 KiB there are sixteen pages of a database, each of which may be
-/// like one elsewhere: two features for each tell of most of them.
+/// Features in a sketch. A chunk of 128 KiB holds sixteen database pages, each of which may
+/// resemble another page; two features per page find most of them.
 const FEATURES: usize = 32;
-/// What is shorter than all features' share of these bytes has fewer, but as many as this: files of
-/// source code are many and small, and what they are like is to take a small part of what they
-/// take. With 256 bytes, 12 versions of a source tree take 26.25 MB, with 512 26.1, with 1024 26.5;
-/// with 32 features of each file, 26.5.
+/// Data shorter than this per feature gets fewer features, but at least [`FEATURES_MIN`]: source
+/// files are many and small, and their sketches must stay small next to them. With 256 bytes, 12
+/// versions of a source tree take 26.25 MB, with 512 26.1, with 1024 26.5; with 32 features for
+/// every file, 26.5.
 const FEATURE_BYTES: usize = 512;
 const FEATURES_MIN: usize = 4;
-/// Features in the index of a chunk that may be a first base only.
+/// Number of indexed features of a chunk that can only be a first base.
 const FEATURES_FIRST_BASE: usize = 8;
-/// A chunk's bases but the first have a depth below this: bases that are scattered must be quick to
-/// read.
+/// All bases of a chunk except the first must have a depth below this: scattered bases must be
+/// quick to read.
 const ANY_BASE_DEPTH_END: u8 = 1;
-/// Quarters of a feature that a base is worth for each level that it is less deep: it is read sooner,
-/// and so are deltas against it.
+/// Score for each level by which a base is less deep, in quarters of a feature: the base and deltas
+/// against it are faster to read.
 const LEVEL_REWARD: u32 = 1;
-/// The same for [`Similarity::Max`](crate::Similarity::Max): dumps take 6 % less space and pages of
-/// databases 1 %, for up to a third more time.
+/// The same for [`Similarity::Max`](crate::Similarity::Max): dumps take 6 % less space and database
+/// pages 1 %, for up to a third more time.
 const LEVEL_REWARD_THOROUGH: u32 = 0;
-/// At least one feature in so many must be found somewhere, or the chunk is like nothing.
+/// At least one feature in this many must be found, or the chunk counts as resembling nothing.
 const SHARED_PART_MIN: u32 = 4;
-/// A base that was not used lately is read beside another only if it brings so many features.
+/// Number of new features that a base which is not in the cache must add to be read besides
+/// another.
 const GAIN_MIN_DISTANT: u32 = 2;
-/// Quarters of a feature: what a base is chosen by.
+/// Quarters of a feature in a feature: bases are scored in quarters.
 const QUARTERS: u32 = 4;
-/// A base that was used lately may have so many quarters fewer than one that was not.
+/// Score for a recently used base, in quarters of a feature.
 const RECENT_REWARD: u32 = 24;
-/// Entries that there is room for at first beyond those of the chunks that are stored already: the
-/// features of 256 MiB of new data. Once they are there, the index grows. It is looked at in places
-/// that come one after the other by chance only, so it should not be larger than it must.
+/// Initial room in the index beyond the features of stored chunks, in entries: the features of 256
+/// MiB of new data. When it is full, the index grows. Lookups hit random places, so a larger table
+/// than necessary costs cache misses.
 const ENTRIES_NEW: u64 = 64 << 10;
 
-/// Makes the sketches by which chunks are known here.
+/// Returns a sketcher with the settings of this index.
 pub(crate) fn sketcher() -> Sketcher {
     Sketcher::new()
         .with_features(FEATURES)
         .with_fewer_of_short_data(FEATURE_BYTES, FEATURES_MIN)
 }
 
-/// A chunk that may be of use to others.
+/// A chunk that can be a base.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownChunk {
     pub(crate) place: Place,
-    /// That of its frame, or more.
+    /// Depth of its frame, or a larger value.
     pub(crate) depth: u8,
-    /// How many features are kept of it beside the index, and where they begin.
+    /// Number of its features kept beside the index, and the position of the first.
     count: u8,
     features: u32,
 }
 
-/// Whether reading a chunk is quick.
+/// Expected speed of reading a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Locality {
-    /// Its frame was used lately.
+    /// Its frame was used recently.
     Recent,
     /// Its frame, and perhaps the bases of that, must be read.
     Distant,
 }
 
-/// Which tables of the index have a chunk's features.
+/// Group of tables that hold a chunk's features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layer {
-    /// It may be any of another's bases: for one page that they have in common, two features in a
-    /// hundred tell of it, so that the table has all.
+    /// The chunk can be any base of another. A single page in common shows in only about two
+    /// features, so the table holds all of them.
     AnyBase,
-    /// It may be the first alone, and so is of interest only if it has most features of another: a
-    /// few find it, and the others are compared then.
+    /// The chunk can only be a first base, so it matters only if it shares most features. A few
+    /// indexed features find it; the others are compared afterwards.
     FirstBase,
 }
 
@@ -103,7 +104,7 @@ impl Layer {
         }
     }
 
-    /// Features of a chunk in its tables, at most: the largest.
+    /// Returns how many of a chunk's features, the largest ones, are put into its tables.
     fn features(self) -> usize {
         match self {
             Layer::AnyBase => FEATURES,
@@ -111,56 +112,57 @@ impl Layer {
         }
     }
 
-    /// The number of its table that was made after so many others.
+    /// Returns the number of the partition that follows `before` earlier ones of this layer.
     fn partition(self, before: u64) -> u64 {
         before * Layer::ALL.len() as u64 + self as u64
     }
 }
 
-/// A base that was found.
+/// A base found for a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Base {
     pub(crate) number: u32,
     pub(crate) depth: u8,
 }
 
-/// A chunk that shares features with another.
+/// A stored chunk that shares features with the new one.
 #[derive(Clone, Copy, Debug)]
 struct Match {
     base: Base,
-    /// Which of the other's features: one bit each.
+    /// The shared features of the new chunk, one bit each.
     shared: u32,
     locality: Locality,
 }
 
-/// The sketch of a chunk, to be saved.
+/// A sketch that is not saved yet.
 struct UnsavedSketch {
     place: Place,
     count: u8,
     features: [u32; FEATURES],
 }
 
-/// What is known of the chunks of this backup and those before it.
+/// Sketches of the chunks of this backup and earlier ones.
 pub(crate) struct Similar {
     index: FeatureIndex,
-    /// Of each layer: one, and one for each time that the room of those before was not enough.
+    /// Number of partitions of each layer: one, plus one for each time that the earlier ones were
+    /// full.
     partitions: [u64; Layer::ALL.len()],
-    /// Bytes that it may take.
+    /// Memory limit of the index, bytes.
     index_memory: u64,
     level_reward: u32,
     known: Vec<KnownChunk>,
-    /// Features of the chunks that may be first bases only, one chunk after the other.
+    /// Features of chunks that can only be first bases, chunk after chunk.
     features: Vec<u32>,
-    /// What no file of sketches has yet.
+    /// Sketches that no file holds yet.
     unsaved: VecDeque<UnsavedSketch>,
-    /// What the index gives for one sketch: a chunk, and one of its features.
+    /// Scratch memory for index hits of one sketch: a chunk, and one of its features.
     hits: Vec<(u32, u32)>,
     found: Vec<Match>,
 }
 
 impl Similar {
-    /// Nothing yet; with room for the features of so many chunks that are stored, each with its
-    /// depth, and some more, within `memory` bytes.
+    /// Creates an empty index, with room for the features of these stored chunks (depth, number)
+    /// and some more, within `memory` bytes.
     pub(crate) fn new(chunks: impl Iterator<Item = (u8, u64)>, memory: u64, thorough: bool) -> Similar {
         let mut similar = Similar {
             index: FeatureIndex::new(),
@@ -185,7 +187,7 @@ impl Similar {
                 .saturating_mul(layer.features() as u64)
                 .saturating_add(ENTRIES_NEW)
         });
-        // Where there is not room for all, each layer begins with half of it.
+        // If there is not room for all, each layer starts with half.
         let half = similar.room() / 2;
         for (layer, entries) in Layer::ALL.into_iter().zip(entries) {
             similar.add_partition(layer, entries.min(half));
@@ -193,10 +195,10 @@ impl Similar {
         similar
     }
 
-    /// Entries that the index has memory for beside those it has room for.
+    /// Returns the number of entries for which memory is left.
     fn room(&self) -> u64 {
         let left = self.index_memory.saturating_sub(self.index.memory() as u64);
-        // A table takes up to 2/0.9 of what it is asked for.
+        // A table takes up to 2/0.9 of the requested entries.
         left / ibid_delta::FeatureIndex::BYTES_PER_ENTRY as u64 * 9 / 20
     }
 
@@ -208,8 +210,8 @@ impl Similar {
         *before += 1;
     }
 
-    /// The partition of a layer that new features come into: one that has room, while there is
-    /// memory for that.
+    /// Returns the partition of a layer for new features. Adds a partition if the last is full and
+    /// memory is left.
     fn newest(&mut self, layer: Layer) -> u64 {
         let newest = |partitions: &[u64]| layer.partition(partitions[layer as usize] - 1);
         let (entries, most) = self
@@ -225,15 +227,15 @@ impl Similar {
         newest(&self.partitions)
     }
 
-    /// Bytes of memory.
+    /// Returns the memory in use, bytes.
     pub(crate) fn memory(&self) -> u64 {
         let unsaved = self.unsaved.capacity() * size_of::<UnsavedSketch>();
         let known = self.known.capacity() * size_of::<KnownChunk>() + self.features.capacity() * size_of::<u32>();
         (self.index.memory() + known + unsaved) as u64
     }
 
-    /// Adds a chunk of a complete frame of this depth. From now on, others find it, if its sketch has
-    /// features.
+    /// Adds a chunk of a complete frame of this depth. From now on it can be found, if its sketch
+    /// has features.
     pub(crate) fn add(&mut self, place: Place, depth: u8, sketch: &Sketch) {
         let sketch = shortened(sketch);
         let mut unsaved = UnsavedSketch {
@@ -270,9 +272,9 @@ impl Similar {
         }
     }
 
-    /// Puts into `bases` the chunks that together are most like one with this sketch, the best
-    /// first: each shares features that those before it don't. None if too little is found.
-    /// `locality` says whether the frame of a place was used lately; `None` if it can't be read.
+    /// Puts into `bases` the chunks that together share most features with this sketch, the best
+    /// first; each shares features that the earlier ones do not. Puts none if too few are found.
+    /// `locality` tells how quickly a place can be read; `None` if it can't be read.
     pub(crate) fn bases(
         &mut self,
         sketch: &Sketch,
@@ -316,7 +318,7 @@ impl Similar {
         }
     }
 
-    /// Finds all that share a feature with this sketch, and which.
+    /// Finds all chunks that share a feature with this sketch, and the shared features.
     fn find(&mut self, sketch: &Sketch, locality: impl Fn(Place) -> Option<Locality>) {
         self.hits.clear();
         for layer in Layer::ALL {
@@ -331,7 +333,7 @@ impl Similar {
         self.found.clear();
         for hits in self.hits.chunk_by(|(a, _), (b, _)| a == b) {
             let number = hits[0].0;
-            // The index may name what does not exist.
+            // The index may return a number that does not exist.
             let Some(known) = self.known.get(number as usize) else {
                 continue;
             };
@@ -353,18 +355,19 @@ impl Similar {
         }
     }
 
-    /// Gives up saving the older half of what waits for it.
+    /// Drops the older half of the unsaved sketches.
     pub(crate) fn forget_unsaved(&mut self) {
         self.unsaved.drain(..self.unsaved.len() / 2);
     }
 
-    /// The chunk with this number.
+    /// Returns the chunk with this number.
     pub(crate) fn known(&self, number: u32) -> KnownChunk {
         self.known[number as usize]
     }
 }
 
-/// Which features of a sketch are among others, which descend as its own do.
+/// Returns the features of a sketch that are among others, as a bit set. Both are sorted in
+/// descending order.
 fn shared(sketch: &Sketch, others: &[u32]) -> u32 {
     let mut others = others.iter().map(|&other| u64::from(other)).peekable();
     let mut shared = 0;
@@ -377,7 +380,7 @@ fn shared(sketch: &Sketch, others: &[u32]) -> u32 {
     shared
 }
 
-/// A sketch as it is kept: its features' upper halves. Shared features stay shared.
+/// Returns a sketch with the upper halves of its features. Shared features stay shared.
 fn shortened(sketch: &Sketch) -> Sketch {
     Sketch::of(sketch.features().iter().map(|feature| feature >> FEATURE_BITS))
 }
@@ -391,7 +394,7 @@ mod tests {
         Sketch::of((0..FEATURES as u64).map(feature))
     }
 
-    /// Adds so many chunks, and counts those whose likes are found afterwards.
+    /// Adds this many chunks, and counts those whose versions are found afterwards.
     fn found_of(similar: &mut Similar, chunks: u64) -> usize {
         let place = |chunk: u64| Place {
             frame: chunk as u32,
@@ -480,7 +483,7 @@ mod tests {
         let deep = add(2, &log);
         let mut bases = Vec::new();
         let page = Sketch::of(table.iter().chain(&log).copied());
-        // What is read anyway comes first.
+        // Bases that are read anyway come first.
         let locality = |place: Place| {
             Some(if place.frame == deep {
                 Locality::Recent

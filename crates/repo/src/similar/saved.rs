@@ -1,4 +1,4 @@
-//! Sketches between backups: files beside the index.
+//! Sketch files, which keep sketches between backups.
 
 use std::collections::HashMap;
 
@@ -13,24 +13,23 @@ use crate::index::{LoadedIndex, Place};
 use crate::layout::{folder, name_in};
 use crate::{Error, Monitor, Result, Warning};
 
-/// Chunks whose sketches go into one file: as many as are within its limit if each has a run of its
-/// own.
+/// Maximum number of chunks per file: as many as fit even if each has a run of its own.
 const CHUNKS_OF_ONE_FILE: usize = LIMIT as usize / 2 / (CHUNK_BYTES + 16);
-/// Sketches that may wait to be saved: they take memory, and they are lost if the backup is killed.
+/// Maximum number of unsaved sketches: they take memory, and are lost if the backup is killed.
 pub(crate) const UNSAVED_MAX: usize = 200_000;
-/// Chunks and bytes that one backup sketches, if no file has their sketches: a second of one core,
-/// and 20 MiB of memory.
+/// Maximum number of chunks and bytes that one backup sketches because no file holds their
+/// sketches: a second of one core, and 20 MiB of memory.
 const UNSKETCHED_CHUNKS_MAX: u64 = 64 << 10;
 const UNSKETCHED_BYTES_MAX: u64 = 1 << 30;
 
-/// Whether one backup sketches so much, if no file has the sketches.
+/// Returns whether one backup can sketch this much data that no sketch file covers.
 pub(crate) fn fits_one_backup(chunks: u64, bytes: u64) -> bool {
     chunks <= UNSKETCHED_CHUNKS_MAX && bytes <= UNSKETCHED_BYTES_MAX
 }
 
 impl Similar {
-    /// What the backups before this one have saved, as far as there is `memory` for it, bytes; and
-    /// the frames to look into, since nothing that was saved tells of them.
+    /// Loads the sketches saved by earlier backups into at most `memory` bytes. Also returns the
+    /// frames to sketch now because no file covers them.
     pub(crate) fn load(
         files: &Files,
         loaded: &LoadedIndex,
@@ -40,7 +39,7 @@ impl Similar {
     ) -> Result<(Similar, Vec<u32>)> {
         let frames = FramesOfPacks::new(loaded);
         let mut saved = Vec::new();
-        // In memory, each feature takes four bytes instead of three beside the index.
+        // In memory, each feature takes four bytes beside the index, instead of three in the file.
         let (mut bytes, most) = (0, memory / 2);
         for (id, size) in files.list(folder::SKETCHES)? {
             monitor.check_cancelled()?;
@@ -50,7 +49,7 @@ impl Similar {
             }
             match read(files, id) {
                 Ok(sketches) => saved.push(sketches),
-                // They are advice.
+                // Sketches are optional: go on without a damaged file.
                 Err(error) if error.is_damage() => monitor.warn(Warning::Repository { error }),
                 Err(error) => return Err(error),
             }
@@ -61,7 +60,7 @@ impl Similar {
             .filter_map(|run| Some((frames.find(loaded, run.pack, run.offset)?, run)))
             .collect();
         let unsketched = if bytes > most {
-            // It is not known what those files tell of that were not read.
+            // The files not read may cover any frame.
             Vec::new()
         } else {
             let mut sketched = vec![false; loaded.index.frames.len()];
@@ -90,15 +89,14 @@ impl Similar {
         }
     }
 
-    /// Sketches that wait to be saved.
+    /// Returns the number of unsaved sketches.
     pub(crate) fn unsaved(&self) -> usize {
         self.unsaved.len()
     }
 
-    /// Writes what is not saved yet, of chunks that are stored; returns the bytes written.
+    /// Writes the unsaved sketches of stored chunks; returns the bytes written.
     ///
-    /// Chunks that are not stored by now are not saved, nor those after them: call it again when
-    /// they are.
+    /// Stops at the first chunk that is not stored yet: call it again later.
     pub(crate) fn save(&mut self, files: &Files, loaded: &LoadedIndex) -> Result<u64> {
         let mut written = 0;
         loop {
@@ -120,8 +118,8 @@ impl Similar {
         }
     }
 
-    /// Runs of the oldest chunks that are not saved, as far as they are stored; and how many chunks
-    /// they are.
+    /// Returns the runs of the oldest unsaved sketches up to the first chunk that is not stored,
+    /// and the number of chunks in them.
     fn stored_runs(&self, loaded: &LoadedIndex) -> (Vec<Run>, usize) {
         let mut runs: Vec<Run> = Vec::new();
         let mut last: Option<Place> = None;
@@ -151,8 +149,8 @@ impl Similar {
     }
 }
 
-/// Frames of data that nothing which was saved tells of, as many as a backup looks into: the least
-/// deep, in the order of their numbers.
+/// Returns the data frames that no sketch file covers, up to the limit for one backup: those of
+/// smallest depth, in order of their numbers.
 fn unsketched(loaded: &LoadedIndex, sketched: &[bool]) -> Vec<u32> {
     let index = &loaded.index;
     let is_of_use = |number: &u32| {
@@ -184,7 +182,7 @@ pub(crate) fn read(files: &Files, id: FileId) -> Result<Sketches> {
     Sketches::open(&files.keys, id, &mut bytes).map_err(Error::damaged(name))
 }
 
-/// Where the frames of each pack begin in the index: they stand in the order of their offsets.
+/// Ranges of frame numbers by pack; a pack's frames are sorted by offset.
 struct FramesOfPacks(HashMap<FileId, std::ops::Range<usize>>);
 
 impl FramesOfPacks {

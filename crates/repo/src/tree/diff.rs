@@ -1,4 +1,4 @@
-//! What changed between two snapshots.
+//! Differences between two snapshots.
 
 use std::ffi::OsStr;
 use std::iter::Peekable;
@@ -13,7 +13,7 @@ use super::visit::Found;
 use crate::read::ChunkReader;
 use crate::{Monitor, Repository, Result, SnapshotPath};
 
-/// How an entry differs.
+/// Type of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Only in the second.
@@ -25,26 +25,26 @@ pub enum Change {
     /// In both, with the same contents and other attributes (mode, owner, mtime, extended
     /// attributes).
     Attributes,
-    /// In both, as different kinds of things.
+    /// In both, with different file types.
     Type,
 }
 
-/// One difference. An added or removed directory is followed by all that is in it.
+/// One difference. An added or removed directory is followed by everything below it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Difference<'a> {
-    /// How.
+    /// Type of the difference.
     pub change: Change,
-    /// Where, relative to the two paths that are compared.
+    /// Path, relative to the two compared paths.
     pub path: &'a Path,
-    /// The entry in the first.
+    /// Entry in the first snapshot.
     pub old: Option<&'a TreeEntry>,
-    /// The entry in the second.
+    /// Entry in the second snapshot.
     pub new: Option<&'a TreeEntry>,
 }
 
 impl Repository {
-    /// Hands every difference between two (sub)trees to `visitor`, in order of paths. Equal
+    /// Passes every difference between two (sub)trees to `visitor`, in order of paths. Equal
     /// subtrees are not read.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ fn listing(found: &Found) -> Option<&Content> {
     }
 }
 
-/// Two directories being compared; one of them may not exist.
+/// A pair of directories being compared; one of them may not exist.
 struct Level<'r> {
     old: Option<Peekable<Entries<'r>>>,
     new: Option<Peekable<Entries<'r>>>,
@@ -99,7 +99,7 @@ struct Walk<'r, 'v> {
     levels: Vec<Level<'r>>,
 }
 
-/// The next name of two sorted listings: the entries of that name.
+/// Returns the entries of the next name in two sorted listings.
 fn next_pair<'r>(level: &mut Level<'r>) -> Result<Option<(Option<TreeEntry>, Option<TreeEntry>)>> {
     let name = |entries: &mut Option<Peekable<Entries<'r>>>| match entries.as_mut().and_then(|entries| entries.peek()) {
         Some(Ok(entry)) => Some(entry.name.clone()),

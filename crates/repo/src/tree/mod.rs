@@ -1,4 +1,4 @@
-//! Trees: what a snapshot holds, written, walked and compared.
+//! Trees of snapshots: written, walked and compared.
 
 mod diff;
 mod recipe;

@@ -1,8 +1,9 @@
-//! Recipes: which chunks make a file or a directory's listing, and in which order.
+//! Recipes: the ordered list of chunks of a file or of a directory's listing.
 //!
-//! A list of more than [`ITEMS_INLINE`] items is itself data: it is cut by content into metadata
-//! chunks, whose list takes its place, until it is short. A change in a large file then costs the
-//! few metadata chunks that it touches (see "Content, recipes, trees" in `docs/format/README.md`).
+//! A list of more than [`ITEMS_INLINE`] items is itself stored as data: it is cut into metadata
+//! chunks, and the list of these replaces it, until the list is short. A change in a large file
+//! then costs only the few metadata chunks that it touches (see "Content, recipes, trees" in
+//! `docs/format/README.md`).
 
 use ibid_chunk::{Backend, Chunker, FastCdcSettings, Settings};
 use ibid_format::ChunkId;
@@ -12,14 +13,14 @@ use ibid_format::tree::TreeEntry;
 use crate::read::ChunkReader;
 use crate::{Error, Result};
 
-/// What tells contents apart: equal contents have equal keys.
+/// Returns a key of a content: equal contents have equal keys.
 pub(crate) fn content_key(content: &Content) -> Vec<u8> {
     let mut bytes = Vec::new();
     content.encode(&mut bytes);
     bytes
 }
 
-/// Where metadata chunks go when they are cut.
+/// Destination of metadata chunks.
 pub(crate) trait MetadataSink {
     /// Stores a metadata chunk if it is new; returns its id.
     fn store(&mut self, chunk: &[u8]) -> Result<ChunkId>;
@@ -41,7 +42,7 @@ impl MetadataChunkers {
                 size_max,
                 normalisation: 1,
             };
-            // FastCDC has no vector form: what the user prefers is not asked.
+            // FastCDC has no vector form, so the choice of backend does not matter.
             Chunker::with_backend(&Settings::FastCdc(settings), Backend::scalar()).expect("valid settings")
         };
         MetadataChunkers {
@@ -61,7 +62,8 @@ impl Cutter {
         Cutter { pending: Vec::new() }
     }
 
-    /// Appends what `write` appends; stores the chunks that are complete and reports them as items.
+    /// Appends the output of `write`, stores the chunks that are complete, and reports them as
+    /// items.
     fn push(
         &mut self,
         chunker: &Chunker,
@@ -70,7 +72,7 @@ impl Cutter {
         mut item: impl FnMut(&mut dyn MetadataSink, Item) -> Result<()>,
     ) -> Result<()> {
         write(&mut self.pending);
-        // Cutting in steps of several maxima keeps the moving of what is left over cheap.
+        // Cutting in steps of several maxima keeps moving the remainder cheap.
         if self.pending.len() >= 4 * chunker.size_max() {
             self.drain(chunker, chunker.size_max(), sink, &mut item)?;
         }
@@ -86,7 +88,7 @@ impl Cutter {
         self.drain(chunker, 1, sink, &mut item)
     }
 
-    /// Stores chunks while at least `needed` bytes are there to cut from.
+    /// Stores chunks while at least `needed` bytes are pending.
     fn drain(
         &mut self,
         chunker: &Chunker,
@@ -114,9 +116,9 @@ impl Cutter {
 
 /// Builds the content of one file from its items.
 pub(crate) struct ListWriter {
-    /// The items, until there are too many; then none.
+    /// Items of the list; empty once the list has spilled.
     items: Vec<Item>,
-    /// The list as data, once there were too many, and the list of its chunks.
+    /// The list as data, once it is too long, and the list of its chunks.
     spilled: Option<(Cutter, Box<ListWriter>)>,
     length: u64,
 }
@@ -179,18 +181,17 @@ impl ListWriter {
     }
 }
 
-/// A directory's entries are not in the order of their names, or two have the same.
+/// Error for a directory whose entries are out of order or have equal names.
 const UNORDERED: ibid_format::Error = ibid_format::Error::Unordered {
     field: "directory entry",
     position: 0,
 };
 
-/// Builds the content of a directory's listing from its entries, which come in order of their
-/// names.
+/// Builds the content of a directory's listing from its entries, in order of their names.
 pub(crate) struct ListingWriter {
     cutter: Cutter,
     list: ListWriter,
-    /// The last name.
+    /// Name of the last entry.
     last: Vec<u8>,
 }
 
@@ -203,8 +204,8 @@ impl ListingWriter {
         }
     }
 
-    /// Appends an entry. One that a reader would refuse is refused with [`Error::Unstorable`], and
-    /// the listing is as it was.
+    /// Appends an entry. Refuses one that readers would refuse, with [`Error::Unstorable`], and
+    /// leaves the listing unchanged.
     pub(crate) fn push(
         &mut self,
         chunkers: &MetadataChunkers,
@@ -235,20 +236,20 @@ impl ListingWriter {
     }
 }
 
-/// The items of a content at depth 0, in order, read as they are needed.
+/// Iterator over the items of a content at depth 0, in order, reading lists as needed.
 pub(crate) struct Items<'r> {
     reader: &'r ChunkReader<'r>,
-    /// One level a depth: the innermost yields the items of depth 0.
+    /// One level per depth; the innermost yields the items of depth 0.
     levels: Vec<Level>,
     expected: u64,
     found: u64,
     failed: bool,
-    /// Gets the metadata chunks that were read on the way.
+    /// Collects the metadata chunks that were read.
     lists: Option<&'r mut Vec<Item>>,
 }
 
 struct Level {
-    /// Items not yet handed out, as bytes (depth > 0 read) or as they stood in the content.
+    /// Items not returned yet: bytes of a list (depth > 0), or items inline in the content.
     inline: std::vec::IntoIter<Item>,
     bytes: Vec<u8>,
     at: usize,
@@ -278,7 +279,7 @@ impl<'r> Items<'r> {
         }
     }
 
-    /// The same, and every metadata chunk of the list is noted in `lists` when it is read.
+    /// Returns an iterator that also records in `lists` every metadata chunk it reads.
     pub(crate) fn noting(reader: &'r ChunkReader<'r>, content: &Content, lists: &'r mut Vec<Item>) -> Items<'r> {
         Items {
             lists: Some(lists),
@@ -286,7 +287,7 @@ impl<'r> Items<'r> {
         }
     }
 
-    /// The next item of level `n`, if there is one.
+    /// Returns the next item of level `n`, if there is one.
     fn next_of(&mut self, n: usize) -> Result<Option<Item>> {
         loop {
             let level = &mut self.levels[n];
@@ -359,7 +360,7 @@ impl Iterator for Items<'_> {
     }
 }
 
-/// The entries of a directory's listing, in order, read as they are needed.
+/// Iterator over the entries of a directory's listing, in order, reading chunks as needed.
 pub(crate) struct Entries<'r> {
     items: Items<'r>,
     bytes: Vec<u8>,
@@ -458,8 +459,8 @@ mod tests {
         }
     }
 
-    /// A name twice, names out of order, and a name that is none: what a reader would refuse never
-    /// gets into a listing.
+    /// A duplicate name, names out of order, and an invalid name: entries that readers would refuse
+    /// never get into a listing.
     #[test]
     fn an_entry_that_a_reader_would_refuse_is_refused_and_the_others_are_kept() {
         let (chunkers, mut sink) = (MetadataChunkers::new(), Stored(Vec::new()));

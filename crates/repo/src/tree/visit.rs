@@ -1,4 +1,4 @@
-//! Going through what a snapshot holds.
+//! Visiting the entries of a snapshot.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -13,23 +13,23 @@ use super::walk::{TreeStep, TreeWalk};
 use crate::read::ChunkReader;
 use crate::{Error, Repository, Result, SnapshotPath};
 
-/// What a visitor wants next.
+/// A visitor's decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visit {
-    /// Go on; into the directory, if it is one.
+    /// Continue; enter the directory, if the entry is one.
     Descend,
-    /// Go on, but not into this directory.
+    /// Continue without entering this directory.
     Skip,
 }
 
-/// What stands at a path of a snapshot.
+/// The entry at a path of a snapshot.
 pub(crate) enum Found {
     /// The root, which has no entry of its own.
     Root(Content),
     Entry(Box<TreeEntry>),
 }
 
-/// Names of the kinds of entries, for messages.
+/// Returns the name of an entry's file type, for messages.
 pub(crate) fn kind_name(kind: &EntryKind) -> &'static str {
     match kind {
         EntryKind::File(_) => "a file",
@@ -42,13 +42,12 @@ pub(crate) fn kind_name(kind: &EntryKind) -> &'static str {
     }
 }
 
-/// Returns a path inside a snapshot without what means nothing there: a leading slash, double slashes
-/// and `.`.
+/// Returns a path inside a snapshot without a leading slash, double slashes and `.`.
 pub(crate) fn clean(path: &Path) -> PathBuf {
     components(path).map(OsStr::from_bytes).collect()
 }
 
-/// The names of a path inside a snapshot.
+/// Returns the names in a path inside a snapshot.
 fn components(path: &Path) -> impl Iterator<Item = &[u8]> {
     path.as_os_str()
         .as_bytes()
@@ -57,7 +56,7 @@ fn components(path: &Path) -> impl Iterator<Item = &[u8]> {
 }
 
 impl Repository {
-    /// What stands at `path` in a snapshot.
+    /// Returns the entry at a path in a snapshot.
     pub(crate) fn find(&self, reader: &ChunkReader<'_>, at: &SnapshotPath<'_>) -> Result<Found> {
         let SnapshotPath { snapshot: info, path } = at;
         let missing = || Error::NoSuchPath {
@@ -86,9 +85,9 @@ impl Repository {
         Ok(found)
     }
 
-    /// Visits what is at and below `path` of a snapshot, parents first, in order of names. The
-    /// visitor gets paths from the snapshot's root, and decides whether a directory is
-    /// descended into.
+    /// Visits the entry at `path` of a snapshot and everything below it, parents first, in order of
+    /// names. The visitor gets paths from the snapshot's root, and decides whether to enter a
+    /// directory.
     ///
     /// # Errors
     /// [`Error::NoSuchPath`]; damage; the visitor's own errors.
@@ -123,8 +122,8 @@ impl Repository {
         Ok(())
     }
 
-    /// Writes the contents of the file at `path` to `out`; returns how many bytes. Nothing that was
-    /// not verified is written.
+    /// Writes the contents of the file at `path` to `out`; returns the number of bytes. Only
+    /// verified bytes are written.
     ///
     /// # Errors
     /// [`Error::NoSuchPath`], [`Error::WrongType`] for anything but a file; damage;

@@ -1,4 +1,4 @@
-//! Walking a listing and all below it.
+//! Walks a listing and everything below it.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,10 +11,10 @@ use super::recipe::Entries;
 use crate::Result;
 use crate::read::ChunkReader;
 
-/// Depth-first walk over a listing; paths are relative to where it begins.
+/// Depth-first walk over a listing; paths are relative to its start.
 pub(crate) struct TreeWalk<'r> {
     reader: &'r ChunkReader<'r>,
-    /// Each with the length of the path of its directory.
+    /// Open listings, each with the length of its directory's path.
     levels: Vec<(Entries<'r>, usize)>,
     path: Vec<u8>,
 }
@@ -34,12 +34,12 @@ impl<'r> TreeWalk<'r> {
         }
     }
 
-    /// The path of the last entry.
+    /// Returns the path of the last entry.
     pub(crate) fn path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.path))
     }
 
-    /// The next entry, or the end of a directory that was descended into.
+    /// Returns the next entry, or the end of a directory that was entered.
     pub(crate) fn next(&mut self) -> Option<Result<TreeStep>> {
         let (entries, length) = self.levels.last_mut()?;
         self.path.truncate(*length);
@@ -59,7 +59,7 @@ impl<'r> TreeWalk<'r> {
         }
     }
 
-    /// Goes into the directory that was the last entry; its [`TreeStep::Leave`] will come.
+    /// Enters the directory that was the last entry; its [`TreeStep::Leave`] follows.
     pub(crate) fn descend(&mut self, listing: &Content) {
         self.levels.push((Entries::new(self.reader, listing), self.path.len()));
     }
