@@ -1,4 +1,4 @@
-//! Where archives change only in their headers, their large members are not stored again.
+//! When an archive changes only in its headers, its large members are not stored again.
 
 mod support;
 
@@ -7,7 +7,7 @@ use support::{noise, options, repository};
 
 const MEMBER: usize = 200 << 10;
 
-/// A tar file of members of 200 KiB, all of this time.
+/// Returns a tar file with members of 200 KiB, all with this time.
 fn tar(members: u64, time: u64) -> Vec<u8> {
     let mut archive = Vec::new();
     for number in 0..members {
@@ -26,7 +26,7 @@ fn tar(members: u64, time: u64) -> Vec<u8> {
     archive
 }
 
-/// Bytes of chunks that are new when the archive is backed up, matching whole chunks only.
+/// Returns the bytes of new chunks when the archive is backed up without deltas.
 fn new_bytes(repository: &Repository, archive: &[u8], as_stream: bool) -> u64 {
     let folder = support::scratch();
     let file = folder.path().join("a.tar");
@@ -45,13 +45,13 @@ fn new_bytes(repository: &Repository, archive: &[u8], as_stream: bool) -> u64 {
 
 #[test]
 fn other_times_in_all_headers_cost_little_more_than_the_headers() {
-    // The first is read as a small file, together with others; the rest in pieces.
+    // The first archive is read as a small file, together with others; the rest in pieces.
     for (members, as_stream) in [(4, false), (30, false), (30, true)] {
         let repository = repository();
         let first = new_bytes(&repository, &tar(members, 1), as_stream);
         let again = new_bytes(&repository, &tar(members, 0o1_234_567), as_stream);
         assert!(first > members * MEMBER as u64, "{first}");
-        // Headers, and listings of the chunks.
+        // Headers, and lists of chunks.
         assert!(
             again < first / 50,
             "{members} members: {again} of {first} bytes are new"

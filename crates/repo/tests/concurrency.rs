@@ -1,4 +1,4 @@
-//! Several backups at once into one repository need no locks. See `docs/durability.md`.
+//! Concurrent backups into one repository need no locks. See `docs/durability.md`.
 
 mod support;
 
@@ -12,7 +12,7 @@ use ibid_storage::{Error, ErrorKind, Local, Memory, Name, Operation, Storage};
 use support::crash::{PLACE, restores};
 use support::{Contents, Folder, Random, contents, noise, options, quick};
 
-/// Four trees that share half of what is in them.
+/// Returns four trees that share half of their contents.
 fn trees(bytes: usize) -> Vec<(Folder, Contents)> {
     let tree = |n: u64| {
         let folder = Folder::scratch();
@@ -31,8 +31,8 @@ fn init(storage: Arc<dyn Storage>) {
     Repository::init(storage, Some(b"secret"), &options).unwrap();
 }
 
-/// Backs all trees up at once, each through a handle of its own; which snapshots were acknowledged,
-/// and of which tree.
+/// Backs up all trees at once, each through its own handle. Returns the acknowledged snapshots,
+/// each with its tree.
 fn back_up_all(trees: &[(Folder, Contents)], open: impl Fn() -> Option<Repository> + Sync) -> Vec<(String, usize)> {
     let start = std::sync::Barrier::new(trees.len());
     std::thread::scope(|scope| {
@@ -60,7 +60,7 @@ fn all_are_intact(repository: &Repository, done: &[(String, usize)], trees: &[(F
     for (id, n) in done {
         restores(repository, id, trees[*n].0.path(), &trees[*n].1, context);
     }
-    // Those that were not acknowledged are there whole or not at all: the check has read them too.
+    // Unacknowledged snapshots exist completely or not at all: the check has read them too.
     assert!(report.snapshots >= done.len() as u64);
 }
 
@@ -78,8 +78,8 @@ fn four_backups_at_once_into_a_folder_all_succeed() {
     }
 }
 
-/// Several backups of one tree through one handle, and the first object can't be stored: one of
-/// them fails, and no other must rely on it.
+/// Several backups of one tree run through one handle, and the first object can't be stored: one of
+/// them fails, and no other may rely on that object.
 #[test]
 fn a_backup_does_not_rely_on_what_another_of_the_same_process_has_not_stored_yet() {
     const BACKUPS: usize = 8;
@@ -110,7 +110,7 @@ fn a_backup_does_not_rely_on_what_another_of_the_same_process_has_not_stored_yet
     }
 }
 
-/// The end of a stream, before which something happens.
+/// The end of a stream, which first calls a function.
 struct Then<F>(F);
 
 impl<F: FnMut()> Read for Then<F> {
@@ -120,7 +120,7 @@ impl<F: FnMut()> Read for Then<F> {
     }
 }
 
-/// While a backup is half-way, a snapshot that another has made of the same data is restored
+/// While a backup is halfway, a snapshot that another backup made of the same data is restored
 /// through its handle.
 #[test]
 fn what_a_backup_has_not_stored_yet_hides_nothing_from_who_uses_the_same_handle() {
@@ -135,7 +135,7 @@ fn what_a_backup_has_not_stored_yet_hides_nothing_from_who_uses_the_same_handle(
     let during = {
         let (repository, path) = (repository.clone(), folder.path().to_owned());
         move || {
-            // Once some of it is stored, all its chunks but the last are known to the backup.
+            // Once part of it is stored, the backup knows all its chunks but the last.
             let mut packs = 0;
             while packs == 0 {
                 memory.list("packs", &mut |_, _| packs += 1).unwrap();
@@ -174,7 +174,7 @@ fn a_check_beside_backups_raises_no_alarm() {
     });
 }
 
-/// A place in which something happens right after the n-th listing.
+/// Storage that calls a function right after the n-th listing.
 struct Meddled {
     inner: Arc<Memory>,
     left: AtomicI64,
@@ -212,7 +212,7 @@ impl Storage for Meddled {
     }
 }
 
-/// The same without chance: a whole backup happens between two steps of a check, and of another
+/// The same, but deterministic: a whole backup runs between two steps of a check, and of another
 /// backup.
 #[test]
 fn a_backup_between_any_two_steps_of_a_check_or_of_a_backup_is_no_trouble() {
@@ -269,8 +269,8 @@ fn four_backups_at_once_that_lose_power_together_lose_nothing_that_was_acknowled
             disk.crash(seed)
         };
         all_are_intact(&handle(&disk).unwrap(), &done, &trees, &context);
-        // All four go on where they were stopped, adopt each other's packs, and lose power once more when
-        // they are done.
+        // All four resume where they were stopped, adopt each other's packs, and lose power again
+        // when they are done.
         let again = back_up_all(&trees, || handle(&disk));
         assert_eq!(again.len(), 4, "{context}");
         done.extend(again);

@@ -1,5 +1,5 @@
-//! Whatever is done to the stored files: an error or the right bytes, never wrong ones; and a check
-//! says what is lost. See `docs/durability.md`.
+//! Damage to stored files leads to an error or to the right bytes, never to wrong ones, and a check
+//! reports what is lost. See `docs/durability.md`.
 
 mod support;
 
@@ -113,7 +113,7 @@ fn a_damaged_index_file_is_done_without_and_replaced_by_the_next_backup() {
     }
 }
 
-/// What nobody can notice: that a snapshot is gone. (Not promised; the others stay whole.)
+/// The loss of a snapshot can't be noticed. (Not promised; the others stay complete.)
 #[test]
 fn without_a_snapshot_file_the_others_are_whole() {
     let scene = Scene::new();
@@ -159,7 +159,7 @@ fn two_files_in_each_others_place_are_noticed_both() {
     assert!(same_size > 0);
 }
 
-/// Somebody gives an older file a newer one's name, or a name of its own.
+/// An attacker gives an older file a newer one's name, or another name.
 #[test]
 fn a_file_under_another_name_is_noticed_and_never_used() {
     let scene = Scene::new();
@@ -198,7 +198,7 @@ fn files_of_another_repository_are_noticed() {
     scene.judge(&image, "another repository's config").unwrap_err();
 }
 
-/// A backup of what is still there stores again what a lost pack held.
+/// A backup of the same source stores the contents of a lost pack again.
 #[test]
 fn the_next_backup_heals_what_a_lost_pack_held() {
     let scene = Scene::new();
@@ -207,8 +207,8 @@ fn the_next_backup_heals_what_a_lost_pack_held() {
         let image = scene.with(|image| drop(image.remove(&name)));
         let repository = open(storage(&image)).unwrap();
         let before = repository.check(ReadData::All).unwrap();
-        // Nothing has changed since the last backup, and files are not read that look unchanged: those that
-        // lost something are.
+        // Nothing has changed since the last backup, and unchanged files are not read, except those
+        // that lost chunks.
         let id = support::backup(&repository, scene.folder.path()).id.unwrap();
         let report = repository.check(ReadData::All).unwrap();
         let touched: Vec<_> = report
@@ -233,8 +233,7 @@ fn the_next_backup_heals_what_a_lost_pack_held() {
     );
 }
 
-/// What the source still has is stored again, and then the pack that is missing is missed by
-/// nobody.
+/// The contents of the source are stored again, and then the missing pack is no fault.
 #[test]
 fn a_repository_that_has_healed_is_clean() {
     let scene = Scene::new();
@@ -245,7 +244,7 @@ fn a_repository_that_has_healed_is_clean() {
         support::backup(&repository, scene.folder.path());
         let report = repository.check(ReadData::All).unwrap();
         if report.affected_total > 0 {
-            // Older versions had something that is nowhere any more.
+            // Older versions had contents that exist nowhere now.
             names_fault(&report, &name, name.as_str());
             continue;
         }
@@ -316,7 +315,7 @@ fn a_share_reads_one_pack_at_least_and_all_sooner_or_later() {
     assert!(report.is_clean() && report.packs_read == 0);
 }
 
-/// The advice of an error is for those who don't follow it already.
+/// Advice in an error must not repeat what the user is doing.
 #[test]
 fn a_check_does_not_advise_to_check() {
     let scene = Scene::new();
@@ -336,8 +335,8 @@ fn a_check_does_not_advise_to_check() {
     }
 }
 
-/// Both the pack and the index file that lists it are lost or damaged: nobody knows any more what
-/// was in the pack.
+/// Both the pack and the index file that lists it are lost or damaged: the contents of the pack are
+/// unknown.
 #[test]
 fn the_next_backup_heals_even_if_the_index_file_is_damaged_too() {
     let scene = Scene::new();
@@ -362,8 +361,7 @@ fn the_next_backup_heals_even_if_the_index_file_is_damaged_too() {
     }
 }
 
-/// Both the pack and an index file are gone, and nothing tells that they ever were: what is left is
-/// whole.
+/// Both the pack and an index file are gone, without a trace: the rest is intact.
 #[test]
 fn the_next_backup_heals_even_if_the_index_file_is_gone_too() {
     let scene = Scene::new();
@@ -391,8 +389,8 @@ fn the_next_backup_heals_even_if_the_index_file_is_gone_too() {
     assert_eq!(lost, 6, "each pack is listed by one index file, and needed");
 }
 
-/// The medium can't read one file any more: it is named, and all that needs no more than the others
-/// is done.
+/// The medium can't read one file: it is reported, and every operation that does not need it
+/// succeeds.
 #[test]
 fn an_index_file_or_snapshot_that_the_medium_cannot_read_is_done_without() {
     let scene = Scene::new();
@@ -410,7 +408,7 @@ fn an_index_file_or_snapshot_that_the_medium_cannot_read_is_done_without() {
         }
         support::backup(&repository, scene.folder.path());
     }
-    // A whole folder that may not be read is not damage, and there is nothing to go on with.
+    // A whole unreadable folder is not damage, and no operation can work without it.
     for kind in [ErrorKind::Io, ErrorKind::PermissionDenied] {
         let place = Arc::new(Flaky::new(storage(&scene.image)));
         let repository = Repository::open(place.clone(), Some(b"secret")).unwrap();
@@ -419,7 +417,7 @@ fn an_index_file_or_snapshot_that_the_medium_cannot_read_is_done_without() {
     }
 }
 
-/// A file with several names: if it can't be restored, none of its names stays.
+/// If a file with several names can't be restored, none of its names stays.
 #[test]
 fn no_name_of_a_damaged_file_stays() {
     let scene = Scene::new();

@@ -1,5 +1,4 @@
-//! Frames that are encoded against chunks in other frames: they read back, and what is wrong with
-//! one of them is said, whatever it is.
+//! Delta frames: they read back, and every kind of damage in one of them is reported.
 
 mod support;
 
@@ -17,7 +16,7 @@ use support::{Random, contents, difference, noise, quick, scratch};
 const DEPTH: u8 = 8;
 
 impl Scene {
-    /// The scene with chains of frames of depth 8, whose bases are in other packs.
+    /// Returns the scene with chains of frames of depth 8, whose bases are in other packs.
     fn with_chains() -> Scene {
         let mut scene = Scene::new();
         scene.image = rewrite(&scene.image, |chunks| chains(&chunks, 2, DEPTH, 4));
@@ -49,8 +48,8 @@ fn every_byte_of_a_chain_matters_and_none_gives_a_wrong_one() {
     }
 }
 
-/// Versions of something that is larger than what is kept, each in a pack of its own and against
-/// the version before.
+/// Versions of a file that is larger than the cache, each in its own pack and encoded against the
+/// version before.
 #[test]
 fn a_check_reads_each_frame_once_though_the_bases_of_a_pack_lie_all_over_the_one_before() {
     const FRAMES: u64 = 64;
@@ -76,19 +75,19 @@ fn a_check_reads_each_frame_once_though_the_bases_of_a_pack_lie_all_over_the_one
     let report = repository.check(ReadData::All).unwrap();
     assert!(report.is_clean(), "{report:?}");
     let reads = reads.take();
-    // Of each pack also the first bytes, the trailer and the directory.
+    // The first bytes, the trailer and the directory of each pack are read too.
     assert_eq!(reads.len() as u64, (FRAMES + 3) * packs.len() as u64);
     assert!(reads.values().all(|&count| count == 1), "{reads:?}");
 }
 
-/// Whoever opens a repository that has lost a pack, and has stored again what was in it, does so
-/// for ever.
+/// A repository that has lost a pack, and has stored its contents again, stays in that state for
+/// ever.
 #[test]
 fn as_long_as_a_pack_is_missing_each_load_reads_every_directory_once() {
     let scene = Scene::with_chains();
     for lost in packs_of(&scene.image, |summary| summary.kind == PackKind::Data) {
         let memory = storage(&scene.with(|image| drop(image.remove(&lost))));
-        // A pack that no index file lists, and that lacks a base, too.
+        // A pack that no index file lists, and that also lacks a base.
         let writer = Writer::of(memory.clone());
         writer.pack(&[Frame::delta(&[noise(7, 5000)], 1, &[&noise(8, 5000)])]);
         let sizes: BTreeMap<Name, u64> = image(memory.as_ref())
@@ -112,7 +111,7 @@ fn as_long_as_a_pack_is_missing_each_load_reads_every_directory_once() {
     }
 }
 
-/// The packs that hold the frames of a depth.
+/// Returns the packs that hold the frames of a depth.
 fn packs_of(image: &Image, is_wanted: impl Fn(&PackSummary) -> bool) -> Vec<Name> {
     let writer = Writer::of(storage(image));
     let packs = image.keys().filter(|name| kind(name) == "packs");
@@ -135,7 +134,7 @@ fn a_damaged_frame_is_one_fault_that_says_how_many_depend_on_it() {
         assert_eq!(fault.object, name.as_str());
         let count = fault.problem.split("; ").nth(1).and_then(|text| text.split(' ').next());
         most = most.max(count.map_or(0, |count| count.parse().unwrap_or(1)));
-        // Half of the packs or none: the frame to blame is named although it was not read.
+        // With half of the packs or none read, the faulty frame is named although it was not read.
         for seed in 0..4 {
             let share = ReadData::Share { share: 0.4, seed };
             let report = repository.check(share).unwrap();
@@ -164,7 +163,7 @@ fn a_lost_pack_is_one_fault_that_says_how_many_frames_depend_on_it() {
             );
         }
         let report = scene.judge(&image, &format!("{name} is gone")).unwrap();
-        // And if no index file says that there was such a pack: the packs that lack bases are named.
+        // Without an index file that lists the pack, the packs that lack bases are named.
         let image = scene.with(|image| image.retain(|other, _| *other != name && kind(other) != "index"));
         let unlisted = scene.judge(&image, &format!("{name} and the index are gone")).unwrap();
         assert_eq!(unlisted.affected_total, report.affected_total);
@@ -192,15 +191,16 @@ fn deltas_against_a_lost_pack_are_stored_again() {
         let restored = repository.restore(snapshot.at(scene.folder.path()), out.path(), &options);
         assert_eq!(restored.unwrap().failed, 0);
         assert_eq!(difference(&contents(scene.folder.path()), &contents(out.path())), None);
-        // The old ones lack only what is in the source no more, and that the check says.
+        // The old snapshots lack only contents that the source no longer has, and the check reports
+        // that.
         let report = scene.judge(&now, "after another backup").unwrap();
         let lost = report.affected.iter().map(|affected| affected.path.clone());
         assert!(lost.into_iter().all(|path| path.ends_with("new")), "{report:?}");
     }
 }
 
-/// The same scene with a first frame of three chunks, a second one that needs its first chunk, and
-/// all others whole.
+/// Builds the same scene with a first frame of three chunks, a second one that needs its first
+/// chunk, and all others without bases.
 fn three(draw: impl Fn(&[Vec<u8>], &mut Frame, &mut Frame)) -> (Scene, Vec<Vec<u8>>, Image) {
     let scene = Scene::new();
     let mut taken = Vec::new();
@@ -214,7 +214,7 @@ fn three(draw: impl Fn(&[Vec<u8>], &mut Frame, &mut Frame)) -> (Scene, Vec<Vec<u
     (scene, taken, image)
 }
 
-/// What reading a chunk says, by way of a file that is just this chunk.
+/// Reads a chunk through a file that consists of this chunk.
 fn read(image: &Image, chunk: &[u8]) -> Result<Vec<u8>, Error> {
     let writer = Writer::of(storage(image));
     let snapshot = writer.snapshot_of(chunk);
@@ -277,7 +277,7 @@ fn a_base_with_other_bytes_than_its_id_says() {
     assert!(matches!((steps, &fault), (0, BaseFault::Damaged { .. })), "{fault}");
     let direct = read(&image, &chunks[0]);
     assert!(matches!(direct, Err(Error::ChunkDamaged { .. })), "{direct:?}");
-    // Its neighbours are as good as ever.
+    // Its neighbours are intact.
     assert!(read(&image, &chunks[1]).unwrap() == chunks[1]);
     assert!(!scene.judge(&image, "another chunk").unwrap().is_clean());
 }
@@ -339,15 +339,15 @@ fn frames_that_need_each_other_are_refused_at_once() {
     }
 }
 
-/// Two backups at once may store the same chunk, whole and as the end of a chain: the first is what
-/// others use.
+/// Two concurrent backups may store the same chunk, once whole and once at the end of a chain:
+/// other frames use the first.
 #[test]
 fn of_two_copies_the_less_deep_one_is_read() {
     let scene = Scene::new();
     let mut taken = Vec::new();
     let image = rewrite(&scene.image, |chunks| {
         taken = chunks.clone();
-        // What would be a circle, if the deeper copy of the first chunk were used.
+        // This would be a cycle if the deeper copy of the first chunk were used.
         let deep = Frame::delta(&chunks[..1], 2, &[&chunks[1]]);
         let next = Frame::delta(&chunks[1..2], 1, &[&chunks[0]]);
         vec![
@@ -360,14 +360,14 @@ fn of_two_copies_the_less_deep_one_is_read() {
     for chunk in &taken[..3] {
         assert!(read(&image, chunk).unwrap() == *chunk);
     }
-    // And in whatever order the packs are found.
+    // The order in which the packs are found does not matter.
     let mut image = image;
     image.retain(|name, _| kind(name) != "index");
     assert!(scene.judge(&image, "two copies, found in packs").unwrap().is_clean());
 }
 
-/// A backup after a loss may find that what was lost is like something else. `docs/durability.md`
-/// says to make the first one without deltas.
+/// A backup after a loss may find that a lost chunk resembles another one. `docs/durability.md`
+/// says to make the first backup without deltas.
 #[test]
 fn a_base_that_is_stored_again_serves_unless_it_lies_deeper_than_who_needs_it() {
     let (scene, chunks, image_before) = three(|_, _, _| {});
@@ -405,7 +405,7 @@ fn statistics_say_how_deep_frames_are_and_what_reading_a_chunk_costs() {
     let image = rewrite(&scene.image, |chunks| {
         let (whole, rest) = (&chunks[..3], &chunks[5..]);
         let first = Frame::delta(&chunks[3..4], 1, &[&chunks[0], &chunks[1]]);
-        // It needs the whole one by two ways, and counts it once.
+        // It needs the frame without bases in two ways, and counts it once.
         let second = Frame::delta(&chunks[4..5], 2, &[&chunks[3], &chunks[2]]);
         lengths = [whole, &chunks[3..4], &chunks[4..5]].map(|chunks| chunks.concat().len() as u64);
         vec![vec![second], vec![first], vec![Frame::whole(whole), Frame::whole(rest)]]

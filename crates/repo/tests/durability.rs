@@ -1,5 +1,5 @@
-//! A backup that reported success stays, whatever happens later; one that is cut short hurts
-//! nothing. See `docs/durability.md`.
+//! An acknowledged backup stays, whatever happens later; an interrupted one does no harm. See
+//! `docs/durability.md`.
 
 mod support;
 
@@ -11,7 +11,7 @@ use ibid_storage::{Local, Name, Storage};
 use support::crash::{End, PLACE, Plan, Seen, restores};
 use support::{Contents, Folder, Random, contents, noise, options, quick, scratch};
 
-/// Runs of one crash point: with as many seeds, the power lost or only the process killed.
+/// Runs every crash point with several seeds, with the power lost or only the process killed.
 fn every_crash_point(plan: &Plan, step: u64, seeds: std::ops::Range<u64>) -> (u64, Vec<Seen>) {
     let mut all = Vec::new();
     for at in (0..).step_by(step as usize) {
@@ -37,7 +37,7 @@ fn count(seen: &[Seen], what: impl Fn(&Seen) -> bool) -> usize {
 fn a_crash_at_any_operation_of_a_first_backup_loses_nothing_that_was_acknowledged() {
     let plan = Plan::new(1, 1, 300_000);
     let (points, seen) = every_crash_point(&plan, 1, 0..6);
-    // The points lie where they should: before, in and after each step.
+    // The crash points are spread as expected: before, during and after each step.
     assert!(points > 50, "{points}");
     assert!(count(&seen, |seen| seen.acknowledged == 1) > 0);
     assert!(
@@ -95,8 +95,8 @@ impl Scene {
         Ok(summary.id.unwrap().to_string())
     }
 
-    /// All faults gone: the repository is clean, has the first snapshot and, if there was a second,
-    /// that one; and a backup succeeds.
+    /// Checks, with all faults removed, that the repository is clean, has the first snapshot and
+    /// the second if there was one, and that a backup succeeds.
     fn is_intact(&self, second: Option<&str>, context: &str) {
         self.disk.heal();
         let repository = self.open().unwrap_or_else(|error| panic!("{context}: {error}"));
@@ -113,7 +113,7 @@ impl Scene {
     }
 }
 
-/// An error of the storage says on which object and where, or at least where; never only "failed".
+/// Checks that a storage error names the object and its location, or at least the location.
 fn names_object_and_place(error: &Error, context: &str) {
     let text = error.to_string();
     assert!(text.contains(PLACE), "{context}: {text}");
@@ -234,7 +234,7 @@ fn a_disk_that_lies_about_syncs_leads_to_errors_and_never_to_wrong_bytes() {
         let now = contents(after.folder.path());
         let repository = after.open().unwrap();
         let report = repository.check(ReadData::All).unwrap();
-        // What was stored while the disk was honest is there in any case.
+        // Everything stored while the disk was honest is there in any case.
         restores(
             &repository,
             &after.first.0,
@@ -301,8 +301,8 @@ fn what_init_leaves_when_it_is_cut_short_is_no_repository_and_in_nobodys_way() {
     assert!(cut > 50);
 }
 
-/// A process is killed between publishing a pack and making its name durable; the next backup
-/// adopts that pack and is acknowledged.
+/// A process is killed between publishing a pack and syncing its directory; the next backup adopts
+/// that pack and is acknowledged.
 #[test]
 fn an_adopted_pack_survives_a_loss_of_power_right_after_the_backup_that_adopted_it() {
     let mut adopted = 0;
@@ -315,7 +315,7 @@ fn an_adopted_pack_survives_a_loss_of_power_right_after_the_backup_that_adopted_
             .zip(&calls)
             .filter(|(_, call)| **call == Call::RenameNoreplace)
             .collect();
-        // The first two publish packs (data and metadata).
+        // The first two renames publish packs (data and metadata).
         for (rename, _) in &renames[..2] {
             let scene = Scene::new(seed);
             scene.disk.crash_at(scene.disk.operations() + rename + 1);
@@ -337,8 +337,8 @@ fn an_adopted_pack_survives_a_loss_of_power_right_after_the_backup_that_adopted_
     assert!(adopted > 40, "{adopted}");
 }
 
-/// The order pack, index, snapshot, seen from outside: whatever can be seen at any moment is
-/// complete.
+/// The order pack, index, snapshot, seen from outside: every visible snapshot is complete at every
+/// moment.
 #[test]
 fn at_every_moment_all_that_a_visible_snapshot_needs_is_visible() {
     let scene = Scene::new(5);
@@ -369,8 +369,8 @@ fn at_every_moment_all_that_a_visible_snapshot_needs_is_visible() {
     }
 }
 
-/// Many packs and index files do not change the promise: killed at random places, a backup goes on
-/// where the last one stopped.
+/// With many packs and index files the promise is the same: a backup killed at random moments
+/// resumes where the last one stopped.
 #[test]
 fn a_backup_that_is_killed_again_and_again_gets_done() {
     let folder = Folder::scratch();
@@ -397,7 +397,7 @@ fn a_backup_that_is_killed_again_and_again_gets_done() {
         }
     }
     assert!(left.len() > 2, "{left:?}");
-    // Metadata that was lost may be stored again, and differ a little.
+    // Lost metadata may be stored again, and differ a little.
     assert!(left.windows(2).all(|pair| pair[1] <= pair[0] + (64 << 10)), "{left:?}");
     assert!(left.last().unwrap() < &(left[0] / 2), "{left:?}");
     let place = Local::open_on(disk, PLACE).unwrap();

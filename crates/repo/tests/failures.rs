@@ -1,5 +1,5 @@
-//! When storing fails half-way through a large backup, the error says what failed, and what was
-//! stored is used again.
+//! When storing fails halfway through a large backup, the error names the cause, and the next
+//! backup uses what was stored.
 
 mod support;
 
@@ -31,7 +31,7 @@ fn the_error_of_the_pack_that_could_not_be_stored_is_the_error_of_the_backup() {
         assert!(repository.snapshots().unwrap().is_empty());
         storage.heal();
         let again = repository.backup(&options(folder.path())).unwrap();
-        // Two uploads may have been under way when the third failed.
+        // Two uploads may have been running when the third failed.
         let stored = skip.saturating_sub(2) << 20;
         assert!(
             again.counters.new_bytes <= (40 << 20) - stored + (1 << 20),
@@ -40,7 +40,7 @@ fn the_error_of_the_pack_that_could_not_be_stored_is_the_error_of_the_backup() {
     }
 }
 
-/// The index files come last, when every pack is stored.
+/// Index files are written last, after all packs.
 #[test]
 fn a_disk_that_is_full_when_the_index_is_written_makes_no_snapshot_and_the_next_backup_adopts_the_packs() {
     let folder = Folder::new();
@@ -76,8 +76,7 @@ fn a_disk_that_is_full_when_the_index_is_written_makes_no_snapshot_and_the_next_
     support::crash::restores(&repository, &id, folder.path(), &now, "after the next backup");
 }
 
-/// Stops a backup once it has read some of what there is.
-/// Stops a backup when it has read 10 MiB.
+/// Stops a backup after it has read 10 MiB.
 fn stopped_while_reading(backup: impl FnOnce(&Repository) -> Result<BackupSummary, Error> + Send) {
     let repository = repository();
     let monitor = Arc::new(Monitor::default());
@@ -114,7 +113,7 @@ fn a_backup_that_is_stopped_while_it_reads_a_stream_makes_no_snapshot() {
     stopped_while_reading(|repository| backup_stream(repository, std::io::repeat(7)));
 }
 
-/// Brings some bytes, then only errors.
+/// Returns some bytes, then only errors.
 struct Breaks(usize, IoErrorKind);
 
 impl Read for Breaks {

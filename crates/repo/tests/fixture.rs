@@ -1,5 +1,4 @@
-//! Repositories that were written by earlier versions open, check clean, and give back what was put
-//! in.
+//! Repositories written by earlier versions open, check clean, and restore the original files.
 //!
 //! `fixtures/v1-encrypted` and `fixtures/v1-open` were written by version 0.1.0 with
 //! `examples/write_fixtures.rs`.

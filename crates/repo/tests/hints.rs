@@ -1,5 +1,5 @@
-//! Large files that are nearly there already are cut where what is stored was. That changes how
-//! long it takes, hardly what is stored, and nothing of what comes back.
+//! Large files that are mostly stored already are cut at the stored boundaries. Hints change how
+//! long a backup takes, hardly its size, and nothing in what is restored.
 
 mod support;
 
@@ -32,7 +32,8 @@ fn back_up(repository: &Repository, path: &Path, hints: Hints, threads: usize) -
     summary
 }
 
-/// Versions of a file: bytes come in, go, and are overwritten, and one of them ends in the middle.
+/// Returns versions of a file: bytes are inserted, removed and overwritten, and one version ends in
+/// the middle.
 fn versions() -> Vec<Vec<u8>> {
     let mut all = vec![noise(1, LENGTH)];
     for number in 1..5u64 {
@@ -64,7 +65,8 @@ fn assert_comes_back(repository: &Repository, summary: &BackupSummary, file: &Pa
     assert!(found == expected, "other bytes than were backed up");
 }
 
-/// What each version added: chunks of data and their bytes, and how many bytes were cut by hints.
+/// Backs up all versions. Returns for each the new data chunks, their bytes, and the bytes cut by
+/// hints.
 fn run(chunker: &str, hints: Hints, threads: usize) -> Vec<(u64, u64, u64)> {
     let repository = repository(&Arc::new(Memory::new()), chunker);
     let folder = support::scratch();
@@ -180,7 +182,7 @@ fn archives_and_holes_are_cut_as_without_hints() {
 fn spoil_directories(storage: &Memory) {
     const TRAILER: usize = 56;
     let mut packs = Vec::new();
-    // Packs lie in folders by the first byte of their names.
+    // Packs are in folders by the first byte of their names.
     for byte in 0..=255u8 {
         storage
             .list(&format!("packs/{byte:02x}"), &mut |name, _| packs.push(name))

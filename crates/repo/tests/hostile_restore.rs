@@ -1,5 +1,5 @@
-//! Whatever a snapshot says and whatever is planted in the destination: a restore touches nothing
-//! outside of it. See `docs/durability.md`.
+//! Whatever a snapshot contains and whatever an attacker plants in the destination, a restore
+//! touches nothing outside of it. See `docs/durability.md`.
 
 mod support;
 
@@ -19,12 +19,12 @@ use ibid_repo::{Error, Overwrite, Repository, RestoreOptions, RestoreSummary};
 use ibid_storage::{Memory, Name, Storage};
 use support::{Random, quick, scratch};
 
-/// Someone who has the password and makes snapshots by hand.
+/// An attacker who has the password and makes snapshots by hand.
 struct Forger {
     storage: Arc<Memory>,
     keys: Keys,
     chunks: Vec<(PackKind, Vec<u8>)>,
-    /// Bytes to store in the place of a chunk's own.
+    /// Bytes to store instead of a chunk's own.
     lie: Option<(ChunkId, Vec<u8>)>,
 }
 
@@ -61,7 +61,7 @@ impl Forger {
         EntryKind::File(self.chunk(PackKind::Data, text.as_bytes().to_vec()))
     }
 
-    /// A directory of these entries, in this order, whatever their names.
+    /// Makes a directory of these entries, in this order, whatever their names.
     fn directory(&mut self, entries: &[TreeEntry]) -> EntryKind {
         EntryKind::Directory(self.listing(entries))
     }
@@ -123,7 +123,7 @@ impl Forger {
     }
 }
 
-/// The bytes of an entry. A name that the format refuses is put over a harmless one of the same
+/// Encodes an entry. A name that the format refuses is written over a harmless one of the same
 /// length.
 fn encode(entry: &TreeEntry) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -165,12 +165,12 @@ fn entry(name: &[u8], kind: EntryKind) -> TreeEntry {
     }
 }
 
-/// Files that must not be touched, beside the destination.
+/// Files beside the destination that must not be touched.
 struct Outside {
     folder: tempfile::TempDir,
 }
 
-/// All that a restore could change about a file.
+/// All attributes of a file that a restore could change.
 type State = BTreeMap<PathBuf, (u32, u32, i64, i64, Option<Vec<u8>>, bool)>;
 
 impl Outside {
@@ -191,7 +191,7 @@ impl Outside {
         self.folder.path().join(name)
     }
 
-    /// Everything but what is in the destination.
+    /// Returns the state of everything except the destination.
     fn state(&self) -> State {
         let mut state = State::new();
         let mut todo = vec![self.folder.path().to_owned()];
@@ -287,7 +287,7 @@ fn names_that_lead_out_are_refused_and_what_came_before_them_is_restored() {
                     assert_eq!(result.failed, 1, "{name:?}");
                     let good = outside.dest().join(if below { "deep/!good" } else { "!good" });
                     assert_eq!(std::fs::read(good).unwrap(), b"good");
-                    // Back to an empty place for the next.
+                    // Start the next round with an empty destination.
                     std::fs::remove_dir_all(outside.dest()).unwrap();
                     std::fs::create_dir(outside.dest()).unwrap();
                     for folder in ["snapshots", "packs"] {
@@ -319,7 +319,7 @@ fn a_link_followed_by_a_directory_of_the_same_name_is_refused() {
     }
 }
 
-/// The same in two snapshots: the first leaves the link, the second has files inside it.
+/// The case above in two snapshots: the first leaves the link, the second has files below it.
 #[test]
 fn a_directory_takes_the_place_of_a_link_that_an_earlier_restore_left() {
     for overwrite in ALL {
@@ -339,7 +339,7 @@ fn a_directory_takes_the_place_of_a_link_that_an_earlier_restore_left() {
         match overwrite {
             Overwrite::Refuse => assert!(matches!(result, Err(Error::WouldOverwrite { .. }))),
             Overwrite::Never => {
-                // The link and what would be in its place.
+                // The link, and the entry in its place.
                 let summary = result.unwrap();
                 assert_eq!((summary.failed, summary.kept), (0, 2));
                 assert!(outside.dest().join("root/a").is_symlink());
@@ -353,7 +353,7 @@ fn a_directory_takes_the_place_of_a_link_that_an_earlier_restore_left() {
     }
 }
 
-/// An ordinary snapshot, for planting things in its way.
+/// Returns an ordinary snapshot, to restore over planted files.
 fn ordinary() -> Repository {
     let mut forger = Forger::new();
     let deep = entry(b"file", forger.file("deep contents"));
@@ -384,7 +384,7 @@ const PLACES: [&str; 8] = [
     "two",
 ];
 
-/// Plants something at `place`, restores in every mode, and says how it looked afterwards.
+/// Plants a file at `place`, restores in every mode, and passes the result to `look`.
 fn planted(place: &str, plant: impl Fn(&Outside, &Path), look: impl Fn(Overwrite, &Outside, &Path)) {
     let repository = ordinary();
     for overwrite in ALL {
@@ -400,7 +400,7 @@ fn planted(place: &str, plant: impl Fn(&Outside, &Path), look: impl Fn(Overwrite
             );
         } else {
             let summary = result.unwrap();
-            // What is left in place differs, and its verification says so.
+            // A file left in place differs, and its verification reports that.
             assert!(
                 summary.failed == 0 || overwrite == Overwrite::Never,
                 "{place}: {summary:?}"
@@ -453,7 +453,7 @@ fn names_of_outside_files_in_the_destination_are_replaced_and_the_files_stay() {
     }
 }
 
-/// A file of the same name, size and contents that has another name outside: bringing it up to date
+/// A file with the same name, size and contents has another name outside: updating it in place
 /// would change that one too.
 #[test]
 fn a_file_with_another_name_outside_is_not_brought_up_to_date_in_place() {
@@ -502,7 +502,7 @@ fn a_directory_in_the_place_of_a_file_stays_with_all_that_is_in_it() {
     }
 }
 
-/// Entries that say they are one file, of different kinds: a link to outside and a file.
+/// Entries that claim to be one file but have different types: a link to outside and a file.
 #[test]
 fn a_file_that_says_it_is_another_name_of_a_link_writes_nothing_through_it() {
     let linked = |entry: TreeEntry| TreeEntry {
@@ -521,7 +521,7 @@ fn a_file_that_says_it_is_another_name_of_a_link_writes_nothing_through_it() {
     }
 }
 
-/// What a file says of its length and its chunks need not agree.
+/// A file's length and its chunks may contradict each other.
 #[test]
 fn a_file_whose_chunks_contradict_its_length_is_not_restored() {
     let mut random = Random(3);
@@ -543,8 +543,8 @@ fn a_file_whose_chunks_contradict_its_length_is_not_restored() {
     }
 }
 
-/// A pack whose directory gives a chunk's name to other bytes: every seal opens, and still nothing
-/// wrong is restored.
+/// A pack's directory gives a chunk's id to other bytes: every seal opens, and still no wrong bytes
+/// are restored.
 #[test]
 fn a_pack_that_lies_about_its_chunks_is_found_out() {
     let outside = Outside::new();
@@ -563,7 +563,7 @@ fn a_pack_that_lies_about_its_chunks_is_found_out() {
     assert_eq!((report.faults.len(), report.affected_total), (1, 1), "{report:?}");
 }
 
-/// A folder of the destination turns into a link, and back, while the restore goes through it.
+/// A folder of the destination becomes a link, and a folder again, while the restore works in it.
 #[test]
 fn a_folder_that_becomes_a_link_under_way_is_not_followed() {
     let outside = Outside::new();
@@ -574,7 +574,8 @@ fn a_folder_that_becomes_a_link_under_way_is_not_followed() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                // The restore replaces links that it sees by folders: there has to be a link again and again.
+                // The restore replaces each link that it finds with a folder, so put links there
+                // again and again.
                 if !aside.is_symlink() && !dir.is_symlink() {
                     let _ = std::fs::remove_dir_all(&aside);
                     let _ = symlink(outside.at("victims"), &aside);

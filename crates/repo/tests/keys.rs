@@ -1,5 +1,5 @@
-//! Key slots: whoever holds a password that opens the repository is never locked out of it, and a
-//! password that was changed no longer opens.
+//! Key slots: a password that opens the repository is never lost, and one that was replaced no
+//! longer opens it.
 
 mod support;
 
@@ -40,7 +40,7 @@ fn id(name: &Name) -> FileId {
     FileId::parse(name.last_segment()).unwrap()
 }
 
-/// What a key slot that is there says, as another one that the same password opens.
+/// Stores the contents of an existing key slot as another one, which the same password opens.
 fn twin(storage: &Arc<Memory>, password: &[u8]) {
     let name = &slots(storage.as_ref())[0];
     let slot = Slot::parse(id(name), &storage.get(name, slot::LIMIT).unwrap()).unwrap();
@@ -95,8 +95,8 @@ fn the_key_that_opened_the_repository_is_told_and_stays() {
         .into_iter()
         .find(|name| id(name) != second)
         .unwrap());
-    // The password part of the other one rots: its note is whole, and nobody can tell without its
-    // password.
+    // The password part of the other slot is damaged: its note is intact, and the damage shows only
+    // with its password.
     let mut damaged = image(storage.as_ref());
     damaged.get_mut(&Name::new(&format!("keys/{second}")).unwrap()).unwrap()[60] ^= 1;
     let storage = support::damage::storage(&damaged);
@@ -154,8 +154,8 @@ fn a_changed_password_opens_nothing_any_more() {
     let (storage, _) = made();
     twin(&storage, b"first");
     twin(&storage, b"first");
-    // A slot of another repository with the same password, as an `init` leaves it that is cut short,
-    // and one that is damaged. Whatever their names are: ids that come first, and last.
+    // A slot of another repository with the same password, left by an interrupted `init`, and a
+    // damaged one, with ids that sort first and last.
     let (other, _) = made();
     let foreign = slots(other.as_ref()).remove(0);
     let bytes = other.get(&foreign, slot::LIMIT).unwrap();
@@ -200,13 +200,13 @@ fn a_password_that_opens_already_is_not_added_again() {
             .change_password(b"first", b"second", &KeyOptions::default().cost(cheap()))
             .unwrap_err(),
     );
-    // The same password at another price is fine.
+    // The same password at another cost is accepted.
     repository
         .change_password(b"first", b"first", &KeyOptions::default().cost(cheap()))
         .unwrap();
 }
 
-/// A place that damages every key slot that is stored there.
+/// Storage that damages every key slot stored in it.
 struct Rotten(Arc<Memory>);
 
 impl Storage for Rotten {
@@ -260,7 +260,7 @@ fn no_key_goes_before_the_new_one_has_opened() {
     assert!(image(empty.as_ref()).is_empty(), "no repository without a key");
 }
 
-/// The slot and the config name different repositories. A slot that opens is whole.
+/// The slot and the config name different repositories. A slot that opens is intact.
 #[test]
 fn a_config_with_a_wrong_id_is_named_and_not_the_keys() {
     let (memory, _) = made();
@@ -288,7 +288,7 @@ fn a_config_of_something_else_is_no_damage() {
     }
 }
 
-/// As of several `backup --init` at once: who comes second leaves nothing.
+/// Several `backup --init` run at once: the second leaves nothing behind.
 #[test]
 fn an_init_that_comes_second_takes_its_key_away() {
     let first = Arc::new(Memory::new());
@@ -310,7 +310,7 @@ fn an_init_that_comes_second_takes_its_key_away() {
     open(&first, b"first").unwrap();
 }
 
-/// A slot that this machine can't afford is not called damaged.
+/// A slot that needs more memory than this machine has is not reported as damaged.
 #[test]
 fn a_slot_that_asks_for_too_much_is_not_called_damaged() {
     let (storage, _) = made();

@@ -1,5 +1,5 @@
-//! Trees at the edges: very long, very deep, very wide, very large, and changing underneath. See
-//! `docs/durability.md`.
+//! Extreme trees: very long paths, very deep, very wide, very large, and changing during the
+//! backup. See `docs/durability.md`.
 
 mod support;
 
@@ -32,8 +32,8 @@ fn down(from: &OwnedFd, name: &str, levels: usize) -> OwnedFd {
     (0..levels).fold(openat(from, ".", DIRECTORY, Mode::empty()).unwrap(), |at, _| step(at))
 }
 
-/// Directories inside directories, until no path leads down any more: 200 levels of the longest
-/// name are 51 200 bytes.
+/// Nested directories, deeper than any path can name: 200 levels of the longest name are 51 200
+/// bytes.
 #[test]
 fn paths_longer_than_the_system_takes_come_back() {
     let (name, levels) = ("n".repeat(255), 200);
@@ -141,7 +141,7 @@ fn a_directory_of_20_000_files_comes_back() {
     assert!(summary.counters.new_bytes < 200_000, "{summary:?}");
 }
 
-/// Sets a flag when it goes, also in a panic: the thread that looks at it has to end.
+/// Sets a flag on drop, also in a panic, so that the thread that polls it ends.
 struct SetAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for SetAtEnd<'_> {
@@ -150,12 +150,12 @@ impl Drop for SetAtEnd<'_> {
     }
 }
 
-/// Changes a file without pause while it is backed up, until the backup has marked it.
+/// Changes a file continuously while it is backed up, until the backup has marked it.
 fn backed_up_while(change: impl Fn(&std::fs::File, u64) + Sync) -> (Repository, Folder) {
     let folder = Folder::scratch();
     folder.write("busy", &noise(1, 40_000_000));
     folder.write("calm", b"nobody changes this");
-    // What was made in the same tick of the clock as a backup is read again by the next one.
+    // A file made in the same clock tick as a backup is read again by the next one.
     std::thread::sleep(Duration::from_millis(50));
     let repository = repository();
     let file = std::fs::OpenOptions::new()
@@ -200,7 +200,7 @@ fn a_file_that_changes_while_it_is_read_is_marked_and_read_again_next_time() {
     let (repository, folder) = backed_up_while(|file, n| {
         file.write_all_at(&n.to_le_bytes(), n * 4096 % 40_000_000).unwrap();
     });
-    // It is calm now, but what was stored of it is of no one moment.
+    // The file is quiet now, but its stored contents mix several states.
     let second = backup(&repository, folder.path());
     assert_eq!((second.counters.changed_while_read, second.unchanged_files), (0, 1));
     let out = scratch();
@@ -224,7 +224,7 @@ fn a_file_that_grows_and_shrinks_while_it_is_read_is_marked_and_whole_next_time(
     same_tree(folder.path(), out.path());
 }
 
-/// What is removed, or put in place of something else, while the backup runs.
+/// Files are removed, or put in place of others, while the backup runs.
 #[test]
 fn a_tree_that_is_turned_upside_down_meanwhile_leaves_a_repository_that_is_clean() {
     let folder = Folder::scratch();
@@ -237,7 +237,7 @@ fn a_tree_that_is_turned_upside_down_meanwhile_leaves_a_repository_that_is_clean
                 if done.load(Ordering::Relaxed) {
                     return;
                 }
-                // Some of these fail since something else stands there: as it should be.
+                // Some of these fail because another file is in the way, as intended.
                 let at = path(n.wrapping_mul(2_654_435_761));
                 let _ = match n % 5 {
                     0 => std::fs::create_dir_all(&at),
@@ -312,8 +312,8 @@ fn a_backup_that_outgrows_the_budget_fails_in_time_and_what_was_there_stays_usab
     assert_eq!(difference(&before, &contents(out.path())), None);
 }
 
-/// A restore that was stopped half-way is no trap for the next: what it left is right, or (if it
-/// was killed) does not pass for right.
+/// A stopped restore leaves nothing that misleads the next one: its files are right or, if it was
+/// killed, are not taken for right.
 #[test]
 fn what_a_stopped_restore_left_is_whole_and_completed_by_the_next_one() {
     let folder = Folder::scratch();
@@ -347,7 +347,7 @@ fn what_a_stopped_restore_left_is_whole_and_completed_by_the_next_one() {
         let expected = contents(folder.path()).into_iter();
         let expected = expected.filter(|(path, _)| left.contains_key(path)).collect();
         assert_eq!(difference(&expected, &left), None);
-        // As a killed one would leave it: the right length, and nothing in it.
+        // The state after a kill: the right length, and no contents.
         let file = std::fs::File::create(out.path().join("7")).unwrap();
         file.set_len(1_000_000).unwrap();
         let again = repository.restore(snapshot.at(folder.path()), out.path(), &options(Overwrite::IfChanged));

@@ -1,5 +1,5 @@
-//! The memory of a process that does nothing but back up and restore. One test, so that nothing
-//! else runs beside it.
+//! Memory of a process that only backs up and restores. There is one test, so that nothing else
+//! runs beside it.
 
 mod support;
 
@@ -13,10 +13,10 @@ use ibid_storage::fault::Flaky;
 use ibid_storage::{Error, Local, Memory, Name, Operation, Storage};
 use support::{Folder, noise, options, quick};
 
-/// What the program itself takes beside the budget: code, stacks, the allocator's own.
+/// Memory of the program beside the budget: code, stacks, the allocator's overhead.
 const BESIDE: u64 = 64 << 20;
 
-/// The most memory that this process has had since the last call while `work` was done, bytes.
+/// Returns the most memory that this process had during `work`, bytes.
 fn peak(work: impl FnOnce()) -> u64 {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     work();
@@ -31,7 +31,7 @@ fn is_within(peak: u64, budget: u64) {
     assert!(peak <= budget + BESIDE, "{} MiB of {} MiB", peak >> 20, budget >> 20);
 }
 
-/// A place that swallows packs, slowly.
+/// Storage that drops packs, slowly.
 struct Slow(Flaky<Memory>);
 
 impl Storage for Slow {
@@ -64,7 +64,7 @@ impl Storage for Slow {
     }
 }
 
-/// Many threads, and large files that are each read whole long before what was read can be stored.
+/// Many threads, and large files that are each read completely long before they can be stored.
 fn large_files_that_wait_for_a_slow_place() {
     let folder = Folder::new();
     for n in 0..40 {
@@ -80,8 +80,8 @@ fn large_files_that_wait_for_a_slow_place() {
     is_within(peak, MEMORY_DEFAULT);
 }
 
-/// Small files in whose place larger ones are put after the walk has met them: one that is very
-/// large, and many that are as large as small files get.
+/// Small files are replaced by larger ones after the walk has met them: one very large, and many as
+/// large as small files can be.
 fn files_that_have_grown_between_being_met_and_being_read() {
     const MIB: usize = 1 << 20;
     let folder = Folder::scratch();
@@ -96,7 +96,7 @@ fn files_that_have_grown_between_being_met_and_being_read() {
         std::fs::write(aside.path().join(n.to_string()), &bytes).unwrap();
     }
     drop(bytes);
-    // The repository's own folder is met after them, and before they are read.
+    // The walk meets the repository's own folder after them, and before they are read.
     let storage = Arc::new(Local::create(folder.path().join("a/own")).unwrap());
     let repository = Repository::init(storage, Some(b"secret"), &quick())
         .and_then(|repository| repository.with_memory(MEMORY_MIN))
@@ -138,23 +138,23 @@ fn files_that_have_grown_between_being_met_and_being_read() {
     }
 }
 
-/// Tells this test to be the process that backs up, from the first of these folders into the
-/// second.
+/// Environment variables that make this test the process that backs up, from the first folder into
+/// the second.
 const BACK_UP: [&str; 2] = ["BACK_UP_FROM", "BACK_UP_INTO"];
 
-/// Versions of a file that are stored as what differs, and of which the last hangs on all: far more
-/// than there is room for.
+/// Backs up versions of a file that are stored as a chain of deltas, much larger than the cache.
 fn back_up_versions(from: &Path, into: &Path) {
     let storage = Arc::new(Local::create(into).unwrap());
     let repository = Repository::init(storage, Some(b"secret"), &quick()).unwrap();
     let mut bytes = noise(1, 64 << 20);
     for version in 0..3 {
-        // Other bytes in every chunk.
+        // Change bytes in every chunk.
         for at in (0..bytes.len()).step_by(16 << 10) {
             bytes[at..at + 8].copy_from_slice(&noise(version * 1_000_000 + at as u64, 8));
         }
         std::fs::write(from.join("dump"), &bytes).unwrap();
-        // Noise does not compress, so nothing similar is looked for in much of it unless that is asked for.
+        // Noise does not compress, so most of it is not searched for similar chunks unless that is
+        // requested.
         let options = options(from).similarity(Similarity::Max);
         let summary = repository.backup(&options).unwrap();
         assert_eq!(summary.similar.bytes > 60 << 20, version > 0, "{summary:?}");
@@ -165,8 +165,8 @@ fn a_file_that_is_a_delta_against_many_others() {
     let folder = Folder::scratch();
     let place = support::scratch();
     let repository = place.path().join("repository");
-    // What backups leave behind in the allocator would count against those who come after them: so they
-    // have a process of their own.
+    // Memory that backups leave in the allocator would count against later operations, so they run
+    // in their own process.
     let backups = Command::new(std::env::current_exe().unwrap())
         .envs(BACK_UP.into_iter().zip([folder.path(), &repository]))
         .status();

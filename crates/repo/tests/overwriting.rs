@@ -1,5 +1,5 @@
-//! What a restore does to what stands in its destination: it is replaced by what is complete,
-//! mended with what is verified, or left.
+//! Restoring over existing files: they are replaced by complete ones, updated with verified chunks,
+//! or left alone.
 
 mod support;
 
@@ -84,7 +84,7 @@ impl Scene {
     }
 }
 
-/// A file of three frames with two names.
+/// Returns a file of three frames with two names.
 fn linked() -> Folder {
     let folder = Folder::new();
     folder.write("f", &noise(1, 3_000_000));
@@ -107,7 +107,8 @@ fn files_stay_under_all_their_names_when_what_should_replace_them_is_damaged() {
         let is_right = local == noise(1, 3_000_000);
         for overwrite in [Overwrite::Always, Overwrite::IfChanged] {
             let failed = scene.restore(overwrite).unwrap().failed;
-            // What has right contents but not the right time is made anew: its other name might be anybody's.
+            // A file with the right contents but the wrong time is made anew: its other name may be
+            // outside the destination.
             assert_eq!(failed, 2, "{is_right}");
             assert_eq!(difference(&before, &contents(scene.out.path())), None);
             assert_eq!(inode(scene.at("f")), inode(scene.at("g")));
@@ -189,13 +190,13 @@ fn a_file_that_can_only_be_mended_in_part_is_named_and_one_that_cannot_be_at_all
         let is_named = |warning: &Warning| matches!(warning, Warning::Mixed { path } if path.ends_with("file"));
         said.iter().any(is_named)
     };
-    // What is missing is what is damaged: nothing can be done.
+    // The missing part is the damaged one: the file can't be completed.
     let mut local = noise(1, 3_000_000);
     local[1_200_000..1_800_000].fill(0);
     local.extend_from_slice(b"more");
     assert!(!mixed(&local));
     assert!(std::fs::read(scene.at("file")).unwrap() == local);
-    // Something could be mended, and what could not is what it was.
+    // The undamaged part was updated, and the rest is unchanged.
     let other = noise(2, 4_000_000);
     assert!(mixed(&other));
     let found = std::fs::read(scene.at("file")).unwrap();
@@ -230,7 +231,7 @@ fn links_pipes_sockets_and_devices_that_are_right_are_not_made_anew() {
     same_tree(scene.folder.path(), scene.out.path());
 }
 
-/// `u::rwx,u:12345:rwx,g::r-x,m::rwx,o::r-x`, as the kernel takes it.
+/// Returns `u::rwx,u:12345:rwx,g::r-x,m::rwx,o::r-x` in the kernel's encoding.
 fn acl() -> Vec<u8> {
     let entries: [(u16, u16, u32); 5] = [
         (0x01, 7, u32::MAX),
@@ -374,12 +375,12 @@ fn a_new_destination_becomes_like_the_folder_that_is_restored_and_an_old_one_onl
         assert!(restored(inside, overwrite, false), "{overwrite:?}");
         let told = matches!(overwrite, Overwrite::IfChanged | Overwrite::Always);
         assert_eq!(restored(inside, overwrite, true), told, "{overwrite:?}");
-        // The root of a snapshot is nobody's folder.
+        // The root of a snapshot has no entry of its own.
         assert!(!restored(Path::new(""), overwrite, false), "{overwrite:?}");
     }
 }
 
-/// Also what a file system does that takes `A` for `a`.
+/// The same happens on a file system that treats `A` and `a` as one name.
 #[test]
 fn what_comes_to_stand_there_under_way_is_not_overwritten_unless_told() {
     let folder = Folder::new();
@@ -413,7 +414,7 @@ fn what_is_left_of_a_damaged_file_is_kept_under_another_name_if_asked_for() {
     let scene = Scene::of(folder);
     scene.damage();
     let whole = noise(1, 3_000_000);
-    // With nothing there, and where another file stands, which stays.
+    // In an empty destination, and beside an existing file, which stays.
     for (round, name) in ["f.damaged", "f.damaged-1"].into_iter().enumerate() {
         let summary = scene
             .restore_with(

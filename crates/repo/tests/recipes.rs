@@ -9,7 +9,7 @@ use ibid_chunk::Settings;
 use ibid_repo::Repository;
 use support::{Folder, backup, noise, quick};
 
-/// Small chunks, so that a file of a few megabytes has a long list.
+/// Small chunks give a file of a few megabytes a long list.
 fn repository_of_small_chunks() -> Repository {
     let chunker = Settings::for_average("fastcdc", 1024).unwrap();
     let init = quick().chunker(chunker);
@@ -38,7 +38,8 @@ fn ten_snapshots_of_a_large_file_do_not_cost_ten_lists_of_its_chunks() {
             .write_all_at(&noise(100 + n, 100), n * (3 << 20) + 12_345)
             .unwrap();
         let again = backup(&repository, folder.path());
-        // One or two chunks of data, the part of the list that names them, and that part's own name.
+        // One or two chunks of data, the part of the list that names them, and the chunk that names
+        // that part.
         assert!(
             again.counters.new_bytes < 64 << 10,
             "snapshot {n} cost {} bytes",
@@ -61,7 +62,7 @@ fn one_new_file_in_a_large_directory_does_not_cost_a_new_listing() {
     }
     let repository = support::repository();
     backup(&repository, folder.path());
-    // Twice: files made in the same tick of the clock as the first backup get their ctime in the
+    // Back up twice: files made in the same clock tick as the first backup get their ctime in the
     // second.
     std::thread::sleep(std::time::Duration::from_millis(50));
     backup(&repository, folder.path());

@@ -1,4 +1,4 @@
-//! What was backed up comes back, bit for bit.
+//! Restored files equal the backed-up ones, bit for bit.
 
 mod support;
 
@@ -29,12 +29,12 @@ fn a_second_backup_of_the_same_reads_and_stores_nothing_new() {
     let repository = repository();
     backup(&repository, folder.path());
     std::thread::sleep(std::time::Duration::from_millis(50));
-    // Files made in the same tick of the clock as the first backup prove nothing by their times: they
-    // are read once more.
+    // The times of files made in the same clock tick as the first backup prove nothing: they are
+    // read once more.
     backup(&repository, folder.path());
     let third = backup(&repository, folder.path());
     assert_eq!(third.unchanged_files, third.counters.files);
-    // The listing of the folder for temporary files, on the way to this tree, may have changed.
+    // The listing of the folder for temporary files, a parent of this tree, may have changed.
     assert!(third.counters.new_bytes < 64 << 10, "{}", third.counters.new_bytes);
 }
 

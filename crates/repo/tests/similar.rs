@@ -1,4 +1,4 @@
-//! What is like what is known is stored as what differs, and comes back as it was.
+//! Chunks that resemble stored ones are stored as deltas, and read back unchanged.
 
 mod support;
 
@@ -9,7 +9,7 @@ use ibid_chunk::Settings;
 use ibid_repo::{BackupSummary, Compression, Monitor, ReadData, Repository, RestoreOptions, Similarity, Warning};
 use support::{noise, options, repository};
 
-/// A version of a file: noise, of which some bytes in every 32 KiB are other ones.
+/// Returns a version of a file: noise in which some bytes of every 32 KiB differ.
 fn version(number: u64, length: usize) -> Vec<u8> {
     let mut bytes = noise(1, length);
     for (at, other) in (0..length - 64).step_by(32 << 10).zip(0..) {
@@ -107,14 +107,14 @@ fn nothing_is_looked_for_if_it_is_not_wanted() {
     assert_eq!(stored.similar.chunks, 0, "without compression, nothing is encoded");
 }
 
-/// Storage whose objects can be changed.
+/// Returns storage whose objects can be changed, with a repository in it.
 fn changeable() -> (Arc<ibid_storage::Memory>, Repository) {
     let storage = Arc::new(ibid_storage::Memory::new());
     let repository = Repository::init(storage.clone(), Some(b"secret"), &support::quick()).unwrap();
     (storage, repository)
 }
 
-/// The objects of a folder.
+/// Returns the objects of a folder.
 fn names(storage: &ibid_storage::Memory, folder: &str) -> Vec<ibid_storage::Name> {
     let mut names = Vec::new();
     ibid_storage::Storage::list(storage, folder, &mut |name, _| names.push(name)).unwrap();
@@ -202,8 +202,8 @@ fn what_was_stored_without_looking_is_looked_into_once_by_who_looks() {
     let (storage, repository) = changeable();
     let folder = support::scratch();
     let file = folder.path().join("dump");
-    // Most of it is noise, of which little is looked at, and the rest is passed over once and for all.
-    // What has versions compresses, if not by much.
+    // Most of the data is noise: a sample of it is searched, and the rest is skipped for good. The
+    // versions compress, but only a little.
     let version = |number| {
         let compressible = version(number, LENGTH)
             .chunks(1000)
@@ -241,7 +241,7 @@ fn what_can_not_be_read_is_no_base() {
         2,
         "of the frame, once, and of the listing of the snapshot before"
     );
-    // One frame is damaged, the others are bases.
+    // One frame is damaged; the others become bases.
     let stored = summary.counters.stored_bytes;
     assert!((512 << 10..2 << 20).contains(&stored), "{summary:?}");
     assert_restores(&repository, &summary, &file, &version(1, LENGTH));

@@ -1,4 +1,4 @@
-//! What is read from this machine, and what is left out.
+//! Reading this machine's files, and leaving some out.
 
 mod support;
 
@@ -10,7 +10,7 @@ use ibid_format::tree::EntryKind;
 use ibid_repo::{BackupOptions, Excludes, Monitor, Repository, RestoreOptions, Visit, Warning};
 use support::{Folder, backup, noise, options, quick, repository};
 
-/// Names (from the folder's root on) that the latest snapshot holds.
+/// Returns the names, from the folder's root on, in the latest snapshot.
 fn names(repository: &Repository, folder: &Folder) -> Vec<String> {
     let mut found = Vec::new();
     let snapshot = repository.snapshot("latest").unwrap();
@@ -153,7 +153,7 @@ fn two_paths_one_inside_the_other_and_one_twice_are_kept_once() {
     assert_eq!(names(&repository, &folder), ["in", "in/a", "in/b"]);
 }
 
-/// What is named is stored, even if all around it is left out.
+/// A file named by the user is stored even if everything around it is excluded.
 #[test]
 fn a_named_file_is_kept_whatever_leaves_out_the_folders_around_it() {
     let folder = Folder::new();
@@ -188,7 +188,7 @@ fn a_named_file_is_kept_whatever_leaves_out_the_folders_around_it() {
     assert_eq!(names(&repository, &folder), expected);
 }
 
-/// `/proc` is never of the file system that `/` is of.
+/// `/proc` is never on the same file system as `/`.
 #[test]
 fn what_is_named_on_another_file_system_is_kept_with_one_file_system_too() {
     let repository = repository();
@@ -212,8 +212,8 @@ fn what_is_named_on_another_file_system_is_kept_with_one_file_system_too() {
     assert_eq!(found, expected.map(std::path::PathBuf::from));
 }
 
-/// Backs up a folder that holds a repository of its own, "m"; when that is met on the way, `change`
-/// is called. Returns what was left out, with the reasons.
+/// Backs up a folder that contains its own repository, "m", and calls `change` when the walk meets
+/// that. Returns the files left out, with the reasons.
 fn backup_with_a_change_half_way(
     folder: &Folder,
     change: impl Fn(&Monitor) + Send + Sync + 'static,
@@ -243,7 +243,8 @@ fn backup_with_a_change_half_way(
 #[test]
 fn a_file_that_vanishes_is_named_and_counted_whenever_it_does() {
     let folder = Folder::new();
-    // By the time the repository is met, one was looked at but is not read yet, one was listed only.
+    // When the walk meets the repository, one file was examined but not read yet, and another only
+    // listed.
     folder.write("a", b"x");
     folder.write("z", b"x");
     folder.write("stays", b"x");
@@ -260,8 +261,8 @@ fn a_file_that_vanishes_is_named_and_counted_whenever_it_does() {
     }
 }
 
-/// Between two names of a file, other contents came under its number: the file was changed, or it
-/// was removed and its number is another file's.
+/// Between two names of a file, its number got other contents: the file was changed, or it was
+/// removed and its number reused.
 #[test]
 fn a_file_that_changes_between_two_of_its_names_is_read_by_both() {
     let folder = Folder::new();
@@ -290,8 +291,8 @@ fn a_file_that_changes_between_two_of_its_names_is_read_by_both() {
     assert_eq!(restored("z/third"), "as it is now");
 }
 
-/// More attributes than an entry can hold. Only XFS and, since Linux 6.6, memory have room for so
-/// many: elsewhere nothing is tested.
+/// More attributes than an entry can hold. Only XFS and, since Linux 6.6, tmpfs store so many:
+/// elsewhere the test does nothing.
 #[test]
 fn a_file_or_folder_with_more_attributes_than_an_entry_holds_is_stored_without_those_and_they_are_named() {
     let folder = Folder::scratch();

@@ -1,8 +1,8 @@
-//! Backups on a disk that loses power, and what must be true afterwards.
+//! Backups on a disk that loses power, and the conditions that must hold afterwards.
 //!
-//! One `run` is: a repository is made and some versions of a tree are backed up into it, until the
-//! disk crashes (power lost, or only the process killed). Then the survivor is opened, checked,
-//! restored from and backed up into; then the power goes once more.
+//! One `run` makes a repository and backs up versions of a tree until the disk crashes (power lost,
+//! or only the process killed). Then it opens the surviving repository, checks it, restores from it
+//! and backs up into it; then the power is lost once more.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::{Contents, Folder, Random, contents, difference, options, quick, scra
 
 pub const PLACE: &str = "/srv/place";
 
-/// What is backed up before and after the crash. One tree, used again and again.
+/// The trees to back up before and after the crash: one tree, reused for every run.
 pub struct Plan {
     folder: Folder,
     seed: u64,
@@ -24,32 +24,32 @@ pub struct Plan {
     bytes: u64,
 }
 
-/// What a run saw.
+/// Observations of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
-    /// The crash came before everything was done.
+    /// The crash came before all work was done.
     pub crashed: bool,
-    /// Snapshots acknowledged before the crash.
+    /// Number of snapshots acknowledged before the crash.
     pub acknowledged: u64,
-    /// Packs without an index file after the crash.
+    /// Number of packs without an index file after the crash.
     pub unlisted: u64,
-    /// A snapshot was there whole that had not been acknowledged.
+    /// A complete snapshot existed that had not been acknowledged.
     pub unacknowledged: bool,
     /// The next backup had less to store than a first one.
     pub reused: bool,
 }
 
-/// How a run ends.
+/// Kind of crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// What was not synced may be lost.
+    /// Data that was not synced may be lost.
     Power,
-    /// The process is gone, the machine runs on.
+    /// The process ends, the machine runs on.
     Kill,
 }
 
 impl Plan {
-    /// `versions` of a tree, each with about `bytes` of new data.
+    /// Plans `versions` of a tree, each with about `bytes` of new data.
     pub fn new(seed: u64, versions: u64, bytes: u64) -> Plan {
         Plan {
             folder: Folder::scratch(),
@@ -66,7 +66,7 @@ impl Plan {
             .pack_size(1 << 20)
     }
 
-    /// Puts the tree into the state that version `n` has.
+    /// Changes the tree to version `n`.
     fn tree(&self, n: u64) -> Contents {
         if n == 0 {
             std::fs::remove_dir_all(self.folder.path()).unwrap();
@@ -81,8 +81,8 @@ impl Plan {
         repository.backup(&options(self.folder.path()))
     }
 
-    /// Makes the repository and the backups; stops at the first error. Which snapshots were
-    /// acknowledged, and the tree of the one that was not.
+    /// Makes the repository and the backups; stops at the first error. Returns the acknowledged
+    /// snapshots, and the tree of the one that was not.
     fn work(&self, disk: &FaultDisk, made: &mut bool) -> (Vec<(String, Contents)>, Contents) {
         let mut acknowledged = Vec::new();
         let mut last = self.tree(0);
@@ -103,7 +103,7 @@ impl Plan {
         (acknowledged, last)
     }
 
-    /// One run; the disk crashes before operation `at` (never, if there are fewer).
+    /// Does one run; the disk crashes before operation `at` (never, if there are fewer).
     pub fn run(&self, at: u64, seed: u64, end: End) -> Seen {
         let context = format!("plan {}, crash at {at}, seed {seed}, {end:?}", self.seed);
         let disk = FaultDisk::new(seed);
@@ -123,13 +123,13 @@ impl Plan {
         disk.short_reads(seed.is_multiple_of(3));
         let repository = self.reopen(&disk, made, &context);
         self.intact(&repository, &mut acknowledged, Some(&last), &mut seen, &context);
-        // The next backup simply works, without any repair, and is as durable as any other.
+        // The next backup works without any repair, and is as durable as any other.
         let tree = contents(self.folder.path());
         let stored = data_packs(&disk);
         let summary = self
             .backup(&repository)
             .unwrap_or_else(|error| panic!("{context}: {error}"));
-        // Packs of an earlier version may share nothing with this one; those of this version surely do.
+        // Packs of an earlier version may share nothing with this one; those of this version do.
         let fresh: u64 = unique_bytes(&tree);
         seen.reused = summary.counters.new_bytes < fresh;
         assert!(
@@ -143,8 +143,8 @@ impl Plan {
         let repository = self.reopen(&disk, true, &context);
         let context = format!("{context}, after the second loss of power");
         let after = self.intact(&repository, &mut acknowledged, None, &mut Seen::default(), &context);
-        // An index file that was seen before it was durable may go; its packs stay, and are found without
-        // it.
+        // An index file seen before it was durable may be lost; its packs stay, and are found
+        // without it.
         assert!(
             after == 0 || end == End::Kill,
             "{context}: {after} packs without an index file"
@@ -160,8 +160,8 @@ impl Plan {
             Ok(repository) => repository,
             Err(error) => {
                 assert!(!made, "{context}: {error}");
-                // A crash in `init` leaves no repository, or a whole one. The next `init` succeeds where there is
-                // none.
+                // A crash in `init` leaves no repository, or a complete one. If there is none, the
+                // next `init` succeeds.
                 let place = Local::create_on(disk.clone(), PLACE).unwrap();
                 Repository::init(Arc::new(place), Some(b"secret"), &self.init())
                     .unwrap_or_else(|error| panic!("{context}: {error}"))
@@ -169,7 +169,7 @@ impl Plan {
         }
     }
 
-    /// Checks all, restores all; returns how many packs no index file lists.
+    /// Checks and restores everything; returns the number of packs that no index file lists.
     fn intact(
         &self,
         repository: &Repository,
@@ -187,7 +187,7 @@ impl Plan {
         for info in repository.snapshots().unwrap() {
             let id = info.id.to_string();
             let tree = expected.remove(&id).or_else(|| {
-                // One that was being stored: if it can be seen at all, it is whole.
+                // If the unacknowledged snapshot is visible at all, it is complete.
                 let tree = unacknowledged.cloned()?;
                 seen.unacknowledged = true;
                 acknowledged.push((id.clone(), tree.clone()));
@@ -201,7 +201,7 @@ impl Plan {
     }
 }
 
-/// Restores what was backed up from `path` and compares.
+/// Restores the snapshot's `path` and compares.
 pub fn restores(repository: &Repository, id: &str, path: &Path, expected: &Contents, context: &str) {
     let out = scratch();
     let snapshot = repository.snapshot(id).unwrap();
@@ -214,7 +214,7 @@ pub fn restores(repository: &Repository, id: &str, path: &Path, expected: &Conte
     }
 }
 
-/// Packs that are surely not only metadata, by their size.
+/// Counts packs that are too large to hold only metadata.
 fn data_packs(disk: &FaultDisk) -> u64 {
     let mut count = 0;
     if let Ok(place) = Local::open_on(disk.clone(), PLACE) {
@@ -223,7 +223,8 @@ fn data_packs(disk: &FaultDisk) -> u64 {
     count
 }
 
-/// Bytes of different files: at least so much a first backup stores, up to chunks that files share.
+/// Returns the bytes of distinct files: a first backup stores at least that much, less chunks that
+/// files share.
 fn unique_bytes(tree: &Contents) -> u64 {
     let files: std::collections::BTreeSet<_> = tree
         .values()

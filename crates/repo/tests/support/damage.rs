@@ -1,4 +1,4 @@
-//! A repository to damage, and what must be true of it afterwards.
+//! A repository to damage, and the conditions that must hold afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -34,12 +34,12 @@ pub fn open(storage: Arc<Memory>) -> Result<Repository, Error> {
     Repository::open(storage, Some(b"secret"))
 }
 
-/// What the name says it is: `packs`, `index`, …
+/// Returns the kind of an object from its name: `packs`, `index`, …
 pub fn kind(name: &Name) -> &str {
     name.as_str().split('/').next().unwrap()
 }
 
-/// A repository of three snapshots, and what each holds.
+/// A repository of three snapshots, and the contents of each.
 pub struct Scene {
     pub folder: Folder,
     pub image: Image,
@@ -61,17 +61,18 @@ impl Scene {
         folder.write("twice/one", &noise(2, 20_000));
         std::fs::hard_link(folder.path().join("twice/one"), folder.path().join("twice/two")).unwrap();
         std::os::unix::fs::symlink("long", folder.path().join("link")).unwrap();
-        // Listings of several chunks.
+        // Makes listings of several chunks.
         for n in 0..30 {
             folder.write(format!("many/{}{n:03}", "n".repeat(250)), format!("{n}").as_bytes());
         }
         let mut snapshots = Vec::new();
         for version in 0..3 {
-            // As much new data each time, so that packs of different backups have the same size.
+            // The same amount of new data each time, so that packs of different backups have the
+            // same size.
             folder.write("new", &noise(10 + version, 60_000));
             folder.write(format!("deep/er/{version}"), format!("version {version}").as_bytes());
-            // A file that has just been written is read again by the next backup: later damage has to meet
-            // those that are not.
+            // The next backup reads a recently written file again; damage must also hit files that
+            // it does not read.
             std::thread::sleep(std::time::Duration::from_millis(30));
             let summary = super::backup(&repository, folder.path());
             snapshots.push((summary.id.unwrap().to_string(), contents(folder.path())));
@@ -94,8 +95,8 @@ impl Scene {
         image
     }
 
-    /// Opens, checks and restores everything; returns the report, or the error if it can't even be
-    /// opened.
+    /// Opens, checks and restores everything; returns the report, or the error if the repository
+    /// can't be opened.
     pub fn judge(&self, image: &Image, context: &str) -> Result<CheckReport, Error> {
         let repository = open(storage(image))?;
         let report = repository
@@ -119,8 +120,8 @@ impl Scene {
         Ok(report)
     }
 
-    /// Restores a snapshot: what comes is right, and what does not come is exactly what the check
-    /// said.
+    /// Restores a snapshot. Restored files must be right, and missing ones must be exactly those
+    /// that the check reported.
     pub fn restore(&self, repository: &Repository, report: &CheckReport, id: &str, tree: &Contents, context: &str) {
         let out = scratch();
         let lost = Arc::new(Mutex::new(BTreeSet::new()));
@@ -178,7 +179,7 @@ pub fn names_fault(report: &CheckReport, name: &Name, context: &str) {
     );
 }
 
-/// A message that helps: it names the object, or says what is wrong with the password or the place.
+/// Checks that a message names the object, or the problem with the password or the storage.
 pub fn names_object(error: &Error, name: &Name, context: &str) {
     let text = error.to_string();
     let helps = match kind(name) {
@@ -196,7 +197,7 @@ pub fn is_needed_to_open(name: &Name) -> bool {
 }
 
 impl Scene {
-    /// Judges a damage that a check has to notice, or that keeps the repository from being opened.
+    /// Judges damage that a check must notice, or that prevents opening the repository.
     pub fn must_notice(&self, image: &Image, name: &Name, context: &str) {
         match self.judge(image, context) {
             Ok(report) => names_fault(&report, name, context),

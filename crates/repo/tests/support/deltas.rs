@@ -1,5 +1,4 @@
-//! Repositories whose frames of data were written by hand, encoded against others in any way one
-//! likes.
+//! Repositories whose data frames are written by hand, with any bases.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,11 +15,11 @@ use ibid_storage::{Memory, Name, Storage};
 
 use super::damage::{Image, image, storage};
 
-/// A frame to be written.
+/// A frame to write.
 #[derive(Clone, Default)]
 pub struct Frame {
     pub chunks: Vec<Vec<u8>>,
-    /// Chunks that it is encoded against, and which bytes of each.
+    /// Chunks that it is encoded against, with the range of each.
     pub bases: Vec<(Vec<u8>, Range<usize>)>,
     pub depth: u8,
     /// Bytes to store in place of the chunks' own.
@@ -35,7 +34,7 @@ impl Frame {
         }
     }
 
-    /// One that is encoded against all of some chunks.
+    /// Returns a frame encoded against the whole of these chunks.
     pub fn delta(chunks: &[Vec<u8>], depth: u8, bases: &[&Vec<u8>]) -> Frame {
         let whole = |base: &&Vec<u8>| ((*base).clone(), 0..base.len());
         Frame {
@@ -47,7 +46,7 @@ impl Frame {
     }
 }
 
-/// Someone who has the password and stores packs by hand.
+/// An attacker who has the password and stores packs by hand.
 pub struct Writer {
     pub storage: Arc<Memory>,
     pub keys: Keys,
@@ -69,7 +68,7 @@ impl Writer {
         self.storage.put(&Name::new(name).unwrap(), &[bytes]).unwrap();
     }
 
-    /// The plaintext of a frame, its blobs, and the chunks it is encoded against.
+    /// Returns the plaintext of a frame, its blobs, and the chunks it is encoded against.
     pub fn encode(&self, frame: &Frame) -> (Vec<u8>, frame::FrameBuilder, Vec<Piece>) {
         let mut gathered = frame::FrameBuilder::new();
         for chunk in &frame.chunks {
@@ -92,7 +91,7 @@ impl Writer {
                 .encode(gathered.blobs(), &body, compression, &mut plaintext)
                 .unwrap();
         } else {
-            // Bytes beyond the end of a chunk, which nobody has, are zeros here.
+            // Bytes beyond the end of a chunk, which do not exist, are zeros here.
             let bytes = |(chunk, range): &(Vec<u8>, Range<usize>)| {
                 let mut chunk = chunk.clone();
                 chunk.resize(chunk.len().max(range.end), 0);
@@ -127,7 +126,7 @@ impl Writer {
         summary
     }
 
-    /// Stores a snapshot of one file, `file`, that is one chunk; another pack has that.
+    /// Stores a snapshot of one file, `file`, that consists of one chunk stored in another pack.
     pub fn snapshot_of(&self, chunk: &[u8]) -> FileId {
         let content = |bytes: &[u8]| Content {
             depth: 0,
@@ -178,7 +177,7 @@ impl Writer {
         self.put(&format!("index/{id}"), &index::encode(&self.keys, id, packs).unwrap());
     }
 
-    /// What a pack says of itself.
+    /// Returns the directory of a pack.
     pub fn directory(&self, name: &Name) -> PackSummary {
         let id = FileId::parse(name.last_segment()).unwrap();
         let mut bytes = self.storage.get(name, u64::MAX).unwrap();
@@ -188,7 +187,8 @@ impl Writer {
         pack::open_directory(&self.keys, id, size, offset, directory).unwrap()
     }
 
-    /// The same, and its chunks by frame and slot; it must need no other pack.
+    /// Returns the directory of a pack and its chunks by frame and slot. The pack must need no
+    /// other.
     pub fn read(&self, name: &Name) -> (PackSummary, Vec<Vec<Vec<u8>>>) {
         let summary = self.directory(name);
         let (id, mut bytes) = (summary.id, self.storage.get(name, u64::MAX).unwrap());
@@ -204,8 +204,8 @@ impl Writer {
     }
 }
 
-/// The same repository with other packs of data, which `draw` makes of the chunks: a list of frames
-/// for each.
+/// Returns the same repository with other data packs. `draw` makes them from the chunks: a list of
+/// frames per pack.
 pub fn rewrite(of: &Image, draw: impl FnOnce(Vec<Vec<u8>>) -> Vec<Vec<Frame>>) -> Image {
     let writer = Writer::of(storage(of));
     let (mut chunks, mut packs) = (Vec::new(), Vec::new());
@@ -224,15 +224,16 @@ pub fn rewrite(of: &Image, draw: impl FnOnce(Vec<Vec<u8>>) -> Vec<Vec<Frame>>) -
             _ => {}
         }
     }
-    // Packs have random names; the longest chunks first, always in the same order.
+    // Packs have random names. Sort the chunks, the longest first, so that the order is always the
+    // same.
     chunks.sort_by_key(|chunk: &Vec<u8>| (std::cmp::Reverse(chunk.len()), chunk.clone()));
     packs.extend(draw(chunks).iter().map(|frames| writer.pack(frames)));
     writer.index(&packs);
     image(writer.storage.as_ref())
 }
 
-/// Frames of `each` chunks, every one encoded against the one before, up to this depth; then it
-/// begins anew. Neighbours are in different packs.
+/// Returns frames of `each` chunks, every one encoded against the one before, up to this depth;
+/// then a new chain begins. Neighbours are in different packs.
 pub fn chains(chunks: &[Vec<u8>], each: usize, depth_max: u8, packs: usize) -> Vec<Vec<Frame>> {
     let mut drawn: Vec<Vec<Frame>> = vec![Vec::new(); packs];
     let groups: Vec<_> = chunks.chunks(each).collect();

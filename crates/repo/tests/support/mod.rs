@@ -16,7 +16,7 @@ use std::sync::Arc;
 use ibid_format::slot::Argon2Cost;
 use ibid_repo::{BackupOptions, BackupSummary, InitOptions, Repository};
 
-/// Options of a repository that opens quickly.
+/// Returns options of a repository that opens quickly.
 pub fn quick() -> InitOptions {
     InitOptions::default().cost(Argon2Cost {
         memory_kib: 64,
@@ -39,7 +39,7 @@ pub fn backup(repository: &Repository, path: &Path) -> BackupSummary {
     summary
 }
 
-/// Bytes that repeat nowhere: SplitMix64.
+/// Returns bytes without repetitions: SplitMix64.
 pub fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {
@@ -63,8 +63,8 @@ pub struct Folder {
     path: PathBuf,
 }
 
-/// A temporary folder in memory, where there is such a thing: tests that restore a thousand times
-/// should not wait for a disk.
+/// Creates a temporary folder, in memory if possible: tests that restore a thousand times should
+/// not wait for a disk.
 pub fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }
@@ -74,7 +74,7 @@ impl Folder {
         Folder::within(tempfile::tempdir().unwrap())
     }
 
-    /// One in memory, if possible: see [`scratch`].
+    /// Creates a folder in memory, if possible: see [`scratch`].
     pub fn scratch() -> Folder {
         Folder::within(scratch())
     }
@@ -95,7 +95,7 @@ impl Folder {
         std::fs::write(path, bytes).unwrap();
     }
 
-    /// One of everything that a tree can hold.
+    /// Creates a tree with every type of file and attribute.
     pub fn with_everything() -> Folder {
         let this = Folder::new();
         let at = |name: &str| this.path.join(name);
@@ -140,7 +140,7 @@ impl Folder {
     }
 }
 
-/// Everything that is to be the same about a file.
+/// All attributes of a file that must be restored.
 #[derive(Debug, PartialEq)]
 struct Look {
     mode: u32,
@@ -193,7 +193,7 @@ fn walk(root: &Path) -> BTreeMap<PathBuf, Look> {
     found
 }
 
-/// Compares two trees in everything that is kept.
+/// Compares two trees in everything that is restored.
 pub fn same_tree(a: &Path, b: &Path) {
     let (a, b) = (walk(a), walk(b));
     assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>());
@@ -222,7 +222,7 @@ fn clone(look: &Look) -> Look {
     }
 }
 
-/// Random numbers that a seed repeats: SplitMix64.
+/// Pseudorandom numbers from a seed: SplitMix64.
 pub struct Random(pub u64);
 
 impl Random {
@@ -239,10 +239,10 @@ impl Random {
     }
 }
 
-/// What a tree holds, to compare restores with long after the tree has changed.
+/// Contents of a tree, to compare restores with after the tree has changed.
 pub type Contents = BTreeMap<PathBuf, Node>;
 
-/// One thing in a tree.
+/// One entry of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
     Directory,
@@ -251,7 +251,7 @@ pub enum Node {
     Other,
 }
 
-/// Everything below `root`, by paths relative to it.
+/// Returns everything below `root`, by paths relative to it.
 pub fn contents(root: &Path) -> Contents {
     let mut found = Contents::new();
     let mut todo = vec![root.to_owned()];
@@ -274,7 +274,7 @@ pub fn contents(root: &Path) -> Contents {
     found
 }
 
-/// What differs between two trees, in words; nothing if they are the same.
+/// Returns the difference between two trees in words; `None` if they are equal.
 pub fn difference(expected: &Contents, found: &Contents) -> Option<String> {
     for (path, node) in expected {
         match found.get(path) {
@@ -288,14 +288,14 @@ pub fn difference(expected: &Contents, found: &Contents) -> Option<String> {
 }
 
 impl Folder {
-    /// Changes, adds and removes some files, as `random` says; about `bytes` of new data.
+    /// Changes, adds and removes random files, with about `bytes` of new data.
     pub fn evolve(&self, random: &mut Random, bytes: u64) {
         let files = 3 + random.below(5);
         for _ in 0..files {
             let name = format!("d{}/f{}", random.below(3), random.below(6));
             match random.below(5) {
                 0 => drop(std::fs::remove_file(self.path().join(&name))),
-                // Appended to, so that most chunks stay.
+                // Append, so that most chunks stay.
                 1 => {
                     let mut old = std::fs::read(self.path().join(&name)).unwrap_or_default();
                     let length = random.below(bytes / files + 1) as usize;

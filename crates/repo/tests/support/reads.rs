@@ -1,11 +1,11 @@
-//! A place that remembers what was read of it.
+//! Storage that records reads.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use ibid_storage::{Error, Memory, Name, Storage};
 
-/// Counts how often something was read of an object from each offset on.
+/// Counts the reads of each object by offset.
 pub struct Reads {
     inner: Arc<Memory>,
     counts: Mutex<BTreeMap<(Name, u64), u32>>,
@@ -17,7 +17,7 @@ impl Reads {
         Reads { inner, counts }
     }
 
-    /// How often each object was read from which offset on, since this was asked last.
+    /// Returns the number of reads of each object by offset, since the last call.
     pub fn take(&self) -> BTreeMap<(Name, u64), u32> {
         std::mem::take(&mut self.counts.lock().unwrap())
     }

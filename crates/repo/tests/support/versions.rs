@@ -3,7 +3,7 @@
 /// Password of the encrypted fixtures.
 pub(crate) const PASSWORD: &[u8] = b"a password for the fixture";
 
-/// Bytes that repeat nowhere: SplitMix64.
+/// Returns bytes without repetitions: SplitMix64.
 fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed;
     let mut bytes = Vec::with_capacity(length + 8);
@@ -18,7 +18,7 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// What version `n` of the tree holds: names and bytes.
+/// Returns version `n` of the tree: names and bytes.
 pub(crate) fn tree(n: u64) -> Vec<(&'static str, Vec<u8>)> {
     let mut dump = noise(5, 90_000);
     dump[40_000..40_100].copy_from_slice(&noise(n, 100));
