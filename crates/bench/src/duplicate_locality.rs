@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::path::PathBuf;
 
-use ibid_chunk::{Chunker, Pusher, Settings};
+use ibid_chunk::{Pusher, Settings};
 
 use crate::compare::at_least_one;
 use crate::duplicates::{PIECE, pieces};
 use crate::fingerprints::Fingerprints;
 use crate::inputs::Inputs;
-use crate::{Error, Observer, Result};
+use crate::{Error, Observer, Result, preferred_chunker};
 
 /// The plan: the files, and when to count.
 #[derive(Clone, Debug)]
@@ -178,7 +178,7 @@ fn sum(sequences: &[Sequences]) -> Amount {
 /// observer and left out.
 pub fn duplicate_locality(plan: &DuplicateLocalityPlan, observer: &mut impl Observer) -> Result<DuplicateLocality> {
     at_least_one("checkpoints", plan.checkpoints)?;
-    let chunker = Chunker::new(&plan.settings)?;
+    let chunker = preferred_chunker(&plan.settings)?;
     let inputs = Inputs::list(&plan.paths, observer)?;
     observer.expect(inputs.bytes);
     let mut pusher = Pusher::new(&chunker);

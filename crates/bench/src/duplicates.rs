@@ -6,11 +6,11 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use ibid_chunk::{Chunker, Pusher, Settings};
+use ibid_chunk::{Pusher, Settings};
 
 use crate::fingerprints::Fingerprints;
 use crate::inputs::Inputs;
-use crate::{Error, Observer, Result, Sizes};
+use crate::{Error, Observer, Result, Sizes, preferred_chunker};
 
 /// Bytes that are read at once.
 pub(crate) const PIECE: usize = 4 << 20;
@@ -26,7 +26,7 @@ pub(crate) struct Account {
 
 impl Account {
     pub(crate) fn new(settings: &Settings) -> Result<Account> {
-        let chunker = Chunker::new(settings)?;
+        let chunker = preferred_chunker(settings)?;
         Ok(Account {
             settings: settings.clone(),
             sizes: Sizes::new(chunker.size_max()),

@@ -32,6 +32,7 @@
 
 mod breakdown;
 mod chunk_sizes;
+mod chunker;
 mod clock;
 mod compare;
 mod cpu;
@@ -56,6 +57,7 @@ mod versions;
 
 pub use breakdown::{Breakdown, BreakdownPlan, Part, Step, breakdown};
 pub use chunk_sizes::ChunkSizes;
+pub use chunker::preferred_chunker;
 pub use compare::{Comparison, Entry, INDEX_BYTES, INDEX_MEMORY_BYTES, Plan, RECIPE_BYTES, compare};
 pub use cpu::{Cpu, InstructionCost, cpu};
 pub use duplicate_locality::{

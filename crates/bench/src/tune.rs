@@ -4,10 +4,10 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use ibid_chunk::{Backend, Chunker, SeqCdcSettings, Settings, chunks};
+use ibid_chunk::{Backend, SeqCdcSettings, Settings, chunks};
 
 use crate::compare::{at_least_one, compare_in_memory};
-use crate::{Comparison, Entry, Error, Observer, Plan, Random, Result, Series, Sizes, compare};
+use crate::{Comparison, Entry, Error, Observer, Plan, Random, Result, Series, Sizes, compare, preferred_chunker};
 
 /// The lengths of sequences that are tried.
 const SEQ_LENGTHS: RangeInclusive<u32> = 3..=10;
@@ -167,7 +167,7 @@ fn candidates(plan: &TunePlan, observer: &mut impl Observer) -> Result<Vec<Candi
     observer.expect((combinations * plan.random_bytes) as u64);
     let mut found = Vec::new();
     let mut take = |settings: SeqCdcSettings| -> Result<()> {
-        let chunker = Chunker::new(&Settings::SeqCdc(settings))?;
+        let chunker = preferred_chunker(&Settings::SeqCdc(settings))?;
         let mut sizes = Sizes::new(settings.size_max);
         chunks(&chunker, &judged_with).for_each(|chunk| sizes.add(chunk.len()));
         let mean_on_random = sizes.mean();
@@ -240,6 +240,6 @@ fn fit(settings: SeqCdcSettings, data: &[u8]) -> Result<Option<SeqCdcSettings>> 
 }
 
 fn mean(settings: SeqCdcSettings, data: &[u8]) -> Result<f64> {
-    let chunker = Chunker::new(&Settings::SeqCdc(settings))?;
+    let chunker = preferred_chunker(&Settings::SeqCdc(settings))?;
     Ok(data.len() as f64 / chunks(&chunker, data).count().max(1) as f64)
 }

@@ -20,7 +20,7 @@ use source::Source;
 pub use store::{StoreEntry, StoreMethod};
 pub use threads::ThreadsEntry;
 
-use crate::{Machine, Observer, Result, Series};
+use crate::{Machine, Observer, Result, Series, preferred_chunker};
 
 /// The data to cut.
 #[derive(Clone, Debug, PartialEq)]
@@ -240,7 +240,7 @@ pub fn locality(plan: &LocalityPlan, observer: &mut impl Observer) -> Result<Loc
     for data in &plan.data {
         work.push((data, Source::new(data, observer)?));
     }
-    let chunkers = plan.chunkers.iter().map(Chunker::new);
+    let chunkers = plan.chunkers.iter().map(preferred_chunker);
     let chunkers: Vec<Chunker> = chunkers.collect::<std::result::Result<_, _>>()?;
     let passes: u64 = plan.chunkers.iter().map(|settings| plan.passes(settings)).sum();
     let bytes = work.iter().map(|(_, source)| source.bytes());

@@ -13,7 +13,7 @@ use super::cutting::{Cursor, Cutter};
 use super::source::{Source, Window};
 use crate::clock::ProcessClock;
 use crate::error::Stop;
-use crate::{Error, Observer, Result};
+use crate::{Error, Observer, Result, preferred_chunker};
 
 /// A way to find boundaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub(super) fn run(
     observer: &mut impl Observer,
 ) -> Result<Vec<StoreEntry>> {
     let mut entries = Vec::new();
-    let fixed = Chunker::new(&Settings::Fixed(FixedSettings {
+    let fixed = preferred_chunker(&Settings::Fixed(FixedSettings {
         size: chunker.settings().size_average(),
     }))?;
     let mut store = |method, cutter: Cutter<'_>, settings: &Settings, lengths: &[Vec<u32>], observer: &mut _| {

@@ -79,6 +79,11 @@ pub(crate) fn restore(
     if out.quiet {
         return Ok(());
     }
+    text(out, info, asked, summary)
+}
+
+/// Prints the summary for a reader.
+fn text(out: &mut Out, info: &SnapshotInfo, asked: Asked, summary: &RestoreSummary) -> Result<()> {
     let (files, folders) = (
         counted(summary.files, "file", "files"),
         counted(summary.directories, "folder", "folders"),

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use ibid_bench::Random;
-use ibid_chunk::{Chunker, Settings, chunks};
+use ibid_bench::{Random, preferred_chunker};
+use ibid_chunk::{Settings, chunks};
 use ibid_format::frame::{self, Compression, FrameDecoder, FrameEncoder};
 use ibid_format::pack::{self, PackKind};
 use ibid_format::{ChunkId, FileId, Keys, MasterKey};
@@ -107,7 +107,7 @@ fn measure(data: &[u8], average: u32, options: &Options) -> Result<RandomRead> {
     let folder = tempfile::Builder::new().prefix("ibid-bench-").tempdir_in(work)?;
     let storage = Local::create(folder.path().join("packs"))?;
     let keys = Keys::encrypted(FileId::random(), &MasterKey::random());
-    let chunker = Chunker::new(&Settings::for_average("fastcdc", average as usize)?)?;
+    let chunker = preferred_chunker(&Settings::for_average("fastcdc", average as usize)?)?;
     let mut seen = HashSet::new();
     let unique: Vec<(ChunkId, &[u8])> = chunks(&chunker, data)
         .map(|chunk| (keys.chunk_id(chunk), chunk))

@@ -66,25 +66,7 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
     let transferred = loader.transfer(&mut lines, &store, durability);
     let duration_ms = started.elapsed().as_millis() as u64;
     let (ended, committed) = transferred?;
-    let stored = || match committed.records {
-        0 => "nothing was stored".to_owned(),
-        records => format!(
-            "{} stored, up to line {}",
-            counted(records, "record is", "records are"),
-            committed.line
-        ),
-    };
-    match ended {
-        Ended::AtTheEnd => {}
-        Ended::Stopped => return Err(Failure::Interrupted(stored().into())),
-        Ended::Unreadable(source) => {
-            let cause = Failure::local("read", &args.file, source);
-            return Err(Failure::Fatal(format!("{cause}; {}", stored())));
-        }
-        Ended::BadLine(BadLine { line, problem }) => {
-            return Err(Failure::Fatal(format!("line {line}: {problem}; {}", stored())));
-        }
-    }
+    ended.into_result(args, committed)?;
     let Loader { bad, bad_total, .. } = loader;
     let name = namespace.name().to_owned();
     drop(namespace);
@@ -94,7 +76,7 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
         let work = compact::Work::begin(size_on_disk(path)?);
         let compacted = work.carry_out(store, path, &watch)?;
         if monitor.is_cancelled() {
-            let left = format!("{}; {}", stored(), left_by(&compacted));
+            let left = format!("{}; {}", committed.stored(), left_by(&compacted));
             return Err(Failure::Interrupted(left.into()));
         }
         Some(compacted)
@@ -124,6 +106,24 @@ enum Ended {
     BadLine(BadLine),
 }
 
+impl Ended {
+    /// Returns why the load failed, with what it stored until then, unless it reached the end.
+    fn into_result(self, args: &LoadArgs, committed: Committed) -> Result<()> {
+        let stored = committed.stored();
+        match self {
+            Ended::AtTheEnd => Ok(()),
+            Ended::Stopped => Err(Failure::Interrupted(stored.into())),
+            Ended::Unreadable(source) => {
+                let cause = Failure::local("read", &args.file, source);
+                Err(Failure::Fatal(format!("{cause}; {stored}")))
+            }
+            Ended::BadLine(BadLine { line, problem }) => {
+                Err(Failure::Fatal(format!("line {line}: {problem}; {stored}")))
+            }
+        }
+    }
+}
+
 /// The next batch to commit, and all that was committed.
 #[derive(Default)]
 struct Pending {
@@ -151,6 +151,19 @@ struct Committed {
     bytes: u64,
     /// The last line that one of the records came from.
     line: u64,
+}
+
+impl Committed {
+    /// Says how much of the input is stored.
+    fn stored(self) -> String {
+        match self.records {
+            0 => "nothing was stored".to_owned(),
+            records => {
+                let records = counted(records, "record is", "records are");
+                format!("{records} stored, up to line {}", self.line)
+            }
+        }
+    }
 }
 
 struct Loader<'l> {

@@ -1,6 +1,7 @@
 //! `ibid-bench chunk`.
 
-use ibid_chunk::{Chunker, Stream};
+use ibid_bench::preferred_chunker;
+use ibid_chunk::Stream;
 use ibid_terminal::{FileError, input};
 
 use crate::args::ChunkArgs;
@@ -14,7 +15,7 @@ const BUFFER: usize = 1 << 20;
 pub(crate) fn run(args: &ChunkArgs, quiet: bool) -> Result<Outcome> {
     let settings = args.chunker.settings();
     let settings = settings.map_err(|error| Failure::Usage(error.to_string()))?;
-    let chunker = Chunker::new(&settings).map_err(|error| Failure::Usage(error.to_string()))?;
+    let chunker = preferred_chunker(&settings).map_err(|error| Failure::Usage(error.to_string()))?;
     let input = input::open(&args.file)?;
     let mut out = Out::new(args.json);
     let mut printer = ChunkPrinter::begin(&mut out, &settings)?;

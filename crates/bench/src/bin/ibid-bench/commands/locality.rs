@@ -2,8 +2,8 @@
 
 use ibid_bench::{
     DuplicateLocalityPlan, LocalityPlan, duplicate_locality, duplicate_locality_html, locality, locality_html,
+    preferred_chunker,
 };
-use ibid_chunk::Chunker;
 use ibid_chunk::locality::{Criterion, HintedChunker};
 use ibid_terminal::Unit;
 
@@ -63,7 +63,7 @@ fn plan(args: &LocalityArgs) -> Result<LocalityPlan> {
     let chunkers = contenders.map_err(|error| Failure::Usage(format!("--sizes: {error}")))?;
     // A criterion that was named must be shown, so a chunker that cannot meet it is refused.
     for settings in &chunkers {
-        let chunker = Chunker::new(settings).map_err(|error| Failure::Usage(format!("--sizes: {error}")))?;
+        let chunker = preferred_chunker(settings).map_err(|error| Failure::Usage(format!("--sizes: {error}")))?;
         for criterion in &args.criteria {
             HintedChunker::new(&chunker, *criterion).map_err(|error| Failure::Usage(format!("--criteria: {error}")))?;
         }
