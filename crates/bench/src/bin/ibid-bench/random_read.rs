@@ -13,9 +13,8 @@ use ibid_format::frame::{self, Compression, FrameDecoder, FrameEncoder};
 use ibid_format::pack::{self, PackKind};
 use ibid_format::{ChunkId, FileId, Keys, MasterKey};
 use ibid_storage::{Local, Name, Storage};
-use serde::{Deserialize, Serialize};
 
-use crate::record::{Outcome, RandomRead, Record};
+use crate::record::{FrameResult, Outcome, RandomRead, Record};
 use crate::report;
 use crate::statistics::{median, percentile};
 
@@ -52,23 +51,6 @@ pub(crate) struct Options {
     /// Write every sample and the results into this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-}
-
-/// What one size of frames gave.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct FrameResult {
-    /// Bytes of chunks that are compressed together.
-    pub(crate) frame: u32,
-    pub(crate) frames: u64,
-    /// All packs.
-    pub(crate) stored_bytes: u64,
-    /// Fetched from storage for one chunk, on average.
-    pub(crate) read_bytes_mean: f64,
-    pub(crate) median_us: f64,
-    pub(crate) p99_us: f64,
-    pub(crate) max_us: f64,
-    /// Every read.
-    pub(crate) samples_us: Vec<f64>,
 }
 
 /// Where a chunk is.

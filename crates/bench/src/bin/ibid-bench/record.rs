@@ -1,5 +1,6 @@
 //! What a run leaves behind: where and when, every sample, the results.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -8,8 +9,6 @@ use serde_json::Value;
 
 use crate::databases::Records;
 use crate::measure::Cost;
-use crate::random_read::FrameResult;
-use crate::summary::Row;
 
 /// One run of one experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,6 +44,33 @@ pub(crate) struct Repositories {
     pub(crate) results: Vec<Row>,
 }
 
+/// What is measured, of one corpus.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) corpus: String,
+    pub(crate) measure: String,
+    pub(crate) unit: String,
+    /// For each tool, its value in each round.
+    pub(crate) values: BTreeMap<String, Vec<f64>>,
+    /// The medians of these.
+    pub(crate) medians: BTreeMap<String, f64>,
+    /// ibid's value by restic's, in each round.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ratios: Vec<f64>,
+    /// The median of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ratio: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) goal: Option<Goal>,
+}
+
+/// What ibid is to reach.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Goal {
+    pub(crate) text: String,
+    pub(crate) reached: bool,
+}
+
 /// Of reading single chunks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RandomRead {
@@ -55,6 +81,23 @@ pub(crate) struct RandomRead {
     /// Bytes of these.
     pub(crate) bytes: u64,
     pub(crate) frames: Vec<FrameResult>,
+}
+
+/// What one size of frames gave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FrameResult {
+    /// Bytes of chunks that are compressed together.
+    pub(crate) frame: u32,
+    pub(crate) frames: u64,
+    /// All packs.
+    pub(crate) stored_bytes: u64,
+    /// Fetched from storage for one chunk, on average.
+    pub(crate) read_bytes_mean: f64,
+    pub(crate) median_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) max_us: f64,
+    /// Every read.
+    pub(crate) samples_us: Vec<f64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -4,9 +4,8 @@
 use std::fmt::Write as _;
 
 use crate::databases::{self, Records};
-use crate::record::{Outcome, RandomRead, Record, Repositories, Sample, Step};
+use crate::record::{Outcome, RandomRead, Record, Repositories, Row, Sample, Step};
 use crate::statistics::median;
-use crate::summary::Row;
 
 /// Results go to standard output.
 pub(crate) fn show(text: &str) {

@@ -3,38 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
 use crate::measure::Cost;
-use crate::record::{CorpusInfo, Repositories, Sample, Step};
+use crate::record::{CorpusInfo, Goal, Repositories, Row, Sample, Step};
 use crate::statistics::median;
-
-/// What is measured, of one corpus.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Row {
-    pub(crate) corpus: String,
-    pub(crate) measure: String,
-    pub(crate) unit: String,
-    /// For each tool, its value in each round.
-    pub(crate) values: BTreeMap<String, Vec<f64>>,
-    /// The medians of these.
-    pub(crate) medians: BTreeMap<String, f64>,
-    /// ibid's value by restic's, in each round.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) ratios: Vec<f64>,
-    /// The median of these.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) ratio: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) goal: Option<Goal>,
-}
-
-/// What ibid is to reach.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Goal {
-    pub(crate) text: String,
-    pub(crate) reached: bool,
-}
 
 /// The samples of one tool with one corpus in one round.
 struct Round<'a>(Vec<&'a Sample>);

@@ -9,7 +9,8 @@ use ibid_bench::Random;
 use serde::{Deserialize, Serialize};
 
 use super::input::Input;
-use super::subject::{Finished, Index, Kind, Read};
+use super::kind::Kind;
+use super::subject::{Finished, Index, Read};
 use crate::files;
 use crate::statistics::percentile;
 

@@ -3,16 +3,9 @@
 use std::path::Path;
 
 use anyhow::Result;
-use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::blocks::{Chunking, InBlocks};
 use super::input::Entry;
-use super::postgres::Postgres;
-use super::sqlite::Sqlite;
-use super::store::Store;
-use super::stream::Stream;
-use super::table::Table;
 
 /// Memory that each store of its own kind may use for what it has read, bytes; PostgreSQL has twice
 /// as much by default.
@@ -66,91 +59,4 @@ pub(crate) struct Finished {
 pub(crate) struct Index {
     pub(crate) entries: u64,
     pub(crate) bytes: u64,
-}
-
-/// The names of subjects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Kind {
-    /// The file is read, and nothing stored: what all others pay as well
-    Nothing,
-    /// `ibid_record::Store` as it is by default: older records become deltas of newer ones
-    /// (dDedup), and all is compacted
-    Ddedup,
-    /// The same, not compacted
-    DdedupHot,
-    /// The same store without deltas
-    Plain,
-    /// The same, not compacted
-    PlainHot,
-    /// The same engine, each body compressed by zstd
-    RedbZstd,
-    /// SQLite, each body compressed by zstd
-    SqliteZstd,
-    /// PostgreSQL, which compresses by lz4
-    PostgresLz4,
-    /// Bodies in blocks of 32 KiB, each compressed by zstd
-    Blocks,
-    /// Deduplicated by chunks of 4 KiB
-    #[value(name = "trad-4k")]
-    #[serde(rename = "trad-4k")]
-    Trad4k,
-    /// The same, in blocks of 32 KiB compressed by zstd
-    #[value(name = "trad-4k-blocks")]
-    #[serde(rename = "trad-4k-blocks")]
-    Trad4kBlocks,
-    /// Deduplicated by chunks of 64 bytes
-    #[value(name = "trad-64")]
-    #[serde(rename = "trad-64")]
-    Trad64,
-    /// The same, in blocks of 32 KiB compressed by zstd
-    #[value(name = "trad-64-blocks")]
-    #[serde(rename = "trad-64-blocks")]
-    Trad64Blocks,
-    /// All bodies as one stream, compressed by zstd with a window of 128 MiB: nothing can be read
-    /// alone
-    Stream,
-}
-
-impl Kind {
-    /// What it stands for; none for [`Kind::Nothing`]. If `distinct`, every version is a record of
-    /// its own.
-    pub(crate) fn subject(self, distinct: bool) -> Option<Box<dyn Subject>> {
-        let blocks =
-            |chunking, compressed| -> Option<Box<dyn Subject>> { Some(Box::new(InBlocks { chunking, compressed })) };
-        let store = |deltas, compacted| -> Option<Box<dyn Subject>> {
-            Some(Box::new(Store {
-                deltas,
-                compacted,
-                distinct,
-            }))
-        };
-        match self {
-            Kind::Nothing => None,
-            Kind::Ddedup => store(true, true),
-            Kind::DdedupHot => store(true, false),
-            Kind::Plain => store(false, true),
-            Kind::PlainHot => store(false, false),
-            Kind::RedbZstd => Some(Box::new(Table)),
-            Kind::SqliteZstd => Some(Box::new(Sqlite)),
-            Kind::PostgresLz4 => Some(Box::new(Postgres)),
-            Kind::Blocks => blocks(Chunking::Whole, true),
-            Kind::Trad4k => blocks(Chunking::Average4KiB, false),
-            Kind::Trad4kBlocks => blocks(Chunking::Average4KiB, true),
-            Kind::Trad64 => blocks(Chunking::Average64, false),
-            Kind::Trad64Blocks => blocks(Chunking::Average64, true),
-            Kind::Stream => Some(Box::new(Stream)),
-        }
-    }
-
-    /// Whether single records can be read.
-    pub(crate) fn has_keys(self) -> bool {
-        !matches!(self, Kind::Nothing | Kind::Stream)
-    }
-
-    /// Its name on the command line and in tables.
-    pub(crate) fn name(self) -> String {
-        self.to_possible_value()
-            .map_or_else(String::new, |value| value.get_name().to_owned())
-    }
 }
