@@ -199,6 +199,6 @@ fn a_namespace_that_was_given_up_is_reported() {
     store.finish_encoding().unwrap();
     put_versions(&store, "pages", Versions::Kept, 1, 2);
     let found = statistics(&store);
-    let given_up: Vec<bool> = found.namespaces.iter().map(|space| space.given_up).collect();
+    let given_up: Vec<bool> = found.namespaces.iter().map(|space| space.encoding_stopped).collect();
     assert_eq!((given_up, found.encoding.given_up), (vec![true, false], 1));
 }

@@ -77,7 +77,7 @@ fn run(chunker: &str, hints: Hints, threads: usize) -> Vec<(u64, u64, u64)> {
         let summary = back_up(&repository, &file, hints, threads);
         assert_comes_back(&repository, &summary, &file, &version);
         let new = summary.counters.new_bytes - summary.new_metadata_bytes;
-        found.push((summary.unlike.chunks, new, summary.hinted));
+        found.push((summary.whole.chunks, new, summary.cut_by_hints_bytes));
     }
     found
 }
@@ -163,14 +163,14 @@ fn archives_and_holes_are_cut_as_without_hints() {
             assert_comes_back(&repository, &summary, &archive, &tar(time));
             assert_comes_back(&repository, &summary, &sparse, &std::fs::read(&sparse).unwrap());
             found.push((
-                summary.unlike.chunks,
+                summary.whole.chunks,
                 summary.counters.new_bytes - summary.new_metadata_bytes,
             ));
             assert_eq!(
-                summary.hinted > 8 << 20,
+                summary.cut_by_hints_bytes > 8 << 20,
                 hints == Hints::Always && time > 1,
                 "{}",
-                summary.hinted
+                summary.cut_by_hints_bytes
             );
         }
         found
@@ -210,7 +210,7 @@ fn where_hints_can_not_be_read_the_chunker_looks_and_nothing_is_lost() {
     spoil_directories(&storage);
     std::fs::write(&file, &all[1]).unwrap();
     let summary = back_up(&repository, &file, Hints::Always, 2);
-    assert_eq!(summary.hinted, 0);
+    assert_eq!(summary.cut_by_hints_bytes, 0);
     assert!(summary.counters.new_bytes < 1 << 20, "{}", summary.counters.new_bytes);
     assert_comes_back(&repository, &summary, &file, &all[1]);
 }

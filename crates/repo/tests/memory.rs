@@ -157,7 +157,7 @@ fn back_up_versions(from: &Path, into: &Path) {
         // requested.
         let options = options(from).similarity(Similarity::Max);
         let summary = repository.backup(&options).unwrap();
-        assert_eq!(summary.similar.bytes > 60 << 20, version > 0, "{summary:?}");
+        assert_eq!(summary.deltas.bytes > 60 << 20, version > 0, "{summary:?}");
     }
 }
 

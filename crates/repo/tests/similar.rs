@@ -55,11 +55,11 @@ fn ten_versions_take_little_more_than_one_and_all_come_back() {
         let summary = back_up(&repository, &file, Similarity::Auto);
         if number > 0 {
             assert!(
-                summary.similar.bytes > LENGTH as u64 * 9 / 10,
+                summary.deltas.bytes > LENGTH as u64 * 9 / 10,
                 "version {number}: {summary:?}"
             );
             assert!(
-                summary.similar.stored < summary.similar.bytes / 20,
+                summary.deltas.stored < summary.deltas.bytes / 20,
                 "version {number}: {summary:?}"
             );
         }
@@ -80,7 +80,7 @@ fn versions_that_are_backed_up_at_once_are_found_too() {
         std::fs::write(folder.path().join(format!("dump{number}")), version(number, LENGTH)).unwrap();
     }
     let summary = back_up(&repository, folder.path(), Similarity::Auto);
-    assert!(summary.similar.bytes > LENGTH as u64 * 5 / 2, "{summary:?}");
+    assert!(summary.deltas.bytes > LENGTH as u64 * 5 / 2, "{summary:?}");
     assert!(summary.counters.stored_bytes < LENGTH as u64 * 3 / 2, "{summary:?}");
     for number in 0..4 {
         let snapshot = repository.snapshot("latest").unwrap();
@@ -99,12 +99,12 @@ fn nothing_is_looked_for_if_it_is_not_wanted() {
     for number in 0..2 {
         std::fs::write(&file, version(number, LENGTH)).unwrap();
         let off = back_up(&repository, &file, Similarity::Off);
-        assert_eq!(off.similar.chunks, 0);
+        assert_eq!(off.deltas.chunks, 0);
     }
     std::fs::write(&file, version(2, LENGTH)).unwrap();
     let options = options(&file).compression(Compression::Off);
     let stored = repository.backup(&options).unwrap();
-    assert_eq!(stored.similar.chunks, 0, "without compression, nothing is encoded");
+    assert_eq!(stored.deltas.chunks, 0, "without compression, nothing is encoded");
 }
 
 /// Returns storage whose objects can be changed, with a repository in it.
@@ -157,7 +157,7 @@ fn damaged_sketches_are_reported_and_made_again() {
     std::fs::write(&file, version(2, LENGTH)).unwrap();
     let (heard, monitor) = hearing();
     let summary = repository.watched_by(&monitor).backup(&options(&file)).unwrap();
-    assert!(summary.similar.bytes > LENGTH as u64 * 9 / 10, "{summary:?}");
+    assert!(summary.deltas.bytes > LENGTH as u64 * 9 / 10, "{summary:?}");
     assert_eq!(heard.lock().unwrap().len(), 1);
     assert_restores(&repository, &summary, &file, &version(2, LENGTH));
     let report = repository.check(ReadData::All).unwrap();
@@ -180,7 +180,7 @@ fn a_first_backup_leaves_it_to_the_next_to_write_down_what_its_chunks_are_like()
     assert_eq!(names(&storage, "sketches").len(), 0);
     std::fs::write(&file, version(1, LENGTH)).unwrap();
     let second = back_up(&repository, &file, Similarity::Auto);
-    assert!(second.similar.bytes > LENGTH as u64 * 9 / 10, "{second:?}");
+    assert!(second.deltas.bytes > LENGTH as u64 * 9 / 10, "{second:?}");
     assert_eq!(names(&storage, "sketches").len(), 1, "of both");
 }
 
@@ -193,7 +193,7 @@ fn a_large_first_backup_writes_down_itself_what_its_chunks_are_like() {
     let file = folder.path().join("dump");
     std::fs::write(&file, noise(6, 50 << 20)).unwrap();
     let summary = back_up(&repository, &file, Similarity::Auto);
-    assert!(summary.unlike.chunks > 64 << 10, "{summary:?}");
+    assert!(summary.whole.chunks > 64 << 10, "{summary:?}");
     assert_eq!(names(&storage, "sketches").len(), 1);
 }
 
@@ -216,7 +216,7 @@ fn what_was_stored_without_looking_is_looked_into_once_by_who_looks() {
     back_up(&repository, &file, Similarity::Off);
     std::fs::write(&file, version(1)).unwrap();
     let summary = back_up(&repository, &file, Similarity::Auto);
-    assert!(summary.similar.bytes > LENGTH as u64 * 9 / 10, "{summary:?}");
+    assert!(summary.deltas.bytes > LENGTH as u64 * 9 / 10, "{summary:?}");
     assert_restores(&repository, &summary, &file, &version(1));
     assert_eq!(names(&storage, "sketches").len(), 1);
     back_up(&repository, &file, Similarity::Auto);
@@ -253,11 +253,11 @@ fn of_data_that_does_not_compress_little_is_looked_at_unless_all_is_wanted() {
     let file = folder.path().join("noise");
     std::fs::write(&file, noise(3, 96 << 20)).unwrap();
     let [auto, max] = [Similarity::Auto, Similarity::Max].map(|wish| back_up(&repository(), &file, wish));
-    assert!(auto.passed_over > 16 << 20, "{auto:?}");
-    assert_eq!(max.passed_over, 0);
+    assert!(auto.incompressible_bytes > 16 << 20, "{auto:?}");
+    assert_eq!(max.incompressible_bytes, 0);
     let text = [b"a line of text\n".repeat(100_000), noise(4, 2 << 20)].concat();
     std::fs::write(&file, text).unwrap();
-    assert_eq!(back_up(&repository(), &file, Similarity::Auto).passed_over, 0);
+    assert_eq!(back_up(&repository(), &file, Similarity::Auto).incompressible_bytes, 0);
 }
 
 #[test]
@@ -272,13 +272,13 @@ fn of_changed_files_that_are_like_nothing_little_is_looked_at_after_a_while() {
     };
     std::fs::write(&file, version(7)).unwrap();
     let first = back_up(&repository, &file, Similarity::Auto);
-    assert_eq!(first.without_gain, 0, "its next version may be like it");
+    assert_eq!(first.dissimilar_bytes, 0, "its next version may be like it");
     std::fs::write(&file, version(8)).unwrap();
     let max = options(&file).similarity(Similarity::Max).dry_run(true);
-    assert_eq!(repository.backup(&max).unwrap().without_gain, 0);
+    assert_eq!(repository.backup(&max).unwrap().dissimilar_bytes, 0);
     let second = back_up(&repository, &file, Similarity::Auto);
-    assert!(second.without_gain > 16 << 20, "{second:?}");
-    assert_eq!(second.passed_over, 0, "it compresses");
+    assert!(second.dissimilar_bytes > 16 << 20, "{second:?}");
+    assert_eq!(second.incompressible_bytes, 0, "it compresses");
     assert_restores(&repository, &second, &file, &version(8));
 }
 
@@ -292,7 +292,7 @@ fn from_storage_that_is_far_no_more_is_read_back_than_is_allowed() {
     std::fs::write(&file, version(1, LENGTH)).unwrap();
     let nothing = options(&file).remote_reads(Some(0)).dry_run(true);
     let summary = repository.backup(&nothing).unwrap();
-    assert_eq!(summary.similar.chunks, 0, "{summary:?}");
+    assert_eq!(summary.deltas.chunks, 0, "{summary:?}");
     let summary = back_up(&repository, &file, Similarity::Auto);
-    assert!(summary.similar.bytes > LENGTH as u64 * 9 / 10, "{summary:?}");
+    assert!(summary.deltas.bytes > LENGTH as u64 * 9 / 10, "{summary:?}");
 }

@@ -84,10 +84,10 @@ fn contents(out: &mut Out, summary: &BackupSummary) -> Result<()> {
         size(known),
         percent(known, counters.bytes)
     ))?;
-    if summary.hinted > 0 {
+    if summary.cut_by_hints_bytes > 0 {
         out.line(format!(
             "  hints   {} were cut where the stored version was cut, without a search for boundaries",
-            size(summary.hinted)
+            size(summary.cut_by_hints_bytes)
         ))?;
     }
     if summary.holes > 0 {
@@ -108,26 +108,26 @@ fn stored(out: &mut Out, summary: &BackupSummary) -> Result<()> {
         "  new     {} including lists of folders, {compressed}",
         size(counters.new_bytes)
     ))?;
-    let similar = summary.similar;
-    if similar.chunks > 0 {
+    let deltas = summary.deltas;
+    if deltas.chunks > 0 {
         out.line(format!(
             "  similar {} of these resemble stored data, and take {} as deltas ({})",
-            size(similar.bytes),
-            size(similar.stored),
-            percent(similar.stored, similar.bytes)
+            size(deltas.bytes),
+            size(deltas.stored),
+            percent(deltas.stored, deltas.bytes)
         ))?;
     }
-    if summary.passed_over > 0 {
+    if summary.incompressible_bytes > 0 {
         out.line(format!(
             "  {} do not compress, so they were not compared with stored data (--similarity max does)",
-            size(summary.passed_over)
+            size(summary.incompressible_bytes)
         ))?;
     }
-    if summary.without_gain > 0 {
+    if summary.dissimilar_bytes > 0 {
         out.line(format!(
             "  {} are in kinds of files that resembled nothing before, so they were not compared with stored data \
              (--similarity max does)",
-            size(summary.without_gain)
+            size(summary.dissimilar_bytes)
         ))?;
     }
     if summary.id.is_some() {
@@ -189,12 +189,12 @@ fn document<'a>(summary: &BackupSummary, problems: &'a [(PathBuf, String)]) -> J
         hole_bytes: summary.holes,
         attributes_lost: summary.attributes_lost,
         damaged_frames: summary.damaged_frames,
-        delta_chunks: summary.similar.chunks,
-        delta_bytes: summary.similar.bytes,
-        delta_stored_bytes: summary.similar.stored,
-        incompressible_bytes: summary.passed_over,
-        dissimilar_bytes: summary.without_gain,
-        cut_by_hints_bytes: summary.hinted,
+        delta_chunks: summary.deltas.chunks,
+        delta_bytes: summary.deltas.bytes,
+        delta_stored_bytes: summary.deltas.stored,
+        incompressible_bytes: summary.incompressible_bytes,
+        dissimilar_bytes: summary.dissimilar_bytes,
+        cut_by_hints_bytes: summary.cut_by_hints_bytes,
         stored_bytes: counters.stored_bytes,
         written_bytes: summary.written,
         unreadable: counters.unreadable,

@@ -145,7 +145,7 @@ impl Counter<'_> {
         } else if let Some(statistics) =
             EncodingStopped::namespace_of(key).and_then(|number| self.namespaces.get_mut(&number))
         {
-            statistics.given_up = true;
+            statistics.encoding_stopped = true;
         }
         Ok(())
     }
@@ -171,7 +171,7 @@ impl Counter<'_> {
         let entry = ChainEntry::decode(number, value);
         let entry = entry.map_err(|error| Error::damaged(Table::Chains, stored_key, error))?;
         if let Some(statistics) = self.namespaces.get_mut(&entry.namespace) {
-            statistics.features += entry.features.len() as u64;
+            statistics.index_entries += entry.features.len() as u64;
             if entry.position > 0 {
                 statistics.chains += 1;
                 statistics.chain_longest = statistics.chain_longest.max(entry.position + 1);

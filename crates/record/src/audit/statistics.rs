@@ -60,14 +60,14 @@ pub struct NamespaceStatistics {
     /// How many other records must be read for a latest version.
     pub latest_retrievals: Retrievals,
     /// Whether the [`Governor`](crate::Governor) gave encoding up.
-    pub given_up: bool,
+    pub encoding_stopped: bool,
     /// Chains of two or more records, each a delta of a newer one.
     pub chains: u64,
     /// Records of the longest chain, removed ones included.
     pub chain_longest: u64,
     /// Features of the newest records of chains, which are the entries that the feature index of
     /// the namespace needs.
-    pub features: u64,
+    pub index_entries: u64,
 }
 
 impl NamespaceStatistics {
@@ -88,16 +88,16 @@ impl NamespaceStatistics {
             unencoded: 0,
             retrievals: Retrievals::default(),
             latest_retrievals: Retrievals::default(),
-            given_up: false,
+            encoding_stopped: false,
             chains: 0,
             chain_longest: 0,
-            features: 0,
+            index_entries: 0,
         }
     }
 
     /// Returns the least memory that the feature index of the namespace takes, bytes.
     pub fn index_bytes_min(&self) -> u64 {
-        self.features * FeatureIndex::BYTES_PER_ENTRY as u64
+        self.index_entries * FeatureIndex::BYTES_PER_ENTRY as u64
     }
 
     /// Returns the bytes that are stored of all records, whole or as deltas, before compression.

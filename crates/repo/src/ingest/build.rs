@@ -162,8 +162,8 @@ fn gather(
 fn save_sketches(job: &Job<'_>, mut similar: Similar) -> Result<()> {
     let (mut chunks, mut bytes) = (0, 0);
     job.count(|tally| {
-        chunks = tally.unlike.chunks + tally.similar.chunks;
-        bytes = tally.unlike.bytes + tally.similar.bytes;
+        chunks = tally.whole.chunks + tally.deltas.chunks;
+        bytes = tally.whole.bytes + tally.deltas.bytes;
     });
     // A first backup's sketches are used only by the second one, which can compute them itself
     // unless there are too many.

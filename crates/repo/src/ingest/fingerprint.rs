@@ -105,7 +105,7 @@ impl<'a> Analyzer<'a> {
         let Some(sketcher) = &mut self.sketcher else { return };
         let job = self.job;
         let least = sketch_length_min(job, spans.iter().map(|span| span.length), &mut self.lengths);
-        let (mut passed_over, mut without_gain) = (0, 0);
+        let (mut incompressible, mut dissimilar) = (0, 0);
         for span in spans.into_iter().filter(|span| span.length >= least) {
             if span.is_listed || job.loaded.index.get(&span.id).is_some() {
                 continue;
@@ -115,8 +115,8 @@ impl<'a> Analyzer<'a> {
                 && !self.unknown.is_multiple_of(SAMPLE_EVERY)
             {
                 match reason {
-                    Sampled::Incompressible => passed_over += u64::from(span.length),
-                    Sampled::WithoutGain => without_gain += u64::from(span.length),
+                    Sampled::Incompressible => incompressible += u64::from(span.length),
+                    Sampled::Dissimilar => dissimilar += u64::from(span.length),
                 }
                 continue;
             }
@@ -126,10 +126,10 @@ impl<'a> Analyzer<'a> {
                 sketches.0.push(sketch);
             }
         }
-        if passed_over + without_gain > 0 {
+        if incompressible + dissimilar > 0 {
             job.count(|tally| {
-                tally.passed_over += passed_over;
-                tally.without_gain += without_gain;
+                tally.incompressible_bytes += incompressible;
+                tally.dissimilar_bytes += dissimilar;
             });
         }
     }
@@ -140,7 +140,7 @@ enum Sampled {
     /// The data before them did not compress.
     Incompressible,
     /// Changed files of this class resembled nothing stored.
-    WithoutGain,
+    Dissimilar,
 }
 
 impl Job<'_> {
@@ -153,7 +153,7 @@ impl Job<'_> {
         } else if learned.incompressible.load(Ordering::Relaxed) >= INCOMPRESSIBLE_MAX {
             Some(Sampled::Incompressible)
         } else if learned.sampling.is_sampled(class) {
-            Some(Sampled::WithoutGain)
+            Some(Sampled::Dissimilar)
         } else {
             None
         }

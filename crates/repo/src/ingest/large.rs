@@ -229,7 +229,7 @@ impl LargeCutter<'_> {
         if let Some(follower) = &mut self.follower {
             match follower.follow(&mut self.cutter, data, last, start, chunks) {
                 Followed::Some(bytes) => {
-                    self.job.count(|tally| tally.hinted += bytes as u64);
+                    self.job.count(|tally| tally.cut_by_hints_bytes += bytes as u64);
                     return Some(bytes);
                 }
                 Followed::More => return None,

@@ -220,9 +220,9 @@ pub(crate) fn pack(
 fn count(job: &Job<'_>, frame: &EncodedFrame, stored: u64) {
     job.count(|tally| {
         let data = if frame.depth > 0 {
-            &mut tally.similar
+            &mut tally.deltas
         } else {
-            &mut tally.unlike
+            &mut tally.whole
         };
         data.chunks += frame.blobs.len() as u64;
         data.bytes += frame.body.whole().len() as u64;

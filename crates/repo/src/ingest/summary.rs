@@ -27,16 +27,16 @@ pub struct BackupSummary {
     /// Bytes of metadata (trees and lists of chunks) among the counters' `new_bytes`.
     pub new_metadata_bytes: u64,
     /// New chunks stored without a base.
-    pub unlike: StoredData,
+    pub whole: StoredData,
     /// New chunks stored as deltas.
-    pub similar: StoredData,
+    pub deltas: StoredData,
     /// Bytes of new chunks that were not sketched because the data before them did not compress.
-    pub passed_over: u64,
+    pub incompressible_bytes: u64,
     /// Bytes of new chunks that were not sketched because changed files with the same extension
     /// resembled nothing stored.
-    pub without_gain: u64,
+    pub dissimilar_bytes: u64,
     /// Bytes of large files cut at predicted boundaries.
-    pub hinted: u64,
+    pub cut_by_hints_bytes: u64,
     /// Bytes written to the repository: packs, index, sketches, snapshot.
     pub written: u64,
     /// Duration, milliseconds.

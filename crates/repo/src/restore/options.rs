@@ -23,7 +23,7 @@ pub enum Overwrite {
 pub struct RestoreOptions {
     /// How to treat files that already exist.
     pub overwrite: Overwrite,
-    /// Restore only entries that match one of these [`Patterns`], with everything below them.
+    /// Restore only entries that match one of these [`Patterns`](crate::Patterns), with everything below them.
     /// Patterns apply to paths in the snapshot.
     pub include: Vec<String>,
     /// Leave out entries that match one of these.

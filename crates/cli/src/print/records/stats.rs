@@ -175,10 +175,10 @@ impl<'n> JsonNamespaceStats<'n> {
             unencoded: found.unencoded,
             retrievals: (&found.retrievals).into(),
             latest_retrievals: (&found.latest_retrievals).into(),
-            encoding_stopped: found.given_up,
+            encoding_stopped: found.encoding_stopped,
             chains: found.chains,
             chain_longest: found.chain_longest,
-            index_entries: found.features,
+            index_entries: found.index_entries,
             index_bytes_min: found.index_bytes_min(),
         }
     }
@@ -331,9 +331,9 @@ fn chains_table(spaces: &[NamespaceStatistics]) -> Table {
             escape(space.name.as_bytes()),
             count(space.chains),
             count(space.chain_longest),
-            count(space.features),
+            count(space.index_entries),
             size(space.index_bytes_min()),
-            if space.given_up {
+            if space.encoding_stopped {
                 "stopped: deltas saved too little".to_owned()
             } else {
                 String::new()
