@@ -1,4 +1,4 @@
-//! Errors about files, and how causes are told.
+//! Errors about files, and the text of errors with their causes.
 
 use std::error::Error;
 use std::fmt::{Display, Formatter};
@@ -8,19 +8,19 @@ use std::sync::Arc;
 
 use crate::path_text;
 
-/// A file of this machine that could not be read, written, ….
+/// A failed operation on a file.
 #[derive(Debug)]
 pub struct FileError {
-    /// What was tried, as in "cannot *read* FILE".
+    /// The operation, as in "cannot *read* FILE".
     pub action: &'static str,
-    /// Which file.
+    /// The file.
     pub path: PathBuf,
-    /// Why it failed.
+    /// The cause.
     pub source: io::Error,
 }
 
 impl FileError {
-    /// An error of `action` on `path`.
+    /// Returns an error of `action` on `path`.
     pub fn new(action: &'static str, path: impl AsRef<Path>, source: io::Error) -> FileError {
         FileError {
             action,
@@ -48,8 +48,8 @@ impl Error for FileError {
     }
 }
 
-/// Returns an error's text followed by its causes, each fact once. The causes of an error for which
-/// `names_its_cause` holds are left out.
+/// Returns an error's text followed by its causes, each fact once. Leaves out the causes of an
+/// error for which `names_its_cause` holds.
 pub fn with_causes(error: &(dyn Error + 'static), names_its_cause: impl Fn(&(dyn Error + 'static)) -> bool) -> String {
     let mut text = error.to_string();
     let mut next = Some(error);
@@ -77,7 +77,7 @@ fn system_error<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e io::Error> {
         .or_else(|| error.downcast_ref::<Arc<io::Error>>().map(Arc::as_ref))
 }
 
-/// Returns the operating system's words in lower case, without the number of the error.
+/// Returns the operating system's message in lower case, without the error number.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let Some(number) = error.raw_os_error() else {

@@ -1,11 +1,11 @@
-//! Names as text that a terminal can be trusted with.
+//! Names as text that is safe to print on a terminal.
 
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Escapes what is not printable: control characters, what turns the direction of text around,
-/// bytes that are no UTF-8. A backslash is doubled, so that the original can be told.
+/// Escapes control characters, characters that change the direction of text, and bytes that are not
+/// UTF-8. Backslashes are doubled, so that the original can be restored.
 pub fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -22,8 +22,7 @@ pub fn escape(bytes: &[u8]) -> String {
     out
 }
 
-/// The same for text that is ours but for names in it, which may be escaped already: backslashes
-/// stay.
+/// Escapes text of our own that contains names, which may be escaped already: backslashes stay.
 pub fn escape_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     text.chars().for_each(|c| push_visible(&mut out, c));
@@ -45,7 +44,7 @@ fn push_visible(out: &mut String, c: char) {
     }
 }
 
-/// Line and paragraph separators, direction marks, and characters of no width.
+/// Returns whether a character is a line or paragraph separator, a direction mark, or has no width.
 fn is_invisible(c: char) -> bool {
     let invisible = [
         0x61C..=0x61C,
@@ -60,7 +59,7 @@ fn is_invisible(c: char) -> bool {
     c.is_control() || invisible.iter().any(|range| range.contains(&(c as u32)))
 }
 
-/// Returns a path as text that a terminal can be trusted with.
+/// Returns a path as text that is safe to print on a terminal.
 pub fn path_text(path: &Path) -> String {
     escape(path.as_os_str().as_bytes())
 }

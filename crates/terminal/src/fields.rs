@@ -1,7 +1,6 @@
 //! Keys and bodies from lines of JSON.
 //!
-//! Only the fields that are asked for are taken out of it, and of what is not asked for nothing is
-//! kept, however deep it is nested.
+//! Only the selected fields are read. Nothing of the others is kept, however deep they are nested.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,31 +8,31 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Bytes that are shown of a line that is no JSON object.
+/// Bytes to show of a line that is not a JSON object.
 const SHOWN: usize = 24;
 
-/// Which fields of a line make a record.
+/// The fields of a line that make a record.
 #[derive(Clone, Debug)]
 pub enum Fields {
-    /// Those of these names.
+    /// The fields of these names.
     Named {
         /// The fields whose texts, joined by slashes, are the key.
         key: Vec<String>,
-        /// The field that is the body; the whole line if none.
+        /// The field that is the body; [`None`] for the whole line.
         body: Option<String>,
     },
-    /// Those that `ibid records scan --json` prints.
+    /// The fields that `ibid records scan --json` prints.
     Scanned,
 }
 
-/// The fields of what `ibid records scan` writes, as `print` names them.
+/// The names of the fields that `ibid records scan --json` prints.
 const SCANNED: [&str; 4] = ["key", "key_bytes", "body", "body_bytes"];
 
 impl Fields {
-    /// Returns key and body.
+    /// Returns the key and the body of a line.
     ///
     /// # Errors
-    /// What is wrong with the line, without its number.
+    /// A description of the fault in the line, without the line number.
     pub fn record<'l>(&self, line: &'l [u8]) -> Result<(Vec<u8>, Cow<'l, [u8]>), String> {
         match self {
             Fields::Named { key, body } => {
@@ -67,11 +66,11 @@ impl Fields {
     }
 }
 
-/// The values of the fields with these names.
+/// Returns the values of the fields with these names.
 fn values<'l>(line: &'l [u8], names: &[&str]) -> Result<Vec<Option<&'l RawValue>>, String> {
     let start = line.trim_ascii_start();
     if !start.starts_with(b"{") {
-        // The library would show all of it.
+        // serde_json would show the whole line.
         let shown = String::from_utf8_lossy(&start[..start.len().min(SHOWN)]);
         return Err(format!("expected a JSON object, which begins with {{, found {shown:?}"));
     }
@@ -83,7 +82,8 @@ fn values<'l>(line: &'l [u8], names: &[&str]) -> Result<Vec<Option<&'l RawValue>
     Ok(values)
 }
 
-/// What the library says, without and with the column. The line is always its first.
+/// Returns the message of serde_json without and with the column. The line number in it is always
+/// 1.
 fn told(error: &serde_json::Error) -> (String, String) {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
@@ -123,12 +123,12 @@ fn body_text(name: &str, value: Option<&RawValue>) -> Result<Vec<u8>, String> {
 
 fn text_of(name: &str, value: &RawValue) -> Result<String, String> {
     let text = serde_json::from_str(value.get());
-    // Columns of the value would be taken for those of the line.
+    // A column within the value would look like a column of the line.
     text.map_err(|error| format!("field {name:?}: {}", told(&error).0))
 }
 
-/// Valid JSON without the white space between its tokens. Numbers and the order of fields stay as
-/// they are, which a value of the library would not keep.
+/// Removes the white space between the tokens of valid JSON. Numbers and the order of fields stay
+/// as they are, which `serde_json::Value` would not keep.
 fn compact(json: &str) -> String {
     let (mut in_text, mut escaped) = (false, false);
     let keep = |c: &char| {
@@ -140,7 +140,7 @@ fn compact(json: &str) -> String {
     json.chars().filter(keep).collect()
 }
 
-/// The bytes that two hexadecimal digits each stand for.
+/// Returns the bytes that pairs of hexadecimal digits stand for.
 fn digits(name: &str, value: &RawValue) -> Result<Vec<u8>, String> {
     let text = text_of(name, value)?;
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
@@ -152,7 +152,7 @@ fn digits(name: &str, value: &RawValue) -> Result<Vec<u8>, String> {
     bytes.ok_or_else(|| format!("field \"{name}_bytes\": expected two hexadecimal digits for each byte"))
 }
 
-/// Takes the fields of these names out of an object.
+/// Reads the fields of these names from an object.
 struct Values<'n>(&'n [&'n str]);
 
 impl<'l> Visitor<'l> for Values<'_> {
@@ -176,7 +176,7 @@ impl<'l> Visitor<'l> for Values<'_> {
                     self.0[position]
                 )));
             }
-            // A field may be asked for more than once.
+            // A field can be selected more than once.
             let name = self.0[position];
             for (other, place) in self.0.iter().zip(&mut values).skip(position + 1) {
                 if *other == name {
@@ -188,7 +188,7 @@ impl<'l> Visitor<'l> for Values<'_> {
     }
 }
 
-/// Which of the names a field has: the first that is so.
+/// Finds which of the names a field has, the first if several are equal.
 struct Name<'n>(&'n [&'n str]);
 
 impl<'l> DeserializeSeed<'l> for Name<'_> {

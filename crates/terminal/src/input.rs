@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::FileError;
 
-/// Whether a path is `-`, which stands for standard input.
+/// Returns whether a path is `-`, which stands for standard input.
 pub fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
@@ -25,8 +25,8 @@ pub fn open(path: &Path) -> Result<Box<dyn Read>, FileError> {
     Ok(Box::new(file))
 }
 
-/// Standard input for readers that can be stopped: where nothing comes for 100 ms, it fails with
-/// [`Interrupted`](std::io::ErrorKind::Interrupted) instead of waiting on.
+/// Standard input for readers that can be stopped: after 100 ms without input, a read fails with
+/// [`Interrupted`](std::io::ErrorKind::Interrupted) instead of waiting longer.
 #[derive(Debug)]
 pub struct PatientInput;
 

@@ -2,14 +2,14 @@
 
 use serde::Serialize;
 
-/// The version that every document states. It goes up when a field disappears or changes its
-/// meaning; new fields may come at any time.
+/// The version in every document. It increases when a field is removed or changes its meaning; new
+/// fields may be added at any time.
 pub const VERSION: u32 = 1;
 
 /// A line of a stream, with its kind.
 #[derive(Debug, Serialize)]
 pub struct Item<T> {
-    /// Such as `begin`, `end`, `chunk`.
+    /// The kind, such as `begin`, `end`, `chunk`.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// The other fields.
@@ -17,7 +17,7 @@ pub struct Item<T> {
     pub body: T,
 }
 
-/// A path: as text, and as hexadecimal digits if text can't hold it.
+/// A path as text, and as hexadecimal digits if it is not UTF-8.
 #[derive(Debug, Serialize)]
 pub struct JsonPath {
     path: String,
@@ -26,14 +26,14 @@ pub struct JsonPath {
 }
 
 impl JsonPath {
-    /// The fields of a path, given as bytes.
+    /// Returns the fields of a path, given as bytes.
     pub fn new(bytes: &[u8]) -> JsonPath {
         let (path, path_bytes) = lossless(bytes);
         JsonPath { path, path_bytes }
     }
 }
 
-/// Returns bytes as text and, if text can't hold them, as hexadecimal digits, too.
+/// Returns bytes as text, and as hexadecimal digits if they are not UTF-8.
 pub fn lossless(bytes: &[u8]) -> (String, Option<String>) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (text.to_owned(), None),

@@ -1,6 +1,7 @@
-//! What the programs `ibid` and `ibid-bench` share on the command line.
+//! The parts of the command line that the programs `ibid` and `ibid-bench` share.
 //!
-//! Made for these two; other programs are better served by the crates that it builds on.
+//! The crate is made for these two programs; others are better served by the crates that it builds
+//! on.
 //!
 //! | task | module or item |
 //! |---|---|

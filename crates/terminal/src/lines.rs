@@ -1,4 +1,4 @@
-//! Lines of bounded length from a file that may be compressed.
+//! Lines of bounded length from a file, which may be compressed.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -20,7 +20,7 @@ pub struct Lines {
     line: Vec<u8>,
     state: State,
     line_bytes_max: usize,
-    /// Bytes of the file, compressed or not; none of standard input and of pipes.
+    /// Bytes of the file, compressed or not; [`None`] for standard input and pipes.
     pub file_bytes: Option<u64>,
     /// The number of the last line, from 1.
     pub number: u64,
@@ -33,10 +33,10 @@ pub enum Line<'l> {
     Whole(&'l [u8]),
     /// The line was too long, and was skipped.
     TooLong {
-        /// How long it may be.
+        /// The longest allowed line, bytes.
         bytes_max: usize,
     },
-    /// No input came for a while. A line that has begun is read when more comes.
+    /// No input came for a while. A line that has begun is returned when the rest comes.
     Waiting,
 }
 
@@ -45,16 +45,16 @@ pub enum Line<'l> {
 enum State {
     Done,
     Begun,
-    /// Its rest is skipped.
+    /// The rest of the line is skipped.
     TooLong,
 }
 
 impl Lines {
     /// Opens a file, or standard input for `-`.
     ///
-    /// `advance` is called often, with the bytes read since, which may be 0; if it returns false,
-    /// reading ends with an error. zstd's window may take a quarter of `memory`, which is what
-    /// `zstd --long` needs of 512 MiB, and a line an eighth.
+    /// Calls `advance` often, with the bytes read since the last call, which may be 0; if it
+    /// returns false, reading ends with an error. zstd's window may take a quarter of `memory`, so
+    /// that 512 MiB suffice for `zstd --long`, and a line an eighth.
     ///
     /// # Errors
     /// The file can't be opened, or its beginning can't be read.
@@ -82,7 +82,7 @@ impl Lines {
         })
     }
 
-    /// Returns the next line, or none at the end.
+    /// Returns the next line; [`None`] at the end.
     ///
     /// # Errors
     /// The file can't be read or decompressed, or `advance` returned false.
@@ -102,8 +102,8 @@ impl Lines {
         Ok(Some(Line::Whole(without_end(&self.line))))
     }
 
-    /// Reads to the end of a line; skips a line that is too long. Returns whether there is a line.
-    /// After an error of the kind `WouldBlock`, the next call continues.
+    /// Reads to the end of a line, and skips a line that is too long. Returns whether there is a
+    /// line. After an error of the kind `WouldBlock`, the next call continues.
     fn read(&mut self) -> io::Result<bool> {
         if self.state == State::Done {
             // Do not keep the memory of a long line.
@@ -114,7 +114,7 @@ impl Lines {
             self.state = State::Begun;
         }
         if self.state == State::Begun {
-            // Including its end, which has at most two bytes.
+            // The limit includes the line end, which has at most two bytes.
             let left = (self.line_bytes_max as u64).saturating_add(2) - self.line.len() as u64;
             (&mut self.reader).take(left).read_until(b'\n', &mut self.line)?;
             if without_end(&self.line).len() > self.line_bytes_max {
@@ -135,7 +135,7 @@ fn without_end(line: &[u8]) -> &[u8] {
     }
 }
 
-/// Decompresses compressed input.
+/// Returns a reader that decompresses compressed input.
 fn plain(mut source: Watched, window_max: u64) -> io::Result<Box<dyn BufRead>> {
     let (mut start, mut length) = ([0; 4], 0);
     while length < start.len() {
@@ -153,13 +153,13 @@ fn plain(mut source: Watched, window_max: u64) -> io::Result<Box<dyn BufRead>> {
         return Ok(Box::new(source));
     }
     let mut decoder = zstd::stream::read::Decoder::with_buffer(source)?;
-    // The library takes 1 KiB to 2 GiB.
+    // zstd takes windows of 1 KiB to 2 GiB.
     decoder.window_log_max(window_max.max(1).ilog2().clamp(10, 31))?;
     Ok(Box::new(BufReader::with_capacity(BUFFER, decoder)))
 }
 
-/// Counts what is read, fails when the user asks to stop, and says it would block when nothing has
-/// come for a while.
+/// Counts the bytes read, fails when the user asks to stop, and fails with `WouldBlock` when
+/// nothing has come for a while.
 struct Watched {
     source: Box<dyn Read>,
     advance: Box<dyn FnMut(u64) -> bool>,
@@ -171,7 +171,7 @@ impl Read for Watched {
             return Err(io::Error::other("stopped"));
         }
         let read = self.source.read(buffer).map_err(|error| match error.kind() {
-            // Readers of lines would try again at once, without a check for signals.
+            // Line readers would retry at once, without a check for signals.
             io::ErrorKind::Interrupted => io::ErrorKind::WouldBlock.into(),
             _ => error,
         })?;
@@ -184,7 +184,7 @@ impl Read for Watched {
 mod tests {
     use super::*;
 
-    /// Gives a byte at a time, and nothing in between.
+    /// Returns one byte at a time, with a pause before each.
     struct Halting(Cursor<Vec<u8>>, bool);
 
     impl Read for Halting {
@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    /// What is read of a text, however it comes.
+    /// Returns the lines of a text that arrives in pieces.
     fn lines(text: impl AsRef<[u8]>, bytes_max: u64) -> Vec<Option<Vec<u8>>> {
         let text = Cursor::new(text.as_ref().to_vec());
         let at_once = read(Box::new(text.clone()), bytes_max);

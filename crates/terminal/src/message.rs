@@ -1,4 +1,4 @@
-//! Messages on standard error. They and the progress bar do not overwrite one another.
+//! Messages on standard error, which do not overwrite the progress bar.
 
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,8 +19,8 @@ fn lock() -> MutexGuard<'static, Option<ProgressBar>> {
     BAR.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Prints a line to standard error, with control characters escaped. Errors of writing are ignored:
-/// there is no other place to report them.
+/// Prints a line to standard error, with control characters escaped. Ignores errors of writing,
+/// because they cannot be reported anywhere.
 pub fn message(text: &str) {
     let write = || {
         let _ = writeln!(std::io::stderr().lock(), "{}", escape_text(text));
@@ -39,8 +39,8 @@ struct JsonError<'a> {
     message: &'a str,
 }
 
-/// Prints why a program failed: as text behind the program's name or, if `json`, as an object with
-/// the exit code.
+/// Prints the error of a failed program: as text after the program's name or, if `json`, as an
+/// object with the exit code.
 pub fn fatal(program: &str, text: &str, code: u8, json: bool) {
     let text = escape_text(text);
     let body = JsonError {

@@ -1,6 +1,6 @@
-//! Numbers for people.
+//! Numbers formatted for people.
 
-/// `1.5 GiB`.
+/// Formats bytes: `1.5 GiB`.
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -17,7 +17,7 @@ pub fn size(bytes: u64) -> String {
     format!("{value:.digits$} {}", UNITS[unit])
 }
 
-/// `1,234,567`.
+/// Formats a count: `1,234,567`.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
@@ -30,12 +30,12 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// `1 file`, `2 files`.
+/// Formats a count with its noun: `1 file`, `2 files`.
 pub fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 
-/// `3.2 s`, `4 min 5 s`, `2 h 10 min`.
+/// Formats milliseconds: `3.2 s`, `4 min 5 s`, `2 h 10 min`.
 pub fn duration(ms: u64) -> String {
     let seconds = (ms + 500) / 1000;
     match ms {
@@ -46,12 +46,12 @@ pub fn duration(ms: u64) -> String {
     }
 }
 
-/// Bytes a second.
+/// Formats a rate in bytes a second.
 pub fn rate(bytes: u64, ms: u64) -> String {
     format!("{}/s", size((bytes as f64 * 1000.0 / ms.max(1) as f64) as u64))
 }
 
-/// `12.3 %` of a whole; a dash where there is none.
+/// Formats a share of a whole: `12.3 %`, or a dash if the whole is 0.
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         "–".to_owned()
@@ -60,7 +60,7 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// How many times `part` goes into `whole`.
+/// Returns `whole` divided by `part`; [`None`] if `part` is 0.
 pub fn ratio(whole: u64, part: u64) -> Option<f64> {
     (part > 0).then(|| whole as f64 / part as f64)
 }

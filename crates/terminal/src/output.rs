@@ -12,7 +12,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Takes over standard output. What is not flushed by [`Output::flush`] may be lost.
+    /// Takes over standard output. Text that is not flushed by [`Output::flush`] may be lost.
     #[allow(clippy::new_without_default, reason = "there is one standard output")]
     pub fn new() -> Output {
         let stdout = std::io::stdout();
@@ -23,7 +23,7 @@ impl Output {
         }
     }
 
-    /// Whether standard output is a terminal.
+    /// Returns whether standard output is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.is_terminal
     }
@@ -33,10 +33,10 @@ impl Output {
         &mut self.stdout
     }
 
-    /// Prints a line. Names in it must have been escaped before.
+    /// Prints a line. Names in it must be escaped already.
     ///
     /// # Errors
-    /// A full disk, a closed pipe.
+    /// The disk is full, or the pipe is closed.
     pub fn line(&mut self, text: impl AsRef<str>) -> Result<()> {
         let written = writeln!(self.stdout, "{}", text.as_ref());
         let flushed = if self.is_terminal { self.stdout.flush() } else { Ok(()) };
@@ -46,16 +46,16 @@ impl Output {
     /// Prints a value as one line of JSON.
     ///
     /// # Errors
-    /// A full disk, a closed pipe.
+    /// The disk is full, or the pipe is closed.
     pub fn json(&mut self, value: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string(value)?;
         self.line(text)
     }
 
-    /// Writes out what is buffered.
+    /// Writes the buffered text.
     ///
     /// # Errors
-    /// A full disk, a closed pipe.
+    /// The disk is full, or the pipe is closed.
     pub fn flush(&mut self) -> Result<()> {
         self.stdout.flush()
     }

@@ -1,4 +1,4 @@
-//! Progress: a bar on a terminal, a line every ten seconds elsewhere.
+//! Progress: a bar on a terminal, otherwise a line every ten seconds.
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;
@@ -13,10 +13,10 @@ use crate::number::{count, duration, size};
 
 const REDRAW: Duration = Duration::from_millis(100);
 const LINE: Duration = Duration::from_secs(10);
-/// Seconds over which the shown rate is averaged, roughly.
+/// Approximate seconds over which the shown rate is averaged.
 const MEMORY_S: f64 = 8.0;
 
-/// What is counted besides bytes.
+/// The unit that is counted besides bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Files.
@@ -25,30 +25,30 @@ pub enum Unit {
     Records,
 }
 
-/// How far the work is.
+/// The state of the work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Bytes that are done, read or not.
+    /// Bytes that are done, read or skipped.
     pub bytes: u64,
-    /// Of these, bytes that did not need to be read.
+    /// Bytes of these that did not need to be read.
     pub bytes_skipped: u64,
-    /// Bytes that are to be done in all, once that is known.
+    /// Bytes of all the work, once they are known.
     pub bytes_total: Option<u64>,
     /// Files or records that are done.
     pub count: u64,
-    /// Whether what was written is being read again.
+    /// Whether written data is being read again.
     pub is_verifying: bool,
 }
 
-/// Shows on standard error how far the work is, until it is dropped: a bar on a terminal, now and
-/// then a line elsewhere.
+/// Shows the progress on standard error until it is dropped: as a bar on a terminal, otherwise as a
+/// line from time to time.
 #[derive(Debug)]
 pub struct Progress {
     thread: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
 }
 
 impl Progress {
-    /// Starts to show what `state` returns, which is called about ten times a second.
+    /// Starts to show the result of `state`, which is called about ten times a second.
     pub fn start(unit: Unit, state: impl Fn() -> State + Send + 'static) -> Progress {
         let (stop, stopped) = mpsc::channel();
         let show = move || {
@@ -58,14 +58,14 @@ impl Progress {
                 print_lines(&state, unit, &stopped);
             }
         };
-        // Without a thread for it, there is no progress.
+        // If the thread can't be started, no progress is shown.
         let thread = std::thread::Builder::new().spawn(show).ok();
         Progress {
             thread: thread.map(|thread| (stop, thread)),
         }
     }
 
-    /// Says once that a signal stops the work.
+    /// Reports once that a signal stops the work.
     pub(crate) fn stopping() {
         static ONCE: OnceLock<()> = OnceLock::new();
         ONCE.get_or_init(|| message("stopping; press Ctrl-C again to stop at once"));
@@ -131,7 +131,7 @@ fn describe(state: State, unit: Unit, pace: Rates) -> String {
         Unit::Records => "records",
     };
     match state.bytes_total {
-        // Everything is read, but not yet compressed and stored.
+        // Everything is read, but not everything is compressed and stored.
         Some(total) if total > 0 && done >= total => text += ", finishing",
         Some(total) => {
             text += &format!(" of {}, {rate}/s", size(total));
@@ -158,9 +158,9 @@ fn describe(state: State, unit: Unit, pace: Rates) -> String {
 /// Bytes a second.
 #[derive(Clone, Copy, Default)]
 struct Rates {
-    /// Bytes done, including holes and unchanged files.
+    /// Bytes that are done, including holes and unchanged files.
     done: f64,
-    /// Bytes read.
+    /// Bytes that were read.
     read: f64,
 }
 

@@ -8,24 +8,25 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::Progress;
 
-/// Calls `stop` when the user asks the program to stop, and says so. A second signal ends the
-/// program with code 130.
+/// Calls `stop` when the user asks the program to stop, and reports it. A second signal ends the
+/// program with exit code 130.
 ///
-/// Signals that were ignored when the program started stay ignored, as `nohup` and shells want it.
+/// Signals that were ignored when the program started stay ignored, as `nohup` and shells require.
 ///
 /// # Errors
-/// Signals can't be listened to, or there can be no thread for it.
+/// The signal handlers or their thread can't be set up.
 pub fn on_stop_signal(stop: impl Fn() + Send + 'static) -> Result<()> {
     let ignored = std::fs::read_to_string("/proc/self/status")
         .ok()
         .and_then(|status| ignored_signals(&status));
-    // Where the kernel does not tell, SIGHUP is left alone, which is the one that `nohup` ignores: it ends the
-    // program or does nothing, as it should.
+    // If the kernel does not tell which signals are ignored, SIGHUP keeps its disposition: `nohup`
+    // ignores it, and otherwise it ends the program.
     let is_taken = |signal: &i32| ignored.map_or(*signal != SIGHUP, |ignored| ignored >> (signal - 1) & 1 == 0);
     let signals: Vec<i32> = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_taken).collect();
     let asked = Arc::new(AtomicBool::new(false));
     for &signal in &signals {
-        // In this order: the first registered acts first, and finds the flag as the signal before left it.
+        // The order matters: the first registered handler runs first, and finds the flag as the
+        // signal before left it.
         signal_hook::flag::register_conditional_shutdown(signal, 130, asked.clone())?;
         signal_hook::flag::register(signal, asked.clone())?;
     }
@@ -39,7 +40,7 @@ pub fn on_stop_signal(stop: impl Fn() + Send + 'static) -> Result<()> {
     std::thread::Builder::new().spawn(listen).map(drop)
 }
 
-/// The signals that a process ignores, one bit each, from what the kernel says of it.
+/// Returns the signals that a process ignores, one bit each, given the kernel's status of it.
 fn ignored_signals(status: &str) -> Option<u64> {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
     u64::from_str_radix(mask.trim(), 16).ok()

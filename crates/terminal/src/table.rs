@@ -1,17 +1,17 @@
-//! Text in columns.
+//! Tables of text.
 
 use unicode_width::UnicodeWidthStr;
 
-/// On which side of a column its cells are.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Text.
+    /// To the left, for text.
     Left,
-    /// Numbers.
+    /// To the right, for numbers.
     Right,
 }
 
-/// Rows of cells; each column is as wide as its widest cell on a terminal.
+/// Rows of cells. Each column is as wide as its widest cell on a terminal.
 #[derive(Debug)]
 pub struct Table {
     columns: Vec<Align>,
@@ -19,7 +19,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with a row of titles.
+    /// Returns a table with a row of titles.
     pub fn new(header: &[(&str, Align)]) -> Table {
         let titles = header.iter().map(|(title, _)| (*title).to_owned()).collect();
         Table {
@@ -28,7 +28,7 @@ impl Table {
         }
     }
 
-    /// A table without titles.
+    /// Returns a table without titles.
     pub fn bare(columns: &[Align]) -> Table {
         Table {
             columns: columns.to_vec(),
@@ -36,7 +36,7 @@ impl Table {
         }
     }
 
-    /// Adds a row, which has a cell for each column.
+    /// Adds a row, which must have a cell for each column.
     pub fn row(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.columns.len());
         self.rows.push(cells);

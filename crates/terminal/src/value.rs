@@ -1,6 +1,6 @@
-//! Values as people type them: sizes, shares.
+//! Values as people type them: sizes and shares.
 //!
-//! Each function returns what is wrong as text for the user.
+//! Each function returns the error as text for the user.
 
 const UNITS: [(&str, u64); 14] = [
     ("", 1),
@@ -19,10 +19,10 @@ const UNITS: [(&str, u64); 14] = [
     ("tb", 1_000_000_000_000),
 ];
 
-/// Reads a size in bytes: `64KiB`, `1.5GiB`, `1MB`, `4096`.
+/// Parses a size in bytes: `64KiB`, `1.5GiB`, `1MB`, `4096`.
 ///
 /// # Errors
-/// The text is no size, or more than 64 bits hold.
+/// The text is not a size, or the size does not fit into 64 bits.
 pub fn size(text: &str) -> Result<u64, String> {
     let expected = || format!("expected a size such as 64KiB, 1.5GiB, 1MB or 4096, found {text:?}");
     let text_trimmed = text.trim();
@@ -49,18 +49,18 @@ pub fn size(text: &str) -> Result<u64, String> {
         .ok_or_else(too_large)
 }
 
-/// Reads a size of something in memory.
+/// Parses a size of something in memory.
 ///
 /// # Errors
-/// As [`size`], and more than this machine can address.
+/// As [`size`], or the size is more than this machine can address.
 pub fn size_in_memory(text: &str) -> Result<usize, String> {
     usize::try_from(size(text)?).map_err(|_| format!("{text:?} is more than this machine can address"))
 }
 
-/// Reads a share, `10%` or `0.1`: more than 0, at most 1.
+/// Parses a share, `10%` or `0.1`: more than 0, at most 1.
 ///
 /// # Errors
-/// The text is no share.
+/// The text is not a share.
 pub fn share(text: &str) -> Result<f64, String> {
     let (number, whole) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
     let share = number.trim().parse::<f64>().ok().map(|number| number / whole);

@@ -1,4 +1,4 @@
-//! Bars in groups beside one another.
+//! Groups of bars.
 
 use super::Series;
 use super::charts::WIDTH;
@@ -6,26 +6,26 @@ use super::plot::{Plot, Scale, escape, nice_step};
 
 /// Between groups, as a share of a group.
 const GAP: f64 = 0.22;
-/// Bars narrower than this, or than so much for each character, have no room for a number above
-/// them; the pointer shows it.
+/// Bars narrower than this, or than this for each character, have no room for a value above them;
+/// the tooltip shows it.
 const LABELLED: f64 = 23.0;
 const CHARACTER: f64 = 6.0;
 
 pub(super) struct Bar<'a> {
     pub(super) series: &'a Series,
     pub(super) value: f64,
-    /// What the pointer shows.
+    /// The tooltip.
     pub(super) tip: String,
 }
 
-/// Bars that belong together.
+/// Bars of one group.
 pub(super) struct Group<'a> {
     pub(super) label: String,
     pub(super) bars: Vec<Bar<'a>>,
 }
 
-/// Groups from left to right; `across` says what they differ in, `label` writes values. Values may
-/// be below zero.
+/// Draws groups from left to right. `across` names the axis of the groups, and `label` formats
+/// values. Values may be negative.
 pub(super) fn bars(
     id: &str,
     description: &str,
@@ -36,7 +36,7 @@ pub(super) fn bars(
     bars_within(WIDTH, id, description, across, groups, label)
 }
 
-/// The same as wide as the page.
+/// Draws the same over the whole width of the page.
 pub(super) fn wide_bars(
     id: &str,
     description: &str,
@@ -61,7 +61,7 @@ fn bars_within(
         (least.min(value), most.max(value))
     });
     let step = nice_step((most - least).max(1e-3) / 5.0);
-    // A round number, and room for what stands above the bars.
+    // Rounds up to a step, with room for the values above the bars.
     let rounded = |value: f64| (value * 1.04 / step).ceil() * step;
     let y = Scale::linear((-rounded(-least), rounded(most).max(step)), plot.up());
     plot.y_axis(&y, &label);
@@ -71,7 +71,7 @@ fn bars_within(
     plot.draw(format_args!("<path class=axis d=\"M{left:.1} {zero:.1}H{right:.1}\"/>"));
     let width = (right - left) / groups.len().max(1) as f64;
     let (bottom, _) = plot.up();
-    // So many characters wide is the longest label.
+    // The length of the longest label, in characters.
     let longest = groups.iter().map(|group| group.label.chars().count()).max();
     let every = (longest.unwrap_or(0) as f64 * 7.0 / width).ceil().max(1.0) as usize;
     for (n, group) in groups.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The pictures.
+//! The charts of a comparison.
 
 use ibid_chunk::Settings;
 
@@ -7,10 +7,11 @@ use super::{Series, gb, percent, series_of, size, speed_of, width_of};
 use crate::{Comparison, Entry};
 
 pub(super) const WIDTH: f64 = 580.0;
-/// There is no room for more beside a picture; the legend and the pointer name them all.
+/// Most points with labels in a chart; the legend and the tooltips name all of them.
 const LABELS_MOST: usize = 20;
 
-/// Savings up to `most`: from 0, or, where all save about the same, from just below the least.
+/// Returns the range of the savings axis, up to `most`: from 0, or from just below the smallest
+/// value if all are close.
 fn savings_domain(comparison: &Comparison) -> (f64, f64) {
     let all = comparison.entries.iter().map(Entry::savings);
     let (least, most) = all.fold((1.0f64, 0.0f64), |(least, most), savings| {
@@ -29,7 +30,7 @@ fn savings_domain(comparison: &Comparison) -> (f64, f64) {
     )
 }
 
-/// Fixed sizes look at no byte: how fast they are has no place on a scale.
+/// Returns whether an entry has fixed sizes, which read no byte and are too fast for the scale.
 fn is_off_the_scale(entry: &Entry) -> bool {
     matches!(entry.settings, Settings::Fixed(_))
 }
@@ -38,7 +39,7 @@ fn fastest(entry: &Entry) -> f64 {
     speed_of(entry) / 1e9
 }
 
-/// What the pointer shows of an entry.
+/// Returns the tooltip of an entry.
 fn tip(entry: &Entry) -> String {
     let speed = entry.fastest().map_or(String::new(), |(backend, speed)| {
         format!(
@@ -58,7 +59,7 @@ fn tip(entry: &Entry) -> String {
     )
 }
 
-/// A point in the shape of its series.
+/// Draws a point in the shape of its series.
 pub(super) fn point(plot: &mut Plot, series: &Series, (x, y): (f64, f64), radius: f64, tip: &str) {
     let r = radius;
     let shape = match series.shape {
@@ -78,7 +79,7 @@ pub(super) fn point(plot: &mut Plot, series: &Series, (x, y): (f64, f64), radius
     ));
 }
 
-/// Speed on the fastest backend across, savings upwards; the frontier behind.
+/// Draws savings over the speed on the fastest backend, with the frontier behind the points.
 pub(super) fn scatter(comparison: &Comparison, all: &[Series]) -> String {
     let mut plot = Plot::new(2.0 * WIDTH, 470.0, [14.0, 96.0, 48.0, 56.0]);
     let on_scale = comparison.entries.iter().filter(|entry| !is_off_the_scale(entry));
@@ -91,7 +92,7 @@ pub(super) fn scatter(comparison: &Comparison, all: &[Series]) -> String {
         (1.0, 10.0)
     };
     let (left, right) = plot.across();
-    // What is off the scale stands beyond its end.
+    // Entries that are off the scale are drawn beyond its end.
     let x = Scale::logarithmic((low, high), (left, right - 30.0));
     let y = Scale::linear(savings_domain(comparison), plot.up());
     plot.y_axis(&y, percent);
@@ -135,7 +136,7 @@ pub(super) fn scatter(comparison: &Comparison, all: &[Series]) -> String {
     )
 }
 
-/// From each point down to what the next, faster one saves.
+/// Draws steps from each point down to the savings of the next, faster one.
 fn draw_frontier(plot: &mut Plot, steps: &[(f64, f64)]) {
     let (left, right) = plot.across();
     let (bottom, _) = plot.up();
@@ -154,12 +155,12 @@ fn draw_frontier(plot: &mut Plot, steps: &[(f64, f64)]) {
     ));
 }
 
-/// Names what is on the frontier, where there is room for it.
+/// Labels the entries on the frontier where there is room.
 fn label_frontier(plot: &mut Plot, comparison: &Comparison, on: &[bool], place: impl Fn(&Entry) -> (f64, f64)) {
     let entries = comparison.entries.iter().zip(on).filter(|(_, on)| **on);
     let mut labelled: Vec<(&Entry, (f64, f64))> = entries.map(|(entry, _)| (entry, place(entry))).collect();
     labelled.sort_by(|a, b| b.1.0.total_cmp(&a.1.0));
-    // At the edge they lie on one another: the first stands for all.
+    // Points at the edge overlap, so only the first gets a label.
     let mut at_edge = 0;
     labelled.retain(|(entry, _)| {
         at_edge += usize::from(is_off_the_scale(entry));
@@ -189,7 +190,7 @@ fn label_frontier(plot: &mut Plot, comparison: &Comparison, on: &[bool], place: 
     }
 }
 
-/// Realised average across, savings upwards, a line for each chunker.
+/// Draws savings over the realised average, with a line for each chunker.
 pub(super) fn savings(comparison: &Comparison, all: &[Series]) -> String {
     let mut plot = Plot::new(2.0 * WIDTH, 400.0, [14.0, 96.0, 48.0, 56.0]);
     let means = comparison.entries.iter().map(|entry| entry.sizes.mean().max(1.0));
@@ -239,11 +240,10 @@ pub(super) fn savings(comparison: &Comparison, all: &[Series]) -> String {
     )
 }
 
-/// Sizes of chunks across, the share of the chunks that are no larger upwards; for one average
-/// size.
+/// Draws the cumulative distribution of chunk sizes, for one target average.
 pub(super) fn distribution(entries: &[&Entry], all: &[Series], average: usize) -> String {
     let mut plot = Plot::new(WIDTH, 290.0, [10.0, 18.0, 48.0, 52.0]);
-    // Up to where hardly any chunk is larger, by any of them.
+    // The axis ends where hardly any chunk of any chunker is larger.
     let most = entries
         .iter()
         .map(|entry| entry.sizes.percentile(99.5))
@@ -253,7 +253,7 @@ pub(super) fn distribution(entries: &[&Entry], all: &[Series], average: usize) -
     let x = Scale::linear((0.0, most), plot.across());
     let y = Scale::linear((0.0, 1.0), plot.up());
     plot.y_axis(&y, percent);
-    // Steps of powers of two, for sizes are such.
+    // Ticks are at multiples of a power of two, as sizes are.
     let step = (most / 5.0).log2().ceil().exp2();
     let ticks = (0..).map(|n| f64::from(n) * step).take_while(|bytes| *bytes <= most);
     let ticks: Vec<_> = ticks.map(|bytes| (x.place(bytes), size(bytes))).collect();
@@ -280,8 +280,7 @@ pub(super) fn distribution(entries: &[&Entry], all: &[Series], average: usize) -
     plot.finish(&format!("sizes-{average}"), &description)
 }
 
-/// Speeds from left to right: where they are too far apart to be seen beside one another,
-/// logarithmic.
+/// Returns the scale for speeds: logarithmic if they are too far apart for a linear one.
 fn speed_scale(entries: &[&Entry], across: (f64, f64)) -> (Scale, &'static str) {
     let on_scale = entries.iter().filter(|entry| !is_off_the_scale(entry));
     let all = on_scale.flat_map(|entry| entry.speeds.iter().map(|(_, speed)| speed.median / 1e9));
@@ -304,7 +303,7 @@ fn speed_scale(entries: &[&Entry], across: (f64, f64)) -> (Scale, &'static str) 
 const BAR: f64 = 11.0;
 const GAP: f64 = 10.0;
 
-/// A bar for each chunker and set of vector instructions; for one average size.
+/// Draws a bar for each chunker and set of vector instructions, for one target average.
 pub(super) fn speeds(entries: &[&Entry], average: usize) -> String {
     let backends = entries.first().map_or(0, |entry| entry.speeds.len());
     let row = backends as f64 * BAR + GAP;
@@ -334,7 +333,7 @@ pub(super) fn speeds(entries: &[&Entry], average: usize) -> String {
     plot.finish(&format!("speeds-{average}"), &description)
 }
 
-/// The bars of one chunker, and the speed of the fastest in figures.
+/// Draws the bars of one chunker, and the speed of the fastest as a number.
 fn bars(plot: &mut Plot, entry: &Entry, x: &Scale, top: f64) {
     let (left, right) = plot.across();
     let name = entry.settings.name();

@@ -1,4 +1,4 @@
-//! How duplicates follow one another, as a page with pictures.
+//! The HTML page about the locality of duplicates.
 
 use std::fmt::Write;
 
@@ -7,14 +7,14 @@ use super::plot::{Plot, Scale, nice_step, spread_apart};
 use super::{COLORS, DASHES, Series, figure, legend, page, percent, size};
 use crate::{Checkpoint, DuplicateLocality};
 
-/// Lines closer than this are one to the eye.
+/// Lines closer than this, in pixels, look like one.
 const STEP_LEAST: f64 = 0.5;
 
-/// How duplicates follow one another as one self-contained HTML page, of which [`html`](crate::html) says
-/// the rest: figures 3 and 4 of RapidCDC, and all figures as tables.
+/// Returns the locality of duplicates as one self-contained HTML page, in the form that
+/// [`html`](crate::html) describes: figures 3 and 4 of RapidCDC, and all numbers as tables.
 #[must_use]
 pub fn duplicate_locality_html(found: &DuplicateLocality) -> String {
-    // Without any sequence there is no line to draw.
+    // A checkpoint without sequences has no line.
     let drawn: Vec<&Checkpoint> = found.checkpoints.iter().filter(|c| !c.sequences.is_empty()).collect();
     let all = series(&drawn);
     let mut body = String::new();
@@ -83,7 +83,7 @@ fn head(body: &mut String, found: &DuplicateLocality) {
     );
 }
 
-/// What most readers want to know first, after all files.
+/// Adds the main results after all files.
 fn facts(body: &mut String, last: &Checkpoint) {
     let chunks = last.all.chunks;
     let followers = last.in_sequences();
@@ -113,7 +113,7 @@ fn facts(body: &mut String, last: &Checkpoint) {
     super::cards(body, &cards.map(|(what, number, more)| (what.to_owned(), number, more)));
 }
 
-/// Figure 3: files admitted across, shares of all chunks upwards.
+/// Draws figure 3: shares of all chunks over the number of files.
 fn shares(found: &DuplicateLocality) -> String {
     let mut plot = Plot::new(2.0 * WIDTH, 400.0, [14.0, 110.0, 48.0, 56.0]);
     let most = found
@@ -176,8 +176,8 @@ fn tip(checkpoint: &Checkpoint) -> String {
     )
 }
 
-/// Figure 4: lengths across, upwards the share of the chunks in sequences that is in shorter ones;
-/// a line for each checkpoint.
+/// Draws figure 4: the share of the chunks in sequences that is in shorter ones, over the length,
+/// with a line for each checkpoint.
 fn lengths(drawn: &[&Checkpoint], all: &[Series]) -> String {
     let mut plot = Plot::new(2.0 * WIDTH, 400.0, [14.0, 26.0, 48.0, 56.0]);
     let longest = drawn.last().map_or(0, |last| last.longest());
@@ -198,7 +198,7 @@ fn lengths(drawn: &[&Checkpoint], all: &[Series]) -> String {
         let (mut shorter, mut end) = (0, left);
         for sequences in &checkpoint.sequences {
             shorter += sequences.length * sequences.count;
-            // From the next length on, these are shorter.
+            // The next length is the first for which these sequences are shorter.
             let place = x.place((sequences.length + 1) as f64);
             if place - end >= STEP_LEAST || shorter == whole {
                 let _ = write!(path, "H{place:.1}V{:.1}", y.place(share(shorter, whole)));
@@ -220,7 +220,8 @@ fn lengths(drawn: &[&Checkpoint], all: &[Series]) -> String {
     )
 }
 
-/// Rows of checkpoints; what `cells` gives comes after the number of files.
+/// Returns a table with a row for each checkpoint; `cells` returns the cells after the number of
+/// files.
 fn table(found: &DuplicateLocality, titles: &[String], cells: impl Fn(&Checkpoint) -> Vec<String>) -> String {
     let mut out = String::from("<div class=scroll><table><thead><tr><th scope=col>files</th>");
     for title in titles {

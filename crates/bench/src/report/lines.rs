@@ -1,33 +1,33 @@
-//! Lines over an axis of numbers.
+//! Line charts.
 
 use super::Series;
 use super::charts::{WIDTH, point};
 use super::plot::{Plot, Scale, nice_step};
 
-/// What is across.
+/// The horizontal axis.
 pub(super) struct Across<'a> {
-    /// Whether the picture is as wide as the page.
+    /// Whether the chart is as wide as the page.
     pub(super) is_wide: bool,
     pub(super) title: &'a str,
-    /// The least and the most that is shown.
+    /// The smallest and the largest value of the axis.
     pub(super) domain: (f64, f64),
     pub(super) is_logarithmic: bool,
-    /// What has a label, and which.
+    /// The ticks with their labels.
     pub(super) ticks: Vec<(f64, String)>,
 }
 
 pub(super) struct Line<'a> {
     pub(super) series: &'a Series,
-    /// Values across and upwards, from left to right.
+    /// Horizontal and vertical values, from left to right.
     pub(super) points: Vec<(f64, f64)>,
-    /// What the pointer shows of each point, if those are to be seen.
+    /// The tooltip of each point, if points are drawn.
     pub(super) tips: Vec<String>,
-    /// What the pointer shows of the line.
+    /// The tooltip of the line.
     pub(super) tip: String,
 }
 
-/// Lines over `across`, from zero to `most` upwards or beyond it to a round number; `label` writes
-/// values.
+/// Draws lines over `across`. The vertical axis goes from 0 to `most`, rounded up; `label` formats
+/// its values.
 pub(super) fn lines(
     id: &str,
     description: &str,

@@ -1,4 +1,4 @@
-//! Results as pages with charts.
+//! Results as HTML pages with charts.
 
 mod bars;
 mod charts;
@@ -19,13 +19,13 @@ pub use records::records_html;
 
 use crate::{Comparison, Entry, INDEX_BYTES, INDEX_MEMORY_BYTES, RECIPE_BYTES};
 
-/// How one chunker, or whatever else a line stands for, looks in all pictures.
+/// The appearance of a chunker, or of another series, in all charts.
 struct Series {
     name: String,
     color: &'static str,
-    /// Of points: circle, square, triangle, diamond.
+    /// The shape of points: circle, square, triangle, diamond.
     shape: usize,
-    /// Of lines, as SVG has it.
+    /// The dashes of lines, as in SVG.
     dash: &'static str,
 }
 
@@ -40,9 +40,9 @@ const COLORS: [&str; 7] = [
 ];
 const DASHES: [&str; 4] = ["none", "7 4", "2 4", "9 3 2 3"];
 
-/// A comparison as one self-contained HTML page: no other file, no script or font from elsewhere.
-/// Pictures are SVG: savings over speed with the frontier, savings over realised size,
-/// distributions of sizes and speeds for each average; below them, all figures as tables. It
+/// Returns a comparison as one self-contained HTML page, which loads no other file, script or font.
+/// Its charts are SVG: savings over speed with the frontier, savings over realised size, and
+/// distributions of sizes and speeds for each average. All numbers follow as tables. The page
 /// follows the reader's choice of light or dark.
 #[must_use]
 pub fn html(comparison: &Comparison) -> String {
@@ -75,7 +75,7 @@ pub fn html(comparison: &Comparison) -> String {
     page("Chunkers compared", &body)
 }
 
-/// A whole page, with all that it needs.
+/// Returns a complete page.
 fn page(title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=en><head><meta charset=utf-8><meta name=viewport content=\"width=device-width, \
@@ -141,7 +141,7 @@ fn head(body: &mut String, comparison: &Comparison) {
     );
 }
 
-/// What most readers want to know first.
+/// Adds the main results.
 fn facts(body: &mut String, comparison: &Comparison) {
     let by_content = |entry: &&Entry| !matches!(entry.settings, Settings::Fixed(_));
     let entries = || comparison.entries.iter().filter(by_content);
@@ -173,7 +173,7 @@ fn facts(body: &mut String, comparison: &Comparison) {
     cards(body, &best.into_iter().filter_map(card).collect::<Vec<_>>());
 }
 
-/// Bytes a second on the backend that is fastest for it.
+/// Returns the speed on its fastest backend, bytes a second.
 fn speed_of(entry: &Entry) -> f64 {
     entry.fastest().map_or(0.0, |(_, speed)| speed.median)
 }
@@ -187,7 +187,7 @@ fn name_of(entry: &Entry) -> String {
 }
 
 fn legend(body: &mut String, what: &str, all: &[Series]) {
-    // Few stay in sight; many would be in the way.
+    // A short legend stays in view; a long one would cover the page.
     let class = if all.len() <= 12 { "legend sticky" } else { "legend" };
     let _ = write!(body, "<div class=\"{class}\" role=group aria-label=\"{what}\">");
     for series in all {
@@ -208,7 +208,7 @@ fn heading(body: &mut String, title: &str, text: &str) {
     let _ = write!(body, "<div class=group><h2>{title}</h2><p class=soft>{text}</p></div>");
 }
 
-/// What most readers want to know first: what it is, the figure, and more words.
+/// Adds cards with a label, a number and an explanation each.
 fn cards(body: &mut String, cards: &[(String, String, String)]) {
     *body += "<div class=facts>";
     for (what, figure, more) in cards {
@@ -227,7 +227,7 @@ fn figure(body: &mut String, class: &str, title: &str, text: &str, picture: &str
     );
 }
 
-/// For each average, one picture of sizes and one of speeds.
+/// Adds a chart of sizes and one of speeds for each average.
 fn panels(body: &mut String, comparison: &Comparison, all: &[Series]) {
     let mut averages: Vec<usize> = Vec::new();
     for entry in &comparison.entries {
@@ -299,7 +299,7 @@ fn figures(body: &mut String, comparison: &Comparison) {
     );
 }
 
-/// Which of four shades a set of vector instructions has: none, 128, 256, 512 bits.
+/// Returns the shade of a set of vector instructions, by its width: none, 128, 256, 512 bits.
 fn width_of(backend: Backend) -> usize {
     match backend.name() {
         "scalar" => 0,
@@ -316,7 +316,7 @@ fn described(backend: Backend) -> String {
     }
 }
 
-/// `16 KiB`, `7.2 KiB`.
+/// Formats a size: `16 KiB`, `7.2 KiB`.
 fn size(bytes: f64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes;
@@ -330,14 +330,14 @@ fn size(bytes: f64) -> String {
     format!("{value:.digits$}\u{a0}{}", units[unit])
 }
 
-/// `12.3 %`.
+/// Formats a share: `12.3 %`.
 fn percent(share: f64) -> String {
     let value = share * 100.0;
     let digits = usize::from((value - value.round()).abs() > 0.005);
     format!("{value:.digits$}\u{a0}%")
 }
 
-/// How many times as much.
+/// Formats a factor.
 fn times(value: f64) -> String {
     match value {
         0.0..9.95 => format!("{value:.1}"),
@@ -345,7 +345,7 @@ fn times(value: f64) -> String {
     }
 }
 
-/// Bytes a second in GB/s, with three digits that mean something.
+/// Formats bytes a second as GB/s with three significant digits.
 fn gb(speed: f64) -> String {
     let value = speed / 1e9;
     match value {

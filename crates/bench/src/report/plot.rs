@@ -1,8 +1,8 @@
-//! Axes, and where things are on them.
+//! Axes and scales.
 
 use std::fmt::Write;
 
-/// From values to places.
+/// A mapping from values to places in the chart.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     domain: (f64, f64),
@@ -19,7 +19,7 @@ impl Scale {
         }
     }
 
-    /// The domain has to be above 0.
+    /// Returns a logarithmic scale. The domain must be above 0.
     pub(super) fn logarithmic(domain: (f64, f64), range: (f64, f64)) -> Scale {
         Scale {
             domain,
@@ -28,7 +28,7 @@ impl Scale {
         }
     }
 
-    /// The place of a value; what lies outside is put at the edge.
+    /// Returns the place of a value; values outside the domain are placed at the edge.
     pub(super) fn place(&self, value: f64) -> f64 {
         let map = |value: f64| if self.is_logarithmic { value.ln() } else { value };
         let value = value.clamp(self.domain.0, self.domain.1);
@@ -36,7 +36,7 @@ impl Scale {
         self.range.0 + share * (self.range.1 - self.range.0)
     }
 
-    /// Round values on the axis, about `count` of them.
+    /// Returns about `count` round values on the axis.
     pub(super) fn ticks(&self, count: usize) -> Vec<f64> {
         let (low, high) = self.domain;
         if self.is_logarithmic {
@@ -51,18 +51,18 @@ impl Scale {
     }
 }
 
-/// The round number next above: 1, 2 or 5 times a power of ten.
+/// Returns the next round number: 1, 2 or 5 times a power of ten.
 pub(super) fn nice_step(least: f64) -> f64 {
     let power = 10f64.powf(least.max(1e-12).log10().floor());
     let digit = [1.0, 2.0, 5.0].into_iter().find(|digit| digit * power >= least * 0.999);
     digit.unwrap_or(10.0) * power
 }
 
-/// A chart: its size, and what is drawn so far. One unit is a pixel at the usual width.
+/// A chart: its size, and the elements drawn so far. One unit is a pixel at the usual width.
 pub(super) struct Plot {
     pub(super) width: f64,
     pub(super) height: f64,
-    /// Free space around: top, right, bottom, left.
+    /// The space around the axes: top, right, bottom, left.
     pub(super) margin: [f64; 4],
     pub(super) body: String,
 }
@@ -77,12 +77,12 @@ impl Plot {
         }
     }
 
-    /// Where x values go, from left to right.
+    /// Returns the horizontal range of the chart, left to right.
     pub(super) fn across(&self) -> (f64, f64) {
         (self.margin[3], self.width - self.margin[1])
     }
 
-    /// Where y values go, upwards.
+    /// Returns the vertical range of the chart, bottom to top.
     pub(super) fn up(&self) -> (f64, f64) {
         (self.height - self.margin[2], self.margin[0])
     }
@@ -91,7 +91,7 @@ impl Plot {
         self.body.write_fmt(element).expect("writing to a string can't fail");
     }
 
-    /// Lines across, with their values at the left.
+    /// Draws horizontal grid lines with their values at the left.
     pub(super) fn y_axis(&mut self, scale: &Scale, label: impl Fn(f64) -> String) {
         let (left, right) = self.across();
         for tick in scale.ticks(5) {
@@ -106,7 +106,7 @@ impl Plot {
         }
     }
 
-    /// Values below, at these places, and what they mean.
+    /// Draws ticks with their labels below the chart, and the title of the axis.
     pub(super) fn x_axis(&mut self, ticks: &[(f64, String)], title: &str) {
         let (left, right) = self.across();
         let (bottom, top) = self.up();
@@ -125,7 +125,7 @@ impl Plot {
         ));
     }
 
-    /// A line of a series, by its path.
+    /// Draws the line of a series along a path.
     pub(super) fn line(&mut self, series: &super::Series, path: &str, tip: &str) {
         let name = escape(&series.name);
         self.draw(format_args!(
@@ -138,7 +138,7 @@ impl Plot {
         }
     }
 
-    /// The finished picture, with a text for those who can't see it.
+    /// Returns the finished chart, with a description for screen readers.
     pub(super) fn finish(self, id: &str, description: &str) -> String {
         format!(
             "<svg class=plot id=\"{id}\" role=img aria-label=\"{}\" viewBox=\"0 0 {:.0} {:.0}\" \
@@ -151,7 +151,7 @@ impl Plot {
     }
 }
 
-/// Text that can't be taken for markup.
+/// Escapes text for HTML.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -166,7 +166,7 @@ pub(super) fn escape(text: &str) -> String {
     out
 }
 
-/// Moves places apart until each is `gap` from the next, as little as that takes; the order stays.
+/// Moves places apart by as little as possible until each is `gap` from the next; the order stays.
 pub(super) fn spread_apart(places: &mut [f64], gap: f64, limits: (f64, f64)) {
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by(|a, b| places[*a].total_cmp(&places[*b]));

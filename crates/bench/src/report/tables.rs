@@ -1,12 +1,12 @@
-//! All figures, as tables.
+//! All numbers of a comparison, as tables.
 
 use std::fmt::Write;
 
 use super::{gb, percent, size};
 use crate::{Comparison, Entry};
 
-/// Rows with a line above where the average changes; a cell is what `cells` gives, after average
-/// and name.
+/// Returns a table with a line above each change of the average; `cells` returns the cells after
+/// average and name.
 fn table(comparison: &Comparison, titles: &[String], cells: impl Fn(&Entry) -> Vec<String>) -> String {
     let mut out = String::from(
         "<div class=scroll><table><thead><tr><th scope=col>average</th><th scope=col class=name>chunker</th>",
@@ -92,7 +92,7 @@ pub(super) fn speeds(comparison: &Comparison) -> String {
     })
 }
 
-/// A table; `rows` have a name first.
+/// Returns a table whose `rows` begin with a name.
 pub(super) fn named(titles: &[String], rows: &[Vec<String>]) -> String {
     let mut out = String::from("<div class=scroll><table><thead><tr>");
     for (n, title) in titles.iter().enumerate() {

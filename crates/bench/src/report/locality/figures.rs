@@ -1,4 +1,4 @@
-//! The pictures.
+//! The charts about boundary hints.
 
 use std::fmt::Write;
 
@@ -11,13 +11,13 @@ use super::super::{figure, gb, heading, percent, size, times};
 use super::{Looks, by_chunker, chunker_name, data_name, each, first_list, labels, plain_tip, tip};
 use crate::{Locality, LocalityChunker, LocalityEntry, StoreEntry};
 
-/// All for which there is data.
+/// Draws all charts that have data.
 pub(super) fn draw(body: &mut String, found: &Locality, looks: &Looks) {
     let figures = [chunking, places, lengths, worst, naming, stores, threads];
     figures.into_iter().for_each(|figure| figure(body, found, looks));
 }
 
-/// Bars of chunking speed-ups, or of other values.
+/// Draws bars of chunking speed-ups, or of other values.
 fn criteria<'a>(
     looks: &'a Looks,
     chunker: &LocalityChunker,
@@ -37,7 +37,7 @@ fn ratios<'a>(looks: &'a Looks, chunker: &LocalityChunker) -> Vec<Bar<'a>> {
     bars
 }
 
-/// A pair of pictures: how many times as fast, and the ratio.
+/// Draws a pair of charts: speed-ups and ratios.
 fn pair(
     body: &mut String,
     (id, title, across): (&str, &str, &str),
@@ -139,7 +139,7 @@ fn places(body: &mut String, found: &Locality, looks: &Looks) {
     );
     let _ = write!(body, "<div class=group><p class=key>{key}</p></div>");
     for (n, chunkers) in by_chunker(found) {
-        // As the paper does, with the chunker's condition where it has one.
+        // As in the paper, with the chunker's condition if it has one.
         let shown = |chunker: &&LocalityChunker| {
             let list = chunker.lists().into_iter().max().unwrap_or(0);
             let entries: Vec<&LocalityEntry> = chunker.with_list(list).collect();

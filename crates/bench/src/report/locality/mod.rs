@@ -1,4 +1,4 @@
-//! What hints gain, as a page with pictures.
+//! The HTML page about boundary hints.
 
 mod figures;
 mod tables;
@@ -13,8 +13,9 @@ use super::plot::escape;
 use super::{COLORS, Series, cards, gb, legend, page, percent, size, times};
 use crate::{Locality, LocalityChunker, LocalityData, LocalityDataset, LocalityEntry};
 
-/// What hints gain as one self-contained HTML page, of which [`html`](crate::html) says the rest:
-/// figures 8 to 18 of RapidCDC, as far as there is something to show, and all figures as tables.
+/// Returns the gains of boundary hints as one self-contained HTML page, in the form that
+/// [`html`](crate::html) describes: figures 8 to 18 of RapidCDC where there is data, and all
+/// numbers as tables.
 #[must_use]
 pub fn locality_html(found: &Locality) -> String {
     let looks = Looks::new(found);
@@ -29,7 +30,7 @@ pub fn locality_html(found: &Locality) -> String {
     page("What hints gain", &body)
 }
 
-/// How ways of cutting, and places in a list, look in all pictures.
+/// The appearance of methods, and of places in a list, in all charts.
 struct Looks {
     ways: Vec<Series>,
     places: Vec<Series>,
@@ -87,7 +88,7 @@ fn chunker_name(settings: &Settings) -> String {
     format!("{} {}", settings.name(), sizes.join("–"))
 }
 
-/// What data is called where it has room for a few words.
+/// Returns a short name for data.
 fn data_name(dataset: &LocalityDataset) -> String {
     match &dataset.data {
         LocalityData::Files(_) => format!("{} files", dataset.files),
@@ -98,7 +99,7 @@ fn data_name(dataset: &LocalityDataset) -> String {
     }
 }
 
-/// What datasets differ in, and a label for each.
+/// Returns the property in which datasets differ, and a label for each.
 fn labels(found: &Locality) -> (&'static str, Vec<String>) {
     let series: Vec<_> = found
         .datasets
@@ -181,7 +182,7 @@ fn head(body: &mut String, found: &Locality) {
     );
 }
 
-/// What most readers want to know first.
+/// Adds the main results.
 fn facts(body: &mut String, found: &Locality) {
     let all = || {
         found.datasets.iter().flat_map(|dataset| {
@@ -220,18 +221,18 @@ fn facts(body: &mut String, found: &Locality) {
     cards(body, &best.into_iter().filter_map(card).collect::<Vec<_>>());
 }
 
-/// For every chunker its number and what was found with it, by dataset.
+/// Returns for every chunker its number and its results, by dataset.
 fn by_chunker(found: &Locality) -> impl Iterator<Item = (usize, Vec<&LocalityChunker>)> {
     let count = found.datasets.first().map_or(0, |dataset| dataset.chunkers.len());
     (0..count).map(|n| (n, found.datasets.iter().map(|dataset| &dataset.chunkers[n]).collect()))
 }
 
-/// The entries with the first length of lists.
+/// Returns the results with the first list length.
 fn first_list(chunker: &LocalityChunker) -> impl Iterator<Item = &LocalityEntry> {
     let list = chunker.hinted.first().map_or(0, |entry| entry.list);
     chunker.with_list(list)
 }
-/// Every chunker in every dataset, with a name for a picture's id and one for people.
+/// Calls `take` with every chunker of every dataset, an id for its chart, and a name.
 fn each(found: &Locality, mut take: impl FnMut(&str, &str, &LocalityChunker)) {
     for (n, dataset) in found.datasets.iter().enumerate() {
         for (m, chunker) in dataset.chunkers.iter().enumerate() {

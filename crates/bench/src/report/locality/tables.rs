@@ -1,4 +1,4 @@
-//! All figures, as tables.
+//! All numbers about boundary hints, as tables.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::super::{gb, percent, size};
 use super::each;
 use crate::{Locality, LocalityChunker, LocalityRun};
 
-/// A table for each dataset, chunker and length of lists, one of threads and one of stores.
+/// Adds a table for each dataset, chunker and list length, one of threads and one of stores.
 pub(super) fn all(body: &mut String, found: &Locality) {
     each(found, |_, title, chunker| {
         for list in chunker.lists() {

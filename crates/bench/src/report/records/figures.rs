@@ -1,4 +1,4 @@
-//! The pictures.
+//! The charts about deltas between records.
 
 use ibid_record::Retrieval;
 
@@ -11,16 +11,16 @@ use super::{
 };
 use crate::{Latencies, Records, RecordsFigure, RecordsRun};
 
-/// Labels below a logarithmic axis, at most.
+/// Most labels of a logarithmic axis.
 const TICKS_MOST: usize = 8;
 
-/// All for which there is data.
+/// Draws all charts that have data.
 pub(super) fn draw(body: &mut String, found: &Records) {
     let figures = [savings, sizes, speeds, caches, bursts, distances, intervals];
     figures.into_iter().for_each(|figure| figure(body, found));
 }
 
-/// A heading with buttons below it that hide what is not wanted.
+/// Adds a heading, and buttons that hide series.
 fn legend_below(body: &mut String, what: &str, all: &[Series]) {
     *body += "<div class=group>";
     legend(body, what, all);
@@ -96,7 +96,7 @@ fn savings(body: &mut String, found: &Records) {
     figure(body, "wide", "Memory of the index", "", &picture);
 }
 
-/// Powers of two from `least` to `most`, as many as have room.
+/// Returns powers of two from `least` to `most`, as many as have room.
 fn powers(least: f64, most: f64) -> Vec<f64> {
     let (first, last) = (least.log2().ceil() as i32, most.log2().floor() as i32);
     let step = ((last - first).max(0) as usize / TICKS_MOST + 1).max(1);
@@ -146,7 +146,7 @@ fn sizes(body: &mut String, found: &Records) {
     figure(body, "panel", "Sizes, and shares of the saving", "", &picture);
 }
 
-/// Thousands a second, or single ones if they are few.
+/// Formats a rate, in thousands a second if it is large.
 fn per_second(value: f64) -> String {
     match value {
         0.0..9_950.0 => format!("{value:.0}"),
@@ -221,7 +221,7 @@ fn speeds(body: &mut String, found: &Records) {
     }
 }
 
-/// Distributions of latencies.
+/// Draws distributions of latencies.
 fn curve(id: &str, description: &str, all: &[Line<'_>]) -> String {
     let times = || {
         all.iter()
@@ -378,7 +378,7 @@ fn distances(body: &mut String, found: &Records) {
                             points.push((distance, value(run)));
                             tips.push(format!("{tip}\ndistance {distance}"));
                         }
-                        // It has no distance: a level to compare with.
+                        // A chain has no distance: it is drawn as a level.
                         None => {
                             points.extend([domain.0, domain.1].map(|end| (end, value(run))));
                             tips.extend([tip.clone(), tip]);

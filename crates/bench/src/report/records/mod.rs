@@ -1,4 +1,4 @@
-//! What deltas between records save, as a page with pictures.
+//! The HTML page about deltas between records.
 
 mod figures;
 mod tables;
@@ -11,9 +11,9 @@ use super::plot::escape;
 use super::{COLORS, DASHES, Series, cards, page, size, times};
 use crate::{Latencies, Records, RecordsFigure, RecordsRun, Rival, RivalRun, Trace};
 
-/// What deltas between records save and cost as one self-contained HTML page, of which
-/// [`html`](crate::html) says the rest: figures 1, 6 and 9 to 12 of dDedup, as far as they were
-/// measured, and all figures as tables.
+/// Returns the savings and costs of deltas between records as one self-contained HTML page, in the
+/// form that [`html`](crate::html) describes: figures 1, 6 and 9 to 12 of dDedup where they were
+/// measured, and all numbers as tables.
 ///
 /// ```
 /// use ibid_bench::{Bursts, Unobserved, RecordsPlan, records, records_html};
@@ -67,7 +67,7 @@ fn head(body: &mut String, found: &Records) {
     );
 }
 
-/// What most readers want to know first.
+/// Adds the main results.
 fn facts(body: &mut String, found: &Records) {
     let mut all = Vec::new();
     if let Some(run) = of(found, RecordsFigure::Ratio).find(|run| is_usual(&run.encoding)) {
@@ -108,7 +108,7 @@ fn of(found: &Records, figure: RecordsFigure) -> impl Iterator<Item = &RecordsRu
     found.runs.iter().filter(move |run| run.figure == figure)
 }
 
-/// Whether it is the default, but for what it drops where time is short.
+/// Returns whether this is the default encoding, apart from dropping deltas when time is short.
 fn is_usual(encoding: &Encoding) -> bool {
     let lossy = encoding.lossy;
     *encoding == Encoding::default().with_lossy(lossy)
@@ -118,12 +118,12 @@ fn ratio(found: &Records, stored: u64) -> f64 {
     found.bytes as f64 / stored.max(1) as f64
 }
 
-/// Bytes of bodies a second, in MB.
+/// Returns the speed in MB of bodies a second.
 fn speed(found: &Records, run: &RecordsRun) -> f64 {
     found.bytes as f64 / run.seconds.max(1e-9) / 1e6
 }
 
-/// `deltas, 64 B`, where the size is that of features.
+/// Returns a name such as `deltas, 64 B`, with the size of features.
 fn run_name(encoding: &Encoding) -> String {
     match encoding.enabled {
         true => format!("deltas, {}", feature_size(encoding.feature_bytes)),
@@ -171,7 +171,7 @@ fn write_back_name(write_back: bool) -> &'static str {
     }
 }
 
-/// Series of these names, which look as different as they can.
+/// Returns series of these names that look as different as possible.
 fn looks<const N: usize>(names: [&str; N]) -> [Series; N] {
     let mut places = 0..;
     names.map(|name| {
@@ -185,7 +185,7 @@ fn looks<const N: usize>(names: [&str; N]) -> [Series; N] {
     })
 }
 
-/// Microseconds, with three digits that mean something.
+/// Formats microseconds with three significant digits.
 fn micros(us: f64) -> String {
     match us {
         0.0..9.95 => format!("{us:.1}\u{a0}µs"),

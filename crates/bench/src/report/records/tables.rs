@@ -1,4 +1,4 @@
-//! All figures, as tables.
+//! All numbers about deltas between records, as tables.
 
 use std::fmt::Write;
 
