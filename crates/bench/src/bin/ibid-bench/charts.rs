@@ -1,4 +1,4 @@
-//! The picture of README, drawn from run files: how large repositories become, tool by tool.
+//! The chart of README, drawn from run files: repository sizes by tool.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -25,20 +25,20 @@ pub(crate) struct Options {
     out: PathBuf,
 }
 
-/// Draws the picture.
+/// Draws the chart.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let panels = panels(&options.files)?;
     std::fs::write(&options.out, draw(&panels)).with_context(|| format!("writing {}", options.out.display()))
 }
 
-/// One corpus.
+/// The panel of one corpus.
 struct Panel {
     name: String,
     about: String,
     bars: Vec<Bar>,
 }
 
-/// One tool.
+/// The bar of one tool.
 struct Bar {
     tool: String,
     megabytes: f64,
@@ -88,7 +88,7 @@ fn panel(found: &Repositories, corpus: &CorpusInfo) -> Panel {
     }
 }
 
-/// What the corpora of `crates/bench/corpora` hold.
+/// Describes the contents of the corpora of `crates/bench/corpora`.
 fn describe(corpus: &CorpusInfo) -> String {
     let versions = corpus.versions;
     match corpus.name.as_str() {
@@ -102,21 +102,22 @@ fn describe(corpus: &CorpusInfo) -> String {
 
 const WIDTH: f64 = 800.0;
 const MARGIN: f64 = 24.0;
-/// Between two panels beside each other.
+/// The gap between two panels side by side.
 const GAP: f64 = 40.0;
 const PANEL: f64 = (WIDTH - 2.0 * MARGIN - GAP) / 2.0;
-/// From the top to the first panel: title and subtitle.
+/// The height of title and subtitle, above the first panel.
 const HEAD: f64 = 74.0;
 const PANEL_HEAD: f64 = 44.0;
 const ROW: f64 = 26.0;
 const BAR: f64 = 16.0;
-/// Columns of a panel: names of tools, bars, CPU times.
+/// The widths of a panel's columns: names of tools, bars, CPU times.
 const NAMES: f64 = 68.0;
 const CPU: f64 = 66.0;
-/// Beside the longest bar, for its value.
+/// The space beside the longest bar for its value.
 const VALUE: f64 = 62.0;
 
-/// Colours by the reader's scheme, on a card of their own: they can be read on any page.
+/// Colours follow the reader's scheme, on a background of their own, so that they can be read on
+/// any page.
 const STYLE: &str = "\
 text{font:13px -apple-system,BlinkMacSystemFont,'Segoe UI','Noto Sans',Helvetica,Arial,sans-serif;fill:#1f2328}\
 .card{fill:#fff;stroke:#d1d9e0}\
@@ -206,7 +207,7 @@ fn text(svg: &mut String, class: &str, x: f64, y: f64, text: &str) {
     let _ = writeln!(svg, "<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{text}</text>");
 }
 
-/// The figures in words, for readers who do not see the picture.
+/// Returns the numbers as text, for readers who cannot see the chart.
 fn description(panels: &[Panel]) -> String {
     let bar = |bar: &Bar| format!("{} {:.1} MB, {:.0} s", bar.tool, bar.megabytes, bar.cpu_s);
     let panel = |panel: &Panel| {

@@ -7,25 +7,25 @@ use anyhow::{Context, Result, ensure};
 
 use crate::files;
 
-/// A name and the versions, oldest first.
+/// A corpus: its name and its versions, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Corpus {
     pub(crate) name: String,
     pub(crate) versions: Vec<Version>,
 }
 
-/// One of them.
+/// One version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Version {
     /// The name of its file or folder.
     pub(crate) name: String,
     pub(crate) path: PathBuf,
-    /// Of the file, or of all files in the folder.
+    /// Bytes of the file, or of all files in the folder.
     pub(crate) bytes: u64,
 }
 
 impl Corpus {
-    /// Bytes of all versions.
+    /// Returns the bytes of all versions.
     pub(crate) fn bytes(&self) -> u64 {
         self.versions.iter().map(|version| version.bytes).sum()
     }
@@ -47,7 +47,7 @@ impl FromStr for Corpus {
         for entry in std::fs::read_dir(folder).with_context(|| format!("reading the folder {folder}"))? {
             let entry = entry?;
             let file = entry.file_name().to_string_lossy().into_owned();
-            // Of what a link points to.
+            // Symlinks are followed.
             let metadata = std::fs::metadata(entry.path())?;
             if file.starts_with('v') && (metadata.is_file() || metadata.is_dir()) {
                 let bytes = if metadata.is_dir() {

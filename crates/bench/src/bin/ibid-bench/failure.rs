@@ -6,12 +6,12 @@ use std::io::ErrorKind;
 use ibid_bench::Error;
 use ibid_terminal::{FileError, with_causes};
 
-/// What a command achieved.
+/// The result of a command that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Everything.
+    /// The command did everything.
     Done,
-    /// Everything but some files that could not be read; each was named.
+    /// The command left out some files that could not be read; each was named.
     Partial,
 }
 
@@ -24,23 +24,23 @@ impl Outcome {
     }
 }
 
-/// Why a command failed.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The command line asks for something impossible.
+    /// The command line is not valid.
     Usage(String),
-    /// The user asked to stop. What is left of the work.
+    /// The user asked to stop. The text says what is left of the work.
     Interrupted(&'static str),
     /// Standard output can't be written to.
     Output(std::io::Error),
-    /// Anything else, in full.
+    /// Any other error, with its causes.
     Fatal(String),
 }
 
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 impl Failure {
-    /// The exit code, as `ibid-bench --help` lists them.
+    /// Returns the exit code, as `ibid-bench --help` lists them.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Failure::Usage(_) => 2,
@@ -49,7 +49,7 @@ impl Failure {
         }
     }
 
-    /// Whether all that happened is that the reader of our output has read enough.
+    /// Returns whether the only error is that the reader of the output closed the pipe.
     pub(crate) fn is_closed_pipe(&self) -> bool {
         matches!(self, Failure::Output(error) if error.kind() == ErrorKind::BrokenPipe)
     }

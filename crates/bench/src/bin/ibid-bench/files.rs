@@ -1,4 +1,4 @@
-//! Files and folders of files: copied, summed, compared.
+//! Operations on files and folders: copying, summing, comparing.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// What lies below a folder.
+/// An entry below a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Entry {
     File,
@@ -14,7 +14,7 @@ enum Entry {
     Link,
 }
 
-/// All that is below a folder, in the order of the paths, which begin with the folder.
+/// Returns all entries below a folder, in the order of the paths, which begin with the folder.
 fn entries(folder: &Path) -> Result<Vec<(PathBuf, Entry)>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -38,14 +38,14 @@ fn entries(folder: &Path) -> Result<Vec<(PathBuf, Entry)>> {
     Ok(found)
 }
 
-/// The sum of the sizes of all files below a folder.
+/// Returns the bytes of all files below a folder.
 pub(crate) fn folder_bytes(folder: &Path) -> Result<u64> {
     let found = entries(folder)?;
     let of_files = found.iter().filter(|(_, kind)| *kind == Entry::File);
     of_files.map(|(path, _)| Ok(path.metadata()?.len())).sum()
 }
 
-/// Removes a file or a folder with all that is in it, if it is there.
+/// Removes a file, or a folder with its contents, if it exists.
 pub(crate) fn remove(path: &Path) -> Result<()> {
     let removed = match std::fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => std::fs::remove_dir_all(path),
@@ -56,7 +56,7 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
     removed.with_context(|| format!("removing {}", path.display()))
 }
 
-/// Copies a file, or a folder with all that is in it; times are those of the copying.
+/// Copies a file, or a folder with its contents; the copies have new times.
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
     let copy_file = |from: &Path, to: &Path| -> Result<()> {
         std::fs::copy(from, to).with_context(|| format!("copying {}", from.display()))?;
@@ -77,10 +77,9 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Fails unless what is below `folder` is what `original` is: one file with its bytes, or the
-/// files, folders and links of a folder, all with the bytes they have there, no more and no fewer.
-/// Tools restore into folders that are named like those they backed up, all of which are passed
-/// over.
+/// Fails unless `folder` has the same contents as `original`: one file with its bytes, or the
+/// files, folders and links of a folder. Tools restore into folders named like the original's path;
+/// these are ignored.
 pub(crate) fn check_restored(folder: &Path, original: &Path) -> Result<()> {
     let found = entries(folder)?;
     if !original.is_dir() {
@@ -92,7 +91,7 @@ pub(crate) fn check_restored(folder: &Path, original: &Path) -> Result<()> {
     }
     let expected = entries(original)?;
     let root = restored_root(folder, &found, original, &expected)?;
-    // The folders above the root, and itself.
+    // Leaves out the root and the folders above it.
     let found: Vec<_> = found.iter().filter(|(path, _)| !root.starts_with(path)).collect();
     ensure!(
         found.len() == expected.len(),
@@ -121,8 +120,8 @@ pub(crate) fn check_restored(folder: &Path, original: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The folder that was restored, somewhere below `folder`: where the first of its entries is, with
-/// single folders above it.
+/// Returns the root of the restored folder, somewhere below `folder`: the folder that has the first
+/// entry of the original, reached through folders that are alone in theirs.
 fn restored_root(
     folder: &Path,
     found: &[(PathBuf, Entry)],
@@ -131,7 +130,7 @@ fn restored_root(
 ) -> Result<PathBuf> {
     let (first, _) = expected.first().context("the original folder is empty")?;
     let name = first.strip_prefix(original)?;
-    // Downwards, for as long as there is but one folder that is not yet the first entry.
+    // Descends while there is only one folder that is not the first entry itself.
     let mut root = folder.to_owned();
     loop {
         if found.iter().any(|(path, _)| *path == root.join(name)) {
@@ -145,7 +144,7 @@ fn restored_root(
     }
 }
 
-/// Fails unless a file has the bytes of another.
+/// Fails unless two files have the same bytes.
 fn check_file(file: &Path, original: &Path) -> Result<()> {
     if let Some(at) = first_difference(file, original)? {
         bail!("the restored file differs from the original from byte {at} on");
@@ -153,9 +152,10 @@ fn check_file(file: &Path, original: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where two files differ first; a file that goes on differs where the other ends.
+/// Returns the offset of the first difference of two files; if one is longer, the end of the other.
 fn first_difference(a: &Path, b: &Path) -> Result<Option<u64>> {
-    // Small: this program's memory is a floor under what it measures of others.
+    // Small, because this program's memory is a lower limit of the memory that it measures of
+    // others.
     const PIECE: u64 = 64 << 10;
     let open = |path: &Path| File::open(path).with_context(|| format!("opening {}", path.display()));
     let (mut a, mut b) = (open(a)?, open(b)?);
@@ -218,7 +218,7 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         std::fs::create_dir_all(at("v1/top/empty")).unwrap();
         std::fs::write(at("v1/top/a"), b"one").unwrap();
-        // Sorts between a folder and what is in it, as text.
+        // As text, this name sorts between a folder and its contents.
         std::fs::write(at("v1/top.txt"), b"two").unwrap();
         std::os::unix::fs::symlink("a", at("v1/top/link")).unwrap();
         let restored = at("restored/home/current");
@@ -243,9 +243,9 @@ mod tests {
             std::fs::remove_file(root.join("top/link")).unwrap();
             std::fs::write(root.join("top/link"), b"one").unwrap();
         }));
-        // Something beside what was to be restored.
+        // There is an extra file beside the restored ones.
         assert!(!check(&|root| std::fs::write(root.with_file_name("more"), b"").unwrap()));
-        // Right at the top.
+        // The files are directly in the folder.
         assert!(check_restored(&at("v1"), &at("v1")).is_ok());
         assert_eq!(folder_bytes(&at("v1")).unwrap(), 6);
     }

@@ -1,7 +1,7 @@
 //! `ibid-bench`: measures chunkers, deltas and whole repositories, on your data and on generated data.
 //!
-//! `docs/measuring.md` walks through its commands; `docs/benchmarks.md` says what each experiment
-//! found.
+//! `docs/measuring.md` walks through its commands; `docs/benchmarks.md` has the results of each
+//! experiment.
 #![forbid(unsafe_code)]
 
 mod args;

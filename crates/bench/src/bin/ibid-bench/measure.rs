@@ -1,4 +1,4 @@
-//! What child processes cost.
+//! The costs of child processes.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,20 +9,20 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use wait4::Wait4;
 
-/// What one process cost, with the children it waited for.
+/// The cost of one process, with the children that it waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cost {
     pub(crate) wall_s: f64,
-    /// User and system.
+    /// User and system time, seconds.
     pub(crate) cpu_s: f64,
-    /// The most memory that was resident at once. Never less than what this program had when it
-    /// started the process: the kernel counts from before the exec.
+    /// The most resident memory. It is at least that of this program when it started the process,
+    /// because the kernel counts from before the exec.
     pub(crate) rss_bytes: u64,
 }
 
-/// Runs a command to its end. What it prints is dropped, but shown if it fails.
+/// Runs a command to its end. Its output is discarded, but shown if it fails.
 ///
-/// What was written before goes to the disk first, so that no command pays for the writes of another.
+/// Syncs earlier writes to the disk first, so that no command pays for the writes of another.
 pub(crate) fn run(command: &mut Command, shown: &str, work: &Path) -> Result<Cost> {
     let said = work.join("stderr");
     rustix::fs::syncfs(File::open(work)?).context("flushing the file system")?;

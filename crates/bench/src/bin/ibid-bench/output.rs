@@ -1,4 +1,4 @@
-//! Where results go: standard output, a JSON file, a page.
+//! The destinations of results: standard output, a JSON file, a page.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -16,7 +16,7 @@ pub(crate) struct Out {
     pub(crate) json: bool,
 }
 
-/// What every document begins with.
+/// The beginning of every document.
 #[derive(Serialize)]
 struct Document<'a, T> {
     version: u32,
@@ -64,7 +64,7 @@ impl Out {
     }
 }
 
-/// The files that were asked for.
+/// The files that the user asked for.
 #[derive(Clone, Copy)]
 pub(crate) struct Files<'a> {
     pub(crate) json: &'a JsonFile,
@@ -72,7 +72,7 @@ pub(crate) struct Files<'a> {
 }
 
 impl<'a> Files<'a> {
-    /// JSON alone: the command has no page.
+    /// Returns a JSON file alone, for commands without a page.
     pub(crate) fn json(json: &'a JsonFile) -> Files<'a> {
         Files { json, report: None }
     }
@@ -81,13 +81,14 @@ impl<'a> Files<'a> {
         self.report.and_then(|report| report.report.as_deref())
     }
 
-    /// Refuses what can't be written to before minutes are spent on what to write.
+    /// Fails if a file can't be written, before minutes are spent on its contents.
     pub(crate) fn check_places(&self) -> Result<(), FileError> {
         let paths = [self.report_path(), self.json.path()];
         paths.into_iter().flatten().try_for_each(check_place)
     }
 
-    /// Writes the files that were asked for, and prints the results as JSON or, by `text`, as text.
+    /// Writes the files that the user asked for, and prints the results as JSON or, with `text`, as
+    /// text.
     pub(crate) fn publish(
         &self,
         command: &'static str,

@@ -1,5 +1,5 @@
-//! What it costs to read one chunk, for several sizes of frames: the same steps that ibid takes, on
-//! packs in a folder.
+//! The cost of reading one chunk, for several frame sizes: the same steps as in ibid, on packs in a
+//! folder.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -18,9 +18,9 @@ use crate::record::{FrameResult, Outcome, RandomRead, Record};
 use crate::report;
 use crate::statistics::{median, percentile};
 
-/// The file is read into memory, up to here.
+/// Most bytes of the file that are read into memory.
 const FILE_BYTES_MAX: usize = 256 << 20;
-/// ibid's default.
+/// The default of ibid.
 const PACK_SIZE: u32 = 16 << 20;
 const LEVEL: i32 = 3;
 
@@ -53,7 +53,7 @@ pub(crate) struct Options {
     json: Option<PathBuf>,
 }
 
-/// Where a chunk is.
+/// The place of a chunk.
 struct Place {
     pack: FileId,
     name: Name,
@@ -67,13 +67,13 @@ struct Stored {
     frame: u32,
     frames: u64,
     bytes: u64,
-    /// By number of the chunk.
+    /// Places by the number of the chunk.
     places: Vec<Place>,
     read_bytes: u64,
     samples_us: Vec<f64>,
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut data = std::fs::read(&options.file).with_context(|| format!("reading {}", options.file.display()))?;
     data.truncate(FILE_BYTES_MAX);
@@ -110,7 +110,7 @@ fn measure(data: &[u8], average: u32, options: &Options) -> Result<RandomRead> {
     for _ in 0..options.reads {
         let number = random.below(unique.len() as u64) as usize;
         let (id, bytes) = unique[number];
-        // The same chunk from every size, so that a busy moment hits all alike.
+        // Every frame size reads the same chunk in turn, so that a disturbance affects all alike.
         for stored in &mut stored {
             let place = &stored.places[number];
             let start = Instant::now();
@@ -148,7 +148,7 @@ fn result(stored: Stored) -> Option<FrameResult> {
     })
 }
 
-/// Writes packs as a backup does: a frame is full once it holds `frame` bytes or more.
+/// Writes packs as a backup does: a frame is complete once it holds `frame` bytes or more.
 fn store(storage: &Local, keys: &Keys, unique: &[(ChunkId, &[u8])], frame: u32) -> Result<Stored> {
     let mut stored = Stored {
         frame,
@@ -212,8 +212,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Fetches the frame, opens its seal, decompresses up to the end of the chunk and compares that
-    /// with its id.
+    /// Fetches the frame, opens its seal, decompresses it up to the end of the chunk, and checks
+    /// the chunk against its id.
     fn read(&mut self, place: &Place, id: &ChunkId) -> Result<&[u8]> {
         self.sealed.resize(place.sealed as usize, 0);
         self.storage

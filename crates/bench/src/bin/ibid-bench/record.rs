@@ -1,4 +1,4 @@
-//! What a run leaves behind: where and when, every sample, the results.
+//! The record of a run: place and time, every sample, the results.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,16 +14,16 @@ use crate::measure::Cost;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) experiment: String,
-    /// When it began, UTC.
+    /// The time when the run began, UTC.
     pub(crate) date: String,
     pub(crate) machine: Machine,
-    /// Load averages over 1, 5 and 15 minutes; -1 where there is none to read.
+    /// Load averages over 1, 5 and 15 minutes; -1 if they can't be read.
     pub(crate) load_before: [f64; 3],
     pub(crate) load_after: [f64; 3],
     pub(crate) outcome: Outcome,
 }
 
-/// What it found.
+/// The samples and results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Outcome {
@@ -32,71 +32,71 @@ pub(crate) enum Outcome {
     Records(Records),
 }
 
-/// Of backups and restores.
+/// The samples and results of backups and restores.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Repositories {
     pub(crate) rounds: u32,
     pub(crate) tools: Vec<ToolInfo>,
     pub(crate) corpora: Vec<CorpusInfo>,
-    /// As run, once each.
+    /// The commands as they were run, once each.
     pub(crate) commands: Vec<String>,
     pub(crate) samples: Vec<Sample>,
     pub(crate) results: Vec<Row>,
 }
 
-/// What is measured, of one corpus.
+/// One measure of one corpus.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) corpus: String,
     pub(crate) measure: String,
     pub(crate) unit: String,
-    /// For each tool, its value in each round.
+    /// The value in each round, by tool.
     pub(crate) values: BTreeMap<String, Vec<f64>>,
-    /// The medians of these.
+    /// The median of these values, by tool.
     pub(crate) medians: BTreeMap<String, f64>,
-    /// ibid's value by restic's, in each round.
+    /// ibid's value divided by restic's, in each round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) ratios: Vec<f64>,
-    /// The median of these.
+    /// The median of these ratios.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ratio: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) goal: Option<Goal>,
 }
 
-/// What ibid is to reach.
+/// A goal of ibid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Goal {
     pub(crate) text: String,
     pub(crate) reached: bool,
 }
 
-/// Of reading single chunks.
+/// The samples and results of reading single chunks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RandomRead {
-    /// The name of the file whose chunks these are.
+    /// The name of the file with the chunks.
     pub(crate) file: String,
     pub(crate) average: u32,
     pub(crate) chunks: u64,
-    /// Bytes of these.
+    /// Bytes of these chunks.
     pub(crate) bytes: u64,
     pub(crate) frames: Vec<FrameResult>,
 }
 
-/// What one size of frames gave.
+/// The result for one frame size.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FrameResult {
     /// Bytes of chunks that are compressed together.
     pub(crate) frame: u32,
     pub(crate) frames: u64,
-    /// All packs.
+    /// Bytes of all packs.
     pub(crate) stored_bytes: u64,
-    /// Fetched from storage for one chunk, on average.
+    /// Bytes fetched from storage for one chunk, on average.
     pub(crate) read_bytes_mean: f64,
     pub(crate) median_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) max_us: f64,
-    /// Every read.
+    /// The time of every read, microseconds.
     pub(crate) samples_us: Vec<f64>,
 }
 
@@ -115,25 +115,25 @@ pub(crate) struct CorpusInfo {
     pub(crate) last_bytes: u64,
 }
 
-/// What was done.
+/// A measured step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Step {
     Backup,
-    /// Listing the snapshots.
+    /// Lists the snapshots.
     Open,
-    /// Backing up once more what has not changed, and reading all of it.
+    /// Backs up an unchanged version once more, and reads all of it.
     Rebackup,
     Restore,
-    /// Restoring where everything is there already.
+    /// Restores over the existing files.
     RestoreOver,
-    /// `cat` of the last version, for comparison.
+    /// Runs `cat` on the last version, for comparison.
     Cat,
-    /// `cp` of the last version, for comparison.
+    /// Runs `cp` on the last version, for comparison.
     Cp,
 }
 
-/// One command.
+/// The cost of one command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sample {
     pub(crate) round: u32,
@@ -143,7 +143,7 @@ pub(crate) struct Sample {
     pub(crate) version: String,
     #[serde(flatten)]
     pub(crate) cost: Cost,
-    /// The repository after a backup.
+    /// Bytes of the repository after a backup.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) repository_bytes: Option<u64>,
 }
@@ -157,7 +157,7 @@ pub(crate) struct Machine {
 }
 
 impl Record {
-    /// One that begins now.
+    /// Returns a record of a run that begins now.
     pub(crate) fn begin(experiment: &str, outcome: Outcome) -> Record {
         let load = load();
         Record {
@@ -170,7 +170,7 @@ impl Record {
         }
     }
 
-    /// Notes the load, and writes all so far. The file is whole at any moment.
+    /// Notes the load, and writes all results so far. The file is complete at any moment.
     pub(crate) fn save(&mut self, path: Option<&Path>) -> Result<()> {
         self.load_after = load();
         let Some(path) = path else { return Ok(()) };
@@ -184,13 +184,13 @@ impl Record {
     }
 }
 
-/// Reads what [`Record::save`] wrote.
+/// Reads a record that [`Record::save`] wrote.
 pub(crate) fn read(path: &Path) -> Result<Record> {
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
     serde_json::from_str(&text).with_context(|| format!("{} is no record of a run", path.display()))
 }
 
-/// JSON for people and version control: what fits a line is on a line.
+/// Formats JSON for people and version control: a value that fits a line is on one line.
 fn write_value(value: &Value, depth: usize, out: &mut String) {
     const WIDTH: usize = 260;
     let line = value.to_string();

@@ -1,4 +1,4 @@
-//! What people see: tables in Markdown, progress, errors.
+//! Output for people: tables in Markdown, progress, errors.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the only module that prints")]
 
 use std::fmt::Write as _;
@@ -7,12 +7,12 @@ use crate::databases::{self, Records};
 use crate::record::{Outcome, RandomRead, Record, Repositories, Row, Sample, Step};
 use crate::statistics::median;
 
-/// Results go to standard output.
+/// Prints results to standard output.
 pub(crate) fn show(text: &str) {
     println!("{text}");
 }
 
-/// One step is done.
+/// Reports that a step is done.
 pub(crate) fn progress(sample: &Sample) {
     let size = sample.repository_bytes.map_or_else(String::new, |bytes| {
         format!(", repository {:.1} MB", bytes as f64 / 1e6)
@@ -30,7 +30,7 @@ pub(crate) fn progress(sample: &Sample) {
     );
 }
 
-/// One subject has stored and read all records of a file.
+/// Reports that a subject has stored and read all records of a file.
 pub(crate) fn records_progress(row: &databases::Row) {
     eprintln!(
         "{} {}: {:.1} MB on disk, {:.2} s, {:.2} s of CPU, {:.0} MiB",
@@ -43,7 +43,7 @@ pub(crate) fn records_progress(row: &databases::Row) {
     );
 }
 
-/// A subject can't be had here.
+/// Reports that a subject is not available here.
 pub(crate) fn skipped(skipped: &databases::Skipped) {
     eprintln!("{}", skipped_text(skipped));
 }
@@ -52,7 +52,7 @@ fn skipped_text(skipped: &databases::Skipped) -> String {
     format!("SKIPPED {}: {}", skipped.subject.name(), skipped.why)
 }
 
-/// A whole record, for a terminal and for documents.
+/// Returns a complete record as Markdown.
 pub(crate) fn markdown(record: &Record) -> String {
     let mut out = String::new();
     let machine = &record.machine;
@@ -99,7 +99,7 @@ fn repositories(found: &Repositories, out: &mut String) {
     }
 }
 
-/// `read by cat in 0.02 s, copied by cp in 0.08 s`.
+/// Returns `read by cat in 0.02 s, copied by cp in 0.08 s`.
 fn plain_speed(found: &Repositories, corpus: &str) -> String {
     let wall = |step: Step| {
         let of_step = |sample: &&Sample| sample.corpus == corpus && sample.step == step;
@@ -151,7 +151,7 @@ fn corpus_table(found: &Repositories, rows: &[&Row]) -> String {
     table(&lines)
 }
 
-/// `0.33 (0.31–0.36)`: the median, and from where to where.
+/// Formats a median with its range: `0.33 (0.31–0.36)`.
 fn spread(median: f64, values: &[f64]) -> String {
     let (min, max) = values.iter().fold((f64::MAX, f64::MIN), |(min, max), &value| {
         (min.min(value), max.max(value))
@@ -271,7 +271,7 @@ fn records_table<'a>(file: &databases::FileInfo, rows: impl Iterator<Item = &'a 
     table(&lines)
 }
 
-/// `1 MiB`, `64 KiB`.
+/// Formats a size: `1 MiB`, `64 KiB`.
 fn size(bytes: u32) -> String {
     match bytes {
         n if n >= 1 << 20 && n % (1 << 20) == 0 => format!("{} MiB", n >> 20),
@@ -280,7 +280,7 @@ fn size(bytes: u32) -> String {
     }
 }
 
-/// Three digits or more.
+/// Formats a number with three digits or more.
 fn number(value: f64) -> String {
     match value.abs() {
         small if small < 0.095 => format!("{value:.3}"),
@@ -290,7 +290,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// A table in Markdown whose columns line up as they are: the first line is the header, and all
+/// Returns a Markdown table whose columns are aligned: the first line is the header, and all
 /// columns but the first are numbers.
 fn table(lines: &[Vec<String>]) -> String {
     let columns = lines.first().map_or(0, Vec::len);

@@ -1,5 +1,5 @@
-//! All versions of a file or a folder, backed up one after the other by each tool; then read once
-//! more, and the last one restored.
+//! The comparison of backup tools: each tool backs up all versions of a file or folder in order,
+//! then reads the last version again and restores it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,20 +14,20 @@ use crate::report;
 use crate::summary;
 use crate::tools::{Kind, Task, Tool, shown};
 
-/// How often, in each round, what comes after the backups is done.
+/// How many times a round repeats the steps after the backups.
 const REPEATS: usize = 3;
 
-/// What to run.
+/// The plan of a run.
 pub(crate) struct Plan {
     pub(crate) experiment: String,
     pub(crate) corpora: Vec<Corpus>,
     pub(crate) tools: Vec<Tool>,
     pub(crate) rounds: u32,
-    /// A folder is made in here, and removed in the end.
+    /// The folder in which a temporary folder is made.
     pub(crate) work: PathBuf,
 }
 
-/// Runs it; after each round all so far is written into `json`.
+/// Runs the plan. Writes the results into `json` after each round.
 pub(crate) fn run(plan: &Plan, json: Option<&Path>) -> Result<Record> {
     refuse_twice("tool", plan.tools.iter().map(|tool| &tool.label))?;
     refuse_twice("corpus", plan.corpora.iter().map(|corpus| &corpus.name))?;
@@ -94,14 +94,14 @@ fn corpus_info(corpus: &Corpus) -> CorpusInfo {
     }
 }
 
-/// One corpus in one round.
+/// One round with one corpus.
 struct Run<'a> {
     plan: &'a Plan,
     corpus: &'a Corpus,
     round: u32,
-    /// Where everything lies meanwhile.
+    /// The temporary folder of the round.
     work: PathBuf,
-    /// The one file or folder whose contents are the versions, one after the other.
+    /// The path that is backed up, whose contents are the versions in order.
     current: PathBuf,
     found: &'a mut Repositories,
 }
@@ -143,7 +143,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// The tools, another one first each time.
+    /// Returns the tools, with another one first each time.
     fn in_turn(&self, at: usize) -> Vec<&'a Tool> {
         let mut tools: Vec<_> = self.plan.tools.iter().collect();
         let first = (at + self.round as usize) % tools.len().max(1);
@@ -152,7 +152,7 @@ impl<'a> Run<'a> {
     }
 
     /// Makes `current` this version: new files with new times, so that every tool has to read them.
-    /// Copying also brings them into the page cache, for all of them alike.
+    /// The copy also brings them into the page cache, for all tools alike.
     fn put(&self, version: &Version) -> Result<()> {
         files::remove(&self.current)?;
         files::copy(&version.path, &self.current)
@@ -186,7 +186,7 @@ impl<'a> Run<'a> {
         self.found.samples.push(sample);
     }
 
-    /// What reading and copying the file or the folder costs without any tool.
+    /// Measures reading and copying the file or folder without any tool.
     fn read_and_copy(&mut self, last: &Version) -> Result<()> {
         let copy = self.work.join("copy");
         let (mut cat, mut cp) = (Command::new("cat"), Command::new("cp"));
@@ -221,7 +221,7 @@ impl<'a> Run<'a> {
                 exists,
             };
             let cost = self.measure(tool, task)?;
-            // With the version as the corpus has it, not with what was backed up.
+            // Compares with the version in the corpus, not with the copy that was backed up.
             files::check_restored(destination, &last.path).with_context(|| format!("{}, {step:?}", tool.label))?;
             self.note(&tool.label, step, last, cost, None);
         }
@@ -229,7 +229,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// `v01` of `v01.tar`.
+/// Returns the name without its extension: `v01` for `v01.tar`.
 fn stem(version: &Version) -> &str {
     version.name.split('.').next().unwrap_or(&version.name)
 }

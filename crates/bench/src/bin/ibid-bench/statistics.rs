@@ -1,6 +1,6 @@
 //! Medians and percentiles.
 
-/// The value in the middle, or the mean of the two there; none of nothing.
+/// Returns the median; [`None`] if there are no values.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let sorted = sorted(values);
     let middle = sorted.len() / 2;
@@ -11,7 +11,8 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// The smallest value that `percent` of all values don't exceed; none of nothing.
+/// Returns the smallest value that `percent` of all values don't exceed; [`None`] if there are
+/// none.
 pub(crate) fn percentile(values: &[f64], percent: f64) -> Option<f64> {
     let rank = (percent / 100.0 * values.len() as f64).ceil() as usize;
     sorted(values).get(rank.saturating_sub(1)).copied()

@@ -1,4 +1,4 @@
-//! From samples to results: one value a round, the median over rounds, ratios within a round, and
+//! Results from samples: one value a round, the median over rounds, ratios within a round, and
 //! whether goals are reached.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ impl Round<'_> {
         self.0.iter().copied().filter(|sample| sample.step == Step::Backup)
     }
 
-    /// The median of what a step took.
+    /// Returns the median of a measure of a step.
     fn typical(&self, step: Step, what: fn(&Cost) -> f64) -> Option<f64> {
         let of_step = self.0.iter().filter(|sample| sample.step == step);
         median(&of_step.map(|sample| what(&sample.cost)).collect::<Vec<_>>())
@@ -38,13 +38,13 @@ impl Round<'_> {
 const MB: f64 = 1e6;
 const MIB: f64 = (1 << 20) as f64;
 
-/// When a goal is reached.
+/// The condition of a goal.
 #[derive(Clone, Copy)]
 enum Aim {
     None,
-    /// In every round.
+    /// The value in every round is at most this.
     AtMost(f64),
-    /// By the median of the ratios to restic.
+    /// The median of the ratios to restic is at most this.
     RatioAtMost(f64, &'static str),
     RatioAtLeast(f64, &'static str),
 }
@@ -56,12 +56,12 @@ struct Measure {
     aim: Aim,
 }
 
-/// Bytes of the repository in the end.
+/// The measure: bytes of the repository at the end.
 pub(crate) const REPOSITORY_SIZE: &str = "repository after all versions";
-/// CPU time of all backups.
+/// The measure: CPU time of all backups.
 pub(crate) const BACKUP_CPU: &str = "backup of all versions, CPU";
 
-/// In the order of the tables.
+/// The measures in the order of the tables.
 const MEASURES: &[Measure] = &[
     Measure {
         name: "repository after the first version",
@@ -175,7 +175,7 @@ fn positive(value: f64) -> Option<f64> {
     (value > 0.0).then_some(value)
 }
 
-/// All rows of all corpora.
+/// Returns all rows of all corpora.
 pub(crate) fn results(found: &Repositories) -> Vec<Row> {
     let mut rows = Vec::new();
     for corpus in &found.corpora {
@@ -259,7 +259,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Two rounds of two tools: restic takes 4 times as long, 6 times in the second round.
+    /// Returns two rounds of two tools: restic takes 4 times as long, and 6 times in the second
+    /// round.
     pub(crate) fn example() -> Repositories {
         let mut samples = Vec::new();
         for (round, factor) in [(1, 4.0), (2, 6.0)] {

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 
-/// For repositories that live as long as a run.
+/// The password of the repositories, which live only as long as a run.
 const PASSWORD: &str = "benchmark";
 
 /// A program.
@@ -29,7 +29,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// It with its defaults; `ibid` is where to find that one, the others are on the `PATH`.
+    /// Returns the program with its defaults. `ibid` is the path of ibid; the others are found on
+    /// the `PATH`.
     pub(crate) fn tool(self, ibid: &Path) -> Tool {
         let (label, program) = match self {
             Kind::Ibid => ("ibid", ibid.to_owned()),
@@ -54,25 +55,25 @@ pub(crate) struct Tool {
     pub(crate) kind: Kind,
     pub(crate) label: String,
     program: PathBuf,
-    /// For ibid's `init`.
+    /// Options of ibid's `init`.
     pub(crate) init_options: Vec<String>,
 }
 
-/// What a tool is asked to do.
+/// A task for a tool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Task<'a> {
-    /// Make the repository.
+    /// Makes the repository.
     Init,
-    /// Set in the new repository what `init` can't. Only Kopia is asked.
+    /// Sets options of the new repository that `init` can't set. Only Kopia needs it.
     Configure,
-    /// Make a snapshot of this file or folder, under this name where snapshots have names.
+    /// Makes a snapshot of this file or folder, under this name if snapshots have names.
     Backup { source: &'a Path, name: &'a str },
-    /// The same, and read the files whether or not they look unchanged.
+    /// Does the same, and reads the files even if they look unchanged.
     Rebackup { source: &'a Path, name: &'a str },
-    /// List the snapshots: what every command costs at least.
+    /// Lists the snapshots, which measures the fixed cost of a command.
     Open,
-    /// Bring back the snapshot of this name, which is the latest and was made of this source, into
-    /// a folder that exists. Where files exist, only ibid is asked.
+    /// Restores the snapshot of this name, the latest one and made from this source, into an
+    /// existing folder. Only ibid restores over existing files.
     Restore {
         source: &'a Path,
         name: &'a str,
@@ -82,12 +83,12 @@ pub(crate) enum Task<'a> {
 }
 
 impl Tool {
-    /// Where its repository is within the work folder.
+    /// Returns the path of the repository within the work folder.
     pub(crate) fn repository(&self, work: &Path) -> PathBuf {
         work.join(format!("{}-repository", self.label))
     }
 
-    /// What is asked of it before the first backup.
+    /// Returns the tasks before the first backup.
     pub(crate) fn preparation(&self) -> &'static [Task<'static>] {
         match self.kind {
             Kind::Kopia => &[Task::Init, Task::Configure],
@@ -95,7 +96,7 @@ impl Tool {
         }
     }
 
-    /// What it says its version is.
+    /// Returns the version that the tool reports.
     pub(crate) fn version(&self) -> Result<String> {
         let arguments: &[_] = match self.kind {
             Kind::Restic => &["version"],
@@ -106,7 +107,7 @@ impl Tool {
             .args(arguments)
             .output()
             .with_context(|| format!("{} can't be started: is it installed?", self.program.display()))?;
-        // zpaq says its version above how it is used, and that it was not used so.
+        // zpaq prints its version above its usage, and fails.
         ensure!(
             output.status.success() || self.kind == Kind::Zpaq,
             "{} {}: {}",
@@ -118,11 +119,11 @@ impl Tool {
         Ok(text.lines().next().unwrap_or_default().trim().to_owned())
     }
 
-    /// The command, with everything that it keeps inside `work`.
+    /// Returns the command for a task, with all files inside `work`.
     pub(crate) fn command(&self, task: Task<'_>, work: &Path) -> Command {
         let repository = self.repository(work);
         let mut command = match (self.kind, task) {
-            // Its first backup makes the archive, but not the folder around it.
+            // The first backup makes the archive, but not the folder around it.
             (Kind::Zpaq, Task::Init) => Command::new("mkdir"),
             _ => Command::new(&self.program),
         };
@@ -178,7 +179,7 @@ fn restic(task: Task<'_>, repository: &Path, work: &Path, command: &mut Command)
     };
 }
 
-/// Chunks of 8 KiB where its default is 2 MiB: the smallest of 2¹¹ bytes, the largest of 2¹⁶, cut
+/// Chunks of 8 KiB instead of the default 2 MiB: the smallest of 2¹¹ bytes, the largest of 2¹⁶, cut
 /// where 13 bits are zero.
 const BORG_8K: &[&str] = &["--chunker-params", "buzhash,11,16,13,4095"];
 
@@ -214,13 +215,13 @@ fn kopia(task: Task<'_>, repository: &Path, work: &Path, command: &mut Command) 
         .env("KOPIA_CONFIG_PATH", work.join("kopia.config"))
         .env("KOPIA_CACHE_DIRECTORY", work.join("kopia-cache"))
         .env("KOPIA_LOG_DIR", work.join("kopia-logs"))
-        // It asks a server on the network otherwise.
+        // By default it asks a server on the network.
         .env("KOPIA_CHECK_FOR_UPDATES", "false");
     match task {
         Task::Init => command
             .args(["repository", "create", "filesystem", "--path"])
             .arg(repository),
-        // It forgets all but ten snapshots of an hour otherwise; no other tool here forgets any.
+        // By default it keeps only ten snapshots of an hour; no other tool here removes any.
         Task::Configure => command.args(["policy", "set", "--global", "--compression=zstd", "--keep-latest=1000"]),
         Task::Backup { source, .. } => command.args(["snapshot", "create"]).arg(source),
         Task::Rebackup { source, .. } => command.args(["snapshot", "create", "--force-hash=100"]).arg(source),
@@ -259,7 +260,7 @@ fn zpaq(task: Task<'_>, repository: &Path, command: &mut Command) {
     };
 }
 
-/// The command as one would type it, with the work folder as `$WORK`.
+/// Returns the command as a user would type it, with the work folder as `$WORK`.
 pub(crate) fn shown(command: &Command, work: &Path) -> String {
     let work = work.to_string_lossy();
     let text = |part: &OsStr| part.to_string_lossy().replace(work.as_ref(), "$WORK");
@@ -277,10 +278,11 @@ pub(crate) fn shown(command: &Command, work: &Path) -> String {
     }
 }
 
-/// The program ibid: what was asked for, or the one beside this program, or the one on the `PATH`.
+/// Returns the path of ibid: the given one, or the one beside this program, or the one on the
+/// `PATH`.
 pub(crate) fn find_ibid(asked: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = asked {
-        // Commands run elsewhere.
+        // Commands run in other folders, so the path must be absolute.
         return path
             .canonicalize()
             .with_context(|| format!("--ibid {}", path.display()));

@@ -1,4 +1,4 @@
-//! Watching an experiment: progress, files that can't be read, Ctrl-C.
+//! The observer of the program: progress, files that can't be read, Ctrl-C.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -11,16 +11,16 @@ use ibid_terminal::{Progress, State, Unit, message, on_stop_signal, path_text};
 
 use crate::failure::{Failure, Outcome, Result};
 
-/// Bytes are unknown.
+/// The number of bytes is unknown.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Shows how far an experiment is, names files that can't be read, and stops when the user asks for
-/// it.
+/// Shows the progress of an experiment, names files that can't be read, and stops when the user
+/// asks.
 pub(crate) struct Watch {
     shared: Arc<Shared>,
     progress: Option<Progress>,
     outcome: Outcome,
-    /// Files that were named: experiments that go over the data several times find them each time.
+    /// Files that were reported already: experiments with several passes meet them each time.
     named: HashSet<PathBuf>,
 }
 
@@ -52,7 +52,7 @@ impl Shared {
 }
 
 impl Watch {
-    /// Starts to listen to signals and, unless it is to be `quiet`, to show progress.
+    /// Listens to signals and, unless `quiet`, shows progress.
     pub(crate) fn start(unit: Unit, quiet: bool) -> Result<Watch> {
         let shared = Arc::new(Shared {
             bytes: AtomicU64::new(0),
@@ -71,23 +71,23 @@ impl Watch {
         })
     }
 
-    /// Returns what counts bytes, and says whether to go on.
+    /// Returns a function that counts bytes, and returns whether to continue.
     pub(crate) fn counter(&self) -> impl FnMut(u64) -> bool + use<> {
         let shared = self.shared.clone();
         move |bytes| shared.advance(bytes)
     }
 
-    /// Sets how many bytes there are to read of one file, of which none is read yet.
+    /// Adds the bytes of a file to the total.
     pub(crate) fn expect_more(&self, bytes: u64) {
         self.shared.bytes_total.store(bytes, Relaxed);
     }
 
-    /// Whether the user asked to stop.
+    /// Returns whether the user asked to stop.
     pub(crate) fn is_stopped(&self) -> bool {
         self.shared.is_stopped.load(Relaxed)
     }
 
-    /// Takes progress off the screen.
+    /// Removes the progress from the screen.
     pub(crate) fn finish(self) -> Outcome {
         drop(self.progress);
         self.outcome

@@ -1,4 +1,4 @@
-//! Values as people type them: mixtures, criteria, parameters, times.
+//! Values as users type them: mixtures, criteria, parameters, times.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use ibid_bench::{ChunkSizes, Trace};
 use ibid_chunk::locality::{Criterion, CriterionError, LIST_MOST};
 use ibid_terminal::value::{size, size_in_memory};
 
-/// `99.9:0.1`, `1:1`: so many reads for so many writes, in thousandths at the finest.
+/// Parses a mixture of reads and writes, in thousandths at the finest: `99.9:0.1`, `1:1`.
 pub(crate) fn trace(text: &str) -> Result<Trace, String> {
     let expected = || format!("expected reads and writes such as 99.9:0.1 or 1:1, found {text:?}");
     let thousandths = |number: &str| match number.trim().parse::<f64>() {
@@ -29,7 +29,7 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// `4KiB,8KiB,12KiB`: minimum, average and maximum.
+/// Parses minimum, average and maximum: `4KiB,8KiB,12KiB`.
 pub(crate) fn chunk_sizes(text: &str) -> Result<ChunkSizes, String> {
     let expected = || format!("expected MIN,AVERAGE,MAX such as 4KiB,8KiB,12KiB, found {text:?}");
     let sizes = text.split(',').map(size_in_memory).collect::<Result<Vec<_>, _>>()?;
@@ -37,12 +37,12 @@ pub(crate) fn chunk_sizes(text: &str) -> Result<ChunkSizes, String> {
     Ok(ChunkSizes { min, average, max })
 }
 
-/// `ff+mt`.
+/// Parses a criterion: `ff+mt`.
 pub(crate) fn criterion(text: &str) -> Result<Criterion, CriterionError> {
     Criterion::from_name(text)
 }
 
-/// How many hints are kept of a chunk.
+/// Parses the number of hints for a chunk.
 pub(crate) fn list_length(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(length @ 1..=LIST_MOST) => Ok(length),
@@ -50,7 +50,8 @@ pub(crate) fn list_length(text: &str) -> Result<usize, String> {
     }
 }
 
-/// `seq_length=6`, `skip_size=1KiB`, `equal=strict`: a name and a value, sizes as plain numbers.
+/// Parses a name and a value, with sizes in bytes or with a unit: `seq_length=6`, `skip_size=1KiB`,
+/// `equal=strict`.
 pub(crate) fn parameter(text: &str) -> Result<(String, String), String> {
     let expected = || format!("expected NAME=VALUE such as skip_size=512, found {text:?}");
     let (name, value) = text.split_once('=').ok_or_else(expected)?;
@@ -67,7 +68,7 @@ pub(crate) fn parameter(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value))
 }
 
-/// `400ms`, `10s`, `2m`: from a millisecond to an hour.
+/// Parses a time from a millisecond to an hour: `400ms`, `10s`, `2m`.
 pub(crate) fn time_span(text: &str) -> Result<Duration, String> {
     let expected = || format!("expected a time such as 400ms, 10s or 2m, an hour at most, found {text:?}");
     let text_trimmed = text.trim();

@@ -80,7 +80,7 @@ fn read(args: &RecordsArgs, watch: &mut Watch) -> Result<Vec<(Vec<u8>, Vec<u8>)>
     Ok(records)
 }
 
-/// A folder of our own, removed with what is in it.
+/// A temporary folder, removed with its contents.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -95,7 +95,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // An error of removing it would hide the one that the command ends with.
+        // An error of the removal would hide the command's own error.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,12 +1,12 @@
 //! Block compression, and the paper's rival: records as stretches of a line of blocks.
 //!
-//! Without chunks a record is one stretch, which is what an engine does that compresses its blocks.
-//! With chunks it is [traditional deduplication](ibid_bench::traditional): each chunk is looked
-//! for in an index of all chunks, in memory, and added to the line if it is new. The lists of
-//! stretches lie in blocks as well.
+//! Without chunks a record is one stretch, as in an engine that compresses its blocks. With chunks
+//! it is [traditional deduplication](ibid_bench::traditional): each chunk is looked up in an index
+//! of all chunks, in memory, and added to the line if it is new. The lists of stretches are also in
+//! blocks.
 //!
-//! The index is written nowhere: after a restart, a rival that goes on storing would have to read
-//! all chunks again.
+//! The index is not written to disk: after a restart, a rival that stores more records would have
+//! to read all chunks again.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ use super::line::{Appender, Blocks, KEPT_BYTES, Line};
 use super::subject::{CACHE_BYTES, Finished, Index, Load, Read, Subject};
 use super::table::{ByVersion, compacted, database, value, value_bytes};
 
-/// Key and version → its stretch of the recipes, or of the bodies if they are not cut.
+/// Key and version → the record's stretch of the recipes, or of the bodies if they are not cut.
 const RECORDS: ByVersion = TableDefinition::new("records");
 const BODIES: Blocks = TableDefinition::new("bodies");
 /// Lists of stretches of the bodies.
@@ -29,7 +29,7 @@ const RECIPES: Blocks = TableDefinition::new("recipes");
 /// How records are cut.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Chunking {
-    /// Not at all.
+    /// Records are not cut.
     Whole,
     Average4KiB,
     Average64,
@@ -56,14 +56,14 @@ struct Writer {
     database: Database,
     bodies: Appender,
     recipes: Appender,
-    /// None if records are not cut.
+    /// The index of chunks; [`None`] if records are not cut.
     chunks: Option<ChunkIndex>,
 }
 
 struct Reader {
     database: Database,
     bodies: Line,
-    /// None if records are not cut.
+    /// The line of recipes; [`None`] if records are not cut.
     recipes: Option<Line>,
 }
 
@@ -150,7 +150,7 @@ impl Read for Reader {
         self.body(stretch)
     }
 
-    /// What the blocks take, and what leads there.
+    /// Returns the bytes of the blocks and of the entries that lead to them.
     fn value_bytes(self: Box<Self>) -> Result<Option<u64>> {
         let blocks = value_bytes(&self.database, BODIES)? + value_bytes(&self.database, RECIPES)?;
         Ok(Some(blocks + value_bytes(&self.database, RECORDS)?))

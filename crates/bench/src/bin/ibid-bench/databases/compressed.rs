@@ -1,4 +1,4 @@
-//! Values compressed one by one: the length of what is inside, and a frame of zstd.
+//! Values compressed one by one: the length of the original, then a frame of zstd.
 
 use anyhow::{Context, Result};
 use ibid_format::wire::{self, Reader};
@@ -6,10 +6,10 @@ use zstd::bulk::{Compressor, Decompressor};
 
 use super::subject::LEVEL;
 
-/// A value may become so long, so that a damaged length asks for no more.
+/// The longest value, so that a damaged length does not allocate more.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// Both directions, with what they reuse.
+/// A compressor and a decompressor, which are reused.
 pub(crate) struct Codec {
     compressor: Compressor<'static>,
     decompressor: Decompressor<'static>,

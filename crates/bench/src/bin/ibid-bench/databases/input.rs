@@ -10,23 +10,23 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-/// What is stored in one transaction: so many records,
+/// Most records of a transaction.
 const BATCH_RECORDS: usize = 100;
-/// or the first so many that have at least as many bytes together.
+/// A transaction ends once its records have at least so many bytes.
 const BATCH_BYTES: usize = 8 << 20;
-/// Archives of corpora are compressed with windows up to here.
+/// The largest window of compressed corpora.
 const WINDOW_LOG_MAX: u32 = 31;
 
 /// A version of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) key: Vec<u8>,
-    /// From 1, in the order of the file.
+    /// The version, from 1 in the order of the file.
     pub(crate) version: u32,
     pub(crate) body: Vec<u8>,
 }
 
-/// A line. Other fields are passed over.
+/// A line. Other fields are ignored.
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(borrow)]
@@ -43,12 +43,12 @@ pub(crate) struct Input {
     line: String,
     number: u64,
     distinct: bool,
-    /// Of each key, the version that came last.
+    /// The last version of each key.
     versions: HashMap<Vec<u8>, u32>,
 }
 
 impl Input {
-    /// Begins with the first line. A file named `.zst` is decompressed. If `distinct`, every
+    /// Opens a file, which is decompressed if its name ends in `.zst`. With `distinct`, every
     /// version is a record of its own, under `key/rev`.
     pub(crate) fn open(path: &Path, distinct: bool) -> Result<Input> {
         let file = File::open(path).with_context(|| format!("reading {}", path.display()))?;
@@ -69,7 +69,7 @@ impl Input {
         })
     }
 
-    /// The next record.
+    /// Returns the next record.
     pub(crate) fn next(&mut self) -> Result<Option<Entry>> {
         self.line.clear();
         self.number += 1;
@@ -93,7 +93,7 @@ impl Input {
         }))
     }
 
-    /// The next records, as many as a transaction takes; none at the end.
+    /// Returns the next records, as many as a transaction takes; none at the end.
     pub(crate) fn next_batch(&mut self) -> Result<Vec<Entry>> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         while batch.len() < BATCH_RECORDS && bytes < BATCH_BYTES {
@@ -104,8 +104,7 @@ impl Input {
         Ok(batch)
     }
 
-    /// Every key with its number of versions, from what has been read so far. In the order of the
-    /// keys.
+    /// Returns every key with its number of versions so far, in the order of the keys.
     pub(crate) fn into_keys(self) -> Vec<(Vec<u8>, u32)> {
         let mut keys: Vec<_> = self.versions.into_iter().collect();
         keys.sort();

@@ -56,8 +56,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What it stands for; none for [`Kind::Nothing`]. If `distinct`, every version is a record of
-    /// its own.
+    /// Returns the store; [`None`] for [`Kind::Nothing`]. With `distinct`, every version is a
+    /// record of its own.
     pub(crate) fn subject(self, distinct: bool) -> Option<Box<dyn Subject>> {
         let blocks =
             |chunking, compressed| -> Option<Box<dyn Subject>> { Some(Box::new(InBlocks { chunking, compressed })) };
@@ -86,12 +86,12 @@ impl Kind {
         }
     }
 
-    /// Whether single records can be read.
+    /// Returns whether single records can be read.
     pub(crate) fn has_keys(self) -> bool {
         !matches!(self, Kind::Nothing | Kind::Stream)
     }
 
-    /// Its name on the command line and in tables.
+    /// Returns the name on the command line and in tables.
     pub(crate) fn name(self) -> String {
         self.to_possible_value()
             .map_or_else(String::new, |value| value.get_name().to_owned())

@@ -1,4 +1,4 @@
-//! Bytes one after the other, in blocks of 32 KiB.
+//! A line: bytes in sequence, in blocks of 32 KiB.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,9 +9,9 @@ use redb::{Database, ReadableDatabase, TableDefinition, WriteTransaction};
 use super::compressed::Codec;
 use super::subject::CACHE_BYTES;
 
-/// 32 KiB, less what redb needs beside a value to store it in a page of as much.
+/// 32 KiB, less redb's overhead for a value in a page of that size.
 const BLOCK: usize = (32 << 10) - 64;
-/// Memory for blocks of a line that have been read.
+/// Memory for the blocks of a line that were read last.
 pub(crate) const KEPT_BYTES: usize = CACHE_BYTES / 4;
 
 /// Blocks by their numbers.
@@ -21,14 +21,14 @@ pub(crate) type Blocks = TableDefinition<'static, u64, &'static [u8]>;
 pub(crate) struct Appender {
     blocks: Blocks,
     codec: Option<Codec>,
-    /// The number of the first block that is not written, or was not full when it was.
+    /// The number of the first block that is not written, or was not full when it was written.
     first: u64,
     /// The bytes from there on.
     pending: Vec<u8>,
 }
 
 impl Appender {
-    /// Of an empty line, whose blocks are compressed by the codec if there is one.
+    /// Returns the end of an empty line. With a codec its blocks are compressed.
     pub(crate) fn new(blocks: Blocks, codec: Option<Codec>) -> Appender {
         Appender {
             blocks,
@@ -48,8 +48,8 @@ impl Appender {
         }
     }
 
-    /// Writes what was added. The last block is written even if it is not full, and again when
-    /// there is more of it.
+    /// Writes the bytes that were added. The last block is written even if it is not full, and
+    /// again when it has grown.
     pub(crate) fn write(&mut self, transaction: &WriteTransaction) -> Result<()> {
         let mut table = transaction.open_table(self.blocks)?;
         for (number, block) in (self.first..).zip(self.pending.chunks(BLOCK)) {
@@ -65,12 +65,12 @@ impl Appender {
     }
 }
 
-/// Reads stretches, and keeps the blocks that it read last.
+/// Reads stretches, and keeps the blocks that were read last.
 pub(crate) struct Line {
     blocks: Blocks,
     codec: Option<Codec>,
     kept: HashMap<u64, Vec<u8>>,
-    /// Of those that are kept, the oldest first.
+    /// The numbers of the kept blocks, oldest first.
     order: VecDeque<u64>,
 }
 
@@ -84,7 +84,7 @@ impl Line {
         }
     }
 
-    /// The bytes of several stretches, one after the other.
+    /// Returns the bytes of several stretches in order.
     pub(crate) fn read(&mut self, database: &Database, stretches: &[Stretch]) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         for stretch in stretches {

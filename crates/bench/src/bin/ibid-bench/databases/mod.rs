@@ -1,5 +1,5 @@
-//! Versions of records, stored by this project's store and by its rivals: space, time, memory, and
-//! how fast one is read.
+//! A comparison of stores for versions of records, this project's and its rivals: space, time,
+//! memory, and read latency.
 
 mod blocks;
 mod compressed;
@@ -61,7 +61,7 @@ pub(crate) struct Options {
     json: Option<PathBuf>,
 }
 
-/// Runs it.
+/// Runs the comparison.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut found = Records {
         distinct: options.distinct,
@@ -88,7 +88,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The subjects that were asked for, less those that are skipped, which is said.
+/// Returns the subjects that were asked for and are available. Reports the others.
 fn available(options: &Options, found: &mut Records) -> Vec<Kind> {
     let mut kinds = options.subjects.clone();
     if kinds.is_empty() {
@@ -163,7 +163,7 @@ fn in_a_process<T: DeserializeOwned>(order: &Order, work: &Path) -> Result<(Cost
     Ok((cost, serde_json::from_slice(&answer)?))
 }
 
-/// Every subject sees the same records, or the run fails.
+/// Fails unless every subject has seen the same records.
 fn note_file(files: &mut Vec<FileInfo>, file: &Path, loaded: &Loaded) -> Result<()> {
     let info = FileInfo {
         name: name(file),

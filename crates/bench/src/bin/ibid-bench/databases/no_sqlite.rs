@@ -1,4 +1,4 @@
-//! What stands for SQLite in a program that was built without it.
+//! A stand-in for SQLite in a program that was built without it.
 
 use std::path::Path;
 

@@ -7,13 +7,13 @@ use super::stage::Latency;
 use super::subject::Index;
 use crate::measure::Cost;
 
-/// What was found.
+/// The results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Records {
     /// Whether every version was a record of its own.
     pub(crate) distinct: bool,
     pub(crate) reads: u32,
-    /// Of what is not in this repository's `Cargo.lock`.
+    /// Versions of the software that is not in this repository's `Cargo.lock`.
     pub(crate) versions: Vec<String>,
     pub(crate) files: Vec<FileInfo>,
     pub(crate) rows: Vec<Row>,
@@ -28,7 +28,7 @@ pub(crate) struct FileInfo {
     pub(crate) body_bytes: u64,
 }
 
-/// One subject on one file.
+/// The result of one subject with one file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) file: String,
@@ -38,16 +38,16 @@ pub(crate) struct Row {
     pub(crate) value_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) index: Option<Index>,
-    /// Of the process that read the file and filled the store.
+    /// The cost of the process that read the file and filled the store.
     pub(crate) load: Cost,
-    /// The time within the store: inserting all records, and finishing.
+    /// Seconds within the store: inserting all records, and finishing.
     pub(crate) insert_s: f64,
     pub(crate) finish_s: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) latency: Option<Latency>,
 }
 
-/// A subject that was asked for and can't be had here.
+/// A subject that was asked for and is not available here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Skipped {
     pub(crate) subject: Kind,

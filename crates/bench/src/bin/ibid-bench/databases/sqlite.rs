@@ -1,4 +1,4 @@
-//! SQLite: a row for each version, its body compressed by itself.
+//! SQLite: a row for each version, with each body compressed on its own.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ impl Opened {
     fn new(folder: &Path) -> Result<Box<Opened>> {
         let connection = Connection::open(folder.join("sqlite"))?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
-        // Every transaction is on disk when it returns, as with the others.
+        // Every transaction is on disk when it returns, as with the other stores.
         connection.pragma_update(None, "synchronous", "FULL")?;
         // Negative values are KiB.
         connection.pragma_update(None, "cache_size", -((CACHE_BYTES >> 10) as i64))?;
@@ -73,7 +73,7 @@ impl Load for Opened {
 
     fn finish(self: Box<Self>) -> Result<Finished> {
         self.connection.execute_batch("VACUUM")?;
-        // Answers with a row, which `execute_batch` would not take.
+        // The statement returns a row, which `execute_batch` would not accept.
         self.connection
             .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
             .optional()?;

@@ -1,5 +1,5 @@
-//! What happens in a process of its own: a store is filled, or it is read and compared with the
-//! file.
+//! The stages that run in a process of their own: filling a store, or reading it and comparing it
+//! with the file.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -14,14 +14,14 @@ use super::subject::{Finished, Index, Read};
 use crate::files;
 use crate::statistics::percentile;
 
-/// Which of the two.
+/// A stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Stage {
     Load,
     Read,
 }
 
-/// What the process is told.
+/// The order for the process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) stage: Stage,
@@ -29,13 +29,13 @@ pub(crate) struct Order {
     pub(crate) file: PathBuf,
     pub(crate) distinct: bool,
     pub(crate) reads: u32,
-    /// Of the store.
+    /// The folder of the store.
     pub(crate) folder: PathBuf,
-    /// Where it writes what it found.
+    /// The file for the answer.
     pub(crate) answer: PathBuf,
 }
 
-/// Does what the order in a file says.
+/// Runs the order in a file.
 pub(crate) fn run(order: &Path) -> Result<()> {
     let text = std::fs::read(order).with_context(|| format!("reading {}", order.display()))?;
     let order: Order = serde_json::from_slice(&text)?;
@@ -46,33 +46,33 @@ pub(crate) fn run(order: &Path) -> Result<()> {
     }
 }
 
-/// Orders and answers, as JSON.
+/// Writes an order or an answer as JSON.
 pub(crate) fn write(path: &Path, what: &impl Serialize) -> Result<()> {
     std::fs::write(path, serde_json::to_vec(what)?).with_context(|| format!("writing {}", path.display()))
 }
 
-/// What loading found.
+/// The result of loading.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Loaded {
     pub(crate) records: u64,
     pub(crate) keys: u64,
     pub(crate) body_bytes: u64,
-    /// In the store alone, without reading the file.
+    /// Seconds in the store alone, without reading the file.
     pub(crate) insert_s: f64,
-    /// Of finishing.
+    /// Seconds of finishing.
     pub(crate) finish_s: f64,
     pub(crate) disk_bytes: u64,
     pub(crate) index: Option<Index>,
 }
 
-/// What reading found.
+/// The result of reading.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct ReadBack {
     pub(crate) value_bytes: Option<u64>,
     pub(crate) latency: Option<Latency>,
 }
 
-/// How long reading the latest version of a record took.
+/// The latency of reading the latest version of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latency {
     pub(crate) p50_us: f64,
@@ -130,14 +130,15 @@ impl Order {
         Ok(ReadBack { value_bytes, latency })
     }
 
-    /// All keys with their numbers of versions, sorted.
+    /// Returns all keys with their numbers of versions, sorted.
     fn keys(&self) -> Result<Vec<(Vec<u8>, u32)>> {
         let mut input = Input::open(&self.file, self.distinct)?;
         while input.next()?.is_some() {}
         Ok(input.into_keys())
     }
 
-    /// Reads the latest versions of random records; the same ones of every subject.
+    /// Measures reads of the latest versions of random records, which are the same for every
+    /// subject.
     fn latency(&self, store: &mut dyn Read, keys: &[(Vec<u8>, u32)]) -> Result<Latency> {
         ensure!(!keys.is_empty(), "no records are in {}", self.file.display());
         let mut random = Random::new(1);
@@ -159,8 +160,8 @@ impl Order {
         })
     }
 
-    /// Fails unless every version of every record is as in the file, and each latest one is the
-    /// last there.
+    /// Fails unless every version of every record equals that of the file, and each latest one is
+    /// the last there.
     fn compare(&self, store: &mut dyn Read, keys: &[(Vec<u8>, u32)]) -> Result<()> {
         let mut input = Input::open(&self.file, self.distinct)?;
         while let Some(entry) = input.next()? {
@@ -188,7 +189,8 @@ impl Order {
 mod tests {
     use super::*;
 
-    /// Has one record with two versions, `one` and `two`, and other bytes where it is told to.
+    /// A store of one record with two versions, `one` and `two`, that returns other bytes on
+    /// request.
     struct Wrong {
         version: Option<u32>,
         latest: bool,

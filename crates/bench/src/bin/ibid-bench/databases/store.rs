@@ -1,5 +1,5 @@
-//! The record store of this project, as it is by default, or without deduplication; compacted or as
-//! it was filled.
+//! The record store of this project with its defaults or without deltas, compacted or as it was
+//! filled.
 
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
@@ -11,20 +11,20 @@ use ibid_record::{Batch, Namespace, Options, Versions};
 use super::input::Entry;
 use super::subject::{CACHE_BYTES, Finished, Index, Load, Read, Subject};
 
-/// What the engine calls its file.
+/// The name of the engine's file.
 const FILE: &str = "redb";
 
 pub(crate) struct Store {
     /// Whether older records become deltas of newer ones.
     pub(crate) deltas: bool,
-    /// Whether it is compacted in the end.
+    /// Whether it is compacted at the end.
     pub(crate) compacted: bool,
-    /// Whether every version is a record of its own. Where versions are kept the latest of a key is
-    /// never made a delta, and then all would be latest ones.
+    /// Whether every version is a record of its own. Versions are not kept then: where they are
+    /// kept, the latest version of a key never becomes a delta, and all would be latest versions.
     pub(crate) distinct: bool,
 }
 
-/// What both halves hold.
+/// An open store and its namespace.
 struct Opened {
     folder: PathBuf,
     compacted: bool,
@@ -33,13 +33,14 @@ struct Opened {
 }
 
 impl Opened {
-    /// The folder itself may hold nothing else, so the store has one of its own in it.
+    /// The store has a folder of its own inside `folder`, because it may contain nothing else.
     fn new(folder: &Path, subject: &Store) -> Result<Box<Opened>> {
         let folder = folder.join("store");
         let mut options = Options::default();
         options.cache_bytes = CACHE_BYTES - options.frame_cache_bytes;
         options.encoding.enabled = subject.deltas;
-        // It is filled as fast as it goes: what it has no time for shall show as time, not as bytes.
+        // The store is filled at full speed: deltas that cannot be written in time must cost time,
+        // not bytes.
         options.encoding.lossy = false;
         let store = ibid_record::Store::open(&folder, options)?;
         let versions = if subject.distinct {
@@ -86,7 +87,7 @@ impl Load for Opened {
         }
         let report = self.store.encoding();
         Ok(Finished {
-            // Before it is closed, as of the others on this engine.
+            // Measured before the store is closed, as for the other stores on this engine.
             disk_bytes: Some(self.folder.join(FILE).metadata()?.len()),
             index: (report.index_bytes > 0).then_some(Index {
                 entries: report.index_entries,
@@ -112,7 +113,7 @@ impl Read for Opened {
         let Opened {
             folder, store, records, ..
         } = *self;
-        // The store closes with the last of the two; its engine is opened by one at a time.
+        // The store closes when both are dropped; only one process can have its engine open.
         drop((store, records));
         let engine = Redb::open(&folder.join(FILE), CACHE_BYTES)?;
         let snapshot = engine.snapshot()?;

@@ -1,4 +1,4 @@
-//! All bodies in one stream of zstd: the limit of what it finds within a window of 128 MiB.
+//! All bodies in one stream of zstd: the most that zstd saves with a window of 128 MiB.
 
 use std::fs::File;
 use std::io::{BufReader, Read as _, Write as _};
@@ -10,9 +10,9 @@ use ibid_format::wire;
 use super::input::Entry;
 use super::subject::{Finished, LEVEL, Load, Read, Subject};
 
-/// As `zstd --long=27`.
+/// The window of `zstd --long=27`.
 const WINDOW_LOG: u32 = 27;
-/// Bytes in front of each body, its length.
+/// The bytes of the length before each body.
 const LENGTH_BYTES: usize = 4;
 
 pub(crate) struct Stream;
@@ -42,7 +42,7 @@ impl Subject for Stream {
 }
 
 impl Load for Writer {
-    /// Not on disk, and no transaction: there is no such thing within a stream.
+    /// Does not sync: a stream has no transactions.
     fn load(&mut self, batch: &[Entry]) -> Result<()> {
         for entry in batch {
             let mut length = Vec::with_capacity(LENGTH_BYTES);

@@ -1,4 +1,4 @@
-//! A table of redb: key and version → the body, compressed by itself.
+//! A table of redb: key and version → the body, compressed on its own.
 
 use std::path::{Path, PathBuf};
 
@@ -14,21 +14,21 @@ pub(crate) type ByVersion = TableDefinition<'static, (&'static [u8], u32), &'sta
 
 const BODIES: ByVersion = TableDefinition::new("bodies");
 
-/// As that of the record store.
+/// The file name, as in the record store.
 const FILE: &str = "redb";
 
-/// The file in a folder, made if it is not there.
+/// Opens the database in a folder, or makes it.
 pub(crate) fn database(folder: &Path, cache_bytes: usize) -> Result<Database> {
     let mut builder = Database::builder();
     builder.set_cache_size(cache_bytes);
     Ok(builder.create(folder.join(FILE))?)
 }
 
-/// Gives back what the file in a folder holds free, which can be more than half of it, and says how
-/// large it is then.
+/// Returns free pages of the database to the disk, which can be more than half of the file. Returns
+/// the size of the file after that.
 ///
-/// When it is closed, redb writes down what is free, and may double the file for that; which files
-/// it happens to says nothing about what is in them, so it is not counted.
+/// When redb closes the file, it may double the file to store the list of free pages. Whether it
+/// does is unrelated to the contents, so it is not counted.
 pub(crate) fn compacted(mut database: Database, folder: &Path) -> Result<Finished> {
     while database.compact()? {}
     let disk_bytes = Some(folder.join(FILE).metadata()?.len());
@@ -38,7 +38,7 @@ pub(crate) fn compacted(mut database: Database, folder: &Path) -> Result<Finishe
     })
 }
 
-/// The value under a key and a version, or else under the highest version of the key.
+/// Returns the value under a key and a version, or without a version the one under the highest.
 pub(crate) fn value(
     database: &Database,
     table: ByVersion,
@@ -56,7 +56,7 @@ pub(crate) fn value(
     Ok(found.map(|value| value.value().to_owned()))
 }
 
-/// Bytes of all values of a table.
+/// Returns the bytes of all values of a table.
 pub(crate) fn value_bytes<K: Key>(
     database: &Database,
     table: TableDefinition<'static, K, &'static [u8]>,

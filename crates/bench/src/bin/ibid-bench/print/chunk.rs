@@ -28,7 +28,7 @@ struct JsonEnd {
     bytes: u64,
 }
 
-/// Prints `chunk` as it goes: nothing is kept.
+/// Prints the output of `chunk` as it comes, without keeping it.
 pub(crate) struct ChunkPrinter<'a> {
     out: &'a mut Out,
     chunks: u64,
@@ -63,7 +63,8 @@ impl<'a> ChunkPrinter<'a> {
         self.out.line(format!("{offset:>12} {length:>9} {fingerprint}"))
     }
 
-    /// Says how many there were; not among them, where programs would take it for one.
+    /// Prints the number of chunks: to standard error, where programs do not take it for a chunk,
+    /// or as the last JSON object.
     pub(crate) fn end(self, quiet: bool) -> Result<()> {
         let ChunkPrinter { out, chunks, bytes } = self;
         if out.json {

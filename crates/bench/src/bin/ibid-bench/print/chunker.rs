@@ -13,7 +13,7 @@ pub(crate) struct JsonChunker {
 
 impl JsonChunker {
     pub(crate) fn new(settings: &Settings) -> JsonChunker {
-        // Numbers as numbers, choices as words.
+        // Numbers stay numbers in JSON, other values become strings.
         let value = |text: String| text.parse::<u32>().map_or_else(|_| text.into(), Value::from);
         let values = settings.parameter_values();
         JsonChunker {

@@ -1,4 +1,4 @@
-//! Chunkers beside one another.
+//! The output of `chunkers`.
 
 use std::io::Result;
 
@@ -132,7 +132,7 @@ fn result((entry, on_frontier): (&Entry, bool)) -> JsonResult {
     }
 }
 
-/// The document.
+/// Returns the JSON document.
 pub(crate) fn document(comparison: &Comparison) -> impl Serialize {
     JsonComparison {
         machine: JsonMachine::new(&comparison.machine),
@@ -153,7 +153,7 @@ pub(crate) fn document(comparison: &Comparison) -> impl Serialize {
     }
 }
 
-/// The tables.
+/// Prints the tables.
 pub(crate) fn text(out: &mut Out, comparison: &Comparison) -> Result<()> {
     let files = counted(comparison.files, "file", "files");
     out.line(format!("{files}, {}", size(comparison.bytes)))?;
@@ -243,14 +243,14 @@ fn speeds(out: &mut Out, comparison: &Comparison) -> Result<()> {
     out.line("* no other saves as much and is as fast")
 }
 
-/// GB/s with three digits that mean something.
+/// Formats a speed in GB/s with three significant digits.
 pub(super) fn shown(speed: Speed) -> String {
     let gb = speed.median / 1e9;
     match gb {
         0.0..0.995 => format!("{gb:.3}"),
         0.995..99.95 => format!("{gb:.2}"),
         99.95..1e4 => format!("{gb:.0}"),
-        // Fixed sizes look at nothing.
+        // Fixed sizes read no data.
         _ => "> 10000".to_owned(),
     }
 }

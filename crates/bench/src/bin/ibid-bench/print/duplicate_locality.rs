@@ -1,4 +1,4 @@
-//! How duplicates follow one another.
+//! The output of `duplicate-locality`.
 
 use std::io::Result;
 
@@ -81,7 +81,7 @@ fn checkpoint(found: &Checkpoint, thresholds: &[u64]) -> JsonCheckpoint {
     }
 }
 
-/// The document.
+/// Returns the JSON document.
 pub(crate) fn document(found: &DuplicateLocality) -> impl Serialize {
     let thresholds = found.thresholds();
     let last = found.last();
@@ -97,7 +97,7 @@ pub(crate) fn document(found: &DuplicateLocality) -> impl Serialize {
     }
 }
 
-/// Figures 3 and 4 of RapidCDC as tables.
+/// Prints figures 3 and 4 of RapidCDC as tables.
 pub(crate) fn text(out: &mut Out, found: &DuplicateLocality) -> Result<()> {
     let (last, settings) = (found.last(), &found.settings);
     out.line(format!(

@@ -1,4 +1,4 @@
-//! Versions that were made.
+//! The output of `generate versions`.
 
 use std::io::Result;
 use std::os::unix::ffi::OsStrExt;
@@ -28,7 +28,7 @@ struct JsonVersions {
     versions: Vec<JsonVersion>,
 }
 
-/// What is in the folder now.
+/// Prints the versions that were written.
 pub(crate) fn versions(out: &mut Out, quiet: bool, versions: &[Version]) -> Result<()> {
     let hex = |version: &Version| blake3::Hash::from_bytes(version.blake3).to_hex().to_string();
     if out.json {

@@ -1,4 +1,4 @@
-//! What hints gain.
+//! The output of `locality`.
 
 use std::io::Result;
 
@@ -174,7 +174,7 @@ fn contender(found: &LocalityChunker) -> JsonContender {
     }
 }
 
-/// The document.
+/// Returns the JSON document.
 pub(crate) fn document(found: &Locality) -> impl Serialize {
     let dataset = |dataset: &LocalityDataset| JsonDataset {
         series: match &dataset.data {
@@ -199,7 +199,7 @@ pub(crate) fn document(found: &Locality) -> impl Serialize {
     }
 }
 
-/// Figures 8 to 18 of RapidCDC as tables.
+/// Prints figures 8 to 18 of RapidCDC as tables.
 pub(crate) fn text(out: &mut Out, found: &Locality) -> Result<()> {
     for dataset in &found.datasets {
         out.line(name(dataset))?;
@@ -234,7 +234,7 @@ pub(crate) fn text(out: &mut Out, found: &Locality) -> Result<()> {
     )
 }
 
-/// What was cut.
+/// Returns a name for the data.
 fn name(dataset: &LocalityDataset) -> String {
     match &dataset.data {
         LocalityData::Files(_) => format!("{}, {}", counted(dataset.files, "file", "files"), size(dataset.bytes)),
@@ -256,7 +256,7 @@ fn name(dataset: &LocalityDataset) -> String {
     }
 }
 
-/// GB/s with three digits that mean something.
+/// Formats a speed in GB/s with three significant digits.
 fn gb(bytes_per_second: f64) -> String {
     let gb = bytes_per_second / 1e9;
     match gb {
@@ -266,7 +266,7 @@ fn gb(bytes_per_second: f64) -> String {
     }
 }
 
-/// `1st`, `2nd`: places in a list, which has eight at most.
+/// Returns the ordinal of a place in a list, which has at most eight: `1st`, `2nd`.
 fn place(n: usize) -> String {
     let ending = ["st", "nd", "rd"].get(n).unwrap_or(&"th");
     format!("{}{ending}", n + 1)

@@ -1,4 +1,4 @@
-//! Breakdowns, hashes, instructions.
+//! The output of `breakdown`, `hashes` and `cpu`.
 
 use std::io::Result;
 
@@ -31,7 +31,7 @@ struct JsonBreakdown {
     steps: Vec<JsonStep>,
 }
 
-/// The document of `breakdown`.
+/// Returns the JSON document of `breakdown`.
 pub(crate) fn breakdown_document(found: &Breakdown) -> impl Serialize {
     let step = |step: &ibid_bench::Step| JsonStep {
         name: step.name(),
@@ -53,7 +53,7 @@ pub(crate) fn breakdown_document(found: &Breakdown) -> impl Serialize {
     }
 }
 
-/// How fast each part is, and how many times the first.
+/// Prints the speed of each part, and its ratio to the first.
 pub(crate) fn breakdown(out: &mut Out, found: &Breakdown) -> Result<()> {
     let base = found.steps.iter().find(|step| step.part == Part::Minimum);
     let base = base.map_or(0.0, |step| step.speed.median);
@@ -119,7 +119,7 @@ fn hash(entry: &HashEntry) -> JsonHash<'_> {
     }
 }
 
-/// The document of `hashes`.
+/// Returns the JSON document of `hashes`.
 pub(crate) fn hashes_document(found: &Hashes) -> impl Serialize {
     JsonHashes {
         machine: JsonMachine::new(&found.machine),
@@ -130,7 +130,7 @@ pub(crate) fn hashes_document(found: &Hashes) -> impl Serialize {
     }
 }
 
-/// A row for each hash, with a picture of how it is spread.
+/// Prints a row for each hash, with a sparkline of its distribution.
 pub(crate) fn hashes(out: &mut Out, found: &Hashes) -> Result<()> {
     let backends = found.entries.first().map_or(&[][..], |entry| &entry.speeds[..]);
     let mut titles = vec![("hash", Align::Left), ("window", Align::Right)];
@@ -164,7 +164,7 @@ pub(crate) fn hashes(out: &mut Out, found: &Hashes) -> Result<()> {
     ))
 }
 
-/// Two ranges a character, from nothing to the fullest.
+/// Returns a sparkline with two ranges a character, from 0 to the fullest.
 fn sparkline(bins: &[u64]) -> String {
     const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let pairs: Vec<u64> = bins.chunks(2).map(|pair| pair.iter().sum()).collect();
@@ -191,7 +191,7 @@ struct JsonCpu {
     instructions: Vec<JsonInstruction>,
 }
 
-/// The document of `cpu`.
+/// Returns the JSON document of `cpu`.
 pub(crate) fn cpu_document(found: &Cpu) -> impl Serialize {
     let instruction = |cost: &ibid_bench::InstructionCost| JsonInstruction {
         instruction: cost.instruction.name(),
@@ -209,7 +209,7 @@ pub(crate) fn cpu_document(found: &Cpu) -> impl Serialize {
     }
 }
 
-/// What instructions cost, and which vector instructions are used.
+/// Prints the cost of instructions, and the vector instructions in use.
 pub(crate) fn cpu(out: &mut Out, found: &Cpu) -> Result<()> {
     let name = if found.machine.cpu.is_empty() {
         "a CPU"

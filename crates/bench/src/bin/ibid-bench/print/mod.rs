@@ -1,4 +1,4 @@
-//! What users see of results: `document` is the JSON of a command, `text` its tables.
+//! The output of commands: `document` returns the JSON of a command, `text` prints its tables.
 
 mod chunk;
 mod chunker;

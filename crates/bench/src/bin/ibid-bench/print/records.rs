@@ -1,4 +1,4 @@
-//! What deltas between records save, and what they cost.
+//! The output of `records`.
 
 use std::io::Result;
 
@@ -214,7 +214,7 @@ fn json_size(share: SizeShare) -> JsonSize {
     }
 }
 
-/// The document.
+/// Returns the JSON document.
 pub(crate) fn document(found: &Records) -> impl Serialize {
     let versions = if found.versions_kept { "kept" } else { "latest" };
     JsonRecords {
@@ -230,7 +230,7 @@ pub(crate) fn document(found: &Records) -> impl Serialize {
     }
 }
 
-/// Figures 1, 6 and 9 to 12 of dDedup as tables.
+/// Prints figures 1, 6 and 9 to 12 of dDedup as tables.
 pub(crate) fn text(out: &mut Out, found: &Records) -> Result<()> {
     let records = counted(found.records, "record", "records");
     out.line(format!("{records}, {}", size(found.bytes)))?;
@@ -265,7 +265,7 @@ fn times(ratio: f64) -> String {
     format!("{ratio:.2}")
 }
 
-/// A second.
+/// Formats bytes of bodies a second.
 fn speed(found: &Records, run: &RecordsRun) -> String {
     format!("{}/s", size((found.bytes as f64 / run.seconds.max(1e-9)) as u64))
 }
@@ -317,7 +317,8 @@ fn ratios(found: &Records) -> Table {
     table
 }
 
-/// Sizes that so many of the records have at most, and the share of the saving that is theirs.
+/// Returns a table of sizes with the share of the records up to each, and the share of the saving
+/// due to these.
 fn sizes(found: &Records) -> Table {
     let mut table = Table::new(&[
         ("up to", Align::Right),

@@ -1,4 +1,4 @@
-//! Parameters that were found.
+//! The output of `tune seqcdc`.
 
 use std::io::Result;
 
@@ -37,7 +37,7 @@ struct JsonTuning {
     candidates: Vec<JsonCandidate>,
 }
 
-/// The document.
+/// Returns the JSON document.
 pub(crate) fn document(plan: &TunePlan, tuning: &Tuning) -> impl Serialize {
     let entries = tuning.candidates.iter().zip(&tuning.comparison.entries).enumerate();
     let candidates = entries.map(|(at, (candidate, entry))| JsonCandidate {
@@ -61,12 +61,12 @@ pub(crate) fn document(plan: &TunePlan, tuning: &Tuning) -> impl Serialize {
     }
 }
 
-/// There is one backend, the preferred.
+/// Returns the speed on the only backend, the preferred one.
 fn speed(entry: &Entry) -> Speed {
     entry.speeds.first().map_or(Speed::of(&[]), |(_, speed)| *speed)
 }
 
-/// All candidates, and the best of them as options to paste.
+/// Prints all candidates, and the best one as options to paste.
 pub(crate) fn text(out: &mut Out, plan: &TunePlan, tuning: &Tuning) -> Result<()> {
     let mut table = Table::new(&[
         ("", Align::Left),
@@ -110,7 +110,7 @@ pub(crate) fn text(out: &mut Out, plan: &TunePlan, tuning: &Tuning) -> Result<()
     ))
 }
 
-/// What makes these settings, on a command line.
+/// Returns the options for these settings.
 fn options(settings: &Settings) -> String {
     let mut text = format!("--algorithm {} --average {}", settings.name(), settings.size_average());
     let usual = Settings::for_average(settings.name(), settings.size_average());

@@ -1,4 +1,4 @@
-//! A PostgreSQL server of our own, as long as it is needed.
+//! A temporary PostgreSQL server.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -12,27 +12,28 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 use super::wire::Client;
 
-/// Who it runs as if we are root, as which it refuses to run. Debian's packages make that user.
+/// The user that the server runs as if this program runs as root, which PostgreSQL refuses.
+/// Debian's packages make that user.
 const USER: &str = "postgres";
-/// Its administrator, and a database that every cluster has.
+/// The administrator of the cluster, and a database that every cluster has.
 const ADMINISTRATOR: &str = "bench";
 const DATABASE: &str = "postgres";
-/// Part of the socket's name.
+/// A part of the socket's name.
 const PORT: &str = "5432";
-/// Far more than it takes to start.
+/// The longest wait for the server to start.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
-/// Where Debian has the programs, by version.
+/// The folder with Debian's programs, by version.
 const DEBIAN: &str = "/usr/lib/postgresql";
 
-/// The programs, and who may run them.
+/// The programs of PostgreSQL, and the user that may run them.
 pub(crate) struct Programs {
     folder: PathBuf,
-    /// User and group, if not ours.
+    /// User and group, if they are not those of this process.
     user: Option<(u32, u32)>,
 }
 
 impl Programs {
-    /// Those on the `PATH`, or else the newest of Debian's.
+    /// Finds the programs on the `PATH`, or else the newest of Debian's.
     pub(crate) fn find() -> Result<Programs> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let mut folders: Vec<PathBuf> = fs::read_dir(DEBIAN)
@@ -42,7 +43,7 @@ impl Programs {
             .collect();
         let version = |folder: &PathBuf| -> Option<f64> { folder.parent()?.file_name()?.to_str()?.parse().ok() };
         folders.sort_by(|a, b| version(b).unwrap_or(0.0).total_cmp(&version(a).unwrap_or(0.0)));
-        // A link on the PATH may lead to a folder that has the others too.
+        // A link on the `PATH` may lead to a folder with the other programs.
         let linked = std::env::split_paths(&path)
             .filter_map(|folder| Some(folder.join("postgres").canonicalize().ok()?.parent()?.to_owned()));
         let all = |folder: &PathBuf| folder.join("postgres").is_file() && folder.join("initdb").is_file();
@@ -52,7 +53,7 @@ impl Programs {
         Ok(Programs { folder, user })
     }
 
-    /// What the server says its version is.
+    /// Returns the version that the server reports.
     pub(crate) fn version(&self) -> Result<String> {
         let output = Command::new(self.folder.join("postgres")).arg("--version").output()?;
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -72,13 +73,14 @@ impl Programs {
         Ok(command)
     }
 
-    /// Makes a cluster in a folder that is empty.
+    /// Makes a cluster in an empty folder.
     pub(crate) fn create(&self, folder: &Path) -> Result<()> {
         if let Some((user, group)) = self.user {
             chown(folder, Some(user), Some(group))?;
-            // Every process that reaches its socket is its administrator.
+            // Every process that can open its socket is its administrator.
             fs::set_permissions(folder, Permissions::from_mode(0o700))?;
-            // The folder around it is ours alone, and would not let it through.
+            // The folder around it belongs to this user alone, and must let the server's user
+            // through.
             if let Some(around) = folder.parent() {
                 fs::set_permissions(around, Permissions::from_mode(0o711))?;
             }
@@ -103,7 +105,7 @@ impl Programs {
     }
 }
 
-/// The user and group that the server gets.
+/// Returns the user and group that the server gets.
 fn user_of_its_own() -> Result<(u32, u32)> {
     let users = fs::read_to_string("/etc/passwd").context("reading /etc/passwd")?;
     let mut fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
@@ -125,7 +127,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Connects once it is ready.
+    /// Connects once the server is ready.
     pub(crate) fn connect(&mut self) -> Result<Client> {
         let socket = self.folder.join(format!(".s.PGSQL.{PORT}"));
         let start = Instant::now();
@@ -144,7 +146,7 @@ impl Server {
         }
     }
 
-    /// Ends it in order, so that what it used counts as ours.
+    /// Stops the server in order, so that its resources count as those of a child process.
     pub(crate) fn stop(mut self) -> Result<()> {
         let status = self.end()?;
         ensure!(
@@ -159,7 +161,7 @@ impl Server {
         if let Some(status) = self.child.try_wait()? {
             return Ok(status);
         }
-        // Its "fast shutdown": connections are ended, nothing is lost.
+        // A "fast shutdown" ends connections and loses nothing.
         kill_process(Pid::from_child(&self.child), Signal::INT)?;
         Ok(self.child.wait()?)
     }
@@ -167,8 +169,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // One that was only read from has nothing to lose, and a writer that fails reports its own error
-        // already.
+        // A server that was only read from has nothing to lose, and a failed writer has already
+        // reported its own error.
         let _ = self.end();
     }
 }

@@ -1,5 +1,5 @@
-//! PostgreSQL: a row for each version, long bodies compressed by lz4 and stored beside the table
-//! (TOAST).
+//! PostgreSQL: a row for each version; long bodies are compressed by lz4 and stored beside the
+//! table (TOAST).
 
 mod cluster;
 mod wire;
@@ -17,14 +17,14 @@ const TABLE: &str = "CREATE TABLE records (key bytea, version int, body bytea, P
 const INSERT: &str = "INSERT INTO records VALUES ($1, $2, $3)";
 const LATEST: &str = "SELECT body FROM records WHERE key = $1 ORDER BY version DESC LIMIT 1";
 const VERSION: &str = "SELECT body FROM records WHERE key = $1 AND version = $2";
-/// Rows, TOAST and indexes.
+/// Bytes of rows, TOAST and indexes.
 const DISK_BYTES: &str = "SELECT pg_total_relation_size('records')";
-/// As compressed.
+/// Bytes of bodies as compressed.
 const VALUE_BYTES: &str = "SELECT coalesce(sum(pg_column_size(body)), 0)::bigint FROM records";
 
 pub(crate) struct Postgres;
 
-/// What both halves hold. The connection ends before the server.
+/// A running server and its client. The connection ends before the server.
 struct Opened {
     client: Client,
     server: Server,

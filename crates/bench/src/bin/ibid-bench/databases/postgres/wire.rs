@@ -1,6 +1,5 @@
-//! The little of PostgreSQL's protocol (version 3) that is needed here: prepared statements with
-//! parameters and results as bytes, over a socket in a folder. A client library would be fifty
-//! crates.
+//! A minimal client for PostgreSQL's protocol (version 3): prepared statements with parameters and
+//! results as bytes, over a socket in a folder. A client library would need fifty crates.
 
 use std::io::{BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -11,9 +10,9 @@ use ibid_format::wire::Reader;
 
 /// Version 3.0.
 const PROTOCOL: u32 = 3 << 16;
-/// Values as they are, not as text.
+/// The format of binary values.
 const BINARY: u16 = 1;
-/// No answer is longer: a body as it can be stored, and its row.
+/// The longest accepted answer: a body in its stored form, and its row.
 const ANSWER_BYTES_MAX: usize = 1 << 30;
 
 /// The first column of each row of a result.
@@ -22,7 +21,7 @@ pub(crate) type Column = Vec<Vec<u8>>;
 /// A connection.
 pub(crate) struct Client {
     socket: BufReader<UnixStream>,
-    /// Messages that were not sent yet.
+    /// Messages that are not sent yet.
     requests: Vec<u8>,
 }
 
@@ -34,7 +33,7 @@ impl Client {
             socket: BufReader::new(stream),
             requests: Vec::new(),
         };
-        // The first message has no kind.
+        // The first message has no type byte.
         client.message(None, |out| {
             out.extend(PROTOCOL.to_be_bytes());
             for word in ["user", user, "database", database, ""] {
@@ -45,26 +44,26 @@ impl Client {
         Ok(client)
     }
 
-    /// Gives a statement a name, at once.
+    /// Prepares a statement under a name, at once.
     pub(crate) fn prepare(&mut self, name: &str, statement: &str) -> Result<()> {
         self.parse(name, statement);
         self.commit().with_context(|| statement.to_owned())?;
         Ok(())
     }
 
-    /// Runs a statement by itself.
+    /// Runs a statement at once.
     pub(crate) fn run(&mut self, statement: &str) -> Result<Column> {
         self.parse("", statement);
         self.execute("", &[]);
         self.commit().with_context(|| statement.to_owned())
     }
 
-    /// Asks for a prepared statement to be run at the next [`commit`](Self::commit).
+    /// Queues a prepared statement for the next [`commit`](Self::commit).
     pub(crate) fn execute(&mut self, name: &str, parameters: &[&[u8]]) {
         self.message(Some(b'B'), |out| {
             put_string(out, "");
             put_string(out, name);
-            // One word for all parameters, and one for all results.
+            // One format for all parameters, and one for all results.
             out.extend([1, BINARY, parameters.len() as u16].map(u16::to_be_bytes).concat());
             for parameter in parameters {
                 out.extend((parameter.len() as u32).to_be_bytes());
@@ -74,12 +73,12 @@ impl Client {
         });
         self.message(Some(b'E'), |out| {
             put_string(out, "");
-            // All rows.
+            // A limit of 0 returns all rows.
             out.extend(0u32.to_be_bytes());
         });
     }
 
-    /// Runs in one transaction whatever was asked for.
+    /// Runs all queued statements in one transaction.
     pub(crate) fn commit(&mut self) -> Result<Column> {
         self.message(Some(b'S'), |_| ());
         self.answers()
@@ -89,7 +88,7 @@ impl Client {
         self.message(Some(b'P'), |out| {
             put_string(out, name);
             put_string(out, statement);
-            // It finds the types of parameters by itself.
+            // The server infers the types of parameters.
             out.extend(0u16.to_be_bytes());
         });
     }
@@ -119,13 +118,13 @@ impl Client {
                 b'E' => failure = Some(error_of(&content)),
                 b'R' => ensure!(content == [0; 4], "PostgreSQL asks for a password"),
                 b'Z' => return failure.map_or(Ok(column), Err),
-                // Settings, notices, "done".
+                // Settings, notices and completions are ignored.
                 _ => {}
             }
         }
     }
 
-    /// One message: its kind and content.
+    /// Returns one message: its kind and content.
     fn answer(&mut self) -> Result<(u8, Vec<u8>)> {
         let (mut kind, mut length) = ([0], [0; 4]);
         self.socket
@@ -148,7 +147,7 @@ fn put_string(out: &mut Vec<u8>, text: &str) {
     out.push(0);
 }
 
-/// The first value of a row; none if there is none or it is null.
+/// Returns the first value of a row; [`None`] if there is none or it is null.
 fn first_value(row: &[u8]) -> Result<Option<Vec<u8>>> {
     let mut reader = Reader::new(row);
     if u16::from_be_bytes(reader.array("columns")?) == 0 {
@@ -162,7 +161,8 @@ fn first_value(row: &[u8]) -> Result<Option<Vec<u8>>> {
         .map(<[u8]>::to_vec))
 }
 
-/// What an error says: of its fields, each a letter and a text, the one for people.
+/// Returns the message for people in an error, which is a list of fields with a letter and a text
+/// each.
 fn error_of(content: &[u8]) -> anyhow::Error {
     let message = content
         .split(|byte| *byte == 0)
