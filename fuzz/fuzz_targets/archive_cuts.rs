@@ -1,5 +1,5 @@
-//! Any data, cut as an archive: no byte is lost, no chunk is too long, and how the data arrives
-//! changes nothing.
+//! Any data, cut as an archive: no byte is lost, no chunk is too long, and the cuts do not depend
+//! on how the data arrives.
 
 #![no_main]
 
@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u16, Vec<u8>, Vec<u8>, Vec<u8>)| {
     let (large, pieces, headers, mut data) = input;
-    // A fuzzer doesn't find checksums: blocks that it names get theirs.
+    // A fuzzer does not find checksums, so the blocks that it names get valid ones.
     for block in headers {
         if let Some(block) = data
             .get_mut(usize::from(block) * 512..)

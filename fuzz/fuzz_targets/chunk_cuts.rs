@@ -1,5 +1,5 @@
 //! Any data by any algorithm with any settings: every backend cuts where the specification says,
-//! threads change nothing, and a cut before the end of the data stays when there is more.
+//! threads cut in the same places, and a cut before the end of the data is final.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any number and words as a chunker's settings: refused, or valid, written the same again, and
-//! good to cut by.
+//! Any number and words as a chunker's settings are refused, or are valid settings that encode to
+//! the same words and cut data.
 
 #![no_main]
 
@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u8, Vec<u32>)| {
     let (number, words) = input;
-    // Most numbers mean nothing; those that do should come often.
+    // Most numbers are unknown, so choose the known ones often.
     let number = if number < 0xf0 {
         u16::from(number % 10)
     } else {

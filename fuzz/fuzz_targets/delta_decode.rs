@@ -1,5 +1,5 @@
-//! Any bytes as a delta of any base: an error, or a target of the stated length, within the limit;
-//! and the outline is of the same target.
+//! Any bytes as a delta against any base give an error, or a target of the stated length within the
+//! limit. The outline gives the same target.
 
 #![no_main]
 

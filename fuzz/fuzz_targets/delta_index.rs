@@ -1,4 +1,4 @@
-//! Any bytes as a feature index: an error, or an index that behaves, within the memory given.
+//! Any bytes as a feature index give an error, or an index that works within the given memory.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any base and target: each codec's delta makes the target, and turned round it makes the base.
+//! Any base and target: each codec's delta makes the target, and the reversed delta makes the base.
 
 #![no_main]
 

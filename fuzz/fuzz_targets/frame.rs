@@ -1,5 +1,5 @@
-//! Any bytes as the plaintext of a frame: what decodes as a whole decodes alike up to any slot, and
-//! what it has itself is part of the same.
+//! Any bytes as the plaintext of a frame: a frame that decodes as a whole decodes to the same
+//! chunks up to any slot, and its own bytes are part of them.
 
 #![no_main]
 
@@ -11,8 +11,8 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u16, &[u8], &[u8])| {
     let (upto, prefix, plaintext) = input;
-    // The prefix is cut or filled up to the length that the frame wants, so that delta frames get as
-    // far as their deltas.
+    // The prefix is cut or padded to the frame's length, so that delta frames get as far as their
+    // deltas.
     let mut prefix = prefix.to_vec();
     if let Ok(pieces) = frame::pieces(plaintext) {
         let length = pieces.iter().map(|piece| piece.length as usize).sum();

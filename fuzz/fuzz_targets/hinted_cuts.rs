@@ -1,5 +1,5 @@
-//! Any data, cut with hints that anybody may have written: no byte is lost, and under the
-//! fingerprint test the cuts are the chunker's.
+//! Any data, cut with any hints: no byte is lost, and under the fingerprint test the cuts are the
+//! chunker's.
 
 #![no_main]
 
@@ -63,7 +63,7 @@ fuzz_target!(|input: (u8, Vec<(u32, u8, bool)>, Vec<Vec<u8>>)| {
         seen: HashMap::new(),
         hints: hints.into_iter(),
     };
-    // A version is what was there before, and something more.
+    // A version is the one before and more data.
     let mut data = Vec::new();
     for piece in versions {
         data.splice(..data.len() / 3, piece.repeat(16));

@@ -1,4 +1,4 @@
-//! Any records in good seals as an index: what is accepted can be searched without a panic.
+//! Any records in valid seals as an index: an accepted index can be searched without a panic.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any bytes as a message between stores, behind the checksum and the compression that keep noise
-//! out: an error, or a value that is written as the same bytes.
+//! Any bytes as a message between stores, inside a valid checksum and compression, give an error or
+//! a value that encodes to the same bytes.
 
 #![no_main]
 
@@ -41,7 +41,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!((same.entries, same.bodies), (contents.entries, contents.bodies));
     }
     let _ = decompress_rows(&packed, length, &mut Vec::new());
-    // What says that it is longer or shorter than it is.
+    // Contents that state a wrong length.
     for length in [length.wrapping_sub(1), length + 1, 1 << 29, u64::MAX] {
         let _ = decompress_contents(&packed, length, &mut Vec::new());
         let _ = decompress_contents(bytes, length, &mut Vec::new());

@@ -1,5 +1,5 @@
-//! Any bytes as the plaintext of a pack's directory: what is accepted describes frames that lie
-//! back to back.
+//! Any bytes as the plaintext of a pack's directory: an accepted directory describes frames that
+//! are back to back.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any bytes as a record, or as an entry that leads to one: an error or a value that is written as
-//! the same bytes.
+//! Any bytes as a record, or as an entry that leads to one, give an error or a value that encodes
+//! to the same bytes.
 
 #![no_main]
 
@@ -52,7 +52,7 @@ fuzz_target!(|input: (u64, u32, Vec<u8>, Vec<u8>)| {
         assert_eq!(again, bytes);
     }
 
-    // Checksums keep noise out, so the bytes behind them are reached from the other side.
+    // Checksums refuse random bytes, so build values and encode them.
     let record = Record {
         namespace: version,
         version: number as u32,

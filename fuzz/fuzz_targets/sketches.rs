@@ -1,5 +1,4 @@
-//! Any bytes as the plaintext of sketches: what is accepted is written again, and read back the
-//! same.
+//! Any bytes as the plaintext of sketches: accepted sketches are encoded and read back the same.
 
 #![no_main]
 

@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 const FILE: FileId = FileId([1; 16]);
 
 fuzz_target!(|bytes: &[u8]| {
-    // The length is fixed: whatever comes is cut or filled up to it.
+    // The length is fixed, so the input is cut or padded to it.
     let mut file = b"ibidkey\x01".to_vec();
     file.extend_from_slice(bytes);
     file.resize(slot::LIMIT as usize, 0);

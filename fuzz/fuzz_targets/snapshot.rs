@@ -1,4 +1,4 @@
-//! Any bytes as the plaintext of a snapshot: what is accepted is written again as the same bytes.
+//! Any bytes as the plaintext of a snapshot: an accepted snapshot encodes to the same bytes.
 
 #![no_main]
 

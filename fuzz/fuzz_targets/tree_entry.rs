@@ -1,4 +1,4 @@
-//! Any bytes as entries of a listing: what is accepted is written again as the same bytes.
+//! Any bytes as entries of a listing: accepted entries encode to the same bytes.
 
 #![no_main]
 

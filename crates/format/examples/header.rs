@@ -1,4 +1,4 @@
-//! Prints what the files of a repository say without a key.
+//! Prints the fields of a repository's files that need no key.
 //!
 //! `cargo run -p ibid-format --example header FILE...`
 #![allow(clippy::print_stdout, reason = "a program for a terminal")]

@@ -5,7 +5,7 @@ use crate::frame::CHUNK_BYTES_MAX;
 use crate::wire::{self, Reader};
 use crate::{ChunkId, Error};
 
-/// Most items of one content.
+/// Most items in one content.
 pub const ITEMS_MAX: usize = 32;
 /// A list of more items than this becomes chunks itself, and those the items of the next depth.
 pub const ITEMS_INLINE: usize = 16;
@@ -125,7 +125,7 @@ impl Content {
         }
     }
 
-    /// Whether it is within the limits, and at depth 0 the items are as long as the whole.
+    /// Checks that it is within the limits, and that at depth 0 the items are as long as the whole.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl Content {
             if self.depth > 0 && matches!(item, Item::Hole { .. }) {
                 return Err(Error::HoleInList { depth: self.depth });
             }
-            // Two of the longest holes are within 64 bits, more are not, and then it is no length.
+            // The sum of two longest holes fits 64 bits. More overflow, and are no valid length.
             sum = sum.checked_add(item.length()).ok_or(Error::OutOfRange {
                 field: "content length",
                 min: 0,

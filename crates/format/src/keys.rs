@@ -17,7 +17,7 @@ impl MasterKey {
     ///
     /// # Panics
     ///
-    /// If the operating system has no random bytes to give.
+    /// If the operating system provides no random bytes.
     pub fn random() -> MasterKey {
         MasterKey(random())
     }
@@ -27,7 +27,7 @@ impl MasterKey {
         MasterKey(bytes)
     }
 
-    /// The bytes, for sealing them.
+    /// Returns the bytes, for sealing them.
     pub(crate) fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -114,9 +114,9 @@ impl Keys {
         Keys::derive(repository, master, false, Nonces::Random)
     }
 
-    /// The same keys with predictable nonces, so that sealing gives the bytes of the format
-    /// document's examples. **Not for anything else**: a place sealed twice would give its
-    /// contents away.
+    /// Returns the same keys with predictable nonces, so that seals are those of the format
+    /// document's examples. **Do not use it for anything else**: sealing twice in one place would
+    /// reveal the contents.
     #[doc(hidden)]
     pub fn with_example_nonces(&self) -> Keys {
         Keys::derive(self.0.repository, &self.0.master, self.0.encrypted, Nonces::Place)
@@ -161,7 +161,7 @@ impl Keys {
         ChunkId(*blake3::keyed_hash(&self.0.chunk_id, data).as_bytes())
     }
 
-    /// What chunks are named with.
+    /// Returns the key of chunk ids.
     pub(crate) fn chunk_key(&self) -> &[u8; 32] {
         &self.0.chunk_id
     }
@@ -173,7 +173,7 @@ impl Keys {
     ///
     /// # Panics
     ///
-    /// If the operating system has no random bytes to give.
+    /// If the operating system provides no random bytes.
     pub fn seal(&self, kind: SealKind, file: FileId, position: u64, plaintext: &[u8], out: &mut Vec<u8>) {
         let place = self.place(kind, file, position);
         if self.0.encrypted {
@@ -188,8 +188,8 @@ impl Keys {
     ///
     /// # Errors
     ///
-    /// [`Error::Seal`] if anything differs from when it was sealed: a byte, the length, the kind, the
-    /// file, the position or the repository.
+    /// [`Error::Seal`] if a byte, the length, the kind, the file, the position or the repository
+    /// differs from when it was sealed.
     pub fn open<'a>(
         &self,
         kind: SealKind,
@@ -206,7 +206,7 @@ impl Keys {
         opened.ok_or(place.damaged())
     }
 
-    /// Where the plaintext begins within a seal, bytes.
+    /// Returns the offset of the plaintext within a seal, bytes.
     pub(crate) fn plaintext_offset(&self) -> usize {
         if self.0.encrypted { NONCE } else { 0 }
     }
@@ -220,7 +220,7 @@ impl Keys {
         }
     }
 
-    /// The nonce for a new seal: random, but in the worked examples.
+    /// Returns the nonce of a new seal, random except in the worked examples.
     pub(crate) fn nonce(&self, place: &Place) -> [u8; NONCE] {
         match self.0.nonces {
             Nonces::Random => random(),

@@ -29,7 +29,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// The magic of such a file.
+    /// Returns the magic of such a file.
     pub fn magic(self) -> [u8; 8] {
         let [a, b, c] = match self {
             FileKind::Config => *b"cfg",
@@ -43,8 +43,8 @@ impl FileKind {
         [b'i', b'b', b'i', b'd', a, b, c, VERSION]
     }
 
-    /// Checks the magic at the beginning of `bytes`, the file's first 8 at least. A pack's first 8
-    /// bytes are outside of any seal, so a check of a whole pack wants this.
+    /// Checks the magic at the beginning of `bytes`, which hold at least the file's first 8. A
+    /// pack's first 8 bytes are in no seal, so a check of a whole pack has to call this.
     ///
     /// # Errors
     ///

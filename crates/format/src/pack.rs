@@ -95,12 +95,12 @@ pub struct PackSummary {
 }
 
 impl PackSummary {
-    /// Whether frames lie back to back from [`FRAMES_AT`] on, within the pack, and all counts and
-    /// lengths are within limits.
+    /// Checks that the frames are back to back from [`FRAMES_AT`] on, within the pack, and that all
+    /// counts and lengths are within limits.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] or [`Error::Mismatch`] for the first that is not so.
+    /// [`Error::OutOfRange`] or [`Error::Mismatch`] for the first violation.
     pub fn check(&self) -> Result<(), Error> {
         in_range("pack size", self.size, FRAMES_AT + DIRECTORY_MIN + TRAILER, LIMIT)?;
         in_range("frames of a pack", self.frames.len() as u64, 0, FRAMES_MAX as u64)?;
@@ -169,13 +169,13 @@ impl PackBuilder {
         self.id
     }
 
-    /// The kind of its chunks.
+    /// Returns the kind of its chunks.
     pub fn kind(&self) -> PackKind {
         self.kind
     }
 
-    /// Seals a frame behind the others, as [`frame::FrameEncoder::encode`] or
-    /// [`encode_delta`](frame::FrameEncoder::encode_delta) made it from these blobs. `depth` and
+    /// Seals and appends a frame that [`frame::FrameEncoder::encode`] or
+    /// [`encode_delta`](frame::FrameEncoder::encode_delta) made from these blobs. `depth` and
     /// `bases` are those of [`FrameSummary`].
     ///
     /// Finish the pack once [`is_full`](PackBuilder::is_full) says so: then it stays within the limits
@@ -212,23 +212,23 @@ impl PackBuilder {
         &self.frames
     }
 
-    /// Size that the file would have without padding, bytes.
+    /// Returns the size that the file would have without padding, bytes.
     fn plain_len(&self) -> u64 {
         let count = wire::varint_len(self.frames.len() as u64);
         (self.bytes.len() + SEAL_OVERHEAD + 1 + count + self.directory.len()) as u64 + TRAILER
     }
 
-    /// Size of the file that [`finish`](PackBuilder::finish) would give now, bytes.
+    /// Returns the size of the file that [`finish`](PackBuilder::finish) would make now, bytes.
     pub fn padded_len(&self) -> u64 {
         padme::padded(self.plain_len())
     }
 
-    /// Whether to finish the pack, when packs aim at `target` bytes.
+    /// Whether to finish the pack, if packs aim at `target` bytes.
     ///
     /// Once the target is reached, it waits for a frame after which padding is less than 1/200 of
-    /// the file, but for no longer than two [granules](padme::granule): so padding costs well
-    /// below its worst case, and packs stay near the target. A pack that is at a limit of the
-    /// format is full as well.
+    /// the file, but for no longer than two [granules](padme::granule). So padding stays well below
+    /// its worst case, and packs stay near the target. A pack at a limit of the format is also
+    /// full.
     pub fn is_full(&self, target: u32) -> bool {
         let (target, plain) = (u64::from(target), self.plain_len());
         let wasted = self.padded_len() - plain;
@@ -263,7 +263,7 @@ impl PackBuilder {
     }
 }
 
-/// Appends what a directory says of a frame.
+/// Appends the directory entry of a frame.
 fn put_frame(frame: &FrameSummary, directory: &mut Vec<u8>) {
     wire::put_varint(directory, frame.sealed.into());
     directory.push(frame.depth);
@@ -285,7 +285,7 @@ fn put_frame(frame: &FrameSummary, directory: &mut Vec<u8>) {
 ///
 /// # Errors
 ///
-/// If `file_size` is not the size of a pack, the seal does not open, or what it says does not fit
+/// If `file_size` is not the size of a pack, the seal does not open, or the trailer does not match
 /// the file.
 pub fn open_trailer(keys: &Keys, id: FileId, file_size: u64, bytes: &mut [u8]) -> Result<u64, Error> {
     in_range("pack size", file_size, FRAMES_AT + DIRECTORY_MIN + TRAILER, LIMIT)?;
@@ -307,7 +307,7 @@ pub fn open_trailer(keys: &Keys, id: FileId, file_size: u64, bytes: &mut [u8]) -
 ///
 /// # Errors
 ///
-/// If the seal does not open, or what it says does not fit the file.
+/// If the seal does not open, or the directory does not match the file.
 pub fn open_directory(
     keys: &Keys,
     id: FileId,
@@ -348,7 +348,7 @@ pub fn open_frame<'a>(keys: &Keys, id: FileId, offset: u32, sealed: &'a mut [u8]
 const BLOB_MIN: usize = 32 + 1;
 const FRAME_MIN: usize = 3 + BLOB_MIN;
 
-/// The plaintext of a directory: kind, frames, and where the last of them ends.
+/// Reads the plaintext of a directory: kind, frames, and the end of the last frame.
 #[doc(hidden)]
 pub fn decode_directory(plaintext: &[u8]) -> Result<(PackKind, Vec<FrameSummary>, u64), Error> {
     let mut reader = Reader::new(plaintext);
@@ -366,7 +366,7 @@ pub fn decode_directory(plaintext: &[u8]) -> Result<(PackKind, Vec<FrameSummary>
     Ok((kind, frames, end))
 }
 
-/// What a directory says of the frame at `offset`.
+/// Reads the directory entry of the frame at `offset`.
 fn read_frame(reader: &mut Reader<'_>, offset: u32) -> Result<FrameSummary, Error> {
     let sealed = reader.varint_in("sealed frame", SEALED_MIN, LIMIT)? as u32;
     let depth = reader.u8("depth of a frame")?;

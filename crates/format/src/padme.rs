@@ -1,10 +1,10 @@
-//! Padmé: file sizes rounded so that they tell little about what is inside, at a small price.
+//! Padmé: rounds file sizes so that they reveal little about the content, at a small cost.
 //!
-//! A size keeps only its leading bits, as many as the length of its own exponent: `O(log log L)`
-//! bits are told, and at most 12 % are added (3 % from 16 MiB on). From the PURBs paper (Nikitin et
-//! al., 2019).
+//! A size keeps only its leading bits, as many as the length of its own exponent. It reveals
+//! `O(log log L)` bits, and grows by at most 12 % (3 % from 16 MiB on). From the PURBs paper
+//! (Nikitin et al., 2019).
 
-/// What sizes around `len` are a multiple of, bytes; 1 below 8.
+/// Returns the granule of which sizes around `len` are multiples, bytes; 1 below 8.
 ///
 /// ```
 /// assert_eq!(ibid_format::padme::granule(16 << 20), 512 << 10);
@@ -18,7 +18,7 @@ pub fn granule(len: u64) -> u64 {
     1 << exponent.saturating_sub(kept)
 }
 
-/// The size that a file of `len` bytes is padded to: the next multiple of its [`granule`].
+/// Returns the size to which a file of `len` bytes is padded: the next multiple of its [`granule`].
 ///
 /// Sizes so close to 2⁶⁴ that the next multiple does not fit stay as they are; no file has one.
 ///

@@ -1,7 +1,7 @@
 //! `sketches/<id>`: the sketches of the chunks that one backup stored.
 //!
 //! A later backup searches them for chunks that resemble its own. They are hints: without them it
-//! reads the chunks again or finds less, and nothing else is lost.
+//! reads the chunks again or finds fewer similar ones.
 //!
 //! ```
 //! use ibid_format::sketches::{Features, Run, Sketches};
@@ -33,7 +33,7 @@ use crate::{Error, FileId, FileKind, Keys, SEAL_OVERHEAD, SealKind, padme, rice}
 pub const LIMIT: u64 = 64 << 20;
 /// Most features of a chunk.
 pub const FEATURES_MAX: usize = 32;
-/// The most that one chunk takes, bytes, if it is not the first of its run.
+/// Most bytes that a chunk takes, unless it is the first of its run.
 pub const CHUNK_BYTES: usize = 2 + 4 * FEATURES_MAX;
 
 /// A length in front of the values, so that padding can follow them.
@@ -43,16 +43,16 @@ const FIXED: usize = MAGIC + SEAL_OVERHEAD + LENGTH;
 /// Shortest run: pack, offset, slot, count, and a chunk without features.
 const RUN_MIN: usize = 5;
 
-/// The features of some chunks, one chunk after the other.
+/// The features of some chunks, one chunk after another.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Features {
-    /// How many each chunk has.
+    /// The number of features of each chunk.
     counts: Vec<u8>,
     features: Vec<u32>,
 }
 
 impl Features {
-    /// Adds those of a chunk, strictly descending; none if it has no sketch.
+    /// Adds the features of a chunk, strictly descending; none if it has no sketch.
     ///
     /// # Errors
     ///
@@ -75,12 +75,12 @@ impl Features {
         self.counts.len()
     }
 
-    /// Whether there is no chunk.
+    /// Whether it has no chunks.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
 
-    /// The features of each chunk.
+    /// Returns the features of each chunk.
     pub fn iter(&self) -> impl Iterator<Item = &[u32]> {
         let mut rest = self.features.as_slice();
         self.counts.iter().map(move |&count| {
@@ -109,12 +109,12 @@ pub struct Run {
 pub struct Sketches {
     /// When they were written.
     pub time: Time,
-    /// Which chunks, where.
+    /// The sketched chunks.
     pub runs: Vec<Run>,
 }
 
 impl Sketches {
-    /// Returns the file named `id` of these.
+    /// Returns these sketches as the file named `id`.
     ///
     /// # Errors
     ///
@@ -170,8 +170,8 @@ impl Sketches {
     ///
     /// # Errors
     ///
-    /// If it is none, of another version, the seal does not open, or what is in it breaks a rule of
-    /// the format.
+    /// If it is not a file of sketches, has another version, its seal does not open, or its content
+    /// breaks a rule of the format.
     pub fn open(keys: &Keys, id: FileId, bytes: &mut [u8]) -> Result<Sketches, Error> {
         FileKind::Sketches.check(bytes)?;
         in_range("sketches", bytes.len() as u64, 0, LIMIT)?;
@@ -207,7 +207,7 @@ impl Sketches {
     }
 }
 
-/// Slots go no further than there are.
+/// Checks that the run's last slot exists.
 fn check_slots(first: u16, count: usize) -> Result<(), Error> {
     let most = (BLOBS_MAX as u64).saturating_sub(first.into());
     in_range("chunks of a run of sketches", count as u64, 1, most).map(drop)

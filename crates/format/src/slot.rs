@@ -12,7 +12,7 @@ use crate::magic::MAGIC;
 use crate::wire::{self, Reader};
 use crate::{Error, FileId, FileKind, Keys, MasterKey, SEAL_OVERHEAD, SealKind, random, seal};
 
-/// Length of everything in front of the sealed master key, bytes.
+/// Length of the fields before the sealed master key, bytes.
 const HEADER: usize = 52;
 /// Length of a sealed master key, bytes.
 const SEALED_KEY: usize = 32 + SEAL_OVERHEAD;
@@ -20,12 +20,12 @@ const SEALED_KEY: usize = 32 + SEAL_OVERHEAD;
 const NOTE_AT: usize = HEADER + SEALED_KEY;
 /// Length of a note with its padding, bytes.
 const NOTE: usize = 512;
-/// Length of every key file, bytes: no more is ever to be read of one.
+/// Length of every key file, bytes. Never read more of one.
 pub const LIMIT: u64 = (NOTE_AT + NOTE + SEAL_OVERHEAD) as u64;
 /// Most memory that a slot can ask for, KiB (4 GiB).
 pub const MEMORY_KIB_MAX: u32 = 4 << 20;
-/// What a caller should allow a slot to take, and the most that a new one is given, KiB (1 GiB): a
-/// hostile slot must not exhaust the machine, and no user should make a slot that can't be opened.
+/// Most memory that a caller should allow a slot, and that a new slot may ask for, KiB (1 GiB). A
+/// hostile slot must not exhaust the machine, and no user should make a slot that cannot be opened.
 pub const MEMORY_KIB_ALLOWED: u32 = 1 << 20;
 /// Most passes.
 pub const PASSES_MAX: u32 = 64;
@@ -57,7 +57,7 @@ impl Default for Argon2Cost {
 }
 
 impl Argon2Cost {
-    /// Whether the format allows it.
+    /// Checks that the format allows it.
     ///
     /// # Errors
     ///
@@ -74,8 +74,8 @@ impl Argon2Cost {
         Ok(())
     }
 
-    /// Whether a new slot may cost so much: what the format allows, and no more memory than opening
-    /// it will be allowed.
+    /// Checks that a new slot may cost so much: the format allows it, and it needs no more memory
+    /// than a reader will allow.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl Argon2Cost {
         }
     }
 
-    /// The slot key: Argon2id of password and salt.
+    /// Returns the slot key: Argon2id of password and salt.
     fn slot_key(&self, password: &[u8], salt: &[u8; 16]) -> Result<Zeroizing<[u8; 32]>, Error> {
         let mut key = Zeroizing::new([0; 32]);
         let params = Params::new(self.memory_kib, self.passes, self.lanes, Some(key.len()))
@@ -110,22 +110,22 @@ impl Argon2Cost {
         let mut memory = WorkingMemory::new(params.block_count()).ok_or_else(no_memory)?;
         Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
             .hash_password_into_with_memory(password, salt, &mut *key, memory.blocks())
-            // Parameters and lengths were checked: what is left is that the memory is not enough.
+            // Parameters and lengths were checked, so the only remaining cause is a lack of memory.
             .map_err(|_| no_memory())?;
         Ok(key)
     }
 }
 
-/// What Argon2 fills. The system is asked for all of it at once: a page fault for every page takes
-/// a quarter of the time of one pass. (Huge pages take still less where there are some at hand, but
-/// three times as much where the system first has to make room for them.)
+/// The memory that Argon2 fills, mapped all at once: page faults for single pages take a quarter of
+/// the time of one pass. (Huge pages are faster if some are free, but take three times as long if
+/// the system first has to make room for them.)
 struct WorkingMemory(memmap2::MmapMut);
 
 impl WorkingMemory {
     /// Returns zeroed memory for so many blocks, or `None` if there is not enough.
     fn new(blocks: usize) -> Option<WorkingMemory> {
         let memory = memmap2::MmapMut::map_anon(blocks.checked_mul(Block::SIZE)?).ok()?;
-        // Advice; without it the pages come one by one.
+        // This is advice: without it the pages are mapped one by one.
         #[cfg(target_os = "linux")]
         let _ = memory.advise(memmap2::Advice::PopulateWrite);
         Some(WorkingMemory(memory))
@@ -187,7 +187,7 @@ impl Note {
     }
 }
 
-/// The key file named `id` by which `password` opens the repository that `keys` are for. Takes as
+/// Returns the key file named `id`, with which `password` opens the repository of `keys`. Takes as
 /// long as [`Slot::unlock`].
 ///
 /// # Errors
@@ -199,8 +199,8 @@ pub fn create(id: FileId, keys: &Keys, password: &[u8], cost: Argon2Cost, note: 
     create_with_salt(id, keys, password, cost, note, random())
 }
 
-/// The same with a given salt, for the worked examples of the format document. **Not for anything
-/// else.**
+/// Does the same with a given salt, for the worked examples of the format document only. **Do not
+/// use it for anything else.**
 #[doc(hidden)]
 pub fn create_with_salt(
     id: FileId,
@@ -252,12 +252,12 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Reads what needs no password. Nothing of it is authenticated yet.
+    /// Parses the fields that need no password. They are not authenticated yet.
     ///
     /// # Errors
     ///
-    /// If it is not a key file, of another version, not [`LIMIT`] bytes, or asks for a cost that
-    /// the format does not allow.
+    /// If it is not a key file, has another version, is not [`LIMIT`] bytes long, or asks for a
+    /// cost that the format does not allow.
     pub fn parse(id: FileId, bytes: &[u8]) -> Result<Slot, Error> {
         FileKind::Key.check(bytes)?;
         equal("key file", LIMIT, bytes.len() as u64)?;
@@ -280,7 +280,7 @@ impl Slot {
         })
     }
 
-    /// The file's name.
+    /// Returns the file's name.
     pub fn id(&self) -> FileId {
         self.id
     }

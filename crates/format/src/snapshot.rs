@@ -128,7 +128,7 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// If it is not a snapshot, of another version, the seal does not open, or what is in it breaks
+    /// If it is not a snapshot, has another version, its seal does not open, or its content breaks
     /// a rule of the format.
     pub fn open(keys: &Keys, id: FileId, bytes: &mut [u8]) -> Result<Snapshot, Error> {
         FileKind::Snapshot.check(bytes)?;
@@ -233,7 +233,7 @@ impl Snapshot {
     }
 }
 
-/// A count and so many things of `size_min` bytes at least. Memory grows as they are read: it is in
+/// Reads a count and so many items of at least `size_min` bytes. Memory grows as they are read, in
 /// proportion to the input.
 fn read_list<T>(
     reader: &mut Reader<'_>,

@@ -1,4 +1,4 @@
-//! Integers and strings, as every other part of the format writes them.
+//! Integers and strings as all parts of the format write them.
 //!
 //! Fixed-size integers are little-endian. A *varint* is unsigned LEB128, at most 10 bytes, and
 //! minimal: each value has one spelling, so equal values are equal bytes. *zigzag* maps signed
@@ -66,8 +66,8 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Reads values off a slice, front to back. Every method names the field it reads, for the message
-/// if it fails.
+/// Reads values from a slice, front to back. Every method takes the name of the field, for error
+/// messages.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -75,7 +75,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader at the beginning of `bytes`.
+    /// Returns a reader at the beginning of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Reader {
             rest: bytes,
@@ -83,22 +83,22 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     pub fn position(&self) -> usize {
         self.length - self.rest.len()
     }
 
-    /// Bytes not yet read.
+    /// Returns the number of bytes not yet read.
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// Everything that is left.
+    /// Reads all remaining bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
 
-    /// The next `length` bytes.
+    /// Reads the next `length` bytes.
     pub fn take(&mut self, field: &'static str, length: usize) -> Result<&'a [u8], Error> {
         let found = self.rest.len() as u64;
         let (taken, rest) = self.rest.split_at_checked(length).ok_or(Error::Truncated {
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// The next `N` bytes.
+    /// Reads the next `N` bytes.
     pub fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], Error> {
         let found = self.rest.len() as u64;
         let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(Error::Truncated {
@@ -171,29 +171,29 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A varint within `min..=max`.
+    /// Reads a varint within `min..=max`.
     pub fn varint_in(&mut self, field: &'static str, min: u64, max: u64) -> Result<u64, Error> {
         in_range(field, self.varint(field)?, min, max)
     }
 
-    /// A varint that fits 32 bits.
+    /// Reads a varint that fits 32 bits.
     pub fn varint_u32(&mut self, field: &'static str) -> Result<u32, Error> {
         self.varint_in(field, 0, u64::from(u32::MAX)).map(|value| value as u32)
     }
 
-    /// A zigzag varint.
+    /// Reads a zigzag varint.
     pub fn zigzag(&mut self, field: &'static str) -> Result<i64, Error> {
         let value = self.varint(field)?;
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// A varint length and that many bytes, `limit` at most.
+    /// Reads a varint length and that many bytes, at most `limit`.
     pub fn bytes(&mut self, field: &'static str, limit: usize) -> Result<&'a [u8], Error> {
         let length = self.varint_in(field, 0, limit as u64)?;
         self.take(field, length as usize)
     }
 
-    /// The same, and it must be UTF-8.
+    /// Reads the same as [`bytes`](Reader::bytes), which must be UTF-8.
     pub fn text(&mut self, field: &'static str, limit: usize) -> Result<&'a str, Error> {
         let bytes = self.bytes(field, limit)?;
         std::str::from_utf8(bytes).map_err(|error| Error::NotUtf8 {
@@ -202,10 +202,10 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A varint count of things that take at least `size_min` bytes each.
+    /// Reads a varint count of items that take at least `size_min` bytes each.
     ///
-    /// A count that the remaining bytes can't account for is refused at once, so that reserving
-    /// memory for the things costs no more than a small multiple of the input.
+    /// It refuses a count that the remaining bytes cannot hold, so reserving memory for the items
+    /// takes at most a small multiple of the input.
     pub fn count(&mut self, field: &'static str, max: u64, size_min: usize) -> Result<usize, Error> {
         let count = self.varint_in(field, 0, max)?;
         let expected = count.saturating_mul(size_min as u64);
@@ -219,7 +219,7 @@ impl<'a> Reader<'a> {
         Ok(count as usize)
     }
 
-    /// Everything that is left, which must be zeros.
+    /// Reads all remaining bytes, which must be zeros.
     pub fn zeros(&mut self, field: &'static str) -> Result<(), Error> {
         match self.rest().iter().enumerate().find(|&(_, &byte)| byte != 0) {
             None => Ok(()),
@@ -231,7 +231,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Nothing may be left.
+    /// Checks that no bytes are left.
     pub fn finish(self, field: &'static str) -> Result<(), Error> {
         match self.rest.len() {
             0 => Ok(()),

@@ -1,5 +1,5 @@
 //! A decoder takes memory in proportion to its input: counts and lengths that the input only claims
-//! cost nothing.
+//! take none.
 
 #![allow(unsafe_code, reason = "an allocator that counts can be written in no other way")]
 
@@ -21,8 +21,8 @@ use ibid_format::{SealKind, config, pack};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Counts what each thread holds and has held at most, so that tests beside each other don't count
-/// together.
+/// Counts the bytes that each thread holds and its peak, so that parallel tests do not count each
+/// other's.
 struct Counting;
 
 thread_local! {
@@ -31,7 +31,7 @@ thread_local! {
 }
 
 fn count(bytes: isize) {
-    // A thread that is ending has no counters any more, and nothing to measure.
+    // A thread that is ending has no counters any more.
     let _ = HELD.try_with(|held| {
         held.set(held.get() + bytes);
         let _ = PEAK.try_with(|peak| peak.set(peak.get().max(held.get())));
@@ -58,7 +58,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Most bytes that `act` held at once beyond what was held before.
+/// Returns the most bytes that `act` held at once, beyond those held before.
 fn peak_of(act: impl FnOnce()) -> usize {
     let before = HELD.get();
     PEAK.set(before);
@@ -103,7 +103,7 @@ fn assert_all_bounded(bytes: &[u8]) {
     assert_frame_bounded(bytes);
 }
 
-/// Frames expand; but no further than their zstd blocks can, and then to the limit at most.
+/// Frames expand, but at most to what their zstd blocks can give, and to the limit.
 fn assert_frame_bounded(bytes: &[u8]) {
     let mut decoder = FrameDecoder::new();
     let mut pieces = Vec::new();
@@ -143,8 +143,8 @@ proptest! {
 
 #[test]
 fn counts_and_lengths_that_are_only_claimed() {
-    // The largest number that each field could take, at every place of otherwise plausible bytes, with
-    // little behind it.
+    // The largest number that each field can hold, at every place of otherwise plausible bytes,
+    // with few bytes after it.
     for number in [255, 65_535, 1 << 20, u64::from(u32::MAX), u64::MAX >> 1, u64::MAX] {
         for start in 0..40 {
             for filler in [0, 1, 2, 0x7f] {
@@ -181,7 +181,7 @@ fn an_index_that_claims_millions_of_entries() {
 
 #[test]
 fn a_frame_that_claims_megabytes() {
-    // Codec, one blob, 16 MiB: and then a zstd frame of nothing much, or a delta by each codec.
+    // Codec, one blob, 16 MiB; then a tiny zstd frame, or a delta by each codec.
     let claim = |start: &[u8], body: &[u8]| {
         let mut bytes = start.to_vec();
         put_varint(&mut bytes, 16 << 20);

@@ -1,5 +1,5 @@
-//! Whatever bytes a decoder is given, it gives a value or an error: it does not panic, and it does
-//! not take memory that the bytes can't account for.
+//! For any bytes, a decoder returns a value or an error. It does not panic, and takes no more
+//! memory than the bytes can account for.
 
 mod common;
 
@@ -15,7 +15,7 @@ use ibid_format::{FileId, Keys, SealKind, config, pack};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Every decoder, on these bytes as they are.
+/// Runs every decoder on these bytes.
 fn decode_all(keys: &Keys, bytes: &[u8]) {
     let _ = config::header(bytes);
     let _ = config::open(bytes, keys);
@@ -38,7 +38,7 @@ fn decode_all(keys: &Keys, bytes: &[u8]) {
 
 fn decode_frame(bytes: &[u8]) {
     let mut decoder = FrameDecoder::new();
-    // Of the right length, so that decoding gets as far as it can.
+    // The prefix has the right length, so that decoding gets as far as possible.
     let pieces = frame::pieces(bytes).unwrap_or_default();
     let prefix = vec![b'p'; pieces.iter().map(|piece| piece.length as usize).sum()];
     for upto in [None, Some(0), Some(1), Some(u16::MAX)] {
@@ -51,7 +51,7 @@ fn decode_frame(bytes: &[u8]) {
     }
 }
 
-/// Changes to valid bytes: enough of them to get past the first check, and past the next.
+/// Changes to valid bytes, many of which pass the first checks.
 #[derive(Debug, Clone)]
 enum Change {
     Set(prop::sample::Index, u8),
@@ -201,7 +201,7 @@ proptest! {
         let mut bytes = Vec::new();
         entry.encode(&mut bytes)?;
         if let Ok(Some((entry, _))) = TreeEntry::decode_prefix(&apply(changes, bytes)) {
-            // What is accepted is what an encoder would write.
+            // An accepted value encodes to the same bytes.
             prop_assert!(entry.encode(&mut Vec::new()).is_ok());
         }
     }
@@ -228,7 +228,7 @@ proptest! {
         let (bytes, _) = builder.finish();
         let plaintext = bytes[directory_at..bytes.len() - pack::TRAILER as usize - 40].to_vec();
         if let Ok((kind, frames, end)) = pack::decode_directory(&apply(changes, plaintext)) {
-            // What is accepted is what a writer could have meant.
+            // An accepted value is one that a writer could write.
             let summary = pack::PackSummary { id: FILE, kind, size: end + 1000, frames };
             prop_assert_eq!(summary.check(), Ok(()));
         }
@@ -244,7 +244,7 @@ proptest! {
         let good = index::encode(&keys, FILE, &packs)?;
         let bad = reseal_index(&keys, good, position, value);
         if let Ok(index) = Index::open(&keys, FILE, bad) {
-            // What passed validation can be used without a panic, everywhere.
+            // A validated index can be used everywhere without a panic.
             for entry in index.entries() {
                 let frame = index.frame(entry.frame).expect("validated");
                 prop_assert!(entry.slot < frame.blobs);

@@ -1,5 +1,5 @@
-//! Records and the entries that lead to them: as `docs/format/records.md` says, and safe to read
-//! whatever the bytes.
+//! Records and the entries that lead to them are as `docs/format/records.md` says, and safe to read
+//! for any bytes.
 
 use ibid_delta::{Interval, Method};
 use ibid_format::Error;
@@ -11,7 +11,7 @@ use ibid_format::record::{
 };
 use proptest::prelude::*;
 
-/// The bytes of an example: hexadecimal pairs, then two spaces and what they are.
+/// Returns the bytes of an example: lines of hexadecimal pairs, then two spaces and a comment.
 fn example(name: &str) -> Vec<u8> {
     let document = include_str!("../../../docs/format/records.md");
     let (_, after) = document

@@ -1,5 +1,5 @@
-//! Each rule of the format, broken in otherwise valid bytes, is refused by the error that says so;
-//! and no encoder breaks it.
+//! Decoders refuse each broken rule of the format in otherwise valid bytes, by the error for that
+//! rule. No encoder breaks it.
 
 mod common;
 

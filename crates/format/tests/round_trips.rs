@@ -1,4 +1,4 @@
-//! What is written is read back as it was, and what follows from it is as defined.
+//! Values are read back as they were written, and derived values are as defined.
 
 mod common;
 
@@ -19,7 +19,7 @@ use ibid_format::{ChunkId, ChunkPrefix, Error, FileId, SEAL_OVERHEAD, padme};
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 
-/// Reads stretches of a prefix.
+/// Reads ranges of a prefix.
 fn read(prefix: &[u8]) -> impl FnOnce(&[Range<u32>], &mut Vec<u8>) -> Result<(), Error> {
     |stretches, out| {
         for stretch in stretches {
@@ -190,7 +190,7 @@ proptest! {
         let mut out = Vec::new();
         items.iter().for_each(|item| item.encode(&mut out));
         let (mut read, mut at) = (Vec::new(), 0);
-        // Byte by byte: an item is there once all of it is, and not before.
+        // Byte by byte: an item decodes once all of its bytes are there, and not before.
         for end in 0..=out.len() {
             while let Some((item, length)) = Item::decode_prefix(&out[at..end])? {
                 at += length;

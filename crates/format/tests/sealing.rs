@@ -1,4 +1,4 @@
-//! What is sealed opens where it was sealed, as it was sealed, and nowhere else: encrypted or not.
+//! A seal opens unchanged in the place where it was sealed, and nowhere else, encrypted or not.
 
 mod common;
 
@@ -162,8 +162,8 @@ fn frames_that_changed_places_are_found() {
     }
 }
 
-/// Reads a pack as a stranger would: from its end. All of it is looked at but the magic, as in a
-/// full check.
+/// Reads a pack without an index, from its end. It reads all bytes except the magic, as a full
+/// check does.
 fn read_pack(keys: &Keys, bytes: &[u8]) -> Result<(), Error> {
     let mut bytes = bytes.to_vec();
     let size = bytes.len() as u64;
@@ -273,7 +273,7 @@ fn any_damage_to_a_key_is_found() {
     let good = slot::create(FILE, &keys, b"pw", CHEAP, &note()).expect("a valid note");
     let open = |bytes: &[u8]| {
         let slot = Slot::parse(FILE, bytes)?;
-        // A flipped bit must not make this test take gigabytes: what `memory_limit_kib` is for.
+        // `memory_limit_kib` keeps a flipped bit from making this test take gigabytes.
         let master = if slot.cost().passes > 2 {
             Err(Error::WrongPassword)
         } else {

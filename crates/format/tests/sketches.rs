@@ -1,4 +1,4 @@
-//! Sketches: what is written is read back, and nothing else is read.
+//! Sketches are read back as written, and no other bytes are accepted.
 
 mod common;
 

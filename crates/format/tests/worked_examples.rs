@@ -1,5 +1,5 @@
-//! The code and the document agree: every example of `docs/format/examples.md` is what the code
-//! writes, and is read by the code as what the document says it is.
+//! The code and the document agree: the code writes every example of `docs/format/examples.md`, and
+//! reads it as the document says.
 
 use std::collections::BTreeMap;
 
@@ -38,8 +38,8 @@ fn blocks(language: &str) -> BTreeMap<String, Vec<String>> {
     blocks
 }
 
-/// The bytes of an example. A line is hexadecimal pairs, then two spaces and what they are; `00 *
-/// 37` is 37 zeros; a line that begins with two spaces only goes on explaining.
+/// Returns the bytes of an example. A line is hexadecimal pairs, then two spaces and a comment;
+/// `00 * 37` is 37 zeros; a line that begins with two spaces continues the comment.
 fn example(name: &str) -> Vec<u8> {
     let blocks = blocks("hex ");
     let lines = blocks.get(name).unwrap_or_else(|| panic!("no example named {name}"));
@@ -59,7 +59,7 @@ fn pair(text: &str) -> u8 {
     u8::from_str_radix(text, 16).expect("hexadecimal")
 }
 
-/// Compares what the code writes to the document, and says what the document should have.
+/// Compares the bytes that the code writes with the document's, and prints them if they differ.
 #[track_caller]
 fn assert_example(name: &str, written: &[u8]) {
     if example(name) != written {
@@ -146,7 +146,7 @@ fn the_keys_of_a_repository() {
         let key = blake3::derive_key(context, &std::array::from_fn::<u8, 32, _>(|position| position as u8));
         assert_example(name, &key);
     }
-    // The keys themselves don't come out of `Keys`; that it derives these shows in what they make.
+    // `Keys` does not reveal its keys. Their output shows that it derives these.
     let chunk_id_key: [u8; 32] = example("chunk-id-key").try_into().expect("32 bytes");
     assert_eq!(
         *blake3::keyed_hash(&chunk_id_key, FIRST).as_bytes(),
@@ -230,8 +230,8 @@ fn a_key() {
     );
 }
 
-/// Three frames: two short chunks as they are, one that compresses, and one that is put together
-/// from the first two.
+/// Returns three frames: two short chunks stored uncompressed, one that compresses, and a delta
+/// against the first two.
 fn gathered() -> [frame::FrameBuilder; 3] {
     let mut builders: [frame::FrameBuilder; 3] = Default::default();
     for (frame, chunk) in [(0, FIRST), (0, SECOND), (1, &THIRD[..]), (2, FOURTH)] {
@@ -269,7 +269,7 @@ fn frames() {
         .expect("a valid frame");
     assert_example("frame-delta", &written);
     assert_eq!(frame::pieces(&written), Ok(pieces().to_vec()));
-    // What zstd makes of a body is not ours to promise, only that ours reads it.
+    // zstd's output may change with its version, so only reading is fixed.
     for (name, prefix, body) in [
         ("frame-stored", &b""[..], &stored),
         ("frame-zstd", b"", &compressed),

@@ -11,7 +11,7 @@ use crate::Error;
 use crate::error::{equal, in_range};
 use crate::wire::Reader;
 
-/// log2 of [`BODY_BYTES_MAX`]: no frame of ours needs a larger window to be decompressed.
+/// log2 of [`BODY_BYTES_MAX`]: no valid frame needs a larger window.
 const WINDOW_LOG_MAX: u32 = BODY_BYTES_MAX.ilog2();
 /// A zstd block yields at most so many bytes, and takes at least four.
 const ZSTD_BLOCK: u64 = 128 << 10;
@@ -24,7 +24,7 @@ pub struct FrameDecoder {
     delta: ibid_delta::DeltaDecoder,
     /// The body of the last decoded frame.
     body: Vec<u8>,
-    /// Where each of its slots ends in the body.
+    /// The end of each of its slots in the body.
     ends: Vec<u32>,
 }
 
@@ -81,8 +81,8 @@ impl FrameDecoder {
 
     /// Reads the bytes that a frame contains itself, and puts the end of each chunk into `ends`.
     ///
-    /// The chunks of a frame without pieces replace the contents of `body`. A frame with pieces gives
-    /// an outline of its chunks instead: which ranges of the prefix stand between its own bytes.
+    /// The chunks of a frame without pieces replace the contents of `body`. For a frame with pieces
+    /// it returns an outline of its chunks instead: the ranges of the prefix between its own bytes.
     /// `body` is then empty. `read` appends ranges of the prefix, as in
     /// [`ibid_delta::DeltaDecoder::outline`].
     ///
@@ -130,8 +130,8 @@ impl FrameDecoder {
             })
     }
 
-    /// Reads a frame up to a slot. Its bytes go into `body`, unless they are in the plaintext as
-    /// they are: then it gives them.
+    /// Reads a frame up to a slot. Its bytes go into `body`, unless the plaintext stores them
+    /// uncompressed: then it returns that slice.
     fn fill<'a>(
         &mut self,
         plaintext: &'a [u8],
@@ -177,8 +177,8 @@ impl FrameDecoder {
     fn decompress(&mut self, packed: &[u8], total: usize, wanted: usize, body: &mut Vec<u8>) -> Result<(), Error> {
         check_packed(packed, total as u64)?;
         body.clear();
-        // Stopping early goes through zstd's own window, which costs a copy: only worth it when a good part
-        // is left out.
+        // Stopping early decompresses through zstd's own window, which costs a copy. It is only
+        // worth it if it leaves out a large part.
         if wanted > total - total / 4 {
             body.reserve_exact(total);
             let produced = self.context.decompress(body, packed).map_err(failed)?;
@@ -217,7 +217,7 @@ struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// Reads it, and where each slot ends into `ends`.
+    /// Reads the head, and puts the end of each slot into `ends`.
     fn read(plaintext: &'a [u8], ends: &mut Vec<u32>) -> Result<Head<'a>, Error> {
         let mut reader = Reader::new(plaintext);
         let codec = reader.u8("frame codec")?;
@@ -229,7 +229,7 @@ impl<'a> Head<'a> {
         })
     }
 
-    /// The delta must be one of all chunks.
+    /// Checks that the delta makes all chunks.
     fn check_delta(&self) -> Result<(), Error> {
         let (_, stated) = ibid_delta::advanced::describe(self.packed)?;
         equal("frame body", self.total as u64, stated as u64)
@@ -239,7 +239,7 @@ impl<'a> Head<'a> {
 /// Why there is no outline.
 enum Unread<E> {
     Delta(ibid_delta::Error),
-    /// The caller can't read the prefix.
+    /// The caller cannot read the prefix.
     Prefix(E),
 }
 
@@ -249,7 +249,7 @@ impl<E> From<ibid_delta::Error> for Unread<E> {
     }
 }
 
-/// Reads the count and the blobs' lengths into `ends`, and gives the length of the body.
+/// Reads the count and the blobs' lengths into `ends`, and returns the length of the body.
 fn read_blobs(reader: &mut Reader<'_>, ends: &mut Vec<u32>) -> Result<usize, Error> {
     ends.clear();
     let count = reader.count("blobs of a frame", BLOBS_MAX as u64, 1)?;
@@ -264,8 +264,8 @@ fn read_blobs(reader: &mut Reader<'_>, ends: &mut Vec<u32>) -> Result<usize, Err
     Ok(end as usize)
 }
 
-/// Refuses what can't give `total` bytes before memory for them is taken: it must be one zstd frame
-/// that says it gives so many, and has enough blocks for that.
+/// Refuses bytes that cannot decompress to `total` bytes, before memory for them is taken. They
+/// must be one zstd frame that states this length and has enough blocks for it.
 pub(crate) fn check_packed(packed: &[u8], total: u64) -> Result<(), Error> {
     let field = "frame body";
     let most = (packed.len() as u64 / ZSTD_BLOCK_PACKED_MIN + 1) * ZSTD_BLOCK;

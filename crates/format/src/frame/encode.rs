@@ -26,7 +26,7 @@ impl FrameBuilder {
     ///
     /// The limits of a frame are checked by [`FrameEncoder::encode`].
     pub fn push(&mut self, id: ChunkId, data: &[u8]) {
-        // A length beyond 32 bits is far beyond the limit, and stays beyond it.
+        // A length over 32 bits is over the limit, and stays over it.
         let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
         self.blobs.push(Blob { id, length });
         self.body.extend_from_slice(data);
@@ -195,12 +195,12 @@ impl FrameEncoder {
         }
     }
 
-    /// Appends the compressed body, one zstd frame, and gives its length.
+    /// Appends the compressed body, one zstd frame, and returns its length.
     fn compress(&mut self, body: &[u8], compression: Compression, out: &mut Vec<u8>) -> Result<usize, Error> {
         if self.set != compression {
-            // Zero leaves it to zstd, which chooses by the length of the body: so what is tried on samples is
-            // given in full. At level 3, tables half as large as usual fit the second-level cache
-            // beside the frame: 5 to 10 % faster, 0.3 % larger at most.
+            // For a parameter of 0, zstd chooses by the length of the body, so the settings tried
+            // on samples are given in full. At level 3, tables half as large as the default fit the
+            // second-level cache beside the frame: 5 to 10 % faster, at most 0.3 % larger.
             let (level, hash_log, chain_log, match_min) = match compression {
                 Compression::Zstd(1) => (1, 14, 13, 7),
                 Compression::Stored | Compression::ZstdShort => (1, 14, 13, 5),

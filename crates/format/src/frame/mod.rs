@@ -84,7 +84,7 @@ pub struct Blob {
     pub length: u32,
 }
 
-/// Checks count, lengths and their sum, and gives the sum: the uncompressed length of the frame.
+/// Checks count, lengths and their sum. Returns the sum: the uncompressed length of the frame.
 pub(crate) fn body_len(blobs: &[Blob]) -> Result<u32, Error> {
     crate::error::in_range("blobs of a frame", blobs.len() as u64, 1, BLOBS_MAX as u64)?;
     let mut sum = 0;
@@ -94,8 +94,8 @@ pub(crate) fn body_len(blobs: &[Blob]) -> Result<u32, Error> {
     crate::error::in_range("frame body", sum, 1, BODY_BYTES_MAX.into()).map(|sum| sum as u32)
 }
 
-/// Checks what a directory says of a frame's bases: a frame is as deep as 0 without any, and at
-/// most [`DEPTH_MAX`] with some, each named once.
+/// Checks a frame's depth and bases in a directory: the depth is 0 without bases, and 1 to
+/// [`DEPTH_MAX`] with some, each named once.
 pub(crate) fn check_bases(depth: u8, bases: &[ChunkPrefix]) -> Result<(), Error> {
     use crate::error::in_range;
     let depth_min = u64::from(!bases.is_empty());

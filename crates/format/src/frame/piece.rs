@@ -10,11 +10,10 @@ pub const PIECES_MAX: usize = 1024;
 /// Longest prefix, bytes.
 pub const PREFIX_BYTES_MAX: u32 = 16 << 20;
 
-/// Shortest piece as it is written, bytes: base, start, length.
+/// Shortest encoded piece, bytes: base, start, length.
 const PIECE_MIN: usize = 12 + 1 + 1;
 
-/// Some bytes of a chunk that is stored elsewhere: a part of the prefix that a delta frame is
-/// encoded against.
+/// A range of a chunk in another frame: a part of the prefix that a delta frame is encoded against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Piece {
     /// The chunk.
@@ -44,7 +43,7 @@ pub fn pieces(plaintext: &[u8]) -> Result<Vec<Piece>, Error> {
     Ok(pieces)
 }
 
-/// The length of the prefix that the pieces make, which the reader stands in front of.
+/// Reads the pieces and returns the length of the prefix that they make.
 pub(super) fn skip(reader: &mut Reader<'_>) -> Result<u32, Error> {
     let count = count(reader)?;
     read(reader, count, drop)
@@ -56,7 +55,7 @@ fn count(reader: &mut Reader<'_>) -> Result<usize, Error> {
     Ok(count)
 }
 
-/// Reads so many pieces, and gives the sum of their lengths.
+/// Reads so many pieces, and returns the sum of their lengths.
 fn read(reader: &mut Reader<'_>, count: usize, mut take: impl FnMut(Piece)) -> Result<u32, Error> {
     let mut sum = 0;
     for _ in 0..count {
@@ -71,7 +70,7 @@ fn read(reader: &mut Reader<'_>, count: usize, mut take: impl FnMut(Piece)) -> R
     Ok(sum)
 }
 
-/// Checks the pieces and appends them; gives the length of the prefix.
+/// Checks the pieces and appends them. Returns the length of the prefix.
 pub(super) fn put(pieces: &[Piece], out: &mut Vec<u8>) -> Result<u32, Error> {
     in_range("pieces of a prefix", pieces.len() as u64, 1, PIECES_MAX as u64)?;
     wire::put_varint(out, pieces.len() as u64);
@@ -85,7 +84,7 @@ pub(super) fn put(pieces: &[Piece], out: &mut Vec<u8>) -> Result<u32, Error> {
     Ok(sum)
 }
 
-/// The sum with this piece, if both are within limits.
+/// Returns the sum with this piece, if both are within the limits.
 fn add(sum: u32, piece: &Piece) -> Result<u32, Error> {
     let start = in_range(
         "start of a piece",

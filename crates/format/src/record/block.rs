@@ -1,8 +1,8 @@
 //! Blocks: records that are compressed together, in frames.
 //!
-//! A delta of 200 bytes by itself takes about 400 in a table of an engine. In a frame, the deltas of
-//! one chain are compressed together and share a checksum; a record that is read often has a frame of
-//! its own. A block holds as many frames as fill an engine's pages well.
+//! A delta of 200 bytes takes about 400 in an engine's table. In a frame, the deltas of one chain
+//! are compressed together and share a checksum. A record that is read often has a frame of its
+//! own. A block holds as many frames as fill an engine's pages well.
 
 use std::io::Cursor;
 
@@ -19,7 +19,7 @@ use crate::wire::{self, Reader};
 pub const FRAMES_MAX: usize = 256;
 /// Most records of a frame.
 const RECORDS_MAX: u64 = 1 << 16;
-/// Longest frame before compression, bytes: so that any record has room in one.
+/// Longest frame before compression, bytes: the longest record fits.
 const FRAME_BYTES_MAX: u64 = RECORD_BYTES_MAX as u64 + (1 << 20);
 /// Length of a frame's checksum, bytes.
 const CHECK_BYTES: usize = 8;
@@ -61,7 +61,7 @@ impl BlockFrameBuilder {
     /// If there is no memory for a zstd context.
     pub fn new(level: i32) -> Self {
         let mut context = CCtx::create();
-        // Levels beyond those that zstd has are brought into its range.
+        // Levels outside zstd's range are clamped.
         let _ = context.set_parameter(CParameter::CompressionLevel(level));
         BlockFrameBuilder {
             context,
@@ -141,23 +141,23 @@ impl BlockFrameBuilder {
 pub struct BlockFrame<B> {
     codec: u8,
     records: usize,
-    /// Before compression, bytes.
+    /// Length before compression, bytes.
     length: usize,
     packed: B,
 }
 
 impl<B: AsRef<[u8]>> BlockFrame<B> {
-    /// Most bytes that it takes in a block.
+    /// Returns the most bytes that it takes in a block.
     pub fn stored_bytes_max(&self) -> usize {
         1 + 3 * wire::VARINT_BYTES_MAX + CHECK_BYTES + self.packed.as_ref().len()
     }
 
-    /// Records in it.
+    /// Returns the number of its records.
     pub fn records(&self) -> usize {
         self.records
     }
 
-    /// Bytes before compression.
+    /// Returns the length before compression, bytes.
     pub fn bytes(&self) -> usize {
         self.length
     }
@@ -184,12 +184,12 @@ impl BlockBuilder {
         self.frames - 1
     }
 
-    /// Frames so far.
+    /// Returns the number of frames so far.
     pub fn frames(&self) -> usize {
         self.frames
     }
 
-    /// Most bytes that the block takes.
+    /// Returns the most bytes that the block takes.
     pub fn stored_bytes_max(&self) -> usize {
         2 + self.heads.len() + CHECK_BYTES + self.packed.len()
     }
@@ -220,7 +220,7 @@ fn check(packed: &[u8]) -> [u8; CHECK_BYTES] {
 /// A frame, and the checksum that its head states.
 type Stated<'b> = (BlockFrame<&'b [u8]>, [u8; CHECK_BYTES]);
 
-/// Heads of the frames of a block, and their bytes; the checksums of the frames are not looked at.
+/// Reads the heads of a block's frames and their bytes. It does not check the frames' checksums.
 fn heads(number: u64, block: &[u8]) -> Result<Vec<Stated<'_>>, Error> {
     let mut reader = Reader::new(block);
     let frames = reader.varint_in("frames of a block", 1, FRAMES_MAX as u64)?;
@@ -273,8 +273,7 @@ fn checked((frame, stated): Stated<'_>) -> Result<BlockFrame<&[u8]>, Error> {
 ///
 /// # Errors
 ///
-/// [`Error::Check`] if a byte of the heads or of the frame is not as written; else the fault in
-/// the bytes.
+/// [`Error::Check`] if a byte of the heads or of the frame changed; else the fault in the bytes.
 pub fn frame_of_block(number: u64, block: &[u8], frame: u8) -> Result<BlockFrame<&[u8]>, Error> {
     let mut heads = heads(number, block)?;
     in_range("frame of a block", frame.into(), 0, heads.len() as u64 - 1)?;
@@ -295,7 +294,7 @@ pub fn frames_of_block(number: u64, block: &[u8]) -> Result<Vec<BlockFrame<&[u8]
 ///
 /// # Errors
 ///
-/// [`Error::Check`] if a byte of the head is not as written; else what is wrong with it.
+/// [`Error::Check`] if a byte of the head changed; else the fault in the bytes.
 pub fn records_of_block(number: u64, block: &[u8]) -> Result<u64, Error> {
     let heads = heads(number, block)?;
     Ok(heads.iter().map(|(frame, _)| frame.records as u64).sum())
@@ -315,7 +314,7 @@ impl Default for BlockFrameDecoder {
 }
 
 impl BlockFrameDecoder {
-    /// Puts the frame into `out`, in place of what is there.
+    /// Replaces the content of `out` with the frame.
     ///
     /// # Errors
     ///

@@ -9,9 +9,9 @@ use crate::{rice, wire};
 pub const FEATURES_MAX: usize = 32;
 /// Most strides at which deltas hop.
 pub const HOPS_MAX: usize = 16;
-/// Bytes of a feature where the entry does not say it.
+/// Bytes of a feature if the entry does not state them.
 const FEATURE_BYTES: u32 = 64;
-/// Least and most of them: powers of two.
+/// Least and most bytes of a feature, powers of two.
 const FEATURE_BYTES_MIN: u32 = 32;
 const FEATURE_BYTES_MAX: u32 = 1024;
 /// Set in the number of features: a byte follows with the exponent of their bytes.
@@ -43,13 +43,14 @@ pub struct ChainEntry {
     pub hops: Vec<Option<u64>>,
     /// Its sketch: features, descending, at most [`FEATURES_MAX`].
     pub features: Vec<u32>,
-    /// Bytes that each feature is a hash of, a power of two from 32 to 1024. Features of other
-    /// bytes have nothing in common with these.
+    /// Bytes that each feature is a hash of, a power of two from 32 to 1024. Features of different
+    /// lengths never match.
     pub feature_bytes: u32,
 }
 
 impl Default for ChainEntry {
-    /// Of namespace 0, the first of its chain, without hops and features, which are of 64 bytes.
+    /// Returns an entry of namespace 0, the first of its chain, without hops and features, for
+    /// features of 64 bytes.
     fn default() -> Self {
         ChainEntry {
             namespace: 0,
@@ -67,8 +68,8 @@ impl ChainEntry {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] for more than the limits, a record that is not before this one, or
-    /// features of so many bytes as none has; [`Error::Unordered`] for features that do not
+    /// [`Error::OutOfRange`] for a value beyond its limits, a hop to a record that is not before
+    /// this one, or an invalid feature length; [`Error::Unordered`] for features that do not
     /// descend.
     pub fn encode(&self, number: u64) -> Result<Vec<u8>, Error> {
         in_range("hops of a chain", self.hops.len() as u64, 0, HOPS_MAX as u64)?;

@@ -1,5 +1,5 @@
-//! Small entries by which records are found. Each ends with a checksum of four bytes over its table,
-//! its key and itself.
+//! Small entries that lead to records. Each ends with a checksum of four bytes over its table, its
+//! key and its value.
 
 use super::{ENCODING_STOPPED_PREFIX, KEY_BYTES_MAX, NAME_BYTES_MAX, NEXT_KEY, WATERMARK_KEY};
 use crate::Error;
@@ -10,7 +10,7 @@ const CHECK_BYTES: usize = 4;
 /// Length of a namespace's number in front of a key, bytes.
 const NAMESPACE_BYTES: usize = 4;
 
-/// The table of an entry: its checksum begins with it, so that an entry is valid in one table only.
+/// The table of an entry. The checksum covers it, so an entry is valid in one table only.
 #[derive(Clone, Copy)]
 pub(super) enum Table {
     Keys = 1,
@@ -57,7 +57,7 @@ pub struct KeyEntry {
 }
 
 impl KeyEntry {
-    /// Returns the entry as stored under `key`, which is of [`key_of`].
+    /// Returns the entry as stored under `key`, which [`key_of`] made.
     ///
     /// # Errors
     ///
@@ -75,8 +75,7 @@ impl KeyEntry {
     ///
     /// # Errors
     ///
-    /// [`Error::Check`] if a byte of it or of the key is not as written; else what is wrong with
-    /// it.
+    /// [`Error::Check`] if a byte of it or of the key changed; else the fault in the bytes.
     pub fn decode(key: &[u8], bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = opened("entry of a key", Table::Keys, key, bytes)?;
         let deleted = flag(&mut reader, "state of a key")?;
@@ -97,7 +96,8 @@ impl KeyEntry {
         in_range("first record of a key", self.lineage, 1, u64::MAX)?;
         in_range("versions of a key", self.versions.into(), 1, u32::MAX.into())?;
         let further = u64::from(self.versions - 1);
-        // Every further version has a record with a higher number; a first one is none of a deletion.
+        // Every further version has a record with a higher number. A first version is never a
+        // deletion.
         in_range(
             "latest record of a key",
             self.latest,
@@ -200,7 +200,7 @@ pub struct NextNumbers {
     pub namespace: u32,
 }
 
-/// How far the encoder has come: the entry `encoded` of the table `meta`.
+/// The progress of the encoder: the entry `encoded` of the table `meta`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncoderWatermark {
     /// Number of the first record that it has not considered yet.
@@ -208,7 +208,7 @@ pub struct EncoderWatermark {
 }
 
 impl EncoderWatermark {
-    /// The watermark of a store without the entry.
+    /// Returns the watermark of a store without the entry.
     pub const FIRST: EncoderWatermark = EncoderWatermark { next: 1 };
 
     /// Returns the entry as stored under [`WATERMARK_KEY`].
@@ -232,7 +232,7 @@ impl EncoderWatermark {
 }
 
 impl NextNumbers {
-    /// The numbers of a new store.
+    /// Returns the numbers of a new store.
     pub const FIRST: NextNumbers = NextNumbers {
         record: 1,
         namespace: 1,
@@ -271,7 +271,7 @@ pub(super) fn flag(reader: &mut Reader<'_>, field: &'static str) -> Result<bool,
     }
 }
 
-/// `base` and what is written of the distance to it.
+/// Reads the distance from `base`, and returns their sum.
 pub(super) fn plus(field: &'static str, base: u64, reader: &mut Reader<'_>) -> Result<u64, Error> {
     let distance = reader.varint(field)?;
     base.checked_add(distance).ok_or(Error::OutOfRange {
@@ -282,14 +282,14 @@ pub(super) fn plus(field: &'static str, base: u64, reader: &mut Reader<'_>) -> R
     })
 }
 
-/// `value` with its checksum.
+/// Returns `value` with its checksum.
 pub(super) fn closed(table: Table, key: &[u8], mut value: Vec<u8>) -> Vec<u8> {
     let check = check(table, key, &value);
     value.extend_from_slice(&check);
     value
 }
 
-/// A reader of the value, whose checksum is right.
+/// Checks the checksum, and returns a reader of the value.
 pub(super) fn opened<'a>(field: &'static str, table: Table, key: &[u8], bytes: &'a [u8]) -> Result<Reader<'a>, Error> {
     let (value, stated) = bytes.split_last_chunk::<CHECK_BYTES>().ok_or(Error::Truncated {
         field,
@@ -317,7 +317,7 @@ fn check(table: Table, key: &[u8], value: &[u8]) -> [u8; CHECK_BYTES] {
     check
 }
 
-/// A reader of what follows the checksum of a head of so many bytes, which is right.
+/// Checks the checksum of a head of so many bytes, and returns a reader of the bytes after it.
 pub(super) fn opened_prefix<'a>(
     field: &'static str,
     table: Table,

@@ -18,7 +18,7 @@ pub const MESSAGE_BYTES_MAX: usize = 1 << 29;
 const RAW_BYTES_MAX: u64 = 1 << 29;
 /// Most entries, or bodies, of a message.
 pub const PARTS_MAX: u64 = 1 << 22;
-/// What a message begins with: four letters and the version.
+/// The magic of a message: four letters and the version.
 const MAGIC: [u8; 5] = *b"ibrp\x01";
 const CHECK_BYTES: usize = 8;
 /// Longest key of a table: a namespace's number and the key.
@@ -42,7 +42,7 @@ pub struct Request {
     pub query: Query,
 }
 
-/// What a replica asks for.
+/// The query of a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Query {
     /// Entries of the log from a position on.
@@ -51,14 +51,14 @@ pub enum Query {
         next: u64,
         /// Digest of the entry before it.
         digest: Digest,
-        /// Without deltas: it lacks a base.
+        /// Whether to send bodies without deltas, because it lacks a base.
         whole: bool,
     },
     /// The whole store, from an entry on.
     Transfer {
         /// The id of the transfer; 0 for a new one.
         transfer: u64,
-        /// Table of the entry after which to go on; 0 for the beginning.
+        /// Table of the entry after which to continue; 0 for the beginning.
         table: u8,
         /// Its key.
         key: Vec<u8>,
@@ -142,7 +142,7 @@ pub struct TransferPage {
     pub length: u64,
 }
 
-/// A body as it is sent.
+/// A body in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SentBody<'a> {
     /// The record that the bytes are a delta against; 0 if they are the body.
@@ -363,7 +363,7 @@ fn compress(raw: &[u8], level: i32) -> Result<Vec<u8>, Error> {
     Ok(packed)
 }
 
-/// Decompresses what [`compress`] made; memory is taken only for what it can give.
+/// Decompresses the output of [`compress`]. Memory is taken only for what the bytes can produce.
 fn decompress(packed: &[u8], length: u64) -> Result<Vec<u8>, Error> {
     in_range("length of contents", length, 1, RAW_BYTES_MAX)?;
     check_packed(packed, length)?;
@@ -440,7 +440,7 @@ pub fn decompress_contents<'a>(packed: &[u8], length: u64, raw: &'a mut Vec<u8>)
 ///
 /// [`Error::OutOfRange`] for more than a message can hold; [`Error::Zstd`].
 pub fn compress_rows<'a>(pairs: impl IntoIterator<Item = TableRow<'a>>, level: i32) -> Result<(Vec<u8>, u64), Error> {
-    let mut raw = vec![0]; // so that no rows are still some bytes
+    let mut raw = vec![0]; // no rows still make some bytes
     for (table, key, value) in pairs {
         raw.push(table);
         wire::put_bytes(&mut raw, key);

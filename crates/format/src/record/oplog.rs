@@ -1,6 +1,6 @@
 //! The log of a store: its operations in order, so that another store can repeat them.
 //!
-//! An entry names records and does not contain them: their bodies are in the store, once. Repeating
+//! An entry names records but does not contain them: their bodies are only in the store. Repeating
 //! the operations in the same order gives the same numbers, so an entry is short.
 
 use super::entry::{Table, closed, flag, opened};
@@ -27,8 +27,8 @@ const WRITES_DELETION: u8 = 1;
 const REMOVES: u8 = 2;
 const PURGES: u8 = 3;
 
-/// First bytes of BLAKE3 over an entry and the digest of the one before it: two logs whose entries
-/// have the same digest say the same up to there.
+/// First bytes of BLAKE3 over an entry and the digest of the entry before. Two logs whose entries
+/// have the same digest are equal up to there.
 pub type Digest = [u8; DIGEST_BYTES];
 
 /// The time from one promotion to the next.
@@ -36,8 +36,7 @@ pub type Digest = [u8; DIGEST_BYTES];
 pub struct Epoch {
     /// One more than that of the epoch before. 0 before a replica knows.
     pub number: u64,
-    /// Drawn at random: two replicas that were promoted to the same number are not of the same
-    /// epoch.
+    /// Random, so that two replicas promoted to the same number are not in the same epoch.
     pub id: u64,
 }
 
@@ -54,16 +53,16 @@ impl Epoch {
     }
 }
 
-/// What an operation did.
+/// The effect of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogChange {
-    /// Wrote a record with a body. `prior` is an older record that it is like, 0 if there is none:
-    /// the key's latest until then, or what the caller said.
+    /// Wrote a record with a body. `prior` is an older record that it resembles, 0 if there is
+    /// none: the key's latest until then, or the one that the caller named.
     Body {
         /// Its number, less than that of the record.
         prior: u64,
     },
-    /// Wrote a record that says that the key was deleted.
+    /// Wrote a record that marks the key as deleted.
     Deletion,
     /// Removed a key whose versions are not kept.
     Removal,
@@ -72,7 +71,7 @@ pub enum LogChange {
 }
 
 impl LogChange {
-    /// Whether it wrote a record, which took a number.
+    /// Whether it wrote a record, which takes a number.
     pub fn writes(self) -> bool {
         matches!(self, LogChange::Body { .. } | LogChange::Deletion)
     }
@@ -83,20 +82,20 @@ impl LogChange {
 pub struct LogOperation {
     /// Number of the namespace.
     pub namespace: u32,
-    /// What it did.
+    /// The effect.
     pub change: LogChange,
     /// The key.
     pub key: Vec<u8>,
 }
 
-/// The entry at one position.
+/// An entry of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogEntry {
-    /// A batch; the records that it wrote have the numbers from `record` on, one after the other.
+    /// A batch. The records that it wrote have consecutive numbers from `record` on.
     Batch {
-        /// The first number, whether it was given or not.
+        /// The next number before the batch, even if the batch wrote no record.
         record: u64,
-        /// At least one.
+        /// Its operations, at least one.
         operations: Vec<LogOperation>,
     },
     /// A namespace was made, with the next number.
@@ -108,10 +107,9 @@ pub enum LogEntry {
     },
     /// Records became deltas of newer ones.
     Rewrites {
-        /// The first of the positions, on average, between two at which a record is searched for
-        /// copies.
+        /// Mean distance of the positions at which the encoder searched for copies.
         interval: u8,
-        /// Record and base, in the order in which they were written: ascending by record.
+        /// Records and bases, ascending by record.
         rewrites: Vec<(u64, u64)>,
     },
     /// Entries before this position were removed.
@@ -127,12 +125,11 @@ pub enum LogEntry {
 }
 
 impl LogEntry {
-    /// What the entry says, without digest and checksum.
+    /// Appends the entry without digest and checksum.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] for what no decoder would accept; then nothing that was appended is of
-    /// use.
+    /// [`Error::OutOfRange`] for a value that no decoder accepts. Discard the appended bytes then.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Error> {
         let start = out.len();
         match self {
@@ -223,7 +220,7 @@ impl LogEntry {
         Ok(entry)
     }
 
-    /// The entry as stored at a position, and its digest, given that of the one before.
+    /// Returns the entry as stored at a position, and its digest, given that of the entry before.
     ///
     /// # Errors
     ///
@@ -237,11 +234,12 @@ impl LogEntry {
     }
 }
 
-/// What an entry stored at a position says, which [`LogEntry::decode`] reads, and its digest.
+/// Returns the content of an entry stored at a position, which [`LogEntry::decode`] reads, and its
+/// digest.
 ///
 /// # Errors
 ///
-/// [`Error::Check`] if a byte is not as written, or the position another.
+/// [`Error::Check`] if a byte changed, or it was stored at another position.
 pub fn open_log_entry(position: u64, bytes: &[u8]) -> Result<(&[u8], Digest), Error> {
     let mut reader = opened("log entry", Table::Oplog, &position.to_be_bytes(), bytes)?;
     let length = reader.remaining().saturating_sub(DIGEST_BYTES);
@@ -317,16 +315,16 @@ pub enum Role {
     Primary,
     /// It repeats the operations of a primary.
     Replica,
-    /// It was a primary, and heard of one of this later epoch.
+    /// It was a primary, and learned of a primary of a later epoch.
     Fenced {
         /// The later epoch.
         by: u64,
     },
-    /// It takes over all that another one has, and has no more than a part of it.
+    /// It is copying another store, and has only a part of it.
     Incomplete {
-        /// What names what it takes over; 0 before it is known.
+        /// The id of the transfer; 0 before it is known.
         transfer: u64,
-        /// The last that it has: a table, 0 before the first, and a key of it.
+        /// The table of the last row that it has; 0 before the first.
         table: u8,
         /// The key.
         key: Vec<u8>,
@@ -338,7 +336,7 @@ pub enum Role {
 pub struct LogState {
     /// The store's role.
     pub role: Role,
-    /// What names the store and those that have the same; zeros before a replica knows.
+    /// The id of the store and of its replicas; zeros before a replica knows it.
     pub store: [u8; STORE_ID_BYTES],
     /// The epoch, which rises when a replica is promoted.
     pub epoch: Epoch,
@@ -346,7 +344,7 @@ pub struct LogState {
     pub first: u64,
     /// Position of the next entry.
     pub next: u64,
-    /// Records from this number on are named by entries that are kept, or will be by the next.
+    /// Kept entries, or the next one, name the records from this number on.
     pub record: u64,
     /// Digest of the entry before the first.
     pub before: Digest,
@@ -355,7 +353,7 @@ pub struct LogState {
 }
 
 impl LogState {
-    /// That of a log that begins, where `record` is the next record.
+    /// Returns the state of a new log, where `record` is the next record.
     pub fn new(role: Role, store: [u8; STORE_ID_BYTES], record: u64) -> Self {
         LogState {
             role,

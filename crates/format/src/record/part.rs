@@ -35,11 +35,11 @@ pub struct MessagePart {
     pub count: u64,
     /// Bytes of the message.
     pub length: u64,
-    /// The part's.
+    /// The part's bytes.
     pub bytes: Vec<u8>,
 }
 
-/// Which entries an answer has, and whose they are.
+/// The entries that an answer has, and their store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntrySpan {
     /// The id of the store.
@@ -59,9 +59,9 @@ pub struct EntrySpan {
 /// A part of a response with log entries, published for every replica that lacks them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedPart {
-    /// What the answer has.
+    /// The entries of the answer.
     pub span: EntrySpan,
-    /// What of the answer this is.
+    /// This part of the answer.
     pub part: MessagePart,
 }
 
@@ -70,11 +70,11 @@ pub struct PublishedPart {
 pub struct PartRequest {
     /// The id of the store.
     pub store: [u8; STORE_ID_BYTES],
-    /// Only the primary of this epoch is to answer.
+    /// The epoch of the primary that may answer.
     pub epoch: Epoch,
-    /// What names the one that asks.
+    /// The id of the replica that asks.
     pub asker: u64,
-    /// How many requests it made before.
+    /// The number of its earlier requests.
     pub number: u64,
     /// The part that it wants, from 0.
     pub part: u64,
@@ -89,11 +89,11 @@ pub struct PartResponse {
     pub store: [u8; STORE_ID_BYTES],
     /// The epoch of the store that answers.
     pub epoch: Epoch,
-    /// What names the one that asked.
+    /// The id of the replica that asked.
     pub asker: u64,
     /// The number of its request.
     pub number: u64,
-    /// What of the answer it has.
+    /// This part of the answer.
     pub part: MessagePart,
 }
 
@@ -119,7 +119,7 @@ impl MessagePart {
         })
     }
 
-    /// Whether none comes after it.
+    /// Whether it is the last.
     pub fn is_last(&self) -> bool {
         self.number + 1 == self.count
     }
@@ -269,7 +269,7 @@ impl PartResponse {
     }
 }
 
-/// What comes after the kind, the store and the epoch.
+/// The fields after the kind, the store and the epoch.
 fn opened<'a>(
     field: &'static str,
     kind: u8,
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(PublishedPart::decode(&published.encode()).unwrap(), published);
         assert_eq!(PartRequest::decode(&pull.encode()).unwrap(), pull);
         assert_eq!(PartResponse::decode(&pulled.encode()).unwrap(), pulled);
-        // One is not taken for another.
+        // No kind decodes as another.
         assert!(PartResponse::decode(&published.encode()).is_err());
         let bytes = published.encode();
         for place in 0..bytes.len() {
@@ -379,7 +379,7 @@ mod tests {
         ] {
             assert!(begun().add(&wrong).is_err(), "{wrong:?}");
         }
-        // The last one ends it, whether there are enough bytes or not.
+        // The last part ends the message, even if it is too short.
         let mut gathering = begun();
         assert_eq!(gathering.add(&part(1, 3, 6, b"cd")).unwrap(), None);
         assert!(gathering.add(&part(2, 3, 6, b"e")).is_err());

@@ -10,7 +10,7 @@ use crate::wire;
 /// are the same.
 pub const PLACES_PER_GROUP: u64 = 256;
 
-/// Largest number of a block: so that it and a frame of it fit into 63 bits.
+/// Largest number of a block: together with a frame's index it fits into 63 bits.
 const BLOCK_MAX: u64 = (1 << 55) - 1;
 
 /// A frame of a block.
@@ -18,7 +18,7 @@ const BLOCK_MAX: u64 = (1 << 55) - 1;
 pub struct Place {
     /// Number of the block, from 1.
     pub block: u64,
-    /// Which frame of it, from 0.
+    /// Index of the frame in the block, from 0.
     pub frame: u8,
 }
 
@@ -59,7 +59,7 @@ impl Places {
         self.places[(number % PLACES_PER_GROUP) as usize]
     }
 
-    /// Sets the place of a record, or that it is in no block.
+    /// Sets the place of a record; `None` if it is in no block.
     pub fn set(&mut self, number: u64, place: Option<Place>) {
         self.places[(number % PLACES_PER_GROUP) as usize] = place;
     }
@@ -121,7 +121,7 @@ impl Places {
             }
             count += 1;
         }
-        // The last place is present, so there is one encoding only.
+        // The last place must be present, so that each group has one encoding.
         let last = places
             .places
             .iter()

@@ -1,4 +1,4 @@
-//! How many records have a record as their base.
+//! Counts of the records that have a record as their base.
 
 use super::entry::{Table, closed, opened};
 use crate::Error;
@@ -9,7 +9,7 @@ use crate::wire;
 /// it, are the same.
 pub const REFERENCES_PER_GROUP: u64 = 64;
 
-/// Most records that are decoded from one.
+/// Most records that can have one record as their base.
 const COUNT_MAX: u32 = u32::MAX >> 1;
 
 /// The counts of a group: an entry of the table `references`. A group without any has none.
@@ -56,13 +56,14 @@ impl References {
         self.counts[Self::place(number)]
     }
 
-    /// Whether no key leads to the record any more. It is deleted with the last record that has it as
-    /// its base.
+    /// Whether no key refers to the record any more. It is deleted with the last record that has it
+    /// as its base.
     pub fn is_obsolete(&self, number: u64) -> bool {
         self.obsolete >> Self::place(number) & 1 == 1
     }
 
-    /// Sets both. A record from which none is decoded is not kept as obsolete.
+    /// Sets the count and whether the record is obsolete. A record that is no base is not kept as
+    /// obsolete.
     pub fn set(&mut self, number: u64, count: u32, obsolete: bool) {
         let place = Self::place(number);
         self.counts[place] = count;
@@ -75,8 +76,7 @@ impl References {
         self.counts.iter().all(|&count| count == 0)
     }
 
-    /// Numbers, counts and whether they are obsolete, of the records of `group` from which others
-    /// are decoded.
+    /// Returns the records of `group` that are bases: number, count, and whether it is obsolete.
     pub fn iter(&self, group: u64) -> impl Iterator<Item = (u64, u32, bool)> + '_ {
         let numbers = (0..REFERENCES_PER_GROUP).map(move |place| group * REFERENCES_PER_GROUP + place);
         numbers
@@ -88,7 +88,7 @@ impl References {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] for more than 2^31 − 1 records decoded from one.
+    /// [`Error::OutOfRange`] for a count over 2^31 − 1.
     pub fn encode(&self, group: u64) -> Result<Vec<u8>, Error> {
         let mut there = 0_u64;
         for (place, &count) in self.counts.iter().enumerate() {

@@ -1,8 +1,8 @@
-//! Values that are encrypted.
+//! Encrypted values.
 
 use crate::{Error, FileId, Keys, SealKind};
 
-/// What a value is bound to: seals name a file and a position.
+/// Returns the file id and position that stand for a table and a key in the value's seal.
 fn place(table: u8, key: &[u8]) -> (FileId, u64) {
     let mut file = FileId::ZERO;
     file.0.copy_from_slice(&blake3::hash(key).as_bytes()[..16]);
@@ -31,8 +31,8 @@ pub fn seal_value(keys: &Keys, table: u8, key: &[u8], value: &[u8], out: &mut Ve
 ///
 /// # Errors
 ///
-/// [`Error::Seal`] if a byte is not as it was sealed, or it was sealed under another key or in
-/// another table.
+/// [`Error::Seal`] if a byte changed, or the value was sealed under another key or in another
+/// table.
 pub fn open_value<'a>(keys: &Keys, table: u8, key: &[u8], sealed: &'a mut [u8]) -> Result<&'a mut [u8], Error> {
     let (file, position) = place(table, key);
     keys.open(SealKind::Value, file, position, sealed)

@@ -19,7 +19,7 @@ pub struct VersionEntry {
     pub number: u64,
 }
 
-/// The key of a group in the table `versions`.
+/// Returns the key of a group in the table `versions`.
 pub fn version_group_key(lineage: u64, group: u32) -> [u8; 12] {
     let mut key = [0; 12];
     key[..8].copy_from_slice(&lineage.to_be_bytes());
@@ -27,7 +27,7 @@ pub fn version_group_key(lineage: u64, group: u32) -> [u8; 12] {
     key
 }
 
-/// Versions of a key that follow each other: an entry of the table `versions`.
+/// Consecutive versions of a key: an entry of the table `versions`.
 ///
 /// ```
 /// use ibid_format::record::{VersionEntry, VersionGroup};
@@ -60,12 +60,12 @@ impl VersionGroup {
         version / VERSIONS_PER_GROUP
     }
 
-    /// The first version of it. The first of all has no entry.
+    /// Returns its first version. Version 1 has no entry.
     pub fn first(&self) -> u32 {
         (self.group * VERSIONS_PER_GROUP).max(2)
     }
 
-    /// The versions, from [`first`](Self::first) on.
+    /// Returns the versions, from [`first`](Self::first) on.
     pub fn entries(&self) -> &[VersionEntry] {
         &self.entries
     }

@@ -1,4 +1,4 @@
-//! What several test files need: keys, and strategies for every value of the format.
+//! Keys, and strategies for every value of the format.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -24,7 +24,7 @@ pub(crate) fn both_keys() -> [Keys; 2] {
     ]
 }
 
-/// The plaintext of a frame of these chunks, and its blobs.
+/// Returns the plaintext of a frame of these chunks, and its blobs.
 pub(crate) fn frame(keys: &Keys, chunks: &[Vec<u8>], compression: Compression) -> (Vec<u8>, Vec<Blob>) {
     let mut gathered = frame::FrameBuilder::new();
     for chunk in chunks {
@@ -72,7 +72,7 @@ pub(crate) fn bases() -> impl Strategy<Value = (u8, Vec<ChunkPrefix>)> {
     ]
 }
 
-/// The plaintext of a delta frame of these chunks, against the one that comes first, whole, and the
+/// Returns the plaintext of a delta frame of these chunks, against the whole first chunk and the
 /// middle of all together.
 pub(crate) fn delta_frame(keys: &Keys, chunks: &[Vec<u8>], method: Method) -> (Vec<u8>, Vec<Piece>, Vec<u8>) {
     let mut gathered = frame::FrameBuilder::new();
