@@ -1,4 +1,4 @@
-//! Random damage: more of it than in `crates/repo/tests/damage.rs`, and several kinds at once.
+//! Random damage: more than in `crates/repo/tests/damage.rs`, and several kinds at once.
 
 use crate::Flags;
 use crate::report::Report;
@@ -47,7 +47,7 @@ pub(crate) fn run(flags: &Flags) {
             hit = Some(name);
         }
         let context = format!("seed {seed}: {}", what.join(", "));
-        // Zeros over zeros are no damage; an index file that is gone is no fault.
+        // Zeros written over zeros are no damage, and a missing index file is no fault.
         let gone_index = |name| kind(name) == "index" && !image.contains_key(name);
         match hit.filter(|name| count == 1 && !gone_index(name) && image.get(*name) != scene.image.get(*name)) {
             Some(name) => {

@@ -21,11 +21,11 @@ struct Run<'a> {
     repository: PathBuf,
     folder: Folder,
     random: Random,
-    /// How long a backup and a restore take that nobody kills.
+    /// Duration of a backup and of a restore that run to the end.
     whole: [Duration; 2],
 }
 
-/// How a program ended.
+/// How a run of the program ended.
 enum Ended {
     Done,
     Killed,
@@ -111,7 +111,7 @@ impl Run<'_> {
         command
     }
 
-    /// Runs to the end; 0 and 3 (done, with something to say) are fine.
+    /// Runs a command to the end; exit codes 0 and 3 (done, with warnings) are accepted.
     fn whole(&self, command: &mut Command, context: &str) {
         let output = command.output().expect("the program starts");
         let fine = matches!(output.status.code(), Some(0 | 3));
@@ -123,8 +123,8 @@ impl Run<'_> {
         );
     }
 
-    /// Runs, and kills it after a random part of the time that it takes as a whole. Now and then it
-    /// is left alone.
+    /// Runs a command and kills it after a random part of its usual duration. Now and then it lets
+    /// the command finish.
     fn killed(&mut self, command: &mut Command, which: usize, context: &str) -> Ended {
         let patience = if self.random.below(4) == 0 {
             Duration::from_secs(120)
@@ -143,7 +143,7 @@ impl Run<'_> {
             if started.elapsed() >= patience {
                 child.kill().expect("a child of ours");
                 let status = child.wait().expect("a child of ours");
-                // It may have ended by itself just then.
+                // The command may have ended just before the kill.
                 return if status.success() { Ended::Done } else { Ended::Killed };
             }
             std::thread::sleep(Duration::from_micros(200));
@@ -152,7 +152,7 @@ impl Run<'_> {
 
     fn init(&self) {
         let mut command = self.command();
-        // Cheap to open, and with many small files in it.
+        // A repository that opens quickly and stores many small files.
         command.args([
             "init",
             "--argon2",
@@ -210,8 +210,8 @@ impl Run<'_> {
         snapshots.iter().nth(at).map(|(id, tree)| (id.clone(), tree.clone()))
     }
 
-    /// Restores by the program, killed until it gets through; what a killed one left is no
-    /// obstacle. Returns how often it was killed.
+    /// Restores with the program, killing it until a run completes; files left by killed runs must
+    /// not get in the way. Returns the number of kills.
     fn restore(&mut self, id: &str, tree: &Contents, context: &str) -> u64 {
         let out = tempfile::tempdir().expect("a temporary folder");
         let address = format!("{id}:{}", path_text(self.folder.path()));

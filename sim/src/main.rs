@@ -1,4 +1,4 @@
-//! Long seeded runs of the promises in `docs/durability.md`.
+//! Long seeded simulations that test the promises in `docs/durability.md`.
 //!
 //! ```text
 //! ibid-sim crash  [--seeds N] [--seed S]     power lost and processes killed at random operations of a simulated disk
@@ -7,8 +7,8 @@
 //! ibid-sim memory [--files N] [--mib N]      peak memory of a backup with the least budget
 //! ```
 //!
-//! Every choice follows from the seed, save how threads happen to interleave; the first broken
-//! promise ends the run with a message that names what to run again.
+//! The seed determines every choice except the interleaving of threads. The first broken promise
+//! ends the run with a message that says how to repeat it.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a line a second is what this program is for")]
 
@@ -22,7 +22,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
-/// `--name value` pairs.
+/// Options as `--name value` pairs.
 pub(crate) struct Flags(BTreeMap<String, String>);
 
 impl Flags {

@@ -1,4 +1,4 @@
-//! Peak memory of this process, which does nothing but back up and restore with the least budget.
+//! Peak memory of a process that only backs up and restores, with the smallest budget.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use ibid_storage::Local;
 use crate::Flags;
 use crate::support::{Folder, noise, options, quick};
 
-/// What the program itself takes beside the budget: code, stacks, the allocator's own.
+/// Memory of the program beside the budget: code, stacks, the allocator's overhead.
 const BESIDE: u64 = 64 << 20;
 
 pub(crate) fn run(flags: &Flags) {
@@ -53,7 +53,7 @@ fn mib_of(flags: &Flags) -> u64 {
     flags.number("mib", 512)
 }
 
-/// The most memory that this process had at any moment, bytes.
+/// Returns the peak memory of this process, bytes.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status

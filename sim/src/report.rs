@@ -1,4 +1,4 @@
-//! A line a second.
+//! Progress reports, one line a second.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! README, ARCHITECTURE, CONTRIBUTING and the pages that they lead to name only what exists.
+//! README, ARCHITECTURE, CONTRIBUTING and the pages they link to name only files and sections that
+//! exist.
 
 use std::path::{Path, PathBuf};
 
@@ -16,10 +17,10 @@ const PAGES: [&str; 10] = [
     "docs/format",
 ];
 
-/// What the paths in code begin with that are looked for.
+/// Prefixes of words in code spans that are checked as paths.
 const ROOTS: [&str; 5] = ["crates/", "docs/", "sim/", "fuzz/", ".ci/"];
 
-/// What every decision says.
+/// Headings of every decision.
 const PARTS: [&str; 5] = [
     "**Context.**",
     "**Choice.**",
@@ -39,7 +40,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Names of the Markdown pages in a folder, in order.
+/// Returns the names of the Markdown pages in a folder, in order.
 fn pages_in(folder: &str) -> Vec<String> {
     let entries = std::fs::read_dir(root().join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}"));
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -48,7 +49,7 @@ fn pages_in(folder: &str) -> Vec<String> {
     pages
 }
 
-/// Every page, as a path from the root.
+/// Returns every page, as a path from the root.
 fn pages() -> Vec<String> {
     let mut pages = Vec::new();
     for page in PAGES {
@@ -61,7 +62,7 @@ fn pages() -> Vec<String> {
     pages
 }
 
-/// A page without its fenced blocks.
+/// Returns a page without its fenced blocks.
 fn prose(page: &str) -> String {
     let mut inside = false;
     let lines = page.lines().filter(|line| {
@@ -72,20 +73,21 @@ fn prose(page: &str) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// Targets of links, and of images.
+/// Returns the targets of links and images.
 fn links(page: &str) -> Vec<String> {
     let targets = page.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let html = page.split("src=\"").skip(1).filter_map(|rest| rest.split('"').next());
     targets.chain(html).map(str::to_owned).collect()
 }
 
-/// What a heading is called in a link.
+/// Returns the anchor of a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
-/// Whether a page has a heading that links call so. The second of two equal ones ends in `-1`.
+/// Returns whether a page has a heading with this anchor. The second of two equal headings ends in
+/// `-1`.
 fn has_heading(page: &str, wanted: &str) -> bool {
     let headings = page.lines().filter(|line| line.starts_with('#'));
     let anchors: Vec<_> = headings
@@ -137,7 +139,7 @@ fn every_path_in_code_exists() {
             for word in code.split_whitespace() {
                 let word = word.trim_end_matches([',', '.', ';', ':']);
                 let is_path = ROOTS.iter().any(|root| word.starts_with(root));
-                // Patterns are not looked for.
+                // Patterns are not checked.
                 if !is_path || word.contains(['*', '<', '…', '$', '{']) {
                     continue;
                 }

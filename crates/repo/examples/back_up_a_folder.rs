@@ -1,4 +1,4 @@
-//! Backs a folder up into a new repository, lists what is in it, restores it, and checks everything.
+//! Backs up a folder into a new repository, lists its contents, restores it, and checks everything.
 //!
 //! ```sh
 //! cargo run -p ibid-repo --example back_up_a_folder -- crates/repo/src

@@ -1,5 +1,5 @@
-//! Writes the repositories that every later version must open, into the folder given. For a new
-//! version of the format only: what `tests/fixtures` holds is never written again.
+//! Writes the fixture repositories, which every later version must open, into the given folder. Run
+//! it only for a new version of the format: files in `tests/fixtures` are never changed.
 //!
 //! ```sh
 //! cargo run -p ibid-repo --example write_fixtures -- target/fixtures

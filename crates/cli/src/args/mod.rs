@@ -1,5 +1,5 @@
-//! The command line. Every flag is defined here, once: help, manual pages and completions are made
-//! from these definitions.
+//! The command line. Every option is defined once, here; help, manual pages and completions are
+//! generated from these definitions.
 
 mod backup;
 mod init;
@@ -390,7 +390,7 @@ mod tests {
         help.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    /// The help says defaults that other crates decide.
+    /// The help states defaults that other crates decide.
     #[test]
     fn defaults_are_what_the_help_says() {
         let defaults = ibid_repo::InitOptions::default();

@@ -208,7 +208,7 @@ pub(crate) struct GetArgs {
 }
 
 impl GetArgs {
-    /// Returns the key and the version that were asked for.
+    /// Returns the requested key and version.
     pub(crate) fn wanted(&self) -> Result<(&[u8], VersionName), String> {
         let key = &self.key.0;
         if let Some(version) = self.version {
@@ -234,7 +234,7 @@ impl GetArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VersionName {
     Latest,
-    /// From 1.
+    /// Counted from 1.
     Number(u32),
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
 
-/// The options that select snapshots. They also decide what `latest` is.
+/// The options that select snapshots, and the snapshots among which `latest` is chosen.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Selecting snapshots")]
 pub(crate) struct SelectArgs {

@@ -1,4 +1,4 @@
-//! Values as people write them: sizes, shares, times.
+//! Parsers of values: sizes, shares, times.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -10,12 +10,12 @@ use ibid_terminal::value::size;
 
 use super::VersionName;
 
-/// The same where 32 bits hold it.
+/// Parses a size that fits into 32 bits.
 pub(crate) fn size_u32(text: &str) -> Result<u32, String> {
     u32::try_from(size(text)?).map_err(|_| format!("expected less than 4GiB, found {text:?}"))
 }
 
-/// `3`, or `latest`.
+/// Parses `3` or `latest`.
 pub(crate) fn record_version(text: &str) -> Result<VersionName, String> {
     match (text, text.parse()) {
         ("latest", _) => Ok(VersionName::Latest),
@@ -27,7 +27,7 @@ pub(crate) fn record_version(text: &str) -> Result<VersionName, String> {
     }
 }
 
-/// The name of one file.
+/// Parses the name of one file.
 pub(crate) fn file_name(name: OsString) -> Result<OsString, String> {
     match check_name(name.as_bytes()) {
         Ok(()) => Ok(name),
@@ -35,7 +35,7 @@ pub(crate) fn file_name(name: OsString) -> Result<OsString, String> {
     }
 }
 
-/// `64MiB:3:4`.
+/// Parses `64MiB:3:4`.
 pub(crate) fn argon2(text: &str) -> Result<Argon2Cost, String> {
     let expected = || format!("expected MEMORY:PASSES:LANES such as 64MiB:3:4, found {text:?}");
     let parts: Vec<&str> = text.split(':').collect();
@@ -51,7 +51,7 @@ pub(crate) fn argon2(text: &str) -> Result<Argon2Cost, String> {
     Ok(cost)
 }
 
-/// `auto`, `off` or `max`.
+/// Parses `auto`, `off` or `max`.
 pub(crate) fn similarity(text: &str) -> Result<Similarity, String> {
     match text {
         "auto" => Ok(Similarity::Auto),
@@ -61,7 +61,7 @@ pub(crate) fn similarity(text: &str) -> Result<Similarity, String> {
     }
 }
 
-/// `auto`, `off` or `always`.
+/// Parses `auto`, `off` or `always`.
 pub(crate) fn hints(text: &str) -> Result<Hints, String> {
     match text {
         "auto" => Ok(Hints::Auto),
@@ -71,7 +71,7 @@ pub(crate) fn hints(text: &str) -> Result<Hints, String> {
     }
 }
 
-/// `auto`, `off`, or a level of zstd.
+/// Parses `auto`, `off`, or a level of zstd.
 pub(crate) fn compression(text: &str) -> Result<Compression, String> {
     match (text, text.parse::<i32>()) {
         ("auto", _) => Ok(Compression::Auto),
@@ -83,7 +83,8 @@ pub(crate) fn compression(text: &str) -> Result<Compression, String> {
     }
 }
 
-/// `2026-11-21T12:00:00Z`, `2026-11-21 12:00:00` in local time, or `@` and seconds since 1970.
+/// Parses `2026-11-21T12:00:00Z`, `2026-11-21 12:00:00` in local time, or `@` and seconds since
+/// 1970.
 pub(crate) fn time(text: &str) -> Result<Time, String> {
     let expected = || {
         format!("expected a time such as \"2026-11-21 12:00:00\", 2026-11-21T12:00:00Z or @1795262400, found {text:?}")

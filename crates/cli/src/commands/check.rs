@@ -15,7 +15,7 @@ pub(crate) fn run(context: &mut Context, args: &CheckArgs) -> Result<Outcome> {
     let read = match args.read_data {
         None => ReadData::No,
         Some(share) if share >= 1.0 => ReadData::All,
-        // A new seed each time, so that all packs are read sooner or later.
+        // Each check uses a new seed, so that repeated checks read all packs in time.
         Some(share) => {
             let seed = args.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 32);
             chosen_by = Some(seed);

@@ -9,7 +9,7 @@ const NAME: &str = "ibid";
 
 pub(crate) fn completions(context: &mut Context, args: &CompletionsArgs) -> Result<Outcome> {
     no_json(context, "completions")?;
-    // Into memory first: the generator has no way to say that a pipe was closed.
+    // Write into memory first: the generator can't report a closed pipe.
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut args::definition(), NAME, &mut text);
     write(context, &text)

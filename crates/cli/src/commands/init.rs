@@ -21,8 +21,8 @@ pub(crate) fn run(context: &mut Context, args: &InitArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Opens a repository to store into, or creates it. If several processes create it at once, one does
-/// and the others use it.
+/// Opens a repository to back up into, or creates it. If several processes create it at once, one
+/// succeeds and the others use its repository.
 pub(crate) fn open_or_make(context: &Context, settings: &InitSettings) -> Result<Opened> {
     let mut opened = context.open_to_store();
     if matches!(opened, Err(Failure::Repo(Error::NoRepository { .. }))) {
@@ -71,7 +71,7 @@ fn make(context: &Context, settings: &InitSettings) -> Result<Opened> {
     let path = context.path()?;
     let mut options = options(settings)?;
     refuse_existing(path)?;
-    // Another process may create it in this moment, with files that look unrelated.
+    // Another process may be creating it, and its files look unrelated until then.
     refuse_other_files(path).or_else(|refused| refuse_existing(path).and(Err(refused)))?;
     let password = match context.global.unencrypted {
         true if password::given(&context.global.password)?.is_some() => {
@@ -117,8 +117,8 @@ fn options(settings: &InitSettings) -> Result<InitOptions> {
     Ok(options)
 }
 
-/// Refuses a folder with other files in it. Accepts what an interrupted `init` leaves, and what a new
-/// disk has.
+/// Refuses a folder with other files in it. Accepts the files of an interrupted `init`, and those
+/// of a new file system.
 fn refuse_other_files(path: &Path) -> Result<()> {
     let entries = match std::fs::read_dir(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),

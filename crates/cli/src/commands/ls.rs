@@ -25,7 +25,7 @@ pub(crate) fn run(context: &mut Context, args: &LsArgs) -> Result<Outcome> {
         .repository
         .watched_by(&watch.monitor)
         .visit(info.at(&args.address.path), |path, entry| {
-            // The folder that was asked for is not in itself.
+            // The requested folder itself is not listed.
             let is_base = path == base;
             if is_base && matches!(entry.kind, EntryKind::Directory(_)) {
                 return Ok(Visit::Descend);

@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let json = cli.global.json;
     match execute(cli) {
         Ok(outcome) => ExitCode::from(outcome.exit_code()),
-        // The reader has read enough.
+        // The reader closed the pipe: it has read enough.
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             print::fatal(&failure, json);
@@ -77,7 +77,7 @@ fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
     }
 }
 
-/// Refuses --json for a command whose output is not text of the program.
+/// Refuses --json for a command that has no JSON output.
 fn no_json(context: &Context, command: &str) -> Result<()> {
     match context.global.json {
         false => Ok(()),

@@ -1,4 +1,4 @@
-//! Reads passwords: from options, else from variables, else from the terminal.
+//! Reads passwords: from options, else from environment variables, else from the terminal.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -67,8 +67,8 @@ pub(crate) fn given(args: &PasswordArgs) -> Result<Option<Password>> {
     sources(args).read()
 }
 
-/// Returns the password of the repository or store at `path`, and asks at the terminal if it was not
-/// given.
+/// Returns the password of the repository or store at `path`; asks at the terminal if no option or
+/// variable gives it.
 ///
 /// # Errors
 /// `needed` if there is no terminal.
@@ -83,8 +83,8 @@ pub(crate) fn ask(context: &Context, path: &Path, needed: impl FnOnce() -> Failu
     }
 }
 
-/// Returns a password for a new repository or store at `path`. It is typed twice, because a slip
-/// would lock the place for good.
+/// Returns a password for a new repository or store at `path`. It is typed twice, because a typing
+/// error would make the data inaccessible.
 pub(crate) fn ask_for_new_place(context: &Context, path: &Path) -> Result<Password> {
     match given(&context.global.password)? {
         Some(password) => not_empty(password),
@@ -135,7 +135,7 @@ fn twice(path: &Path, what: &str, advice: &str) -> Result<Password> {
     }
 }
 
-/// Returns what is typed at the terminal, which does not show it.
+/// Reads a password from the terminal without showing it.
 ///
 /// # Errors
 /// Ctrl-C is an error of the kind `Interrupted`. It arrives as the end of a line and not as a signal,
@@ -159,7 +159,7 @@ fn prompt(question: &str) -> std::io::Result<Password> {
     asked
 }
 
-/// Returns a line without its end.
+/// Reads a line and returns it without its end.
 fn typed_line(terminal: &mut std::fs::File, interrupt: u8) -> std::io::Result<Password> {
     let mut line = Zeroizing::new(Vec::with_capacity(4096));
     let mut byte = [0];
@@ -179,7 +179,7 @@ fn typed_line(terminal: &mut std::fs::File, interrupt: u8) -> std::io::Result<Pa
     }
 }
 
-/// Ctrl-C.
+/// Returns whether the user pressed Ctrl-C.
 fn is_interrupted(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::Interrupted
 }
@@ -212,8 +212,8 @@ fn from_command(command: &OsStr) -> Result<Password> {
     }
 }
 
-/// Returns the first line, which may end as on other systems. Reads all of the input, so that its
-/// writer can finish.
+/// Returns the first line, with the line ending of any system removed. Reads all of the input, so
+/// that its writer can finish.
 fn first_line(mut input: impl Read) -> std::io::Result<Password> {
     let mut bytes = Zeroizing::new(Vec::with_capacity(4096));
     input.by_ref().take(LENGTH_MAX + 1).read_to_end(&mut bytes)?;

@@ -11,15 +11,14 @@ use ibid_terminal::{Progress, State, Unit, on_stop_signal, reason};
 use crate::failure::{Failure, Result, advice};
 use crate::print::{self, Verb};
 
-/// Files that JSON names at most, of those that could not be read or restored. Standard error names
-/// all of them.
+/// Maximum number of unreadable or unrestored files in JSON. Standard error names all of them.
 pub(crate) const PROBLEMS_MAX: usize = 10_000;
 
 pub(crate) struct Watch {
     pub(crate) monitor: Arc<Monitor>,
     verb: Verb,
     problems: Arc<Mutex<Vec<(PathBuf, String)>>>,
-    /// Whether one of them denied permission.
+    /// Whether permission to read or write one of them was denied.
     denied: Arc<AtomicBool>,
     progress: Option<Progress>,
 }
@@ -81,7 +80,7 @@ impl Watch {
         self.progress = (!quiet).then(|| Progress::start(unit, move || state(&monitor.counters)));
     }
 
-    /// Counts bytes that are read, and says whether to go on.
+    /// Returns a callback that counts bytes read, and returns whether to continue.
     pub(crate) fn advance(&self) -> impl FnMut(u64) -> bool + use<> {
         let monitor = self.monitor.clone();
         move |bytes| {
@@ -90,7 +89,7 @@ impl Watch {
         }
     }
 
-    /// Sets how many bytes there are to read in all, if that is known.
+    /// Sets the total number of bytes to read, if known.
     pub(crate) fn expect(&self, bytes: Option<u64>) {
         if let Some(bytes) = bytes {
             self.monitor.counters.bytes_total.store(bytes, Relaxed);
@@ -98,7 +97,7 @@ impl Watch {
         }
     }
 
-    /// Takes progress off the screen. Returns the files that could not be read or restored.
+    /// Clears the progress line. Returns the files that could not be read or restored.
     pub(crate) fn finish(self) -> Vec<(PathBuf, String)> {
         drop(self.progress);
         if self.denied.load(Relaxed) {

@@ -1,7 +1,7 @@
-//! What you can do about a failure: the one place where the program advises.
+//! Advice: what the user can do about a failure. No other module advises.
 //!
-//! Errors of the libraries name causes only. Each piece of advice is a sentence of its own, which
-//! is printed after the cause: "there is no repository in /mnt/disk. Check the path, …"
+//! Errors of the libraries name only causes. Each piece of advice is a whole sentence, printed
+//! after the cause: "there is no repository in /mnt/disk. Check the path, …"
 
 use std::borrow::Cow;
 use std::io::{Error as IoError, ErrorKind as IoErrorKind};
@@ -19,13 +19,13 @@ pub(crate) const GIVE_PASSWORD: &str = "Set IBID_PASSWORD, or use --password-fil
 
 type Advice = Option<Cow<'static, str>>;
 
-/// Returns what to do about a failure, in whole sentences; `None` if its text says all there is.
+/// Returns the advice for a failure, in whole sentences; `None` if its text needs none.
 pub(crate) fn advice(failure: &Failure) -> Advice {
     match failure {
         Failure::Repo(error) => on_repository(error),
         Failure::Records(error) => on_records(error),
         Failure::Local { source, .. } => on_system(source),
-        // Their texts are the program's own, and end with what to do.
+        // These texts are the program's own, and end with advice.
         Failure::Interrupted(_)
         | Failure::Usage(_)
         | Failure::NotThere(_)
@@ -36,7 +36,7 @@ pub(crate) fn advice(failure: &Failure) -> Advice {
     }
 }
 
-/// Returns what to do about an error of a repository.
+/// Returns the advice for an error of a repository.
 pub(crate) fn on_repository(error: &RepoError) -> Advice {
     let advice = match error {
         RepoError::Storage(error) => return Some(on_storage(error).into()),
@@ -87,7 +87,7 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
     Some(advice.into())
 }
 
-/// Returns what to do about an error of the place where a repository is stored.
+/// Returns the advice for an error of a repository's storage.
 fn on_storage(error: &StorageError) -> &'static str {
     match (error.kind(), error.operation()) {
         (ErrorKind::NotFound, Operation::Put | Operation::Sweep | Operation::List) => {
@@ -109,7 +109,7 @@ fn on_storage(error: &StorageError) -> &'static str {
     }
 }
 
-/// Returns what to do about an error of a store of records.
+/// Returns the advice for an error of a record store.
 pub(crate) fn on_records(error: &RecordError) -> Advice {
     let advice = match error {
         RecordError::Engine(error) => return on_engine(error),
@@ -158,7 +158,7 @@ pub(crate) fn on_records(error: &RecordError) -> Advice {
     Some(advice.into())
 }
 
-/// Returns what to do about an error between a store of records and the disk.
+/// Returns the advice for an error between a record store and the disk.
 fn on_engine(error: &EngineError) -> Advice {
     let advice = match error {
         EngineError::InUse { .. } => "Wait until the other command has ended, or stop it.",
@@ -171,17 +171,17 @@ fn on_engine(error: &EngineError) -> Advice {
     Some(advice.into())
 }
 
-/// Whether the operating system denied permission to a file of this machine.
+/// Returns whether the operating system denied permission to a local file.
 pub(crate) fn is_denied(error: &RepoError) -> bool {
     matches!(error, RepoError::Local { source, .. } if source.kind() == IoErrorKind::PermissionDenied)
 }
 
-/// What to do about files that deny permission, which are named one by one.
+/// Advice for files without read permission, which are listed one by one.
 pub(crate) const READ_DENIED: &str = "Run as root to back them up, or leave them out with --exclude.";
-/// The same for a restore.
+/// Advice for files that could not be written in a restore.
 pub(crate) const RESTORE_DENIED: &str = "Run as root, or restore into a folder of your own.";
 
-/// Returns what to do about an error of the operating system.
+/// Returns the advice for an error of the operating system.
 pub(crate) fn on_system(error: &IoError) -> Advice {
     let advice = match error.kind() {
         IoErrorKind::StorageFull | IoErrorKind::QuotaExceeded => "Free space there, or choose another place.",

@@ -1,7 +1,7 @@
-//! Why a command failed: the text, the advice and the exit code.
+//! Failures of commands: text, advice and exit code.
 //!
-//! A message says what failed, on what, and why, in lower case. What to do follows as a sentence
-//! of its own, which [`advice`] decides.
+//! A message says what failed, on which object, and why, in lower case. Advice follows as a
+//! sentence of its own, which [`advice`] selects.
 
 pub(crate) mod advice;
 
@@ -13,12 +13,12 @@ use ibid_storage::ErrorKind;
 use ibid_terminal::number::counted;
 use ibid_terminal::{FileError, path_text, reason};
 
-/// How a command ended that could do its work.
+/// Result of a command that could do its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Everything was done.
+    /// All work was done.
     Done,
-    /// Some files or records were left out; each was named.
+    /// Some files or records were left out; each was reported.
     Partial,
     /// A check found faults.
     Faults,
@@ -34,30 +34,30 @@ impl Outcome {
     }
 }
 
-/// Why a command could not do its work.
+/// Reason why a command could not do its work.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// An error of a repository.
     Repo(ibid_repo::Error),
     /// An error of a store of records.
     Records(ibid_record::Error),
-    /// The user asked to stop. The text says what is left of the work, and how to go on.
+    /// The user asked to stop. The text says which part of the work is kept, and how to continue.
     Interrupted(Cow<'static, str>),
-    /// The command line makes no sense.
+    /// The command line is invalid.
     Usage(String),
-    /// There is no such record, version or namespace.
+    /// The record, version or namespace does not exist.
     NotThere(String),
-    /// There is no store of records at this place.
+    /// The folder holds no record store.
     NoStore(String),
-    /// What was to be checked is so damaged that it cannot even be opened.
+    /// The object to check is too damaged to open.
     Faults(String),
-    /// No password was given, or one that cannot be used.
+    /// No password was given, or it can't be used.
     Password(String),
     /// Any other failure.
     Fatal(String),
     /// The operating system refused something.
     Local {
-        /// What was attempted: a verb.
+        /// The attempted action, a verb.
         action: &'static str,
         path: PathBuf,
         source: std::io::Error,
@@ -75,7 +75,7 @@ impl Failure {
         }
     }
 
-    /// Adds to an interruption what is `left` of the work.
+    /// Adds to an interruption the part of the work that is kept.
     pub(crate) fn if_interrupted(left: &'static str) -> impl FnOnce(ibid_repo::Error) -> Failure {
         move |error| match error {
             ibid_repo::Error::Interrupted => Failure::Interrupted(left.into()),
@@ -103,7 +103,7 @@ impl Failure {
         }
     }
 
-    /// Whether the reader of standard output closed it.
+    /// Returns whether the reader of standard output closed it.
     pub(crate) fn is_closed_pipe(&self) -> bool {
         match self {
             Failure::Repo(ibid_repo::Error::Pipe { source, .. }) => source.kind() == std::io::ErrorKind::BrokenPipe,
@@ -136,7 +136,7 @@ impl From<FileError> for Failure {
     }
 }
 
-/// The cause, and then what to do.
+/// Prints the cause, then the advice.
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -156,7 +156,7 @@ impl std::fmt::Display for Failure {
                 path,
                 source: ibid_format::Error::WrongPassword,
             }) => write!(f, "wrong password for the key file {}", path_text(path))?,
-            // Libraries quote names as Rust does; the program shows them as everywhere else.
+            // Libraries quote names as Rust does; the program shows them as it does everywhere.
             Failure::Repo(ibid_repo::Error::WouldOverwrite { path }) => {
                 write!(f, "{} exists; nothing was written", path_text(path))?;
             }
@@ -195,7 +195,7 @@ pub(crate) fn with_causes(error: &(dyn StdError + 'static)) -> String {
     ibid_terminal::with_causes(error, names_its_cause)
 }
 
-/// Whether the error's own text says what the operating system said.
+/// Returns whether the error's own text includes the operating system's message.
 fn names_its_cause(error: &(dyn StdError + 'static)) -> bool {
     let of_storage = match error.downcast_ref() {
         Some(ibid_repo::Error::Storage(error)) => Some(error),

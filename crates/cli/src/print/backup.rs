@@ -41,7 +41,7 @@ struct JsonBackup<'a> {
     problems: Vec<JsonProblem<'a>>,
 }
 
-/// Prints what a backup did, and which files it could not read.
+/// Prints the summary of a backup, and the files that it could not read.
 pub(crate) fn backup(
     out: &mut Out,
     about: About,
@@ -59,7 +59,7 @@ pub(crate) fn backup(
     flaws(out, summary)
 }
 
-/// Prints what the snapshot has, and how much of it was known.
+/// Prints the contents of the snapshot, and the part that was known.
 fn contents(out: &mut Out, summary: &BackupSummary) -> Result<()> {
     let counters = &summary.counters;
     let what = match summary.id {
@@ -96,7 +96,7 @@ fn contents(out: &mut Out, summary: &BackupSummary) -> Result<()> {
     Ok(())
 }
 
-/// Prints what was stored, how small it became, and how long it took.
+/// Prints the stored bytes, their compression, and the duration.
 fn stored(out: &mut Out, summary: &BackupSummary) -> Result<()> {
     let counters = &summary.counters;
     let compressed = format!(
@@ -143,7 +143,7 @@ fn stored(out: &mut Out, summary: &BackupSummary) -> Result<()> {
     ))
 }
 
-/// Prints what is missing from the snapshot, or may not be as it should.
+/// Prints what may be missing from the snapshot or wrong in it.
 fn flaws(out: &mut Out, summary: &BackupSummary) -> Result<()> {
     let counters = &summary.counters;
     if counters.changed_while_read > 0 {

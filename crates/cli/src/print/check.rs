@@ -40,7 +40,7 @@ struct JsonCheck<'a> {
     notes: Vec<JsonFault<'a>>,
 }
 
-/// Prints what a check found; with the seed, if it chose a share of the packs.
+/// Prints the result of a check, with the seed if it chose a share of the packs.
 pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, seed: Option<u64>) -> Result<()> {
     if out.json {
         return out.document("check", about, &document(report, seed));

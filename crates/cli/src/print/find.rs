@@ -31,7 +31,7 @@ struct JsonEnd {
     matches: u64,
 }
 
-/// Prints matches as they come, and keeps none.
+/// Prints matches as they arrive, without collecting them.
 pub(crate) struct FindPrinter<'a> {
     out: &'a mut Out,
     /// The snapshot of the last match.
@@ -75,7 +75,7 @@ impl<'a> FindPrinter<'a> {
         self.out.line(format!("  {mode}  {size:>10}  {mtime}  {name}"))
     }
 
-    /// Prints how many there were.
+    /// Prints the number of matches.
     pub(crate) fn end(self) -> Result<()> {
         if self.out.json {
             return self.out.item("end", JsonEnd { matches: self.matches });

@@ -1,4 +1,4 @@
-//! What JSON says, field by field; `docs/json.md` promises it.
+//! Fields of the JSON output, as `docs/json.md` specifies them.
 
 use ibid_format::snapshot::Snapshot;
 use ibid_format::tree::{EntryKind, TreeEntry};
@@ -22,7 +22,7 @@ pub(crate) struct Document<'a, T> {
 }
 
 impl<'a, T> Document<'a, T> {
-    /// About nothing, where a command needs no repository.
+    /// Creates a document; `about` is `None` for a command that needs no repository.
     pub(crate) fn new(command: &'static str, about: impl Into<Option<About>>, body: &'a T) -> Document<'a, T> {
         let about = about.into();
         Document {
@@ -38,7 +38,7 @@ impl<'a, T> Document<'a, T> {
 #[derive(Serialize)]
 pub(crate) struct Nothing {}
 
-/// A file that could not be read, or not be restored whole.
+/// A file that could not be read or fully restored.
 #[derive(Serialize)]
 pub(crate) struct JsonProblem<'a> {
     #[serde(flatten)]
@@ -94,7 +94,7 @@ impl JsonSnapshot {
     }
 }
 
-/// The name of a kind, as JSON says it.
+/// Returns the JSON name of a file type.
 pub(crate) fn kind(kind: &EntryKind) -> &'static str {
     match kind {
         EntryKind::File(_) => "file",
@@ -107,7 +107,7 @@ pub(crate) fn kind(kind: &EntryKind) -> &'static str {
     }
 }
 
-/// Bytes of a file; none for anything else.
+/// Returns the size of a file, bytes; none for other types.
 pub(crate) fn size(entry: &TreeEntry) -> Option<u64> {
     match &entry.kind {
         EntryKind::File(content) => Some(content.length),
@@ -115,7 +115,7 @@ pub(crate) fn size(entry: &TreeEntry) -> Option<u64> {
     }
 }
 
-/// What a file, folder or other thing is.
+/// An entry of a tree.
 #[derive(Serialize)]
 pub(crate) struct JsonEntry {
     kind: &'static str,

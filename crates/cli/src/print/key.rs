@@ -118,7 +118,7 @@ fn json(key: &KeyInfo) -> JsonKey<'_> {
     }
 }
 
-/// What was done with a key.
+/// A change of the keys.
 pub(crate) enum KeyDone<'a> {
     Added(FileId),
     Removed(FileId),

@@ -194,7 +194,7 @@ fn bar(part: u64, most: u64) -> String {
     "█".repeat((part as f64 / most.max(1) as f64 * BAR as f64).round() as usize)
 }
 
-/// Frames by depth, if any need others.
+/// Prints the frames by depth, if there are deltas.
 fn frames(out: &mut Out, stats: &Stats) -> Result<()> {
     if stats.frame_depths.len() < 2 {
         return Ok(());

@@ -12,7 +12,7 @@ use ibid_terminal::{message as line, path_text, reason};
 use super::records::BadLine;
 use crate::failure::{Failure, advice, with_causes};
 
-/// What the operation does with files.
+/// The operation on files, for messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Verb {
     Read,
@@ -26,7 +26,7 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
     match warning {
         Warning::Skipped { path, error } => {
             let problem = match error {
-                // Its source says what failed.
+                // The source already names the file and the action.
                 Error::Local {
                     action: "restore",
                     source,
@@ -61,7 +61,7 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
             line(&format!("warning: {}{advice}", with_causes(error)))
         }
         Warning::OwnFolder { path } => line(&format!("note: the repository itself is left out: {}", path_text(path))),
-        // A kind of warning that this program does not know yet.
+        // A warning that this version of the program does not know.
         other => line(&format!("warning: {other:?}")),
     }
     None
@@ -72,7 +72,7 @@ pub(crate) fn failure(failure: &Failure) {
     line(&format!("ibid: {failure}"));
 }
 
-/// Says what to do about files that denied permission.
+/// Prints the advice for files that denied permission.
 pub(crate) fn denied(verb: Verb) {
     match verb {
         Verb::Read => line(&format!(
@@ -87,12 +87,12 @@ pub(crate) fn denied(verb: Verb) {
     }
 }
 
-/// Prints why the command failed: its last line.
+/// Prints the reason why the command failed, as its last line.
 pub(crate) fn fatal(failure: &Failure, json: bool) {
     ibid_terminal::fatal("ibid", &failure.to_string(), failure.exit_code(), json);
 }
 
-/// Names a line that is not loaded.
+/// Reports a line that is not loaded.
 pub(crate) fn bad_line(bad: &BadLine) {
     line(&format!("line {}: {}", bad.line, bad.problem));
 }
@@ -112,12 +112,12 @@ pub(crate) fn records_published(at: &Address) {
     line(&format!("published at {at}; press Ctrl-C to stop"));
 }
 
-/// Says that a log cannot be reached, and is tried again.
+/// Prints that a log can't be reached and will be retried.
 pub(crate) fn records_retrying(why: &str) {
     line(&format!("{why}; trying again, press Ctrl-C to stop"));
 }
 
-/// Warns of a key that is cheap to guess. It is created all the same.
+/// Warns of a key whose password is cheap to guess. The key is created nevertheless.
 pub(crate) fn cheap_guesses() {
     line(
         "warning: the password of this key is cheap to guess. \
@@ -139,7 +139,7 @@ pub(crate) fn kept_settings(what: &str) {
     ));
 }
 
-/// Prints what is wrong with the command line, or the help.
+/// Prints an error in the command line, or the help.
 pub(crate) fn usage(error: &clap::Error) {
     let _ = error.print();
 }

@@ -1,10 +1,10 @@
-//! Moments, for people in their own zone and for programs in UTC.
+//! Times: local for people, UTC for programs.
 
 use ibid_format::tree::Time;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// `2026-11-21 12:00:00`, where this machine is.
+/// Formats a time as `2026-11-21 12:00:00` in the local time zone.
 pub(crate) fn local(time: Time) -> String {
     match timestamp(time) {
         Some(timestamp) => timestamp
@@ -15,20 +15,22 @@ pub(crate) fn local(time: Time) -> String {
     }
 }
 
-/// `2026-11-21T12:00:00.123456789Z`.
+/// Formats a time as `2026-11-21T12:00:00.123456789Z`.
 pub(crate) fn rfc3339(time: Time) -> String {
     timestamp(time).map_or_else(|| far_away(time), |timestamp| timestamp.to_string())
 }
 
 fn timestamp(time: Time) -> Option<Timestamp> {
-    // Whole seconds before 1970 and nanoseconds after them: the library wants one sign.
+    // Before 1970, the seconds are negative and the nanoseconds positive, but a `Timestamp` wants
+    // one sign.
     let whole = Timestamp::from_second(time.seconds).ok()?;
     whole
         .checked_add(jiff::SignedDuration::from_nanos(i64::from(time.nanos)))
         .ok()
 }
 
-/// A year with more than four digits: seconds since 1970, as `date -d @…` takes them.
+/// Formats a time in a year with more than four digits as seconds since 1970, as `date -d @…` reads
+/// them.
 fn far_away(time: Time) -> String {
     format!("@{}", time.seconds)
 }

@@ -104,7 +104,7 @@ impl<'a> LsPrinter<'a> {
     }
 }
 
-/// Returns a path, with a slash at the end of folders.
+/// Returns a path, with a slash after folders.
 pub(super) fn shown(path: &Path, entry: &TreeEntry) -> String {
     let slash = if matches!(entry.kind, EntryKind::Directory(_)) {
         "/"
@@ -126,7 +126,7 @@ pub(super) fn mode(entry: &TreeEntry) -> String {
         EntryKind::BlockDevice { .. } => 'b',
     };
     let mut text = String::from(kind);
-    // User with setuid, group with setgid, others with sticky.
+    // setuid belongs to the user, setgid to the group, sticky to others.
     for (shift, special, mark) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
         let bits = entry.mode >> shift;
         text.push(if bits & 4 != 0 { 'r' } else { '-' });

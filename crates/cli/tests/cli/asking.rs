@@ -299,7 +299,7 @@ fn asked(home: &Home, answer: &[u8], code: i32) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // It asks, and then takes the echo away.
+    // Wait until the question turns off echo.
     while tcgetattr(&terminal).unwrap().local_modes.contains(LocalModes::ECHO) {
         assert!(child.try_wait().unwrap().is_none(), "nobody was asked");
         std::thread::sleep(std::time::Duration::from_millis(1));

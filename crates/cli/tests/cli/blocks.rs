@@ -1,10 +1,10 @@
-//! Blocks of commands in pages, run as they are written.
+//! Command blocks of documentation pages, run as written.
 
 use std::process::Command;
 
 use crate::support::{Home, ran};
 
-/// Blocks marked `sh`, in order.
+/// Returns the blocks marked `sh`, in order.
 pub(crate) fn blocks(document: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut lines = document.lines();
@@ -19,11 +19,11 @@ pub(crate) fn blocks(document: &str) -> Vec<String> {
     blocks
 }
 
-/// Runs all blocks in one home; returns what was printed.
+/// Runs all blocks in one home; returns their output.
 #[track_caller]
 pub(crate) fn run_blocks(home: &Home, blocks: &[String]) -> String {
-    // One shell for all: what a block sets, the next ones use. The name of a block comes in front of
-    // what goes wrong in it.
+    // Run all blocks in one shell, because later blocks use variables set in earlier ones. The name
+    // of a block precedes its errors.
     let mut script = String::from("set -eu\n");
     for (n, block) in blocks.iter().enumerate() {
         script += &format!("echo \"block {n}\" >&2\n{block}");

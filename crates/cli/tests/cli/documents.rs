@@ -1,4 +1,4 @@
-//! The commands of `docs/` work, and what `docs/` say of constants and tests is true.
+//! The commands in `docs/` work, and its statements about constants and tests are true.
 
 use crate::blocks::{blocks, run_blocks};
 use crate::support::Home;
@@ -25,7 +25,7 @@ fn the_guide_to_records_runs_as_written() {
     let blocks = blocks(RECORDS);
     assert!(blocks.len() >= 4, "{blocks:?}");
     let printed = run_blocks(&Home::bare(), &blocks);
-    // What the guide says that is printed.
+    // The output that the guide shows.
     let mut lines = RECORDS.lines();
     let mut shown = 0;
     while lines.by_ref().any(|line| line == "```text") {
@@ -72,7 +72,7 @@ fn in_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Numbers that come from the code: the sentence that a document must have.
+/// Sentences with numbers that come from the code.
 #[test]
 fn numbers_in_the_documents_are_those_of_the_code() {
     use ibid_format::{record, slot};
@@ -113,7 +113,7 @@ fn numbers_in_the_documents_are_those_of_the_code() {
     }
 }
 
-/// The page on durability names the test of each claim, by its beginning or its end.
+/// The page on durability names the test of each claim by its beginning or its end.
 #[test]
 fn every_test_that_durability_names_exists() {
     let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();

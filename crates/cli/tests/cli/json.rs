@@ -1,4 +1,4 @@
-//! `--json` prints what the tables of `docs/json.md` say.
+//! `--json` prints the fields that the tables of `docs/json.md` list.
 
 use serde_json::Value;
 
@@ -151,7 +151,7 @@ fn records_print_what_is_documented() {
         (&6.into(), &1.into())
     );
     assert_eq!(tables.document("records verify", &json(&["verify"]))["clean"], true);
-    // Like nothing else, so that it is stored as it is.
+    // This body resembles nothing, so it is stored without a base.
     let body = noise(300, 1);
     home.write("binary", &body);
     json(&["put", "c", "binary"]);

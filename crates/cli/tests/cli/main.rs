@@ -17,5 +17,5 @@ mod tables;
 mod trouble;
 mod walk;
 
-/// What is run.
+/// Path of the program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ibid");

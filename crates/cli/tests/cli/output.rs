@@ -1,4 +1,4 @@
-//! Output cannot control a terminal, and help teaches.
+//! Output can't control a terminal, and help gives examples.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -116,7 +116,7 @@ fn names_that_are_no_text_survive_and_do_no_harm() {
     }
     home.ok(["restore", &home.at("files/odd"), "back"]);
     assert_eq!(crate::support::tree(&folder), crate::support::tree(&home.path("back")));
-    // A name in an error is as harmless as one in a list.
+    // A name in an error is escaped as in a list.
     let mut address = OsString::from("latest:");
     address.push(OsStr::from_bytes(b"no\nsuch\x1b[2J"));
     let said = home.run([OsStr::new("dump"), &address]).err;

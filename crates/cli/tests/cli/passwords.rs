@@ -25,7 +25,7 @@ fn each_source_opens() {
         (&[], &[("IBID_PASSWORD", "secret")]),
         (&[], &[("IBID_PASSWORD_FILE", "password")]),
         (&[], &[("IBID_PASSWORD_COMMAND", "cat password")]),
-        // What was typed stands above variables, and these have an order.
+        // Options take precedence over variables, and these have an order.
         (&["--password-file", "password"], &[("IBID_PASSWORD", "wrong")]),
         (&[], &[("IBID_PASSWORD", "secret"), ("IBID_PASSWORD_FILE", "nowhere")]),
     ];
@@ -60,7 +60,7 @@ fn a_password_that_is_wrong_or_missing_is_code_5() {
     }
 }
 
-/// A session of its own has no terminal.
+/// The child runs in a session of its own, which has no terminal.
 #[test]
 fn without_a_terminal_the_program_says_how_to_give_a_password() {
     let home = Home::new();
@@ -125,7 +125,7 @@ fn without_encryption_storing_must_be_asked_for_each_time() {
         "{refused:?}"
     );
     assert_eq!(open(&["backup", "--unencrypted", "files", "--quiet"]).code, 0);
-    // Who wants an encrypted one made if there is none gets no open one either.
+    // A user who asks for an encrypted repository must not get an open one.
     assert_eq!(open(&["backup", "--init", "files"]).code, 1);
 
     for arguments in [
@@ -143,7 +143,7 @@ fn without_encryption_storing_must_be_asked_for_each_time() {
         );
     }
     assert!(open(&["snapshots", "--json"]).out.contains(r#""encrypted":false"#));
-    // Who gives a password expects encryption, unless they say otherwise.
+    // A user who gives a password expects encryption, unless `--unencrypted` is there.
     assert!(home.fails(1, ["snapshots"]).contains("NOT encrypted"));
     home.ok(["backup", "--unencrypted", "files"]);
     assert!(open(&["key", "list"]).err.contains("has no keys"));

@@ -1,8 +1,8 @@
-//! Publishing records through NATS JetStream, with the real server.
+//! Publishing records through NATS JetStream, with a real server.
 //!
-//! Needs `nats-server`: `cargo test -p ibid --test cli publishing --
-//! --ignored` takes the one that `IBID_NATS_SERVER` names. Without `--ignored`, cargo lists these
-//! tests as ignored; with it, a server that is missing is a failure.
+//! Needs `nats-server`: `cargo test -p ibid --test cli publishing -- --ignored` uses the one named
+//! by `IBID_NATS_SERVER`. Without `--ignored`, cargo lists these tests as ignored; with it, a
+//! missing server is a failure.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ use crate::support::{Home, Ran, noise, run, signal};
 struct Running(Child);
 
 impl Running {
-    /// Waits until the program says `what`. Returns all that it has said.
+    /// Waits until the program prints `what`. Returns everything printed so far.
     fn says(&mut self, what: &str) -> String {
         let mut lines = BufReader::new(self.0.stderr.as_mut().unwrap());
         let mut said = String::new();
@@ -31,7 +31,7 @@ impl Running {
         said
     }
 
-    /// Stops it, and returns how it ended.
+    /// Stops the program and returns its exit code.
     fn end(mut self) -> Option<i32> {
         signal(&self.0, Signal::TERM);
         self.0.wait().unwrap().code()
@@ -136,19 +136,19 @@ fn a_replica_reads_what_was_published_and_takes_over() {
     world.home.write("pages.jsonl", lines);
     world.ok("store", &["load", "pages.jsonl", "--key", "page", "--body", "text"]);
 
-    // It waits for the server, and says so.
+    // It waits for the server, and prints that.
     let mut publishing = world.start("store", &["serve", "--publish", &address]);
     let said = publishing.says("trying again");
     assert!(said.contains("cannot connect to the NATS server"), "{said}");
     let server = world.server();
     publishing.says("published at");
-    // Its log began after its records, so a replica takes all of these from the one that publishes.
+    // Its log began after its records, so a replica copies all of these from the publishing store.
     world.ok("replica", &["replicate", "--from", &address, "--once"]);
     assert_eq!(publishing.end(), Some(0));
     world.ok("store", &["load", "pages.jsonl", "--key", "page", "--body", "text"]);
     assert_eq!(world.publish("store").end(), Some(0));
 
-    // What comes after that is in the stream, though nobody publishes, and the server was killed.
+    // The stream has all later entries, though no store publishes and the server was killed.
     drop(server);
     let _server = world.server();
     let followed = world.run("replica", &["replicate", "--from", &address, "--once", "--json"]);
@@ -158,13 +158,13 @@ fn a_replica_reads_what_was_published_and_takes_over() {
     );
     world.ok("replica", &["verify"]);
     assert_eq!(world.ok("replica", &["scan"]), world.ok("store", &["scan"]));
-    // A new one lacks what is not there, and waits for it.
+    // A new replica lacks entries that the stream does not have, and waits for them.
     let mut waiting = world.start("late", &["replicate", "--from", &address, "--once"]);
     let said = waiting.says("trying again");
     assert!(said.contains("no store publishes"), "{said}");
     assert_eq!(waiting.end(), Some(130));
 
-    // It takes over; the old one is told by the stream, and becomes a replica in turn.
+    // The replica takes over; the old primary learns of it from the stream, and becomes a replica.
     world.ok("replica", &["promote"]);
     world.ok("replica", &["put", "later"]);
     let publishing = world.publish("replica");
@@ -184,7 +184,7 @@ fn a_replica_reads_what_was_published_and_takes_over() {
     for store in ["store", "late"] {
         assert_eq!(world.ok(store, &["scan"]), scanned, "{store}");
     }
-    // Another store has another name.
+    // Another store has another id.
     world.ok("other", &["put", "a"]);
     let refused = world.run("other", &["serve", "--publish", &address]);
     assert!(refused.code == 1 && refused.err.contains("another name"), "{refused:?}");
@@ -215,7 +215,7 @@ fn over_tls_both_ends_show_a_certificate() {
     let address = world.address();
     world.ok("store", &["put", "a"]);
 
-    // Without TLS it waits for better times, and says what it needs.
+    // Without TLS it keeps trying, and prints what it needs.
     let mut plain = world.start("store", &["serve", "--publish", &address]);
     let said = plain.says("trying again");
     assert!(said.contains("requires TLS"), "{said}");

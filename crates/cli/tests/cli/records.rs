@@ -245,7 +245,7 @@ fn what_scan_writes_load_reads_again() {
             let text = ok(&home, [OsStr::new("scan"), OsStr::new("--store"), store]);
             let record = |line| {
                 let mut record: Value = serde_json::from_str(line).unwrap();
-                // These are the store's own.
+                // The store assigns these fields.
                 record["number"] = Value::Null;
                 record["version"] = Value::Null;
                 record
@@ -384,7 +384,7 @@ fn damage_is_found_and_code_4() {
     assert_eq!(run(&mut records(&home, ["stats"])).code, 3);
     assert!(fails(&home, 1, ["get", "b"]).contains("the store is damaged"));
     assert_eq!(ok(&home, ["get", "a"]), format!("a: {body}"));
-    // So much that it can't be opened.
+    // Truncated so much that the store can't be opened.
     std::fs::write(&file, &sound[..sound.len() / 2]).unwrap();
     let said = fails(&home, 4, ["verify", "--quiet"]);
     assert!(said.contains("is damaged"), "{said}");
@@ -418,7 +418,7 @@ fn one_at_a_time_has_a_store_open() {
     assert_eq!(ok(&home, ["get", "a"]), "two");
 }
 
-/// Returns a load from a pipe that has created the store, and waits.
+/// Starts a load from a pipe. Returns when it has created the store and waits for input.
 fn loading(home: &Home, arguments: &[&str]) -> (Child, std::process::ChildStdin) {
     let mut command = records(home, [&["load", "-", "--namespace", "piped"], arguments].concat());
     let mut child = command
@@ -428,9 +428,9 @@ fn loading(home: &Home, arguments: &[&str]) -> (Child, std::process::ChildStdin)
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // It waits for the beginning of what it reads before it opens the store.
+    // The program reads the beginning of its input before it opens the store.
     stdin.write_all(b"    \n").unwrap();
-    // To look into the store would keep it from opening it.
+    // Look at its open files: opening the store here would keep the program from opening it.
     let open_files = format!("/proc/{}/fd", child.id());
     wait_until("the store is open", || {
         let files = std::fs::read_dir(&open_files).unwrap();
@@ -452,7 +452,7 @@ fn a_killed_load_leaves_the_lines_up_to_some_line() {
         let home = Home::bare();
         let (mut child, mut stdin) = loading(&home, &["--body", "body", "--durability", durability]);
         let writer = std::thread::spawn(move || {
-            // Until nobody reads any more.
+            // Write until the program is gone.
             for number in 0.. {
                 if stdin.write_all(numbered_line(number).as_bytes()).is_err() {
                     return number;
@@ -471,12 +471,12 @@ fn a_killed_load_leaves_the_lines_up_to_some_line() {
         assert!(ok(&home, ["verify"]).contains("no faults"));
         let kept = scanned(&home, &["--namespace", "piped", "--in-order"]);
         assert!(kept.len() < written, "{} of {written}", kept.len());
-        // What is synced each few megabytes has to be there by then.
+        // With `sync`, the data synced every few megabytes must be there.
         assert!(durability != "sync" || kept.len() > 10_000, "{}", kept.len());
         for (number, record) in kept.iter().enumerate() {
             assert_eq!(record["key"], format!("{number:06}"), "{durability}");
         }
-        // And it goes on from there.
+        // Loading continues from there.
         let rest: String = (kept.len()..kept.len() + 10).map(numbered_line).collect();
         let more = run_with(
             &mut records(&home, ["load", "-", "--namespace", "piped", "--body", "body"]),
@@ -494,7 +494,7 @@ fn what_came_is_stored_while_a_load_waits_for_more() {
     let half = numbered_line(2);
     let lines = [numbered_line(0), numbered_line(1), half[..100].to_owned()].concat();
     stdin.write_all(lines.as_bytes()).unwrap();
-    // A second until it is committed, another until that is synced.
+    // It takes a second to commit, and another to sync.
     std::thread::sleep(Duration::from_millis(4000));
     signal(&child, Signal::KILL);
     child.wait().unwrap();
@@ -544,7 +544,7 @@ fn what_was_compacted_is_smaller_and_the_same() {
     assert!(said.starts_with("compressed 100 records\n"), "{said}");
     assert!(home.path("store/redb").metadata().unwrap().len() < before, "{said}");
     all_are_there(&home, &pages);
-    // A block that is half empty takes others in.
+    // Compaction fills a half-empty block with records of others.
     let all = ["load", "lines", "--body", "body", "--namespace", "again", "--compact"];
     let said = ok(&home, all);
     assert!(said.contains("\nand compressed 200 records\n"), "{said}");
@@ -570,7 +570,7 @@ fn what_was_compacted_is_smaller_and_the_same() {
     assert!(said.contains("there is no store") && !nowhere.exists(), "{said}");
 }
 
-/// A store with what takes long to compress, and how to compact it.
+/// Returns a store with data that takes long to compress, and a function that compacts it.
 fn with_much_to_compress() -> (Home, impl Fn() -> Child) {
     let home = Home::bare();
     let hex = |number: usize| format!("{:x?}", noise(3000, number as u64));
@@ -645,7 +645,7 @@ fn an_encrypted_store_wants_its_password_and_shows_nothing() {
         "{unasked:?}"
     );
 
-    // Who gives a password expects encryption.
+    // A user who gives a password expects encryption.
     let plain = |arguments: &[&str]| {
         let mut command = records(&home, arguments);
         run(command.env("IBID_STORE", home.path("plain")))
@@ -663,7 +663,7 @@ fn an_encrypted_store_wants_its_password_and_shows_nothing() {
     }
 }
 
-/// A primary that serves in a process of its own, and its address.
+/// A primary that serves in its own process, and its address.
 struct Serving {
     child: Child,
     address: String,
@@ -694,7 +694,7 @@ impl Serving {
         Serving { child, address }
     }
 
-    /// Stops it, and returns how it ended.
+    /// Stops it and returns its exit code.
     fn end(mut self) -> Option<i32> {
         signal(&self.child, Signal::TERM);
         self.child.wait().unwrap().code()
@@ -735,7 +735,7 @@ fn a_replica_has_the_same_and_takes_over() {
     let primary = Serving::start(&home, "store");
     let address = primary.address.clone();
 
-    // Killed in its middle, it goes on.
+    // After a kill midway, it continues.
     let mut killed = replica(&["replicate", "--from", &address])
         .stderr(Stdio::null())
         .spawn()
@@ -749,7 +749,7 @@ fn a_replica_has_the_same_and_takes_over() {
     assert!(refused.code == 1 && refused.err.contains("promote"), "{refused:?}");
     assert_eq!(run(&mut replica(&["verify"])).code, 0);
 
-    // One that has records of its own is not made a replica by mistake.
+    // A store with records of its own does not become a replica by mistake.
     let own = |arguments: &[&str]| {
         run(records(&home, arguments)
             .env("IBID_STORE", home.path("own"))
@@ -763,7 +763,7 @@ fn a_replica_has_the_same_and_takes_over() {
     assert_eq!(primary.end(), Some(0));
     assert_eq!(scan("replica"), scan("store"));
 
-    // The replica takes over; the old one learns of it, and becomes a replica in turn.
+    // The replica takes over; the old primary learns of it, and becomes a replica.
     let promoted = run(&mut replica(&["promote"]));
     assert!(promoted.code == 0 && promoted.out.contains("epoch"), "{promoted:?}");
     assert_eq!(run(replica(&["put", "later"]).stdin(Stdio::null())).code, 0);
@@ -777,8 +777,8 @@ fn a_replica_has_the_same_and_takes_over() {
     assert!(scan("store").contains("\"later\""));
 }
 
-/// Writes a certificate for 127.0.0.1 by an authority of this test into a file, and its key into
-/// another.
+/// Writes a certificate for 127.0.0.1, signed by an authority of this test, into a file, and its
+/// key into another.
 pub(crate) fn write_identity(home: &Home, name: &str, authority: &CertifiedIssuer<'_, KeyPair>) {
     let key = KeyPair::generate().unwrap();
     let parameters = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();

@@ -23,7 +23,7 @@ fn nothing_is_overwritten_unless_told_how() {
     home.ok(["restore", &from, "back", "--overwrite", "if-changed"]);
     assert_eq!(std::fs::read(home.path("back/anna.txt")).unwrap(), b"dear Anna\n");
 
-    // The same size and time: only `always` looks inside.
+    // With the same size and time, only `always` reads the contents.
     let file = home.path("back/anna.txt");
     let time = file.metadata().unwrap().modified().unwrap();
     home.write("back/anna.txt", "DEAR ANNA\n");
@@ -119,7 +119,7 @@ fn folders_that_are_not_to_be_written_to_come_back_and_are_brought_up_to_date() 
         std::fs::remove_file(home.path("back/deep/data.bin")).unwrap();
         restore(rule);
     }
-    // Whoever said to leave what exists finds the folder as it was.
+    // With `never`, the folder stays as it was.
     std::fs::remove_file(home.path("back/deep/data.bin")).unwrap();
     restore("never");
 }
@@ -250,7 +250,7 @@ fn what_could_not_be_restored_is_counted_once_even_if_all_is_verified() {
     std::fs::write(&largest, &bytes).unwrap();
     let ran = home.run(["restore", &home.at("files"), "back", "--verify"]);
     assert_eq!(ran.code, 3, "{ran:?}");
-    // All three lie in one frame.
+    // All three files are in one frame.
     assert!(
         ran.out.contains("  3 could NOT be restored") && ran.err.lines().count() == 3,
         "{ran:?}"

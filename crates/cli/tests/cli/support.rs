@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What one guess costs in tests: as little as the format allows.
+/// Cost of one guess in tests: as little as the format allows.
 pub(crate) const CHEAP: [&str; 2] = ["--argon2", "8KiB:1:1"];
 
-/// A home folder with `repo` (not made yet) and `files` in it.
+/// A home folder with `files` in it, and the path of a repository, `repo`.
 pub(crate) struct Home {
     folder: tempfile::TempDir,
 }
 
-/// What a run left.
+/// Result of a run.
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) out: String,
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Ran {
 }
 
 impl Home {
-    /// With a few files, but no repository.
+    /// Creates a home with a few files, but no repository.
     pub(crate) fn bare() -> Home {
         let home = Home {
             folder: tempfile::tempdir().unwrap(),
@@ -47,14 +47,14 @@ impl Home {
         home
     }
 
-    /// With a repository that `IBID_PASSWORD=secret` opens.
+    /// Creates a home with a repository that `IBID_PASSWORD=secret` opens.
     pub(crate) fn new() -> Home {
         let home = Home::bare();
         home.ok(["init", "--quiet", CHEAP[0], CHEAP[1]]);
         home
     }
 
-    /// With a snapshot of `files`, too.
+    /// Creates a home with a repository and a snapshot of `files`.
     pub(crate) fn with_snapshot() -> Home {
         let home = Home::new();
         home.ok(["backup", "--quiet", "files"]);
@@ -65,7 +65,7 @@ impl Home {
         self.folder.path().canonicalize().unwrap().join(path)
     }
 
-    /// `latest:` and where a file of this home is in a snapshot.
+    /// Returns `latest:` and the path of one of this home's files in a snapshot.
     pub(crate) fn at(&self, path: &str) -> String {
         format!("latest:{}", self.path(path).display())
     }
@@ -76,9 +76,10 @@ impl Home {
         std::fs::write(path, bytes).unwrap();
     }
 
-    /// The program with nothing around it but this home, its repository and its password.
+    /// Returns the program with only this home, its repository and its password in the environment.
     pub(crate) fn ibid<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
-        // A shell's background jobs ignore signals, and a child inherits that. `env` gives it the usual ones.
+        // A shell's background jobs ignore signals, and children inherit that. `env` restores the
+        // default.
         let mut command = Command::new("env");
         command
             .args(["--default-signal=HUP,INT,TERM", crate::PROGRAM])
@@ -100,7 +101,7 @@ impl Home {
         run(&mut self.ibid(arguments))
     }
 
-    /// Runs what must go well; returns what was printed.
+    /// Runs a command that must succeed; returns its output.
     #[track_caller]
     pub(crate) fn ok<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> String {
         let ran = self.run(arguments);
@@ -108,7 +109,7 @@ impl Home {
         ran.out
     }
 
-    /// Runs what must end with this code; returns what was said.
+    /// Runs a command that must end with this code; returns its error output.
     #[track_caller]
     pub(crate) fn fails<S: AsRef<OsStr>>(&self, code: i32, arguments: impl IntoIterator<Item = S>) -> String {
         let ran = self.run(arguments);
@@ -116,7 +117,7 @@ impl Home {
         ran.err
     }
 
-    /// All snapshots' ids, oldest first.
+    /// Returns the ids of all snapshots, oldest first.
     pub(crate) fn ids(&self) -> Vec<String> {
         let text = self.ok(["snapshots", "--json"]);
         let lines = text
@@ -144,7 +145,7 @@ pub(crate) fn ran(output: std::process::Output) -> Ran {
     }
 }
 
-/// Runs with something on standard input.
+/// Runs a command with this standard input.
 pub(crate) fn run_with(command: &mut Command, input: &[u8]) -> Ran {
     let mut child = command
         .stdin(Stdio::piped())
@@ -160,7 +161,7 @@ pub(crate) fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_raw(child.id() as i32).unwrap(), signal).unwrap();
 }
 
-/// Bytes that don't compress and don't repeat.
+/// Returns bytes that don't compress and don't repeat.
 pub(crate) fn noise(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut bytes = Vec::with_capacity(length + 8);
@@ -174,7 +175,7 @@ pub(crate) fn noise(length: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// What a folder holds: paths, modes, and contents or targets.
+/// Returns the contents of a folder: paths, modes, and contents or targets.
 pub(crate) fn tree(folder: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::PermissionsExt;
@@ -200,8 +201,8 @@ pub(crate) fn tree(folder: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
     found
 }
 
-/// Root reads whatever its mode, so root runs the program as somebody else, from where they can
-/// reach it.
+/// Returns the program run as a user other than root, if the tests run as root: root can read files
+/// whatever their mode. The program is copied to a place which that user can reach.
 pub(crate) fn as_somebody(home: &Home, arguments: &[&str]) -> Command {
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::CommandExt;
@@ -209,8 +210,9 @@ pub(crate) fn as_somebody(home: &Home, arguments: &[&str]) -> Command {
     if rustix::process::geteuid().is_root() {
         let program = home.path("ibid");
         if !program.exists() {
-            // By another process: a file that this one has open for writing, if only for a moment, is inherited
-            // by what other tests start in that moment, and can't be run until they have.
+            // Another process must copy it: a file that this process has open for writing, even
+            // briefly, is inherited by programs that other tests start at that moment, and can't be
+            // executed until they have closed it.
             let copied = Command::new("cp").arg(crate::PROGRAM).arg(&program).status();
             assert!(copied.unwrap().success());
         }
@@ -224,7 +226,7 @@ pub(crate) fn as_somebody(home: &Home, arguments: &[&str]) -> Command {
     command
 }
 
-/// The packs of a home's repository.
+/// Returns the packs of a home's repository.
 pub(crate) fn packs(home: &Home) -> Vec<PathBuf> {
     let all = tree(&home.path("repo/packs"))
         .into_iter()
@@ -241,8 +243,8 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Versions of pages, each with a line more than the one before; bodies by key, the first version
-/// first.
+/// Returns versions of pages, each with one line more than the version before: bodies by key, the
+/// first version first.
 pub(crate) fn growing_pages(pages: usize, versions: usize) -> Vec<(String, Vec<String>)> {
     let line = |page: usize, version: usize| format!("{:x?} of {page}\n", noise(20, (page * 1000 + version) as u64));
     let page = |page: usize| {

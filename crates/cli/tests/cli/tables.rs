@@ -1,4 +1,4 @@
-//! Pages that describe JSON, held against what a program prints.
+//! Compares the JSON output of a program with the tables of the documentation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,7 +74,7 @@ impl Tables {
         }
     }
 
-    /// One document.
+    /// Checks one document.
     #[track_caller]
     pub(crate) fn document(&self, heading: &str, text: &str) -> Value {
         let value: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{heading}: {error}: {text}"));
@@ -83,7 +83,7 @@ impl Tables {
         value
     }
 
-    /// One object a line, from `begin` to `end`.
+    /// Checks one object per line, from `begin` to `end`.
     #[track_caller]
     pub(crate) fn stream(&self, command: &str, text: &str) -> Vec<Value> {
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -99,14 +99,14 @@ fn damage_is_found_named_and_code_4() {
         "{ran:?}"
     );
 
-    // What can't be restored is named; the rest is restored.
+    // Files that can't be restored are named; the rest is restored.
     let ran = home.run(["restore", &home.at("files"), "back"]);
     assert_eq!(ran.code, 3, "{ran:?}");
     assert!(
         ran.err.contains("not restored: ") && ran.err.contains("data.bin"),
         "{ran:?}"
     );
-    // But for what is left of it, if that is wanted.
+    // With --keep-damaged, their readable parts are restored.
     let ran = home.run(["restore", &home.at("files/deep/data.bin"), "left", "--keep-damaged"]);
     assert_eq!(ran.code, 3, "{ran:?}");
     assert!(
@@ -137,11 +137,11 @@ fn a_backup_that_meets_damage_names_it_and_code_3() {
     let pack = damaged.file_name().unwrap().to_str().unwrap();
     assert!(ran.err.contains(pack), "{ran:?}");
     assert!(ran.out.contains("1 place in the repository can't be read"), "{ran:?}");
-    // As it is said to: what stays as it was lies in what is damaged.
+    // This follows the documentation: unchanged data refers to the damaged pack.
     assert_eq!(home.run(["restore", &home.at("files/deep"), "back"]).code, 3);
     let found = home.run(["check", "--read-data"]);
     assert!(found.code == 4 && found.out.contains("data.bin"), "{found:?}");
-    // What was found can be mended as the documentation says.
+    // The damage can be repaired as the documentation says.
     std::fs::rename(&damaged, home.path("damaged-pack")).unwrap();
     home.ok(["backup", "files", "--similarity", "off"]);
     home.ok(["restore", &home.at("files/deep/data.bin"), "mended"]);
@@ -164,11 +164,11 @@ fn a_snapshot_that_cannot_be_read_hides_no_other() {
     }
     home.ok(["ls", &ids[1]]);
     home.fails(4, ["check"]);
-    // It might be the latest: nobody can say.
+    // The damaged snapshot might be the latest.
     home.fails(1, ["ls", "latest"]);
 }
 
-/// A program that was started with an ignored signal survives it, as `nohup` wants.
+/// A program started with an ignored signal keeps ignoring it, as `nohup` needs.
 #[test]
 fn ignored_signals_stay_ignored() {
     let home = Home::new();
@@ -205,7 +205,7 @@ fn long_backup(home: &Home) -> Child {
     let mut command = home.ibid(["backup", "much", "--threads", "1", "--compression", "22"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let start = Instant::now();
-    // Signals mean something once there is something to keep.
+    // Send signals only once something is stored.
     while !home.path("repo/packs").exists() || packs(home).is_empty() {
         assert!(start.elapsed() < Duration::from_secs(30), "no pack yet");
         std::thread::sleep(Duration::from_millis(5));
@@ -360,7 +360,7 @@ fn a_stream_is_called_like_one_file_or_it_is_a_usage_error_and_nothing_is_made()
     assert!(!home.path("repo").exists());
 }
 
-/// A user whose limit of threads is too low gets an error that says so, at whichever thread. Root has
+/// If the limit on threads is too low, the error says so, whichever thread fails to start. Root has
 /// no limit.
 #[test]
 fn threads_that_cannot_be_started_are_an_error_and_no_panic() {

@@ -71,7 +71,7 @@ fn a_snapshot_can_be_listed_searched_compared_and_counted() {
     assert_eq!(home.ok(["diff", "latest", "latest"]).lines().count(), 1);
 
     let stats = home.ok(["stats"]);
-    // How wide a column is depends on what else is in it.
+    // The width of a column depends on the others' contents.
     let words = stats.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         words.contains("logical 587 KiB") && stats.contains("saved by deduplication") && stats.contains('█'),
@@ -192,7 +192,7 @@ fn a_pattern_means_the_end_of_a_path_unless_it_begins_with_a_slash() {
         let found = home.ok(["find", pattern, "--snapshot", "latest"]);
         assert_eq!(found.contains("data.bin"), matches, "{pattern}: {found}");
         for (option, is_restored) in [("--exclude", !matches), ("--include", matches)] {
-            // What matches nothing is told.
+            // An include pattern that matches nothing is reported.
             let code = if option == "--include" && !matches { 3 } else { 0 };
             assert_eq!(home.run(["restore", "-q", &address, "out", option, pattern]).code, code);
             assert_eq!(home.path("out/data.bin").exists(), is_restored, "{option} {pattern}");

@@ -32,7 +32,7 @@ pub(crate) fn run(context: &mut Context, args: &CompactArgs) -> Result<Outcome> 
     Ok(Outcome::Done)
 }
 
-/// Says what an interrupted compaction did.
+/// Describes the state that an interrupted compaction left.
 pub(super) fn left_by(compacted: &Compacted) -> String {
     let records = compacted.records;
     let packed = counted(records, "record was compressed", "records were compressed");

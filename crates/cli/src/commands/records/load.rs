@@ -1,6 +1,6 @@
 //! `ibid records load`.
 //!
-//! One thread reads lines and makes batches of them, another commits the batches in order. So
+//! One thread reads lines and groups them into batches; another commits the batches in order. So
 //! whenever loading ends, the store has the records of all lines up to some line.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,19 +21,19 @@ use crate::commands::watch::{PROBLEMS_MAX, Watch};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, BadLine, Loaded};
 
-/// Records in a batch, at most.
+/// Maximum number of records in a batch.
 const BATCH_RECORDS: usize = 4096;
-/// Bytes of keys and bodies in a batch, beyond its first record, and a sixteenth of the memory at
-/// most.
+/// Maximum bytes of keys and bodies in a batch, beyond its first record; also at most a sixteenth
+/// of the memory.
 const BATCH_BYTES: u64 = 8 << 20;
-/// How long a record waits for more before it is committed, and with `--durability batched` for
-/// what was committed to be synced.
+/// How long a record waits for others before it is committed, and, with `--durability batched`, how
+/// long committed records wait to be synced.
 const DELAY: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
     let mut watch = Watch::start_records(context.global.quiet)?;
     let monitor = watch.monitor.clone();
-    // Before a store is created for a file that does not exist.
+    // Check before creating a store for a file that does not exist.
     let memory = context.global.memory;
     let lines = Lines::open(&args.file, memory, watch.advance());
     if monitor.is_cancelled() {
@@ -98,7 +98,7 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
     Ok(if bad_total > 0 { Outcome::Partial } else { Outcome::Done })
 }
 
-/// Why no more lines were read.
+/// Reason why no more lines were read.
 enum Ended {
     AtTheEnd,
     Stopped,
@@ -124,11 +124,11 @@ impl Ended {
     }
 }
 
-/// The next batch to commit, and all that was committed.
+/// The next batch to commit, with totals of everything committed.
 #[derive(Default)]
 struct Pending {
     batch: Batch,
-    /// When its first record came.
+    /// When its first record was added.
     since: Option<Instant>,
     /// Bytes of its keys and bodies.
     bytes_held: usize,
@@ -136,7 +136,7 @@ struct Pending {
 }
 
 impl Pending {
-    /// Whether it is time to commit the batch: it is large enough, or its first record has waited long
+    /// Returns whether to commit the batch: it is large enough, or its first record has waited long
     /// enough.
     fn is_due(&self, bytes_max: usize) -> bool {
         let has_waited = self.since.is_some_and(|since| since.elapsed() >= DELAY);
@@ -149,7 +149,7 @@ struct Committed {
     records: u64,
     /// Bytes of bodies.
     bytes: u64,
-    /// The last line that one of the records came from.
+    /// Number of the last line with a record.
     line: u64,
 }
 
@@ -173,13 +173,13 @@ struct Loader<'l> {
     strict: bool,
     batch_bytes: usize,
     pending: Pending,
-    /// The bad lines that JSON names.
+    /// Bad lines to list in JSON.
     bad: Vec<BadLine>,
     bad_total: u64,
 }
 
 impl Loader<'_> {
-    /// Loads all lines, unless something stops it.
+    /// Loads all lines, unless an error or the user stops it.
     fn transfer(&mut self, lines: &mut Lines, store: &Store, durability: Durability) -> Result<(Ended, Committed)> {
         let monitor = self.monitor;
         std::thread::scope(|scope| {
@@ -198,7 +198,7 @@ impl Loader<'_> {
         })
     }
 
-    /// Hands over all lines. However it ends, the lines before are handed over.
+    /// Passes on all lines. However it ends, all earlier lines are passed on.
     fn load(&mut self, lines: &mut Lines, batches: SyncSender<Pending>) -> Ended {
         loop {
             if self.monitor.is_cancelled() {
@@ -206,12 +206,12 @@ impl Loader<'_> {
                 return Ended::Stopped;
             }
             if self.pending.is_due(self.batch_bytes) && !self.hand_over(&batches) {
-                // The other thread has failed, and says why.
+                // The other thread failed, and reports why.
                 return Ended::Stopped;
             }
             let line = match lines.next() {
                 Ok(Some(line)) => line,
-                // The writer of our input may have got the same signal.
+                // The process that writes our input may have received the same signal.
                 Ok(None) | Err(_) if self.monitor.is_cancelled() => continue,
                 Ok(None) => {
                     self.hand_over(&batches);
@@ -256,13 +256,13 @@ impl Loader<'_> {
         }
     }
 
-    /// Takes the record of a line, if there is one: an empty line is none.
+    /// Adds the record of a line. An empty line has none.
     fn take(&mut self, line: &[u8]) -> Result<bool, String> {
         if line.trim_ascii().is_empty() {
             return Ok(false);
         }
         let (key, body) = self.fields.record(line)?;
-        // The store would refuse all of the batch.
+        // The store would refuse the whole batch.
         within("the key", key.len(), KEY_BYTES_MAX)?;
         within("the body", body.len(), BODY_BYTES_MAX)?;
         let Pending {
@@ -279,7 +279,7 @@ impl Loader<'_> {
         Ok(true)
     }
 
-    /// Returns whether the other thread still takes batches.
+    /// Sends the batch; returns whether the other thread still takes batches.
     fn hand_over(&mut self, batches: &SyncSender<Pending>) -> bool {
         batches.send(std::mem::take(&mut self.pending)).is_ok()
     }
@@ -292,7 +292,7 @@ fn within(what: &str, found: usize, max: usize) -> Result<(), String> {
     }
 }
 
-/// Commits what comes, and syncs it all at the end.
+/// Commits batches as they arrive, and syncs at the end.
 fn commit(
     store: &Store,
     batches: Receiver<Pending>,

@@ -29,7 +29,7 @@ use crate::failure::advice::GIVE_PASSWORD;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print;
 
-/// Bytes of a block in `stat`, whatever the block size of the disk.
+/// Unit of `st_blocks` in `stat`, bytes, whatever the block size of the disk.
 const BLOCK: u64 = 512;
 
 pub(crate) fn run(context: &mut Context, command: &RecordsCommand) -> Result<Outcome> {
@@ -50,12 +50,11 @@ pub(crate) fn run(context: &mut Context, command: &RecordsCommand) -> Result<Out
     }
 }
 
-/// Hides the panics of redb over damaged pages. The store turns them into errors, which say what
-/// happened.
+/// Hides the panics of redb over damaged pages. The store turns them into errors with a message.
 fn silence_the_engine() {
     let otherwise = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // A folder of its sources.
+        // The name of a folder of redb's sources.
         let is_of_engine = |part: &OsStr| part == "redb" || part.as_bytes().starts_with(b"redb-");
         let place = panic.location().map(|location| Path::new(location.file()));
         if !place.is_some_and(|place| place.iter().any(is_of_engine)) {
@@ -96,8 +95,8 @@ fn none_there(path: &Path) -> Failure {
     ))
 }
 
-/// Returns the bytes that all files in a folder take on the disk. The engine doubles the length of its
-/// file when it needs a page, and most of that is a hole.
+/// Returns the disk space that all files in a folder occupy, bytes. The engine doubles the length
+/// of its file when it needs a page, and most of that is a hole.
 fn size_on_disk(folder: &Path) -> Result<u64> {
     let failed = |source| Failure::local("look into", folder, source);
     let mut bytes = 0;
@@ -115,7 +114,7 @@ fn size_on_disk(folder: &Path) -> Result<u64> {
 
 /// Returns the options for commands that only read: without the encoder, which writes.
 fn options(context: &Context) -> Options {
-    // The rest is for buffers, of which the engine has copies while it commits.
+    // The rest is for buffers. The engine copies them while it commits.
     Options::default()
         .with_cache_bytes(part(context, 4))
         .with_encoding(Encoding::default().with_enabled(false))
@@ -159,7 +158,8 @@ fn open_at(context: &Context, path: &Path, options: Options, encrypted: bool) ->
     } else if encrypted && !is_there(path)? {
         password::ask_for_new_place(context, path)?
     } else if encrypted || given.password_file.is_some() || given.password_command.is_some() {
-        // The user expects encryption. (Variables may be meant for a repository.)
+        // The user gave a password and expects encryption. (Environment variables may be meant for
+        // a repository.)
         let path = path.to_owned();
         return Err(Error::NotEncrypted { path }.into());
     } else {
@@ -199,7 +199,7 @@ fn open_or_make(context: &Context, args: &NamespaceArgs, new: &NewRecordsArgs) -
     Ok((store, namespace))
 }
 
-/// Returns the failure for a missing record, which says what exists instead.
+/// Returns the failure for a missing record, with a command that lists those that exist.
 fn not_there(namespace: &Namespace, key: &[u8], asked: VersionName) -> Result<Failure> {
     let versions = namespace.versions(key)?;
     let (name, shown) = (escape(namespace.name().as_bytes()), escape(key));

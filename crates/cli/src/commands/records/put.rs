@@ -14,12 +14,12 @@ use crate::failure::{Failure, Outcome, Result};
 use crate::print;
 
 pub(crate) fn run(context: &mut Context, args: &PutArgs) -> Result<Outcome> {
-    // Before a store is created for a file that cannot be read.
+    // Read the file first, so that no store is created if it can't be read.
     let body = read(&args.file)?;
     let (store, namespace) = open_or_make(context, &args.place, &args.new)?;
     let key = &args.key.0;
     let number = namespace.put(key, &body)?;
-    // Nothing else can have the store open, so the latest version is the new one.
+    // No other process can have the store open, so the latest version is the new one.
     let version = namespace.versions(key)?.last().map_or(1, |latest| latest.version);
     // The replaced record may become a delta against the new one.
     store.finish_encoding()?;

@@ -43,7 +43,7 @@ pub(crate) fn serve(context: &mut Context, args: &ServeArgs) -> Result<Outcome> 
                 .map(|(listener, _)| scope.spawn(|| net::serve(&store, listener, tls.as_ref(), stop)));
             let published = publishing_at.as_ref().map_or(Ok(()), |at| {
                 let published = publish(&store, at, args, stop);
-                // A store that cannot publish any more needs attention, so stop serving, too.
+                // A store that can't publish any more needs attention, so stop serving as well.
                 stop.store(true, Relaxed);
                 published
             });
@@ -132,7 +132,7 @@ fn publish(store: &Store, at: &nats::Address, args: &ServeArgs, stop: &AtomicBoo
     })
 }
 
-/// Says why something is tried again, but each reason only once.
+/// Prints why a step is retried, each reason once.
 #[derive(Default)]
 struct Retrying {
     why: Option<String>,

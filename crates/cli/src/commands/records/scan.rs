@@ -39,7 +39,7 @@ fn range(args: &ScanArgs) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     }
 }
 
-/// Where the keys end that begin so.
+/// Returns the bound after all keys with this prefix.
 fn after_all_with(prefix: &[u8]) -> Bound<Vec<u8>> {
     let Some(last) = prefix.iter().rposition(|&byte| byte < 0xff) else {
         return Bound::Unbounded;

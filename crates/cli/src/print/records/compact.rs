@@ -7,15 +7,15 @@ use serde::Serialize;
 
 use super::super::Out;
 
-/// What a compaction did to a store.
+/// Result of a compaction.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Compacted {
     /// Records that were compressed.
     pub(crate) records: u64,
-    /// What they took before and after, without what the engine keeps beside them.
+    /// Their bytes before and after, without the engine's overhead.
     pub(crate) bytes_before: u64,
     pub(crate) bytes_after: u64,
-    /// Of all files of the store.
+    /// Bytes of all files of the store.
     pub(crate) file_bytes_before: u64,
     pub(crate) file_bytes_after: u64,
     pub(crate) duration_ms: u64,
@@ -35,7 +35,7 @@ pub(crate) fn records_compact(out: &mut Out, compacted: &Compacted) -> Result<()
     lines(compacted).try_for_each(|line| out.line(line))
 }
 
-/// Returns the lines that say what a compaction changed, and how long it took.
+/// Returns lines that describe what a compaction changed, and how long it took.
 pub(super) fn lines(compacted: &Compacted) -> impl Iterator<Item = String> + use<> {
     let mut table = Table::bare(&[Align::Left, Align::Right, Align::Left, Align::Right, Align::Right]);
     let mut row = |of: &str, before: u64, after: u64| {

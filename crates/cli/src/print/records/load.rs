@@ -11,7 +11,7 @@ use super::compact::{self, Compacted};
 /// A line that could not be loaded.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct BadLine {
-    /// From 1.
+    /// Line number, from 1.
     pub(crate) line: u64,
     pub(crate) problem: String,
 }
@@ -21,15 +21,15 @@ pub(crate) struct BadLine {
 pub(crate) struct Loaded<'l> {
     pub(crate) namespace: &'l str,
     pub(crate) records: u64,
-    /// Of bodies.
+    /// Bytes of bodies.
     pub(crate) bytes: u64,
     pub(crate) lines: u64,
-    /// Not all of them, if there are many.
+    /// Bad lines; not all of them if there are many.
     pub(crate) bad: &'l [BadLine],
     pub(crate) bad_total: u64,
-    /// Without compacting.
+    /// Duration without compaction, milliseconds.
     pub(crate) duration_ms: u64,
-    /// If that was asked for.
+    /// Result of the compaction, if requested.
     pub(crate) compacted: Option<Compacted>,
 }
 

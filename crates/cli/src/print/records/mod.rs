@@ -21,7 +21,7 @@ pub(crate) use verify::records_verify;
 
 use super::Out;
 
-/// A key: as text, and as hexadecimal digits if it is not text.
+/// A key: as text, or as hexadecimal digits if it is not text.
 #[derive(Serialize)]
 struct JsonKey {
     key: String,
@@ -36,7 +36,7 @@ impl JsonKey {
     }
 }
 
-/// `kept` or `latest`, as `--versions` takes it.
+/// Returns `kept` or `latest`, as in `--versions`.
 fn versions_word(versions: Versions) -> &'static str {
     match versions {
         Versions::Kept => "kept",
@@ -53,7 +53,7 @@ struct JsonPut {
     bytes: u64,
 }
 
-/// Prints what was stored.
+/// Prints the stored record.
 pub(crate) fn records_put(out: &mut Out, key: &[u8], version: u32, number: u64, bytes: u64) -> Result<()> {
     if out.json {
         let key = JsonKey::new(key);

@@ -46,7 +46,7 @@ struct JsonEnd {
     records: u64,
 }
 
-/// Prints records as they come, and keeps none.
+/// Prints records as they arrive, without collecting them.
 pub(crate) struct ScanPrinter<'a> {
     out: &'a mut Out,
     keys_only: bool,

@@ -10,15 +10,15 @@ use serde::Serialize;
 use super::super::Out;
 use super::versions_word;
 
-/// The contents of a store, and its size.
+/// Contents and size of a store.
 #[derive(Debug)]
 pub(crate) struct StoreStats {
     pub(crate) found: Statistics,
-    /// Of all files of the store.
+    /// Bytes of all files of the store.
     pub(crate) file_bytes: u64,
 }
 
-/// What is counted of a namespace, or of all.
+/// Counts of one namespace, or of all.
 #[derive(Clone, Copy, Default, Serialize)]
 struct Counts {
     keys: u64,
@@ -139,7 +139,7 @@ impl From<&Retrievals> for JsonRetrievals {
     }
 }
 
-/// All that is known of a namespace.
+/// All counts of a namespace.
 #[derive(Serialize)]
 struct JsonNamespaceStats<'n> {
     #[serde(flatten)]
@@ -281,7 +281,7 @@ fn stored_table(spaces: &[NamespaceStatistics]) -> Table {
     table
 }
 
-/// A column for each bar of the longest histogram.
+/// Builds a table with one column for each bar of the longest histogram.
 fn retrievals_table(spaces: &[NamespaceStatistics]) -> Table {
     let bars = |space: &NamespaceStatistics| space.retrievals.buckets().collect::<Vec<Bucket>>();
     let longest = spaces.iter().map(bars).max_by_key(Vec::len).unwrap_or_default();
