@@ -1,4 +1,4 @@
-//! What a comparison says is what one finds who keeps everything in memory.
+//! A comparison agrees with a simple model that keeps everything in memory.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn plan(paths: &[&Path], contenders: &[(&str, usize)]) -> Plan {
     }
 }
 
-/// A series, a file longer than a piece, and files of no and of one byte.
+/// Makes a series, a file longer than a piece, and files of 0 and 1 bytes.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let series = Series {
@@ -84,7 +84,7 @@ fn savings_and_sizes_are_those_of_all_chunks_of_every_file() {
         assert!((entry.ratio_with_metadata() - ratio).abs() < 1e-9 && entry.ratio() > ratio);
         assert!((entry.savings() - (1.0 - 1.0 / entry.ratio())).abs() < 1e-9);
     }
-    // Threads change nothing.
+    // The number of threads changes no result.
     let alone = compare(&Plan { threads: 1, ..plan }, &mut Unobserved).unwrap();
     for (a, b) in alone.entries.iter().zip(&found.entries) {
         assert_eq!(
@@ -113,13 +113,13 @@ fn speeds_are_measured_on_a_sample_of_the_size_asked_for() {
         for speed in speeds.chain([&entry.with_fingerprints, &found.read]) {
             assert!(0.0 < speed.least && speed.least <= speed.median && speed.median <= speed.most);
         }
-        // Naming what was cut can't be faster than fixed cuts alone, which look at nothing.
+        // Hashing every chunk is slower than fixed cuts, which read no data.
         assert!(entry.with_fingerprints.median < entry.fastest().unwrap().1.median);
     }
 }
 
 #[test]
-fn nothing_on_the_frontier_is_beaten_and_all_else_is() {
+fn no_entry_on_the_frontier_is_beaten_and_all_others_are() {
     let folder = folder();
     let contenders = [
         ("fastcdc", 4096),
@@ -181,7 +181,7 @@ fn the_observer_knows_how_much_there_is_to_do_and_can_stop_it() {
 }
 
 #[test]
-fn what_can_not_be_measured_is_refused() {
+fn impossible_plans_are_refused() {
     let folder = folder();
     let good = plan(&[folder.path()], &[("fixed", 4096)]);
     let empty = plan(&[&folder.path().join("empty")], &[("fixed", 4096)]);

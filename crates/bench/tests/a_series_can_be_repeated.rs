@@ -1,4 +1,4 @@
-//! A series of versions is what its documentation says, byte for byte, for ever.
+//! A series of versions follows its documentation byte for byte, in every release.
 
 use ibid_bench::{EditKind, Error, Observer, Random, Series, Unobserved};
 
@@ -23,7 +23,7 @@ fn small() -> Series {
     }
 }
 
-/// Another implementation of the rule, on whole versions in memory.
+/// Applies the rule in another way: on whole versions in memory.
 fn by_the_rule(series: &Series) -> Vec<Vec<u8>> {
     let mut all = vec![Random::stream(series.seed, 0).bytes(series.size as usize)];
     for n in 2..=u64::from(series.versions) {
@@ -77,7 +77,7 @@ fn the_bytes_of_a_seed_never_change() {
 fn versions_are_made_by_the_rule_also_where_edits_meet() {
     use EditKind::{Delete, Insert, Overwrite};
     for kinds in [vec![Insert, Delete, Overwrite], vec![Delete], vec![Overwrite, Delete]] {
-        // Edits that are dense, larger than the file, within its beginning, and none.
+        // Dense edits, edits larger than the file, edits within its beginning, and none.
         for (edits, edit_bytes, spread) in [
             (50, 100, 1.0),
             (2000, 100, 1.0),
@@ -111,12 +111,12 @@ fn overwrites_keep_lengths_and_nothing_changes_beyond_the_spread() {
         assert!((20_000..25_100).contains(&last), "{last}");
     }
     let changed = (0..100_000).filter(|at| all[0][*at] != all[1][*at]).count();
-    // 50 edits of 100 bytes, of which few meet, and one byte in 256 stays what it was by chance.
+    // These are 50 edits of 100 bytes. Few overlap, and one byte in 256 is unchanged by chance.
     assert!((4_000..5_000).contains(&changed), "{changed}");
 }
 
 #[test]
-fn files_are_those_versions_and_never_overwrite_others() {
+fn files_have_the_bytes_of_the_versions_and_never_overwrite_others() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("new/deep");
     let series = small();
@@ -141,7 +141,7 @@ fn files_are_those_versions_and_never_overwrite_others() {
 }
 
 #[test]
-fn whoever_stops_it_keeps_whole_versions_only() {
+fn a_stop_leaves_complete_versions_only() {
     struct Stops(u64);
     impl Observer for Stops {
         fn expect(&mut self, bytes: u64) {
@@ -163,7 +163,7 @@ fn whoever_stops_it_keeps_whole_versions_only() {
 }
 
 #[test]
-fn what_can_not_be_is_refused() {
+fn impossible_series_are_refused() {
     let bad = [
         Series { versions: 0, ..small() },
         Series {

@@ -1,4 +1,4 @@
-//! The picture that README shows is the one that the run files give.
+//! The chart in README is the one that the run files give.
 
 use std::path::Path;
 use std::process::Command;

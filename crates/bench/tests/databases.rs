@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-/// All, as the tables list them.
+/// All subjects, in the order of the tables.
 const SUBJECTS: [&str; 14] = [
     "nothing",
     "ddedup",
@@ -25,7 +25,7 @@ const SUBJECTS: [&str; 14] = [
     "stream",
 ];
 
-/// Standard output and standard error of a run that succeeds.
+/// Runs the program, which must succeed. Returns standard output and standard error.
 fn bench(args: &[&str]) -> (String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_ibid-bench")).args(args).output();
     let output = output.expect("ibid-bench runs");
@@ -34,9 +34,8 @@ fn bench(args: &[&str]) -> (String, String) {
     (String::from_utf8(output.stdout).expect("text"), said)
 }
 
-/// Twelve pages of 40 versions, in the order of time; each version adds a line to the one before.
-/// And what is rare: an empty body, one that no text column takes, one that is nothing but zeros,
-/// one longer than a block.
+/// Writes twelve pages of 40 versions in the order of time; each version adds a line to the one
+/// before. Adds rare bodies: empty, not valid in a text column, all zeros, longer than a block.
 fn write_records(path: &Path) {
     let mut text = String::new();
     let mut line = |key: &str, rev: u32, body: &str| {
@@ -113,7 +112,7 @@ fn every_subject_brings_back_every_record() {
 }
 
 #[test]
-fn what_is_no_record_is_refused() {
+fn a_line_that_is_no_record_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("bad.jsonl");
     std::fs::write(&path, "{\"key\": \"a\", \"rev\": 1, \"body\": \"b\"}\nnonsense\n").expect("written");

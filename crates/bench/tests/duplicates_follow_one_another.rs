@@ -1,4 +1,4 @@
-//! Runs of duplicates are counted as RapidCDC §2 has them, whatever the files.
+//! Runs of duplicates are counted as RapidCDC §2 defines them, whatever the files.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -13,12 +13,12 @@ fn fixed(size: usize) -> Settings {
     Settings::Fixed(FixedSettings { size })
 }
 
-/// A file in which every letter is a chunk of 64 bytes.
+/// Returns a file in which every letter is a chunk of 64 bytes.
 fn letters(text: &str) -> Vec<u8> {
     text.bytes().flat_map(|letter| [letter; 64]).collect()
 }
 
-/// Files by their order.
+/// Writes files into a folder, so that they are read in this order.
 fn folder(files: &[Vec<u8>]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (n, file) in files.iter().enumerate() {
@@ -52,9 +52,9 @@ fn sequences(length: u64, count: u64) -> Sequences {
 }
 
 #[test]
-fn a_sequence_is_what_follows_the_first_duplicate_of_a_run() {
-    // Nothing was there before; then runs of three (abc, def) and an isolated duplicate (h); then a run
-    // that ends with its file (fgh).
+fn a_sequence_follows_the_first_duplicate_of_a_run() {
+    // No chunk of the first file is a duplicate. The second has runs of three (abc, def) and an
+    // isolated duplicate (h); the third has a run that ends with its file (fgh).
     let files = ["abcdefgh", "abc1def2h", "3fgh"].map(letters);
     let found = look(folder(&files).path(), fixed(64), 3);
     let expected = [
@@ -82,7 +82,7 @@ fn a_sequence_is_what_follows_the_first_duplicate_of_a_run() {
     let last = found.last();
     assert_eq!((last.in_sequences(), last.sequence_count()), (chunks_of_64(6), 3));
     assert!((last.ratio() - 21.0 / 11.0).abs() < 1e-12);
-    // All duplicates: the isolated ones, the first of each run, and the sequences.
+    // All duplicates are the isolated ones, the first of each run, and the sequences.
     assert_eq!(last.duplicates.chunks, 1 + 3 + 6);
 }
 
@@ -130,7 +130,7 @@ fn bytes_are_those_of_each_chunk_and_runs_go_on_from_piece_to_piece() {
 
 #[test]
 fn half_of_the_chunks_in_sequences_are_in_sequences_no_shorter_than_the_median() {
-    // Sequences of 1, 1, 2 and 4.
+    // The sequences have 1, 1, 2 and 4 chunks.
     let files = ["abcdefgh", "ab1bc2abc3abcde"].map(letters);
     let found = look(folder(&files).path(), fixed(64), 1);
     let last = found.last();
@@ -162,7 +162,7 @@ fn checkpoints_are_evenly_spaced_and_the_last_is_of_all_files() {
     assert_eq!(counts(100), (1..=12).collect::<Vec<_>>());
 }
 
-/// What one finds who keeps every chunk, and starts again at every checkpoint.
+/// Counts with a simple model that keeps every chunk, and starts again at every checkpoint.
 fn naive(files: &[Vec<u8>], settings: &Settings) -> Checkpoint {
     let chunker = Chunker::new(settings).unwrap();
     let mut seen: HashSet<Vec<u8>> = HashSet::new();
@@ -204,10 +204,11 @@ fn naive(files: &[Vec<u8>], settings: &Settings) -> Checkpoint {
 }
 
 #[test]
-fn every_checkpoint_is_what_a_naive_model_finds() {
+fn every_checkpoint_agrees_with_a_naive_model() {
     for seed in 0..30 {
         let mut random = Random::new(seed);
-        // Few letters make long runs, many make few duplicates; the last chunk of a file can be short.
+        // Few letters make long runs, many make few duplicates. The last chunk of a file can be
+        // short.
         let kinds = 2 + random.below(60);
         let files: Vec<Vec<u8>> = (0..1 + random.below(8))
             .map(|_| {
@@ -257,7 +258,7 @@ fn edited_versions_cut_by_content_agree_with_the_model_too() {
 }
 
 #[test]
-fn what_can_not_be_counted_is_refused_and_who_looks_on_can_stop() {
+fn impossible_plans_are_refused_and_the_observer_can_stop() {
     let folder = folder(&[letters("ab")]);
     let plan = DuplicateLocalityPlan {
         paths: vec![folder.path().to_owned()],
@@ -312,7 +313,7 @@ fn the_papers_sizes_are_a_mask_of_twelve_bits_past_the_minimum() {
         backup: 0,
     };
     assert_eq!(rabin, Settings::Windowed(expected));
-    // 4096 and, of another 4096, what the maximum 8192 further on leaves: 1 - 1/e².
+    // 4096, and of another 4096 the part that the maximum leaves 8192 further on: 1 - 1/e².
     let expected = 4096.0 + 4096.0 * (1.0 - (-2f64).exp());
     let found = mean(&rabin);
     assert!((found / expected - 1.0).abs() < 0.02, "{found} for {expected}");
@@ -346,8 +347,8 @@ fn every_chunker_takes_the_sizes_that_it_has() {
             assert_eq!(settings.size_min() == sizes.min, has_minimum, "{name}");
         }
     }
-    // The usual chunkers come near to the average at the paper's sizes; FastCDC, which is normalised
-    // around it, is above.
+    // The other chunkers come near to the average at the paper's sizes. FastCDC, whose
+    // normalisation is around that average, is above it.
     for name in [
         "rabin", "gear", "crc32", "tttd", "fastcdc", "seqcdc", "argmin", "argmin8", "ae", "ram",
     ] {
@@ -364,7 +365,7 @@ fn sizes_that_are_out_of_order_or_of_range_are_refused() {
     assert!(refused(4096, 8192, 8191, "rabin").contains("8191"));
     assert!(refused(63, 8192, 12_288, "argmin").contains("minimum chunk size"));
     assert!(refused(64, 8192, 12_288, "nobody").contains("nobody"));
-    // The least that there can be between minimum and average.
+    // The smallest possible distance between minimum and average.
     for name in NAMES {
         let sizes = ChunkSizes {
             min: 8192,

@@ -1,4 +1,4 @@
-//! The whole program on tiny files, with whichever tools are installed.
+//! The whole program on tiny files, with the tools that are installed.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -6,19 +6,19 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// The program ibid is no library, so Cargo does not build it for this test.
+/// Builds the program ibid, which Cargo does not build for this test because it is not a library.
 fn ibid() -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
-    // What Cargo says to this test of its package would have build scripts of others run again, and all
-    // that depends on them be built anew.
+    // Cargo's variables for this test's package would make the build scripts of other packages run
+    // again, and everything that depends on them be rebuilt.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
             cargo.env_remove(&name);
         }
     }
-    // As `cargo test --workspace` has just built it: with the features of another selection of packages
-    // all would be built again.
+    // Builds with the features of `cargo test --workspace`, whose results can then be reused;
+    // another selection of packages would rebuild everything.
     let built = cargo
         .args(["test", "--no-run", "--workspace", "--test", "cli"])
         .args(["--quiet", "--locked", "--message-format", "json"])
@@ -58,7 +58,7 @@ fn bench_ok(args: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Three versions of which each repeats most of the one before.
+/// Writes three versions, each of which repeats most of the one before.
 fn versions(folder: &Path) {
     let mut state = 7u64;
     let mut data: Vec<u8> = std::iter::repeat_with(|| {
@@ -74,7 +74,7 @@ fn versions(folder: &Path) {
     }
 }
 
-/// The same as folders, in each of which a small file and an empty folder are as well.
+/// Writes the same as folders, each with a small file and an empty folder in addition.
 fn trees(folder: &Path) {
     let files = folder.with_file_name("files");
     versions(&files);
@@ -148,7 +148,7 @@ fn every_tool_backs_up_and_restores() {
         assert!(shown.contains(&format!(" {tool} ")), "{shown}");
         let ours = |sample: &&Value| sample["tool"] == **tool && sample["corpus"] == corpus;
         let first = samples.iter().find(ours).unwrap();
-        // 400 kB of which half is noise.
+        // Each version has 400 kB, half of them noise.
         assert!(
             (200_000..600_000).contains(&first["repository_bytes"].as_u64().unwrap()),
             "{first}"
@@ -207,7 +207,7 @@ fn a_run_that_can_not_be_fair_is_refused() {
         &["repositories", "--corpus", &corpus, "--ibid", "no/such/program"],
         "--ibid",
     );
-    // A program that stores nothing restores nothing.
+    // A program that stores nothing cannot restore.
     fails(
         &[
             "repositories",

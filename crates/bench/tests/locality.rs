@@ -1,4 +1,4 @@
-//! Hints change what chunking costs, and hardly what is found.
+//! Hints change the cost of chunking, and hardly change the chunks.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ fn plan(data: LocalityData, chunkers: &[&str]) -> LocalityPlan {
     }
 }
 
-/// The series in a folder, and both ways to name it.
+/// Returns the series in a folder, as files and as a series in memory.
 fn both() -> (tempfile::TempDir, [LocalityData; 2]) {
     let folder = tempfile::tempdir().unwrap();
     series().write_into(folder.path(), &mut Unobserved).unwrap();
@@ -42,7 +42,7 @@ fn both() -> (tempfile::TempDir, [LocalityData; 2]) {
     (folder, [files, LocalityData::Series(series())])
 }
 
-/// What was announced and what was done; may have enough at some point.
+/// An observer that counts announced and finished bytes, and may stop at some point.
 #[derive(Default)]
 struct Count {
     expected: Vec<u64>,
@@ -94,7 +94,7 @@ fn strict_criteria_find_what_the_chunker_finds_and_scan_little() {
                 "{name} {}",
                 entry.criterion.name()
             );
-            // Every hint follows a duplicate, and nearly every duplicate is followed.
+            // Every hint follows a duplicate, and nearly every duplicate has a follower.
             let followers = run.tally.duplicates - run.followers;
             assert!(
                 followers <= found.files && run.tally.hinted() <= run.followers,
@@ -138,7 +138,7 @@ fn files_are_cut_like_versions_in_memory_and_threads_change_nothing_that_is_foun
 }
 
 #[test]
-fn a_store_takes_what_is_new_and_leaves_nothing_behind() {
+fn a_store_takes_new_chunks_and_leaves_no_files() {
     let folder = tempfile::tempdir().unwrap();
     let (_versions, both) = both();
     for data in both {
@@ -157,7 +157,7 @@ fn a_store_takes_what_is_new_and_leaves_nothing_behind() {
             (stored[1], stored[2], stored[3]),
             (rabin.plain.unique_bytes, stored[1], stored[1])
         );
-        // It tests no places.
+        // This chunker tests no places.
         let methods: Vec<StoreMethod> = ae.stores.iter().map(|entry| entry.method).collect();
         assert_eq!(methods, [StoreMethod::Fixed, StoreMethod::Plain, StoreMethod::Ideal]);
         assert_eq!(folder.path().read_dir().unwrap().count(), 0);
@@ -195,9 +195,10 @@ fn the_observer_hears_once_how_much_is_ahead_and_then_of_exactly_that() {
         let mut count = Count::default();
         let found = locality(&plan, &mut count).unwrap();
         let bytes = found.datasets[0].bytes;
-        // Gear: plain, and twice (list lengths) four criteria and the worst of three, each with names and
-        // without; threads: plain and four, twice; stores: fixed, plain, four, ideal and its
-        // boundaries. Argmin has two criteria.
+        // Gear has runs without hints and, for both list lengths, four criteria and three worst
+        // cases, each with naming and without; threads: plain and four criteria, twice; stores:
+        // fixed, plain, four criteria, ideal and the pass for its boundaries. Argmin has two
+        // criteria.
         let passes = (2 * 15 + 10 + 8) + (2 * 7 + 6 + 6);
         assert_eq!(count.advanced, passes * bytes);
         let [expected] = count.expected[..] else {
@@ -206,7 +207,7 @@ fn the_observer_hears_once_how_much_is_ahead_and_then_of_exactly_that() {
         let off = expected.abs_diff(count.advanced) as f64 / count.advanced as f64;
         assert!(if is_exact { off == 0.0 } else { off < 0.01 }, "{off}");
 
-        // Wherever it is by then, it ends, and leaves nothing.
+        // The experiment ends wherever it is, and leaves no files.
         for share in [0.0, 0.3, 0.6, 0.7, 0.9, 0.99] {
             let mut count = Count {
                 most: Some((expected as f64 * share) as u64),

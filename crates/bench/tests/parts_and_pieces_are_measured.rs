@@ -1,5 +1,5 @@
-//! Breakdown, hashes and instructions: everything that is there is measured, and numbers that can
-//! be checked are right.
+//! Breakdown, hashes and instructions: all of them are measured, and numbers that can be checked
+//! are right.
 
 use ibid_bench::{BreakdownPlan, Error, HASH_BINS, Part, Unobserved, breakdown, cpu, hashes, sample};
 use ibid_chunk::{Backend, RollingHash, Settings};
@@ -29,13 +29,13 @@ fn a_breakdown_has_three_parts_for_each_backend_and_the_papers_names() {
     }
     for step in &found.steps {
         assert!(step.speed.median > 0.0);
-        // Every backend cuts alike, and each part makes chunks larger.
+        // Every backend finds the same cuts, and each part makes chunks larger.
         let same = found.steps.iter().find(|other| other.part == step.part).unwrap();
         assert_eq!(step.mean, same.mean);
     }
     let mean = |part| found.steps.iter().find(|step| step.part == part).unwrap().mean;
     let (bare, base, skips) = (mean(Part::Boundaries), mean(Part::Minimum), mean(Part::Skips));
-    // Five pairs take 873 on average.
+    // Five pairs give an average of 873 bytes.
     assert!((800.0..1100.0).contains(&bare) && (8600.0..9500.0).contains(&base) && skips > 11_000.0);
 }
 
@@ -65,7 +65,8 @@ fn all_hashes_are_even_but_that_of_rsync() {
     for entry in &found.entries {
         assert_eq!((entry.bins.len(), entry.bins.iter().sum::<u64>()), (HASH_BINS, 50_000));
         assert!(entry.speeds[0].1.median > 0.0);
-        // Of 63 degrees of freedom, 1.8 is beyond one in ten thousand.
+        // With 63 degrees of freedom, a value above 1.8 has a probability below one in ten
+        // thousand.
         let is_even = entry.unevenness() < 1.8;
         assert_eq!(is_even, entry.name != "rsync", "{}: {}", entry.name, entry.unevenness());
         assert!(entry.fullest() >= 1.0 && entry.emptiest() <= 1.0);

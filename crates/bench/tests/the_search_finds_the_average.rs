@@ -1,4 +1,4 @@
-//! What the search answers gives the average that was asked for, and what it prefers stores least.
+//! The search finds parameters that give the requested average, and prefers those that store least.
 
 use ibid_bench::{Error, Random, TunePlan, Unobserved, tune};
 use ibid_chunk::{Chunker, Settings, chunks};
@@ -25,7 +25,7 @@ fn averages_of_4_8_and_16_kib_come_out_within_a_tenth_on_random_bytes_it_has_not
             let share = mean / average as f64;
             assert!((0.9..=1.1).contains(&share), "{share} of {average}: {candidate:?}");
         }
-        // Those of the papers are tried as well, and so is more than one length.
+        // The parameters of the papers are tried, and more than one length.
         let lengths: Vec<u32> = tuning
             .candidates
             .iter()

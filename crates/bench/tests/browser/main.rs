@@ -14,7 +14,7 @@ const ALGORITHMS: [&str; 4] = ["fastcdc", "seqcdc", "ram", "fixed"];
 const AVERAGES: [&str; 2] = ["4KiB", "16KiB"];
 const VERSIONS: usize = 3;
 
-/// Looks at the page as a reader does, and writes down what there is.
+/// A script that reads the page as a user does, and writes down what it finds.
 const PROBE: &str = include_str!("probe.js");
 
 struct Report {
@@ -22,7 +22,7 @@ struct Report {
 }
 
 impl Report {
-    /// Chunkers compared.
+    /// Returns a comparison of chunkers.
     fn new() -> Report {
         let (algorithms, averages) = (ALGORITHMS.join(","), AVERAGES.join(","));
         Report::of(&format!(
@@ -30,12 +30,13 @@ impl Report {
         ))
     }
 
-    /// How duplicates follow one another.
+    /// Returns the page on duplicate locality.
     fn of_locality() -> Report {
         Report::of("duplicate-locality series --sizes 1KiB,2KiB,3KiB")
     }
 
-    /// What hints gain: two chunkers, of which one has two criteria, on two series of versions.
+    /// Returns the page on boundary hints: two chunkers, one with two criteria, on two series of
+    /// versions.
     fn of_hints() -> Report {
         Report::of(
             "locality --synthetic --size 400kB --versions 3 --edits 4,8 --chunkers rabin,argmin --sizes 1KiB,2KiB,3KiB \
@@ -43,8 +44,8 @@ impl Report {
         )
     }
 
-    /// What deltas between records save: five versions of each of twenty pages, or as many records
-    /// of keys of their own.
+    /// Returns the page on deltas between records: five versions of each of twenty pages, or as
+    /// many records with keys of their own.
     fn of_records(key: &str) -> Report {
         let report = Report {
             folder: tempfile::tempdir().unwrap(),
@@ -70,7 +71,7 @@ impl Report {
         report
     }
 
-    /// Made by the program, from a series of versions.
+    /// Runs a command on a series of versions.
     fn of(command: &str) -> Report {
         let report = Report {
             folder: tempfile::tempdir().unwrap(),
@@ -93,7 +94,7 @@ impl Report {
         self.folder.path().join("report.html")
     }
 
-    /// What the probe finds in a window of this width.
+    /// Returns the findings of the probe in a window of this width.
     fn look(&self, is_dark: bool, width: u32) -> Value {
         let text = std::fs::read_to_string(self.path()).unwrap();
         let probed = self.folder.path().join("probed.html");
@@ -115,13 +116,13 @@ impl Report {
     }
 }
 
-/// The page as the browser has it once all scripts ran.
+/// Returns the page as it is in the browser after all scripts ran.
 fn browse(folder: &Path, page: &Path, is_dark: bool, width: u32) -> String {
     let browser = std::env::var_os("IBID_BROWSER").unwrap_or_else(|| "chromium".into());
     let profile = tempfile::tempdir_in(folder).unwrap();
     let mut command = Command::new(&browser);
     command
-        // As root, which CI is, there is no sandbox to be had; the page is ours.
+        // There is no sandbox for root, as which CI runs; the page is trusted.
         .args([
             "--headless",
             "--no-sandbox",
@@ -146,13 +147,13 @@ fn browse(folder: &Path, page: &Path, is_dark: bool, width: u32) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// How many sets of vector instructions are measured here.
+/// Returns the number of backends that are measured here.
 fn backends() -> usize {
     ibid_chunk::Backend::available().count()
 }
 
-/// Whether every chart is there with its marks, whole and readable, in light and dark, on wide and
-/// narrow screens; and so many rows of tables.
+/// Checks that every chart has its marks and is complete and readable, in light and dark, on wide
+/// and narrow screens, and that the tables have this number of rows.
 fn is_readable(report: &Report, expected: &[(&str, usize)], rows: usize) {
     for (is_dark, width) in [(false, 1300), (true, 1300), (false, 500), (true, 500)] {
         let found = report.look(is_dark, width);
@@ -203,9 +204,9 @@ fn every_chart_is_there_whole_and_readable_in_light_and_dark() {
     let report = Report::new();
     let (chunkers, all) = (ALGORITHMS.len(), ALGORITHMS.len() * AVERAGES.len());
     let expected = [
-        // A point for each, and the frontier.
+        // A point for each entry, and the frontier.
         ("scatter", all + 1),
-        // A point for each, and a line for each chunker.
+        // A point for each entry, and a line for each chunker.
         ("savings", all + chunkers),
         ("sizes-4096", chunkers),
         ("sizes-16384", chunkers),
@@ -219,7 +220,7 @@ fn every_chart_is_there_whole_and_readable_in_light_and_dark() {
 #[ignore = "needs a browser: IBID_BROWSER=chromium cargo test -p ibid-bench --test browser -- --ignored"]
 fn a_chunker_can_be_hidden_and_figures_are_shown_where_the_pointer_is() {
     let found = Report::new().look(false, 1300);
-    // In each picture what belongs to the first: points, a line, distributions, bars.
+    // The marks of the first chunker in each chart: points, a line, distributions, bars.
     let hidden = AVERAGES.len() * (1 + 1 + 1 + backends()) + 1;
     assert_eq!(
         (&found["hidden"], &found["pressed"], &found["restored"]),
@@ -241,8 +242,8 @@ fn a_chunker_can_be_hidden_and_figures_are_shown_where_the_pointer_is() {
 #[ignore = "needs a browser: IBID_BROWSER=chromium cargo test -p ibid-bench --test browser -- --ignored"]
 fn the_charts_of_locality_are_whole_and_readable_and_a_checkpoint_can_be_hidden() {
     let report = Report::of_locality();
-    // Two lines with a point for each checkpoint; a line for each that has sequences, which the first
-    // version has not.
+    // Two lines with a point for each checkpoint, and a line for each checkpoint that has
+    // sequences: all but the first.
     let expected = [("shares", 2 + 2 * VERSIONS), ("lengths", VERSIONS - 1)];
     is_readable(&report, &expected, 2 * VERSIONS);
     let found = report.look(false, 1300);
@@ -262,7 +263,7 @@ fn the_charts_of_locality_are_whole_and_readable_and_a_checkpoint_can_be_hidden(
 #[ignore = "needs a browser: IBID_BROWSER=chromium cargo test -p ibid-bench --test browser -- --ignored"]
 fn the_charts_of_hints_are_whole_and_readable_and_a_criterion_can_be_hidden() {
     let report = Report::of_hints();
-    // Rabin has four criteria, argmin two; each in two series.
+    // Rabin has four criteria, argmin two, each in two series.
     let expected = [
         ("speedup-of-0", 2 * 4),
         ("ratio-of-0", 2 * 5),
@@ -272,14 +273,14 @@ fn the_charts_of_hints_are_whole_and_readable_and_a_criterion_can_be_hidden() {
         ("ratio-in-0", 8),
         ("speedup-in-1", 6),
         ("ratio-in-1", 8),
-        // Of the longest lists.
+        // Only the longest lists are shown.
         ("places-0", 2 * 4),
         ("places-1", 2 * 4),
         ("lists-0-0", 2 * 4),
         ("lists-0-1", 2 * 2),
         ("lists-1-0", 2 * 4),
         ("lists-1-1", 2 * 2),
-        // There is no worse for `ff`.
+        // `ff` has no worst case.
         ("worst-0", 2 * 3),
         ("worst-1", 2),
         ("naming-0", 2 * 4),
@@ -297,12 +298,13 @@ fn the_charts_of_hints_are_whole_and_readable_and_a_criterion_can_be_hidden() {
         ("threads-1-0", 2 * 5),
         ("threads-1-1", 2 * 3),
     ];
-    // Plain and four criteria for each length and series, and for argmin, too; threads; stores.
+    // Rabin has plain and four criteria for each list length and series, argmin plain and two; then
+    // threads and stores.
     let rows = 4 * (2 * 5) + 2 * (2 * 5 + 2 * 3) + 2 * (7 + 5);
     is_readable(&report, &expected, rows);
     let found = report.look(false, 1300);
-    // Plain: two in each of four pictures of ratios and of four of threads, one in each of eight of
-    // stores.
+    // The marks of plain: two in each of four charts of ratios and of four of threads, one in each
+    // of eight of stores.
     let hidden = 4 * 2 + 4 * 2 + 8;
     assert_eq!(
         (&found["hidden"], &found["pressed"], &found["restored"]),
@@ -321,7 +323,7 @@ fn the_charts_of_hints_are_whole_and_readable_and_a_criterion_can_be_hidden() {
 fn the_charts_of_records_are_whole_and_readable_and_a_figure_can_be_hidden() {
     let report = Report::of_records("key");
     let expected = [
-        // Whole, deltas by two sizes of features, three rivals; each by itself and in blocks.
+        // Whole, deltas with two sizes of features, three rivals; each alone and in blocks.
         ("ratio", 2 * 6),
         ("index", 6),
         ("sizes", 2),
@@ -330,18 +332,18 @@ fn the_charts_of_records_are_whole_and_readable_and_a_figure_can_be_hidden() {
         ("writes-0", 2),
         // The other mixture has no writes.
         ("reads-1", 2),
-        // Without any memory there is no reward.
+        // Without a cache there is no reward.
         ("cache-ratio", 1 + 4 * 4),
         ("cache-misses", 1 + 4 * 4),
         ("bursts", 2),
-        // Two lines with five distances, and a level from end to end.
+        // Two lines with five distances, and a level across the chart.
         ("distance-ratio", 2 * (1 + 5) + 1 + 2),
         ("distance-most", 2 * (1 + 5) + 1 + 2),
         ("interval-ratio", 4),
         ("interval-speed", 4),
     ];
-    // Ways to store, classes of sizes, reads and writes of each mixture, memory and rewards, bursts,
-    // distances, intervals.
+    // Ways to store, classes of sizes, reads and writes of each mixture, memory and rewards,
+    // bursts, distances, intervals.
     let rows = 6 + 6 + 8 + 17 + 2 + 11 + 4;
     is_readable(&report, &expected, rows);
     let found = report.look(false, 1300);
@@ -357,7 +359,7 @@ fn the_charts_of_records_are_whole_and_readable_and_a_figure_can_be_hidden() {
     assert_eq!(found["requests"], Value::Array(Vec::new()));
 }
 
-/// Nothing that a browser would have to look for elsewhere; this needs none to be seen.
+/// The pages load nothing from elsewhere. This test needs no browser.
 #[test]
 fn the_pages_refer_to_nothing_outside_themselves() {
     for (report, charts) in [

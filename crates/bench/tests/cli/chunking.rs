@@ -2,7 +2,7 @@
 
 use crate::support::{Home, as_somebody, noise, run, run_with};
 
-/// Offset, length and fingerprint of every line.
+/// Returns offset, length and fingerprint of every line.
 fn chunks(text: &str) -> Vec<(usize, usize, String)> {
     let parsed = text.lines().map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
@@ -81,7 +81,7 @@ fn parameters_change_cuts_and_are_named_when_they_are_wrong() {
 }
 
 #[test]
-fn what_can_not_be_read_is_named() {
+fn files_that_can_not_be_read_are_named() {
     let home = Home::bare();
     assert!(home.fails(1, ["chunk", "nowhere"]).contains("cannot open nowhere"));
     assert!(home.fails(1, ["chunk", "files"]).contains("cannot read files"));
@@ -157,7 +157,7 @@ fn a_comparison_has_a_row_for_every_chunker_and_average() {
     for row in ["4.0 KiB  fastcdc", "4.0 KiB  seqcdc", "16.0 KiB  fixed"] {
         assert_eq!(ran.out.matches(row).count(), 2, "{row} in {}", ran.out);
     }
-    // Two of three versions are nearly the same.
+    // Two of the three versions are nearly the same.
     let line = ran.out.lines().find(|line| line.contains("4.0 KiB  fastcdc")).unwrap();
     let savings: f64 = line.split_whitespace().nth(3).unwrap().parse().unwrap();
     assert!((40.0..55.0).contains(&savings), "{line}");
@@ -174,14 +174,14 @@ fn a_comparison_has_a_row_for_every_chunker_and_average() {
 }
 
 #[test]
-fn what_can_not_be_compared_is_refused_before_anything_is_done() {
+fn impossible_comparisons_are_refused_before_anything_is_done() {
     let home = Home::bare();
     let refused = |code, more: &str| home.fails(code, format!("chunkers files {more}").split(' '));
     assert!(refused(1, "nowhere").contains("cannot read nowhere"));
     assert!(refused(2, "--backends mmx").contains("mmx"));
     assert!(refused(2, "--averages 1").contains("--averages: average chunk size"));
     assert!(refused(2, "--sample 0").contains("sample: expected at least 1"));
-    // A file to measure is never taken for one to write to.
+    // An input file is never taken for an output file.
     assert!(refused(2, "--json files").contains("ends in .json"));
     assert!(refused(1, "--json nowhere/x.json").contains("cannot write nowhere/x.json"));
     home.write("empty", "");
@@ -207,7 +207,7 @@ fn a_file_that_can_not_be_read_is_named_and_left_out() {
 }
 
 #[test]
-fn what_tuning_prints_can_be_pasted_and_gives_the_average() {
+fn the_printed_options_of_tuning_give_the_average() {
     let home = Home::bare();
     home.write("FILE", noise(4_000_000, 9));
     let text = home.ok("tune seqcdc --average 8KiB --rounds 1 --sample 1MiB -q".split(' '));
@@ -228,7 +228,7 @@ fn what_tuning_prints_can_be_pasted_and_gives_the_average() {
 }
 
 #[test]
-fn what_the_environment_asks_for_is_named_beside_what_is_best() {
+fn the_backend_of_the_environment_is_named_beside_the_best() {
     let home = Home::bare();
     let best = ibid_chunk::Backend::best();
     let text = home.ok("cpu --rounds 1".split(' '));

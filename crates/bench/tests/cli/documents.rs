@@ -1,4 +1,4 @@
-//! `docs/measuring.md` does what it says.
+//! The commands in `docs/measuring.md` run as written.
 
 use crate::blocks::{blocks, run_blocks};
 use crate::support::Home;
@@ -48,7 +48,7 @@ fn every_chunker_and_each_of_its_parameters_is_explained() {
         let settings = ibid_chunk::Settings::for_average(name, 64 << 10).unwrap();
         let row = DOCUMENT.lines().find(|line| {
             let named = line.strip_prefix("| ").and_then(|line| line.split('|').next());
-            // One row for all that hash a window: most are called by their parts.
+            // One row covers all chunkers that hash a window: most are named METHOD/HASH.
             let of = if name.contains('/') { "METHOD/HASH" } else { name };
             named.is_some_and(|named| named.contains(&format!("`{of}`")))
         });

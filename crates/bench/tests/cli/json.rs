@@ -1,4 +1,4 @@
-//! What `--json` prints, held against the tables of `docs/measuring-json.md`.
+//! The output of `--json` agrees with the tables of `docs/measuring-json.md`.
 
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ fn every_command_prints_what_is_documented() {
         (&compared["files"], compared["results"].as_array().unwrap().len()),
         (&6.into(), 6)
     );
-    // The same into a file, and tables here.
+    // The same with a file: tables on standard output.
     let printed = home.ok(format!("{arguments} out.json").split(' '));
     assert!(printed.contains("savings") && serde_json::from_str::<Value>(&printed).is_err());
     let written = std::fs::read_to_string(home.path("out.json")).unwrap();
@@ -53,7 +53,7 @@ fn every_command_prints_what_is_documented() {
     for (command, options) in measured {
         let printed = home.ok(format!("{command} {options} --json").split(' '));
         tables.document(command, &printed);
-        // With a file, text here and JSON there.
+        // With a file, tables go to standard output and JSON to the file.
         let text = home.ok(format!("{command} {options} --json measured.json").split(' '));
         assert!(text.lines().count() > 3, "{text}");
         tables.document(command, &std::fs::read_to_string(home.path("measured.json")).unwrap());
@@ -70,7 +70,7 @@ fn every_command_prints_what_is_documented() {
 }
 
 #[test]
-fn what_records_prints_is_documented() {
+fn the_output_of_records_is_documented() {
     let tables = tables();
     let home = Home::bare();
     let measure = [
@@ -114,7 +114,7 @@ fn what_records_prints_is_documented() {
 }
 
 #[test]
-fn what_fails_says_so_as_documented() {
+fn failures_are_reported_as_documented() {
     let tables = tables();
     let home = Home::bare();
     for (code, arguments) in [

@@ -1,4 +1,4 @@
-//! Duplicates that follow one another, and what hints gain.
+//! Duplicate locality and boundary hints.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::support::{Home, ran, signal};
 
-/// The row after so many files, below the first line: its cells, without the signs for percent.
+/// Returns the row after this number of files, below the first line: its cells, without percent
+/// signs.
 fn row(text: &str, files: &str) -> Vec<String> {
     let line = text
         .lines()
@@ -28,7 +29,7 @@ fn letters(text: &str) -> Vec<u8> {
 #[test]
 fn runs_of_duplicates_are_counted_as_files_are_added() {
     let home = Home::bare();
-    // By name, numbers by their value: v2, v9, v10.
+    // Files are sorted by name, with numbers by value: v2, v9, v10.
     home.write("series/v2", letters("abcdefgh"));
     home.write("series/v9", letters("abc1def2h"));
     home.write("series/v10", letters("3fgh"));
@@ -41,8 +42,8 @@ fn runs_of_duplicates_are_counted_as_files_are_added() {
         "{}",
         ran.out
     );
-    // Files, chunks, duplicates, in sequences, isolated, the same of bytes, ratio, sequences, median,
-    // longest.
+    // Files, chunks, duplicates, in sequences, isolated, the same in bytes, ratio, sequences,
+    // median, longest.
     assert_eq!(
         row(&ran.out, "1"),
         ["1", "8", "0.0", "0.0", "0.0", "0.0", "0.0", "1.00", "0", "0", "0"]
@@ -62,7 +63,7 @@ fn runs_of_duplicates_are_counted_as_files_are_added() {
         page.contains("id=\"shares\"") && page.contains("id=\"lengths\""),
         "{page}"
     );
-    // Those that are named come in the order in which they are: v10 is new, v2 is not.
+    // Named files are read in the given order: v10 is new, v2 is not.
     let text = home.ok("duplicate-locality series/v10 series/v2 --chunker fixed --sizes 64,64,64 -q".split(' '));
     assert_eq!(row(&text, "2")[..3], ["2", "12", "25.0"]);
     let once = home.ok("duplicate-locality series --checkpoints 1 -q".split(' '));
@@ -73,7 +74,7 @@ fn runs_of_duplicates_are_counted_as_files_are_added() {
 }
 
 #[test]
-fn what_can_not_be_counted_is_refused_before_anything_is_done() {
+fn impossible_counts_are_refused_before_anything_is_done() {
     let home = Home::bare();
     let refused = |code, more: &str| home.fails(code, format!("duplicate-locality files {more}").split(' '));
     assert!(refused(1, "nowhere").contains("cannot read nowhere"));
@@ -86,7 +87,7 @@ fn what_can_not_be_counted_is_refused_before_anything_is_done() {
     assert!(refused(1, "--json nowhere/x.json").contains("cannot write nowhere/x.json"));
 }
 
-/// The cells of the first row of this name after a line that starts so.
+/// Returns the cells of the first row of this name after a line that starts with `after`.
 fn cells(text: &str, after: &str, name: &str) -> Vec<String> {
     let lines = text.lines().skip_while(|line| !line.starts_with(after)).skip(1);
     let mut rows = lines.map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
@@ -97,7 +98,7 @@ fn cells(text: &str, after: &str, name: &str) -> Vec<String> {
 const SERIES: &str = "--synthetic --size 400kB --versions 4 --edits 4";
 
 #[test]
-fn what_hints_gain_is_a_table_for_each_dataset_chunker_and_length() {
+fn hints_give_a_table_for_each_dataset_chunker_and_length() {
     let home = Home::bare();
     let arguments = format!(
         "locality {SERIES},9 --chunkers rabin,argmin --list-length 2,3 --worst --threads 3 --store . --report \
@@ -126,7 +127,7 @@ fn what_hints_gain_is_a_table_for_each_dataset_chunker_and_length() {
         "memory",
     ];
     assert!(titles.iter().all(|title| header.contains(title)), "{header}");
-    // Exactly the chunker's cuts: its ratio, its chunks.
+    // The cuts are exactly those of the chunker: the same ratio and chunks.
     let plain = cells(&ran.out, "rabin with", "plain");
     let exact = cells(&ran.out, "rabin with", "ff+rwt+fpt");
     assert_eq!(
@@ -149,7 +150,7 @@ fn what_hints_gain_is_a_table_for_each_dataset_chunker_and_length() {
     let ideal = cells(&ran.out, "rabin, into a store", "ideal");
     assert_eq!(ideal[4..], cells(&ran.out, "rabin, into a store", "plain")[4..]);
     assert_eq!(starts("argmin, each thread with a file of its own"), 2);
-    // The store is gone, and nothing else was made.
+    // The file of the store is gone, and no other file was made.
     let mut names: Vec<_> = std::fs::read_dir(home.path(""))
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
@@ -159,7 +160,7 @@ fn what_hints_gain_is_a_table_for_each_dataset_chunker_and_length() {
 }
 
 #[test]
-fn files_gain_as_the_series_they_are() {
+fn files_give_the_same_as_the_series_they_are_from() {
     let home = Home::bare();
     home.ok("generate versions series --size 400kB --versions 4 --edits 4 --kind insert,delete -q".split(' '));
     let counts = |arguments: &str| {
@@ -193,7 +194,7 @@ fn files_gain_as_the_series_they_are() {
 }
 
 #[test]
-fn what_hints_can_not_do_is_refused_before_anything_is_done() {
+fn impossible_hints_are_refused_before_anything_is_done() {
     let home = Home::bare();
     let refused = |code, more: &str| home.fails(code, format!("locality {more}").split(' '));
     assert!(refused(2, "-q").contains("PATH"));
@@ -216,7 +217,7 @@ fn what_hints_can_not_do_is_refused_before_anything_is_done() {
     assert!(refused(1, "files --store nowhere").contains("cannot write into nowhere"));
 }
 
-/// Whatever it is doing when the signal comes: making versions, cutting, with threads, storing.
+/// The signal comes in every phase: making versions, cutting, cutting with threads, storing.
 #[test]
 fn it_stops_when_asked_and_leaves_nothing() {
     let home = Home::bare();

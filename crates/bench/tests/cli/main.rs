@@ -1,4 +1,4 @@
-//! The program, run as people and scripts run it.
+//! The program as users and scripts run it.
 
 #[path = "../../../cli/tests/cli/blocks.rs"]
 mod blocks;
@@ -14,5 +14,5 @@ mod support;
 #[path = "../../../cli/tests/cli/tables.rs"]
 mod tables;
 
-/// What is run.
+/// The program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ibid-bench");

@@ -1,4 +1,4 @@
-//! Help that teaches.
+//! The help texts.
 
 use crate::support::Home;
 

@@ -1,9 +1,9 @@
-//! Data that is the same on every machine: from splitmix64, without anything from outside.
+//! Generated data that is the same on every machine.
 
 use std::fs;
 use std::path::Path;
 
-/// splitmix64.
+/// The splitmix64 sequence.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -19,7 +19,7 @@ impl Random {
         (self.next() % limit as u64) as usize
     }
 
-    /// The `rank`-th of 4096 words; low ranks are drawn more often, as in a language.
+    /// Returns one of 4096 words; low ranks are drawn more often, as in a language.
     fn word(&mut self) -> String {
         let rank = self.below(64) * self.below(64);
         let mut letters = Random(rank as u64);
@@ -28,7 +28,7 @@ impl Random {
             .collect()
     }
 
-    /// About `bytes` bytes of words in lines.
+    /// Returns about `bytes` bytes of words in lines.
     fn text(&mut self, bytes: usize) -> Vec<u8> {
         let mut text = String::new();
         while text.len() < bytes {
@@ -38,12 +38,12 @@ impl Random {
         text.into_bytes()
     }
 
-    /// Bytes that nothing compresses.
+    /// Returns bytes that cannot be compressed.
     fn noise(&mut self, bytes: usize) -> Vec<u8> {
         (0..bytes).map(|_| self.next() as u8).collect()
     }
 
-    /// Overwrites, inserts and deletes up to 60 bytes at each of so many places.
+    /// Overwrites, inserts and deletes up to 60 bytes at each of several places.
     fn edit(&mut self, data: &mut Vec<u8>, places: usize) {
         for _ in 0..places {
             let at = self.below(data.len());

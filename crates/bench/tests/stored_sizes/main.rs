@@ -10,9 +10,9 @@
 //! IBID_RENEW=1 cargo test -p ibid-bench --test stored_sizes
 //! ```
 //!
-//! Of a repository, what counts are its frames, compressed and sealed; files are padded to round
-//! sizes (`docs/format/README.md`), which would hide a small change and double another. Backups run
-//! on one thread: with more, what similar data is found depends on which thread comes first, and
+//! For a repository, the compressed and sealed frames count. Files are padded to round sizes
+//! (`docs/format/README.md`), which would hide a small change and double another. Backups run on
+//! one thread: with more, the similar data that is found depends on which thread comes first, and
 //! sizes vary by up to 2 %.
 
 mod corpus;
@@ -60,7 +60,7 @@ fn repository() -> Repository {
     Repository::init(Arc::new(Memory::new()), None, &InitOptions::default()).expect("a new repository")
 }
 
-/// One time for all, so that it takes as many bytes on every day.
+/// Sets a fixed time, which takes as many bytes on every day.
 fn set_time(path: &Path) {
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
     let times = FileTimes::new().set_modified(time).set_accessed(time);
@@ -106,7 +106,7 @@ fn stored_versions() -> u64 {
     frames(&repository)
 }
 
-/// Returns the bytes of blocks and of what is in none.
+/// Returns the bytes of blocks and of all entries outside blocks.
 fn stored_records() -> u64 {
     let folder = tempfile::tempdir().expect("a folder");
     let options = Options::default().with_durability(Durability::None);
@@ -116,7 +116,7 @@ fn stored_records() -> u64 {
         for (key, body) in round {
             documents.put(key.as_bytes(), &body).expect("storing a record");
         }
-        // Else the encoder would choose among what is there when it comes to it.
+        // Otherwise the bases to choose from would depend on when the encoder runs.
         store.finish_encoding().expect("encoding");
     }
     let mut on = |_| ControlFlow::Continue(());

@@ -1,4 +1,4 @@
-//! What a comparison of databases found.
+//! The results of a comparison of databases.
 
 use serde::{Deserialize, Serialize};
 
