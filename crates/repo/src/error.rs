@@ -12,12 +12,12 @@ pub enum Error {
     /// The storage reported an error.
     #[error(transparent)]
     Storage(#[from] ibid_storage::Error),
-    /// A file of the repository is damaged: its contents can't be parsed.
+    /// A file of the repository is damaged: it can't be decrypted or parsed.
     #[error("{object} is damaged or was tampered with: {source}")]
     Damaged {
         /// Path of the file, or the frame in it.
         object: String,
-        /// The parser's error.
+        /// Error of the decoder.
         source: ibid_format::Error,
     },
     /// The format can't represent a file's entry, so the file can't be backed up.
@@ -26,7 +26,7 @@ pub enum Error {
     /// The config can't be read. Without it, the repository can't be opened.
     #[error("{}", config_text(source))]
     ConfigDamaged {
-        /// The parser's error.
+        /// Error of the decoder.
         source: ibid_format::Error,
     },
     /// The storage holds data that is not a repository.

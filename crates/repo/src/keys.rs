@@ -20,7 +20,7 @@ pub struct KeyInfo {
     pub current: bool,
     /// Cost of opening the slot, if it can be read.
     pub cost: Option<Argon2Cost>,
-    /// Program that made the slot, time, and label; or the reason why they can't be read.
+    /// Label, creation time, host and user of the slot; or the reason why they can't be read.
     pub note: std::result::Result<Note, String>,
 }
 

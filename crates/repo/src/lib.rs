@@ -1,9 +1,9 @@
 //! Snapshots of file trees, deduplicated, encrypted, verifiable.
 //!
-//! A [`Repository`] lives in a [`Storage`]. [`Repository::backup`] makes a
-//! snapshot, [`Repository::restore`] writes its files back, and [`Repository::check`] finds missing
-//! and damaged data. `docs/format/` specifies the stored format; `docs/durability.md` states what
-//! survives a crash.
+//! A [`Repository`] lives in a [`Storage`]. [`Repository::backup`] makes a snapshot,
+//! [`Repository::restore`] writes its files back, and [`Repository::check`] finds missing and damaged
+//! data. `docs/format/` specifies the stored format; `docs/durability.md` states what survives a
+//! crash.
 //!
 //! ```
 //! use ibid_repo::{BackupOptions, InitOptions, MemoryStorage, Repository, RestoreOptions};

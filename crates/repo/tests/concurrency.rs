@@ -123,7 +123,7 @@ impl<F: FnMut()> Read for Then<F> {
 /// While a backup is halfway, a snapshot that another backup made of the same data is restored
 /// through its handle.
 #[test]
-fn what_a_backup_has_not_stored_yet_hides_nothing_from_who_uses_the_same_handle() {
+fn chunks_that_a_backup_has_not_stored_yet_hide_nothing_from_users_of_the_same_handle() {
     let folder = Folder::scratch();
     folder.write("file", &noise(1, 12_000_000));
     let contents = contents(folder.path());

@@ -51,7 +51,7 @@ fn every_byte_of_a_chain_matters_and_none_gives_a_wrong_one() {
 /// Versions of a file that is larger than the cache, each in its own pack and encoded against the
 /// version before.
 #[test]
-fn a_check_reads_each_frame_once_though_the_bases_of_a_pack_lie_all_over_the_one_before() {
+fn a_check_reads_each_frame_once_though_the_bases_of_a_pack_are_all_over_the_one_before() {
     const FRAMES: u64 = 64;
     let memory = Arc::new(Memory::new());
     Repository::init(memory.clone(), Some(b"secret"), &quick()).unwrap();

@@ -467,7 +467,7 @@ fn a_file_with_another_name_outside_is_not_brought_up_to_date_in_place() {
 }
 
 #[test]
-fn pipes_in_the_way_are_replaced_and_nobody_waits_for_their_other_end() {
+fn pipes_in_the_way_are_replaced_without_waiting_for_their_other_end() {
     let (done, waits) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         for place in PLACES {

@@ -198,7 +198,7 @@ fn a_large_first_backup_writes_down_itself_what_its_chunks_are_like() {
 }
 
 #[test]
-fn what_was_stored_without_looking_is_looked_into_once_by_who_looks() {
+fn chunks_stored_without_sketches_are_sketched_once_by_a_later_backup() {
     let (storage, repository) = changeable();
     let folder = support::scratch();
     let file = folder.path().join("dump");
@@ -283,7 +283,7 @@ fn of_changed_files_that_are_like_nothing_little_is_looked_at_after_a_while() {
 }
 
 #[test]
-fn from_storage_that_is_far_no_more_is_read_back_than_is_allowed() {
+fn from_remote_storage_no_more_is_read_back_than_is_allowed() {
     let repository = repository();
     let folder = support::scratch();
     let file = folder.path().join("dump");

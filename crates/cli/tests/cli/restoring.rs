@@ -81,7 +81,7 @@ fn mode(home: &Home, path: &str) -> u32 {
 }
 
 /// Returns a home whose files were backed up by a user who is not root.
-fn somebodys(prepare: impl Fn(&Home)) -> Home {
+fn with_files_of_another_user(prepare: impl Fn(&Home)) -> Home {
     let home = Home::bare();
     prepare(&home);
     let ran = run(&mut as_somebody(
@@ -94,7 +94,7 @@ fn somebodys(prepare: impl Fn(&Home)) -> Home {
 
 #[test]
 fn folders_that_are_not_to_be_written_to_come_back_and_are_brought_up_to_date() {
-    let home = somebodys(|home| {
+    let home = with_files_of_another_user(|home| {
         home.write("files/deep/read-only.txt", "read me");
         let path = home.path("files/deep/read-only.txt");
         rustix::fs::setxattr(path, "user.comment", b"yes", rustix::fs::XattrFlags::empty()).unwrap();
@@ -126,7 +126,7 @@ fn folders_that_are_not_to_be_written_to_come_back_and_are_brought_up_to_date() 
 
 #[test]
 fn a_file_that_cannot_be_restored_goes_even_from_a_folder_that_is_not_to_be_written_to() {
-    let home = somebodys(|home| set_mode(home, "files/deep", 0o555));
+    let home = with_files_of_another_user(|home| set_mode(home, "files/deep", 0o555));
     for pack in packs(&home) {
         let mut bytes = std::fs::read(&pack).unwrap();
         if bytes.len() > 200_000 {
@@ -148,7 +148,7 @@ fn a_file_that_cannot_be_restored_goes_even_from_a_folder_that_is_not_to_be_writ
 
 #[test]
 fn a_folder_that_cannot_be_made_is_counted_with_all_that_is_in_it() {
-    let home = somebodys(|_| ());
+    let home = with_files_of_another_user(|_| ());
     home.write("back/mine", "");
     set_mode(&home, "back", 0o755);
     if !rustix::process::geteuid().is_root() {

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_more_once_it_is_stopped() {
+    fn no_thread_waits_once_it_is_stopped() {
         let plan = plan(&[None, Some(0)]);
         let turns = Turns::new(&plan);
         let first = turns.next().unwrap();

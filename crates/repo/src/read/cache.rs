@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pieced_stays_while_whole_ones_come_and_go() {
+    fn delta_bodies_stay_while_whole_ones_come_and_go() {
         let keys = keys();
         let some = vec![7; 1000];
         let whole = || body(&keys, &[&some]);
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_what_is_gone_is_used_again_unless_somebody_holds_it() {
+    fn memory_of_an_evicted_body_is_reused_unless_it_has_another_owner() {
         let keys = keys();
         let some = vec![7; 1000];
         let bodies = FrameCache::new(0);

@@ -583,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pieced_takes_memory_for_what_is_its_own() {
+    fn a_delta_body_takes_memory_only_for_its_own_bytes() {
         let (repository, layers) = layers();
         let loaded = repository.loaded().unwrap();
         let reader = ChunkReader::new(&repository.files, loaded.clone(), 1 << 20).comparing_ends_only();

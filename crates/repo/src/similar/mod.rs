@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn the_index_grows_with_what_is_new_as_long_as_it_has_memory() {
+    fn the_index_grows_with_new_chunks_while_it_has_memory() {
         let chunks = 3 * ENTRIES_NEW / FEATURES as u64;
         let mut roomy = Similar::new(std::iter::empty(), 64 << 20, false);
         let before = roomy.memory();
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_deep_is_found_by_its_largest_features_and_compared_by_all() {
+    fn a_deep_chunk_is_found_by_its_largest_features_and_compared_by_all() {
         let place = |frame| Place { frame, slot: 0 };
         let mut similar = Similar::new(std::iter::empty(), 64 << 20, false);
         let (whole, other) = (sketch(1), sketch(2));
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn many_versions_of_what_lies_deep_do_not_displace_what_may_be_a_base_beside() {
+    fn many_versions_of_a_deep_chunk_do_not_displace_chunks_that_can_be_any_base() {
         let mut similar = Similar::new(std::iter::empty(), 64 << 20, false);
         let half = |sketch: Sketch| sketch.features()[..FEATURES / 2].to_vec();
         let (table, log) = (half(sketch(1)), half(sketch(2)));
