@@ -102,8 +102,8 @@ impl Checkpoint {
         sum(&self.sequences[..self.sequences.partition_point(|sequences| sequences.length < length)])
     }
 
-    /// Returns the greatest length such that at least half of the chunks in LQ sequences are in
-    /// sequences of that length or longer; 0 if there are none.
+    /// Returns the median length: at least half of the chunks in LQ sequences are in sequences of
+    /// this length or longer, and no greater length has that. 0 if there are no sequences.
     #[must_use]
     pub fn median_length(&self) -> u64 {
         let half = self.in_sequences().chunks.div_ceil(2);

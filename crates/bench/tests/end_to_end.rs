@@ -148,7 +148,7 @@ fn every_tool_backs_up_and_restores() {
         assert!(shown.contains(&format!(" {tool} ")), "{shown}");
         let ours = |sample: &&Value| sample["tool"] == **tool && sample["corpus"] == corpus;
         let first = samples.iter().find(ours).unwrap();
-        // Each version has 400 kB, half of them noise.
+        // Each version has 400 kB with 4 random bits in each byte.
         assert!(
             (200_000..600_000).contains(&first["repository_bytes"].as_u64().unwrap()),
             "{first}"

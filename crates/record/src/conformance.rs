@@ -435,7 +435,7 @@ pub fn killed(path: &Path, open: Open<'_>, rounds: u32, start: impl Fn(&Path) ->
 fn listen_and_kill(mut child: Child, lines: u32) -> u32 {
     let mut output = BufReader::new(child.stdout.take().expect("its output is a pipe"));
     let (mut synced, mut heard, mut line) = (None, 0, String::new());
-    // The process is killed while it writes. What it acknowledged until then is read to the end.
+    // The process is killed while it writes. Its acknowledgements are read to the end.
     while output.read_line(&mut line).is_ok_and(|length| length > 0) {
         if let Some((_, rest)) = line.split_once(ACKNOWLEDGED)
             && let Some((number, durable)) = rest.trim().split_once(' ')

@@ -67,7 +67,7 @@ pub enum Error {
         table: Table,
         /// The key in this table.
         key: Vec<u8>,
-        /// What is wrong with the entry.
+        /// The damage of the entry.
         found: Damage,
     },
     /// The path holds something other than a store of records.
@@ -75,7 +75,7 @@ pub enum Error {
     NotAStore {
         /// The path.
         path: PathBuf,
-        /// What is there.
+        /// What was found at the path.
         found: String,
     },
     /// The store at the path was made with another engine. Open it with that one.

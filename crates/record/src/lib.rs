@@ -6,8 +6,8 @@
 //! records at one moment. Each change is committed with a [`Durability`].
 //!
 //! Records that resemble each other are stored as deltas, in the background: a new version of a
-//! document costs about what it changes. The latest version of a key is read without decoding.
-//! [`Store::compact`] also compresses records together.
+//! document takes about as many bytes as it changes. The latest version of a key is read without
+//! decoding. [`Store::compact`] also compresses records together.
 //!
 //! ```
 //! use ibid_record::{Options, Store, Versions};

@@ -1,4 +1,4 @@
-//! Over TLS nobody else reads what a replica gets, and only those follow who are known.
+//! Over TLS an eavesdropper reads no record, and only replicas with a trusted certificate follow.
 
 mod common;
 

@@ -44,7 +44,7 @@ const USE_PERCENT_MIN: u64 = 75;
 pub struct Compaction {
     /// Records that were moved into blocks.
     pub records: u64,
-    /// Bytes of these records before, without what the engine stores beside them.
+    /// Bytes of these records before, without the engine's overhead.
     pub bytes_before: u64,
     /// Bytes of the blocks that they are in now.
     pub bytes_after: u64,

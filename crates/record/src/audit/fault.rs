@@ -15,7 +15,7 @@ pub const FAULTS_MAX: usize = 1000;
 pub struct Verification {
     /// The contents of each namespace, in the order in which the namespaces were made.
     pub namespaces: Vec<NamespaceCounts>,
-    /// What is wrong, at most [`FAULTS_MAX`] faults. An entry with several faults is listed once.
+    /// The faults, at most [`FAULTS_MAX`]. An entry with several faults is listed once.
     pub faults: Vec<Fault>,
     /// How many faults there are.
     pub faults_total: u64,
@@ -58,7 +58,7 @@ pub struct Fault {
     pub table: Table,
     /// The key in this table.
     pub key: Vec<u8>,
-    /// What is wrong with it.
+    /// The fault of the entry.
     pub problem: Problem,
 }
 
@@ -96,7 +96,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What is wrong with an entry.
+/// The kinds of faults.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {

@@ -12,8 +12,8 @@ pub struct EncodingReport {
     pub deltas: u64,
     /// Records that became deltas of one further on in their chain.
     pub hops: u64,
-    /// Bytes that the deltas take less than what they replaced. Some of the deltas may have been
-    /// dropped since.
+    /// Bytes that the deltas save over the records that they replace. Some of the deltas may have
+    /// been dropped since.
     pub saved_bytes: u64,
     /// Deltas that were dropped because there was no room for them until they could be written.
     pub dropped: u64,

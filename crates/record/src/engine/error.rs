@@ -58,8 +58,8 @@ pub enum EngineError {
         /// What the operating system says.
         source: Arc<io::Error>,
     },
-    /// An earlier write failed, so what is on disk is uncertain, and nothing more is written.
-    /// Opening it again finds what was committed.
+    /// An earlier write failed. The state on disk is uncertain, and nothing more is written. Open
+    /// the engine again to find which commits took place.
     #[error("cannot {operation} {path}: an earlier write to it failed", path = .path.display())]
     Stopped {
         /// What was attempted.

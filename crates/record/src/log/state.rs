@@ -11,7 +11,7 @@ use crate::error::Error;
 pub struct Log {
     /// The role of the store.
     pub role: Role,
-    /// The epoch: how often a store of these was promoted.
+    /// The epoch: the number of promotions among these stores.
     pub epoch: u64,
     /// The position of the first entry that is kept.
     pub first: u64,

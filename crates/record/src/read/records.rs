@@ -267,8 +267,8 @@ impl Records {
             StoredBody::Whole(body) => return Ok(Some(body)),
             StoredBody::Delta { base, check, delta } => (base, check, delta),
         };
-        // Collects the deltas on the way to a whole record. A base has a larger number than its deltas, so
-        // the way ends.
+        // Collects the deltas on the way to a whole record. A base has a larger number than its
+        // deltas, so the way ends.
         let mut deltas = vec![(number, delta)];
         let mut body = loop {
             match fetch(next)? {

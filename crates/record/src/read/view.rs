@@ -112,7 +112,7 @@ fn live(number: u64, body: Option<Vec<u8>>) -> Result<Vec<u8>, Error> {
 pub(crate) struct Scan<V> {
     view: V,
     namespace: u32,
-    /// What is left of the range, as keys of the table `keys`.
+    /// The rest of the range, as keys of the table `keys`.
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
     direction: Direction,

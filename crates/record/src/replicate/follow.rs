@@ -1,4 +1,4 @@
-//! Following a log: asking for what is new until told to stop.
+//! Following a log: a replica asks for new entries until it is told to stop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

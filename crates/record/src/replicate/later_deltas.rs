@@ -8,9 +8,9 @@ use crate::engine::Snapshot;
 use crate::error::Error;
 use crate::log::entries::Entries;
 
-/// Rewrites that are looked for ahead of what is sent.
+/// Most rewrites that are read ahead of the entries to send.
 const REWRITES: usize = 1 << 18;
-/// Log entries that are read for that.
+/// Most log entries that are read for that.
 const ENTRIES: u64 = 1 << 20;
 
 /// Bases, each with the record that later became its delta: the encoder found that the two are

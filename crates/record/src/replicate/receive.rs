@@ -144,8 +144,8 @@ impl Receiver {
         }
         let mut raw = Vec::new();
         let contents = decompress_contents(&sent.packed, sent.length, &mut raw)?;
-        // A reader of a published log may find its position in the middle of an answer, and has the entries
-        // before.
+        // A reader of a published log may find its position in the middle of an answer, and has the
+        // entries before.
         let known = (state.next - sent.from) as usize;
         if known >= contents.entries.len() {
             return Ok(Progress::Nothing); // it is late

@@ -213,7 +213,8 @@ impl Sender {
             epoch: state.epoch,
             asked: next,
         };
-        // A replica that was the primary of an earlier epoch may have entries that no other store has.
+        // A replica that was the primary of an earlier epoch may have entries that no other store
+        // has.
         let is_behind = epoch.number < state.epoch.number;
         if next > state.next {
             return Ok(if is_behind {

@@ -32,9 +32,10 @@ use crate::write::{oplog, truncate};
 
 /// Records under keys, in namespaces.
 ///
-/// Any number of threads read and write. A read sees what was committed when it began, and waits for
-/// no other thread. Changes go to one thread, which commits those that arrive during a commit
-/// together. The store closes when it, its namespaces and its snapshots are dropped.
+/// Any number of threads read and write. A read sees the state that was committed when it began,
+/// and waits for no other thread. One thread makes all changes, and commits those that arrive
+/// during a commit together. The store closes when it, its namespaces and its snapshots are
+/// dropped.
 ///
 /// ```
 /// use ibid_record::{Options, Store, Versions};

@@ -47,7 +47,7 @@ pub(crate) fn add(transaction: &mut dyn Transaction, block: &NewBlock) -> Result
     Ok(())
 }
 
-/// Removes those of these blocks in which there is no record.
+/// Removes the blocks of a list that have no record any more.
 pub(crate) fn remove_unused(transaction: &mut dyn Transaction, blocks: &[u64]) -> Result<(), Error> {
     let used = records_by_block(transaction)?;
     for block in blocks.iter().filter(|block| !used.contains_key(block)) {

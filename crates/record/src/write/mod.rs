@@ -1,8 +1,8 @@
-//! How does a change get into the tables?
+//! Writes: from a caller's change to the tables.
 //!
 //! Callers send [requests](request) through a [handle](handle) to the one [writer], which commits
-//! those that are waiting together. [`execute`] does one command within a transaction; what was
-//! committed goes to the [feed], from which the encoder takes it.
+//! all waiting requests together. [`execute`] runs one command within a transaction. Committed
+//! records go to the [feed], from which the encoder takes them.
 
 pub(crate) mod apply;
 pub(crate) mod block;

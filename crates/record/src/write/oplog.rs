@@ -41,8 +41,8 @@ pub(crate) fn begin(engine: &dyn Engine, next: NextNumbers, wanted: bool) -> Res
             put_state(transaction, &begun)
         })?;
     } else {
-        // What was done before is not in the log, so an empty replica must ask for all contents. The log
-        // begins with an entry that counts as removed, which makes it ask.
+        // Earlier changes are not in the log, so an empty replica must ask for all contents. The
+        // log begins with an entry that counts as removed, which makes the replica ask.
         let (_, digest) = entry
             .seal(state.next, state.digest)
             .map_err(|error| Error::damaged(Table::Oplog, b"", error))?;

@@ -222,7 +222,7 @@ impl Writer {
         };
     }
 
-    /// Tells the callers the outcomes, and hands what was written to the encoder.
+    /// Sends the outcomes to the callers, and the written records to the encoder.
     fn tell(&self, group: Vec<Grouped>, outcomes: Vec<Result<Outcome, Error>>) {
         for (Grouped { request, .. }, outcome) in group.into_iter().zip(outcomes) {
             if let (Some(feed), Command::Batch(operations), Ok(Outcome::Written(written))) =

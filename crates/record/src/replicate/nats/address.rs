@@ -42,7 +42,7 @@ pub(super) struct Server {
     pub(super) tls: Option<tls::Client>,
 }
 
-/// What is wrong with an address.
+/// The fault of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; expected nats://HOST:PORT/NAME, or several HOST:PORT with commas between them")]
 pub struct AddressError(&'static str);

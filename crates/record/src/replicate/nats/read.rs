@@ -54,7 +54,7 @@ struct Asking {
     parts: PartAssembler,
 }
 
-/// What was read from the stream.
+/// The result of reading the stream up to a complete answer.
 struct Scanned {
     /// The first complete answer.
     found: Option<(EntrySpan, Vec<u8>)>,
@@ -109,7 +109,8 @@ impl Published {
                 Link::connect(&self.address, self.turn, stop)?
             }
         };
-        // A link is not used again after an error: an answer may be late, and another server may work.
+        // A link is not used again after an error: an answer may be late, and another server may
+        // work.
         let answer = self.answer_to(&mut link, &asked, request, stop)?;
         self.link = Some(link);
         Ok(answer)
@@ -175,7 +176,8 @@ impl Published {
                     None => continue,
                 }
             }
-            // The leader of the stream knows whether that is all. Replicas that wait do not ask it each time.
+            // The leader of the stream knows whether that is all. Waiting replicas do not ask it
+            // each time.
             if let Some((end, asked_at)) = self.ended
                 && end == sequence
                 && asked_at.elapsed() < END_IS_KNOWN

@@ -168,7 +168,7 @@ fn receive(stream: &mut impl Read, most: usize, stop: &AtomicBool) -> Result<Opt
             found,
         }));
     }
-    // Memory is taken for what was received, not for the announced length.
+    // Memory grows with the received bytes, not with the announced length.
     const STEP: usize = 1 << 20;
     let mut message = Vec::new();
     while message.len() < length {

@@ -68,7 +68,7 @@ fn html_file() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().try_map(|text| file_ending_in("html", &text))
 }
 
-/// The path of a file to be written, whose name says what it holds.
+/// Returns the path of an output file, whose name must have this ending.
 fn file_ending_in(ending: &str, text: &OsString) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     match path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending)) {

@@ -26,7 +26,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects as `user`, who needs no password, to the database of that name.
+    /// Connects to a database as `user`, without a password.
     pub(crate) fn connect(socket: &Path, user: &str, database: &str) -> Result<Client> {
         let stream = UnixStream::connect(socket).with_context(|| format!("connecting to {}", socket.display()))?;
         let mut client = Client {
