@@ -29,7 +29,7 @@ impl SnapshotInfo {
         self.id.to_string()[..8].to_owned()
     }
 
-    /// Returns the entry at `path` in this snapshot. Paths are those that were backed up; a leading
+    /// Returns a reference to `path` in this snapshot. Paths are those that were backed up; a leading
     /// slash, double slashes and `.` are ignored.
     pub fn at<'a>(&'a self, path: &'a (impl AsRef<Path> + ?Sized)) -> SnapshotPath<'a> {
         SnapshotPath {

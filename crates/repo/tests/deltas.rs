@@ -80,8 +80,7 @@ fn a_check_reads_each_frame_once_though_the_bases_of_a_pack_are_all_over_the_one
     assert!(reads.values().all(|&count| count == 1), "{reads:?}");
 }
 
-/// A repository that has lost a pack, and has stored its contents again, stays in that state for
-/// ever.
+/// While a pack is missing, a repository that has stored its contents again keeps loading this way.
 #[test]
 fn as_long_as_a_pack_is_missing_each_load_reads_every_directory_once() {
     let scene = Scene::with_chains();

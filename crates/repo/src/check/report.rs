@@ -71,7 +71,7 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    /// Returns whether the check found no faults.
+    /// Returns whether the check found no faults and no affected files.
     pub fn is_clean(&self) -> bool {
         self.faults.is_empty() && self.affected_total == 0
     }

@@ -108,7 +108,7 @@ impl<'a> Job<'a> {
         self.tally.into_inner().expect("no holder of this lock panics")
     }
 
-    /// Returns whether the backup may still read stored frames to find similar chunks.
+    /// Returns whether the backup may read more stored frames to find similar chunks.
     pub(crate) fn may_read(&self, bases: &ChunkReader<'_>) -> bool {
         self.limits.reads_max.is_none_or(|most| bases.bytes_read() < most)
     }

@@ -7,7 +7,7 @@
 //!                                                  ▲──compress──┘ └────sealed in order
 //! ```
 //!
-//! - The **reader** ([`read`]) walks and decides what must be read.
+//! - The **reader** ([`read`]) walks and decides which files to read.
 //! - **Cutters** ([`large`]) read and cut large files, and follow the boundaries of stored chunks
 //!   where that pays ([`hints`]).
 //! - **Workers** ([`work`]), one per core, read and cut small files, fingerprint and sketch chunks

@@ -1,4 +1,4 @@
-//! The reader: walks, decides what must be read, and fixes the order of the results.
+//! The reader: walks, decides which files to read, and fixes the order of the results.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

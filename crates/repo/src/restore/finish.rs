@@ -183,7 +183,7 @@ fn make_hole(file: &Restoring<'_>, offset: u64, length: u64) -> std::result::Res
     match rustix::fs::seek(&file.file, rustix::fs::SeekFrom::Data(offset)) {
         Ok(data) if data < offset + length => {}
         Ok(_) | Err(Errno::NXIO) => return Ok(()),
-        Err(_) => {} // then making it will tell
+        Err(_) => {} // punching it reports the error
     }
     file.changed.store(true, Ordering::Relaxed);
     punch(&file.file, offset, length)

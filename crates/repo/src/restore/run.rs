@@ -28,7 +28,7 @@ struct Wanted {
     listing: Content,
     /// The entry, if it is not a directory.
     single: Option<Box<TreeEntry>>,
-    /// The directory whose attributes the destination gets, if there is one.
+    /// The directory whose attributes the destination gets, if any.
     top: Option<Box<TreeEntry>>,
 }
 

@@ -163,7 +163,7 @@ pub(crate) fn exists(path: &Path) -> Error {
 /// Returns the error for an existing file that can't be replaced.
 pub(crate) fn cannot_replace(path: &Path, error: Errno) -> Error {
     let source = match error {
-        // Removing a whole tree to make room for a file is never what `--overwrite` was meant for.
+        // Overwriting never removes a whole tree to make room for a file.
         Errno::NOTEMPTY | Errno::EXIST => {
             std::io::Error::other("a directory that is not empty stands where something else belongs; move it away")
         }

@@ -46,7 +46,7 @@ fn is_right_already(task: &Task<'_>, part: &Part<'_>, scratch: &mut Vec<u8>, pro
             Ok(0) => return false,
             Ok(n) => done += n,
             Err(Errno::INTR) => {}
-            Err(_) => return false, // then writing it will tell
+            Err(_) => return false, // writing it reports the error
         }
     }
     if task.repository.files.keys.chunk_id(scratch) != part.id {

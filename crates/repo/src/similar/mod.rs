@@ -272,9 +272,10 @@ impl Similar {
         }
     }
 
-    /// Puts into `bases` the chunks that together share most features with this sketch, the best
-    /// first; each shares features that the earlier ones do not. Puts none if too few are found.
-    /// `locality` tells how quickly a place can be read; `None` if it can't be read.
+    /// Fills `bases` with the chunks that together share most features with this sketch, the best
+    /// first. Each shares features that the earlier ones do not. Leaves `bases` empty if too few
+    /// features are found. `locality` returns how quickly a place can be read, or `None` if it
+    /// can't be read.
     pub(crate) fn bases(
         &mut self,
         sketch: &Sketch,
