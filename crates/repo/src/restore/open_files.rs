@@ -20,8 +20,8 @@ pub(crate) struct OpenFiles {
 pub(crate) struct Permit<'a>(&'a OpenFiles);
 
 impl OpenFiles {
-    /// Derives the number of permits from the process's limit, less the descriptors needed
-    /// otherwise.
+    /// Divides the process's limit on open files: half of it for permits, an eighth for
+    /// directories.
     pub(crate) fn within_limits() -> OpenFiles {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
