@@ -6,7 +6,7 @@
 # Started by root, it runs the server as the user postgres.
 #
 # Every run stores the same balances: a digest of them is compared with pg.digests after each step. The bytes differ
-# from run to run: the system identifier, times, and where the two clients' rows and log records come to lie.
+# from run to run: in the system identifier, in times, and in the places of the two clients' rows and log records.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:?usage: pg.sh FOLDER}

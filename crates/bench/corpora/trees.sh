@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes trees: lnx unpacked, twelve folders of 6500 to 8400 files each.
 # usage: trees.sh LNX FOLDER        LNX is the folder that lnx.sh made
-# Needs tar and 1.2 GB of disk. What comes out is what lnx.sha256 covers: the same files with the same times.
+# Needs tar and 1.2 GB of disk. Every byte is fixed by lnx.sha256: the same files with the same times.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 lnx=${1:?usage: trees.sh LNX FOLDER}

@@ -225,8 +225,8 @@ fn pieces<O: Observer>(
     }
 }
 
-/// Reads into a buffer and returns what was read, nothing at the end; interrupted reads are
-/// repeated.
+/// Reads into a buffer, and returns the bytes that were read, none at the end. Interrupted reads
+/// are repeated.
 fn read_some(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match reader.read(buffer) {

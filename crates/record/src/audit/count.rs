@@ -1,11 +1,12 @@
 //! Counting the contents of a store.
 //!
-//! Record numbers are gone through in windows, from the largest down. The base of a delta has a
+//! Records are counted in windows of numbers, from the largest down. The base of a delta has a
 //! larger number than the record, so it was counted before. No body is decoded: a delta has the
 //! length of the body. A frame is decompressed once for each window in which it has records.
 //!
-//! In memory are a window, which takes a few MiB, and about 50 bytes for each record that is the
-//! base of records still to come: at most the number of strides times the number of chains.
+//! Memory holds a window, which takes a few MiB, and about 50 bytes for each record that is the
+//! base of records still to come. Of these there are at most the number of strides times the number
+//! of chains.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, ControlFlow};

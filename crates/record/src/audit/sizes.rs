@@ -1,4 +1,4 @@
-//! How large are records, and which of them are stored smaller?
+//! Histograms of records by size, with the bytes that are stored of them.
 
 /// Classes between a power of two and the next.
 const PER_OCTAVE: usize = 8;

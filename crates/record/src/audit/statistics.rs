@@ -6,7 +6,7 @@ use super::sizes::BodySizes;
 use crate::encode::EncodingReport;
 use crate::versions::Versions;
 
-/// How much is in a store, and in what form. Damaged entries are counted in
+/// The number, bytes and forms of the records in a store. Damaged entries are counted in
 /// [`damaged`](Self::damaged) only.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -83,7 +83,7 @@ pub(crate) fn verify(
 struct Verifier<'v> {
     read: &'v dyn Read,
     records: &'v Records,
-    /// How many of the records that were looked at are deltas of each one that is still to come.
+    /// For each base that is still to come, the number of checked records that are deltas of it.
     needed: BTreeMap<u64, u32>,
     /// The numbers that come next; the largest there are while they are unknown.
     next: NextNumbers,

@@ -32,7 +32,7 @@ pub(super) struct Item {
     /// Whether it is the latest version of its key, and stored whole.
     is_latest: bool,
     pub(super) origin: Origin,
-    /// Where its bytes begin and end in the window.
+    /// The range of its bytes in the window.
     from: usize,
     to: usize,
 }

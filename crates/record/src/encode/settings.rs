@@ -8,8 +8,8 @@ use super::{Governor, Retrieval};
 
 /// How records that resemble each other are stored as deltas.
 ///
-/// The defaults suit most data. The settings change how new records are stored, never the bodies
-/// that you read, and may differ each time a store is opened.
+/// The defaults suit most data. The settings change how records are stored from now on, never the
+/// bodies that you read. They may differ each time a store is opened.
 ///
 /// - To store all records whole, set [`enabled`](Self::enabled).
 /// - To read old versions faster or store them smaller, set [`retrieval`](Self::retrieval).

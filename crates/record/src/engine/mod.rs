@@ -139,7 +139,7 @@ pub trait Read {
 /// Everything that was committed at one moment. Later commits do not change it.
 pub trait Snapshot: Read + Send + Sync {}
 
-/// Writes, all or nothing. Its reads see what it has written.
+/// A transaction, which is committed completely or not at all. Its reads see its writes.
 pub trait Transaction: Read {
     /// Stores a value, in place of the key's value if it has one.
     ///

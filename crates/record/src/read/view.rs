@@ -158,7 +158,7 @@ impl<V: Borrow<View>> Scan<V> {
         let owner = (self.namespace, key, entry.versions);
         let View { engine, records, .. } = self.view.borrow();
         Ok(Some(Record {
-            // Not cached: a scan reads each record once.
+            // The cache is not used: a scan reads each record once.
             body: live(entry.latest, records.body(&**engine, entry.latest, owner)?)?,
             key: key.to_vec(),
             version: entry.versions,

@@ -54,7 +54,7 @@ impl LaterDeltas {
             self.until = entries.position();
             if let LogEntry::Rewrites { rewrites, .. } = LogEntry::decode(&entry)? {
                 for (number, base) in rewrites {
-                    // Of several deltas the newest: the others are further back in the chain.
+                    // The newest of several deltas: the others are further back in the chain.
                     let known = self.by_base.entry(base).or_default();
                     *known = (*known).max(number);
                 }

@@ -12,8 +12,8 @@ use crate::versions::Version;
 /// Everything that was committed at one moment; [`Store::snapshot`](crate::Store::snapshot) makes
 /// it.
 ///
-/// Later commits do not change what it shows. The engine keeps all data that a snapshot shows, so a
-/// snapshot that is held for long costs disk space.
+/// Later commits do not change its contents. The engine keeps these as long as the snapshot is
+/// held, which costs disk space.
 ///
 /// ```
 /// use ibid_record::{Options, Store, Versions};

@@ -185,7 +185,7 @@ pub(crate) struct MovedRecord {
     pub(crate) origin: Origin,
 }
 
-/// Where a record was when it was compressed into a block.
+/// The place of a record when it was compressed into a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// In an entry of its own, which ends with this checksum.

@@ -29,7 +29,7 @@ pub(crate) struct Writer {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) records: Arc<Records>,
     pub(crate) requests: Receiver<Request>,
-    /// Where committed records go to be encoded.
+    /// The queue of committed records for the encoder.
     pub(crate) feed: Option<Arc<Feed>>,
     pub(crate) state: State,
     pub(crate) completeness: Arc<Completeness>,

@@ -1,4 +1,4 @@
-//! Where a log is published: servers and a name.
+//! The address of a published log: servers and a name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ const PORT: u16 = 4222;
 /// Longest name of a log, bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Where a log is published: `nats://HOST:PORT/NAME` or
+/// The address of a published log: `nats://HOST:PORT/NAME` or
 /// `nats://USER:PASSWORD@HOST:PORT,HOST:PORT,HOST:PORT/NAME`.
 ///
 /// The servers are those of one cluster: one is asked, and another if that fails. User and password

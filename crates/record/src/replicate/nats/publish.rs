@@ -23,11 +23,12 @@ const LOOK_AT_STREAM_EVERY: Duration = Duration::from_secs(1);
 /// The servers of a cluster that keep a stream by default.
 const REPLICAS: u8 = 3;
 
-/// How the stream is made. A stream that exists stays as it is.
+/// The settings of a new stream. An existing stream stays as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Publishing {
-    /// How many servers keep the stream, 1 to 5. By default three of a cluster, or the only one.
+    /// The number of servers that keep the stream, 1 to 5. The default is three in a cluster, and
+    /// otherwise the only server.
     pub replicas: Option<u8>,
     /// Bytes of the stream. When it has more, the oldest messages are removed, and a replica that
     /// needs them asks the primary. At least twice the longest message of the server (1 MiB by

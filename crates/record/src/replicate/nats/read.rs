@@ -22,7 +22,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(20);
 const END_IS_KNOWN: Duration = Duration::from_secs(1);
 /// How long a server that keeps the stream may lag behind its leader.
 const LAG: Duration = Duration::from_millis(50);
-/// How often to wait for that.
+/// The number of times to wait for that.
 const LAGS: usize = 40;
 
 /// A published log. Answers are read from the stream, or come from the store that publishes.
@@ -32,9 +32,9 @@ pub struct Published {
     link: Option<Link>,
     /// The entries of the last complete answer that was read from the stream.
     last: Option<EntrySpan>,
-    /// Where to read on in the stream, and the position of the log there.
+    /// The next place to read in the stream, and the position of the log there.
     place: Option<Place>,
-    /// Where the stream ended when its leader was asked last, and when that was.
+    /// The end of the stream when its leader was last asked, and the time of that.
     ended: Option<(u64, Instant)>,
     asking: Asking,
 }

@@ -37,7 +37,7 @@ pub(super) struct Extent {
     pub(super) last: u64,
 }
 
-/// How a stream is made.
+/// The settings of a new stream.
 pub(super) struct StreamConfig {
     pub(super) replicas: u8,
     pub(super) bytes_max: Option<u64>,

@@ -21,9 +21,9 @@ use crate::store::Store;
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 /// Most replicas at the same time.
 const CONNECTIONS_MAX: usize = 64;
-/// How long the other end may be silent.
+/// The longest silence of the other end.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// How long connecting may take.
+/// The longest time to connect.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// A connection, encrypted or not.
@@ -123,7 +123,7 @@ impl Connection {
 
 impl Oplog for Connection {
     fn answer(&mut self, request: &[u8], stop: &AtomicBool) -> Result<Option<Vec<u8>>, Error> {
-        // Not used again after an error: a late answer would be taken for the next.
+        // A connection is not used again after an error: a late answer would be taken for the next.
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => self.connect()?,

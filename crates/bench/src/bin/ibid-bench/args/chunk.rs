@@ -1,4 +1,4 @@
-//! What to cut, and how.
+//! `ibid-bench chunk`, and the options of a chunker.
 
 use std::path::PathBuf;
 
@@ -58,7 +58,7 @@ pub(crate) struct ChunkerArgs {
 }
 
 impl ChunkerArgs {
-    /// What was asked for.
+    /// Returns the settings of the chunker.
     pub(crate) fn settings(&self) -> Result<Settings, SettingsError> {
         let limit = |name, size: Option<usize>| size.map(|size| (name, size.to_string()));
         let limits = [limit("size_min", self.min), limit("size_max", self.max)];

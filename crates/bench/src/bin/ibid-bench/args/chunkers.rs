@@ -9,7 +9,7 @@ use ibid_terminal::value::size_in_memory;
 
 use super::files::{JsonFile, ReportFile};
 
-/// Stands for every chunker that there is.
+/// The name for all chunkers.
 const ALL: &str = "all";
 
 /// How speeds are measured.

@@ -1,4 +1,4 @@
-//! Files that results are written to.
+//! The options for output files.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
-/// Where JSON goes.
+/// The destination of JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum JsonTo {
     /// Standard output, which then carries nothing else.
@@ -45,7 +45,7 @@ impl JsonFile {
     }
 }
 
-/// What `--json` without a value stands for.
+/// The value of `--json` without a file.
 const OUTPUT: &str = "-";
 
 fn json_to() -> impl TypedValueParser<Value = JsonTo> {

@@ -54,7 +54,7 @@ pub(crate) struct TuneSeqcdcArgs {
 }
 
 impl TuneSeqcdcArgs {
-    /// What is settled already.
+    /// Returns the usual settings with the given parameters.
     pub(crate) fn base(&self, usual: SeqCdcSettings) -> Result<SeqCdcSettings, SettingsError> {
         let fixed = self
             .parameters
@@ -66,7 +66,7 @@ impl TuneSeqcdcArgs {
         }
     }
 
-    /// Parameters that were given, and are looked for.
+    /// Returns a given parameter that the search has to find, if there is one.
     pub(crate) fn sought(&self) -> Option<&str> {
         let sought = ["seq_length", "skip_trigger", "skip_size", "size_average"];
         let names = self.parameters.iter().map(|(name, _)| name.as_str());
