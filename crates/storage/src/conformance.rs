@@ -1,6 +1,6 @@
 //! The tests that every implementation of [`Storage`] passes.
 //!
-//! Public, so that an implementation in another crate can be held to the same promises:
+//! The module is public, so that implementations in other crates can run them:
 //!
 //! ```
 //! use ibid_storage::{Memory, conformance};
@@ -13,8 +13,8 @@ use crate::{Error, ErrorKind, Name, Storage};
 
 const NO_LIMIT: u64 = u64::MAX;
 
-/// Checks all promises of [`Storage`] except durability, which needs a disk that fails. `make` returns
-/// a new, empty storage each time.
+/// Checks all promises of [`Storage`] except durability, which takes a disk that fails. `make`
+/// returns a new, empty storage each time.
 ///
 /// # Panics
 /// If a promise is not kept; the message says which.
@@ -61,7 +61,7 @@ fn what_was_put_is_got(place: &dyn Storage) {
     let large: Vec<u8> = (0..3_000_000_u32)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect();
-    let many: Vec<&[u8]> = large.chunks(700).collect(); // more parts than one call of the system takes
+    let many: Vec<&[u8]> = large.chunks(700).collect(); // more parts than one system call takes
     let longest = format!("{}/{}", "a".repeat(128), "b".repeat(126));
     let check = |text: &str, parts: &[&[u8]], whole: &[u8]| {
         place.put(&name(text), parts).unwrap_or_else(|error| panic!("{error}"));
@@ -86,7 +86,8 @@ fn what_was_put_is_got(place: &dyn Storage) {
 
 fn an_absent_object_is_not_found(place: &dyn Storage) {
     place.put(&name("here/too"), &[b"x"]).expect("an object can be stored");
-    // Never stored; in a folder that is not there; a folder; below an object; a beginning of a name.
+    // A name never stored, in a missing folder, of a folder, below an object, and a prefix of a
+    // name.
     for text in ["no", "no/such/object", "here", "here/too/deep", "here/to"] {
         let absent = name(text);
         assert_kind(place.get(&absent, NO_LIMIT), ErrorKind::NotFound);

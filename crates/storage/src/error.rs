@@ -1,4 +1,5 @@
-//! One error type for every implementation: what was attempted, on what, where, and what was found.
+//! The error type of all implementations: what was attempted, on which object, where, and what was
+//! found.
 
 use std::error::Error as StdError;
 use std::{fmt, io};
@@ -29,7 +30,7 @@ struct Inner {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// What kind of failure it is; callers decide by this.
+/// The kind of failure, by which callers decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -59,7 +60,7 @@ pub enum ErrorKind {
     Io,
 }
 
-/// What was attempted.
+/// The attempted operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {

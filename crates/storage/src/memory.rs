@@ -1,4 +1,4 @@
-//! Objects in memory: for tests, and for data that need not outlive the process.
+//! Objects in memory, for tests and for data that need not outlive the process.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -130,8 +130,7 @@ impl Storage for Memory {
 }
 
 fn is_folder(objects: &Objects, name: &Name) -> bool {
-    // In order, `a-b` and `a.b` stand between `a` and `a/b`: all that start with `a` have to be looked
-    // at.
+    // `a-b` and `a.b` sort between `a` and `a/b`, so check all names that start with `a`.
     let mut same_start = objects
         .range(name..)
         .take_while(|(other, _)| other.as_str().starts_with(name.as_str()));

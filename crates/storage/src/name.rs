@@ -1,4 +1,4 @@
-//! Names of objects: what is allowed, and why so little is.
+//! Names of objects, and which are allowed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -118,19 +118,19 @@ impl Name {
         Ok(Self(name.to_owned()))
     }
 
-    /// The whole name.
+    /// Returns the whole name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// All segments but the last, joined by `/`; empty for a name of one segment.
+    /// Returns all segments but the last, joined by `/`; empty for a name of one segment.
     #[must_use]
     pub fn folder(&self) -> &str {
         self.0.rsplit_once('/').map_or("", |(folder, _)| folder)
     }
 
-    /// The last segment.
+    /// Returns the last segment.
     #[must_use]
     pub fn last_segment(&self) -> &str {
         self.0.rsplit_once('/').map_or(self.as_str(), |(_, last)| last)

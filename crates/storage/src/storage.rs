@@ -26,8 +26,8 @@ pub trait Storage: Send + Sync {
     /// Stores a new object made of `parts` in order.
     ///
     /// When it returns `Ok` the object is whole and durable: it survives a loss of power. A crash
-    /// at any moment leaves either nothing under `name` or the whole object. The object can be
-    /// seen by others a moment before it is durable, never before it is whole.
+    /// at any moment leaves either nothing under `name` or the whole object. Others can see the
+    /// object a moment before it is durable, but never before it is whole.
     ///
     /// # Errors
     /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) if `name` is taken: nothing is

@@ -1,5 +1,5 @@
-//! Many writers, readers and sweeps at once, each with its own handle, as separate processes would
-//! have.
+//! Runs many writers, readers and sweeps at once, each with its own handle, as in separate
+//! processes.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -74,7 +74,7 @@ fn a_greedy_sweep_never_disturbs_a_writer() {
         let sweeps = scope.spawn(|| {
             let sweeper = Local::open(folder.path()).unwrap();
             while !done.load(Ordering::Relaxed) {
-                // No age at all: only the locks protect the writers.
+                // With an age of zero, only the locks protect the writers.
                 sweeper.sweep(Duration::ZERO).unwrap();
             }
         });

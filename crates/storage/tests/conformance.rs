@@ -1,4 +1,4 @@
-//! Every place keeps the promises of `Storage`; a place that breaks one is caught.
+//! Every storage keeps the promises of `Storage`, and the tests catch one that breaks a promise.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ fn pointers_and_a_wrapper_without_faults_conform() {
     conformance::run(|| Box::new(Arc::new(Flaky::new(Memory::new()))));
 }
 
-/// A place that is wrong in one way.
+/// A storage that breaks one promise.
 struct Wrong {
     inner: Memory,
     flaw: Flaw,

@@ -1,5 +1,5 @@
-//! Whatever moment power is lost at: an object is there whole or not at all, and what was
-//! acknowledged stays.
+//! Power may be lost at any moment: an object is then there whole or not at all, and acknowledged
+//! objects stay.
 
 mod careless;
 
@@ -17,7 +17,7 @@ fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-/// What is under `name` after a crash: nothing, or the whole object.
+/// Returns the object under `name` after a crash: none, or the whole one.
 fn whole_or_nothing(disk: FaultDisk, object: &Name, context: &str) -> bool {
     // If even the root is gone, nothing is there.
     let Ok(place) = Local::open_on(disk, ROOT) else {
@@ -40,7 +40,7 @@ fn store_one<D: Disk>(disk: D, object: &Name) -> bool {
     Local::create_on(disk, ROOT).is_ok_and(|place| place.put(object, &PARTS).is_ok())
 }
 
-/// How many operations `store_one` takes.
+/// Returns how many operations `store_one` takes.
 fn operations(object: &Name) -> u64 {
     let disk = FaultDisk::new(0);
     assert!(store_one(disk.clone(), object));
@@ -274,8 +274,8 @@ fn what_a_killed_process_deleted_stays_away_once_another_says_that_it_is_absent(
     );
 }
 
-/// What is lost of objects that a killed process published and another one saw, if the power goes
-/// after that; first without settling them, then with.
+/// Counts the objects lost that a killed process published and another process saw, if power is
+/// lost after that: first without settling them, then with.
 #[test]
 fn what_a_killed_process_published_is_durable_once_another_has_settled_it() {
     for object in [name("object"), name("packs/3f/object")] {

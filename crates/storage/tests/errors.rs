@@ -29,7 +29,7 @@ fn a_full_disk_says_so_and_loses_nothing() {
     );
     assert!(error.source().unwrap().to_string().contains("No space left on device"));
     assert_eq!(place.get(&name("packs/a"), 10).unwrap(), b"0123456789");
-    // The unfinished file is gone, and what it took is free again.
+    // The unfinished file is gone, and its space is free again.
     place.put(&name("packs/b"), &[&[1; 50]]).unwrap();
 }
 

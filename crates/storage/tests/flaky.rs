@@ -1,4 +1,4 @@
-//! The wrapper for tests of the layers above does what it says, and no more.
+//! `Flaky` causes exactly the faults that are set.
 
 use std::time::{Duration, Instant};
 

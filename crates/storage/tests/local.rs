@@ -1,4 +1,4 @@
-//! What a local folder looks like from outside, and what it makes of things that are not its own.
+//! The files and modes of a local folder, and its treatment of foreign entries.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

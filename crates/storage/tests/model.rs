@@ -1,4 +1,4 @@
-//! Any sequence of calls gives what a map would give.
+//! Any sequence of calls gives the same results as a map.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use ibid_storage::fault::FaultDisk;
 use ibid_storage::{Error, ErrorKind, Local, Memory, Name, Storage};
 use proptest::prelude::*;
 
-// No name is the folder of another: what a place does then is its own choice.
+// No name is the folder of another, because storages may differ in that case.
 const NAMES: [&str; 6] = ["a", "b/x", "b/y", "b-c/x", "b/z/deep/er", "longer.name_0"];
 const FOLDERS: [&str; 6] = ["", "b", "b-c", "b/z", "b/z/deep", "none"];
 

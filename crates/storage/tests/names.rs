@@ -1,4 +1,4 @@
-//! No name leads out of its place, and every refusal says why.
+//! No name leads out of its folder, and every refusal says why.
 
 use ibid_storage::{Name, NameError};
 use proptest::prelude::*;

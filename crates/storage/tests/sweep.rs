@@ -1,4 +1,4 @@
-//! A sweep takes what killed processes left, and nothing that is being written.
+//! A sweep removes the files that killed processes left, and no file that is being written.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, IoSlice, Write};
@@ -16,7 +16,7 @@ fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-/// The real disk, but a sync says that it has begun and then never ends.
+/// The real disk, except that a sync reports its start and never ends.
 struct Stuck;
 
 impl Disk for Stuck {
@@ -69,7 +69,7 @@ impl Disk for Stuck {
     }
 }
 
-/// Not a test of its own: what the child process does.
+/// The child process of another test.
 #[test]
 fn child() {
     if let Some(root) = std::env::var_os(CHILD) {

@@ -1,5 +1,4 @@
-//! The seam between [`Local`](crate::Local) and the file system: the few operations it really
-//! performs.
+//! The file operations between [`Local`](crate::Local) and the file system.
 
 mod os;
 
@@ -42,7 +41,7 @@ pub trait Disk: Send + Sync {
     /// [`io::ErrorKind::Unsupported`] if the file system has no locks.
     fn lock(&self, file: &Self::File) -> io::Result<bool>;
 
-    /// Writes a beginning of `parts`, joined, at the end of the file; says how many bytes.
+    /// Appends a prefix of the joined `parts` to the file. Returns how many bytes it wrote.
     ///
     /// # Errors
     /// Those of the operating system; [`io::ErrorKind::Interrupted`] means that nothing was
@@ -67,7 +66,7 @@ pub trait Disk: Send + Sync {
     /// [`io::ErrorKind::AlreadyExists`] if `path` exists.
     fn make_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes durable which names the folder has, and for which files.
+    /// Makes the names in the folder and their files durable.
     ///
     /// # Errors
     /// As for [`sync`](Disk::sync).
@@ -79,38 +78,39 @@ pub trait Disk: Send + Sync {
     /// [`io::ErrorKind::NotFound`] if there is none.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// What the folder has in it. Entries that vanish meanwhile are left out.
+    /// Returns the entries of the folder. Entries that vanish meanwhile are left out.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] or [`io::ErrorKind::NotADirectory`] if there is no such folder.
     fn list(&self, path: &Path) -> io::Result<Vec<FolderEntry>>;
 
-    /// Reads a beginning of what the file has from `offset` on; 0 at its end.
+    /// Reads bytes of the file from `offset` on, possibly fewer than requested. Returns how many; 0
+    /// at its end.
     ///
     /// # Errors
     /// Those of the operating system.
     fn read_at(&self, file: &Self::File, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// The length of the file in bytes.
+    /// Returns the length of the file, bytes.
     ///
     /// # Errors
     /// Those of the operating system.
     fn length(&self, file: &Self::File) -> io::Result<u64>;
 
-    /// How long ago the file was last written; zero if that seems to be in the future.
+    /// Returns how long ago the file was last written; zero if that seems to be in the future.
     ///
     /// # Errors
     /// Those of the operating system.
     fn age(&self, file: &Self::File) -> io::Result<Duration>;
 
-    /// A number that was never given before, to any process.
+    /// Returns a number that no process was ever given before.
     ///
     /// # Errors
     /// Those of the source of random numbers.
     fn unique(&self) -> io::Result<u128>;
 }
 
-/// What an existing file is opened for.
+/// The purpose of opening an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// To read it.
@@ -119,16 +119,16 @@ pub enum Access {
     Lock,
 }
 
-/// One thing in a folder.
+/// An entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FolderEntry {
     /// Its name within the folder.
     pub name: OsString,
-    /// What it is.
+    /// Its kind.
     pub kind: FolderEntryKind,
 }
 
-/// What a thing in a folder is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FolderEntryKind {
     /// A regular file.

@@ -33,7 +33,7 @@ impl Disk for OsDisk {
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<OsFile> {
-        // Neither a link out of the folder nor a pipe without a writer, which would block, is an object.
+        // A link out of the folder is no object, nor is a pipe, which would block without a writer.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let mut options = OpenOptions::new();
         options
@@ -93,8 +93,8 @@ impl Disk for OsDisk {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         match File::open(path)?.sync_all() {
-            // Some network and FUSE file systems have no such call for folders and say so; there is nothing else
-            // that could be done, and what they do with names is up to their servers.
+            // Some network and FUSE file systems refuse this call for folders. There is no other
+            // way, and the durability of names is then up to their servers.
             Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(()),
             result => result,
         }
@@ -148,7 +148,7 @@ impl Disk for OsDisk {
 /// A link is made only if its name is free, as the rename without overwriting would be.
 fn link_and_unlink(from: &Path, to: &Path) -> io::Result<()> {
     fs::hard_link(from, to).map_err(|error| match error.raw_os_error() {
-        // How Linux says that a file system has no links (FAT, for example).
+        // Linux's error for a file system without links, such as FAT.
         Some(code) if code == Errno::PERM.raw_os_error() => io::Error::new(io::ErrorKind::Unsupported, error),
         _ => error,
     })?;

@@ -1,4 +1,4 @@
-//! A disk that fails when it is told to.
+//! A simulated disk that fails on request.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,14 +14,13 @@ use super::tree::Tree;
 /// A simulated disk, in memory, for [`Local::create_on`](crate::Local::create_on). A clone is the
 /// same disk.
 ///
-/// It tells what was synced from what was not, so that [`crash`](Self::crash) can lose the latter.
-/// The same seed, calls and settings give the same results. Paths start at `/`, which exists and is
-/// empty.
+/// It tracks which writes were synced, so that [`crash`](Self::crash) can lose the others. The same
+/// seed, calls and settings give the same results. Paths start at `/`, which exists and is empty.
 ///
-/// Operations are counted from 0. A failure that is set for an operation happens instead of it. A
-/// failed sync of a file does more: what it should have made durable never will be, although it can
-/// be read and a second sync succeeds, as on Linux. A failed sync of a folder can be repeated:
-/// there, a file system with a journal stops altogether.
+/// Operations are counted from 0. A failure that is set for an operation happens instead of it.
+/// After a failed sync of a file, its content never becomes durable, although it can be read and a
+/// second sync succeeds, as on Linux. A failed sync of a folder can be repeated, because a file
+/// system with a journal would stop altogether.
 #[derive(Clone)]
 pub struct FaultDisk {
     pub(super) state: Arc<Mutex<State>>,
@@ -57,7 +56,7 @@ pub enum DiskFault {
     PermissionDenied,
     /// The file system is read-only (`EROFS`).
     ReadOnly,
-    /// A signal came; trying again succeeds (`EINTR`).
+    /// A signal interrupted the call; trying again succeeds (`EINTR`).
     Interrupted,
     /// The file system cannot do this (`EOPNOTSUPP`).
     Unsupported,
@@ -90,7 +89,7 @@ pub(super) struct Settings {
 }
 
 impl FaultDisk {
-    /// An empty disk. The seed decides names, short reads and short writes.
+    /// Returns an empty disk. The seed decides names, short reads and short writes.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self::with(Tree::new(), seed, Duration::ZERO)
@@ -124,24 +123,24 @@ impl FaultDisk {
         self.state().calls.clone()
     }
 
-    /// Operation `number` fails.
+    /// Makes operation `number` fail.
     pub fn fail_at(&self, number: u64, fault: DiskFault) {
         self.state().settings.at.insert(number, fault);
     }
 
-    /// Every operation of this kind fails.
+    /// Makes every operation of this kind fail.
     pub fn fail_every(&self, call: Call, fault: DiskFault) {
         self.state().settings.every.insert(call, fault);
     }
 
-    /// Power is lost just before operation `number`: it and all later ones fail with [`Crashed`].
+    /// Cuts power just before operation `number`: it and all later ones fail with [`Crashed`].
     pub fn crash_at(&self, number: u64) {
         self.state().settings.crash_at = Some(number);
     }
 
-    /// Power is lost now, if it was not before. Returns the disk after power came back: with
-    /// everything that was durable, and of the rest what the seed decides. This disk and its
-    /// files fail from now on; the new one has no settings.
+    /// Cuts power now, if it was not cut before. Returns the disk after power came back, with all
+    /// durable data and the parts of the rest that the seed chooses. This disk and its files fail
+    /// from now on; the new one has no settings.
     #[must_use]
     pub fn crash(&self, seed: u64) -> Self {
         let mut state = self.state();
@@ -151,9 +150,9 @@ impl FaultDisk {
         Self::with(tree, random.next(), state.clock)
     }
 
-    /// The process is killed now, if it was not before, but the machine runs on. Returns the disk as
-    /// the next process finds it: nothing is lost, what was not synced still is not, and there
-    /// are no locks. This disk and its files fail from now on; the new one has no settings.
+    /// Kills the process now, if it was not killed before; the machine runs on. Returns the disk as
+    /// the next process finds it: no data is lost, unsynced data is still unsynced, and there are
+    /// no locks. This disk and its files fail from now on; the new one has no settings.
     #[must_use]
     pub fn restart(&self) -> Self {
         let mut state = self.state();
@@ -163,23 +162,23 @@ impl FaultDisk {
         Self::with(tree, state.random.next(), state.clock)
     }
 
-    /// Whether reads give fewer bytes than asked for, at least one.
+    /// Sets whether reads return fewer bytes than requested, at least one.
     pub fn short_reads(&self, short: bool) {
         self.state().settings.short_reads = short;
     }
 
-    /// Whether writes take fewer bytes than given, at least one.
+    /// Sets whether writes take fewer bytes than given, at least one.
     pub fn short_writes(&self, short: bool) {
         self.state().settings.short_writes = short;
     }
 
-    /// Whether the disk lies: syncs succeed and make nothing durable.
+    /// Sets whether the disk lies: syncs succeed and make no data durable.
     pub fn drop_syncs(&self, drop: bool) {
         self.state().settings.drop_syncs = drop;
     }
 
-    /// How many more bytes of content can be written, until files are removed; `None` for any
-    /// number.
+    /// Sets how many more bytes of content can be written until files are removed; `None` for no
+    /// limit.
     pub fn space(&self, bytes: Option<usize>) {
         self.state().settings.space = bytes;
     }
@@ -194,8 +193,8 @@ impl FaultDisk {
         self.state().clock += time;
     }
 
-    /// Flips one bit of a stored file, silently; bit 8 is the lowest of the second byte. Beyond the
-    /// end: nothing.
+    /// Flips one bit of a stored file, silently; bit 8 is the lowest of the second byte. Does
+    /// nothing past the end.
     ///
     /// # Errors
     /// If there is no such file.

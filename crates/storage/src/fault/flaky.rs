@@ -1,4 +1,4 @@
-//! A storage whose calls fail, lie and are counted.
+//! A wrapper that makes a storage's calls fail, lie and count.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,8 +8,8 @@ use crate::{Error, ErrorKind, Name, Operation, Storage};
 
 /// Wraps a storage: fails chosen calls, shows chosen objects damaged, delays, and counts.
 ///
-/// Damage is shown, not done: the objects of the wrapped storage stay whole, and [`heal`](Self::heal)
-/// takes all damage back.
+/// It only shows damage: the objects of the wrapped storage stay whole, and [`heal`](Self::heal)
+/// removes all damage.
 ///
 /// ```
 /// use ibid_storage::fault::{Damage, Flaky, ObjectFault};
@@ -32,13 +32,13 @@ pub struct Flaky<S> {
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectFault {
-    /// Nothing is done.
+    /// The call has no effect.
     Before(ErrorKind),
-    /// It is done, but the answer is lost: the caller is told that it failed.
+    /// The call takes effect, but returns a failure: its answer was lost.
     After(ErrorKind),
 }
 
-/// How an object is shown instead of what it is.
+/// How an object is shown damaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// With one bit flipped; bit 8 is the lowest of the second byte.
@@ -51,12 +51,11 @@ pub enum Damage {
     Replace(Vec<u8>),
     /// As if it were not there; a `put` still meets the real one.
     Hide,
-    /// There, but the medium can't read it.
+    /// There, but the medium cannot read it.
     Unreadable,
 }
 
-/// How often each call was made, failed ones included, and how many bytes went through those that
-/// succeeded.
+/// Counts of calls, failed ones included, and of the bytes of those that succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Calls of [`Storage::put`].
@@ -82,7 +81,7 @@ pub struct Counts {
 #[derive(Default)]
 struct State {
     counts: Counts,
-    /// By kind of call and number among those of the kind.
+    /// Faults by kind of call and index among calls of the kind.
     faults: Vec<(Operation, u64, ObjectFault)>,
     always: Vec<(Operation, ObjectFault)>,
     delays: Vec<(Operation, Duration)>,
@@ -105,19 +104,19 @@ impl<S: Storage> Flaky<S> {
         &self.inner
     }
 
-    /// The call of this kind that comes after `skip` others of its kind fails.
+    /// Makes one call of this kind fail, after `skip` others of its kind.
     pub fn fail(&self, operation: Operation, skip: u64, fault: ObjectFault) {
         let mut state = self.state();
         let number = *state.counts.of(operation) + skip;
         state.faults.push((operation, number, fault));
     }
 
-    /// Every call of this kind fails.
+    /// Makes every call of this kind fail.
     pub fn fail_always(&self, operation: Operation, fault: ObjectFault) {
         self.state().always.push((operation, fault));
     }
 
-    /// Every call of this kind waits first.
+    /// Makes every call of this kind wait first.
     pub fn delay(&self, operation: Operation, time: Duration) {
         self.state().delays.push((operation, time));
     }
@@ -144,7 +143,7 @@ impl<S: Storage> Flaky<S> {
         Ok(())
     }
 
-    /// Takes all faults, delays and damages back; the counts stay.
+    /// Removes all faults, delays and damage; the counts stay.
     pub fn heal(&self) {
         let mut state = self.state();
         *state = State {
@@ -163,7 +162,7 @@ impl<S: Storage> Flaky<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a call, waits, performs it, and fails before or after if that was asked for.
+    /// Counts a call, waits, performs it, and fails before or after it if a fault is set.
     fn call<T>(
         &self,
         operation: Operation,
@@ -193,7 +192,7 @@ impl<S: Storage> Flaky<S> {
         }
     }
 
-    /// The bytes that are shown for a damaged object.
+    /// Returns the bytes shown for a damaged object.
     fn show(&self, operation: Operation, name: &Name, damage: Damage) -> Result<Vec<u8>, Error> {
         let whole = |name| self.inner.get(name, u64::MAX);
         match damage {
@@ -247,7 +246,7 @@ impl Counts {
             Operation::Size => &mut self.size,
             Operation::Delete => &mut self.delete,
             Operation::Settle => &mut self.settle,
-            // The others are no calls of the trait; `list` is the nearest to them.
+            // The others are not calls of the trait; `list` is the nearest one.
             Operation::List | Operation::Create | Operation::Open | Operation::Sweep => &mut self.list,
         }
     }

@@ -1,4 +1,4 @@
-//! What the simulated disk does when it does not fail.
+//! The operations of the simulated disk.
 
 use std::io::{self, IoSlice};
 use std::path::Path;

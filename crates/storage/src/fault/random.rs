@@ -15,12 +15,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number from 0 to `bound` - 1. The tiny bias of the remainder does not matter to a test.
+    /// Returns a number from 0 to `bound` - 1. The tiny bias of the remainder does not matter to a
+    /// test.
     pub(super) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 
-    /// True in `quarters` of four cases.
+    /// Returns true with a probability of `quarters` / 4.
     pub(super) fn chance(&mut self, quarters: usize) -> bool {
         self.below(4) < quarters
     }

@@ -1,10 +1,10 @@
-//! A file system in memory that remembers what would survive a loss of power.
+//! A file system in memory that knows which data survives a loss of power.
 //!
 //! Every file has its live content, its durable content, and the writes since its last sync; every
-//! folder its live entries, its durable entries, and the changes of entries since its last sync.
-//! Power loss keeps what is durable and, of the rest, whatever chance decides: a write may be lost,
-//! kept, cut at any byte, or there in length only (zeros); each change of an entry is lost or kept
-//! by itself, so that a rename may leave both names, or none.
+//! folder its live entries, its durable entries, and the changes of entries since its last sync. A
+//! loss of power keeps durable data and a random part of the rest: a write may be lost, kept, cut
+//! at any byte, or there in length only (zeros); each change of an entry is lost or kept by itself,
+//! so that a rename may leave both names, or none.
 //!
 //! That is harsher than most file systems (many order such changes), and no harsher than what POSIX
 //! allows.
@@ -37,11 +37,11 @@ pub(super) struct File {
     pub(super) live: Vec<u8>,
     durable: Vec<u8>,
     pending: Vec<Write>,
-    /// How many names it has now.
+    /// The number of its current names.
     pub(super) names: usize,
     /// The handle that has the lock.
     pub(super) lock: Option<u64>,
-    /// When it was last written, by the clock of the disk.
+    /// The time of its last write, by the clock of the disk.
     pub(super) modified: Duration,
 }
 
@@ -59,7 +59,7 @@ struct Folder {
 
 struct Change {
     name: OsString,
-    /// What the name denotes from now on; none if it was removed.
+    /// The file of the name from now on; none if it was removed.
     target: Option<Id>,
 }
 
@@ -140,7 +140,8 @@ impl Tree {
         if self.folder(folder)?.live.contains_key(name) {
             return Err(Errno::EXIST.into());
         }
-        // Never given twice: a name that was removed but not yet durably so may come back after a crash.
+        // Numbers are never reused: a name whose removal is not durable may come back after a
+        // crash.
         let id = self.nodes.last_key_value().map_or(0, |(&last, _)| last + 1);
         self.nodes.insert(id, node);
         self.folder_mut(folder)?.change(name, Some(id));
@@ -160,7 +161,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Removes the name of a file; says how many bytes that frees.
+    /// Removes the name of a file. Returns how many bytes that frees.
     pub(super) fn remove(&mut self, path: &Path) -> io::Result<usize> {
         let (folder, name) = self.split(path)?;
         let id = self.find(path)?;
@@ -196,11 +197,11 @@ impl Tree {
         Ok(())
     }
 
-    /// What is there after a loss of power.
+    /// Returns the state after a loss of power.
     pub(super) fn survive(&self, random: &mut Random) -> Self {
         let mut after = Self { nodes: BTreeMap::new() };
-        // How likely what is not synced survives, in quarters: a fair coin alone would hardly ever lose, or
-        // keep, all.
+        // The chance in quarters that unsynced data survives: a fair coin would hardly ever lose,
+        // or keep, all of it.
         let quarters = random.below(5);
         self.survive_below(ROOT, &mut after, random, quarters);
         after
@@ -247,7 +248,7 @@ impl Tree {
         }
     }
 
-    /// What is there after the processes were killed: everything, but no locks.
+    /// Returns the state after the processes were killed: all data, but no locks.
     pub(super) fn forget_locks(&mut self) {
         for node in self.nodes.values_mut() {
             if let Node::File(file) = node {
@@ -272,14 +273,13 @@ impl File {
         }
     }
 
-    /// What was written so far will not become durable any more, although it can be read: as on
-    /// Linux, where the kernel drops the pages that it could not write and a second sync
-    /// succeeds.
+    /// Keeps earlier writes from ever becoming durable, although they can be read: as on Linux,
+    /// where the kernel drops the pages that it could not write and a second sync succeeds.
     pub(super) fn fail_sync(&mut self) {
         self.pending.clear();
     }
 
-    /// Changes what is stored behind the back of the file system.
+    /// Changes stored bytes without the file system's knowledge.
     pub(super) fn damage(&mut self, damage: impl Fn(&mut Vec<u8>)) {
         damage(&mut self.live);
         damage(&mut self.durable);
@@ -297,7 +297,7 @@ impl File {
                 0 => {}
                 1 => place(&mut content, write.offset, &write.bytes[..random.below(length + 1)]),
                 _ => {
-                    // The new length got through, and a beginning of the data.
+                    // The new length survived, with a prefix of the data.
                     let mut torn = write.bytes.clone();
                     torn[random.below(length + 1)..].fill(0);
                     place(&mut content, write.offset, &torn);
@@ -308,7 +308,7 @@ impl File {
     }
 }
 
-/// Writes `bytes` at `offset`, over what is there; a gap before it becomes zeros.
+/// Writes `bytes` at `offset`, over existing bytes. A gap before it becomes zeros.
 fn place(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     let end = offset + bytes.len();
     if content.len() < end {

@@ -1,4 +1,4 @@
-//! Storing an object: the protocol at the head of [`super`], step by step.
+//! Stores an object by the protocol at the head of [`super`].
 
 use std::collections::HashSet;
 use std::io::{self, IoSlice};
@@ -22,7 +22,7 @@ impl From<io::Error> for PutError {
 }
 
 impl<D: Disk> Local<D> {
-    /// One attempt to store an object.
+    /// Makes one attempt to store an object.
     pub(super) fn put_new(&self, name: &Name, parts: &[&[u8]]) -> Result<(), PutError> {
         self.settle_folder(RESERVED)?;
         self.settle_folder(name.folder())?;
@@ -44,7 +44,7 @@ impl<D: Disk> Local<D> {
         Ok(self.disk.sync_dir(&folder)?)
     }
 
-    /// What to say about a name that is taken.
+    /// Returns the error for a name that is taken.
     fn refuse(&self, target: &Path, folder: &Path, taken: io::Error) -> PutError {
         match self.disk.open(target, Access::Read) {
             Err(error) if is_no_file(&error) => PutError::NotAnObject,
@@ -82,7 +82,7 @@ impl<D: Disk> Local<D> {
             let file = self.disk.create_new(&path)?;
             match self.disk.lock(&file) {
                 Ok(true) => return Ok((file, path)),
-                // A sweep came between the two calls and took the file: another one.
+                // A sweep removed the file between the two calls: create another.
                 Ok(false) => {}
                 // Without locks, the age of the file is what protects it.
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => {

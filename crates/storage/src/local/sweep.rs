@@ -1,4 +1,4 @@
-//! Removing what killed processes left.
+//! Removes the unfinished files of killed processes.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,13 +10,13 @@ use crate::disk::{Access, Disk, FolderEntryKind};
 use crate::name::RESERVED;
 use crate::{Error, Operation};
 
-/// The age from which on [`Local::sweep`] should take unfinished files: one hour.
+/// The age from which [`Local::sweep`] should remove unfinished files: one hour.
 ///
 /// A writer holds a lock, which protects its file at any age; the age protects those on file
 /// systems without locks.
 pub const SWEEP_AGE: Duration = Duration::from_secs(60 * 60);
 
-/// What [`Local::sweep`] did.
+/// The result of [`Local::sweep`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// How many unfinished files were removed.
@@ -69,10 +69,10 @@ impl<D: Disk> Local<D> {
         Ok(swept)
     }
 
-    /// Removes one unfinished file and says its size, or leaves it.
+    /// Removes one unfinished file and returns its size, or leaves it.
     fn sweep_file(&self, path: &Path, age_min: Duration) -> io::Result<Option<u64>> {
         let file = self.disk.open(path, Access::Lock)?;
-        // The lock is held until the file is removed: a writer that comes late sees that its file has no
+        // The lock is held until the file is removed, so a late writer sees that its file has no
         // name.
         if !self.is_locked(&file)? || self.disk.age(&file)? < age_min {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Listing what is in the folder.
+//! Lists the content of the folder.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use crate::disk::{Disk, FolderEntryKind};
 use crate::name::{RESERVED, SEGMENTS_MAX};
 use crate::{Error, Name, Operation};
 
-/// What a walk finds.
+/// An entry that a walk finds.
 pub(super) enum Item {
     Object(Name, u64),
     Foreign(PathBuf),
@@ -34,10 +34,11 @@ impl<D: Disk> Local<D> {
         Ok(found)
     }
 
-    /// Gives everything below `folder`, which has `depth` segments.
+    /// Visits all entries below `folder`, which has `depth` segments.
     pub(super) fn walk(&self, folder: &str, depth: usize, each: &mut dyn FnMut(Item)) -> Result<(), Error> {
         let entries = match self.disk.list(&self.path(folder)) {
-            // Empty, unless the root is gone too: then an empty answer would be a lie.
+            // A missing folder is empty, unless the root is also gone: then an empty list would be
+            // wrong.
             Err(error) if depth > 0 && is_absent(&error) => return self.check_root(),
             entries => entries.map_err(|error| self.error(error, Operation::List, None))?,
         };

@@ -1,4 +1,4 @@
-//! A disk that leaves steps out, as a careless protocol would.
+//! A disk that omits steps, as a careless protocol would.
 
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ibid_storage::disk::{Access, Disk, FolderEntry};
 
-/// Which steps are left out.
+/// The omitted step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     None,
