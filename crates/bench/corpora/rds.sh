@@ -3,9 +3,9 @@
 # usage: rds.sh FOLDER
 # Needs redis-server and redis-cli (Debian: redis-server; made with 7.0), awk, and 1.5 GB of disk.
 #
-# Every run stores the same keys and values: the output of DEBUG DIGEST at each dump is compared with rds.digests. The bytes
-# of the dumps differ from run to run: in the order of the keys, as Redis draws a hash seed when it starts, and in the
-# time that a dump carries.
+# Every run stores the same keys and values: the output of DEBUG DIGEST at each dump is compared with rds.digests. The
+# bytes of the dumps differ from run to run: in the order of the keys, as Redis draws a hash seed when it starts, and
+# in the time that a dump carries.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:?usage: rds.sh FOLDER}

@@ -51,7 +51,7 @@ pub struct Comparison {
     pub rounds: u32,
     /// The speed of reading every byte of the sample, with no other work.
     pub read: Speed,
-    /// One for each contender, in the order of the plan.
+    /// The results of the chunkers, in the order of the plan.
     pub entries: Vec<Entry>,
 }
 

@@ -138,7 +138,7 @@ impl Series {
     /// Writes the first version.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     pub fn first(&self, mut out: impl Write) -> io::Result<()> {
         Noise::new(Random::stream(self.seed, 0)).write(self.size, &mut out)
     }
@@ -148,7 +148,7 @@ impl Series {
     /// Takes little memory: 16 bytes for each edit, and two buffers.
     ///
     /// # Errors
-    /// Those of `previous` and of `out`.
+    /// The errors of `previous` and of `out`.
     pub fn next(&self, n: u32, previous: impl Read, length: u64, mut out: impl Write) -> io::Result<EditCounts> {
         let mut source = Random::stream(self.seed, 2 * u64::from(n));
         let mut noise = Noise::new(Random::stream(self.seed, 2 * u64::from(n) + 1));

@@ -144,7 +144,7 @@ struct OpenBlock {
     bytes: usize,
 }
 
-/// Which records a frame has.
+/// The kind of records in a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Old,
@@ -194,7 +194,7 @@ impl Compactor<'_> {
         self.read
             .range(Table::Blocks, everything, Direction::Forward, &mut each)?;
         failed?;
-        // One short block would become as short again.
+        // A single short block would be as short as before.
         if short.len() > 1 || !worn.is_empty() || self.has_single_records()? {
             worn.append(&mut short);
         }

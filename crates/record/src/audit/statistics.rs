@@ -15,7 +15,7 @@ pub struct Statistics {
     pub namespaces: Vec<NamespaceStatistics>,
     /// Blocks of compressed records.
     pub blocks: Amount,
-    /// What the encoder has done since the store was opened.
+    /// The work of the encoder since the store was opened.
     pub encoding: EncodingReport,
     /// Entries that cannot be read. [`Store::verify`](crate::Store::verify) lists them.
     pub damaged: u64,

@@ -505,7 +505,7 @@ impl Verifier<'_> {
             self.fault(Table::References, &group, problem);
         }
         match (is_reachable, needed) {
-            // Its key is gone, and others need it.
+            // Its key is gone, and other records need it.
             (false, 1..) if is_obsolete => {}
             (false, _) => self.fault(Table::Records, &number.to_be_bytes(), Problem::Stray),
             (true, _) if is_obsolete => {

@@ -24,7 +24,7 @@ pub enum EngineError {
         engine: &'static str,
         /// Its file or folder.
         path: PathBuf,
-        /// What the engine says.
+        /// The engine's message.
         found: String,
     },
     /// It was written by a version of the engine that this one cannot read.
@@ -34,7 +34,7 @@ pub enum EngineError {
         engine: &'static str,
         /// Its file or folder.
         path: PathBuf,
-        /// What the engine says.
+        /// The engine's message.
         found: String,
     },
     /// A key or value is longer than the engine takes. Nothing was written.
@@ -55,7 +55,7 @@ pub enum EngineError {
         operation: &'static str,
         /// The operating system's error.
         path: PathBuf,
-        /// What the operating system says.
+        /// The operating system's error.
         source: Arc<io::Error>,
     },
     /// An earlier write failed. The state on disk is uncertain, and nothing more is written. Open

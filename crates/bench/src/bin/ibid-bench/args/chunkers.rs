@@ -82,7 +82,7 @@ impl ChunkersArgs {
         }
     }
 
-    /// Every chunker with every average, by average.
+    /// Returns every chunker with every average, by average.
     pub(crate) fn contenders(&self) -> Result<Vec<Settings>, SettingsError> {
         let each = |average: &usize| {
             let average = *average;
@@ -94,7 +94,7 @@ impl ChunkersArgs {
 }
 
 impl Measured {
-    /// Those that were named, or all that there are.
+    /// Returns the named chunkers, or all of them.
     pub(crate) fn backends(&self) -> Vec<Backend> {
         match &self.backends[..] {
             [] => Backend::available().collect(),

@@ -229,7 +229,7 @@ pub(crate) struct SyntheticArgs {
 }
 
 impl LocalityArgs {
-    /// What to cut: the files, or a series for each number of edits and each spread.
+    /// Returns the data to cut: the files, or a series for each number of edits and each spread.
     pub(crate) fn data(&self) -> Vec<LocalityData> {
         let given = &self.synthetic;
         if !given.synthetic {
@@ -253,7 +253,7 @@ impl LocalityArgs {
         given.edits.iter().flat_map(with_edits).collect()
     }
 
-    /// Every chunker with all sizes.
+    /// Returns every chunker with all sizes.
     pub(crate) fn contenders(&self) -> Result<Vec<Settings>, SettingsError> {
         let each = |name: &String| self.sizes.iter().map(|sizes| sizes.settings(name)).collect::<Vec<_>>();
         self.chunkers.iter().flat_map(each).collect()

@@ -1,4 +1,4 @@
-//! One file a command.
+//! The commands, one file each.
 
 pub(crate) mod chunk;
 pub(crate) mod chunkers;
