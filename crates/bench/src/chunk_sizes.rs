@@ -10,8 +10,8 @@ const SEQCDC_AVERAGES: (usize, usize) = (256, SIZE_MAX_MOST / 2);
 /// maximum chunk sizes)".
 ///
 /// [`Settings::for_average`] corrects for minimum and maximum so that the average comes out. This
-/// type takes all three sizes as they are: after the minimum, a boundary is expected after `average
-/// - min` bytes, and the maximum cuts some chunks short.
+/// type takes all three sizes as they are: past the minimum, the expected distance to a boundary is
+/// `average - min` bytes, and the maximum cuts some chunks short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ChunkSizes {
     /// Smallest chunk, bytes; only the last chunk of the data may be smaller.

@@ -82,7 +82,7 @@ fn values<'l>(line: &'l [u8], names: &[&str]) -> Result<Vec<Option<&'l RawValue>
     Ok(values)
 }
 
-/// Returns the message of serde_json without and with the column. The line number in it is always
+/// Returns the message of `serde_json` without and with the column. The line number in it is always
 /// 1.
 fn told(error: &serde_json::Error) -> (String, String) {
     let text = error.to_string();
