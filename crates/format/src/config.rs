@@ -45,7 +45,7 @@ pub struct Header {
 }
 
 impl Config {
-    /// Whether all values are within the limits of the format.
+    /// Checks that all values are within the limits of the format.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ fn read_header(bytes: &[u8]) -> Result<(Header, usize), Error> {
 /// # Errors
 ///
 /// As [`header`]; [`Error::Repository`] or [`Error::Encryption`] if the keys are for another
-/// repository; [`Error::Seal`] if they don't open it; or whatever is wrong with the values.
+/// repository; [`Error::Seal`] if they don't open it; or the fault in the values.
 pub fn open(bytes: &[u8], keys: &Keys) -> Result<Config, Error> {
     let (header, position) = read_header(bytes)?;
     if header.repository != keys.repository() {

@@ -212,7 +212,7 @@ pub enum Error {
     Delta(#[from] ibid_delta::Error),
 }
 
-/// What is wrong with the name of a directory entry.
+/// The fault in the name of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameFault {

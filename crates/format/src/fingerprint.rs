@@ -10,7 +10,7 @@
 //! calls [`Platform::hash_many`] and [`Platform::compress_in_place`], which blake3 exports without
 //! documenting them. So `Cargo.toml` admits the releases 1.8 only, and before the first use in a
 //! process a few ids are compared with those of [`Keys::chunk_id`]. If one differs, every chunk is
-//! hashed by itself from then on: slower, and right.
+//! hashed alone from then on, which is slower but correct.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -113,8 +113,8 @@ impl Fingerprinter {
     pub fn name_all(&mut self, chunks: &[&[u8]], mut name: impl FnMut(usize, ChunkId)) {
         self.values.clear();
         self.trees.clear();
-        // A single leaf is a root, which is hashed differently. A chunk that fills vectors alone needs no
-        // others.
+        // A single leaf is a root, which is hashed differently. A chunk that fills vectors alone
+        // needs no neighbours.
         let is_small = |chunk: &[u8], alone| chunk.len() > LEAF && chunk.len() < alone;
         let small = chunks.iter().filter(|chunk| is_small(chunk, self.alone)).count();
         // So many chunks share vectors; a few left over are faster one by one.

@@ -270,7 +270,7 @@ impl Vector for Avx2 {
 
     #[inline(always)]
     fn load_strided(self, from: &[u8], at: usize, stride: usize) -> __m256i {
-        // A CPU with the wider registers has these, too.
+        // A CPU with the wider registers has SSE4.1.
         let sixteen = |number: usize| Sse41(()).load(from, at + number * stride);
         // SAFETY: `self` proves the features.
         unsafe { _mm256_set_m128i(sixteen(1), sixteen(0)) }
@@ -326,7 +326,7 @@ impl Vector for Avx512 {
 
     #[inline(always)]
     fn load_strided(self, from: &[u8], at: usize, stride: usize) -> __m512i {
-        // A CPU with the wider registers has these, too.
+        // A CPU with the wider registers has SSE4.1.
         let sixteen = |number: usize| Sse41(()).load(from, at + number * stride);
         // SAFETY: `self` proves the features.
         unsafe {

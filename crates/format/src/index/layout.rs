@@ -1,4 +1,4 @@
-//! Where everything is in an index file: it follows from the three counts.
+//! The layout of an index file, which follows from the three counts.
 
 use super::{BLOCK_RECORDS, LIMIT};
 use crate::magic::MAGIC;

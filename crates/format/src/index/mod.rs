@@ -34,8 +34,8 @@ pub const BLOCK_RECORDS: u32 = 1024;
 /// [`would_fit`] is exact.
 pub const ENTRIES_MAX: u32 = 1_400_000;
 
-/// How often a place is guessed again from what was found at the last guess: twice brings a million
-/// entries down to a few.
+/// Guesses after the first, each from the id found at the last one: two bring a million entries
+/// down to a few.
 const GUESSES: usize = 2;
 
 /// A pack, as an index lists it.
@@ -103,8 +103,8 @@ impl IndexedPack {
 }
 
 impl From<&FrameSummary> for IndexedFrame {
-    /// What an index keeps of a directory's frame. (Counts and sums beyond 16 and 32 bits, which no
-    /// valid frame has, become the largest number.)
+    /// Returns a directory's frame as an index lists it. (Counts and sums beyond 16 and 32 bits,
+    /// which no valid frame has, become the largest number.)
     fn from(summary: &FrameSummary) -> IndexedFrame {
         let length: u64 = summary.blobs.iter().map(|blob| u64::from(blob.length)).sum();
         IndexedFrame {
@@ -161,13 +161,13 @@ impl IndexedChunk {
     }
 }
 
-/// The first entry with an id not below `id`, in a sorted table of `count`, where `id_at` gives the
-/// id of an entry.
+/// Returns the first entry with an id not below `id`, in a sorted table of `count`, where `id_at`
+/// returns the id of an entry.
 ///
-/// Ids are uniform, so the share of all ids that are below one tells its place, off by about the
-/// square root of the count. The id found there tells how far it still is, off by the square root
-/// of that, and so on. From there steps double until they have passed the place, and the range in
-/// between is halved. Ids that are not uniform cost time, not correctness.
+/// Ids are uniform, so the share of all ids below one predicts its place, with an error of about
+/// the square root of the count. The id found there predicts the remaining distance, with an error
+/// of the square root of that, and so on. Then steps double until they pass the place, and a binary
+/// search ends in the range between. Ids that are not uniform cost time, not correctness.
 fn lower_bound(count: usize, id: &ChunkId, id_at: impl Fn(usize) -> ChunkId) -> usize {
     let share = |prefix: u64| ((u128::from(prefix) * count as u128) >> 64) as usize;
     let mut guess = share(id.leading_bits());

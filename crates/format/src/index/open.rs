@@ -38,8 +38,8 @@ use crate::{ChunkId, Error, FileId, Keys, SEAL_OVERHEAD, SealKind};
 #[derive(Clone)]
 pub struct Index {
     layout: Layout,
-    /// The plaintext of the three tables, one after the other. (In the file's own memory: seals are
-    /// squeezed out.)
+    /// The plaintext of the three tables, one after another, in the file's own memory without the
+    /// seals.
     records: Vec<u8>,
 }
 
@@ -49,7 +49,7 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// The fault first.
+    /// The first fault.
     pub fn open(keys: &Keys, id: FileId, mut bytes: Vec<u8>) -> Result<Index, Error> {
         let available = bytes.len() as u64;
         let head = bytes.get_mut(..HEAD).ok_or(Error::Truncated {
@@ -241,8 +241,8 @@ impl Index {
     }
 }
 
-/// Opens all blocks of a table and moves their records to `end`; gives the new end. `end` is before
-/// the table always, since what was in front of it has lost its seals.
+/// Opens all blocks of a table and moves their records to `end`. Returns the new end. `end` is
+/// always before the table, since the bytes before it have lost their seals.
 fn open_table(keys: &Keys, id: FileId, table: Table, bytes: &mut [u8], mut end: usize) -> Result<usize, Error> {
     for span in table.spans() {
         let start = span.offset as usize;

@@ -62,8 +62,7 @@ fn count(packs: &[PackSummary]) -> Result<Layout, Error> {
         .flat_map(|pack| &pack.frames)
         .map(|frame| frame.blobs.len() as u64)
         .sum();
-    // No table can have so many records that its length in bytes is beyond the limit; after this, 32
-    // bits hold all.
+    // Refuse tables longer than the limit, so that 32 bits hold all counts below.
     for (field, count) in [
         ("index: packs", packs.len() as u64),
         ("index: frames", frames),
