@@ -1,12 +1,12 @@
 //! How much do deltas save if versions of one record are not known to belong together?
 //!
-//! `similar FILE.jsonl [RECORDS [HOT-WEIGHT [KEYS]]]` reads one JSON object a line, `{"key": …,
-//! "body": …}`. Each body is sketched, looked up among those before it, and encoded against the
-//! best candidate, or alone; bases may be up to 8 deep, and half of the bodies are said to be
-//! cached, the latest. With `KEYS` the key is a lineage hint. Printed for each way of sketching:
-//! the ratio of bodies to what is stored, how often the base is an earlier revision of the same
-//! key, depth, and MB/s of each step. In place of the file, a folder of files may be given, whose
-//! distinct chunks of 64 KiB are taken.
+//! `similar FILE.jsonl [RECORDS [HOT-WEIGHT [KEYS]]]` reads one JSON object a line,
+//! `{"key": …, "body": …}`. Each body is sketched, looked up among those before it, and encoded
+//! against the best candidate, or alone; bases may be up to 8 deep, and half of the bodies are said
+//! to be cached, the latest. With `KEYS` the key is a lineage hint. Printed for each way of
+//! sketching: the ratio of bodies to stored bytes, how often the base is an earlier revision of the
+//! same key, depth, and MB/s of each step. In place of the file, a folder of files may be given,
+//! whose distinct chunks of 64 KiB are taken.
 #![allow(clippy::print_stdout, reason = "this is a program")]
 
 use std::collections::HashSet;
