@@ -120,7 +120,7 @@ Examples:
     /// Print the tables of earlier runs
     #[command(after_help = "Examples:\n  ibid-bench table crates/bench/runs/2026-11-23-repositories-all-epyc.json")]
     Table {
-        /// What `--json` wrote
+        /// Files that `--json` wrote
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
@@ -147,7 +147,7 @@ impl Command {
     }
 }
 
-/// What both experiments with repositories take.
+/// Options of both experiments with repositories.
 #[derive(Debug, Args)]
 pub(crate) struct RepositoriesArgs {
     /// A name and the folder that holds its versions: files, or else folders, whose names begin
@@ -157,10 +157,10 @@ pub(crate) struct RepositoriesArgs {
     /// The program ibid [default: the one beside this program, else the one on the PATH]
     #[arg(long, value_name = "PATH")]
     pub(crate) ibid: Option<PathBuf>,
-    /// How often everything is done
+    /// Repeat everything this often
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
-    /// Where repositories and restored files are kept meanwhile [default: the folder for temporary
+    /// Keep repositories and restored files in this folder meanwhile [default: the folder for temporary
     /// files]
     #[arg(long, value_name = "DIR")]
     pub(crate) work: Option<PathBuf>,

@@ -15,18 +15,18 @@ use super::table::Table;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
-    /// The file is read, and nothing stored: what all others pay as well
+    /// Read the file and store nothing: a cost that all others have too
     Nothing,
-    /// `ibid_record::Store` as it is by default: older records become deltas of newer ones
-    /// (dDedup), and all is compacted
+    /// `ibid_record::Store` with default options: older records become deltas of newer ones
+    /// (dDedup), and the store is compacted
     Ddedup,
-    /// The same, not compacted
+    /// `ddedup` before it is compacted
     DdedupHot,
-    /// The same store without deltas
+    /// `ddedup` without deltas
     Plain,
-    /// The same, not compacted
+    /// `plain` before it is compacted
     PlainHot,
-    /// The same engine, each body compressed by zstd
+    /// redb, the engine of `ddedup`, each body compressed by zstd
     RedbZstd,
     /// SQLite, each body compressed by zstd
     SqliteZstd,
@@ -38,7 +38,7 @@ pub(crate) enum Kind {
     #[value(name = "trad-4k")]
     #[serde(rename = "trad-4k")]
     Trad4k,
-    /// The same, in blocks of 32 KiB compressed by zstd
+    /// `trad-4k` in blocks of 32 KiB, each compressed by zstd
     #[value(name = "trad-4k-blocks")]
     #[serde(rename = "trad-4k-blocks")]
     Trad4kBlocks,
@@ -46,11 +46,11 @@ pub(crate) enum Kind {
     #[value(name = "trad-64")]
     #[serde(rename = "trad-64")]
     Trad64,
-    /// The same, in blocks of 32 KiB compressed by zstd
+    /// `trad-64` in blocks of 32 KiB, each compressed by zstd
     #[value(name = "trad-64-blocks")]
     #[serde(rename = "trad-64-blocks")]
     Trad64Blocks,
-    /// All bodies as one stream, compressed by zstd with a window of 128 MiB: nothing can be read
+    /// All bodies as one stream, compressed by zstd with a window of 128 MiB: no body can be read
     /// alone
     Stream,
 }
