@@ -103,7 +103,7 @@
 //!   period, chunks are less than a period longer than the minimum, or of the maximum size, or (where
 //!   places in reserve fit) less than a period shorter than that.
 #![forbid(unsafe_code)]
-#![warn(clippy::unwrap_used)]
+#![warn(clippy::missing_errors_doc, clippy::unwrap_used)]
 #![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;

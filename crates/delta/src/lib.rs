@@ -49,7 +49,7 @@
 //! The module [`advanced`] has the parts for stores with long targets: several bases for one
 //! target, decoding a range, and deltas turned round.
 #![forbid(unsafe_code)]
-#![warn(clippy::unwrap_used)]
+#![warn(clippy::missing_errors_doc, clippy::unwrap_used)]
 
 mod choose;
 mod codec;

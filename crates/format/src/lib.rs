@@ -36,7 +36,7 @@
 //! ```
 //!
 //! The crate has one block of `unsafe`, in [`slot`]: it views mapped memory as Argon2's blocks.
-#![warn(clippy::unwrap_used)]
+#![warn(clippy::missing_errors_doc, clippy::unwrap_used)]
 
 pub mod config;
 pub mod content;

@@ -99,6 +99,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the next `length` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Truncated`] if fewer are left.
     pub fn take(&mut self, field: &'static str, length: usize) -> Result<&'a [u8], Error> {
         let found = self.rest.len() as u64;
         let (taken, rest) = self.rest.split_at_checked(length).ok_or(Error::Truncated {
@@ -111,6 +115,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the next `N` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Truncated`] if fewer are left.
     pub fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], Error> {
         let found = self.rest.len() as u64;
         let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(Error::Truncated {
@@ -123,21 +131,37 @@ impl<'a> Reader<'a> {
     }
 
     /// One byte.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Truncated`] if none is left.
     pub fn u8(&mut self, field: &'static str) -> Result<u8, Error> {
         self.array::<1>(field).map(|[byte]| byte)
     }
 
     /// A little-endian `u16`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Truncated`] if fewer than 2 bytes are left.
     pub fn u16(&mut self, field: &'static str) -> Result<u16, Error> {
         self.array(field).map(u16::from_le_bytes)
     }
 
     /// A little-endian `u32`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Truncated`] if fewer than 4 bytes are left.
     pub fn u32(&mut self, field: &'static str) -> Result<u32, Error> {
         self.array(field).map(u32::from_le_bytes)
     }
 
     /// A little-endian `u64`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Truncated`] if fewer than 8 bytes are left.
     pub fn u64(&mut self, field: &'static str) -> Result<u64, Error> {
         self.array(field).map(u64::from_le_bytes)
     }
@@ -172,28 +196,48 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a varint within `min..=max`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`varint`](Reader::varint); [`Error::OutOfRange`].
     pub fn varint_in(&mut self, field: &'static str, min: u64, max: u64) -> Result<u64, Error> {
         in_range(field, self.varint(field)?, min, max)
     }
 
     /// Reads a varint that fits 32 bits.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`varint`](Reader::varint); [`Error::OutOfRange`].
     pub fn varint_u32(&mut self, field: &'static str) -> Result<u32, Error> {
         self.varint_in(field, 0, u64::from(u32::MAX)).map(|value| value as u32)
     }
 
     /// Reads a zigzag varint.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`varint`](Reader::varint).
     pub fn zigzag(&mut self, field: &'static str) -> Result<i64, Error> {
         let value = self.varint(field)?;
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
     /// Reads a varint length and that many bytes, at most `limit`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`varint_in`](Reader::varint_in) and of [`take`](Reader::take).
     pub fn bytes(&mut self, field: &'static str, limit: usize) -> Result<&'a [u8], Error> {
         let length = self.varint_in(field, 0, limit as u64)?;
         self.take(field, length as usize)
     }
 
     /// Reads the same as [`bytes`](Reader::bytes), which must be UTF-8.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`bytes`](Reader::bytes); [`Error::NotUtf8`].
     pub fn text(&mut self, field: &'static str, limit: usize) -> Result<&'a str, Error> {
         let bytes = self.bytes(field, limit)?;
         std::str::from_utf8(bytes).map_err(|error| Error::NotUtf8 {
@@ -206,6 +250,10 @@ impl<'a> Reader<'a> {
     ///
     /// It refuses a count that the remaining bytes cannot hold, so reserving memory for the items
     /// takes at most a small multiple of the input.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`varint_in`](Reader::varint_in); [`Error::Truncated`] for too many items.
     pub fn count(&mut self, field: &'static str, max: u64, size_min: usize) -> Result<usize, Error> {
         let count = self.varint_in(field, 0, max)?;
         let expected = count.saturating_mul(size_min as u64);
@@ -220,6 +268,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads all remaining bytes, which must be zeros.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotZero`].
     pub fn zeros(&mut self, field: &'static str) -> Result<(), Error> {
         match self.rest().iter().enumerate().find(|&(_, &byte)| byte != 0) {
             None => Ok(()),
@@ -232,6 +284,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Checks that no bytes are left.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Trailing`].
     pub fn finish(self, field: &'static str) -> Result<(), Error> {
         match self.rest.len() {
             0 => Ok(()),

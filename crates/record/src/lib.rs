@@ -27,7 +27,7 @@
 //! never a wrong record.
 
 #![forbid(unsafe_code)]
-#![warn(clippy::unwrap_used)]
+#![warn(clippy::missing_errors_doc, clippy::unwrap_used)]
 
 mod audit;
 pub mod conformance;

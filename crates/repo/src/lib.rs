@@ -22,7 +22,7 @@
 //! # Ok::<(), ibid_repo::Error>(())
 //! ```
 #![forbid(unsafe_code)]
-#![warn(clippy::unwrap_used)]
+#![warn(clippy::missing_errors_doc, clippy::unwrap_used)]
 
 mod budget;
 mod check;

@@ -47,7 +47,7 @@
 //! `std` (by default): instructions are detected at run time, and [`Backend::preferred`] reads the
 //! environment. Without it the crate needs `alloc` alone and believes the compiler's target features.
 #![allow(unsafe_code, reason = "vector intrinsics are unsafe functions")]
-#![warn(clippy::unwrap_used)]
+#![warn(clippy::missing_errors_doc, clippy::unwrap_used)]
 #![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;

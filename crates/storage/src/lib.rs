@@ -38,7 +38,7 @@
 //!
 //! Unix only: the guarantees rest on renames that refuse to overwrite and on syncs of folders.
 #![forbid(unsafe_code)]
-#![warn(clippy::unwrap_used)]
+#![warn(clippy::missing_errors_doc, clippy::unwrap_used)]
 
 pub mod conformance;
 pub mod disk;

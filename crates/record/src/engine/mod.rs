@@ -123,10 +123,16 @@ pub type EachPair<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
 /// Reads from a snapshot or within a transaction.
 pub trait Read {
     /// Shows the value of a key to `found`, and returns whether there is one.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the engine cannot read.
     fn get(&self, table: Table, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError>;
 
     /// Shows the keys and values of a range to `each`, in the order of the keys' bytes or its
     /// reverse.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the engine cannot read.
     fn range(
         &self,
         table: Table,
@@ -149,6 +155,9 @@ pub trait Transaction: Read {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), EngineError>;
 
     /// Removes a key if it is there.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the engine cannot write.
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), EngineError>;
 }
 
@@ -161,6 +170,9 @@ pub type Work<'a> = &'a mut dyn FnMut(&mut dyn Transaction) -> Result<(), Engine
 /// waits. Readers never wait.
 pub trait Engine: Send + Sync {
     /// Returns everything that is committed now.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the engine cannot read.
     fn snapshot(&self) -> Result<Box<dyn Snapshot>, EngineError>;
 
     /// Runs `work` in a transaction and commits it, unless it fails.
@@ -171,10 +183,16 @@ pub trait Engine: Send + Sync {
     fn write(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError>;
 
     /// Makes every earlier commit survive a crash.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the engine cannot write.
     fn sync(&self) -> Result<(), EngineError>;
 
     /// Returns unused disk space, as far as open snapshots allow, and syncs. Reads and writes may
     /// have to wait meanwhile.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the engine cannot write.
     fn compact(&self) -> Result<(), EngineError>;
 }
 
