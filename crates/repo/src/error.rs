@@ -449,6 +449,7 @@ impl Error {
                 error,
                 Error::Damaged { .. }
                     | Error::Contradiction { .. }
+                    | Error::Misplaced { .. }
                     | Error::ChunkMissing { .. }
                     | Error::ChunkDamaged { .. }
                     | Error::BadRecipe { .. }

@@ -154,7 +154,10 @@ impl BaseCandidates {
             let room = (PIECES_MAX - bases.pieces.len(), PREFIX_BYTES_MAX as usize - before);
             let base = match base_reader.take(place, pinned.map(|(_, body)| body), room, prefix) {
                 Ok(Some(base)) => base,
-                Ok(None) => continue,
+                Ok(None) => {
+                    prefix.truncate(before);
+                    continue;
+                }
                 Err(error) if error.is_fault() => {
                     prefix.truncate(before);
                     bases.faults.push((place.frame, error));
@@ -204,8 +207,8 @@ impl<'l> BaseReader<'l> {
     }
 
     /// Appends to `out` the useful ranges of the chunk in a place, within the limits on pieces and
-    /// bytes, and returns its name. Returns `None` if the chunk has no new range, or is neither
-    /// stored nor in memory.
+    /// bytes, and returns its name. Returns `None` if the chunk has no new range, is neither stored
+    /// nor in memory, or has been stored again in another place.
     fn take(
         &mut self,
         place: Place,
@@ -256,9 +259,17 @@ impl<'l> BaseReader<'l> {
         }
         // The chunk is verified if the computed id leads back to its place.
         let id = self.reader.id(&body, slot, &mut self.space)?;
-        let id = id.filter(|id| self.reader.loaded.index.find(id.prefix()) == Some((*id, place)));
-        match id {
-            Some(id) => Ok(Some(id.prefix())),
+        match id.and_then(|id| {
+            self.reader
+                .loaded
+                .index
+                .find(id.prefix())
+                .filter(|(found, _)| *found == id)
+        }) {
+            Some((id, stored)) if stored == place => Ok(Some(id.prefix())),
+            // The chunk was stored again, since deltas that this copy needs were lost. Readers would find
+            // the new copy, which may come after the frame that is being encoded.
+            Some(_) => Ok(None),
             None => Err(misplaced(self.reader, place)),
         }
     }
