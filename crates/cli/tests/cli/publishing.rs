@@ -248,7 +248,7 @@ fn where_to_publish_is_checked() {
     world.ok("store", &["put", "a"]);
     for (arguments, said) in [
         (&["serve"][..], "--listen"),
-        (&["serve", "--publish", "nats://a"], "no name behind the servers"),
+        (&["serve", "--publish", "nats://a"], "no name after the servers"),
         (
             &["serve", "--publish", "127.0.0.1:4222/a"],
             "does not begin with nats://",
@@ -259,7 +259,7 @@ fn where_to_publish_is_checked() {
             "--publish",
         ),
         (&["serve", "--publish", "nats://a/b", "--stream-replicas", "6"], "1..=5"),
-        (&["replicate", "--from", "nats://a"], "no name behind the servers"),
+        (&["replicate", "--from", "nats://a"], "no name after the servers"),
         (&["replicate", "--from", "somewhere"], "expected HOST:PORT or nats://"),
     ] {
         let refused = world.run("store", arguments);

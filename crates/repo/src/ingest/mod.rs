@@ -15,9 +15,9 @@
 //!   [`deltas`]).
 //! - The **builder** ([`build`]; the calling thread) takes their results in the order of the walk,
 //!   looks chunks up in the index, gathers new ones into frames ([`gather`], [`groups`]) and writes
-//!   trees. So the same input makes the same frames on any number of cores. If a batch of small
-//!   files turns out too large because files have grown, the builder sends the rest back to the
-//!   workers and waits for it.
+//!   trees. So neighbours stay neighbours on any number of cores. If a batch of small files turns
+//!   out too large because files have grown, the builder sends the rest back to the workers and
+//!   waits for it.
 //! - The **packer** and **uploaders** ([`store`]) seal frames into packs and store these.
 //!
 //! Every queue is bounded; [`limits`] derives their lengths from the memory budget. All threads
