@@ -371,3 +371,24 @@ fn no_byte_of_the_engines_file_makes_a_wrong_record() {
 fn every_byte_of_the_engines_file() {
     change_bytes_of_the_file(1);
 }
+
+#[test]
+fn a_file_that_was_cut_to_nothing_is_damage_and_no_new_store() {
+    let folder = folder();
+    drop(Store::open(folder.path(), options()).unwrap());
+    let file = folder.path().join("redb");
+    std::fs::write(&file, b"").unwrap();
+    let error = Store::open(folder.path(), options()).map(drop).unwrap_err();
+    assert!(error.to_string().contains("damaged"), "{error}");
+    assert_eq!(std::fs::read(&file).unwrap(), b"", "it was left as it is");
+}
+
+#[test]
+fn a_kill_while_the_file_was_made_leaves_a_folder_that_opens() {
+    let folder = folder();
+    let unfinished = folder.path().join("redb.new.0123456789abcdef");
+    std::fs::write(&unfinished, [0; 4096]).unwrap();
+    drop(Store::open(folder.path(), options()).unwrap());
+    assert!(!unfinished.exists());
+    Store::open(folder.path(), options()).unwrap();
+}

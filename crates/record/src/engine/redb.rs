@@ -1,10 +1,12 @@
 //! redb: a copy-on-write B-tree in one file.
 
+use std::fs;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
+use ibid_format::FileId;
 pub use redb::StorageBackend;
 use redb::{
     Builder, CompactionError, Database, DatabaseError, Durability, ReadOnlyTable, ReadTransaction, ReadableDatabase,
@@ -48,7 +50,13 @@ impl Redb {
     /// [`EngineError::InUse`] if it is open already; [`EngineError::Damaged`] or
     /// [`EngineError::Version`] if it is not as redb writes it; [`EngineError::Io`].
     pub fn open(path: &Path, cache_bytes: usize) -> Result<Self, EngineError> {
-        Redb::opened(path, cache_bytes, |builder| builder.create(path))
+        let there = path
+            .try_exists()
+            .map_err(|source| EngineError::io("open", path, source))?;
+        if !there {
+            make(path)?;
+        }
+        Redb::opened(path, cache_bytes, |builder| builder.open(path))
     }
 
     /// Opens it on storage of your own, for example of a test that simulates power failures. `path`
@@ -306,6 +314,29 @@ fn unless_it_panics<T>(path: &Path, read: impl FnOnce() -> Result<T, EngineError
             found: text.unwrap_or_else(|| "a panic without a message".to_owned()),
         })
     })
+}
+
+/// Makes an empty database under another name, and gives it its own once it is whole. So a process
+/// that is killed meanwhile leaves no file that does not open, and a file without content is
+/// damage.
+fn make(path: &Path) -> Result<(), EngineError> {
+    let create = |path: &Path| {
+        unless_it_panics(path, || {
+            let database = Database::builder().create(path);
+            database.map(drop).map_err(|error| failed("create", path, error.into()))
+        })
+    };
+    let new = path.with_extension(format!("new.{}", FileId::random()));
+    let made = create(&new).and_then(|()| match fs::hard_link(&new, path) {
+        Ok(()) => Ok(()),
+        // Another process was faster.
+        Err(_) if path.exists() => Ok(()),
+        // The file system has no links, and a rename could replace what another process has open.
+        Err(_) => create(path),
+    });
+    // The next process that opens the store removes a file that stays.
+    let _ = fs::remove_file(&new);
+    made
 }
 
 fn failed(operation: &'static str, path: &Path, error: redb::Error) -> EngineError {

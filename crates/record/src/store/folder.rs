@@ -16,6 +16,8 @@ use crate::error::{Damage, Error};
 
 /// The names of the engines' files and folders.
 const ENGINES: [&str; 2] = ["redb", "fjall"];
+/// How names begin of files that are to become redb's.
+const REDB_NEW: &[u8] = b"redb.new.";
 /// The file with the key of an encrypted store, which the password opens.
 const KEY: &str = "key";
 /// The name of the key file until all of it is written.
@@ -39,6 +41,7 @@ pub(super) fn open(path: &Path, options: Options, password: Option<Password<'_>>
     let failed = |source| io("open", path, source);
     fs::create_dir_all(path).map_err(failed)?;
     let (mut new, mut encrypted) = (true, false);
+    let mut unfinished = Vec::new();
     for entry in fs::read_dir(path).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
         match ENGINES.into_iter().find(|engine| name == *engine) {
@@ -49,6 +52,7 @@ pub(super) fn open(path: &Path, options: Options, password: Option<Password<'_>>
             }
             None if name == KEY => encrypted = true,
             None if name == KEY_NEW => {}
+            None if name.as_encoded_bytes().starts_with(REDB_NEW) => unfinished.push(path.join(name)),
             None => {
                 let found = format!("{} is in it", name.display());
                 let path = path.to_owned();
@@ -69,6 +73,10 @@ pub(super) fn open(path: &Path, options: Options, password: Option<Password<'_>>
         #[cfg(feature = "fjall")]
         EngineKind::Fjall => Box::new(crate::engine::Fjall::open(&place, options.cache_bytes)?),
     };
+    // Processes that were killed while they made the engine's file left these.
+    for file in unfinished {
+        let _ = fs::remove_file(file);
+    }
     if new {
         // Without this, a crash after the engine's first sync could lose its file or the folder.
         for folder in [Some(path), path.parent().filter(|parent| *parent != Path::new(""))] {
