@@ -12,7 +12,10 @@ rm -rf "$out"
 mkdir -p "$out/man"
 
 # Prints the subcommands of a command, as its help lists them.
-subcommands() { "$ibid" "$@" --help | awk '/^Commands:/ { inside = 1; next } /^$/ { inside = 0 } inside && $1 != "help" && /^  [a-z]/ { print $1 }'; }
+subcommands() {
+    "$ibid" "$@" --help |
+        awk '/^Commands:/ { inside = 1; next } /^$/ { inside = 0 } inside && $1 != "help" && /^  [a-z]/ { print $1 }'
+}
 
 # Writes the manual page of a command, and those of its subcommands.
 manual() {

@@ -25,7 +25,8 @@ commands() {
         # A number below `limit`, of twelve digits.
         function n(limit) { seed = (16807 * seed) % 2147483647; return sprintf("%012d", seed % limit) }
         function set(key, limit) {
-            print "SET " key n(limit) " \047{\"id\":" n(limit) ",\"user\":\"user-" n(limit) "\",\"email\":\"u" n(limit) \
+            print "SET " key n(limit) " \047{\"id\":" n(limit) \
+                ",\"user\":\"user-" n(limit) "\",\"email\":\"u" n(limit) \
                 "@example.com\",\"cart\":[" n(limit) "," n(limit) "],\"last_seen\":\"2026-01-01T00:00:00Z\"," \
                 "\"status\":\"active\",\"score\":" n(limit) ",\"note\":\"order " n(limit) " shipped to warehouse " \
                 n(limit) "\"}\047"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes record histories, one JSON object a line: {"key": …, "rev": …, "release": …, "body": …}, in the order of releases.
+# Makes record histories, one JSON object a line, in the order of releases:
+# {"key": …, "rev": …, "release": …, "body": …}
 #   json.jsonl  browser compatibility data: each interface, element and property, whenever a release changed it
 #   text.jsonl  type declarations of Node.js with their documentation: each file, whenever a release changed it
 # usage: records.sh FOLDER

@@ -186,13 +186,3 @@ fn every_decision_is_complete_and_listed() {
     }
     assert!(decisions.len() > 36, "{decisions:?}");
 }
-
-#[test]
-fn no_page_names_a_folder_outside_the_tree() {
-    for name in pages() {
-        let page = read(&name);
-        for outside in [concat!("../", "shared"), "/work/", "../corpora"] {
-            assert!(!page.contains(outside), "{name} names {outside}");
-        }
-    }
-}

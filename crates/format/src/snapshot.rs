@@ -1,5 +1,7 @@
 //! `snapshots/<id>`: one backup.
 
+use std::ops::AddAssign;
+
 use crate::content::Content;
 use crate::error::{equal, in_range};
 use crate::magic::MAGIC;
@@ -70,6 +72,31 @@ pub struct SnapshotTotals {
     pub unreadable: u64,
     /// Files that changed while they were read.
     pub changed_while_read: u64,
+}
+
+impl AddAssign for SnapshotTotals {
+    fn add_assign(&mut self, other: SnapshotTotals) {
+        let SnapshotTotals {
+            files,
+            directories,
+            others,
+            bytes,
+            new_chunks,
+            new_bytes,
+            stored_bytes,
+            unreadable,
+            changed_while_read,
+        } = other;
+        self.files += files;
+        self.directories += directories;
+        self.others += others;
+        self.bytes += bytes;
+        self.new_chunks += new_chunks;
+        self.new_bytes += new_bytes;
+        self.stored_bytes += stored_bytes;
+        self.unreadable += unreadable;
+        self.changed_while_read += changed_while_read;
+    }
 }
 
 impl SnapshotTotals {

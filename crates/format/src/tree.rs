@@ -79,6 +79,19 @@ pub enum EntryKind {
 }
 
 impl EntryKind {
+    /// Returns what a message calls it, with the article: "a file".
+    pub fn description(&self) -> &'static str {
+        match self {
+            EntryKind::File(_) => "a file",
+            EntryKind::Directory(_) => "a directory",
+            EntryKind::Symlink(_) => "a symlink",
+            EntryKind::Fifo => "a FIFO",
+            EntryKind::Socket => "a socket",
+            EntryKind::CharDevice { .. } => "a character device",
+            EntryKind::BlockDevice { .. } => "a block device",
+        }
+    }
+
     fn number(&self) -> u8 {
         match self {
             EntryKind::File(_) => 0,

@@ -62,6 +62,18 @@ setters!(InitOptions {
     created: Option<Time>,
 });
 
+#[cfg(test)]
+impl InitOptions {
+    /// Returns options of a repository that opens quickly.
+    pub(crate) fn quick() -> InitOptions {
+        InitOptions::default().cost(Argon2Cost {
+            memory_kib: 64,
+            passes: 1,
+            lanes: 1,
+        })
+    }
+}
+
 impl Default for InitOptions {
     fn default() -> InitOptions {
         InitOptions {

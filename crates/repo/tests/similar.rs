@@ -6,7 +6,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use ibid_chunk::Settings;
-use ibid_repo::{BackupSummary, Compression, Monitor, ReadData, Repository, RestoreOptions, Similarity, Warning};
+use ibid_repo::{
+    BackupSummary, Compression, MemoryStorage, Monitor, ReadData, Repository, RestoreOptions, Similarity, Storage,
+    Warning,
+};
 use support::{noise, options, repository};
 
 /// Returns a version of a file: noise in which some bytes of every 32 KiB differ.
@@ -295,4 +298,57 @@ fn from_remote_storage_no_more_is_read_back_than_is_allowed() {
     assert_eq!(summary.deltas.chunks, 0, "{summary:?}");
     let summary = back_up(&repository, &file, Similarity::Auto);
     assert!(summary.deltas.bytes > LENGTH as u64 * 9 / 10, "{summary:?}");
+}
+
+/// Returns text that compresses, and in which one block of 4 KiB in `every` is of this version alone.
+fn text(seed: u64, version: u64, every: u64, length: usize) -> Vec<u8> {
+    let blocks = 0..(length / 4096) as u64;
+    let letters = blocks.flat_map(|block| {
+        let own = if (block + version) % every == 0 { version } else { 0 };
+        noise((seed << 40) ^ (own << 20) ^ block, 2048)
+    });
+    letters
+        .flat_map(|byte| [b'a' + (byte & 15), b'a' + (byte >> 4)])
+        .collect()
+}
+
+#[test]
+fn a_base_that_is_stored_again_beside_a_lost_pack_is_passed_over() {
+    let memory = Arc::new(MemoryStorage::new());
+    let init = support::quick().pack_size(1 << 20);
+    let repository = Repository::init(memory.clone(), Some(b"secret"), &init).unwrap();
+    let folder = support::scratch();
+    let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
+    let packs = || {
+        let mut packs = Vec::new();
+        memory.list("packs", &mut |name, _| packs.push(name)).unwrap();
+        packs
+    };
+    const BASE: usize = 512 << 10;
+    write("a", &text(1, 0, 8, BASE));
+    back_up(&repository, folder.path(), Similarity::Auto);
+    let lost = packs();
+    // Deltas against it, in a pack that stays, with sketches that stay.
+    for version in 1..6 {
+        write(&format!("b{version}"), &text(1, version, 8, BASE));
+        back_up(&repository, folder.path(), Similarity::Auto);
+    }
+    for name in &lost {
+        memory.delete(name).unwrap();
+    }
+    // The base is stored again and readable before files come that resemble the deltas most.
+    write("c", &text(2, 0, 8, 8 << 20));
+    for version in 1..6 {
+        let mut bytes = text(1, version, 8, BASE);
+        bytes[100_000..100_016].copy_from_slice(b"one edit of this");
+        write(&format!("d{version}"), &bytes);
+    }
+    let repository = Repository::open(memory.clone(), Some(b"secret")).unwrap();
+    let summary = back_up(&repository, folder.path(), Similarity::Auto);
+    assert!(summary.deltas.chunks > 0, "{summary:?}");
+    let snapshot = repository.snapshot(&summary.id.unwrap().to_string()).unwrap();
+    let out = support::scratch();
+    let restored = repository.restore(snapshot.at(folder.path()), out.path(), &RestoreOptions::default());
+    assert_eq!(restored.unwrap().failed, 0);
+    support::same_tree(folder.path(), out.path());
 }

@@ -1,7 +1,6 @@
 //! Groups of bars.
 
 use super::Series;
-use super::charts::WIDTH;
 use super::plot::{Plot, Scale, escape, nice_step};
 
 /// Between groups, as a share of a group.
@@ -24,30 +23,9 @@ pub(super) struct Group<'a> {
     pub(super) bars: Vec<Bar<'a>>,
 }
 
-/// Draws groups from left to right. `across` names the axis of the groups, and `label` formats
-/// values. Values may be negative.
+/// Draws groups from left to right, `width` wide. `across` names the axis of the groups, and `label`
+/// formats values. Values may be negative.
 pub(super) fn bars(
-    id: &str,
-    description: &str,
-    across: &str,
-    groups: &[Group<'_>],
-    label: impl Fn(f64) -> String,
-) -> String {
-    bars_within(WIDTH, id, description, across, groups, label)
-}
-
-/// Draws the same over the whole width of the page.
-pub(super) fn wide_bars(
-    id: &str,
-    description: &str,
-    across: &str,
-    groups: &[Group<'_>],
-    label: impl Fn(f64) -> String,
-) -> String {
-    bars_within(2.0 * WIDTH, id, description, across, groups, label)
-}
-
-fn bars_within(
     width: f64,
     id: &str,
     description: &str,

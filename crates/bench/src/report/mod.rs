@@ -242,18 +242,15 @@ fn panels(body: &mut String, comparison: &Comparison, all: &[Series]) {
             .filter(|entry| entry.settings.size_average() == average)
             .collect()
     };
+    let panel = |body: &mut String, average: usize, picture: &str| {
+        let title = format!("{} asked for", size(average as f64));
+        figure(body, "panel", &title, "", picture);
+    };
     *body += "<div class=group><h2>How large chunks are</h2><p class=soft>The share of the chunks that are no larger. \
      The dotted line is the average asked for; \
               a jump at the end of a line is chunks cut by force.</p></div>";
     for average in &averages {
-        let picture = charts::distribution(&of(*average), all, *average);
-        figure(
-            body,
-            "panel",
-            &format!("{} asked for", size(*average as f64)),
-            "",
-            &picture,
-        );
+        panel(body, *average, &charts::distribution(&of(*average), all, *average));
     }
     *body += "<div class=group><h2>How fast with which vector instructions</h2><p class=key>";
     let backends = comparison.entries.first().map_or(&[][..], |entry| &entry.speeds);
@@ -267,14 +264,7 @@ fn panels(body: &mut String, comparison: &Comparison, all: &[Series]) {
     }
     *body += "</p></div>";
     for average in &averages {
-        let picture = charts::speeds(&of(*average), *average);
-        figure(
-            body,
-            "panel",
-            &format!("{} asked for", size(*average as f64)),
-            "",
-            &picture,
-        );
+        panel(body, *average, &charts::speeds(&of(*average), *average));
     }
 }
 

@@ -142,8 +142,8 @@ fn text(difference: &Difference<'_>) -> String {
             format!(
                 "T {}  {} → {}",
                 path_text(difference.path),
-                kind_name(&old.kind),
-                kind_name(&new.kind)
+                old.kind.description(),
+                new.kind.description()
             )
         }
         // The library promises both sides of a change. Without them, print at least the path.
@@ -157,7 +157,7 @@ fn content(entry: &TreeEntry) -> String {
         EntryKind::File(content) => size(content.length),
         EntryKind::Symlink(target) => escape(target),
         EntryKind::CharDevice { major, minor } | EntryKind::BlockDevice { major, minor } => format!("{major}:{minor}"),
-        other => kind_name(other).to_owned(),
+        other => other.description().to_owned(),
     }
 }
 
@@ -184,17 +184,4 @@ fn attributes(old: &TreeEntry, new: &TreeEntry) -> String {
         text += "  extended attributes";
     }
     text
-}
-
-/// Names of the kinds of entries, for messages.
-fn kind_name(kind: &EntryKind) -> &'static str {
-    match kind {
-        EntryKind::File(_) => "a file",
-        EntryKind::Directory(_) => "a directory",
-        EntryKind::Symlink(_) => "a symlink",
-        EntryKind::Fifo => "a FIFO",
-        EntryKind::Socket => "a socket",
-        EntryKind::CharDevice { .. } => "a character device",
-        EntryKind::BlockDevice { .. } => "a block device",
-    }
 }

@@ -247,7 +247,6 @@ mod tests {
     use ibid_format::ChunkId;
     use ibid_format::frame::Blob;
     use ibid_format::pack::FrameSummary;
-    use ibid_format::slot::Argon2Cost;
 
     use super::*;
     use crate::{BackupOptions, InitOptions, Repository};
@@ -256,23 +255,9 @@ mod tests {
     /// after it.
     #[test]
     fn of_two_index_files_that_contradict_each_other_the_second_is_not_used() {
-        let cost = Argon2Cost {
-            memory_kib: 64,
-            passes: 1,
-            lanes: 1,
-        };
-        let init = InitOptions {
-            cost,
-            ..InitOptions::default()
-        };
         let storage = Arc::new(ibid_storage::Memory::new());
-        let repository = Repository::init(storage, Some(b"secret"), &init).unwrap();
-        let paths = vec!["src/source".into()];
-        let backup = BackupOptions {
-            paths,
-            ..BackupOptions::default()
-        };
-        repository.backup(&backup).unwrap();
+        let repository = Repository::init(storage, Some(b"secret"), &InitOptions::quick()).unwrap();
+        repository.backup(&BackupOptions::default().path("src/source")).unwrap();
         let (id, size) = repository.files.list(folder::PACKS).unwrap()[0];
         let mut summary = repository.files.read_directory(id, size).unwrap();
         let end = summary.frames.last().map(|frame| frame.offset + frame.sealed).unwrap();

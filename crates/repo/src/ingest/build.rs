@@ -147,6 +147,7 @@ fn gather(
     // Store all gathered chunks even if reading has failed: the next backup will find them.
     let flushed = gather.flush().and_then(|()| gather.check_memory(0));
     job.finished.store(true, Ordering::Relaxed);
+    job.count(|tally| *tally += gather.tally);
     let similar = gather.groups.take().map(|groups| groups.similar);
     let root = root?;
     flushed?;
@@ -160,10 +161,9 @@ fn gather(
 
 /// Saves the sketches of new chunks for later backups.
 fn save_sketches(job: &Job<'_>, mut similar: Similar) -> Result<()> {
-    let (mut chunks, mut bytes) = (0, 0);
-    job.count(|tally| {
-        chunks = tally.whole.chunks + tally.deltas.chunks;
-        bytes = tally.whole.bytes + tally.deltas.bytes;
+    let (chunks, bytes) = job.count(|tally| {
+        let (whole, deltas) = (tally.whole, tally.deltas);
+        (whole.chunks + deltas.chunks, whole.bytes + deltas.bytes)
     });
     // A first backup's sketches are used only by the second one, which can compute them itself
     // unless there are too many.
@@ -202,7 +202,7 @@ impl Builder<'_, '_> {
             // the scope passes that on.
             match events.recv().map_err(|_| Error::Interrupted)? {
                 Event::Enter(entry) => {
-                    self.gather.job.count(|tally| tally.counters.directories += 1);
+                    self.gather.tally.counters.directories += 1;
                     self.directories.push((Some(entry), ListingWriter::new()));
                 }
                 Event::Leave => {
@@ -248,21 +248,18 @@ impl Builder<'_, '_> {
             result => result?,
         }
         self.owners.note(entry);
-        let job = self.gather.job;
-        job.count(|tally| {
-            let counters = &mut tally.counters;
-            match &entry.kind {
-                EntryKind::File(content) => {
-                    counters.files += 1;
-                    counters.bytes += content.length;
-                }
-                EntryKind::Directory(_) => {}
-                _ => counters.others += 1,
+        let counters = &mut self.gather.tally.counters;
+        match &entry.kind {
+            EntryKind::File(content) => {
+                counters.files += 1;
+                counters.bytes += content.length;
             }
-            counters.changed_while_read += u64::from(entry.changed_while_read);
-        });
+            EntryKind::Directory(_) => {}
+            _ => counters.others += 1,
+        }
+        counters.changed_while_read += u64::from(entry.changed_while_read);
         if let EntryKind::File(_) = entry.kind {
-            ProgressCounters::add(&job.monitor.counters.files, 1);
+            ProgressCounters::add(&self.gather.job.monitor.counters.files, 1);
         }
         Ok(())
     }
@@ -277,7 +274,7 @@ impl Builder<'_, '_> {
     }
 
     fn failed(&mut self, path: PathBuf, error: Error) {
-        self.gather.job.count(|tally| tally.counters.unreadable += 1);
+        self.gather.tally.counters.unreadable += 1;
         let error = match error {
             // The path was listed a moment before.
             Error::Local { action, path, source } if source.kind() == std::io::ErrorKind::NotFound => {
@@ -336,9 +333,7 @@ impl Builder<'_, '_> {
         for outcome in std::mem::take(&mut batch.outcomes) {
             match outcome {
                 FileOutcome::Ready { entry, unchanged } => {
-                    self.gather
-                        .job
-                        .count(|tally| tally.unchanged_files += u64::from(unchanged));
+                    self.gather.tally.unchanged_files += u64::from(unchanged);
                     self.entry(&entry)?;
                 }
                 FileOutcome::Failed { path, error } => self.failed(path, error),
@@ -349,7 +344,7 @@ impl Builder<'_, '_> {
                     for part in &batch.parts[parts] {
                         let item = match part {
                             Part::Hole(length) => {
-                                self.gather.job.count(|tally| tally.holes += length);
+                                self.gather.tally.holes += length;
                                 Item::Hole { length: *length }
                             }
                             Part::Chunk(span) => {
@@ -392,7 +387,7 @@ impl Builder<'_, '_> {
             self.gather.stored.check()?;
             match parts.recv().map_err(|_| Error::Interrupted)? {
                 LargePart::Hole(length) => {
-                    self.gather.job.count(|tally| tally.holes += length);
+                    self.gather.tally.holes += length;
                     list.push(&self.chunkers, self.gather, Item::Hole { length })?;
                 }
                 LargePart::Piece(piece) => {

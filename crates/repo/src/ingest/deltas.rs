@@ -259,13 +259,9 @@ impl<'l> BaseReader<'l> {
         }
         // The chunk is verified if the computed id leads back to its place.
         let id = self.reader.id(&body, slot, &mut self.space)?;
-        match id.and_then(|id| {
-            self.reader
-                .loaded
-                .index
-                .find(id.prefix())
-                .filter(|(found, _)| *found == id)
-        }) {
+        let index = &self.reader.loaded.index;
+        let found = id.and_then(|id| index.find(id.prefix()).filter(|(found, _)| *found == id));
+        match found {
             Some((id, stored)) if stored == place => Ok(Some(id.prefix())),
             // The chunk was stored again, since deltas that this copy needs were lost. Readers would find
             // the new copy, which may come after the frame that is being encoded.

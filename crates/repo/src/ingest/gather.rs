@@ -15,6 +15,7 @@ use super::groups::DeltaGroups;
 use super::job::Job;
 use super::open_frame::{OpenFrame, push};
 use super::store::{FrameDue, Stored};
+use super::summary::BackupSummary;
 use super::work::Work;
 use crate::index::Frame;
 use crate::read::Body;
@@ -35,7 +36,8 @@ pub(super) struct Gather<'j> {
     pub(super) channels: Channels,
     data: OpenFrame,
     metadata: OpenFrame,
-    new_chunks: u64,
+    /// What this thread has counted.
+    pub(super) tally: BackupSummary,
     new_frames: u64,
     /// `None` if the backup does not look for similar chunks.
     pub(super) groups: Option<DeltaGroups<'j>>,
@@ -66,7 +68,7 @@ impl<'j> Gather<'j> {
             channels,
             data: OpenFrame::new(job, FrameBuffers::default()),
             metadata: OpenFrame::new(job, FrameBuffers::default()),
-            new_chunks: 0,
+            tally: BackupSummary::default(),
             new_frames: 0,
             groups,
         }
@@ -150,15 +152,12 @@ impl<'j> Gather<'j> {
     /// Counts a new chunk, and checks memory now and then.
     fn count(&mut self, kind: PackKind, bytes: &[u8]) -> Result<()> {
         let bytes = bytes.len() as u64;
-        self.job.count(|tally| {
-            tally.counters.new_chunks += 1;
-            tally.counters.new_bytes += bytes;
-            if kind == PackKind::Metadata {
-                tally.new_metadata_bytes += bytes;
-            }
-        });
-        self.new_chunks += 1;
-        if !self.new_chunks.is_multiple_of(CHECK_EVERY) {
+        self.tally.counters.new_chunks += 1;
+        self.tally.counters.new_bytes += bytes;
+        if kind == PackKind::Metadata {
+            self.tally.new_metadata_bytes += bytes;
+        }
+        if !self.tally.counters.new_chunks.is_multiple_of(CHECK_EVERY) {
             return Ok(());
         }
         if let Some(groups) = &mut self.groups
@@ -167,8 +166,7 @@ impl<'j> Gather<'j> {
             if self.job.options.dry_run {
                 groups.similar.forget_unsaved();
             } else {
-                let written = groups.similar.save(&self.job.repository.files, &self.job.loaded)?;
-                self.job.count(|tally| tally.written += written);
+                self.tally.written += groups.similar.save(&self.job.repository.files, &self.job.loaded)?;
             }
         }
         // The index grows in steps and until the next check. The margin also lets a small backup

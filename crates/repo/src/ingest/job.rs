@@ -98,9 +98,10 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Updates the summary.
-    pub(crate) fn count(&self, add: impl FnOnce(&mut BackupSummary)) {
-        add(&mut self.tally.lock().expect("no holder of this lock panics"));
+    /// Updates the summary, or reads it. Locks it: for frames, packs and batches. The builder counts
+    /// chunks and entries in a summary of its own.
+    pub(crate) fn count<T>(&self, add: impl FnOnce(&mut BackupSummary) -> T) -> T {
+        add(&mut self.tally.lock().expect("no holder of this lock panics"))
     }
 
     /// Returns the summary.

@@ -1,4 +1,7 @@
-//! Summary of a backup. It is also the running tally: all threads add to one while they work.
+//! Summary of a backup. It is also the running tally. The builder counts in one of its own,
+//! which is added at the end to the one that all other threads share.
+
+use std::ops::AddAssign;
 
 use ibid_format::FileId;
 use ibid_format::snapshot::SnapshotTotals;
@@ -43,6 +46,42 @@ pub struct BackupSummary {
     pub duration_ms: u64,
 }
 
+impl AddAssign for BackupSummary {
+    /// Adds what another thread counted.
+    fn add_assign(&mut self, other: BackupSummary) {
+        // Names every field, so that none is forgotten.
+        let BackupSummary {
+            id: _,
+            parent: _,
+            counters,
+            unchanged_files,
+            holes,
+            attributes_lost,
+            damaged_frames,
+            new_metadata_bytes,
+            whole,
+            deltas,
+            incompressible_bytes,
+            dissimilar_bytes,
+            cut_by_hints_bytes,
+            written,
+            duration_ms: _,
+        } = other;
+        self.counters += counters;
+        self.unchanged_files += unchanged_files;
+        self.holes += holes;
+        self.attributes_lost += attributes_lost;
+        self.damaged_frames += damaged_frames;
+        self.new_metadata_bytes += new_metadata_bytes;
+        self.whole += whole;
+        self.deltas += deltas;
+        self.incompressible_bytes += incompressible_bytes;
+        self.dissimilar_bytes += dissimilar_bytes;
+        self.cut_by_hints_bytes += cut_by_hints_bytes;
+        self.written += written;
+    }
+}
+
 /// New data chunks and the space that they take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -53,4 +92,12 @@ pub struct StoredData {
     pub bytes: u64,
     /// Bytes of their frames in packs, compressed and sealed.
     pub stored: u64,
+}
+
+impl AddAssign for StoredData {
+    fn add_assign(&mut self, other: StoredData) {
+        self.chunks += other.chunks;
+        self.bytes += other.bytes;
+        self.stored += other.stored;
+    }
 }

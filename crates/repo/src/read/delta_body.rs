@@ -430,7 +430,6 @@ mod tests {
     use ibid_format::FileId;
     use ibid_format::frame::{Compression, FrameBuilder, FrameEncoder};
     use ibid_format::pack::{self, PackKind};
-    use ibid_format::slot::Argon2Cost;
     use ibid_storage::{Memory, Storage};
     use proptest::prelude::*;
 
@@ -477,16 +476,8 @@ mod tests {
     /// consists of pieces of two chunks of a frame below, with bytes of its own between, and is
     /// encoded against these.
     fn layers() -> (Repository, Vec<Vec<Vec<u8>>>) {
-        let init = InitOptions {
-            cost: Argon2Cost {
-                memory_kib: 64,
-                passes: 1,
-                lanes: 1,
-            },
-            ..InitOptions::default()
-        };
         let storage = Arc::new(Memory::new());
-        let repository = Repository::init(storage.clone(), Some(b"secret"), &init).unwrap();
+        let repository = Repository::init(storage.clone(), Some(b"secret"), &InitOptions::quick()).unwrap();
         let keys = &repository.files.keys;
         let mut state = 1u64;
         let mut noise = |length: usize| -> Vec<u8> {

@@ -360,7 +360,6 @@ mod tests {
     use ibid_format::FileId;
     use ibid_format::frame::{Compression, DEPTH_MAX, FrameBuilder, FrameEncoder, Piece};
     use ibid_format::pack::PackKind;
-    use ibid_format::slot::Argon2Cost;
     use ibid_storage::fault::Flaky;
     use ibid_storage::{Memory, Storage};
 
@@ -371,16 +370,8 @@ mod tests {
     /// Makes two chunks of each depth, each in its own frame and encoded against both of the depth
     /// below. A reader without a cache decodes twice as many frames for every level.
     fn doubling() -> (Arc<Flaky<Memory>>, Repository, ChunkId) {
-        let init = InitOptions {
-            cost: Argon2Cost {
-                memory_kib: 64,
-                passes: 1,
-                lanes: 1,
-            },
-            ..InitOptions::default()
-        };
         let storage = Arc::new(Flaky::new(Memory::new()));
-        let repository = Repository::init(storage.clone(), Some(b"secret"), &init).unwrap();
+        let repository = Repository::init(storage.clone(), Some(b"secret"), &InitOptions::quick()).unwrap();
         let keys = &repository.files.keys;
         let (id, mut encoder) = (FileId::random(), FrameEncoder::new());
         let mut pack = pack::PackBuilder::new(keys, id, PackKind::Data);

@@ -29,19 +29,6 @@ pub(crate) enum Found {
     Entry(Box<TreeEntry>),
 }
 
-/// Returns the name of an entry's file type, for messages.
-pub(crate) fn kind_name(kind: &EntryKind) -> &'static str {
-    match kind {
-        EntryKind::File(_) => "a file",
-        EntryKind::Directory(_) => "a directory",
-        EntryKind::Symlink(_) => "a symlink",
-        EntryKind::Fifo => "a FIFO",
-        EntryKind::Socket => "a socket",
-        EntryKind::CharDevice { .. } => "a character device",
-        EntryKind::BlockDevice { .. } => "a block device",
-    }
-}
-
 /// Returns a path inside a snapshot without a leading slash, double slashes and `.`.
 pub(crate) fn clean(path: &Path) -> PathBuf {
     components(path).map(OsStr::from_bytes).collect()
@@ -142,7 +129,7 @@ impl Repository {
             Found::Root(_) => return Err(wrong("the root of the snapshot")),
             Found::Entry(entry) => match entry.kind {
                 EntryKind::File(content) => content,
-                other => return Err(wrong(kind_name(&other))),
+                other => return Err(wrong(other.description())),
             },
         };
         let failed = |source| Error::Pipe {

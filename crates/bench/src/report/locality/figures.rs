@@ -6,6 +6,7 @@ use ibid_chunk::Settings;
 use ibid_chunk::locality::Criterion;
 
 use super::super::bars::{Bar, Group, bars};
+use super::super::charts::WIDTH;
 use super::super::plot::escape;
 use super::super::{figure, gb, heading, percent, size, times};
 use super::{Looks, by_chunker, chunker_name, data_name, each, first_list, labels, plain_tip, tip};
@@ -53,6 +54,7 @@ fn pair(
         .map(|(label, chunker)| group(label, criteria(looks, chunker, chunking_gain(chunker))))
         .collect();
     let picture = bars(
+        WIDTH,
         &format!("speedup-{id}"),
         &format!("Chunking, how many times as fast as plain: {title}"),
         across,
@@ -65,6 +67,7 @@ fn pair(
         .map(|(label, chunker)| group(label, ratios(looks, chunker)))
         .collect();
     let picture = bars(
+        WIDTH,
         &format!("ratio-{id}"),
         &format!("Deduplication ratio: {title}"),
         across,
@@ -171,7 +174,7 @@ fn places(body: &mut String, found: &Locality, looks: &Looks) {
         let name = chunker_name(&chunkers[0].settings);
         if !groups.is_empty() {
             let description = format!("Shares of hits by place in the list: {name}, {criterion}");
-            let picture = bars(&format!("places-{n}"), &description, across, &groups, percent);
+            let picture = bars(WIDTH, &format!("places-{n}"), &description, across, &groups, percent);
             figure(body, "panel", &format!("{name}, {criterion}"), "", &picture);
         }
     }
@@ -210,6 +213,7 @@ fn lengths(body: &mut String, found: &Locality, looks: &Looks) {
             .collect();
         let description = format!("Chunking, how many times as fast as plain, by length of lists: {title}");
         let picture = bars(
+            WIDTH,
             &format!("lists-{id}"),
             &description,
             "hints for a chunk",
@@ -245,7 +249,7 @@ fn worst(body: &mut String, found: &Locality, looks: &Looks) {
         }
         let name = chunker_name(&chunkers[0].settings);
         let description = format!("Slowdown if every hint is refused: {name}");
-        let picture = bars(&format!("worst-{n}"), &description, across, &groups, percent);
+        let picture = bars(WIDTH, &format!("worst-{n}"), &description, across, &groups, percent);
         figure(body, "panel", &name, "", &picture);
     }
 }
@@ -270,7 +274,7 @@ fn naming(body: &mut String, found: &Locality, looks: &Looks) {
             .collect();
         let name = chunker_name(&chunkers[0].settings);
         let description = format!("Chunking and naming, how many times as fast as plain: {name}");
-        let picture = bars(&format!("naming-{n}"), &description, across, &groups, times);
+        let picture = bars(WIDTH, &format!("naming-{n}"), &description, across, &groups, times);
         figure(body, "panel", &name, "", &picture);
     }
 }
@@ -312,6 +316,7 @@ fn stores(body: &mut String, found: &Locality, looks: &Looks) {
                 })
                 .collect();
             bars(
+                WIDTH,
                 &format!("{what}-{id}"),
                 &format!("{what}: {title}"),
                 "how boundaries are found",
@@ -380,7 +385,7 @@ fn threads(body: &mut String, found: &Locality, looks: &Looks) {
             })
             .collect();
         let description = format!("Throughput by number of threads: {title}");
-        let picture = bars(&format!("threads-{id}"), &description, "threads", &groups, gb);
+        let picture = bars(WIDTH, &format!("threads-{id}"), &description, "threads", &groups, gb);
         figure(body, "panel", &format!("{title}: GB/s"), "", &picture);
     });
 }

@@ -2,7 +2,8 @@
 
 use ibid_record::Retrieval;
 
-use super::super::bars::{Bar, Group, bars, wide_bars};
+use super::super::bars::{Bar, Group, bars};
+use super::super::charts::WIDTH;
 use super::super::lines::{Across, Line, lines};
 use super::super::{Series, figure, heading, legend, percent, size, times};
 use super::{
@@ -82,7 +83,8 @@ fn savings(body: &mut String, found: &Records) {
             bars: vec![bar(index, bytes as f64 / f64::from(1 << 20), tip)],
         });
     }
-    let picture = wide_bars(
+    let picture = bars(
+        2.0 * WIDTH,
         "ratio",
         "How many times less is stored, by itself and in blocks",
         "stored how",
@@ -90,9 +92,14 @@ fn savings(body: &mut String, found: &Records) {
         times,
     );
     figure(body, "wide", "Ratio", "", &picture);
-    let picture = wide_bars("index", "Memory of the index", "stored how", &memory, |mib| {
-        size(mib * f64::from(1 << 20))
-    });
+    let picture = bars(
+        2.0 * WIDTH,
+        "index",
+        "Memory of the index",
+        "stored how",
+        &memory,
+        |mib| size(mib * f64::from(1 << 20)),
+    );
     figure(body, "wide", "Memory of the index", "", &picture);
 }
 
@@ -186,6 +193,7 @@ fn speeds(body: &mut String, found: &Records) {
         }
     }
     let picture = bars(
+        WIDTH,
         "operations",
         "Reads and writes a second",
         "mixture",
@@ -281,7 +289,7 @@ fn caches(body: &mut String, found: &Records) {
                 }),
             }
         }
-        bars(id, title, "memory for the newest records", &groups, label)
+        bars(WIDTH, id, title, "memory for the newest records", &groups, label)
     };
     let title = "How many times less is stored, by memory and reward";
     let picture = draw("cache-ratio", title, &|run| ratio(found, run.stored_bytes), times);
@@ -440,7 +448,7 @@ fn intervals(body: &mut String, found: &Records) {
                 }
             })
             .collect();
-        bars(id, title, "one position in", &groups, label)
+        bars(WIDTH, id, title, "one position in", &groups, label)
     };
     let title = "How many times less is stored, by interval";
     let picture = draw("interval-ratio", title, &|run| ratio(found, run.stored_bytes), times);
