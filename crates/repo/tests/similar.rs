@@ -304,7 +304,11 @@ fn from_remote_storage_no_more_is_read_back_than_is_allowed() {
 fn text(seed: u64, version: u64, every: u64, length: usize) -> Vec<u8> {
     let blocks = 0..(length / 4096) as u64;
     let letters = blocks.flat_map(|block| {
-        let own = if (block + version) % every == 0 { version } else { 0 };
+        let own = if (block + version).is_multiple_of(every) {
+            version
+        } else {
+            0
+        };
         noise((seed << 40) ^ (own << 20) ^ block, 2048)
     });
     letters
