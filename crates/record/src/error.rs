@@ -30,7 +30,7 @@ pub enum Error {
         key: Vec<u8>,
     },
     /// The namespace was made with another setting.
-    #[error("namespace {name} was made with versions {found}, not {expected}")]
+    #[error("versions are {found} in namespace {name}, and were expected to be {expected}")]
     NamespaceDiffers {
         /// Its name.
         name: String,
