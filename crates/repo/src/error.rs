@@ -29,6 +29,12 @@ pub enum Error {
         /// Error of the decoder.
         source: ibid_format::Error,
     },
+    /// The config is missing, but there are snapshots. Without it, the repository can't be opened.
+    #[error("the file config of the repository in {location} is missing, its snapshots are there")]
+    ConfigMissing {
+        /// Address of the storage.
+        location: String,
+    },
     /// The storage holds data that is not a repository.
     #[error("{location} is no ibid repository: {found}")]
     NotARepository {
@@ -421,6 +427,11 @@ impl Error {
     /// Returns the problem without the name of the file, for a report that already names the file.
     pub(crate) fn problem(&self) -> String {
         match self {
+            // The report names the file and the place that a seal is bound to.
+            Error::Damaged {
+                source: ibid_format::Error::Seal { .. },
+                ..
+            } => "damaged or tampered with".to_owned(),
             Error::Damaged { source, .. } => format!("damaged or tampered with: {source}"),
             Error::Contradiction { pack, .. } => {
                 format!("contradicts what else is known of pack {pack}, and is not used")

@@ -372,9 +372,13 @@ fn chunker_of(settings: &Settings) -> Result<Chunker> {
 
 fn read_config(storage: &dyn Storage) -> Result<Vec<u8>> {
     match storage.get(&config_name(), config::LIMIT) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Err(Error::NoRepository {
-            location: storage.location(),
-        }),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let location = storage.location();
+            Err(match list_ids(storage, folder::SNAPSHOTS) {
+                Ok(snapshots) if !snapshots.is_empty() => Error::ConfigMissing { location },
+                _ => Error::NoRepository { location },
+            })
+        }
         Err(error) if error.kind() == ErrorKind::TooLarge => Err(damaged_config(
             storage,
             ibid_format::Error::OutOfRange {

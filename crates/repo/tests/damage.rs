@@ -131,7 +131,7 @@ fn without_config_or_key_the_error_says_what_is_missing() {
             .judge(&scene.with(|image| image.retain(|name, _| kind(name) != of)), of)
             .unwrap_err()
     };
-    assert!(matches!(without("config"), Error::NoRepository { .. }));
+    assert!(matches!(without("config"), Error::ConfigMissing { .. }));
     assert!(matches!(without("keys"), Error::NoKeys { found: 0, .. }));
 }
 
