@@ -9,7 +9,7 @@ use std::io::{Error as IoError, ErrorKind as IoErrorKind};
 use ibid_format::record::Refusal;
 use ibid_record::Error as RecordError;
 use ibid_record::engine::EngineError;
-use ibid_repo::Error as RepoError;
+use ibid_repo::{Error as RepoError, Fault};
 use ibid_storage::{Error as StorageError, ErrorKind, Operation};
 
 use super::Failure;
@@ -25,6 +25,7 @@ pub(crate) fn advice(failure: &Failure) -> Advice {
         Failure::Repo(error) => on_repository(error),
         Failure::Records(error) => on_records(error),
         Failure::Local { source, .. } => on_system(source),
+        Failure::Partly { cause, .. } => advice(cause),
         // These texts are the program's own, and end with advice.
         Failure::Interrupted(_)
         | Failure::Usage(_)
@@ -42,7 +43,7 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
         RepoError::Storage(error) => return Some(on_storage(error).into()),
         RepoError::Local { source, .. } | RepoError::Pipe { source, .. } => return on_system(source),
         RepoError::NoSuchPath { snapshot, .. } => {
-            return Some(format!("`ibid ls {snapshot}` lists what it has.").into());
+            return Some(format!("`ibid ls -R {snapshot}` lists what it has.").into());
         }
         RepoError::Damaged { .. } | RepoError::BaseUnreadable { .. } | RepoError::Misplaced { .. } => {
             "Run `ibid check --read-data` to see what depends on it."
@@ -54,7 +55,9 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
         RepoError::ConfigDamaged {
             source: ibid_format::Error::Version { .. },
         } => return None,
-        RepoError::ConfigDamaged { .. } => "Restore the file `config` from a copy of the repository.",
+        RepoError::ConfigDamaged { .. } | RepoError::ConfigMissing { .. } => {
+            "Restore the file `config` from a copy of the repository."
+        }
         RepoError::NotARepository { .. } => "Check the path, or make a repository in another folder.",
         RepoError::NoRepository { .. } => {
             "Check the path, or make a repository there with `ibid init` or `ibid backup --init`."
@@ -169,6 +172,33 @@ fn on_engine(error: &EngineError) -> Advice {
         _ => return None,
     };
     Some(advice.into())
+}
+
+/// Returns the advice for the faults of a check, a sentence for each kind of file that has some.
+pub(crate) fn on_faults(faults: &[Fault]) -> Vec<&'static str> {
+    let kinds = [
+        (
+            "packs/",
+            "Check the disk. Move damaged packs out of the repository and keep them, then back up the same files \
+             again: what they still have is stored again, for older snapshots too.",
+        ),
+        (
+            "snapshots/",
+            "Move damaged snapshots out of the repository: the others do not need them.",
+        ),
+        (
+            "index/",
+            "Move damaged index files out of the repository: the next backup writes them again.",
+        ),
+        ("sketches/", "The next backup writes damaged sketches again."),
+        (
+            "keys/",
+            "Move damaged keys out of the repository, and make others with `ibid key add`.",
+        ),
+    ];
+    let has = |folder: &str| faults.iter().any(|fault| fault.object.starts_with(folder));
+    let advice = kinds.into_iter().filter(|(folder, _)| has(folder));
+    advice.map(|(_, advice)| advice).collect()
 }
 
 /// Returns whether the operating system denied permission to a local file.

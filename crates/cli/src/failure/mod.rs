@@ -53,6 +53,8 @@ pub(crate) enum Failure {
     Faults(String),
     /// No password was given, or it can't be used.
     Password(String),
+    /// A failure, and how far the work came before it.
+    Partly { cause: Box<Failure>, done: String },
     /// Any other failure.
     Fatal(String),
     /// The operating system refused something.
@@ -99,6 +101,7 @@ impl Failure {
             Failure::Repo(Error::WrongPassword { .. } | Error::PasswordNeeded { .. }) => 5,
             Failure::Repo(Error::NoRepository { .. } | Error::NotARepository { .. }) => 10,
             Failure::Repo(Error::Interrupted) | Failure::Interrupted(_) => 130,
+            Failure::Partly { cause, .. } => cause.exit_code(),
             Failure::Repo(_) | Failure::Records(_) | Failure::Fatal(_) | Failure::Local { .. } => 1,
         }
     }
@@ -139,10 +142,30 @@ impl From<FileError> for Failure {
 /// Prints the cause, then the advice.
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.write_cause(f)?;
+        match advice::advice(self) {
+            Some(advice) => write!(f, ". {advice}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Failure {
+    /// Adds to a failure how far the work came.
+    pub(crate) fn after(self, done: String) -> Failure {
+        let cause = Box::new(self);
+        Failure::Partly { cause, done }
+    }
+
+    fn write_cause(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Failure::Partly { cause, done } => {
+                cause.write_cause(f)?;
+                write!(f, "; {done}")
+            }
             Failure::Repo(ibid_repo::Error::Local { action, path, source })
             | Failure::Local { action, path, source } => {
-                write!(f, "cannot {action} {}: {}", path_text(path), reason(source))?
+                write!(f, "cannot {action} {}: {}", path_text(path), reason(source))
             }
             Failure::Repo(ibid_repo::Error::WrongPassword {
                 slots,
@@ -150,18 +173,26 @@ impl std::fmt::Display for Failure {
                 untried: None,
             }) => {
                 let tried = counted(*slots as u64, "key was tried", "keys were tried");
-                write!(f, "wrong password for the repository in {location} ({tried})")?;
+                write!(f, "wrong password for the repository in {location} ({tried})")
             }
             Failure::Records(ibid_record::Error::Key {
                 path,
                 source: ibid_format::Error::WrongPassword,
-            }) => write!(f, "wrong password for the key file {}", path_text(path))?,
+            }) => write!(f, "wrong password for the key file {}", path_text(path)),
             // Libraries quote names as Rust does; the program shows them as it does everywhere.
             Failure::Repo(ibid_repo::Error::WouldOverwrite { path }) => {
-                write!(f, "{} exists; nothing was written", path_text(path))?;
+                write!(f, "{} exists; nothing was written", path_text(path))
+            }
+            Failure::Repo(ibid_repo::Error::WrongType {
+                snapshot,
+                path,
+                expected,
+                ..
+            }) if path.as_os_str().is_empty() => {
+                write!(f, "the root of snapshot {snapshot} is not {expected}")
             }
             Failure::Repo(ibid_repo::Error::NoSuchPath { snapshot, path }) => {
-                write!(f, "snapshot {snapshot} has no {}", path_text(path))?;
+                write!(f, "snapshot {snapshot} has no {}", path_text(path))
             }
             Failure::Repo(ibid_repo::Error::WrongType {
                 snapshot,
@@ -172,20 +203,16 @@ impl std::fmt::Display for Failure {
                 f,
                 "{} in snapshot {snapshot} is {found}, not {expected}",
                 path_text(path)
-            )?,
-            Failure::Repo(error) => f.write_str(&with_causes(error))?,
-            Failure::Records(error) => f.write_str(&with_causes(error))?,
-            Failure::Interrupted(left) => write!(f, "interrupted; {left}")?,
+            ),
+            Failure::Repo(error) => f.write_str(&with_causes(error)),
+            Failure::Records(error) => f.write_str(&with_causes(error)),
+            Failure::Interrupted(left) => write!(f, "interrupted; {left}"),
             Failure::Usage(text)
             | Failure::NotThere(text)
             | Failure::NoStore(text)
             | Failure::Faults(text)
             | Failure::Password(text)
-            | Failure::Fatal(text) => f.write_str(text)?,
-        }
-        match advice::advice(self) {
-            Some(advice) => write!(f, ". {advice}"),
-            None => Ok(()),
+            | Failure::Fatal(text) => f.write_str(text),
         }
     }
 }

@@ -9,6 +9,7 @@ use ibid_terminal::{escape, path_text};
 use serde::Serialize;
 
 use super::{About, Out};
+use crate::failure::advice;
 
 #[derive(Serialize)]
 struct JsonFault<'a> {
@@ -76,6 +77,7 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, seed: Opt
     }
     let mut read = match report.packs_read {
         0 => "without their data".to_owned(),
+        packs if packs == report.packs => format!("all of them read ({})", size(report.pack_bytes)),
         packs => format!(
             "{} read whole ({} of {}, {})",
             count(packs),
@@ -99,13 +101,18 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, seed: Opt
     if report.is_clean() {
         return out.line("no faults");
     }
-    let faults = report.faults.len() as u64;
-    let verb = if faults == 1 { "affects" } else { "affect" };
-    let (faults, files) = (
-        counted(faults, "fault", "faults"),
-        counted(report.affected_total, "file or folder", "files or folders"),
-    );
-    out.line(format!("FOUND {faults}, which {verb} {files} of snapshots"))
+    let faults = counted(report.faults.len() as u64, "fault", "faults");
+    match report.affected_total {
+        0 => out.line(format!("FOUND {faults}"))?,
+        files => {
+            let files = counted(files, "file or folder", "files or folders");
+            out.line(format!("FOUND {faults}; {files} of snapshots cannot be restored whole"))?;
+        }
+    }
+    for advice in advice::on_faults(&report.faults) {
+        out.line(advice)?;
+    }
+    Ok(())
 }
 
 fn document(report: &CheckReport, seed: Option<u64>) -> JsonCheck<'_> {

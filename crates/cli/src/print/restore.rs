@@ -98,10 +98,11 @@ fn text(out: &mut Out, info: &SnapshotInfo, asked: Asked, summary: &RestoreSumma
         false => ("written ", "was there already"),
         true => ("to write", "is there already"),
     };
-    out.line(format!(
-        "  {written}  {}; the rest {is_there}, or is holes",
-        size(summary.bytes_written)
-    ))?;
+    let rest = match summary.bytes.saturating_sub(summary.bytes_written) {
+        0 => String::new(),
+        rest => format!("; {} {is_there}, or is holes and hard links", size(rest)),
+    };
+    out.line(format!("  {written}  {}{rest}", size(summary.bytes_written)))?;
     if summary.kept > 0 {
         out.line(format!("  kept      {} that existed", count(summary.kept)))?;
     }

@@ -54,7 +54,7 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
             path_text(path)
         )),
         Warning::NothingMatches { pattern } => line(&format!(
-            "warning: --include {pattern:?} matches nothing in this part of the snapshot. `ibid ls -R` lists it"
+            "warning: --include {pattern:?} matches nothing in this part of the snapshot. `ibid ls -R SNAP` lists it"
         )),
         Warning::Repository { error } => {
             let advice = advice::on_repository(error).map_or_else(String::new, |advice| format!(". {advice}"));

@@ -103,6 +103,7 @@ enum Ended {
     AtTheEnd,
     Stopped,
     Unreadable(std::io::Error),
+    Failed(Failure),
     BadLine(BadLine),
 }
 
@@ -113,10 +114,8 @@ impl Ended {
         match self {
             Ended::AtTheEnd => Ok(()),
             Ended::Stopped => Err(Failure::Interrupted(stored.into())),
-            Ended::Unreadable(source) => {
-                let cause = Failure::local("read", &args.file, source);
-                Err(Failure::Fatal(format!("{cause}; {stored}")))
-            }
+            Ended::Unreadable(source) => Err(Failure::local("read", &args.file, source).after(stored)),
+            Ended::Failed(cause) => Err(cause.after(stored)),
             Ended::BadLine(BadLine { line, problem }) => {
                 Err(Failure::Fatal(format!("line {line}: {problem}; {stored}")))
             }
@@ -151,16 +150,23 @@ struct Committed {
     bytes: u64,
     /// Number of the last line with a record.
     line: u64,
+    /// Whether the last of them may be lost: they were not synced.
+    at_risk: bool,
 }
 
 impl Committed {
     /// Says how much of the input is stored.
     fn stored(self) -> String {
-        match self.records {
+        let Committed { records, line, .. } = self;
+        match records {
             0 => "nothing was stored".to_owned(),
-            records => {
+            _ if self.at_risk => {
+                let records = counted(records, "record was", "records were");
+                format!("{records} committed, up to line {line}, and the last of them may be lost")
+            }
+            _ => {
                 let records = counted(records, "record is", "records are");
-                format!("{records} stored, up to line {}", self.line)
+                format!("{records} stored, up to line {line}")
             }
         }
     }
@@ -189,12 +195,16 @@ impl Loader<'_> {
             let committer = committer.map_err(|source| ibid_repo::Error::Threads { source })?;
             let ended = self.load(lines, batches);
             let committed = committer.join();
-            let committed = committed.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-            if matches!(ended, Ended::AtTheEnd) {
+            let (committed, failed) = committed.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let failed = match (failed, &ended) {
                 // The encoder works in the background, and ends with the program.
-                store.finish_encoding()?;
-            }
-            Ok((ended, committed))
+                (Ok(()), Ended::AtTheEnd) => store.finish_encoding(),
+                (failed, _) => failed,
+            };
+            Ok((
+                failed.map_or_else(|error| Ended::Failed(error.into()), |()| ended),
+                committed,
+            ))
         })
     }
 
@@ -292,26 +302,30 @@ fn within(what: &str, found: usize, max: usize) -> Result<(), String> {
     }
 }
 
-/// Commits batches as they arrive, and syncs at the end.
+/// Commits batches as they arrive, and syncs at the end. Returns what was committed, and whether all
+/// went well.
 fn commit(
     store: &Store,
     batches: Receiver<Pending>,
     durability: Durability,
     monitor: &Monitor,
-) -> Result<Committed, Error> {
+) -> (Committed, Result<(), Error>) {
     let mut all = Committed::default();
-    for Pending { batch, committed, .. } in batches {
-        if batch.is_empty() {
-            continue;
+    let commit_all = || {
+        for Pending { batch, committed, .. } in batches {
+            if batch.is_empty() {
+                continue;
+            }
+            store.commit_with(batch, durability)?;
+            all.records += committed.records;
+            all.bytes += committed.bytes;
+            all.line = committed.line;
+            monitor.counters.files.store(all.records, Relaxed);
         }
-        store.commit_with(batch, durability)?;
-        all = Committed {
-            records: all.records + committed.records,
-            bytes: all.bytes + committed.bytes,
-            line: committed.line,
-        };
-        monitor.counters.files.store(all.records, Relaxed);
-    }
-    store.sync()?;
-    Ok(all)
+        Ok(())
+    };
+    let committed = commit_all();
+    let synced = store.sync();
+    all.at_risk = synced.is_err() && !matches!(durability, Durability::Sync);
+    (all, committed.and(synced))
 }

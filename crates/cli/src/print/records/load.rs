@@ -80,6 +80,7 @@ pub(crate) fn records_load(out: &mut Out, loaded: &Loaded<'_>) -> Result<()> {
             out.line(format!("and compressed {records}"))?;
             compact::lines(compacted).try_for_each(|line| out.line(line))?;
         }
+        None if loaded.records == 0 => {}
         None => out.line("  run `ibid records compact` to make the store smaller")?,
     }
     if loaded.bad_total > 0 {
