@@ -35,7 +35,12 @@ pub(crate) struct BackupArgs {
     #[arg(long, value_name = "NAME", value_parser = OsStringValueParser::new().try_map(value::file_name))]
     pub(crate) stdin: Option<OsString>,
     /// Tag the snapshot; can be repeated
-    #[arg(long, value_name = "TAG", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "TAG",
+        value_delimiter = ',',
+        value_parser = clap::builder::NonEmptyStringValueParser::new()
+    )]
     pub(crate) tag: Vec<String>,
     /// Record this name for the machine instead of its own
     #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]

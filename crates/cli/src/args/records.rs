@@ -103,9 +103,9 @@ pub(crate) enum VersionsKept {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DurabilityName {
-    /// On disk every few megabytes, before more is stored
+    /// On disk at most a second after it was read, before more is stored
     Sync,
-    /// On disk a second after it was stored
+    /// On disk at most two seconds after it was read
     Batched,
     /// On disk at the end; if the program is killed before, everything may be lost
     None,

@@ -41,6 +41,8 @@ pub struct Redb {
     /// [`None`] only while it is dropped. Compacting takes the lock for writing.
     database: RwLock<Option<Database>>,
     path: PathBuf,
+    /// Why the first write failed, after which redb refuses every other.
+    first_failure: OnceLock<EngineError>,
 }
 
 impl Redb {
@@ -81,6 +83,7 @@ impl Redb {
         let engine = Redb {
             database: RwLock::new(Some(database)),
             path: path.to_owned(),
+            first_failure: OnceLock::new(),
         };
         // Makes all tables of a new file, so that snapshots find them.
         if !unless_it_panics(path, || engine.has_all_tables())? {
@@ -112,29 +115,18 @@ impl Redb {
     fn failed(&self, operation: &'static str, error: redb::Error) -> EngineError {
         failed(operation, &self.path, error)
     }
-}
 
-impl Drop for Redb {
-    fn drop(&mut self) {
-        let database = self.database.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // redb tidies its file when it closes it. If that fails, all synced commits are still
-        // there.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
-    }
-}
-
-impl Engine for Redb {
-    fn snapshot(&self) -> Result<Box<dyn Snapshot>, EngineError> {
-        let transaction = self.with_database(Database::begin_read);
-        let transaction = transaction.map_err(|error| self.failed("read", error.into()))?;
-        Ok(Box::new(RedbSnapshot {
-            transaction,
-            tables: Default::default(),
-            path: self.path.clone(),
-        }))
+    /// Returns the error of a failed write. Those after it, which redb refuses without a reason, get
+    /// the reason of the first, such as a full disk.
+    fn write_failed(&self, error: EngineError) -> EngineError {
+        match error {
+            EngineError::Io { .. } => self.first_failure.get_or_init(|| error).clone(),
+            EngineError::Stopped { .. } => self.first_failure.get().cloned().unwrap_or(error),
+            error => error,
+        }
     }
 
-    fn write(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError> {
+    fn write_at_once(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError> {
         let failed = |error: redb::Error| self.failed("write to", error);
         let transaction = self.with_database(Database::begin_write);
         let mut transaction = transaction.map_err(|error| failed(error.into()))?;
@@ -168,6 +160,32 @@ impl Engine for Redb {
                 Err(error)
             }
         }
+    }
+}
+
+impl Drop for Redb {
+    fn drop(&mut self) {
+        let database = self.database.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        // redb tidies its file when it closes it. If that fails, all synced commits are still
+        // there.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
+    }
+}
+
+impl Engine for Redb {
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>, EngineError> {
+        let transaction = self.with_database(Database::begin_read);
+        let transaction = transaction.map_err(|error| self.failed("read", error.into()))?;
+        Ok(Box::new(RedbSnapshot {
+            transaction,
+            tables: Default::default(),
+            path: self.path.clone(),
+        }))
+    }
+
+    fn write(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError> {
+        self.write_at_once(commit, work)
+            .map_err(|error| self.write_failed(error))
     }
 
     fn sync(&self) -> Result<(), EngineError> {
@@ -371,6 +389,77 @@ fn failed(operation: &'static str, path: &Path, error: redb::Error) -> EngineErr
                 path,
                 found,
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use redb::backends::InMemoryBackend;
+
+    use super::*;
+
+    /// A disk that can become full.
+    #[derive(Debug)]
+    struct Disk {
+        memory: InMemoryBackend,
+        is_full: Arc<AtomicBool>,
+    }
+
+    impl Disk {
+        fn has_room(&self) -> io::Result<()> {
+            match self.is_full.load(Ordering::SeqCst) {
+                true => Err(io::ErrorKind::StorageFull.into()),
+                false => Ok(()),
+            }
+        }
+    }
+
+    impl StorageBackend for Disk {
+        fn len(&self) -> io::Result<u64> {
+            self.memory.len()
+        }
+
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            self.memory.read(offset, out)
+        }
+
+        fn set_len(&self, length: u64) -> io::Result<()> {
+            self.has_room()?;
+            self.memory.set_len(length)
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            self.has_room()?;
+            self.memory.sync_data()
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.has_room()?;
+            self.memory.write(offset, data)
+        }
+    }
+
+    #[test]
+    fn every_write_to_a_full_disk_says_that_it_is_full() {
+        let is_full = Arc::new(AtomicBool::new(false));
+        let disk = Disk {
+            memory: InMemoryBackend::new(),
+            is_full: is_full.clone(),
+        };
+        let engine = Redb::open_on(disk, Path::new("full"), 0).unwrap();
+        is_full.store(true, Ordering::SeqCst);
+        for _ in 0..3 {
+            let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Meta, b"key", b"value");
+            let said = engine.write(Commit::Synced, &mut put).unwrap_err();
+            assert!(
+                matches!(&said, EngineError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull),
+                "{said}"
+            );
         }
     }
 }
