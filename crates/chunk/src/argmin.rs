@@ -100,7 +100,8 @@ impl<const N: usize> LastLeast<'_, N> {
 /// of a register.
 #[inline(always)]
 fn hashes<V: Vector, const N: usize>(vector: V, bytes: &[u8], at: usize) -> V::Register {
-    let [first, last, addend] = [MULTIPLIER_FIRST, MULTIPLIER_LAST, ADDEND].map(|number| vector.splat_u32(number));
+    let (first, last) = (vector.splat_u32(MULTIPLIER_FIRST), vector.splat_u32(MULTIPLIER_LAST));
+    let addend = vector.splat_u32(ADDEND);
     let hash = vector.multiply_add_u32(vector.load(bytes, at + N - 4), last, addend);
     match N {
         4 => hash,

@@ -118,7 +118,7 @@ impl Kernel for Sample<'_> {
 
     #[inline(always)]
     fn run<V: Vector>(self, vector: V) {
-        let [first, last] = [MULTIPLIER_FIRST, MULTIPLIER_LAST].map(|number| vector.splat_u32(number));
+        let (first, last) = (vector.splat_u32(MULTIPLIER_FIRST), vector.splat_u32(MULTIPLIER_LAST));
         let zero = vector.splat(0);
         let least = vector.splat(self.interval.top_byte_min());
         let mut gathered = [0; GATHERED];
