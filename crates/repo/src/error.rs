@@ -13,7 +13,7 @@ pub enum Error {
     #[error(transparent)]
     Storage(#[from] ibid_storage::Error),
     /// A file of the repository is damaged: it can't be decrypted or parsed.
-    #[error("{object} is damaged or was tampered with: {source}")]
+    #[error("{object} is damaged or was tampered with{}", beyond_its_place(source))]
     Damaged {
         /// Path of the file, or the frame in it.
         object: String,
@@ -364,6 +364,15 @@ fn through(steps: u8) -> String {
     }
 }
 
+/// Returns what the decoder says, unless that is only the file and the place, which the message
+/// names already.
+fn beyond_its_place(source: &ibid_format::Error) -> String {
+    match source {
+        ibid_format::Error::Seal { .. } => String::new(),
+        source => format!(": {source}"),
+    }
+}
+
 /// Returns whether a write failed because the disk or the user's quota is full.
 pub(crate) fn is_no_room(source: &std::io::Error) -> bool {
     use std::io::ErrorKind;
@@ -427,12 +436,7 @@ impl Error {
     /// Returns the problem without the name of the file, for a report that already names the file.
     pub(crate) fn problem(&self) -> String {
         match self {
-            // The report names the file and the place that a seal is bound to.
-            Error::Damaged {
-                source: ibid_format::Error::Seal { .. },
-                ..
-            } => "damaged or tampered with".to_owned(),
-            Error::Damaged { source, .. } => format!("damaged or tampered with: {source}"),
+            Error::Damaged { source, .. } => format!("damaged or tampered with{}", beyond_its_place(source)),
             Error::Contradiction { pack, .. } => {
                 format!("contradicts what else is known of pack {pack}, and is not used")
             }

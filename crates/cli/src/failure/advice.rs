@@ -45,6 +45,12 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
         RepoError::NoSuchPath { snapshot, .. } => {
             return Some(format!("`ibid ls -R {snapshot}` lists what it has.").into());
         }
+        RepoError::Damaged { object, .. } if object.starts_with("keys/") => {
+            "Use the password of another key, or restore this file from a copy of the repository."
+        }
+        RepoError::Damaged { object, .. } if object.starts_with("snapshots/") => {
+            "Restore the file from a copy of the repository. Other snapshots do not need it."
+        }
         RepoError::Damaged { .. } | RepoError::BaseUnreadable { .. } | RepoError::Misplaced { .. } => {
             "Run `ibid check --read-data` to see what depends on it."
         }

@@ -222,9 +222,10 @@ pub(crate) fn with_causes(error: &(dyn StdError + 'static)) -> String {
     ibid_terminal::with_causes(error, names_its_cause)
 }
 
-/// Returns whether the error's own text includes the operating system's message.
+/// Returns whether the error's own text includes its cause, as far as it is worth reading.
 fn names_its_cause(error: &(dyn StdError + 'static)) -> bool {
     let of_storage = match error.downcast_ref() {
+        Some(ibid_repo::Error::Damaged { .. }) => return true,
         Some(ibid_repo::Error::Storage(error)) => Some(error),
         _ => error.downcast_ref::<ibid_storage::Error>(),
     };
