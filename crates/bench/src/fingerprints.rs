@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_in_is_in_and_nothing_else_and_memory_is_as_said() {
+    fn exactly_the_inserted_entries_are_in_it_and_memory_is_as_stated() {
         let mut set = Fingerprints::new();
         for n in 0..100_000u32 {
             assert!(set.insert(&blake3::hash(&n.to_le_bytes())), "{n}");

@@ -168,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_no_archive_is_cut_by_its_chunker(seed in any::<u64>(), len in 1..60_000usize, pieces in pieces()) {
+    fn other_data_are_cut_by_the_chunker_alone(seed in any::<u64>(), len in 1..60_000usize, pieces in pieces()) {
         let data = noise(seed, len);
         prop_assert_eq!(ends(&data, &pieces), ends_alone(&data, &(0..len)));
     }

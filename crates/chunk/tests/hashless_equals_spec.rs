@@ -206,7 +206,7 @@ fn any_settings_and_data() {
 
 /// The promise of finality, at every prefix.
 #[test]
-fn what_is_cut_before_the_end_stays_cut() {
+fn cuts_before_the_end_stay_when_more_bytes_follow() {
     for kind in 0..KINDS {
         let data = structured(kind, 33 + kind as u64, 700);
         for (window, size_max) in [(9, 600), (64, 650), (200, 500)] {

@@ -42,7 +42,7 @@ fn one_changed_value_changes_one_word() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_what_would() {
+fn senseless_values_are_refused_with_the_allowed_ones() {
     let settings = Settings::for_average("seqcdc", 8192).unwrap();
     let refused = |name, value| settings.with_parameters([(name, value)]).unwrap_err();
     assert_eq!(

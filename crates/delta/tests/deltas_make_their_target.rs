@@ -249,7 +249,7 @@ fn pairs_that_have_little_or_too_much_in_common() {
 
 /// Only changed bytes take space, and they resemble the base's bytes beside the copies.
 #[test]
-fn what_is_not_copied_is_written_against_what_stood_in_its_place() {
+fn uncopied_bytes_are_written_against_the_bytes_in_their_place() {
     let base = Random(13).bytes(300_000);
     let mut target = base.clone();
     for at in (1000..299_000).step_by(5000) {

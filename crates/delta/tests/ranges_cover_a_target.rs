@@ -49,7 +49,7 @@ fn a_target_made_of_parts_of_many_bases_is_covered_by_these_parts() {
 }
 
 #[test]
-fn what_one_base_covers_the_next_does_not() {
+fn a_second_base_covers_only_the_rest() {
     let mut random = Random(2);
     let (first, second) = (random.bytes(50_000), random.bytes(50_000));
     let both = [&first[..], &second].concat();

@@ -100,7 +100,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(
+        fn written_values_are_read_back(
             numbers in prop_oneof![
                 prop::collection::btree_set(any::<u32>(), 1..40),
                 prop::collection::btree_set(0..100u32, 1..40),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_over_must_be_zero_and_no_number_is_below_zero() {
+    fn reserved_bits_must_be_zero_and_no_number_is_negative() {
         let mut bytes = Vec::new();
         put(&mut bytes, &[u32::MAX]);
         assert_eq!(bytes, [0, 0]);

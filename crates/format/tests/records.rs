@@ -214,7 +214,7 @@ fn every_other_bit_is_an_error() {
 }
 
 #[test]
-fn what_no_reader_would_accept_is_not_written() {
+fn values_that_readers_refuse_are_not_written() {
     let refused = |number, record: &Record<'_>| {
         let mut bytes = vec![1];
         let refused = matches!(record.encode(number, &mut bytes), Err(Error::OutOfRange { .. }));

@@ -30,7 +30,7 @@ fn sealed(keys: &Keys, kind: SealKind) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_sealed_opens_and_costs_forty_bytes() {
+fn sealed_bytes_open_and_take_forty_more() {
     for keys in both_keys() {
         for kind in KINDS {
             for plaintext in [&b""[..], b"x", &[0x5a; 5000]] {

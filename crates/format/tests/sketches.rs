@@ -37,7 +37,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn what_is_written_is_read_back(sketches in sketches()) {
+    fn written_values_are_read_back(sketches in sketches()) {
         for keys in both_keys() {
             let mut file = sketches.encode(&keys, FILE).unwrap();
             prop_assert_eq!(Sketches::open(&keys, FILE, &mut file), Ok(sketches.clone()));

@@ -32,7 +32,7 @@ type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 /// If a promise is broken. The message says which.
 pub fn run(folder: &Path, open: impl Fn(&Path) -> Result<Box<dyn Engine>, EngineError>) {
     let tests: [(&str, Test); 11] = [
-        ("got", what_was_put_is_got),
+        ("got", put_objects_can_be_read),
         ("tables", tables_are_apart),
         ("order", ranges_are_in_the_order_of_bytes),
         ("own", a_transaction_reads_its_own_writes),
@@ -40,9 +40,9 @@ pub fn run(folder: &Path, open: impl Fn(&Path) -> Result<Box<dyn Engine>, Engine
         ("snapshot", a_snapshot_does_not_change),
         ("whole", readers_see_whole_transactions),
         ("large", large_values_are_kept),
-        ("reopened", what_was_committed_is_there_after_reopening),
+        ("reopened", committed_records_are_there_after_reopening),
         ("once", it_is_open_once),
-        ("foreign", what_is_not_its_own_is_refused),
+        ("foreign", foreign_files_are_refused),
     ];
     for (name, test) in tests {
         test(&folder.join(name), &open);
@@ -84,7 +84,7 @@ fn put(engine: &dyn Engine, commit: Commit, table: Table, new: &[(&[u8], &[u8])]
         .unwrap_or_else(|error| panic!("{error}"));
 }
 
-fn what_was_put_is_got(path: &Path, open: Open<'_>) {
+fn put_objects_can_be_read(path: &Path, open: Open<'_>) {
     let engine = opened(path, open);
     let snapshot = engine.snapshot().expect("a new engine can be read");
     assert_eq!(value(&*snapshot, Table::Keys, b"a"), None, "a new engine is empty");
@@ -308,7 +308,7 @@ fn large_values_are_kept(path: &Path, open: Open<'_>) {
     assert_eq!(value(&*snapshot, Table::Records, b"small").as_deref(), Some(&b"s"[..]));
 }
 
-fn what_was_committed_is_there_after_reopening(path: &Path, open: Open<'_>) {
+fn committed_records_are_there_after_reopening(path: &Path, open: Open<'_>) {
     let mut expected = BTreeMap::new();
     for round in 0..4_u32 {
         let engine = opened(path, open);
@@ -338,7 +338,7 @@ fn it_is_open_once(path: &Path, open: Open<'_>) {
     assert_eq!(value(&*snapshot, Table::Keys, b"a").as_deref(), Some(&b"1"[..]));
 }
 
-fn what_is_not_its_own_is_refused(path: &Path, open: Open<'_>) {
+fn foreign_files_are_refused(path: &Path, open: Open<'_>) {
     std::fs::write(path, noise(100_000, 3)).expect("a file can be written");
     let error = open(path).err().expect("noise is no engine's file");
     let text = error.to_string();

@@ -662,7 +662,7 @@ fn a_log_that_is_bounded_keeps_its_newest_entries() {
 }
 
 #[test]
-fn what_is_no_message_is_an_error() {
+fn malformed_messages_are_errors() {
     let nodes = followed(1);
     let mut sender = Sender::new(nodes[0].store()).unwrap();
     let mut receiver = Receiver::new(nodes[1].store()).unwrap();

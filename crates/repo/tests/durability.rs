@@ -270,7 +270,7 @@ fn a_disk_that_lies_about_syncs_leads_to_errors_and_never_to_wrong_bytes() {
 }
 
 #[test]
-fn what_init_leaves_when_it_is_cut_short_is_no_repository_and_in_nobodys_way() {
+fn an_init_that_is_cut_short_leaves_no_repository_and_does_not_hinder_the_next() {
     let mut cut = 0;
     for at in 0.. {
         let disk = FaultDisk::new(at);

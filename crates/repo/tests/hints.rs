@@ -83,7 +83,7 @@ fn run(chunker: &str, hints: Hints, threads: usize) -> Vec<(u64, u64, u64)> {
 }
 
 #[test]
-fn what_a_chunker_can_test_is_cut_where_it_would_have_cut_it() {
+fn tested_hints_cut_where_the_chunker_would() {
     for chunker in ["rabin", "gear", "fastcdc", "seqcdc", "maxp"] {
         let plain = run(chunker, Hints::Off, 2);
         let hinted = run(chunker, Hints::Always, 2);

@@ -315,7 +315,7 @@ fn a_backup_that_outgrows_the_budget_fails_in_time_and_what_was_there_stays_usab
 /// A stopped restore leaves nothing that misleads the next one: its files are right or, if it was
 /// killed, are not taken for right.
 #[test]
-fn what_a_stopped_restore_left_is_whole_and_completed_by_the_next_one() {
+fn files_of_a_stopped_restore_are_whole_and_the_next_one_completes_it() {
     let folder = Folder::scratch();
     for n in 0..20 {
         folder.write(format!("{n}"), &noise(n, 1_000_000));

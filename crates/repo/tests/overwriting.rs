@@ -382,7 +382,7 @@ fn a_new_destination_becomes_like_the_folder_that_is_restored_and_an_old_one_onl
 
 /// The same happens on a file system that treats `A` and `a` as one name.
 #[test]
-fn what_comes_to_stand_there_under_way_is_not_overwritten_unless_told() {
+fn files_that_appear_during_a_restore_are_not_overwritten_unless_told() {
     let folder = Folder::new();
     for n in 0..5000 {
         folder.write(format!("{n:04}"), &noise(n, 100));
@@ -406,7 +406,7 @@ fn what_comes_to_stand_there_under_way_is_not_overwritten_unless_told() {
 }
 
 #[test]
-fn what_is_left_of_a_damaged_file_is_kept_under_another_name_if_asked_for() {
+fn the_rest_of_a_damaged_file_is_kept_under_another_name_if_asked_for() {
     let folder = linked();
     let long = "n".repeat(255);
     folder.write(&long, &noise(1, 3_000_000));

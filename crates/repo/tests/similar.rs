@@ -227,7 +227,7 @@ fn chunks_stored_without_sketches_are_sketched_once_by_a_later_backup() {
 }
 
 #[test]
-fn what_can_not_be_read_is_no_base() {
+fn an_unreadable_chunk_is_no_base() {
     let (storage, repository) = changeable();
     let folder = support::scratch();
     let file = folder.path().join("dump");

@@ -190,7 +190,7 @@ fn a_named_file_is_kept_whatever_leaves_out_the_folders_around_it() {
 
 /// `/proc` is never on the same file system as `/`.
 #[test]
-fn what_is_named_on_another_file_system_is_kept_with_one_file_system_too() {
+fn paths_named_on_another_file_system_are_kept_with_one_file_system_too() {
     let repository = repository();
     let options = BackupOptions::default()
         .paths(["/", "/proc/sys/kernel/ostype"].map(Into::into).to_vec())

@@ -19,7 +19,7 @@ const NO_LIMIT: u64 = u64::MAX;
 /// # Panics
 /// If a promise is not kept; the message says which.
 pub fn run(make: impl Fn() -> Box<dyn Storage>) {
-    what_was_put_is_got(&*make());
+    put_objects_can_be_read(&*make());
     an_absent_object_is_not_found(&*make());
     nothing_is_overwritten(&*make());
     a_limit_is_kept(&*make());
@@ -28,8 +28,8 @@ pub fn run(make: impl Fn() -> Box<dyn Storage>) {
     a_folder_is_listed(&*make());
     a_list_may_call_again(&*make());
     an_impossible_folder_is_refused(&*make());
-    what_is_there_can_be_settled(&*make());
-    what_was_deleted_is_gone(&*make());
+    existing_objects_can_be_settled(&*make());
+    deleted_records_are_gone(&*make());
     a_name_is_not_both_object_and_folder(&*make());
     errors_say_where(&*make());
     one_of_many_writers_wins(&*make());
@@ -57,7 +57,7 @@ fn list(place: &dyn Storage, folder: &str) -> BTreeMap<String, u64> {
     found
 }
 
-fn what_was_put_is_got(place: &dyn Storage) {
+fn put_objects_can_be_read(place: &dyn Storage) {
     let large: Vec<u8> = (0..3_000_000_u32)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect();
@@ -256,7 +256,7 @@ fn an_impossible_folder_is_refused(place: &dyn Storage) {
     }
 }
 
-fn what_is_there_can_be_settled(place: &dyn Storage) {
+fn existing_objects_can_be_settled(place: &dyn Storage) {
     let object = name("folder/deep/object");
     place.put(&object, &[b"bytes"]).expect("an object can be stored");
     for _ in 0..2 {
@@ -271,7 +271,7 @@ fn what_is_there_can_be_settled(place: &dyn Storage) {
     assert_kind(place.settle(&object), ErrorKind::NotFound);
 }
 
-fn what_was_deleted_is_gone(place: &dyn Storage) {
+fn deleted_records_are_gone(place: &dyn Storage) {
     let (object, other) = (name("folder/object"), name("folder/other"));
     place.put(&object, &[b"first"]).expect("an object can be stored");
     place.put(&other, &[b"other"]).expect("an object can be stored");

@@ -69,7 +69,7 @@ fn a_put_crashed_at_any_operation_leaves_nothing_or_all() {
 }
 
 #[test]
-fn what_is_acknowledged_survives_any_crash() {
+fn acknowledged_objects_survive_any_crash() {
     for seed in 0..3000 {
         let disk = FaultDisk::new(seed);
         let place = Local::create_on(disk.clone(), ROOT).unwrap();
@@ -217,7 +217,7 @@ fn content_whose_sync_failed_is_not_published_by_a_second_try() {
 }
 
 #[test]
-fn what_a_killed_process_published_is_durable_once_another_says_that_it_exists() {
+fn objects_of_a_killed_process_are_durable_once_another_reports_that_they_exist() {
     let object = name("packs/object");
     let last = operations(&object);
     let mut existed = 0;
@@ -243,7 +243,7 @@ fn what_a_killed_process_published_is_durable_once_another_says_that_it_exists()
 }
 
 #[test]
-fn what_a_killed_process_deleted_stays_away_once_another_says_that_it_is_absent() {
+fn objects_deleted_by_a_killed_process_stay_away_once_another_reports_them_absent() {
     let object = name("packs/object");
     let (mut absent, mut deleted) = (0, 0);
     for at in 0..3 {
@@ -277,7 +277,7 @@ fn what_a_killed_process_deleted_stays_away_once_another_says_that_it_is_absent(
 /// Counts the objects lost that a killed process published and another process saw, if power is
 /// lost after that: first without settling them, then with.
 #[test]
-fn what_a_killed_process_published_is_durable_once_another_has_settled_it() {
+fn objects_of_a_killed_process_are_durable_once_another_has_settled_them() {
     for object in [name("object"), name("packs/3f/object")] {
         let last = operations(&object);
         let mut lost = [0, 0];

@@ -90,7 +90,7 @@ fn a_refusal_says_what_and_why() {
 
 proptest! {
     #[test]
-    fn what_is_accepted_stays_below_its_root(text in "[a-zA-Z0-9._/\\\\ -]{0,24}|\\PC{0,12}") {
+    fn accepted_paths_stay_below_their_root(text in "[a-zA-Z0-9._/\\\\ -]{0,24}|\\PC{0,12}") {
         if let Ok(name) = Name::new(&text) {
             prop_assert_eq!(name.as_str(), &text);
             prop_assert_eq!(name.to_string(), text.clone());

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_scan_writes_is_read() {
+    fn output_of_scan_is_read() {
         let record = |line: &str| {
             Fields::Scanned
                 .record(line.as_bytes())

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_zstd_wrote_is_known_by_its_beginning() {
+    fn zstd_files_are_known_by_their_first_bytes() {
         let text = "one\ntwo\n";
         let packed = zstd::stream::encode_all(text.as_bytes(), 3).unwrap();
         let expected = lines(text, 1 << 20);

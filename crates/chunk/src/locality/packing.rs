@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_followed_is_not_kept() {
+    fn hints_with_impossible_sizes_are_not_kept() {
         let packing = Packing::new(&Settings::Fixed(FixedSettings { size: 4096 }));
         let hint = |size| Hint {
             size,

@@ -52,7 +52,7 @@ fn memory_that_is_not_to_be_had_is_no_damage() {
 }
 
 #[test]
-fn what_is_no_repository_is_not_called_a_damaged_one() {
+fn a_folder_without_a_repository_is_not_called_damaged() {
     let home = Home::bare();
     home.write(
         "restic/config",

@@ -171,7 +171,7 @@ fn records_print_what_is_documented() {
 }
 
 #[test]
-fn what_fails_says_so_as_documented() {
+fn failures_are_reported_as_documented() {
     let tables = Tables::read(&[DOCUMENT]);
     let home = Home::new();
     for (code, arguments) in [(1, ["ls", "nothing", "--json"]), (2, ["dump", "latest:x", "--json"])] {

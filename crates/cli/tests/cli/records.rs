@@ -60,7 +60,7 @@ fn with_pages() -> Home {
 }
 
 #[test]
-fn what_was_loaded_can_be_read_version_by_version() {
+fn loaded_records_can_be_read_version_by_version() {
     let home = with_pages();
     let body = r#"{"three":[3.0,null]}"#;
     for (address, body) in [("a", "two"), ("b", body), ("b@2", body), ("b@1", "one\n")] {
@@ -224,7 +224,7 @@ fn any_bytes_are_a_key_and_are_shown_so_that_they_do_no_harm() {
 }
 
 #[test]
-fn what_scan_writes_load_reads_again() {
+fn load_reads_the_output_of_scan() {
     let home = with_pages();
     let (body, key) = (
         noise(70_000, 1),
@@ -488,7 +488,7 @@ fn a_killed_load_leaves_the_lines_up_to_some_line() {
 }
 
 #[test]
-fn what_came_is_stored_while_a_load_waits_for_more() {
+fn lines_read_are_stored_while_a_load_waits_for_more() {
     let home = Home::bare();
     let (mut child, mut stdin) = loading(&home, &["--body", "body"]);
     let half = numbered_line(2);
@@ -533,7 +533,7 @@ fn all_are_there(home: &Home, pages: &[(String, Vec<String>)]) {
 }
 
 #[test]
-fn what_was_compacted_is_smaller_and_the_same() {
+fn a_compacted_store_is_smaller_and_equal() {
     let home = Home::bare();
     let pages = growing_pages(4, 25);
     home.write("lines", json_lines(&pages));

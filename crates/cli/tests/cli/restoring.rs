@@ -238,7 +238,7 @@ fn a_dry_run_names_what_would_be_done_and_counts_what_a_restore_then_does() {
 }
 
 #[test]
-fn what_could_not_be_restored_is_counted_once_even_if_all_is_verified() {
+fn files_that_could_not_be_restored_are_counted_once_even_with_verify() {
     let home = Home::with_snapshot();
     let largest = packs(&home)
         .into_iter()

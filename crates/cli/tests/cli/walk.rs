@@ -125,7 +125,7 @@ fn a_stream_becomes_a_file() {
 }
 
 #[test]
-fn what_is_left_out_stays_out() {
+fn excluded_files_stay_out() {
     let home = Home::new();
     home.write(
         "files/cache/CACHEDIR.TAG",

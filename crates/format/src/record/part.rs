@@ -299,7 +299,7 @@ mod tests {
     const EPOCH: Epoch = Epoch { number: 3, id: 4 };
 
     #[test]
-    fn what_was_written_is_read_and_a_changed_byte_is_an_error() {
+    fn written_entries_are_read_and_a_changed_byte_is_an_error() {
         let part = part(1, 2, 9, b"same");
         let span = EntrySpan {
             store: [7; 16],
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_announced_has_limits() {
+    fn announced_lengths_have_limits() {
         let announced = |part: MessagePart| {
             let pulled = PartResponse {
                 store: [7; 16],

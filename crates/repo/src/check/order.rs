@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_a_frame_comes_before_anything_else() {
+    fn the_frame_that_follows_is_read_before_any_other() {
         let plan = plan(&[None, Some(4), None, Some(0), Some(0), Some(3)]);
         let turns = Turns::new(&plan);
         let order: Vec<u32> = std::iter::from_fn(|| turns.next().map(|turn| turn.frame)).collect();

@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_inserted_is_found_and_nothing_else() {
+    fn exactly_the_inserted_entries_are_found() {
         let index = Index::new();
         for n in 0..50_000 {
             assert!(index.get(&id(n)).is_none());

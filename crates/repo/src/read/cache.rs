@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_for_longest_goes_when_there_is_no_more_room() {
+    fn the_least_recently_used_entry_goes_first() {
         let keys = keys();
         let some = vec![7; 1000];
         let body = || body(&keys, &[&some]);

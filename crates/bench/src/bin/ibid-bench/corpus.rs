@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_corpus_is_refused() {
+    fn folders_without_versions_are_refused() {
         let empty = tempfile::tempdir().unwrap();
         for text in ["lnx", "=.", "../a=.", "lnx=/no/such/folder"] {
             assert!(text.parse::<Corpus>().is_err(), "{text}");

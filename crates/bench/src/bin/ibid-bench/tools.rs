@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_before_the_first_backup() {
+    fn folders_and_files_before_the_first_backup() {
         let lines = |kind: Kind| {
             let tasks = kind.tool(Path::new("ibid")).preparation().iter();
             tasks.map(|&task| line(kind, task)).collect::<Vec<_>>()

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_refused_with_its_line() {
+    fn lines_without_a_record_are_refused_by_number() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.jsonl");
         std::fs::write(&path, "{\"key\":\"a\",\"rev\":1,\"body\":\"x\"}\n{\"key\":\"a\"}\n").unwrap();
