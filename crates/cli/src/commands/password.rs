@@ -192,7 +192,8 @@ fn not_empty(password: Password) -> Result<Password> {
 }
 
 fn from_file(path: &Path) -> Result<Password> {
-    let failed = |source| Failure::local("read the password from", path, source);
+    // Its exit code is that of a missing password, as after a command that fails.
+    let failed = |source| Failure::Password(Failure::local("read the password from", path, source).to_string());
     first_line(std::fs::File::open(path).map_err(failed)?).map_err(failed)
 }
 

@@ -43,7 +43,7 @@ fn a_password_that_is_wrong_or_missing_is_code_5() {
         (&[], &[("IBID_PASSWORD", "wrong")], 5, "wrong password"),
         (&[], &[("IBID_PASSWORD", "")], 5, "empty"),
         (&["--password-file", "empty"], &[], 5, "empty"),
-        (&["--password-file", "nowhere"], &[], 1, "nowhere"),
+        (&["--password-file", "nowhere"], &[], 5, "nowhere"),
         (&["--password-command", "echo secret; false"], &[], 5, "failed"),
         (
             &["--password-command", "x", "--password-file", "x"],
