@@ -32,7 +32,7 @@ type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 /// If a promise is broken. The message says which.
 pub fn run(folder: &Path, open: impl Fn(&Path) -> Result<Box<dyn Engine>, EngineError>) {
     let tests: [(&str, Test); 11] = [
-        ("got", put_objects_can_be_read),
+        ("got", put_values_can_be_read),
         ("tables", tables_are_apart),
         ("order", ranges_are_in_the_order_of_bytes),
         ("own", a_transaction_reads_its_own_writes),
@@ -84,7 +84,7 @@ fn put(engine: &dyn Engine, commit: Commit, table: Table, new: &[(&[u8], &[u8])]
         .unwrap_or_else(|error| panic!("{error}"));
 }
 
-fn put_objects_can_be_read(path: &Path, open: Open<'_>) {
+fn put_values_can_be_read(path: &Path, open: Open<'_>) {
     let engine = opened(path, open);
     let snapshot = engine.snapshot().expect("a new engine can be read");
     assert_eq!(value(&*snapshot, Table::Keys, b"a"), None, "a new engine is empty");

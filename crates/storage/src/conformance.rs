@@ -29,7 +29,7 @@ pub fn run(make: impl Fn() -> Box<dyn Storage>) {
     a_list_may_call_again(&*make());
     an_impossible_folder_is_refused(&*make());
     existing_objects_can_be_settled(&*make());
-    deleted_records_are_gone(&*make());
+    deleted_objects_are_gone(&*make());
     a_name_is_not_both_object_and_folder(&*make());
     errors_say_where(&*make());
     one_of_many_writers_wins(&*make());
@@ -271,7 +271,7 @@ fn existing_objects_can_be_settled(place: &dyn Storage) {
     assert_kind(place.settle(&object), ErrorKind::NotFound);
 }
 
-fn deleted_records_are_gone(place: &dyn Storage) {
+fn deleted_objects_are_gone(place: &dyn Storage) {
     let (object, other) = (name("folder/object"), name("folder/other"));
     place.put(&object, &[b"first"]).expect("an object can be stored");
     place.put(&other, &[b"other"]).expect("an object can be stored");

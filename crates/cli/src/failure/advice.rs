@@ -16,6 +16,7 @@ use super::Failure;
 
 /// How to give a password.
 pub(crate) const GIVE_PASSWORD: &str = "Set IBID_PASSWORD, or use --password-file or --password-command.";
+const SEE_WHAT_DEPENDS: &str = "Run `ibid check --read-data` to see what depends on it.";
 
 type Advice = Option<Cow<'static, str>>;
 
@@ -45,15 +46,12 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
         RepoError::NoSuchPath { snapshot, .. } => {
             return Some(format!("`ibid ls -R {snapshot}` lists what it has.").into());
         }
-        RepoError::Damaged { object, .. } if object.starts_with("keys/") => {
-            "Use the password of another key, or restore this file from a copy of the repository."
-        }
-        RepoError::Damaged { object, .. } if object.starts_with("snapshots/") => {
-            "Restore the file from a copy of the repository. Other snapshots do not need it."
-        }
-        RepoError::Damaged { .. } | RepoError::BaseUnreadable { .. } | RepoError::Misplaced { .. } => {
-            "Run `ibid check --read-data` to see what depends on it."
-        }
+        RepoError::Damaged { object, .. } => match folder_of(object) {
+            "keys" => "Use the password of another key, or restore this file from a copy of the repository.",
+            "snapshots" => "Restore the file from a copy of the repository. Other snapshots do not need it.",
+            _ => SEE_WHAT_DEPENDS,
+        },
+        RepoError::BaseUnreadable { .. } | RepoError::Misplaced { .. } => SEE_WHAT_DEPENDS,
         RepoError::ChunkDamaged { .. } => "Run `ibid check --read-data` to see which files need it.",
         RepoError::ChunkMissing { .. } => "Run `ibid check` to see which files need it.",
         RepoError::Contradiction { .. } => "Run `ibid check` to see what depends on the pack.",
@@ -180,29 +178,34 @@ fn on_engine(error: &EngineError) -> Advice {
     Some(advice.into())
 }
 
+/// Returns the folder of a repository's file, by its name in messages.
+fn folder_of(object: &str) -> &str {
+    object.split_once('/').map_or("", |(folder, _)| folder)
+}
+
 /// Returns the advice for the faults of a check, a sentence for each kind of file that has some.
 pub(crate) fn on_faults(faults: &[Fault]) -> Vec<&'static str> {
     let kinds = [
         (
-            "packs/",
+            "packs",
             "Check the disk. Move damaged packs out of the repository and keep them, then back up the same files \
              again: what they still have is stored again, for older snapshots too.",
         ),
         (
-            "snapshots/",
+            "snapshots",
             "Move damaged snapshots out of the repository: the others do not need them.",
         ),
         (
-            "index/",
+            "index",
             "Move damaged index files out of the repository: the next backup writes them again.",
         ),
-        ("sketches/", "The next backup writes damaged sketches again."),
+        ("sketches", "The next backup writes damaged sketches again."),
         (
-            "keys/",
+            "keys",
             "Move damaged keys out of the repository, and make others with `ibid key add`.",
         ),
     ];
-    let has = |folder: &str| faults.iter().any(|fault| fault.object.starts_with(folder));
+    let has = |folder: &str| faults.iter().any(|fault| folder_of(&fault.object) == folder);
     let advice = kinds.into_iter().filter(|(folder, _)| has(folder));
     advice.map(|(_, advice)| advice).collect()
 }

@@ -299,7 +299,7 @@ mod tests {
     const EPOCH: Epoch = Epoch { number: 3, id: 4 };
 
     #[test]
-    fn written_entries_are_read_and_a_changed_byte_is_an_error() {
+    fn written_parts_are_read_and_a_changed_byte_is_an_error() {
         let part = part(1, 2, 9, b"same");
         let span = EntrySpan {
             store: [7; 16],

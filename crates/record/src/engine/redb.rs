@@ -126,7 +126,7 @@ impl Redb {
         }
     }
 
-    fn write_at_once(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError> {
+    fn transact(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError> {
         let failed = |error: redb::Error| self.failed("write to", error);
         let transaction = self.with_database(Database::begin_write);
         let mut transaction = transaction.map_err(|error| failed(error.into()))?;
@@ -184,8 +184,7 @@ impl Engine for Redb {
     }
 
     fn write(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError> {
-        self.write_at_once(commit, work)
-            .map_err(|error| self.write_failed(error))
+        self.transact(commit, work).map_err(|error| self.write_failed(error))
     }
 
     fn sync(&self) -> Result<(), EngineError> {
@@ -199,7 +198,7 @@ impl Engine for Redb {
         match database.compact() {
             // While snapshots are open nothing can be moved.
             Ok(_) | Err(CompactionError::TransactionInProgress) => Ok(()),
-            Err(error) => Err(self.failed("compact", error.into())),
+            Err(error) => Err(self.write_failed(self.failed("compact", error.into()))),
         }
     }
 }

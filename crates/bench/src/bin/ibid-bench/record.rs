@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn written_frames_can_be_read() {
+    fn a_written_run_can_be_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.json");
         let sample = Sample {
