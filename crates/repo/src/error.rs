@@ -383,7 +383,7 @@ fn config_text(source: &ibid_format::Error) -> String {
     match source {
         // The file may be intact but written by a newer version of the program.
         ibid_format::Error::Version { .. } => source.to_string(),
-        source => format!("config is damaged or was tampered with: {source}"),
+        source => format!("config is damaged or was tampered with{}", beyond_its_place(source)),
     }
 }
 

@@ -225,7 +225,7 @@ pub(crate) fn with_causes(error: &(dyn StdError + 'static)) -> String {
 /// Returns whether the error's own text includes its cause, as far as it is worth reading.
 fn names_its_cause(error: &(dyn StdError + 'static)) -> bool {
     let of_storage = match error.downcast_ref() {
-        Some(ibid_repo::Error::Damaged { .. }) => return true,
+        Some(ibid_repo::Error::Damaged { .. } | ibid_repo::Error::ConfigDamaged { .. }) => return true,
         Some(ibid_repo::Error::Storage(error)) => Some(error),
         _ => error.downcast_ref::<ibid_storage::Error>(),
     };
