@@ -76,6 +76,7 @@ struct Inner {
     snapshot: [u8; 32],
     sketches: [u8; 32],
     records: [u8; 32],
+    run: [u8; 32],
 }
 
 #[derive(Clone, Copy)]
@@ -96,6 +97,7 @@ impl Drop for Inner {
             &mut self.snapshot,
             &mut self.sketches,
             &mut self.records,
+            &mut self.run,
         ] {
             key.zeroize();
         }
@@ -137,6 +139,7 @@ impl Keys {
             snapshot: derive("ibid v1 seal snapshot"),
             sketches: derive("ibid v1 seal sketches"),
             records: derive("ibid v1 seal records"),
+            run: derive("ibid v1 seal run"),
         }))
     }
 
@@ -242,6 +245,7 @@ impl Keys {
             FileKind::Snapshot => &self.0.snapshot,
             FileKind::Sketches => &self.0.sketches,
             FileKind::Records => &self.0.records,
+            FileKind::Run => &self.0.run,
         }
     }
 }

@@ -13,6 +13,7 @@
 //! | How are integers and strings written? | [`wire`] |
 //! | Who may read or forge a file? | [`Keys`], [`config`], [`slot`] |
 //! | Where are chunks? | [`frame`], [`pack`], [`index`] |
+//! | How does a local cache say where chunks are? | [`run`] |
 //! | What do chunks resemble? | [`sketches`] |
 //! | What do chunks make up? | [`content`], [`tree`], [`snapshot`] |
 //! | What is stored under a key? | [`record`] |
@@ -51,6 +52,7 @@ pub mod pack;
 pub mod padme;
 pub mod record;
 mod rice;
+pub mod run;
 mod seal;
 pub mod sketches;
 pub mod slot;

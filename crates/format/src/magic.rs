@@ -26,6 +26,8 @@ pub enum FileKind {
     Sketches,
     /// Tables of a store of records.
     Records,
+    /// A run of the local cache.
+    Run,
 }
 
 impl FileKind {
@@ -39,6 +41,7 @@ impl FileKind {
             FileKind::Snapshot => *b"snp",
             FileKind::Sketches => *b"skt",
             FileKind::Records => *b"rec",
+            FileKind::Run => *b"run",
         };
         [b'i', b'b', b'i', b'd', a, b, c, VERSION]
     }
@@ -81,6 +84,7 @@ impl fmt::Display for FileKind {
             FileKind::Snapshot => "a snapshot",
             FileKind::Sketches => "sketches",
             FileKind::Records => "records",
+            FileKind::Run => "a run",
         })
     }
 }

@@ -46,6 +46,8 @@ pub enum SealKind {
     Sketches = 8,
     /// A value in a table of a store of records.
     Value = 9,
+    /// A page, a block or the trailer of a run of the local cache.
+    Run = 10,
 }
 
 impl SealKind {
@@ -59,6 +61,7 @@ impl SealKind {
             SealKind::Snapshot => FileKind::Snapshot,
             SealKind::Sketches => FileKind::Sketches,
             SealKind::Value => FileKind::Records,
+            SealKind::Run => FileKind::Run,
         }
     }
 }
@@ -75,6 +78,7 @@ impl fmt::Display for SealKind {
             SealKind::Snapshot => "the snapshot",
             SealKind::Sketches => "the sketches",
             SealKind::Value => "the value",
+            SealKind::Run => "the page",
         })
     }
 }

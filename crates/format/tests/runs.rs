@@ -1,0 +1,229 @@
+//! Runs of the local cache: what was put in is found, nothing else is, and no changed byte goes
+//! unnoticed.
+
+use ibid_format::index::IndexedFrame;
+use ibid_format::pack::PackKind;
+use ibid_format::run::{
+    EntryPage, EntryPageBuilder, FRAMES_A_PAGE, Filter, FilterBuilder, FramePage, FramePageBuilder, PAGE, RunPack,
+    ShortId, Tables, Trailer, open, seal,
+};
+use ibid_format::{FileId, Keys, MasterKey};
+use proptest::prelude::*;
+
+/// Pages of these entries, which must be sorted.
+fn pages(entries: &[(ShortId, u64)], value_bits: u32) -> Vec<EntryPage> {
+    let (mut builder, mut plain) = (EntryPageBuilder::new(value_bits), Vec::new());
+    let mut firsts = Vec::new();
+    for &(id, value) in entries {
+        firsts.extend(builder.push(id, value, &mut plain));
+    }
+    firsts.extend(builder.finish(&mut plain));
+    let pages: Vec<EntryPage> = plain
+        .chunks(PAGE - 40)
+        .map(|page| EntryPage::read(page).unwrap())
+        .collect();
+    let found: Vec<ShortId> = pages.iter().map(|page| page.entry(0).0).collect();
+    assert_eq!(found, firsts);
+    pages
+}
+
+/// SplitMix64 stands in for the hash.
+fn random(n: u64) -> u64 {
+    let mut z = n.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ z >> 31
+}
+
+fn id(n: u64) -> ShortId {
+    ShortId(u128::from(random(2 * n)) << 64 | u128::from(random(2 * n + 1)))
+}
+
+proptest! {
+    /// Uniform ids, clusters that share many leading bits, equal ids, the smallest and the largest.
+    #[test]
+    fn entries_read_back_and_are_found(
+        spread in prop_oneof![Just(0u32), Just(60), Just(100), Just(120), Just(127)],
+        numbers in prop::collection::vec(any::<u128>(), 0..1500),
+        value_bits in 0u32..=48,
+        copies in any::<bool>(),
+    ) {
+        let mut ids: Vec<ShortId> = numbers.iter().map(|n| ShortId(n >> spread)).collect();
+        if copies {
+            let again = ids.clone();
+            ids.extend(again);
+            ids.extend([ShortId(0), ShortId(u128::MAX)]);
+        }
+        ids.sort_unstable();
+        let value = |n: usize| random(n as u64) & ((1u64 << value_bits) - 1);
+        let entries: Vec<(ShortId, u64)> = ids.iter().enumerate().map(|(n, id)| (*id, value(n))).collect();
+        let pages = pages(&entries, value_bits);
+        let read: Vec<(ShortId, u64)> = pages.iter().flat_map(|page| page.entries().collect::<Vec<_>>()).collect();
+        prop_assert_eq!(&read, &entries);
+        for bounds in numbers.windows(2).take(50) {
+            let (first, last) = (ShortId(bounds[0] >> spread), ShortId(bounds[1] >> spread));
+            let expected: Vec<_> = entries.iter().filter(|(id, _)| (first..=last).contains(id)).copied().collect();
+            let found: Vec<_> = pages.iter().flat_map(|page| page.find(first, last).collect::<Vec<_>>()).collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn frames_read_back_and_are_found_by_number_and_ordinal(
+        packs in prop::collection::vec(
+            prop::collection::vec((1u32..1 << 20, 0u32..1 << 27, 0u16..500, 0u8..=16), 1..300),
+            0..8,
+        ),
+    ) {
+        let (mut builder, mut plain) = (FramePageBuilder::new(), Vec::new());
+        let mut expected = Vec::new();
+        let mut fences = Vec::new();
+        for (pack, frames) in packs.iter().enumerate() {
+            let mut offset = 8;
+            for &(sealed, length, blobs, depth) in frames {
+                let frame = IndexedFrame { offset, sealed, blobs, depth, length };
+                expected.push((pack as u32, builder.ordinal(), frame));
+                fences.extend(builder.push(pack as u32, &frame, &mut plain).unwrap());
+                offset += sealed;
+            }
+        }
+        fences.extend(builder.finish(&mut plain));
+        let pages: Vec<FramePage> = plain.chunks(PAGE - 40).map(|page| FramePage::read(page).unwrap()).collect();
+        prop_assert_eq!(fences.len(), pages.len());
+        for (number, (pack, ordinal, frame)) in expected.iter().enumerate() {
+            let (page, position) = (&pages[number / FRAMES_A_PAGE], number % FRAMES_A_PAGE);
+            let found = page.get(position).unwrap();
+            prop_assert_eq!((found.pack, found.ordinal, found.frame), (*pack, *ordinal, *frame));
+            for slot in [0, frame.blobs.saturating_sub(1)].into_iter().filter(|_| frame.blobs > 0) {
+                let (at, same) = page.find(ordinal + u64::from(slot)).unwrap();
+                prop_assert_eq!((at, same), (position, found));
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_page_are_refused_or_read_without_a_panic(
+        mut bytes in prop::collection::vec(any::<u8>(), PAGE - 40),
+        small in any::<bool>(),
+    ) {
+        if small {
+            // A count and widths that could be right.
+            bytes[..4].copy_from_slice(&[100, 0, 128, 48]);
+            bytes[16..18].copy_from_slice(&[200, 0]);
+        }
+        if let Ok(page) = EntryPage::read(&bytes) {
+            prop_assert_eq!(page.entries().count(), page.len());
+            page.find(ShortId(0), ShortId(u128::MAX)).for_each(drop);
+        }
+        if let Ok(page) = FramePage::read(&bytes) {
+            page.frames().for_each(drop);
+            page.find(u64::MAX);
+        }
+    }
+}
+
+#[test]
+fn a_million_entries_take_less_than_18_bytes_each_and_their_filter_a_byte_and_a_quarter() {
+    let mut entries: Vec<(ShortId, u64)> = (0..1_000_000).map(|n| (id(n), n)).collect();
+    entries.sort_unstable();
+    let pages = pages(&entries, 20);
+    let each = (pages.len() * PAGE) as f64 / entries.len() as f64;
+    assert!(each < 17.5, "{each} bytes");
+    assert!(Filter::len_of(1_000_000) <= 1_250_064);
+}
+
+#[test]
+fn the_filter_knows_every_id_and_one_in_fifty_others_at_most() {
+    for count in [0, 1, 50, 51, 52, 10_000, 200_000] {
+        let mut ids: Vec<ShortId> = (0..count).map(id).collect();
+        ids.sort_unstable();
+        let (mut builder, mut bytes) = (FilterBuilder::new(count), Vec::new());
+        ids.iter().for_each(|&id| builder.push(id, &mut bytes));
+        builder.finish(&mut bytes);
+        let filter = Filter::read(count, &bytes).unwrap();
+        assert!(ids.iter().all(|&id| filter.may_have(id)));
+        let others = 20_000;
+        let told = (count..count + others).filter(|&n| !filter.may_have(id(n))).count() as u64;
+        assert!(
+            told >= others - others / 50,
+            "{count} ids: {told} of {others} others are told"
+        );
+        assert!(Filter::read(count, &bytes[1..]).is_err());
+    }
+}
+
+fn tables() -> (Trailer, Tables) {
+    let pack = |n: u8, first_frame| RunPack {
+        id: FileId([n; 16]),
+        kind: PackKind::Data,
+        size: 1000 + u64::from(n),
+        first_frame,
+    };
+    let tables = Tables {
+        covers: vec![FileId([1; 16]), FileId([2; 16])],
+        packs: vec![pack(3, 0), pack(4, 5), pack(5, 1000)],
+        entry_fences: (0..20_000).map(|n| n * 100_000).collect(),
+        frame_fences: vec![0, 7000, 14_000],
+    };
+    let trailer = Trailer {
+        entries: 4_000_000,
+        chunks: 4_000_001,
+        entry_pages: 20_000,
+        frames: 1000,
+        packs: 3,
+        covers: 2,
+        length_max: 1 << 20,
+        value_bits: 22,
+        depth_max: 3,
+    };
+    (trailer, tables)
+}
+
+#[test]
+fn tables_and_trailer_read_back_and_sections_follow_one_another() {
+    let keys = Keys::encrypted(FileId::random(), &MasterKey::random());
+    let (trailer, tables) = tables();
+    let encoded = tables.encode();
+    assert_eq!(Tables::len_of(&trailer), encoded.len() as u64);
+    assert_eq!(Tables::read(&trailer, &encoded).unwrap(), tables);
+    assert!(Tables::read(&trailer, &encoded[1..]).is_err());
+    let mut unordered = tables.clone();
+    unordered.entry_fences.swap(7, 8);
+    assert!(Tables::read(&trailer, &unordered.encode()).is_err());
+
+    assert_eq!(trailer.entry_page(0), trailer.frame_page(trailer.frame_pages()));
+    assert_eq!(trailer.filter().offset, trailer.entry_page(trailer.entry_pages));
+    assert_eq!(trailer.tables().offset, trailer.filter().end());
+    assert_eq!(trailer.filter().blocks().last().unwrap().end, trailer.filter().end());
+    assert_eq!(trailer.size(), trailer.tables().end() + Trailer::LEN as u64);
+
+    let (id, mut sealed) = (FileId::random(), Vec::new());
+    trailer.seal(&keys, id, &mut sealed);
+    let open = |id, size, bytes: &[u8]| Trailer::open(&keys, id, size, &mut bytes.to_vec());
+    assert_eq!(open(id, trailer.size(), &sealed).unwrap(), trailer);
+    assert!(open(FileId::random(), trailer.size(), &sealed).is_err(), "another file");
+    assert!(open(id, trailer.size() + 1, &sealed).is_err(), "another size");
+    assert!(open(id, 0, &sealed).is_err());
+}
+
+#[test]
+fn a_page_with_any_byte_changed_does_not_open_and_neither_does_one_in_another_place() {
+    for is_encrypted in [true, false] {
+        let (repository, master) = (FileId::random(), MasterKey::random());
+        let keys = match is_encrypted {
+            true => Keys::encrypted(repository, &master),
+            false => Keys::unencrypted(repository, &master),
+        };
+        let (file, mut sealed) = (FileId::random(), Vec::new());
+        seal(&keys, file, 4096, &[7; PAGE - 40], &mut sealed);
+        assert_eq!(sealed.len(), PAGE);
+        for at in 0..PAGE {
+            let mut bytes = sealed.clone();
+            bytes[at] ^= 1;
+            assert!(open(&keys, file, 4096, &mut bytes).is_err(), "byte {at}");
+        }
+        assert!(open(&keys, file, 8192, &mut sealed.clone()).is_err());
+        assert!(open(&keys, FileId::random(), 4096, &mut sealed.clone()).is_err());
+        assert_eq!(open(&keys, file, 4096, &mut sealed).unwrap(), [7; PAGE - 40]);
+    }
+}
