@@ -87,6 +87,11 @@ pub enum Warning {
         /// The damage, and the action taken.
         error: crate::Error,
     },
+    /// A file of the local cache can't be used; the operation goes on without it.
+    Cache {
+        /// The error, with the path of the file.
+        error: crate::Error,
+    },
     /// The repository's own folder is below a path to back up and was left out.
     OwnFolder {
         /// Path of the folder.

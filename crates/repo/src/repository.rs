@@ -1,5 +1,6 @@
 //! An open repository: its storage, keys and settings.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use ibid_chunk::{Backend, Chunker, Settings, SettingsError};
@@ -11,7 +12,7 @@ use ibid_storage::{ErrorKind, Storage};
 
 use crate::budget::{BUFFERS_MIN, MEMORY_DEFAULT, MEMORY_MIN};
 use crate::files::Files;
-use crate::index::LoadedIndex;
+use crate::index::{Cache, CacheStats, IndexLimits, LoadedIndex};
 use crate::key_slots::{add_slot, unlock};
 use crate::layout::{config_name, folder, list_ids, name_in};
 use crate::options::setters;
@@ -108,6 +109,11 @@ pub struct Repository {
     pub(crate) memory: u64,
     loaded: Arc<Mutex<Option<Arc<LoadedIndex>>>>,
     pub(crate) monitor: Arc<Monitor>,
+    pub(crate) cache: Option<Cache>,
+    /// Folder of temporary files.
+    scratch: Option<PathBuf>,
+    /// Limits of the index, if they do not follow from the memory budget.
+    index_limits: Option<IndexLimits>,
 }
 
 impl Repository {
@@ -197,6 +203,9 @@ impl Repository {
             memory: MEMORY_DEFAULT,
             loaded: Arc::default(),
             monitor: Arc::default(),
+            cache: None,
+            scratch: None,
+            index_limits: None,
         }
     }
 
@@ -251,6 +260,72 @@ impl Repository {
         }
         self.memory = budget;
         Ok(self)
+    }
+
+    /// Keeps a local cache below `folder`, so that opening takes time only for what is new. The cache
+    /// holds sealed copies of what the repository knows of its chunks. It can be deleted at any time,
+    /// and several processes can use it at once.
+    /// If the folder can't be made or written to, the monitor is told, and operations go on without.
+    ///
+    /// ```
+    /// # use ibid_repo::{Argon2Cost, InitOptions, MemoryStorage, Repository};
+    /// # let storage = std::sync::Arc::new(MemoryStorage::new());
+    /// # let init = InitOptions::default().cost(Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 });
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let repository = Repository::init(storage, Some(b"secret"), &init)?.with_cache(folder.path());
+    /// assert_eq!(repository.cache_stats()?.map(|stats| stats.files), Some(0));
+    /// # Ok::<(), ibid_repo::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_cache(self, folder: &Path) -> Repository {
+        let cache = Some(Cache::new(folder, self.id()));
+        Repository { cache, ..self }
+    }
+
+    /// Puts temporary files into `folder`, which must exist; by default they are in the cache, or where
+    /// the system puts temporary files. They have no names, so a killed process leaves none.
+    #[must_use]
+    pub fn with_scratch(self, folder: &Path) -> Repository {
+        let scratch = Some(folder.to_owned());
+        Repository { scratch, ..self }
+    }
+
+    /// Returns what the local cache holds; `None` without a cache.
+    ///
+    /// # Errors
+    /// [`Error::Local`] if the cache can't be read.
+    pub fn cache_stats(&self) -> Result<Option<CacheStats>> {
+        self.cache
+            .as_ref()
+            .map(|cache| cache.stats(&self.files.keys))
+            .transpose()
+    }
+
+    /// Deletes the local cache; returns the number of files and their bytes.
+    ///
+    /// # Errors
+    /// [`Error::Local`] if a file can't be deleted.
+    pub fn clear_cache(&self) -> Result<(u64, u64)> {
+        self.cache.as_ref().map_or(Ok((0, 0)), Cache::clear)
+    }
+
+    /// Makes the index of a few chunks take every way that very large ones take. For tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_tiny_index(self) -> Repository {
+        let index_limits = Some(IndexLimits::tiny());
+        Repository { index_limits, ..self }
+    }
+
+    pub(crate) fn index_limits(&self) -> IndexLimits {
+        let by_budget = || IndexLimits::of(self.memory, self.cache.is_some());
+        self.index_limits.unwrap_or_else(by_budget)
+    }
+
+    /// Returns the folder of temporary files.
+    pub(crate) fn scratch_folder(&self) -> PathBuf {
+        let cached = || self.cache.as_ref().map(Cache::scratch);
+        self.scratch.clone().or_else(cached).unwrap_or_else(std::env::temp_dir)
     }
 
     /// Returns a handle to the same repository that reports to `monitor`: the monitor receives
@@ -311,7 +386,7 @@ impl Repository {
         if let Some(loaded) = loaded.as_ref() {
             return Ok(loaded.clone());
         }
-        let fresh = Arc::new(LoadedIndex::load(&self.files, self.memory, &self.monitor)?);
+        let fresh = Arc::new(LoadedIndex::load(self)?);
         *loaded = Some(fresh.clone());
         Ok(fresh)
     }
@@ -338,13 +413,12 @@ impl Repository {
     pub(crate) fn readers_max(&self, loaded: &LoadedIndex) -> usize {
         const TABLES: u64 = 6 << 20;
         let left = self.memory.saturating_sub(loaded.index.bytes() + BUFFERS_MIN);
-        let largest = loaded.index.frames.iter().map(|frame| u64::from(frame.length)).max();
         let (room, frames) = if loaded.index.has_deltas() {
             (left / 4, 5)
         } else {
             (left, 2)
         };
-        let each = TABLES + frames * largest.unwrap_or(0);
+        let each = TABLES + frames * u64::from(loaded.index.length_max());
         ((BUFFERS_MIN / 2 + room) / each).max(1) as usize
     }
 

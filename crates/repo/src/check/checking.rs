@@ -101,11 +101,12 @@ impl Checking<'_> {
     }
 
     /// Returns the frames of a pack from the index, and the number of the first.
-    pub(super) fn frames_of(&self, pack: u32) -> (u32, &[Frame]) {
-        let frames = &self.loaded.index.frames;
-        let first = frames.partition_point(|frame| frame.pack < pack);
-        let count = frames[first..].partition_point(|frame| frame.pack == pack);
-        (first as u32, &frames[first..][..count])
+    pub(super) fn frames_of(&self, pack: u32) -> (u32, Vec<Frame>) {
+        let range = self.loaded.index.frames_of(pack);
+        (
+            range.start,
+            range.map(|number| self.loaded.index.frame(number)).collect(),
+        )
     }
 }
 

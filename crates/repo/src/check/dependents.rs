@@ -45,7 +45,7 @@ impl Checking<'_> {
     /// Reports unreadable frames, once per cause, and finds all frames that depend on them.
     pub(super) fn causes(&self) -> Result<MissingBases> {
         let mut damage = self.damage();
-        let lacks = damage.lacks_bases || !damage.causes.is_empty() || !self.loaded.lost.is_empty();
+        let lacks = damage.lacks_bases || !damage.causes.is_empty() || !self.loaded.index.lost().is_empty();
         let dependencies = if lacks && self.loaded.index.has_deltas() {
             Dependencies::read(&self.repository.files, self.loaded, &damage.places, self.monitor)?
         } else {
@@ -126,7 +126,7 @@ impl Checking<'_> {
             damage.explain(dependents);
             let object = name_in(folder::PACKS, pack);
             // A concurrent backup may have stored these packs while they were being listed.
-            if self.loaded.unlisted.iter().any(|unlisted| unlisted.id == pack) {
+            if self.loaded.unlisted.iter().any(|(unlisted, _)| *unlisted == pack) {
                 self.note(object, problem);
             } else {
                 self.fault(object, problem);
@@ -142,9 +142,18 @@ impl Checking<'_> {
             return HashMap::new();
         }
         let index = &self.loaded.index;
-        let frames = index.frames.iter().zip(0..);
-        let at = frames.map(|(frame, number)| ((index.pack(frame.pack).id, frame.offset), number));
-        at.filter(|(at, _)| causes.contains_key(at)).collect()
+        let mut numbers = HashMap::new();
+        for (number, pack) in index.packs() {
+            let of_pack = (pack.id, 0)..=(pack.id, u32::MAX);
+            if causes.range(of_pack).next().is_none() {
+                continue;
+            }
+            let frames = index
+                .frames_of(number)
+                .map(|frame| ((pack.id, index.frame(frame).offset), frame));
+            numbers.extend(frames.filter(|(at, _)| causes.contains_key(at)));
+        }
+        numbers
     }
 
     /// Finds the missing packs that held unknown bases.

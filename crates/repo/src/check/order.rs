@@ -54,7 +54,7 @@ impl Plan {
             frame.blobs.iter().for_each(|blob| ids.extend_from_slice(&blob.id.0));
             self.named[number] = Some(Fingerprint::of(keys, &ids));
             // Use the depth from the index, so that no frame can follow itself.
-            let depth = loaded.index.frames[number].depth;
+            let depth = loaded.index.frame(number as u32).depth;
             let mut deepest = None;
             for place in frame.bases.iter().filter_map(|&base| find_base(loaded, base, depth)) {
                 self.is_base[place.frame as usize] = true;

@@ -16,19 +16,22 @@ use crate::{Error, Result};
 impl Checking<'_> {
     /// Checks the directories of all packs against the index, and all bytes of selected packs.
     pub(super) fn packs(&self, read: ReadData, report: &mut CheckReport) -> Result<()> {
-        let packs = &self.loaded.index.packs;
+        let packs: Vec<(u32, Pack)> = self.loaded.index.packs().collect();
         let counters = &self.monitor.counters;
-        let chosen = choose(packs, read);
+        let chosen = choose(&packs, self.loaded.index.pack_count(), read);
         let total = packs
             .iter()
-            .zip(&chosen)
-            .filter(|(_, chosen)| **chosen)
-            .map(|(pack, _)| pack.size)
+            .filter(|(number, _)| chosen[*number as usize])
+            .map(|(_, pack)| pack.size)
             .sum();
         counters.bytes_total.store(total, Ordering::Relaxed);
         counters.totals_final.store(true, Ordering::Relaxed);
         let reads = chosen.contains(&true);
-        let plan = Mutex::new(Plan::new(if reads { self.loaded.index.frames.len() } else { 0 }));
+        let plan = Mutex::new(Plan::new(if reads {
+            self.loaded.index.stored_frames() as usize
+        } else {
+            0
+        }));
         let next = AtomicUsize::new(0);
         self.side_by_side(
             || next.store(packs.len(), Ordering::Relaxed),
@@ -38,7 +41,8 @@ impl Checking<'_> {
                     if n >= packs.len() || self.monitor.is_cancelled() {
                         return Ok(());
                     }
-                    self.pack(n as u32, chosen[n], reads.then_some(&plan))?;
+                    let (number, pack) = packs[n];
+                    self.pack(number, &pack, chosen[number as usize], reads.then_some(&plan))?;
                 }
             },
         )?;
@@ -49,18 +53,17 @@ impl Checking<'_> {
         report.packs = packs.len() as u64;
         report.packs_read = chosen.iter().filter(|chosen| **chosen).count() as u64;
         report.bytes_read = self.bytes_read.load(Ordering::Relaxed);
-        report.pack_bytes = packs.iter().map(|pack| pack.size).sum();
+        report.pack_bytes = packs.iter().map(|(_, pack)| pack.size).sum();
         Ok(())
     }
 
     /// Checks a pack's directory, and its first bytes if it is to be read.
-    fn pack(&self, number: u32, read: bool, plan: Option<&Mutex<Plan>>) -> Result<()> {
-        let pack = self.loaded.index.packs[number as usize];
+    fn pack(&self, number: u32, pack: &Pack, read: bool, plan: Option<&Mutex<Plan>>) -> Result<()> {
         let (first, frames) = self.frames_of(number);
         let object = name_in(folder::PACKS, pack.id).to_string();
         match self.repository.files.read_directory(pack.id, pack.size) {
             Ok(summary) => {
-                self.compare(number, first, frames, &summary, &object);
+                self.compare(number, first, &frames, &summary, &object);
                 if let Some(plan) = plan {
                     let mut plan = plan.lock().expect("no holder of this lock panics");
                     plan.add(self.loaded, &self.repository.files.keys, first, frames.len(), &summary);
@@ -104,7 +107,7 @@ impl Checking<'_> {
             return;
         }
         for (known, listed) in (first..).zip(&summary.frames) {
-            if self.loaded.lost.contains(&known) {
+            if self.loaded.index.lost().contains(&known) {
                 continue;
             }
             if listed
@@ -137,10 +140,13 @@ impl Checking<'_> {
 }
 
 /// Selects the packs to read completely: for a share, those with the smallest hash of id and seed
-/// until the share is reached, and at least one.
-fn choose(packs: &[Pack], read: ReadData) -> Vec<bool> {
+/// until the share is reached, and at least one. Returns whether each is selected, by number.
+fn choose(packs: &[(u32, Pack)], count: u32, read: ReadData) -> Vec<bool> {
     let ReadData::Share { share, seed } = read else {
-        return vec![read == ReadData::All; packs.len()];
+        let mut chosen = vec![false; count as usize];
+        let all = packs.iter().filter(|_| read == ReadData::All);
+        all.for_each(|(number, _)| chosen[*number as usize] = true);
+        return chosen;
     };
     let order = |pack: &Pack| {
         // SplitMix64's last steps. Ids are random, but an attacker may have chosen them.
@@ -150,11 +156,11 @@ fn choose(packs: &[Pack], read: ReadData) -> Vec<bool> {
         z ^ z >> 31
     };
     let mut numbers: Vec<usize> = (0..packs.len()).collect();
-    numbers.sort_unstable_by_key(|&n| order(&packs[n]));
-    let count = (packs.len() as f64 * share.clamp(0.0, 1.0)).ceil() as usize;
-    let mut chosen = vec![false; packs.len()];
-    for &n in &numbers[..count] {
-        chosen[n] = true;
+    numbers.sort_unstable_by_key(|&n| order(&packs[n].1));
+    let most = (packs.len() as f64 * share.clamp(0.0, 1.0)).ceil() as usize;
+    let mut chosen = vec![false; count as usize];
+    for &n in &numbers[..most] {
+        chosen[packs[n].0 as usize] = true;
     }
     chosen
 }

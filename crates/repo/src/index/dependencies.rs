@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ibid_format::pack::{FrameSummary, PackSummary};
-use ibid_format::{ChunkPrefix, FileId};
+use ibid_format::ChunkPrefix;
+use ibid_format::pack::FrameSummary;
 
+use super::frames::{Frame, Place};
 use super::loaded::LoadedIndex;
-use super::memory::Place;
 use crate::files::Files;
 use crate::{Monitor, Result};
 
@@ -36,36 +36,23 @@ impl Dependencies {
         // The index does not know the chunks of lost frames, but frames encoded against these
         // depend on them.
         let mut lost = HashMap::new();
-        let unlisted: HashMap<FileId, &PackSummary> = loaded.unlisted.iter().map(|pack| (pack.id, pack)).collect();
-        let mut rest = index.frames.as_slice();
-        let mut first = 0;
-        while let Some(frame) = rest.first() {
-            let (frames, others) = rest.split_at(rest.partition_point(|other| other.pack <= frame.pack));
-            let number = first;
-            first += frames.len() as u32;
-            rest = others;
+        for (number, pack) in index.packs() {
+            let range = index.frames_of(number);
+            let frames: Vec<Frame> = range.clone().map(|number| index.frame(number)).collect();
             if frames.iter().all(|frame| frame.depth == 0) {
                 continue;
             }
             monitor.check_cancelled()?;
-            let pack = index.pack(frame.pack);
-            let read;
-            let summary = match unlisted.get(&pack.id) {
-                Some(&summary) => summary,
-                None => match files.read_directory(pack.id, pack.size) {
-                    Ok(summary) => {
-                        read = summary;
-                        &read
-                    }
-                    Err(error) if error.is_fault() => continue,
-                    Err(error) => return Err(error),
-                },
+            let summary = match files.read_directory(pack.id, pack.size) {
+                Ok(summary) => summary,
+                Err(error) if error.is_fault() => continue,
+                Err(error) => return Err(error),
             };
             let listed = frames.iter().map(|frame| (frame.offset, frame.depth));
             if listed.eq(summary.frames.iter().map(|frame| (frame.offset, frame.depth))) {
-                for (frame, number) in summary.frames.iter().zip(number..) {
+                for (frame, number) in summary.frames.iter().zip(range) {
                     dependencies.add(loaded, frame, number, places);
-                    if loaded.lost.contains(&number) {
+                    if index.lost().contains(&number) {
                         lost.extend(frame.blobs.iter().map(|blob| (blob.id.prefix(), number)));
                     }
                 }

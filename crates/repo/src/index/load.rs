@@ -1,245 +1,485 @@
-//! Loads the index files into memory, and finds what they miss.
+//! Loads the index, and finds what it misses.
 //!
 //! The packs are authoritative; index files only speed up finding them. A pack that no readable
 //! index file lists (the backup was killed, or the index file is damaged) is added from its
 //! directory. A listed pack that is missing is ignored: its chunks count as unknown, and so do
 //! those of its direct and indirect dependents. The next backup stores them again.
+//!
+//! Runs of the cache stand for most index files. The others are read into memory if they are few, and
+//! become a run if they are many, in the cache or else in a temporary file. So loading takes time for
+//! what is new, and memory for little of it.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
 
 use ibid_format::pack::PackSummary;
+use ibid_format::run::RunPack;
 use ibid_format::{FileId, index as index_file};
 use ibid_storage::Name;
 
+use super::build::Building;
 use super::dependencies::Dependencies;
+use super::frames::{Pack, Place};
 use super::loaded::{LoadedIndex, MissingPack};
-use super::memory::{Frame, Pack, Place};
+use super::lookup::{Index, Scratch};
+use super::run::Run;
 use crate::files::Files;
 use crate::layout::{folder, name_in};
-use crate::{Error, Monitor, Result, Warning, budget};
+use crate::{Error, Monitor, Repository, Result, Warning};
 
-/// Frames to ignore, each by its pack and offset.
-type Lost = HashSet<(FileId, u32)>;
+/// A run becomes part of a new one unless it has more entries than this many times those of the new
+/// one. So an entry is written few times, and there are few runs.
+const ABSORBED_SHARE: u64 = 3;
 
 impl LoadedIndex {
-    /// Loads the index within `budget` bytes of memory.
-    pub(crate) fn load(files: &Files, budget: u64, monitor: &Monitor) -> Result<LoadedIndex> {
-        let mut lost = Lost::new();
-        let mut loaded = LoadedIndex::load_without(files, budget, &lost, Vec::new(), monitor)?;
-        while loaded.lacks_packs() && loaded.index.has_deltas() {
-            let dependencies = Dependencies::read(files, &loaded, &HashSet::new(), monitor)?;
-            let dependents = dependencies.dependents(dependencies.missing_bases().iter().map(|&(_, frame)| frame));
-            let known = lost.len();
-            lost.extend(dependents.into_iter().map(|number| {
-                let frame = loaded.index.frame(number);
-                (loaded.index.pack(frame.pack).id, frame.offset)
-            }));
-            if lost.len() == known {
-                break;
-            }
-            // Load again without the lost frames, since another frame may hold a copy of their
-            // chunks. All lost frames are found now: the bases of the others stay where they are,
-            // unless another process has stored or removed packs meanwhile.
-            let packs = loaded.packs();
-            loaded = LoadedIndex::load_without(files, budget, &lost, loaded.unlisted, monitor)?;
-            if loaded.packs() == packs {
-                break;
+    /// Loads the index of a repository.
+    pub(crate) fn load(repository: &Repository) -> Result<LoadedIndex> {
+        let (files, monitor) = (&repository.files, &repository.monitor);
+        // List index files before packs: a pack is stored before any index file lists it, so a
+        // listed pack that is not found is missing.
+        let listed = files.list(folder::INDEX)?;
+        let packs = files.list(folder::PACKS)?;
+        let scratch = || Scratch {
+            files: files.clone(),
+            folder: repository.scratch_folder(),
+            limits: repository.index_limits(),
+            monitor: monitor.clone(),
+        };
+        let mut sources = Sources::new(repository, listed);
+        sources.build_if_many(repository, &scratch())?;
+        let mut read = Vec::new();
+        for (id, _) in std::mem::take(&mut sources.files) {
+            monitor.check_cancelled()?;
+            match files.read_index(id) {
+                Ok(file) => read.push((id, file)),
+                Err(error) => note_damage(&mut sources.damaged, name_in(folder::INDEX, id), error, monitor)?,
             }
         }
+        let mut unlisted = Unlisted::default();
+        unlisted.read_if_many(&mut sources, &read, &packs, &scratch())?;
+        let mut loading = Loading {
+            packs,
+            known: HashMap::new(),
+            loaded: LoadedIndex {
+                index: Index::new(scratch(), sources.runs),
+                unlisted: unlisted.packs,
+                missing: Vec::new(),
+                damaged: sources.damaged,
+                index_bytes: sources.index_bytes,
+            },
+        };
+        loading.packs_of_runs();
+        for (id, file) in read {
+            if let Err(error) = loading.index_file(id, &file) {
+                note_damage(&mut loading.loaded.damaged, name_in(folder::INDEX, id), error, monitor)?;
+            }
+        }
+        loading.unlisted_packs(&unlisted.unreadable, files, monitor)?;
+        let mut loaded = loading.loaded;
+        loaded.index.loaded();
+        loaded.lose_dependents(files, monitor)?;
         Ok(loaded)
     }
 
-    /// Loads the index without the `lost` frames. `unlisted` are directories that were read before.
-    fn load_without(
-        files: &Files,
-        budget: u64,
-        lost: &Lost,
-        unlisted: Vec<PackSummary>,
-        monitor: &Monitor,
-    ) -> Result<LoadedIndex> {
-        // List index files before packs: a pack is stored before any index file lists it, so a
-        // listed pack that is not found is missing.
-        let index_files = files.list(folder::INDEX)?;
-        let packs: HashMap<FileId, u64> = files.list(folder::PACKS)?.into_iter().collect();
-        let mut loading = Loading {
-            files,
-            budget,
-            packs,
-            numbers: HashMap::new(),
-            lost,
-            directories: unlisted.into_iter().map(|pack| (pack.id, pack)).collect(),
-            loaded: LoadedIndex::empty(),
-        };
-        for (id, size) in index_files {
-            monitor.check_cancelled()?;
-            loading.loaded.index_bytes += size;
-            if let Err(error) = loading.index_file(id) {
-                loading.note_damage(name_in(folder::INDEX, id), error, monitor)?;
-            }
-            budget::check(budget, loading.loaded.index.bytes(), 0)?;
+    /// Finds the frames that can't be decoded because a pack is missing.
+    fn lose_dependents(&mut self, files: &Files, monitor: &Monitor) -> Result<()> {
+        if !self.lacks_packs() || !self.index.has_deltas() {
+            return Ok(());
         }
-        loading.unlisted_packs(monitor)?;
-        loading.loaded.index.frames.shrink_to_fit();
-        Ok(loading.loaded)
+        // The bases of all other frames stay where they are.
+        let dependencies = Dependencies::read(files, self, &HashSet::new(), monitor)?;
+        let lacking = dependencies.missing_bases().iter().map(|&(_, frame)| frame);
+        self.index.lose(dependencies.dependents(lacking));
+        Ok(())
     }
 }
 
-struct Loading<'a> {
-    files: &'a Files,
-    /// Memory for index and buffers, bytes.
-    budget: u64,
-    /// Stored packs, with their sizes in bytes.
-    packs: HashMap<FileId, u64>,
-    /// Number of the first frame of each listed pack, `None` if the pack is missing.
-    numbers: HashMap<FileId, Option<u32>>,
-    lost: &'a Lost,
-    /// Directories of unlisted packs that were read before.
-    directories: HashMap<FileId, PackSummary>,
-    loaded: LoadedIndex,
+/// Records damage of one file, so that loading goes on without it. Any other error (no permission,
+/// cancellation) ends the operation.
+fn note_damage(damaged: &mut Vec<(Name, String)>, what: Name, error: Error, monitor: &Monitor) -> Result<()> {
+    if !error.is_fault() {
+        return Err(error);
+    }
+    damaged.push((what, error.problem()));
+    monitor.warn(Warning::Repository { error });
+    Ok(())
 }
 
-impl Loading<'_> {
-    /// Records damage of one file, so that loading goes on without it. Any other error (no
-    /// permission, memory) ends the operation.
-    fn note_damage(&mut self, what: Name, error: Error, monitor: &Monitor) -> Result<()> {
-        if !error.is_fault() {
-            return Err(error);
+/// What the index is loaded from.
+struct Sources {
+    /// Runs, largest first.
+    runs: Vec<Arc<Run>>,
+    /// Index files that no run stands for, with their sizes in bytes.
+    files: Vec<(FileId, u64)>,
+    /// All index files.
+    listed: HashSet<FileId>,
+    index_bytes: u64,
+    damaged: Vec<(Name, String)>,
+}
+
+impl Sources {
+    fn new(repository: &Repository, listed: Vec<(FileId, u64)>) -> Sources {
+        let runs = match &repository.cache {
+            Some(cache) => cache.runs(&repository.files.keys, &repository.monitor),
+            None => Vec::new(),
+        };
+        let runs: Vec<Arc<Run>> = runs.into_iter().map(Arc::new).collect();
+        let covered: HashSet<FileId> = runs.iter().flat_map(|run| &run.tables.covers).copied().collect();
+        Sources {
+            runs,
+            index_bytes: listed.iter().map(|(_, size)| size).sum(),
+            listed: listed.iter().map(|(id, _)| *id).collect(),
+            files: listed.into_iter().filter(|(id, _)| !covered.contains(id)).collect(),
+            damaged: Vec::new(),
         }
-        self.loaded.damaged.push((what, error.problem()));
-        // The second pass does not report it again.
-        if self.lost.is_empty() {
-            monitor.warn(Warning::Repository { error });
+    }
+
+    /// Makes a run of the index files that no run stands for, if they are many. Smaller runs become
+    /// part of it.
+    fn build_if_many(&mut self, repository: &Repository, scratch: &Scratch) -> Result<()> {
+        let bytes: u64 = self.files.iter().map(|(_, size)| size).sum();
+        if bytes <= scratch.limits.bytes_read && self.files.len() <= scratch.limits.files_read {
+            return Ok(());
         }
+        if let Some(cache) = &repository.cache {
+            match cache
+                .make()
+                .and_then(|()| self.build(scratch, &cache.index(), true, bytes))
+            {
+                // No room, or no permission: a temporary file may do.
+                Err(error @ Error::Local { .. }) => repository.monitor.warn(Warning::Cache { error }),
+                built => return built,
+            }
+        }
+        match self.build(scratch, &scratch.folder, false, bytes) {
+            Err(Error::Local { .. }) => self.build(scratch, &std::env::temp_dir(), false, bytes),
+            built => built,
+        }
+    }
+
+    /// Makes the run in this folder, where it stays or not.
+    fn build(&mut self, scratch: &Scratch, folder: &Path, stays: bool, bytes: u64) -> Result<()> {
+        let mut building = Building::new(scratch, folder, stays)?;
+        let mut absorbed = Vec::new();
+        let mut entries = bytes / 40;
+        // Smaller runs come last.
+        for (at, run) in self.runs.iter().enumerate().rev() {
+            if run.trailer.entries > entries.saturating_mul(ABSORBED_SHARE) {
+                break;
+            }
+            entries += run.trailer.entries;
+            if let Err(error) = building.absorb(run.clone()) {
+                return self.build_without(error, scratch, folder, stays, bytes);
+            }
+            absorbed.push(at);
+        }
+        let mut known = KnownPacks::default();
+        self.runs.iter().for_each(|run| known.add_run(run));
+        for (id, _) in &self.files {
+            scratch.monitor.check_cancelled()?;
+            match add_index_file(&mut building, &mut known, scratch, *id) {
+                Ok(()) => building.covers(*id),
+                Err(error) => {
+                    let name = name_in(folder::INDEX, *id);
+                    note_damage(&mut self.damaged, name, error, &scratch.monitor)?;
+                }
+            }
+        }
+        let run = match building.finish(|id| self.listed.contains(id)) {
+            Ok(run) => run,
+            Err(error) => return self.build_without(error, scratch, folder, stays, bytes),
+        };
+        for at in absorbed {
+            let run = self.runs.remove(at);
+            if stays {
+                run.delete();
+            }
+        }
+        self.runs.push(Arc::new(run));
+        self.runs
+            .sort_by_key(|run| std::cmp::Reverse((run.trailer.entries, run.id)));
+        self.files.clear();
         Ok(())
     }
 
-    fn index_file(&mut self, id: FileId) -> Result<()> {
-        let file = self.files.read_index(id)?;
-        let packs: Vec<_> = file.packs().collect();
-        let frames: Vec<_> = file.frames().collect();
-        let frames_of = |n: usize| {
-            let end = packs.get(n + 1).map_or(frames.len(), |next| next.first_frame as usize);
-            &frames[packs[n].first_frame as usize..end]
+    /// Begins again without the run that can't be read, if that is the error: from its index files.
+    fn build_without(&mut self, error: Error, scratch: &Scratch, folder: &Path, stays: bool, bytes: u64) -> Result<()> {
+        let is_at_fault = |run: &Arc<Run>| match &error {
+            Error::Damaged { object, .. } => *object == run.path().display().to_string(),
+            Error::Local { path, .. } => path == run.path(),
+            _ => false,
         };
+        let Some(at) = self.runs.iter().position(is_at_fault) else {
+            return Err(error);
+        };
+        scratch.monitor.warn(Warning::Cache { error });
+        let run = self.runs.remove(at);
+        run.delete();
+        let again = run.tables.covers.iter().filter(|id| self.listed.contains(id));
+        self.files.extend(again.map(|id| (*id, 0)));
+        self.build(scratch, folder, stays, bytes)
+    }
+}
+
+/// Size and number of frames of packs that are in runs.
+#[derive(Default)]
+struct KnownPacks(HashMap<FileId, (u64, usize)>);
+
+impl KnownPacks {
+    fn add_run(&mut self, run: &Run) {
+        let packs = &run.tables.packs;
+        let ends = packs
+            .iter()
+            .skip(1)
+            .map(|next| next.first_frame)
+            .chain([run.trailer.frames]);
+        for (pack, end) in packs.iter().zip(ends) {
+            self.0.insert(pack.id, (pack.size, (end - pack.first_frame) as usize));
+        }
+    }
+}
+
+/// Adds the packs of an index file that are new to a run. A file that contradicts another, or itself,
+/// is ignored as a whole.
+fn add_index_file(building: &mut Building<'_>, known: &mut KnownPacks, scratch: &Scratch, id: FileId) -> Result<()> {
+    let file = scratch.files.read_index(id)?;
+    let mut listed_here = HashSet::new();
+    for (listed, frames) in file.packs_with_frames() {
+        let agrees = known
+            .0
+            .get(&listed.id)
+            .is_none_or(|known| *known == (listed.size, frames.len()));
+        if !agrees || !listed_here.insert(listed.id) {
+            return Err(Error::Contradiction {
+                index: id,
+                pack: listed.id,
+            });
+        }
+    }
+    // Ordinal of every frame's first chunk, unless it is known.
+    let mut ordinals: Vec<Option<u64>> = Vec::new();
+    let mut frames_of_pack = Vec::new();
+    for (listed, frames) in file.packs_with_frames() {
+        if known.0.contains_key(&listed.id) {
+            ordinals.extend(frames.map(|_| None));
+            continue;
+        }
+        known.0.insert(listed.id, (listed.size, frames.len()));
+        frames_of_pack.clear();
+        frames_of_pack.extend(frames.filter_map(|number| file.frame(number)));
+        let pack = RunPack {
+            id: listed.id,
+            kind: listed.kind,
+            size: listed.size,
+            first_frame: 0,
+        };
+        let mut ordinal = building.pack(&pack, &frames_of_pack)?;
+        for frame in &frames_of_pack {
+            ordinals.push(Some(ordinal));
+            ordinal += u64::from(frame.blobs);
+        }
+    }
+    for entry in file.entries() {
+        if let Some(first) = ordinals[entry.frame as usize] {
+            building.entry(&entry.id, first + u64::from(entry.slot))?;
+        }
+    }
+    Ok(())
+}
+
+/// Packs that no index file lists and that are too many to keep their chunks in memory.
+#[derive(Default)]
+struct Unlisted {
+    packs: Vec<(FileId, u64)>,
+    /// Packs whose directory can't be read.
+    unreadable: HashSet<FileId>,
+}
+
+impl Unlisted {
+    /// Makes a temporary run of the unlisted packs, if they are many.
+    fn read_if_many(
+        &mut self,
+        sources: &mut Sources,
+        read: &[(FileId, index_file::Index)],
+        packs: &[(FileId, u64)],
+        scratch: &Scratch,
+    ) -> Result<()> {
+        let of_runs = sources
+            .runs
+            .iter()
+            .flat_map(|run| run.tables.packs.iter().map(|pack| pack.id));
+        let of_files = read.iter().flat_map(|(_, file)| file.packs().map(|pack| pack.id));
+        let listed: HashSet<FileId> = of_runs.chain(of_files).collect();
+        let unlisted = || packs.iter().filter(|(id, _)| !listed.contains(id));
+        let bytes: u64 = unlisted().map(|(_, size)| size).sum();
+        if bytes <= scratch.limits.unlisted {
+            return Ok(());
+        }
+        let temporary = std::env::temp_dir();
+        let mut building = match Building::new(scratch, &scratch.folder, false) {
+            Err(Error::Local { .. }) => Building::new(scratch, &temporary, false)?,
+            begun => begun?,
+        };
+        for &(id, size) in unlisted() {
+            scratch.monitor.check_cancelled()?;
+            match scratch.files.read_directory(id, size) {
+                Ok(summary) => {
+                    building.directory(&summary)?;
+                    self.packs.push((id, size));
+                }
+                Err(error) => {
+                    self.unreadable.insert(id);
+                    note_damage(
+                        &mut sources.damaged,
+                        name_in(folder::PACKS, id),
+                        error,
+                        &scratch.monitor,
+                    )?;
+                }
+            }
+        }
+        sources.runs.push(Arc::new(building.finish(|_| false)?));
+        Ok(())
+    }
+}
+
+struct Loading {
+    /// Stored packs, with their sizes in bytes, by id.
+    packs: Vec<(FileId, u64)>,
+    /// Numbers of the packs that were met.
+    known: HashMap<FileId, u32>,
+    loaded: LoadedIndex,
+}
+
+impl Loading {
+    /// Returns the size of a stored pack, bytes.
+    fn size_of(&self, pack: FileId) -> Option<u64> {
+        let at = self.packs.binary_search_by_key(&pack, |(id, _)| *id).ok()?;
+        Some(self.packs[at].1)
+    }
+
+    /// Records a listed pack; notes it if it is missing or has another size.
+    fn meet(&mut self, number: u32, id: FileId, size: u64) {
+        self.known.insert(id, number);
+        let found = self.size_of(id);
+        if found != Some(size) {
+            self.loaded.index.miss(number);
+            self.loaded.missing.push(MissingPack {
+                id,
+                expected: size,
+                found,
+            });
+        }
+    }
+
+    fn packs_of_runs(&mut self) {
+        for number in 0..self.loaded.index.pack_count() {
+            let pack = self.loaded.index.pack(number);
+            self.meet(number, pack.id, pack.size);
+        }
+    }
+
+    /// Reads an index file into memory.
+    fn index_file(&mut self, id: FileId, file: &index_file::Index) -> Result<()> {
+        let frames: Vec<_> = file.frames().collect();
         // Compare all packs before adding any: a file that contradicts another, or itself, is
         // ignored as a whole.
         let mut listed_here = HashSet::new();
-        for (n, listed) in packs.iter().enumerate() {
-            if !listed_here.insert(listed.id) || !self.agrees(listed, frames_of(n)) {
+        for (listed, range) in file.packs_with_frames() {
+            let frames = &frames[range.start as usize..range.end as usize];
+            if !listed_here.insert(listed.id) || !self.agrees(&listed, frames) {
                 return Err(Error::Contradiction {
                     index: id,
                     pack: listed.id,
                 });
             }
         }
-        // Number of every frame of the file, or `None` if its pack is missing or it is lost.
+        // Number of every frame of the file.
         let mut numbers = Vec::with_capacity(frames.len());
-        for (n, listed) in packs.iter().enumerate() {
-            let frames = frames_of(n);
-            let known = self.numbers.get(&listed.id).copied();
-            let start = match known {
-                Some(start) => start,
+        for (listed, range) in file.packs_with_frames() {
+            let start = match self.known.get(&listed.id) {
+                Some(pack) => self.loaded.index.frames_of(*pack).start,
                 None => {
-                    let pack = Pack {
-                        id: listed.id,
-                        kind: listed.kind,
-                        size: listed.size,
-                    };
-                    let start = self.add_pack(pack, frames);
-                    self.numbers.insert(listed.id, start);
-                    start
+                    let frames = &frames[range.start as usize..range.end as usize];
+                    self.add_pack(listed.id, listed.kind, listed.size, frames)
                 }
             };
-            let believed = |number: &u32| !self.loaded.lost.contains(number);
-            let number = |k| start.map(|start| start + k).filter(believed);
-            numbers.extend((0..frames.len() as u32).map(number));
+            numbers.extend((start..).take(range.len()));
         }
         for entry in file.entries() {
-            if let Some(frame) = numbers[entry.frame as usize] {
-                let slot = entry.slot;
-                self.loaded.index.insert_stored(&entry.id, Place { frame, slot })?;
-            }
+            let place = Place {
+                frame: numbers[entry.frame as usize],
+                slot: entry.slot,
+            };
+            self.loaded.index.insert_stored(&entry.id, place)?;
         }
         Ok(())
     }
 
     /// Returns whether a listed pack matches everything known about it.
     fn agrees(&self, listed: &index_file::IndexedPack, frames: &[index_file::IndexedFrame]) -> bool {
-        let Some(Some(start)) = self.numbers.get(&listed.id) else {
+        let Some(&number) = self.known.get(&listed.id) else {
             return true;
         };
         let index = &self.loaded.index;
-        let of_pack = |frame: &&Frame| index.packs[frame.pack as usize].id == listed.id;
-        let known = index.frames[*start as usize..].iter().take_while(of_pack);
-        self.packs.get(&listed.id) == Some(&listed.size)
-            && known
-                .map(|frame| (frame.offset, frame.sealed, frame.length, frame.blobs, frame.depth))
-                .eq(frames
-                    .iter()
-                    .map(|frame| (frame.offset, frame.sealed, frame.length, frame.blobs, frame.depth)))
+        let known = index.frames_of(number);
+        index.pack(number).size == listed.size
+            && known.len() == frames.len()
+            && known.zip(frames).all(|(number, frame)| index.frame(number).is(frame))
     }
 
-    /// Adds a pack's frames; returns the number of the first, or `None` if the pack is missing or
-    /// has another size.
-    fn add_pack(&mut self, pack: Pack, frames: &[index_file::IndexedFrame]) -> Option<u32> {
-        let Pack { id, size, .. } = pack;
-        let found = self.packs.get(&id).copied();
-        if found != Some(size) {
-            self.loaded.missing.push(MissingPack {
-                id,
-                expected: size,
-                found,
-            });
-            return None;
-        }
+    /// Adds a pack and its frames; returns the number of the first.
+    fn add_pack(
+        &mut self,
+        id: FileId,
+        kind: ibid_format::pack::PackKind,
+        size: u64,
+        frames: &[index_file::IndexedFrame],
+    ) -> u32 {
+        let pack = Pack {
+            id,
+            kind,
+            size,
+            first_frame: 0,
+        };
+        let number = self.loaded.index.pack_count();
         let start = self.loaded.index.add_pack(pack, frames);
-        let is_lost = |frame: &index_file::IndexedFrame| self.lost.contains(&(id, frame.offset));
-        let lost = frames.iter().zip(start..).filter(|(frame, _)| is_lost(frame));
-        self.loaded.lost.extend(lost.map(|(_, number)| number));
-        Some(start)
+        self.meet(number, id, size);
+        start
     }
 
     /// Adds packs that no index file lists, from their own directories.
-    fn unlisted_packs(&mut self, monitor: &Monitor) -> Result<()> {
-        let mut unlisted: Vec<_> = self
-            .packs
-            .iter()
-            .filter(|(id, _)| !self.numbers.contains_key(id))
-            .map(|(id, size)| (*id, *size))
-            .collect();
-        unlisted.sort_unstable();
+    fn unlisted_packs(&mut self, unreadable: &HashSet<FileId>, files: &Files, monitor: &Monitor) -> Result<()> {
+        let is_new = |(id, _): &&(FileId, u64)| !self.known.contains_key(id) && !unreadable.contains(id);
+        let unlisted: Vec<_> = self.packs.iter().filter(is_new).copied().collect();
         for (id, size) in unlisted {
             monitor.check_cancelled()?;
-            let directory = match self.directories.remove(&id) {
-                Some(directory) => Ok(directory),
-                None => self.files.read_directory(id, size),
-            };
-            match directory {
+            match files.read_directory(id, size) {
                 Ok(summary) => {
-                    let frames: Vec<_> = summary.frames.iter().map(index_file::IndexedFrame::from).collect();
-                    let kind = summary.kind;
-                    if let Some(start) = self.add_pack(Pack { id, kind, size }, &frames) {
-                        for (frame, number) in summary.frames.iter().zip(start..) {
-                            if self.loaded.lost.contains(&number) {
-                                continue;
-                            }
-                            for (blob, slot) in frame.blobs.iter().zip(0..) {
-                                self.loaded
-                                    .index
-                                    .insert_stored(&blob.id, Place { frame: number, slot })?;
-                            }
-                        }
-                    }
-                    self.loaded.unlisted.push(summary);
+                    self.unlisted_pack(&summary)?;
+                    self.loaded.unlisted.push((id, size));
                 }
-                Err(error) => self.note_damage(name_in(folder::PACKS, id), error, monitor)?,
+                Err(error) => {
+                    note_damage(&mut self.loaded.damaged, name_in(folder::PACKS, id), error, monitor)?;
+                }
             }
-            budget::check(self.budget, self.loaded.index.bytes(), 0)?;
+        }
+        Ok(())
+    }
+
+    fn unlisted_pack(&mut self, summary: &PackSummary) -> Result<()> {
+        let frames: Vec<_> = summary.frames.iter().map(index_file::IndexedFrame::from).collect();
+        let start = self.add_pack(summary.id, summary.kind, summary.size, &frames);
+        for (number, frame) in (start..).zip(&summary.frames) {
+            for (slot, blob) in (0..).zip(&frame.blobs) {
+                let place = Place { frame: number, slot };
+                self.loaded.index.insert_stored(&blob.id, place)?;
+            }
         }
         Ok(())
     }
 }
-
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
@@ -280,7 +520,7 @@ mod tests {
                 let heard = heard.clone();
                 move |warning| heard.lock().unwrap().push(warning)
             });
-            let loaded = LoadedIndex::load(&repository.files, repository.memory, &monitor).unwrap();
+            let loaded = LoadedIndex::load(&repository.watched_by(&Arc::new(monitor))).unwrap();
             let warnings = std::mem::take(&mut *heard.lock().unwrap());
             assert!(
                 matches!(&warnings[..], [Warning::Repository { error: Error::Contradiction { index, pack } }]
@@ -290,7 +530,7 @@ mod tests {
             assert_eq!(loaded.index.get(&nowhere).is_some(), second == honest);
             let places = summary.frames.iter().flat_map(|frame| &frame.blobs);
             for place in places.filter_map(|blob| loaded.index.get(&blob.id)) {
-                assert!((place.frame as usize) < loaded.index.frames.len());
+                assert!(place.frame < loaded.index.stored_frames());
             }
             repository.files.storage.delete(&name).unwrap();
         }

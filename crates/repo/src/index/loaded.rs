@@ -1,12 +1,9 @@
 //! The loaded index, with the damage found while loading.
 
-use std::collections::HashSet;
-
 use ibid_format::FileId;
-use ibid_format::pack::PackSummary;
 use ibid_storage::Name;
 
-use super::memory::Index;
+use super::lookup::Index;
 use crate::Result;
 use crate::files::Files;
 use crate::layout::{config_name, folder, name_in};
@@ -14,15 +11,12 @@ use crate::layout::{config_name, folder, name_in};
 /// The loaded index, with the damage found while loading.
 pub(crate) struct LoadedIndex {
     pub(crate) index: Index,
-    /// Packs that no index file lists.
-    pub(crate) unlisted: Vec<PackSummary>,
+    /// Packs that no index file lists, with their sizes in bytes.
+    pub(crate) unlisted: Vec<(FileId, u64)>,
     /// Packs that an index file lists but that are missing or have another size.
     pub(crate) missing: Vec<MissingPack>,
     /// Unreadable index files, and packs with an unreadable directory, each with the problem.
     pub(crate) damaged: Vec<(Name, String)>,
-    /// Numbers of frames that depend on chunks lost with a pack. The index does not know their
-    /// chunks.
-    pub(crate) lost: HashSet<u32>,
     /// Bytes of index files.
     pub(crate) index_bytes: u64,
 }
@@ -37,22 +31,6 @@ pub(crate) struct MissingPack {
 }
 
 impl LoadedIndex {
-    pub(super) fn empty() -> LoadedIndex {
-        LoadedIndex {
-            index: Index::new(),
-            unlisted: Vec::new(),
-            missing: Vec::new(),
-            damaged: Vec::new(),
-            lost: HashSet::new(),
-            index_bytes: 0,
-        }
-    }
-
-    /// Returns the ids of all stored packs.
-    pub(super) fn packs(&self) -> HashSet<FileId> {
-        self.index.packs.iter().map(|pack| pack.id).collect()
-    }
-
     /// Returns whether packs are missing, so that frames may lack their bases.
     pub(super) fn lacks_packs(&self) -> bool {
         let is_pack = |(name, _): &(Name, String)| name.as_str().starts_with(folder::PACKS);
@@ -69,8 +47,8 @@ impl LoadedIndex {
     pub(crate) fn settle(&self, files: &Files) -> Result<()> {
         let storage = &files.storage;
         storage.settle(&config_name())?;
-        for pack in &self.unlisted {
-            storage.settle(&name_in(folder::PACKS, pack.id))?;
+        for (pack, _) in &self.unlisted {
+            storage.settle(&name_in(folder::PACKS, *pack))?;
         }
         Ok(())
     }

@@ -4,13 +4,12 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::thread::Scope;
 
 use crossbeam_channel::{Receiver, bounded, unbounded};
 use ibid_format::content::{Content, Item};
-use ibid_format::pack::PackSummary;
 use ibid_format::snapshot::Snapshot;
 use ibid_format::tree::{EntryKind, TreeEntry};
 
@@ -24,7 +23,7 @@ use super::read::{self, Event, Input, Outlets};
 use super::store::{self, Stored};
 use super::work::{self, FileKey, FileOutcome, Names, Part, ToRead, Work};
 use crate::similar::{Similar, fits_one_backup};
-use crate::source::Owners;
+use crate::source::{OwnFolders, Owners};
 use crate::threads::spawn;
 use crate::tree::{ListWriter, ListingWriter, MetadataChunkers};
 use crate::{Error, ProgressCounters, Result, Warning};
@@ -37,14 +36,13 @@ pub(crate) struct Built {
 }
 
 /// Runs the whole pipeline. This thread becomes the builder.
-pub(crate) fn run(job: &Job<'_>, unlisted: Vec<PackSummary>, input: Input, parent: Option<&Snapshot>) -> Result<Built> {
+pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>) -> Result<Built> {
     let similar = match &job.bases {
         Some(bases) => Some(earlier::load_similar(job, bases)?),
         None => None,
     };
-    let stored = Stored::new(unlisted);
-    // List the packs found now, so that they need no more memory.
-    stored.write_index(job)?;
+    let stored = Stored::new();
+    stored.list_packs(job)?;
     let efforts = Efforts::new();
     let end = std::thread::scope(|scope| {
         let (channels, events) = start(scope, job, &stored, &efforts, input, parent)?;
@@ -73,7 +71,7 @@ fn start<'scope, 'j: 'scope>(
     parent: Option<&'j Snapshot>,
 ) -> Result<(Channels, Receiver<Event>)> {
     let limits = job.limits;
-    let own = own_folder(job);
+    let own = own_folders(job);
     let (events_in, events) = bounded(limits.events);
     let (work_in, work) = bounded(2 * limits.workers);
     let (large_in, large) = bounded(limits.cutters);
@@ -145,7 +143,7 @@ fn gather(
     let root = builder.build(events);
     let (users, owner_groups) = builder.owners.into_names();
     // Store all gathered chunks even if reading has failed: the next backup will find them.
-    let flushed = gather.flush().and_then(|()| gather.check_memory(0));
+    let flushed = gather.flush();
     job.finished.store(true, Ordering::Relaxed);
     job.count(|tally| *tally += gather.tally);
     let similar = gather.groups.take().map(|groups| groups.similar);
@@ -167,7 +165,7 @@ fn save_sketches(job: &Job<'_>, mut similar: Similar) -> Result<()> {
     });
     // A first backup's sketches are used only by the second one, which can compute them itself
     // unless there are too many.
-    let is_left_to_the_next = job.loaded.index.frames.is_empty() && fits_one_backup(chunks, bytes);
+    let is_left_to_the_next = job.loaded.index.stored_frames() == 0 && fits_one_backup(chunks, bytes);
     if !job.options.dry_run && !is_left_to_the_next {
         let written = similar.save(&job.repository.files, &job.loaded)?;
         job.count(|tally| tally.written += written);
@@ -175,11 +173,16 @@ fn save_sketches(job: &Job<'_>, mut similar: Similar) -> Result<()> {
     Ok(())
 }
 
-/// Returns (device, inode) of the repository's folder if it is local: the repository is not backed
-/// up into itself.
-fn own_folder(job: &Job<'_>) -> Option<(u64, u64)> {
-    let stat = rustix::fs::stat(job.repository.files.storage.folder()?).ok()?;
-    Some((stat.st_dev, stat.st_ino))
+/// Returns the folders of the repository and of its cache: a repository is not backed up into itself.
+fn own_folders(job: &Job<'_>) -> OwnFolders {
+    let of = |folder: &Path| {
+        let stat = rustix::fs::stat(folder).ok()?;
+        Some((stat.st_dev, stat.st_ino))
+    };
+    OwnFolders {
+        repository: job.repository.files.storage.folder().and_then(|folder| of(&folder)),
+        cache: job.repository.cache.as_ref().and_then(|cache| of(cache.folder())),
+    }
 }
 
 struct Builder<'g, 'j> {

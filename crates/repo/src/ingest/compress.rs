@@ -241,7 +241,7 @@ impl<'a> Compressor<'a> {
         frame.depth = bases.depth;
         frame.bases = names(&bases.pieces);
         // Keep only the difference in the cache once all bases can be read back.
-        let is_stored = |place: &Place| self.job.loaded.index.frame(place.frame).is_stored();
+        let is_stored = |place: &Place| self.job.loaded.index.is_stored(place.frame);
         if let Some(outline) = self.encoder.outline()
             && bases.places.iter().all(is_stored)
         {

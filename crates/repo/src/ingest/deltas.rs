@@ -11,6 +11,7 @@ use ibid_delta::advanced::{RangeSelector, RangeSettings};
 use ibid_delta::{Interval, Sketch};
 use ibid_format::ChunkPrefix;
 use ibid_format::frame::{PIECES_MAX, PREFIX_BYTES_MAX, Piece};
+use ibid_format::run::ShortId;
 
 use crate::index::Place;
 use crate::read::{Body, ChunkReader};
@@ -83,19 +84,12 @@ impl DeltaGroup {
 
     /// Adds a chunk with its bases. Bases that can't be read back yet are pinned if they are still
     /// in the cache.
-    pub(crate) fn push(
-        &mut self,
-        place: Place,
-        sketch: &Sketch,
-        bases: &[Base],
-        similar: &Similar,
-        reader: &ChunkReader<'_>,
-    ) {
+    pub(crate) fn push(&mut self, place: Place, sketch: &Sketch, bases: &[Base], reader: &ChunkReader<'_>) {
         self.chunks.push((place, *sketch));
         for &base in bases {
-            let frame = similar.known(base.number).place.frame;
+            let frame = base.place.frame;
             let is_readable =
-                reader.loaded.index.frame(frame).is_stored() || self.pinned.iter().any(|(pinned, _)| *pinned == frame);
+                reader.loaded.index.is_stored(frame) || self.pinned.iter().any(|(pinned, _)| *pinned == frame);
             if !is_readable {
                 if self.pinned.len() == PINNED_MAX {
                     continue;
@@ -118,7 +112,7 @@ impl DeltaGroup {
         self.bases.sort_unstable_by_key(|base| base.number);
         self.bases.dedup_by_key(|base| base.number);
         let candidates = self.bases.drain(..).map(|base| Candidate {
-            place: similar.known(base.number).place,
+            place: base.place,
             depth: base.depth,
         });
         BaseCandidates {
@@ -260,7 +254,10 @@ impl<'l> BaseReader<'l> {
         // The chunk is verified if the computed id leads back to its place.
         let id = self.reader.id(&body, slot, &mut self.space)?;
         let index = &self.reader.loaded.index;
-        let found = id.and_then(|id| index.find(id.prefix()).filter(|(found, _)| *found == id));
+        let found = id.and_then(|id| {
+            let found = index.find(id.prefix()).filter(|(found, _)| *found == ShortId::of(&id));
+            found.map(|(_, stored)| (id, stored))
+        });
         match found {
             Some((id, stored)) if stored == place => Ok(Some(id.prefix())),
             // The chunk was stored again, since deltas that this copy needs were lost. Readers would find

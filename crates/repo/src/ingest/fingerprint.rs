@@ -107,7 +107,7 @@ impl<'a> Analyzer<'a> {
         let least = sketch_length_min(job, spans.iter().map(|span| span.length), &mut self.lengths);
         let (mut incompressible, mut dissimilar) = (0, 0);
         for span in spans.into_iter().filter(|span| span.length >= least) {
-            if span.is_listed || job.loaded.index.get(&span.id).is_some() {
+            if span.is_listed || job.loaded.index.contains(&span.id) {
                 continue;
             }
             self.unknown += 1;

@@ -17,17 +17,18 @@ use super::open_frame::{OpenFrame, push};
 use super::store::{FrameDue, Stored};
 use super::summary::BackupSummary;
 use super::work::Work;
-use crate::index::Frame;
 use crate::read::Body;
-use crate::similar::UNSAVED_MAX;
+use crate::similar::unsaved_max;
 use crate::tree::MetadataSink;
-use crate::{Error, Result, budget};
+use crate::{Error, Result};
 
 /// Size of metadata frames, bytes. Trees are read a piece at a time, so their frames are smaller
 /// than those of data.
 const METADATA_FRAME: u32 = 256 << 10;
-/// Number of new chunks between checks that the index stays within the budget.
+/// Number of new chunks between checks that all that grows stays within the budget.
 const CHECK_EVERY: u64 = 4096;
+/// Part of the budget for places and features beside the index of features.
+const SKETCHES_SHARE: u64 = 16;
 
 /// Gathers new chunks into frames and sends these off.
 pub(super) struct Gather<'j> {
@@ -38,7 +39,6 @@ pub(super) struct Gather<'j> {
     metadata: OpenFrame,
     /// What this thread has counted.
     pub(super) tally: BackupSummary,
-    new_frames: u64,
     /// `None` if the backup does not look for similar chunks.
     pub(super) groups: Option<DeltaGroups<'j>>,
 }
@@ -69,14 +69,13 @@ impl<'j> Gather<'j> {
             data: OpenFrame::new(job, FrameBuffers::default()),
             metadata: OpenFrame::new(job, FrameBuffers::default()),
             tally: BackupSummary::default(),
-            new_frames: 0,
             groups,
         }
     }
 
     /// Stores a chunk of metadata unless it is stored already.
     fn metadata(&mut self, id: &ChunkId, bytes: &[u8]) -> Result<()> {
-        if self.job.loaded.index.get(id).is_some() {
+        if self.job.loaded.index.contains(id) {
             return Ok(());
         }
         push(self.job, &mut self.metadata, id, bytes)?;
@@ -91,7 +90,7 @@ impl<'j> Gather<'j> {
     /// Stores a chunk of data unless it is stored already.
     pub(super) fn data(&mut self, span: &Span, data: &[u8], sketches: &Sketches) -> Result<()> {
         let job = self.job;
-        if job.loaded.index.get(&span.id).is_some() {
+        if job.loaded.index.contains(&span.id) {
             return Ok(());
         }
         let (bytes, sketch) = (span.of(data), sketches.of(span));
@@ -120,8 +119,7 @@ impl<'j> Gather<'j> {
             open.since = groups.clock;
         }
         let place = push(self.job, &mut open.frame, id, bytes)?;
-        open.group
-            .push(place, sketch, &groups.found, &groups.similar, groups.bases);
+        open.group.push(place, sketch, &groups.found, groups.bases);
         self.tick()
     }
 
@@ -160,18 +158,20 @@ impl<'j> Gather<'j> {
         if !self.tally.counters.new_chunks.is_multiple_of(CHECK_EVERY) {
             return Ok(());
         }
-        if let Some(groups) = &mut self.groups
-            && groups.similar.unsaved() >= UNSAVED_MAX
-        {
-            if self.job.options.dry_run {
-                groups.similar.forget_unsaved();
-            } else {
-                self.tally.written += groups.similar.save(&self.job.repository.files, &self.job.loaded)?;
+        let memory = self.job.repository.memory;
+        if let Some(groups) = &mut self.groups {
+            groups.similar.keep_within(memory / SKETCHES_SHARE);
+            if groups.similar.unsaved() >= unsaved_max(memory) {
+                if self.job.options.dry_run {
+                    groups.similar.forget_unsaved();
+                } else {
+                    self.tally.written += groups.similar.save(&self.job.repository.files, &self.job.loaded)?;
+                }
             }
         }
-        // The index grows in steps and until the next check. The margin also lets a small backup
-        // succeed after this one has failed.
-        self.check_memory(self.job.loaded.index.bytes() / 8)
+        self.job.loaded.index.make_room()?;
+        self.share_memory();
+        Ok(())
     }
 
     fn send_metadata(&mut self) -> Result<()> {
@@ -218,7 +218,6 @@ impl<'j> Gather<'j> {
         if buffers.blobs.is_empty() {
             return Ok(());
         }
-        self.new_frames += 1;
         let body = Arc::new(Body::gathered(buffers.body, &buffers.blobs));
         if let Some(groups) = self.groups.as_mut().filter(|_| kind == PackKind::Data) {
             groups.made(number);
@@ -240,27 +239,21 @@ impl<'j> Gather<'j> {
         if sent { Ok(()) } else { Err(Error::Interrupted) }
     }
 
-    /// Checks that the index, with all new chunks and `more` bytes, leaves room for buffers: those
-    /// of this backup, and the minimum of other operations, which must be able to read what this
-    /// backup stores.
-    pub(super) fn check_memory(&self, more: u64) -> Result<()> {
+    /// Lends the memory that the index does not need yet to the cache of bases.
+    fn share_memory(&self) {
         let Job {
             repository,
             loaded,
             limits,
             ..
         } = self.job;
-        // Loading the list of frames takes up to twice its size.
-        let frames = (loaded.index.frames.len() as u64 + self.new_frames) * size_of::<Frame>() as u64;
-        let similar = self.groups.as_ref().map_or(0, |groups| groups.similar.memory());
-        let similar = similar.saturating_sub(limits.features);
-        let index = loaded.index.bytes() + frames + similar + (1 << 20) + more;
-        let buffers = limits.bytes(repository.config.frame_size);
         if let Some(groups) = &self.groups {
-            let left = repository.memory.saturating_sub(index + buffers);
+            let similar = groups.similar.memory().saturating_sub(limits.features);
+            let buffers = limits.bytes(repository.config.frame_size);
+            let used = loaded.index.bytes() + similar + buffers + (1 << 20);
+            let left = repository.memory.saturating_sub(used);
             groups.bases.cache.limit(limits.bases + limits.bases_lent.min(left));
         }
-        budget::check(repository.memory, index, buffers)
     }
 
     /// Returns a buffer to the threads that read; they may have ended.

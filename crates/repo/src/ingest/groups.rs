@@ -71,7 +71,7 @@ impl<'j> DeltaGroups<'j> {
     /// bases.
     pub(super) fn find(&mut self, job: &Job<'_>, sketch: &Sketch) -> Option<usize> {
         let locality = |place: Place| {
-            let is_stored = || job.loaded.index.frame(place.frame).is_stored() && job.may_read(self.bases);
+            let is_stored = || job.loaded.index.is_stored(place.frame) && job.may_read(self.bases);
             let is_readable = is_stored() || self.bases.cache.has(place.frame);
             match is_readable {
                 true if self.recent.contains(place.frame) => Some(Locality::Recent),
@@ -81,7 +81,7 @@ impl<'j> DeltaGroups<'j> {
         };
         self.similar.bases(sketch, locality, &mut self.found);
         for base in &self.found {
-            self.recent.touch(self.similar.known(base.number).place.frame);
+            self.recent.touch(base.place.frame);
         }
         self.recent.shrink(self.recent_max);
         let deepest = self.found.iter().map(|base| base.depth).max()?;

@@ -170,14 +170,17 @@ impl<'a> Follower<'a> {
         self.tries -= 1;
         span.id = self.job.repository.files.keys.chunk_id(chunk);
         let index = &self.job.loaded.index;
-        let is_of_before = |place: &Place| (place.frame as usize) < index.frames.len();
+        let is_of_before = |place: &Place| place.frame < index.stored_frames();
         self.place = index.get(&span.id).filter(is_of_before);
     }
 
     /// Returns the chunk stored after a place: its place, id and length.
     fn after(&mut self, place: Place) -> Option<(Place, ChunkId, u32)> {
         let index = &self.job.loaded.index;
-        let frame = *index.frames.get(place.frame as usize)?;
+        if place.frame >= index.stored_frames() {
+            return None;
+        }
+        let frame = index.frame(place.frame);
         let summary = self.directory(frame.pack)?;
         let at = summary
             .frames
@@ -193,7 +196,10 @@ impl<'a> Follower<'a> {
             frame: place.frame + frames,
             slot,
         };
-        (index.frames.get(next.frame as usize)?.pack == frame.pack).then_some((next, blob.id, blob.length))
+        index
+            .frames_of(frame.pack)
+            .contains(&next.frame)
+            .then_some((next, blob.id, blob.length))
     }
 
     fn directory(&mut self, pack: u32) -> Option<Arc<PackSummary>> {

@@ -49,7 +49,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ibid_format::FileId;
-use ibid_format::pack::PackSummary;
 use ibid_format::snapshot::Snapshot;
 use ibid_format::tree::Time;
 use job::Job;
@@ -60,6 +59,10 @@ use crate::index::LoadedIndex;
 use crate::layout::{folder, name_in};
 use crate::source::Filter;
 use crate::{Error, Monitor, Repository, Result, Warning};
+
+/// A backup that stores more chunks than this brings the local cache up to date itself. Fewer can be
+/// read by the next command in a few milliseconds.
+const CHUNKS_CACHED_AT_ONCE: u64 = 64 << 10;
 
 impl Repository {
     /// Makes a snapshot. When this returns `Ok`, the snapshot is durable: complete, and readable
@@ -104,12 +107,12 @@ impl Repository {
     fn run_backup(&self, input: read::Input, unresolved: u64, options: &BackupOptions) -> Result<BackupSummary> {
         let started = Instant::now();
         let filter = Arc::new(Filter::new(&options.excludes)?);
-        let (loaded, unlisted) = self.load_own_index(options)?;
+        let loaded = self.load_own_index(options)?;
         let origin = self.origin(&input, options)?;
         let job = Job::new(self, options, loaded, filter)?;
         job.count(|tally| tally.counters.unreadable += unresolved);
         let parent = origin.parent.as_ref().map(|(_, snapshot)| snapshot);
-        let built = build::run(&job, unlisted, input, parent);
+        let built = build::run(&job, input, parent);
         self.refresh();
         let built = built?;
         let reading_began = job.started;
@@ -123,6 +126,7 @@ impl Repository {
         } else {
             self.put_snapshot(&snapshot)?
         };
+        self.refresh_cache(tally.counters.new_chunks);
         Ok(BackupSummary {
             id,
             parent: snapshot.parent,
@@ -132,16 +136,26 @@ impl Repository {
         })
     }
 
+    /// Adds to the local cache what a backup has stored, if that is much: the next command then opens
+    /// the repository quickly.
+    fn refresh_cache(&self, new_chunks: u64) {
+        if self.cache.is_some() && new_chunks >= CHUNKS_CACHED_AT_ONCE {
+            // Loading brings the cache up to date.
+            if let Err(error) = LoadedIndex::load(self) {
+                self.monitor.warn(Warning::Cache { error });
+            }
+        }
+    }
+
     /// Loads an index for this backup alone, because it will contain chunks that are not stored yet
-    /// and must not be used by other operations. Also returns the packs that no index file lists.
-    fn load_own_index(&self, options: &BackupOptions) -> Result<(LoadedIndex, Vec<PackSummary>)> {
+    /// and must not be used by other operations.
+    fn load_own_index(&self, options: &BackupOptions) -> Result<LoadedIndex> {
         self.refresh();
-        let mut loaded = LoadedIndex::load(&self.files, self.memory, &self.monitor)?;
+        let loaded = LoadedIndex::load(self)?;
         if !options.dry_run {
             loaded.settle(&self.files)?;
         }
-        let unlisted = std::mem::take(&mut loaded.unlisted);
-        Ok((loaded, unlisted))
+        Ok(loaded)
     }
 
     /// Resolves the paths, and selects the snapshot to compare with.

@@ -19,7 +19,7 @@ use super::options::Stream;
 use super::sampling::FileClasses;
 use super::work::{FileKey, Names, SmallFile, ToRead, Work, attribute_bytes};
 use crate::read::ChunkReader;
-use crate::source::{Moment, Step, Walker, entry_from, read_xattrs_at, read_xattrs_of};
+use crate::source::{Moment, OwnFolders, Step, Walker, entry_from, read_xattrs_at, read_xattrs_of};
 use crate::tree::{Entries, Items};
 use crate::{Error, Monitor, ProgressCounters, Result, Warning};
 
@@ -94,7 +94,7 @@ impl<T> From<crossbeam_channel::SendError<T>> for Disconnected {
 }
 
 /// Reads the whole input; the last event says how it ended.
-pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>, own: Option<(u64, u64)>, outlets: &Outlets) {
+pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>, own: OwnFolders, outlets: &Outlets) {
     let result = match input {
         Input::Stream(stream) => send_stream(job, stream, outlets),
         Input::Paths(paths) => match Walker::new(&paths, job.filter.clone(), own) {
@@ -386,7 +386,7 @@ impl<'r> Reading<'r, '_> {
     /// the index files that listed it, and then only this test notices.
     fn is_stored(&self, content: &Content) -> bool {
         let known = |item: &Item| match item {
-            Item::Chunk { id, .. } => self.job.loaded.index.get(id).is_some(),
+            Item::Chunk { id, .. } => self.job.loaded.index.contains(id),
             Item::Hole { .. } => true,
         };
         content.items.iter().all(known)
@@ -418,7 +418,7 @@ impl<'r> Reading<'r, '_> {
 }
 
 /// Counts the files and bytes to back up, concurrently with the backup.
-pub(crate) fn estimate(job: &Job<'_>, paths: &[PathBuf], own: Option<(u64, u64)>) {
+pub(crate) fn estimate(job: &Job<'_>, paths: &[PathBuf], own: OwnFolders) {
     let counters = &job.monitor.counters;
     let Ok(mut walker) = Walker::new(paths, job.filter.clone(), own) else {
         return;

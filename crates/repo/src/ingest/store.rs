@@ -16,6 +16,8 @@ use crate::{Error, ProgressCounters, Result};
 /// Maximum number of stored chunks that no index file lists. It bounds memory; after a crash, the
 /// directories of unlisted packs are read.
 const UNLISTED_MAX: usize = 200_000;
+/// Memory budget for each of these chunks, bytes: it takes about 150 until its index file is written.
+const BUDGET_A_CHUNK: u64 = 2500;
 
 /// A frame on its way to the packer, in the order of the packs.
 pub(crate) struct FrameDue {
@@ -82,11 +84,9 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// Creates the state. `unlisted` are packs found without an index file; the first index file
-    /// written lists them.
-    pub(crate) fn new(unlisted: Vec<PackSummary>) -> Stored {
+    pub(crate) fn new() -> Stored {
         Stored {
-            unlisted: Mutex::new(unlisted),
+            unlisted: Mutex::default(),
             failure: Mutex::new(None),
             failed: AtomicBool::new(false),
             durable: Mutex::default(),
@@ -133,12 +133,39 @@ impl Stored {
         error.map_or(Ok(()), Err)
     }
 
+    /// Writes index files for the packs that were found without one.
+    pub(crate) fn list_packs(&self, job: &Job<'_>) -> Result<()> {
+        for &(id, size) in &job.loaded.unlisted {
+            job.monitor.check_cancelled()?;
+            match job.repository.files.read_directory(id, size) {
+                Ok(summary) => self.add_unlisted(job, summary)?,
+                // It could be read a moment ago. The next command reports it.
+                Err(error) if error.is_fault() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.write_index(job)
+    }
+
+    /// Notes a durable pack, and writes index files if there are many.
+    fn add_unlisted(&self, job: &Job<'_>, summary: PackSummary) -> Result<()> {
+        let chunks: usize = {
+            let mut unlisted = self.unlisted.lock().expect("no holder of this lock panics");
+            unlisted.push(summary);
+            unlisted.iter().map(chunks_of).sum()
+        };
+        if chunks >= unlisted_max(job.repository.memory) {
+            self.write_index(job)?;
+        }
+        Ok(())
+    }
+
     /// Writes index files for the packs not listed yet.
     pub(crate) fn write_index(&self, job: &Job<'_>) -> Result<()> {
         let unlisted = std::mem::take(&mut *self.unlisted.lock().expect("no holder of this lock panics"));
         let mut rest = unlisted.as_slice();
         while !rest.is_empty() {
-            let count = packs_of_one_index_file(rest);
+            let count = packs_of_one_index_file(rest, unlisted_max(job.repository.memory));
             let id = FileId::random();
             let bytes = index_file::encode(&job.repository.files.keys, id, &rest[..count])
                 .map_err(Error::damaged("the new index"))?;
@@ -157,13 +184,18 @@ impl Stored {
 
 /// Returns how many of these packs go into one index file. Even with one pack per chunk, the file
 /// stays well below its size limit; writing it takes a few times its size in memory.
-fn packs_of_one_index_file(packs: &[PackSummary]) -> usize {
+fn packs_of_one_index_file(packs: &[PackSummary], most: usize) -> usize {
     let mut chunks = 0;
     let fits = |summary: &&PackSummary| {
         chunks += chunks_of(summary);
-        chunks <= UNLISTED_MAX
+        chunks <= most
     };
     packs.iter().take_while(fits).count().max(1)
+}
+
+/// Returns how many stored chunks may be in no index file, with this memory budget.
+fn unlisted_max(memory: u64) -> usize {
+    (memory / BUDGET_A_CHUNK).min(UNLISTED_MAX as u64) as usize
 }
 
 fn chunks_of(summary: &PackSummary) -> usize {
@@ -259,12 +291,7 @@ pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<PackDue>) 
             tally.counters.stored_bytes += size;
         });
         ProgressCounters::add(&job.monitor.counters.stored, size);
-        let many = {
-            let mut unlisted = stored.unlisted.lock().expect("no holder of this lock panics");
-            unlisted.push(due.summary);
-            unlisted.iter().map(chunks_of).sum::<usize>() >= UNLISTED_MAX
-        };
-        if many && let Err(error) = stored.write_index(job) {
+        if let Err(error) = stored.add_unlisted(job, due.summary) {
             stored.fail(error);
             return;
         }
@@ -302,7 +329,7 @@ mod tests {
         let mut rest = packs.as_slice();
         let mut files = 0;
         while !rest.is_empty() {
-            let count = packs_of_one_index_file(rest);
+            let count = packs_of_one_index_file(rest, UNLISTED_MAX);
             let frames = count as u32 * 999;
             assert!(index_file::would_fit(count as u32, frames, frames), "{count} packs");
             rest = &rest[count..];

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use ibid_delta::advanced::{Outline, Segment};
 use ibid_format::frame::{self, Piece};
+use ibid_format::run::ShortId;
 use ibid_format::{ChunkId, ChunkPrefix, FileId};
 
 use super::cache::{Body, Form};
@@ -228,7 +229,7 @@ impl ChunkReader<'_> {
 
     /// Returns the place of a piece's chunk. It must be less deep than the frame, so recursion ends
     /// whatever frames contain.
-    fn locate(&self, of: u32, piece: &Piece) -> Result<(ChunkId, Place)> {
+    fn locate(&self, of: u32, piece: &Piece) -> Result<(ShortId, Place)> {
         let index = &self.loaded.index;
         let Some((id, place)) = index.find(piece.base) else {
             return Err(self.unreadable(of, piece.base, BaseFault::Missing));
@@ -241,13 +242,14 @@ impl ChunkReader<'_> {
     }
 
     /// Compares the chunk of the last source with its id.
-    fn compare(&self, sources: &Sources, id: ChunkId, length: u32, left: &mut u32) -> Result<()> {
+    fn compare(&self, sources: &Sources, id: ShortId, length: u32, left: &mut u32) -> Result<()> {
         let source = sources.list.last().expect("just pushed");
         let body = self.source(sources, source, left)?;
         let mut space = self.buffer();
         let found = self.id_by(&body, source.place.slot, left, &mut space);
         self.give_back(space);
-        if found.map_err(|error| self.as_base_error(sources, source, error))? != Some(id) {
+        let found = found.map_err(|error| self.as_base_error(sources, source, error))?;
+        if found.is_none_or(|found| ShortId::of(&found) != id) {
             return Err(self.misplaced(sources, source));
         }
         self.range(sources, source, &body, source.start, length).map(drop)

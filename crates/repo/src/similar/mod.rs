@@ -12,7 +12,7 @@ mod saved;
 use std::collections::VecDeque;
 
 use ibid_delta::{FeatureIndex, Sketch, Sketcher};
-pub(crate) use saved::{UNSAVED_MAX, fits_one_backup, read};
+pub(crate) use saved::{fits_one_backup, read, unsaved_max};
 
 use crate::index::Place;
 
@@ -63,10 +63,10 @@ pub(crate) fn sketcher() -> Sketcher {
 
 /// A chunk that can be a base.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct KnownChunk {
-    pub(crate) place: Place,
+struct KnownChunk {
+    place: Place,
     /// Depth of its frame, or a larger value.
-    pub(crate) depth: u8,
+    depth: u8,
     /// Number of its features kept beside the index, and the position of the first.
     count: u8,
     features: u32,
@@ -122,6 +122,7 @@ impl Layer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Base {
     pub(crate) number: u32,
+    pub(crate) place: Place,
     pub(crate) depth: u8,
 }
 
@@ -150,9 +151,14 @@ pub(crate) struct Similar {
     /// Memory limit of the index, bytes.
     index_memory: u64,
     level_reward: u32,
-    known: Vec<KnownChunk>,
-    /// Features of chunks that can only be first bases, chunk after chunk.
-    features: Vec<u32>,
+    /// Chunks that can be found, the oldest first, and how many older ones are forgotten. A number
+    /// counts those too; both wrap around.
+    known: VecDeque<KnownChunk>,
+    forgotten: u32,
+    /// Features of chunks that can only be first bases, chunk after chunk, and how many older ones are
+    /// forgotten.
+    features: VecDeque<u32>,
+    features_forgotten: u32,
     /// Sketches that no file holds yet.
     unsaved: VecDeque<UnsavedSketch>,
     /// Scratch memory for index hits of one sketch: a chunk, and one of its features.
@@ -169,8 +175,10 @@ impl Similar {
             partitions: Default::default(),
             index_memory: memory,
             level_reward: if thorough { LEVEL_REWARD_THOROUGH } else { LEVEL_REWARD },
-            known: Vec::new(),
-            features: Vec::new(),
+            known: VecDeque::new(),
+            forgotten: 0,
+            features: VecDeque::new(),
+            features_forgotten: 0,
             unsaved: VecDeque::new(),
             hits: Vec::new(),
             found: Vec::new(),
@@ -253,7 +261,7 @@ impl Similar {
 
     fn enter(&mut self, place: Place, depth: u8, sketch: &Sketch) {
         if depth < DEPTH_MAX && !sketch.features().is_empty() {
-            let (layer, first) = (Layer::of(depth), self.features.len());
+            let (layer, before) = (Layer::of(depth), self.features.len());
             let partition = self.newest(layer);
             let sketch = if layer == Layer::FirstBase {
                 self.features
@@ -262,12 +270,13 @@ impl Similar {
             } else {
                 *sketch
             };
-            self.index.insert(partition, &sketch, self.known.len() as u32);
-            self.known.push(KnownChunk {
+            let number = self.forgotten.wrapping_add(self.known.len() as u32);
+            self.index.insert(partition, &sketch, number);
+            self.known.push_back(KnownChunk {
                 place,
                 depth,
-                count: (self.features.len() - first) as u8,
-                features: first as u32,
+                count: (self.features.len() - before) as u8,
+                features: self.features_forgotten.wrapping_add(before as u32),
             });
         }
     }
@@ -334,8 +343,8 @@ impl Similar {
         self.found.clear();
         for hits in self.hits.chunk_by(|(a, _), (b, _)| a == b) {
             let number = hits[0].0;
-            // The index may return a number that does not exist.
-            let Some(known) = self.known.get(number as usize) else {
+            // The index may return a number that does not exist, or that is forgotten.
+            let Some(known) = self.get(number) else {
                 continue;
             };
             let Some(locality) = locality(known.place) else {
@@ -343,13 +352,14 @@ impl Similar {
             };
             let base = Base {
                 number,
+                place: known.place,
                 depth: known.depth,
             };
             let shared = match Layer::of(known.depth) {
                 Layer::AnyBase => hits.iter().fold(0, |shared, (_, feature)| shared | feature),
                 Layer::FirstBase => {
-                    let first = known.features as usize;
-                    shared(sketch, &self.features[first..first + usize::from(known.count)])
+                    let first = known.features.wrapping_sub(self.features_forgotten) as usize;
+                    shared(sketch, self.features.range(first..first + usize::from(known.count)))
                 }
             };
             self.found.push(Match { base, shared, locality });
@@ -361,16 +371,33 @@ impl Similar {
         self.unsaved.drain(..self.unsaved.len() / 2);
     }
 
-    /// Returns the chunk with this number.
-    pub(crate) fn known(&self, number: u32) -> KnownChunk {
-        self.known[number as usize]
+    /// Forgets the oldest chunks until the others take about `memory` bytes besides the index of
+    /// features.
+    pub(crate) fn keep_within(&mut self, memory: u64) {
+        let bytes = |similar: &Similar| {
+            similar.known.len() * size_of::<KnownChunk>() + similar.features.len() * size_of::<u32>()
+        };
+        if bytes(self) as u64 <= memory {
+            return;
+        }
+        // A quarter at once, so that it happens seldom.
+        let count = self.known.len().div_ceil(4);
+        let features: usize = self.known.drain(..count).map(|known| usize::from(known.count)).sum();
+        self.features.drain(..features);
+        self.forgotten = self.forgotten.wrapping_add(count as u32);
+        self.features_forgotten = self.features_forgotten.wrapping_add(features as u32);
+    }
+
+    /// Returns the chunk with this number, unless it was forgotten.
+    fn get(&self, number: u32) -> Option<&KnownChunk> {
+        self.known.get(number.wrapping_sub(self.forgotten) as usize)
     }
 }
 
 /// Returns the features of a sketch that are among others, as a bit set. Both are sorted in
 /// descending order.
-fn shared(sketch: &Sketch, others: &[u32]) -> u32 {
-    let mut others = others.iter().map(|&other| u64::from(other)).peekable();
+fn shared<'o>(sketch: &Sketch, others: impl Iterator<Item = &'o u32>) -> u32 {
+    let mut others = others.map(|&other| u64::from(other)).peekable();
     let mut shared = 0;
     for (number, &feature) in sketch.features().iter().enumerate() {
         while others.next_if(|&other| other > feature).is_some() {}
@@ -454,17 +481,17 @@ mod tests {
     #[test]
     fn shared_features_are_those_that_both_have() {
         let of = |features: &[u64]| Sketch::of(features.iter().copied());
-        assert_eq!(shared(&of(&[9, 7, 5, 3]), &[10, 9, 5, 4, 3, 1]), 0b1101);
-        assert_eq!(shared(&of(&[9, 7]), &[8, 6]), 0);
-        assert_eq!(shared(&of(&[9, 7]), &[]), 0);
-        assert_eq!(shared(&of(&[]), &[9]), 0);
+        assert_eq!(shared(&of(&[9, 7, 5, 3]), [10, 9, 5, 4, 3, 1].iter()), 0b1101);
+        assert_eq!(shared(&of(&[9, 7]), [8, 6].iter()), 0);
+        assert_eq!(shared(&of(&[9, 7]), [].iter()), 0);
+        assert_eq!(shared(&of(&[]), [9].iter()), 0);
         let all = sketch(3);
         let kept: Vec<u32> = shortened(&all)
             .features()
             .iter()
             .map(|&feature| feature as u32)
             .collect();
-        assert_eq!(shared(&shortened(&all), &kept), u32::MAX);
+        assert_eq!(shared(&shortened(&all), kept.iter()), u32::MAX);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Sketch files, which keep sketches between backups.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use ibid_delta::Sketch;
@@ -16,11 +17,17 @@ use crate::{Error, Monitor, Result, Warning};
 /// Maximum number of chunks per file: as many as fit even if each has a run of its own.
 const CHUNKS_OF_ONE_FILE: usize = LIMIT as usize / 2 / (CHUNK_BYTES + 16);
 /// Maximum number of unsaved sketches: they take memory, and are lost if the backup is killed.
-pub(crate) const UNSAVED_MAX: usize = 200_000;
+const UNSAVED_MAX: usize = 200_000;
 /// Maximum number of chunks and bytes that one backup sketches because no file holds their
 /// sketches: a second of one core, and 20 MiB of memory.
 const UNSKETCHED_CHUNKS_MAX: u64 = 64 << 10;
 const UNSKETCHED_BYTES_MAX: u64 = 1 << 30;
+
+/// Returns the maximum number of unsaved sketches with this memory budget, bytes.
+pub(crate) fn unsaved_max(memory: u64) -> usize {
+    let most = memory / 16 / size_of::<UnsavedSketch>() as u64;
+    (most as usize).min(UNSAVED_MAX)
+}
 
 /// Returns whether one backup can sketch this much data that no sketch file covers.
 pub(crate) fn fits_one_backup(chunks: u64, bytes: u64) -> bool {
@@ -63,7 +70,7 @@ impl Similar {
             // The files not read may cover any frame.
             Vec::new()
         } else {
-            let mut sketched = vec![false; loaded.index.frames.len()];
+            let mut sketched = vec![false; loaded.index.stored_frames() as usize];
             known.iter().for_each(|(frame, _)| sketched[*frame as usize] = true);
             unsketched(loaded, &sketched)
         };
@@ -155,12 +162,14 @@ fn unsketched(loaded: &LoadedIndex, sketched: &[bool]) -> Vec<u32> {
     let index = &loaded.index;
     let is_of_use = |number: &u32| {
         let frame = index.frame(*number);
-        index.pack(frame.pack).kind == PackKind::Data
+        frame.is_stored()
+            && !index.is_missing(frame.pack)
+            && index.pack(frame.pack).kind == PackKind::Data
             && frame.depth < DEPTH_MAX
             && !sketched[*number as usize]
-            && !loaded.lost.contains(number)
+            && !index.lost().contains(number)
     };
-    let mut unsketched: Vec<u32> = (0..index.frames.len() as u32).filter(is_of_use).collect();
+    let mut unsketched: Vec<u32> = (0..index.stored_frames()).filter(is_of_use).collect();
     unsketched.sort_by_key(|number| index.frame(*number).depth);
     let (mut chunks, mut bytes) = (0, 0);
     let within = unsketched.iter().take_while(|number| {
@@ -182,25 +191,25 @@ pub(crate) fn read(files: &Files, id: FileId) -> Result<Sketches> {
     Sketches::open(&files.keys, id, &mut bytes).map_err(Error::damaged(name))
 }
 
-/// Ranges of frame numbers by pack; a pack's frames are sorted by offset.
-struct FramesOfPacks(HashMap<FileId, std::ops::Range<usize>>);
+/// Numbers of packs by their ids.
+struct FramesOfPacks(HashMap<FileId, u32>);
 
 impl FramesOfPacks {
     fn new(loaded: &LoadedIndex) -> FramesOfPacks {
-        let mut ranges = HashMap::new();
-        let mut start = 0;
-        for frames in loaded.index.frames.chunk_by(|a, b| a.pack == b.pack) {
-            let pack = loaded.index.pack(frames[0].pack).id;
-            ranges.insert(pack, start..start + frames.len());
-            start += frames.len();
-        }
-        FramesOfPacks(ranges)
+        FramesOfPacks(loaded.index.packs().map(|(number, pack)| (pack.id, number)).collect())
     }
 
+    /// Returns the number of the frame at an offset of a pack.
     fn find(&self, loaded: &LoadedIndex, pack: FileId, offset: u32) -> Option<u32> {
-        let range = self.0.get(&pack)?.clone();
-        let start = range.start;
-        let found = loaded.index.frames[range].binary_search_by_key(&offset, |frame| frame.offset);
-        found.ok().map(|at| (start + at) as u32)
+        let mut range = loaded.index.frames_of(*self.0.get(&pack)?);
+        while !range.is_empty() {
+            let middle = range.start + (range.end - range.start) / 2;
+            match loaded.index.frame(middle).offset.cmp(&offset) {
+                Ordering::Less => range.start = middle + 1,
+                Ordering::Equal => return Some(middle),
+                Ordering::Greater => range.end = middle,
+            }
+        }
+        None
     }
 }

@@ -10,7 +10,7 @@ pub(crate) use attributes::{Owners, XattrFault, entry_from, read_xattrs_at, read
 pub use exclude::Excludes;
 pub(crate) use exclude::Filter;
 pub(crate) use open::{Extent, Moment, Opened, device_size};
-pub(crate) use walk::{Step, Walker, resolve};
+pub(crate) use walk::{OwnFolders, Step, Walker, resolve};
 
 /// Returns this machine's name.
 pub(crate) fn host_name() -> String {

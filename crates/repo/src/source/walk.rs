@@ -45,6 +45,15 @@ pub(crate) enum Step {
     OwnFolder { path: PathBuf },
 }
 
+/// Folders that are not backed up, by device and inode.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OwnFolders {
+    /// The folder of the repository, if it is local.
+    pub(crate) repository: Option<(u64, u64)>,
+    /// The folder of its cache. It changes with every backup, and can be made again.
+    pub(crate) cache: Option<(u64, u64)>,
+}
+
 /// The requested part of a directory.
 #[derive(Default, Debug)]
 struct Wanted {
@@ -120,14 +129,13 @@ pub(crate) struct Walker {
     filter: Arc<Filter>,
     levels: Vec<Level>,
     path: Vec<u8>,
-    /// (device, inode) of the folder that holds the repository.
-    own: Option<(u64, u64)>,
+    own: OwnFolders,
     failed_first: Vec<Step>,
 }
 
 impl Walker {
     /// Returns a walk over `paths`, which are absolute and without links ([`resolve`]).
-    pub(crate) fn new(paths: &[PathBuf], filter: Arc<Filter>, own: Option<(u64, u64)>) -> Result<Walker> {
+    pub(crate) fn new(paths: &[PathBuf], filter: Arc<Filter>, own: OwnFolders) -> Result<Walker> {
         let mut wanted = Wanted::default();
         for path in paths {
             let mut at = &mut wanted;
@@ -251,7 +259,11 @@ impl Walker {
                 named,
             }));
         }
-        if self.own == Some((stat.st_dev, stat.st_ino)) {
+        let folder = Some((stat.st_dev, stat.st_ino));
+        if self.own.cache == folder {
+            return Ok(None);
+        }
+        if self.own.repository == folder {
             return Ok(Some(Step::OwnFolder {
                 path: self.path().to_owned(),
             }));
@@ -385,7 +397,7 @@ mod tests {
     /// the file "bottom".
     fn walked(root: &Path, mut at_the_bottom: impl FnMut()) -> (Vec<PathBuf>, Vec<PathBuf>) {
         let filter = Arc::new(Filter::new(&Excludes::default()).unwrap());
-        let mut walker = Walker::new(&[root.to_owned()], filter, None).unwrap();
+        let mut walker = Walker::new(&[root.to_owned()], filter, OwnFolders::default()).unwrap();
         let (mut files, mut failed) = (Vec::new(), Vec::new());
         while let Some(step) = walker.next() {
             match step {

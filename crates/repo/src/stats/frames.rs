@@ -35,9 +35,9 @@ pub struct ReadCost {
 }
 
 /// Returns the frames by depth: element n counts those of depth n.
-pub(super) fn classes(loaded: &LoadedIndex) -> Vec<FrameClass> {
-    let mut classes = Vec::new();
-    for frame in &loaded.index.frames {
+pub(super) fn classes(loaded: &LoadedIndex) -> Result<Vec<FrameClass>> {
+    let mut classes: Vec<FrameClass> = Vec::new();
+    loaded.index.each_frame(|_, frame| {
         let depth = usize::from(frame.depth);
         if classes.len() <= depth {
             classes.resize(depth + 1, FrameClass::default());
@@ -47,13 +47,13 @@ pub(super) fn classes(loaded: &LoadedIndex) -> Vec<FrameClass> {
         class.chunks += u64::from(frame.blobs);
         class.bytes += u64::from(frame.length);
         class.packed += u64::from(frame.sealed);
-    }
-    classes
+        Ok(())
+    })?;
+    Ok(classes)
 }
 
 /// Computes the cost of reading chunks without a cache.
 pub(super) fn read_cost(repository: &Repository, loaded: &LoadedIndex, monitor: &Monitor) -> Result<ReadCost> {
-    let frames = &loaded.index.frames;
     let mut bases: Vec<(u32, u32)> = if loaded.index.has_deltas() {
         let dependencies = Dependencies::read(&repository.files, loaded, &HashSet::new(), monitor)?;
         dependencies
@@ -68,14 +68,14 @@ pub(super) fn read_cost(repository: &Repository, loaded: &LoadedIndex, monitor: 
     let (mut bytes, mut decoded, mut chunks) = (0u128, 0u128, 0u128);
     let mut cost = ReadCost::default();
     // For each frame, the last frame for which it was counted, so that each counts once per frame.
-    let mut met = vec![u32::MAX; frames.len()];
+    let mut met = vec![u32::MAX; loaded.index.stored_frames() as usize];
     let mut todo = Vec::new();
-    for (frame, number) in frames.iter().zip(0u32..) {
+    loaded.index.each_frame(|number, frame| {
         let (mut frame_bytes, mut frame_count) = (0, 0);
         todo.push(number);
         met[number as usize] = number;
         while let Some(needed) = todo.pop() {
-            frame_bytes += u64::from(frames[needed as usize].length);
+            frame_bytes += u64::from(loaded.index.frame(needed).length);
             frame_count += 1;
             let first = bases.partition_point(|edge| edge.0 < needed);
             for &(_, base) in bases[first..].iter().take_while(|edge| edge.0 == needed) {
@@ -90,7 +90,8 @@ pub(super) fn read_cost(repository: &Repository, loaded: &LoadedIndex, monitor: 
         chunks += count;
         cost.bytes_worst = cost.bytes_worst.max(frame_bytes);
         cost.frames_worst = cost.frames_worst.max(frame_count);
-    }
+        Ok(())
+    })?;
     cost.bytes_mean = bytes.checked_div(chunks).unwrap_or(0) as u64;
     cost.frames_mean = decoded as f64 / chunks.max(1) as f64;
     Ok(cost)

@@ -93,30 +93,16 @@ impl Stats {
 }
 
 /// Set of chunks already counted, one bit each.
-struct SeenChunks {
-    /// Number of the first chunk of every frame.
-    first: Vec<u64>,
-    bits: Vec<u64>,
-}
+struct SeenChunks(Vec<u64>);
 
 impl SeenChunks {
     fn new(loaded: &crate::index::LoadedIndex) -> SeenChunks {
-        let mut total = 0;
-        let mut first = Vec::with_capacity(loaded.index.frames.len());
-        for frame in &loaded.index.frames {
-            first.push(total);
-            total += u64::from(frame.blobs);
-        }
-        SeenChunks {
-            first,
-            bits: vec![0; total.div_ceil(64) as usize],
-        }
+        SeenChunks(vec![0; loaded.index.ordinals().div_ceil(64) as usize])
     }
 
-    /// Adds a chunk; returns true if it was not in the set.
-    fn meet(&mut self, frame: u32, slot: u16) -> bool {
-        let at = self.first[frame as usize] + u64::from(slot);
-        let word = &mut self.bits[(at / 64) as usize];
+    /// Adds the chunk with this ordinal; returns true if it was not in the set.
+    fn meet(&mut self, at: u64) -> bool {
+        let word = &mut self.0[(at / 64) as usize];
         let bit = 1 << (at % 64);
         let new = *word & bit == 0;
         *word |= bit;
@@ -169,10 +155,10 @@ impl Counting<'_> {
         let Item::Chunk { id, length } = item else { return };
         // Missing chunks are reported by `check`.
         let Some(place) = self.loaded.index.get(id) else { return };
-        if !self.met.meet(place.frame, place.slot) {
+        if !self.met.meet(self.loaded.index.ordinal(place)) {
             return;
         }
-        let frame = &self.loaded.index.frames[place.frame as usize];
+        let frame = self.loaded.index.frame(place.frame);
         let share = ((u128::from(*length) * u128::from(frame.sealed)) << 16) / u128::from(frame.length.max(1));
         let length = u64::from(*length);
         self.packed[usize::from(kind == PackKind::Metadata)] += share;
@@ -248,8 +234,8 @@ impl Repository {
         stats.metadata_packed = (packed[1] >> 16) as u64;
         stats.files = stats.depths.iter().map(|depth| depth.files).sum();
         stats.logical = stats.depths.iter().map(|depth| depth.bytes).sum();
-        stats.packs = loaded.index.packs.len() as u64;
-        stats.pack_bytes = loaded.index.packs.iter().map(|pack| pack.size).sum();
+        stats.packs = loaded.index.packs().count() as u64;
+        stats.pack_bytes = loaded.index.packs().map(|(_, pack)| pack.size).sum();
         stats.index_bytes = loaded.index_bytes;
         let size = |folder| -> Result<u64> {
             let files = self.files.list(folder)?;
@@ -257,7 +243,7 @@ impl Repository {
         };
         stats.snapshot_bytes = size(folder::SNAPSHOTS)?;
         stats.sketch_bytes = size(folder::SKETCHES)?;
-        stats.frame_depths = frames::classes(&loaded);
+        stats.frame_depths = frames::classes(&loaded)?;
         stats.read_cost = frames::read_cost(self, &loaded, monitor)?;
         stats.index_memory = loaded.index.bytes();
         stats.index_chunks = loaded.index.len();

@@ -1,0 +1,49 @@
+//! Sizes at which the index turns from one way of keeping chunks to another.
+
+/// Sizes at which the index turns from one way of keeping chunks to another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IndexLimits {
+    /// Chunks in memory move to a temporary file when they take more than this, bytes.
+    pub(super) memory: u64,
+    /// Pages of runs that are kept, bytes.
+    pub(super) pages: u64,
+    /// Filters of runs, bytes.
+    pub(super) filters: u64,
+    /// Entries that are sorted at once, bytes.
+    pub(super) sorted: u64,
+    /// Index files that are read into memory: their number, and their bytes.
+    pub(super) files_read: usize,
+    pub(super) bytes_read: u64,
+    /// Packs that no index file lists and whose chunks are read into memory, bytes.
+    pub(super) unlisted: u64,
+}
+
+impl IndexLimits {
+    /// Returns the limits for a budget of memory, bytes. At most a quarter of it is used at once.
+    pub(crate) fn of(budget: u64, is_cached: bool) -> IndexLimits {
+        IndexLimits {
+            memory: budget / 8,
+            pages: budget / 16,
+            filters: budget / 8,
+            sorted: budget / 16,
+            files_read: if is_cached { 16 } else { usize::MAX },
+            // In memory, an entry takes a quarter more than in its file.
+            bytes_read: if is_cached { 3 << 20 } else { budget / 16 },
+            // Packs of small files have the most chunks for their size: one for 50 bytes.
+            unlisted: budget.saturating_mul(8),
+        }
+    }
+
+    /// Returns limits with which a few chunks take every way. For tests.
+    pub(crate) fn tiny() -> IndexLimits {
+        IndexLimits {
+            memory: 256 << 10,
+            pages: 64 << 10,
+            filters: 4 << 10,
+            sorted: 16 << 10,
+            files_read: 1,
+            bytes_read: 4 << 10,
+            unlisted: 64 << 10,
+        }
+    }
+}

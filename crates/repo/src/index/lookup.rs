@@ -1,0 +1,587 @@
+//! Lookups in everything that is known: chunks in memory, in runs of the cache, and in runs to which
+//! memory was moved.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard};
+
+use ibid_format::pack::PackSummary;
+use ibid_format::run::{RunFrame, ShortId, VALUE_BITS_MAX};
+use ibid_format::{ChunkId, ChunkPrefix};
+
+use super::build;
+use super::frames::{Frame, Pack, Place};
+use super::limits::IndexLimits;
+use super::memory::MemoryIndex;
+use super::run::{FilterRoom, Merge, Merged, PageCache, Run, RunWriter};
+use crate::files::Files;
+use crate::{Error, Monitor, Result, Warning};
+
+/// Runs of moved memory that are merged into one.
+const MERGED: usize = 8;
+
+/// A run whose frames have numbers in the index.
+struct RunPart {
+    run: Arc<Run>,
+    /// The same run, made again because a page of the first is damaged; `None` if that failed.
+    again: OnceLock<Option<Arc<Run>>>,
+    first_frame: u32,
+    first_pack: u32,
+    first_ordinal: u64,
+}
+
+/// Index of chunk ids to frames, and of frames to packs.
+pub(crate) struct Index {
+    /// Runs, by ascending frame numbers.
+    runs: Vec<RunPart>,
+    /// Number of frames, and of chunks, in runs.
+    frames_in_runs: u32,
+    chunks_in_runs: u64,
+    /// Stored packs: those of runs, then those in memory. Some may be [missing](Index::is_missing).
+    packs: Vec<Pack>,
+    missing: HashSet<u32>,
+    /// Frames that depend on chunks lost with a pack. Their chunks count as unknown.
+    lost: HashSet<u32>,
+    /// Chunks of stored packs that are in no run, and chunks that a backup adds.
+    memory: MemoryIndex,
+    /// Frames of stored packs that are in no run, and the ordinals of their first chunks.
+    frames: Vec<Frame>,
+    ordinals: Vec<u64>,
+    /// Frames added by a backup since; their numbers follow those above.
+    added: RwLock<Added>,
+    /// Runs to which chunks were moved from memory. Their numbers are places.
+    moved: RwLock<Vec<Arc<Run>>>,
+    has_deltas: AtomicBool,
+    length_max: u32,
+    pages: PageCache,
+    filters: FilterRoom,
+    scratch: Scratch,
+}
+
+#[derive(Default)]
+struct Added {
+    frames: Vec<Frame>,
+    packs: Vec<Pack>,
+}
+
+/// What it takes to write runs.
+pub(super) struct Scratch {
+    pub(super) files: Arc<Files>,
+    /// Folder of temporary files.
+    pub(super) folder: PathBuf,
+    pub(super) limits: IndexLimits,
+    pub(super) monitor: Arc<Monitor>,
+}
+
+impl Scratch {
+    /// Makes a temporary file in the folder for them or, if that fails, where the system puts such
+    /// files: the folder may have been deleted, or its disk may be full.
+    pub(super) fn in_some_folder<T>(&self, make: impl Fn(&Path) -> Result<T>) -> Result<T> {
+        match make(&self.folder) {
+            Err(Error::Local { .. }) if self.folder != std::env::temp_dir() => make(&std::env::temp_dir()),
+            made => made,
+        }
+    }
+}
+
+impl Index {
+    /// Returns an index of these runs.
+    pub(super) fn new(scratch: Scratch, runs: Vec<Arc<Run>>) -> Index {
+        let limits = scratch.limits;
+        let mut index = Index {
+            runs: Vec::new(),
+            frames_in_runs: 0,
+            chunks_in_runs: 0,
+            packs: Vec::new(),
+            missing: HashSet::new(),
+            lost: HashSet::new(),
+            memory: MemoryIndex::new(),
+            frames: Vec::new(),
+            ordinals: Vec::new(),
+            added: RwLock::default(),
+            moved: RwLock::default(),
+            has_deltas: AtomicBool::new(false),
+            length_max: 0,
+            pages: PageCache::new(limits.pages),
+            filters: FilterRoom::new(limits.filters),
+            scratch,
+        };
+        for run in runs {
+            index.add_run(run);
+        }
+        index
+    }
+
+    fn add_run(&mut self, run: Arc<Run>) {
+        let (first_frame, first_pack) = (self.frames_in_runs, self.packs.len() as u32);
+        self.packs.extend(run.tables.packs.iter().map(|pack| Pack {
+            id: pack.id,
+            kind: pack.kind,
+            size: pack.size,
+            first_frame: first_frame + pack.first_frame,
+        }));
+        let trailer = run.trailer;
+        self.runs.push(RunPart {
+            run,
+            again: OnceLock::new(),
+            first_frame,
+            first_pack,
+            first_ordinal: self.chunks_in_runs,
+        });
+        self.frames_in_runs += trailer.frames;
+        self.chunks_in_runs += trailer.chunks;
+        self.length_max = self.length_max.max(trailer.length_max);
+        self.has_deltas.fetch_or(trailer.depth_max > 0, Ordering::Relaxed);
+    }
+
+    /// Adds a stored pack; returns the number of its first frame.
+    pub(super) fn add_pack(&mut self, pack: Pack, frames: &[ibid_format::index::IndexedFrame]) -> u32 {
+        let (number, start) = (self.packs.len() as u32, self.stored_frames());
+        self.packs.push(Pack {
+            first_frame: start,
+            ..pack
+        });
+        for frame in frames {
+            self.ordinals.push(self.ordinals());
+            self.frames.push(Frame::of(number, frame));
+        }
+        let length_max = frames.iter().map(|frame| frame.length).max();
+        self.length_max = self.length_max.max(length_max.unwrap_or(0));
+        self.has_deltas
+            .fetch_or(frames.iter().any(|frame| frame.depth > 0), Ordering::Relaxed);
+        start
+    }
+
+    /// Frees memory that was reserved while loading.
+    pub(super) fn loaded(&mut self) {
+        self.frames.shrink_to_fit();
+        self.ordinals.shrink_to_fit();
+        self.packs.shrink_to_fit();
+    }
+
+    /// Records that a pack with this number is missing. Its chunks count as unknown.
+    pub(super) fn miss(&mut self, pack: u32) {
+        self.missing.insert(pack);
+    }
+
+    /// Records that these frames can't be decoded. Their chunks count as unknown.
+    pub(super) fn lose(&mut self, frames: impl IntoIterator<Item = u32>) {
+        self.lost.extend(frames);
+    }
+
+    /// Returns the frames that depend on chunks lost with a pack.
+    pub(crate) fn lost(&self) -> &HashSet<u32> {
+        &self.lost
+    }
+
+    /// Returns whether the pack with this number is listed but not in the storage.
+    pub(crate) fn is_missing(&self, pack: u32) -> bool {
+        self.missing.contains(&pack)
+    }
+
+    /// Returns the largest length of a stored frame's chunks together, bytes.
+    pub(crate) fn length_max(&self) -> u32 {
+        self.length_max
+    }
+
+    /// Returns whether any stored frame needs others to be decoded.
+    pub(crate) fn has_deltas(&self) -> bool {
+        self.has_deltas.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of frames that were stored when the index was loaded. Their numbers are
+    /// below it; they include those of missing packs.
+    pub(crate) fn stored_frames(&self) -> u32 {
+        self.frames_in_runs + self.frames.len() as u32
+    }
+
+    /// Returns the packs that were stored when the index was loaded, with their numbers.
+    pub(crate) fn packs(&self) -> impl Iterator<Item = (u32, Pack)> + '_ {
+        let packs = (0..).zip(self.packs.iter().copied());
+        packs.filter(|(number, _)| !self.is_missing(*number))
+    }
+
+    /// Returns the number of packs that were stored when the index was loaded, missing ones included:
+    /// the numbers of all are below it.
+    pub(crate) fn pack_count(&self) -> u32 {
+        self.packs.len() as u32
+    }
+
+    /// Returns the numbers of a stored pack's frames.
+    pub(crate) fn frames_of(&self, pack: u32) -> std::ops::Range<u32> {
+        let first = self.packs[pack as usize].first_frame;
+        let next = self.packs.get(pack as usize + 1);
+        first..next.map_or(self.stored_frames(), |next| next.first_frame)
+    }
+
+    /// Returns the frame with this number; see [`Frame::is_stored`] for frames not stored yet.
+    pub(crate) fn frame(&self, number: u32) -> Frame {
+        if number < self.frames_in_runs {
+            return self.frame_in_run(number);
+        }
+        let number = (number - self.frames_in_runs) as usize;
+        match self.frames.get(number) {
+            Some(frame) => *frame,
+            None => self.added().frames[number - self.frames.len()],
+        }
+    }
+
+    fn frame_in_run(&self, number: u32) -> Frame {
+        let at = self.runs.partition_point(|part| part.first_frame <= number) - 1;
+        let part = &self.runs[at];
+        let found = self.read_run(part, |run| run.frame(number - part.first_frame, &self.pages));
+        // If the run can't be made again, the frame counts as not stored.
+        found.map_or(Frame::UNSTORED, |found| part.frame(&found))
+    }
+
+    /// Returns whether the frame with this number is stored.
+    pub(crate) fn is_stored(&self, number: u32) -> bool {
+        number < self.stored_frames() || self.frame(number).is_stored()
+    }
+
+    /// Returns the pack with this number.
+    pub(crate) fn pack(&self, number: u32) -> Pack {
+        let number = number as usize;
+        match self.packs.get(number) {
+            Some(pack) => *pack,
+            None => self.added().packs[number - self.packs.len()],
+        }
+    }
+
+    /// Adds a frame that is not stored yet; returns its number.
+    pub(crate) fn add_frame(&self) -> u32 {
+        let mut added = self.added.write().expect("no holder of this lock panics");
+        added.frames.push(Frame::UNSTORED);
+        self.stored_frames() + added.frames.len() as u32 - 1
+    }
+
+    /// Marks added frames as stored in this pack. `numbers` are theirs, in the pack's order.
+    pub(crate) fn frames_stored(&self, pack: &PackSummary, numbers: &[u32]) {
+        let mut added = self.added.write().expect("no holder of this lock panics");
+        let number = (self.packs.len() + added.packs.len()) as u32;
+        added.packs.push(Pack {
+            id: pack.id,
+            kind: pack.kind,
+            size: pack.size,
+            first_frame: u32::MAX,
+        });
+        for (frame, at) in pack.frames.iter().zip(numbers) {
+            self.has_deltas.fetch_or(frame.depth > 0, Ordering::Relaxed);
+            let frame = ibid_format::index::IndexedFrame::from(frame);
+            added.frames[(*at - self.stored_frames()) as usize] = Frame::of(number, &frame);
+        }
+    }
+
+    fn added(&self) -> RwLockReadGuard<'_, Added> {
+        self.added.read().expect("no holder of this lock panics")
+    }
+
+    /// Returns whether a chunk can be read from this place, or will be.
+    fn is_usable(&self, place: Place) -> bool {
+        self.lost.is_empty() && self.missing.is_empty()
+            || !self.lost.contains(&place.frame)
+                && (place.frame >= self.stored_frames() || !self.is_missing(self.frame(place.frame).pack))
+    }
+
+    /// Returns whether a chunk is known.
+    pub(crate) fn contains(&self, id: &ChunkId) -> bool {
+        if self.missing.is_empty() && self.lost.is_empty() {
+            let short = ShortId::of(id);
+            return self.memory.get(id).is_some()
+                || self.in_moved((short, short), |_, _| true).is_some()
+                || self.runs.iter().rev().any(|part| {
+                    let mut found = false;
+                    self.find_in_run(part, (short, short), |_, _| found = true);
+                    found
+                });
+        }
+        self.get(id).is_some()
+    }
+
+    /// Returns the place of a chunk, if it is known.
+    pub(crate) fn get(&self, id: &ChunkId) -> Option<Place> {
+        let short = ShortId::of(id);
+        // A backup adds only chunks that were unknown, so there is no better place.
+        if let Some(place) = self.memory.get(id)
+            && (place.frame >= self.stored_frames() || self.runs.is_empty())
+            && self.is_usable(place)
+        {
+            return Some(place);
+        }
+        let memory = self.memory.get(id).into_iter();
+        let copies = self.copies(id.prefix()).into_iter();
+        let copies = copies.filter(|(other, _)| other == id).map(|(_, place)| place);
+        self.best((short, short), memory.chain(copies)).map(|(_, place)| place)
+    }
+
+    /// Returns the place of a chunk, if it can be read.
+    pub(crate) fn get_stored(&self, id: &ChunkId) -> Option<Place> {
+        self.get(id).filter(|place| self.is_stored(place.frame))
+    }
+
+    /// Returns a known chunk whose id begins with this prefix, if any.
+    pub(crate) fn find(&self, prefix: ChunkPrefix) -> Option<(ShortId, Place)> {
+        let range = ShortId::range_of(prefix);
+        let in_memory = self.memory.find(prefix).into_iter().chain(self.copies(prefix));
+        let mut known: Vec<(ShortId, Place)> = in_memory.map(|(id, place)| (ShortId::of(&id), place)).collect();
+        if let Some(first) = known.first().copied() {
+            // Readers take the copies of one chunk only.
+            known.retain(|(id, _)| *id == first.0);
+            let places = known.into_iter().map(|(_, place)| place);
+            return self.best((first.0, first.0), places);
+        }
+        self.best(range, std::iter::empty())
+    }
+
+    fn copies(&self, prefix: ChunkPrefix) -> Vec<(ChunkId, Place)> {
+        // A copy matters only if the place in the table can't be used.
+        if self.missing.is_empty() && self.lost.is_empty() {
+            return Vec::new();
+        }
+        self.memory.copies(prefix)
+    }
+
+    /// Returns the place in the frame of smallest depth, among those given (all of the first id in the
+    /// range, if any) and those in runs.
+    fn best(&self, range: (ShortId, ShortId), known: impl Iterator<Item = Place>) -> Option<(ShortId, Place)> {
+        let mut best: Option<(ShortId, Place, u8)> = None;
+        let mut meet = |id: ShortId, place: Place, depth: u8| {
+            let is_better = best.is_none_or(|(other, _, least)| id < other || id == other && depth < least);
+            if is_better && self.is_usable(place) {
+                best = Some((id, place, depth));
+            }
+        };
+        for place in known {
+            meet(range.0, place, self.frame(place.frame).depth);
+        }
+        self.in_moved(range, |id, place| {
+            meet(id, place, self.frame(place.frame).depth);
+            false
+        });
+        for part in &self.runs {
+            let mut ordinals = Vec::new();
+            self.find_in_run(part, range, |id, ordinal| ordinals.push((id, ordinal)));
+            for (id, ordinal) in ordinals {
+                let found = self.read_run(part, |run| run.frame_of(ordinal, &self.pages));
+                if let Some((number, found)) = found {
+                    let place = Place {
+                        frame: part.first_frame + number,
+                        slot: (ordinal - found.ordinal) as u16,
+                    };
+                    meet(id, place, found.frame.depth);
+                }
+            }
+        }
+        best.map(|(id, place, _)| (id, place))
+    }
+
+    /// Calls `found` for the chunks in this range that were moved from memory, until it returns true.
+    fn in_moved(&self, range: (ShortId, ShortId), mut found: impl FnMut(ShortId, Place) -> bool) -> Option<()> {
+        let moved = self.moved.read().expect("no holder of this lock panics");
+        for run in moved.iter().rev() {
+            let mut done = false;
+            let looked = run.find(range, &self.pages, &self.filters, |id, value| {
+                let place = Place {
+                    frame: (value >> 16) as u32,
+                    slot: value as u16,
+                };
+                done |= found(id, place);
+            });
+            if let Err(error) = looked {
+                // The entries are nowhere else: chunks may be stored twice, and none is lost.
+                self.scratch.monitor.warn(Warning::Repository { error });
+            }
+            if done {
+                return Some(());
+            }
+        }
+        None
+    }
+
+    fn find_in_run(&self, part: &RunPart, range: (ShortId, ShortId), mut found: impl FnMut(ShortId, u64)) {
+        let look = |run: &Run| {
+            let mut entries = Vec::new();
+            run.find(range, &self.pages, &self.filters, |id, value| entries.push((id, value)))?;
+            Ok(entries)
+        };
+        let entries = self.read_run(part, look).unwrap_or_default();
+        entries.into_iter().for_each(|(id, value)| found(id, value));
+    }
+
+    /// Reads something of a run. If a page is damaged, makes the run again from the repository.
+    fn read_run<T>(&self, part: &RunPart, read: impl Fn(&Run) -> Result<T>) -> Option<T> {
+        if let Some(again) = part.again.get() {
+            return read(again.as_ref()?).ok();
+        }
+        match read(&part.run) {
+            Ok(found) => Some(found),
+            Err(error) => {
+                let again = part.again.get_or_init(|| self.make_again(part, error));
+                read(again.as_ref()?).ok()
+            }
+        }
+    }
+
+    /// Makes a damaged run again, with the same numbers.
+    fn make_again(&self, part: &RunPart, error: Error) -> Option<Arc<Run>> {
+        let monitor = &self.scratch.monitor;
+        monitor.warn(Warning::Cache { error });
+        // The next command must not use it.
+        part.run.delete();
+        let end = self.runs.iter().find(|other| other.first_pack > part.first_pack);
+        let end = end.map_or_else(|| self.first_pack_in_memory(), |next| next.first_pack);
+        let packs = &self.packs[part.first_pack as usize..end as usize];
+        let frames = part.run.trailer.frames;
+        let make = |folder: &Path| build::from_directories(&self.scratch, folder, packs, part.first_frame, frames);
+        match self.scratch.in_some_folder(make) {
+            Ok(run) => Some(Arc::new(run)),
+            Err(error) => {
+                monitor.warn(Warning::Repository { error });
+                None
+            }
+        }
+    }
+
+    fn first_pack_in_memory(&self) -> u32 {
+        self.packs
+            .partition_point(|pack| pack.first_frame < self.frames_in_runs) as u32
+    }
+
+    /// Adds a chunk that was unknown.
+    pub(crate) fn insert(&self, id: &ChunkId, place: Place) -> Result<()> {
+        self.memory.insert(id, place, |known| !self.is_usable(known))
+    }
+
+    /// Adds a stored chunk. If it was known, the place in the frame of smaller depth wins.
+    pub(crate) fn insert_stored(&self, id: &ChunkId, place: Place) -> Result<()> {
+        let is_less_deep = |known: Place| self.frame(place.frame).depth < self.frame(known.frame).depth;
+        self.memory.insert_stored(id, place, is_less_deep)
+    }
+
+    /// Moves the chunks in memory to a temporary file if they take too much of it.
+    pub(crate) fn make_room(&self) -> Result<()> {
+        if self.memory.bytes() > self.scratch.limits.memory {
+            self.move_memory()?;
+        }
+        Ok(())
+    }
+
+    fn move_memory(&self) -> Result<()> {
+        let run = self.scratch.in_some_folder(|folder| {
+            let mut writer = RunWriter::temporary(&self.scratch.files.keys, folder)?;
+            writer.begin_entries(VALUE_BITS_MAX)?;
+            self.memory.each_sorted(|id, place| {
+                let value = u64::from(place.frame) << 16 | u64::from(place.slot);
+                writer.entry(ShortId::of(&id), value)
+            })?;
+            writer.finish(Vec::new())
+        })?;
+        run.load_filter(&self.filters);
+        let mut moved = self.moved.read().expect("no holder of this lock panics").clone();
+        moved.push(Arc::new(run));
+        // Merge the newest runs as long as they are of one size.
+        while let Some(from) = alike(&moved) {
+            let merged = self
+                .scratch
+                .in_some_folder(|folder| self.merge(folder, &moved[from..]))?;
+            moved.drain(from..).for_each(|run| run.drop_filter(&self.filters));
+            merged.load_filter(&self.filters);
+            moved.push(Arc::new(merged));
+        }
+        // Lookups search memory first and runs afterwards, so they find every chunk at all times.
+        *self.moved.write().expect("no holder of this lock panics") = moved;
+        self.memory.clear();
+        Ok(())
+    }
+
+    fn merge(&self, folder: &Path, runs: &[Arc<Run>]) -> Result<Run> {
+        let mut writer = RunWriter::temporary(&self.scratch.files.keys, folder)?;
+        writer.begin_entries(VALUE_BITS_MAX)?;
+        let mut merge = Merge::new(runs.iter().map(|run| Merged::run(run.clone(), 0)).collect())?;
+        while let Some((id, value)) = merge.next()? {
+            writer.entry(id, value)?;
+        }
+        writer.finish(Vec::new())
+    }
+
+    /// Returns the number of known chunks. A chunk that is stored twice may count twice.
+    pub(crate) fn len(&self) -> u64 {
+        let moved = self.moved.read().expect("no holder of this lock panics");
+        let moved: u64 = moved.iter().map(|run| run.trailer.entries).sum();
+        let runs: u64 = self.runs.iter().map(|part| part.run.trailer.entries).sum();
+        self.memory.len() + moved + runs
+    }
+
+    /// Returns the memory in use, bytes; pages count as if all were in use.
+    pub(crate) fn bytes(&self) -> u64 {
+        let added = self.added();
+        let frames = self.frames.capacity() + added.frames.capacity();
+        let packs = self.packs.capacity() + added.packs.capacity();
+        let moved = self.moved.read().expect("no holder of this lock panics");
+        let parts = self.runs.iter().flat_map(|part| {
+            let again = part.again.get().and_then(Option::as_ref);
+            again.map_or(0, |run| run.memory()).checked_add(part.run.memory())
+        });
+        let runs = parts.sum::<u64>() + moved.iter().map(|run| run.memory()).sum::<u64>();
+        let pages = if self.runs.is_empty() && moved.is_empty() {
+            0
+        } else {
+            self.pages.memory()
+        };
+        let sets = (self.lost.capacity() + self.missing.capacity()) * 8;
+        self.memory.bytes()
+            + runs
+            + pages
+            + (frames * size_of::<(Frame, u64)>() + packs * size_of::<Pack>() + sets) as u64
+    }
+
+    /// Calls `each` with all frames that were stored when the index was loaded, except those of missing
+    /// packs, and their numbers.
+    pub(crate) fn each_frame(&self, mut each: impl FnMut(u32, Frame) -> Result<()>) -> Result<()> {
+        for number in 0..self.stored_frames() {
+            let frame = self.frame(number);
+            if frame.is_stored() && !self.is_missing(frame.pack) {
+                each(number, frame)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the number of chunks in frames before this stored one, missing packs included: a number
+    /// for every chunk.
+    pub(crate) fn ordinal(&self, place: Place) -> u64 {
+        if place.frame < self.frames_in_runs {
+            let at = self.runs.partition_point(|part| part.first_frame <= place.frame) - 1;
+            let part = &self.runs[at];
+            let found = self.read_run(part, |run| run.frame(place.frame - part.first_frame, &self.pages));
+            return part.first_ordinal + found.map_or(0, |found| found.ordinal) + u64::from(place.slot);
+        }
+        let first = self.ordinals[(place.frame - self.frames_in_runs) as usize];
+        first + u64::from(place.slot)
+    }
+
+    /// Returns the number of chunks in all stored frames, missing packs included.
+    pub(crate) fn ordinals(&self) -> u64 {
+        match (self.ordinals.last(), self.frames.last()) {
+            (Some(first), Some(frame)) => first + u64::from(frame.blobs),
+            _ => self.chunks_in_runs,
+        }
+    }
+}
+
+impl RunPart {
+    fn frame(&self, found: &RunFrame) -> Frame {
+        Frame::of(self.first_pack + found.pack, &found.frame)
+    }
+}
+
+/// Returns the first of the newest runs that are to be merged: [`MERGED`] of them, none of which is
+/// larger than the others together.
+fn alike(runs: &[Arc<Run>]) -> Option<usize> {
+    let from = runs.len().checked_sub(MERGED)?;
+    let entries = |run: &Arc<Run>| run.trailer.entries;
+    let most = runs[from..].iter().map(entries).max()?;
+    let all: u64 = runs[from..].iter().map(entries).sum();
+    (most <= all - most).then_some(from)
+}

@@ -1,0 +1,269 @@
+//! Runs: sorted files on the local disk that say where chunks are.
+//!
+//! A run stands for index files of the repository (see [`RunWriter`]), or holds entries that an
+//! operation has no memory for. Each lookup reads one page; [`PageCache`] keeps pages that were used.
+
+mod pages;
+mod sorter;
+mod writer;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use ibid_format::run::{EntryPage, Filter, FramePage, PAGE, RunFrame, Section, ShortId, Tables, Trailer, open};
+use ibid_format::{FileId, Keys};
+pub(super) use pages::PageCache;
+pub(super) use sorter::{Merge, Merged, Sorter};
+pub(super) use writer::RunWriter;
+
+use crate::{Error, Result};
+
+/// Lookups after which a run's filter is loaded, if there is memory for it.
+const LOOKUPS_BEFORE_FILTER: u32 = 256;
+
+/// A run that is open for lookups.
+pub(crate) struct Run {
+    file: File,
+    path: PathBuf,
+    keys: Keys,
+    pub(super) id: FileId,
+    pub(super) trailer: Trailer,
+    pub(super) tables: Tables,
+    filter: OnceLock<Option<Filter>>,
+    lookups: AtomicU32,
+}
+
+/// Memory that filters may still take, shared by all runs of an index, bytes.
+pub(super) struct FilterRoom(AtomicU64);
+
+impl FilterRoom {
+    pub(super) fn new(bytes: u64) -> FilterRoom {
+        FilterRoom(AtomicU64::new(bytes))
+    }
+
+    fn take(&self, bytes: u64) -> bool {
+        let left = |room: u64| room.checked_sub(bytes);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Run {
+    /// Opens the run `id` in this file. `path` is for messages.
+    ///
+    /// # Errors
+    /// [`Error::Local`] if it can't be read; [`Error::Damaged`].
+    pub(super) fn open(file: File, path: PathBuf, keys: &Keys, id: FileId) -> Result<Run> {
+        let failed = |source| Error::local("read", &path, source);
+        let damaged = || Error::damaged(path.display());
+        let size = file.metadata().map_err(failed)?.len();
+        let mut head = [0; 8];
+        file.read_exact_at(&mut head, 0).map_err(failed)?;
+        ibid_format::FileKind::Run.check(&head).map_err(damaged())?;
+        let mut sealed = [0; Trailer::LEN];
+        let position = size.saturating_sub(Trailer::LEN as u64);
+        file.read_exact_at(&mut sealed, position).map_err(failed)?;
+        let trailer = Trailer::open(keys, id, size, &mut sealed).map_err(damaged())?;
+        let mut run = Run {
+            file,
+            path: path.clone(),
+            keys: keys.clone(),
+            id,
+            trailer,
+            tables: Tables::default(),
+            filter: OnceLock::new(),
+            lookups: AtomicU32::new(0),
+        };
+        let tables = run.section(trailer.tables())?;
+        run.tables = Tables::read(&trailer, &tables).map_err(damaged())?;
+        Ok(run)
+    }
+
+    /// Deletes the file. Whoever has it open can read on.
+    pub(super) fn delete(&self) {
+        // It may be gone already; if it can't be deleted, the next command tries again.
+        let _ = std::fs::remove_file(&self.path);
+    }
+
+    pub(super) fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
+    fn damaged(&self) -> impl FnOnce(ibid_format::Error) -> Error {
+        Error::damaged(self.path.display())
+    }
+
+    /// Reads a section, which was checked to lie within the file.
+    fn section(&self, section: Section) -> Result<Vec<u8>> {
+        let mut plain = Vec::with_capacity(section.plain as usize);
+        let mut sealed = Vec::new();
+        for block in section.blocks() {
+            sealed.resize((block.end - block.start) as usize, 0);
+            self.read_at(&mut sealed, block.start)?;
+            let opened = open(&self.keys, self.id, block.start, &mut sealed).map_err(self.damaged())?;
+            plain.extend_from_slice(opened);
+        }
+        Ok(plain)
+    }
+
+    fn read_at(&self, bytes: &mut [u8], position: u64) -> Result<()> {
+        let read = self.file.read_exact_at(bytes, position);
+        read.map_err(|source| Error::local("read", &self.path, source))
+    }
+
+    fn page<T>(
+        &self,
+        position: u64,
+        read: impl FnOnce(&[u8]) -> std::result::Result<T, ibid_format::Error>,
+    ) -> Result<T> {
+        let mut sealed = [0; PAGE];
+        self.read_at(&mut sealed, position)?;
+        open(&self.keys, self.id, position, &mut sealed)
+            .and_then(read)
+            .map_err(self.damaged())
+    }
+
+    /// Reads a page of entries.
+    pub(super) fn read_entries(&self, number: u32) -> Result<EntryPage> {
+        self.page(self.trailer.entry_page(number), EntryPage::read)
+    }
+
+    /// Reads a page of frames.
+    pub(super) fn read_frames(&self, number: u32) -> Result<FramePage> {
+        self.page(self.trailer.frame_page(number), FramePage::read)
+    }
+
+    /// Returns whether the run may have this id, as far as its filter tells.
+    fn may_have(&self, id: ShortId, room: &FilterRoom) -> bool {
+        if self.filter.get().is_none() && self.lookups.fetch_add(1, Ordering::Relaxed) >= LOOKUPS_BEFORE_FILTER {
+            self.load_filter(room);
+        }
+        match self.filter.get() {
+            Some(Some(filter)) => filter.may_have(id),
+            _ => true,
+        }
+    }
+
+    /// Loads the filter, if there is memory for it. Without it, lookups take longer.
+    pub(super) fn load_filter(&self, room: &FilterRoom) {
+        self.filter.get_or_init(|| {
+            let section = self.trailer.filter();
+            if !room.take(section.plain) {
+                return None;
+            }
+            let read = self.section(section);
+            let filter = read.and_then(|bytes| Filter::read(self.trailer.entries, &bytes).map_err(self.damaged()));
+            // The pages have the truth: a filter that can't be read is only slow.
+            filter.inspect_err(|_| room.give_back(section.plain)).ok()
+        });
+    }
+
+    /// Gives back the memory of the filter.
+    pub(super) fn drop_filter(&self, room: &FilterRoom) {
+        if let Some(Some(filter)) = self.filter.get() {
+            room.give_back(filter.memory());
+        }
+    }
+
+    /// Returns the memory in use besides pages, bytes.
+    pub(super) fn memory(&self) -> u64 {
+        let filter = self.filter.get().and_then(Option::as_ref).map_or(0, Filter::memory);
+        let tables = &self.tables;
+        let fences = tables.entry_fences.capacity() * 4 + tables.frame_fences.capacity() * 8;
+        filter + (fences + tables.covers.capacity() * 16) as u64
+    }
+
+    /// Calls `found` with the number of every entry whose id is in the range, both ends included.
+    pub(super) fn find(
+        &self,
+        (first, last): (ShortId, ShortId),
+        pages: &PageCache,
+        room: &FilterRoom,
+        mut found: impl FnMut(ShortId, u64),
+    ) -> Result<()> {
+        let fences = &self.tables.entry_fences;
+        if fences.is_empty() || (first == last && !self.may_have(first, room)) {
+            return Ok(());
+        }
+        // Entries may begin in the last page whose first id is smaller.
+        let start = fences.partition_point(|&fence| fence < first.fence()).saturating_sub(1);
+        let end = fences.partition_point(|&fence| fence <= last.fence());
+        for number in start..end {
+            let page = pages.entries(self, number as u32)?;
+            page.find(first, last).for_each(|(id, value)| found(id, value));
+        }
+        Ok(())
+    }
+
+    /// Returns the frame with this number in the run.
+    pub(super) fn frame(&self, number: u32, pages: &PageCache) -> Result<RunFrame> {
+        let a_page = ibid_format::run::FRAMES_A_PAGE as u32;
+        let page = pages.frames(self, number / a_page)?;
+        page.get((number % a_page) as usize)
+            .ok_or_else(|| self.no_such(number.into()))
+    }
+
+    /// Returns the number of the frame that has the chunk with this ordinal, and the frame.
+    pub(super) fn frame_of(&self, ordinal: u64, pages: &PageCache) -> Result<(u32, RunFrame)> {
+        let fences = &self.tables.frame_fences;
+        let at = fences.partition_point(|&fence| fence <= ordinal).checked_sub(1);
+        let number = at.ok_or_else(|| self.no_such(ordinal))? as u32;
+        let (position, frame) = pages
+            .frames(self, number)?
+            .find(ordinal)
+            .ok_or_else(|| self.no_such(ordinal))?;
+        Ok((number * ibid_format::run::FRAMES_A_PAGE as u32 + position as u32, frame))
+    }
+
+    fn no_such(&self, found: u64) -> Error {
+        self.damaged()(ibid_format::Error::OutOfRange {
+            field: "chunk or frame of a run",
+            min: 0,
+            max: self.trailer.chunks,
+            found,
+        })
+    }
+}
+
+/// Entries of a run in order.
+pub(super) struct Entries {
+    run: Arc<Run>,
+    page: Option<EntryPage>,
+    number: u32,
+    at: usize,
+}
+
+impl Entries {
+    pub(super) fn new(run: Arc<Run>) -> Entries {
+        Entries {
+            run,
+            page: None,
+            number: 0,
+            at: 0,
+        }
+    }
+
+    /// Returns the next entry.
+    pub(super) fn next(&mut self) -> Result<Option<(ShortId, u64)>> {
+        loop {
+            if let Some(page) = &self.page
+                && self.at < page.len()
+            {
+                self.at += 1;
+                return Ok(Some(page.entry(self.at - 1)));
+            }
+            if self.number == self.run.trailer.entry_pages {
+                return Ok(None);
+            }
+            self.page = Some(self.run.read_entries(self.number)?);
+            self.number += 1;
+            self.at = 0;
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Sorting of entries in bounded memory.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::path::Path;
+use std::sync::Arc;
+
+use ibid_format::Keys;
+use ibid_format::run::{ShortId, VALUE_BITS_MAX};
+
+use super::{Entries, Run, RunWriter};
+use crate::Result;
+
+/// Sorts entries; what does not fit into memory goes to temporary runs.
+pub(in crate::index) struct Sorter<'a> {
+    keys: &'a Keys,
+    folder: &'a Path,
+    entries: Vec<(ShortId, u64)>,
+    /// Entries that are kept in memory.
+    most: usize,
+    runs: Vec<Arc<Run>>,
+}
+
+impl<'a> Sorter<'a> {
+    /// Returns a sorter that takes about `memory` bytes and writes temporary files in `folder`.
+    pub(in crate::index) fn new(keys: &'a Keys, folder: &'a Path, memory: u64) -> Sorter<'a> {
+        let entry = size_of::<(ShortId, u64)>() as u64;
+        Sorter {
+            keys,
+            folder,
+            entries: Vec::new(),
+            most: (memory / entry).max(1024) as usize,
+            runs: Vec::new(),
+        }
+    }
+
+    pub(in crate::index) fn push(&mut self, id: ShortId, value: u64) -> Result<()> {
+        if self.entries.len() >= self.most {
+            self.spill()?;
+        }
+        if self.entries.len() == self.entries.capacity() {
+            let more = self
+                .entries
+                .len()
+                .clamp(1024, self.most)
+                .min(self.most - self.entries.len());
+            self.entries.reserve_exact(more.max(1));
+        }
+        self.entries.push((id, value));
+        Ok(())
+    }
+
+    fn spill(&mut self) -> Result<()> {
+        self.entries.sort_unstable();
+        let mut writer = RunWriter::temporary(self.keys, self.folder)?;
+        writer.begin_entries(VALUE_BITS_MAX)?;
+        for (id, value) in self.entries.drain(..) {
+            writer.entry(id, value)?;
+        }
+        self.runs.push(Arc::new(writer.finish(Vec::new())?));
+        Ok(())
+    }
+
+    /// Returns all entries in order, with those of `others`.
+    pub(in crate::index) fn finish(mut self, others: Vec<Merged>) -> Result<Merge> {
+        self.entries.sort_unstable();
+        let mut sources = others;
+        sources.extend(self.runs.into_iter().map(|run| Merged::run(run, 0)));
+        sources.push(Merged::Memory(self.entries.into_iter()));
+        Merge::new(sources)
+    }
+}
+
+/// A sorted source of entries.
+pub(in crate::index) enum Merged {
+    Memory(std::vec::IntoIter<(ShortId, u64)>),
+    /// A run, and what is added to each number.
+    Run(Entries, u64),
+}
+
+impl Merged {
+    /// Returns the entries of a run, with this added to each number.
+    pub(in crate::index) fn run(run: Arc<Run>, add: u64) -> Merged {
+        Merged::Run(Entries::new(run), add)
+    }
+
+    fn next(&mut self) -> Result<Option<(ShortId, u64)>> {
+        match self {
+            Merged::Memory(entries) => Ok(entries.next()),
+            Merged::Run(entries, add) => Ok(entries.next()?.map(|(id, value)| (id, value + *add))),
+        }
+    }
+}
+
+/// Entries of several sorted sources, in order.
+pub(in crate::index) struct Merge {
+    sources: Vec<Merged>,
+    heads: BinaryHeap<Reverse<(ShortId, u64, usize)>>,
+}
+
+impl Merge {
+    pub(in crate::index) fn new(mut sources: Vec<Merged>) -> Result<Merge> {
+        let mut heads = BinaryHeap::new();
+        for (number, source) in sources.iter_mut().enumerate() {
+            if let Some((id, value)) = source.next()? {
+                heads.push(Reverse((id, value, number)));
+            }
+        }
+        Ok(Merge { sources, heads })
+    }
+
+    pub(in crate::index) fn next(&mut self) -> Result<Option<(ShortId, u64)>> {
+        let Some(mut head) = self.heads.peek_mut() else {
+            return Ok(None);
+        };
+        let Reverse((id, value, number)) = *head;
+        match self.sources[number].next()? {
+            Some((next, other)) => *head = Reverse((next, other, number)),
+            None => drop(std::collections::binary_heap::PeekMut::pop(head)),
+        }
+        Ok(Some((id, value)))
+    }
+}
