@@ -35,6 +35,7 @@ Snapshots:
 Environment:
   IBID_REPO              same as --repo
   IBID_MEMORY            same as --memory
+  IBID_CACHE_DIR         same as --cache-dir
   IBID_PASSWORD          the password itself
   IBID_PASSWORD_FILE     same as --password-file
   IBID_PASSWORD_COMMAND  same as --password-command
@@ -100,6 +101,19 @@ pub(crate) struct Global {
         hide_env_values = true
     )]
     pub(crate) memory: u64,
+    /// Keep the local cache in this folder, which is not backed up [default: $XDG_CACHE_HOME/ibid, or
+    /// ~/.cache/ibid]
+    #[arg(
+        long,
+        global = true,
+        value_name = "PATH",
+        env = "IBID_CACHE_DIR",
+        hide_env_values = true
+    )]
+    pub(crate) cache_dir: Option<PathBuf>,
+    /// Neither use nor write a local cache: commands read all index files again
+    #[arg(long, global = true)]
+    pub(crate) no_cache: bool,
     /// Print only results, warnings and errors: no progress, no summaries
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
@@ -130,6 +144,9 @@ pub(crate) enum Command {
     Stats(StatsArgs),
     /// Check the repository for damage
     Check(CheckArgs),
+    /// Show or delete the local cache of the repository
+    #[command(subcommand)]
+    Cache(CacheCommand),
     /// List, add, remove and change passwords
     #[command(subcommand)]
     Key(KeyCommand),
@@ -283,6 +300,23 @@ pub(crate) struct CheckArgs {
     /// random]
     #[arg(long, value_name = "NUMBER", requires = "read_data")]
     pub(crate) seed: Option<u64>,
+}
+
+#[derive(Debug, Subcommand)]
+#[command(after_help = "\
+The cache holds sealed copies of what the repository knows of its chunks, so that opening it takes time only for what \
+is new. You can delete it at any time; the next commands make it again.
+
+Examples:
+  ibid cache stats
+  ibid cache clear")]
+pub(crate) enum CacheCommand {
+    /// Show where the cache is and what it takes
+    #[command(after_help = "Examples:\n  ibid cache stats\n  ibid cache stats --json")]
+    Stats,
+    /// Delete the cache
+    #[command(after_help = "Examples:\n  ibid cache clear")]
+    Clear,
 }
 
 #[derive(Debug, Subcommand)]

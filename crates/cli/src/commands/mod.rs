@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod backup;
+mod cache;
 mod check;
 mod diff;
 mod dump;
@@ -70,6 +71,7 @@ fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
         Command::Diff(args) => diff::run(context, &args),
         Command::Stats(args) => stats::run(context, &args),
         Command::Check(args) => check::run(context, &args),
+        Command::Cache(command) => cache::run(context, &command),
         Command::Key(command) => key::run(context, &command),
         Command::Records(command) => records::run(context, &command),
         Command::Completions(args) => generate::completions(context, &args),

@@ -1,7 +1,7 @@
 //! Opens the repository that the command line names.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ibid_repo::{Error, Probe, Repository, SnapshotFilter, SnapshotInfo};
@@ -79,6 +79,15 @@ impl Context {
         self.ready(repository, storage, password)
     }
 
+    /// Gives a repository its local cache.
+    fn with_cache(&self, repository: Repository) -> Repository {
+        let folder = self.global.cache_dir.clone().or_else(default_cache);
+        match folder.filter(|_| !self.global.no_cache) {
+            Some(folder) => repository.with_cache(&folder),
+            None => repository,
+        }
+    }
+
     /// Completes the opening of an old or a new repository.
     pub(crate) fn ready(
         &self,
@@ -86,7 +95,7 @@ impl Context {
         storage: Arc<Local>,
         password: Option<Password>,
     ) -> Result<Opened> {
-        let repository = repository.with_memory(self.global.memory)?;
+        let repository = self.with_cache(repository.with_memory(self.global.memory)?);
         if !repository.is_encrypted() {
             print::unencrypted(&repository.location());
         }
@@ -98,6 +107,17 @@ impl Context {
             about,
         })
     }
+}
+
+/// Returns the folder for local caches that the environment names, as the XDG base directories have it.
+fn default_cache() -> Option<PathBuf> {
+    let absolute = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let folder = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    Some(folder.join("ibid"))
 }
 
 /// Returns the folder that was given for `what`; `none_given` is the error if there is none.

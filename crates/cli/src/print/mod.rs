@@ -5,6 +5,7 @@
 //! escaped, so that no file name can control the terminal.
 
 mod backup;
+mod cache;
 mod check;
 mod diff;
 mod find;
@@ -22,6 +23,7 @@ mod tree;
 use std::io::Write;
 
 pub(crate) use backup::backup;
+pub(crate) use cache::{cache_cleared, cache_stats};
 pub(crate) use check::check;
 pub(crate) use diff::DiffPrinter;
 pub(crate) use find::FindPrinter;

@@ -60,6 +60,10 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
             let advice = advice::on_repository(error).map_or_else(String::new, |advice| format!(". {advice}"));
             line(&format!("warning: {}{advice}", with_causes(error)))
         }
+        Warning::Cache { error } => line(&format!(
+            "note: the local cache can't be used here: {}. Nothing is lost: ibid reads the repository instead",
+            with_causes(error)
+        )),
         Warning::OwnFolder { path } => line(&format!("note: the repository itself is left out: {}", path_text(path))),
         // A warning that this version of the program does not know.
         other => line(&format!("warning: {other:?}")),

@@ -2,6 +2,7 @@
 
 mod asking;
 mod blocks;
+mod caching;
 mod documents;
 mod json;
 mod output;
