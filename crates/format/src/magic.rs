@@ -28,6 +28,8 @@ pub enum FileKind {
     Records,
     /// A run of the local cache.
     Run,
+    /// A run of sketches of the local cache.
+    SketchRun,
 }
 
 impl FileKind {
@@ -42,6 +44,7 @@ impl FileKind {
             FileKind::Sketches => *b"skt",
             FileKind::Records => *b"rec",
             FileKind::Run => *b"run",
+            FileKind::SketchRun => *b"skr",
         };
         [b'i', b'b', b'i', b'd', a, b, c, VERSION]
     }
@@ -85,6 +88,7 @@ impl fmt::Display for FileKind {
             FileKind::Sketches => "sketches",
             FileKind::Records => "records",
             FileKind::Run => "a run",
+            FileKind::SketchRun => "a run of sketches",
         })
     }
 }

@@ -183,13 +183,35 @@ impl Sketches {
     pub fn decode(plaintext: &[u8]) -> Result<Sketches, Error> {
         let mut padded = Reader::new(plaintext);
         let length = padded.u32("length of sketches")?;
-        let mut reader = Reader::new(padded.take("sketches", length as usize)?);
+        let values = padded.take("sketches", length as usize)?;
         padded.zeros("padding of sketches")?;
         equal(
             "sketches",
             padme::padded(FIXED as u64 + u64::from(length)),
             (plaintext.len() + FIXED - LENGTH) as u64,
         )?;
+        Sketches::from_values(values)
+    }
+
+    /// Returns the values of a file, without its length, padding and seal.
+    ///
+    /// # Errors
+    ///
+    /// If a reader would refuse them.
+    pub fn to_values(&self) -> Result<Vec<u8>, Error> {
+        self.time.check()?;
+        let mut values = Vec::new();
+        self.put(&mut values)?;
+        Ok(values)
+    }
+
+    /// Reads what [`to_values`](Sketches::to_values) returned.
+    ///
+    /// # Errors
+    ///
+    /// If it breaks a rule of the format.
+    pub fn from_values(values: &[u8]) -> Result<Sketches, Error> {
+        let mut reader = Reader::new(values);
         let time = Time::read(&mut reader)?;
         time.check()?;
         let count = reader.count("packs of sketches", LIMIT, size_of::<FileId>())?;

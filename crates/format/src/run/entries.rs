@@ -6,8 +6,8 @@ use crate::error::{equal, in_range};
 
 /// Most bits of an entry's number.
 pub const VALUE_BITS_MAX: u32 = 48;
-/// Count, widths and base.
-const HEAD: usize = 20;
+/// Count, widths, shift and base.
+const HEAD: usize = 21;
 const ROOM: usize = PAGE_PLAIN - HEAD;
 /// Bytes after the entries, so that any of them can be read as whole words.
 const SLACK: usize = 24;
@@ -15,11 +15,13 @@ const SLACK: usize = 24;
 /// Gathers sorted entries into pages.
 ///
 /// Ids of a page share their leading bits, so each is kept as its distance to the first, in as many
-/// bits as the last one needs.
+/// bits as the last one needs. Bits that are zero at the end of all distances are left out.
 #[derive(Debug)]
 pub struct EntryPageBuilder {
     value_bits: u32,
     entries: Vec<(ShortId, u64)>,
+    /// All distances in the page, one upon another.
+    distances: u128,
 }
 
 impl EntryPageBuilder {
@@ -36,6 +38,7 @@ impl EntryPageBuilder {
         EntryPageBuilder {
             value_bits,
             entries: Vec::new(),
+            distances: 0,
         }
     }
 
@@ -50,9 +53,11 @@ impl EntryPageBuilder {
         let mut full = None;
         if let (Some((first, _)), Some((last, _))) = (self.entries.first(), self.entries.last()) {
             assert!(*last <= id, "entries ascend");
-            let bits = (self.entries.len() + 1) * (width(*first, id) + self.value_bits) as usize;
-            if bits > ROOM * 8 {
-                full = self.finish(out);
+            let distances = self.distances | (id.0 - first.0);
+            let bits = (self.entries.len() + 1) * (width(distances) + self.value_bits) as usize;
+            match bits > ROOM * 8 {
+                true => full = self.finish(out),
+                false => self.distances = distances,
             }
         }
         self.entries.push((id, value));
@@ -62,11 +67,12 @@ impl EntryPageBuilder {
     /// Appends the plaintext of the last page to `out` and returns the page's first id; `None` if
     /// there are no entries.
     pub fn finish(&mut self, out: &mut Vec<u8>) -> Option<ShortId> {
-        let (first, last) = (self.entries.first()?.0, self.entries.last()?.0);
-        let width = width(first, last);
+        let first = self.entries.first()?.0;
+        let distances = std::mem::take(&mut self.distances);
+        let (width, shift) = (width(distances), shift(distances));
         let start = out.len();
         out.extend_from_slice(&(self.entries.len() as u16).to_le_bytes());
-        out.extend_from_slice(&[width as u8, self.value_bits as u8]);
+        out.extend_from_slice(&[width as u8, shift as u8, self.value_bits as u8]);
         out.extend_from_slice(&first.0.to_be_bytes());
         let (mut held, mut bits) = (0u128, 0u32);
         let mut put = |mut value: u128, mut count: u32| {
@@ -84,7 +90,7 @@ impl EntryPageBuilder {
             }
         };
         for (id, value) in self.entries.drain(..) {
-            put(id.0 - first.0, width);
+            put((id.0 - first.0) >> shift, width);
             put(value.into(), self.value_bits);
         }
         put(0, 7);
@@ -93,9 +99,14 @@ impl EntryPageBuilder {
     }
 }
 
-/// Returns the number of bits of the distance between two ids.
-fn width(first: ShortId, last: ShortId) -> u32 {
-    128 - (last.0 - first.0).leading_zeros()
+/// Returns the number of bits that are zero at the end of all distances.
+fn shift(distances: u128) -> u32 {
+    distances.trailing_zeros() % 128
+}
+
+/// Returns the number of bits between those that are zero in all distances.
+fn width(distances: u128) -> u32 {
+    128 - distances.leading_zeros() - shift(distances)
 }
 
 /// A page of entries.
@@ -119,6 +130,7 @@ pub struct EntryPage {
     base: u128,
     count: u16,
     width: u8,
+    shift: u8,
     value_bits: u8,
     bits: Box<[u8]>,
 }
@@ -136,8 +148,8 @@ impl EntryPage {
     pub fn read(plain: &[u8]) -> Result<EntryPage, Error> {
         equal("page of a run", PAGE_PLAIN as u64, plain.len() as u64)?;
         let count = u16::from_le_bytes([plain[0], plain[1]]);
-        let (width, value_bits) = (plain[2], plain[3]);
-        in_range("id width of a run's page", width.into(), 0, 128)?;
+        let (width, shift, value_bits) = (plain[2], plain[3], plain[4]);
+        in_range("id width of a run's page", u64::from(width) + u64::from(shift), 0, 128)?;
         in_range(
             "number width of a run's page",
             value_bits.into(),
@@ -147,7 +159,7 @@ impl EntryPage {
         let bits = u64::from(count) * (u64::from(width) + u64::from(value_bits));
         in_range("entries of a run's page", bits, 0, ROOM as u64 * 8)?;
         let mut base = [0; 16];
-        base.copy_from_slice(&plain[4..HEAD]);
+        base.copy_from_slice(&plain[5..HEAD]);
         let mut padded = Vec::with_capacity(ROOM + SLACK);
         padded.extend_from_slice(&plain[HEAD..]);
         padded.resize(ROOM + SLACK, 0);
@@ -155,6 +167,7 @@ impl EntryPage {
             base: u128::from_be_bytes(base),
             count,
             width,
+            shift: shift % 128,
             value_bits,
             bits: padded.into_boxed_slice(),
         })
@@ -192,7 +205,7 @@ impl EntryPage {
     }
 
     fn id(&self, number: usize) -> ShortId {
-        let distance = self.bits(number * self.stride(), self.width);
+        let distance = self.bits(number * self.stride(), self.width) << self.shift;
         // A page that was not written by us may hold any distance.
         ShortId(self.base.wrapping_add(distance))
     }

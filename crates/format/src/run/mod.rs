@@ -16,12 +16,14 @@
 mod entries;
 mod filter;
 mod frames;
+mod sketches;
 mod tables;
 mod trailer;
 
 pub use entries::{EntryPage, EntryPageBuilder, VALUE_BITS_MAX};
 pub use filter::{Filter, FilterBuilder};
 pub use frames::{FRAMES_A_PAGE, FramePage, FramePageBuilder, RunFrame};
+pub use sketches::{SketchPack, SketchTables, SketchTrailer, feature_id};
 pub use tables::{RunPack, Tables};
 pub use trailer::{Section, Trailer};
 
