@@ -25,6 +25,7 @@
 #![warn(clippy::missing_errors_doc, clippy::unwrap_used)]
 
 mod budget;
+mod cache;
 mod check;
 mod clock;
 mod error;
@@ -48,6 +49,7 @@ mod threads;
 mod tree;
 
 pub use budget::{MEMORY_DEFAULT, MEMORY_MIN};
+pub use cache::CacheStats;
 pub use check::{AFFECTED_MAX, Affected, CheckReport, Fault, ReadData};
 pub use error::{BaseFault, Error, Result};
 pub use ibid_chunk::{Settings as ChunkerSettings, SettingsError as ChunkerSettingsError};
@@ -56,7 +58,6 @@ pub use ibid_format::snapshot::{Snapshot, SnapshotTotals};
 pub use ibid_format::tree::{EntryKind, Time, TreeEntry};
 pub use ibid_format::{ChunkId, ChunkPrefix, Error as FormatError, FileId};
 pub use ibid_storage::{Error as StorageError, Local as LocalStorage, Memory as MemoryStorage, Storage};
-pub use index::CacheStats;
 pub use ingest::{BackupOptions, BackupSummary, Compression, Hints, Similarity, StoredData, Stream};
 pub use keys::{KeyChange, KeyInfo, KeyOptions};
 pub use monitor::{Monitor, ProgressCounters, Warning};

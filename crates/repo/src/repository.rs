@@ -11,8 +11,9 @@ use ibid_format::{FileId, Keys, MasterKey};
 use ibid_storage::{ErrorKind, Storage};
 
 use crate::budget::{BUFFERS_MIN, MEMORY_DEFAULT, MEMORY_MIN};
+use crate::cache::{Cache, CacheStats};
 use crate::files::Files;
-use crate::index::{Cache, CacheStats, IndexLimits, LoadedIndex};
+use crate::index::{IndexLimits, LoadedIndex};
 use crate::key_slots::{add_slot, unlock};
 use crate::layout::{config_name, folder, list_ids, name_in};
 use crate::options::setters;

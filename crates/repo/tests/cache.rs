@@ -130,7 +130,10 @@ fn with_a_cache_and_without_the_same_is_stored_and_read() {
     }
     assert_eq!(scene.take_heard(), [""; 0]);
     let stats = scene.cached().cache_stats().unwrap().unwrap();
-    assert!((1..8).contains(&stats.runs) && stats.files == stats.runs, "{stats:?}");
+    assert!(
+        (1..8).contains(&stats.runs) && (1..8).contains(&(stats.files - stats.runs)),
+        "{stats:?}"
+    );
     let (files, bytes) = scene.cached().clear_cache().unwrap();
     assert_eq!((files, bytes), (stats.files, stats.bytes));
     assert!(!stats.folder.exists());

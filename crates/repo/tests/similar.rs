@@ -356,3 +356,60 @@ fn a_base_that_is_stored_again_beside_a_lost_pack_is_passed_over() {
     assert_eq!(restored.unwrap().failed, 0);
     support::same_tree(folder.path(), out.path());
 }
+
+/// Versions of text files among others, with all sketches in memory and with few of them.
+#[test]
+fn sketches_that_do_not_fit_into_memory_are_found_on_the_disk() {
+    let versions = |is_tiny: bool, is_cached: bool| {
+        let cache = support::scratch();
+        let storage = Arc::new(MemoryStorage::new());
+        let open = || {
+            let repository = Repository::open(storage.clone(), Some(b"secret")).unwrap();
+            let repository = if is_cached {
+                repository.with_cache(cache.path())
+            } else {
+                repository
+            };
+            if is_tiny {
+                repository.with_tiny_index()
+            } else {
+                repository
+            }
+        };
+        Repository::init(storage.clone(), Some(b"secret"), &support::quick()).unwrap();
+        let folder = support::scratch();
+        let mut stored = 0;
+        for version in 0..5 {
+            for file in 0..30 {
+                // Half of the files have another name in each version.
+                let name = if file % 2 == 0 {
+                    format!("{file}")
+                } else {
+                    format!("{file}-{version}")
+                };
+                let old = format!("{file}-{}", version as i64 - 1);
+                let _ = std::fs::remove_file(folder.path().join(old));
+                let bytes = text(file, version, 8, 300 << 10);
+                std::fs::write(folder.path().join(name), bytes).unwrap();
+            }
+            std::fs::write(folder.path().join(format!("noise {version}")), noise(version, 3 << 20)).unwrap();
+            let summary = back_up(&open(), folder.path(), Similarity::Auto);
+            stored += summary.counters.stored_bytes;
+        }
+        let repository = open();
+        let out = support::scratch();
+        let snapshot = repository.snapshot("latest").unwrap();
+        let restored = repository.restore(snapshot.at(folder.path()), out.path(), &RestoreOptions::default());
+        assert_eq!(restored.unwrap().failed, 0);
+        support::same_tree(folder.path(), out.path());
+        stored
+    };
+    let without = versions(false, false);
+    for (is_tiny, is_cached) in [(false, true), (true, true), (true, false)] {
+        let stored = versions(is_tiny, is_cached);
+        assert!(
+            stored <= without + without / 50,
+            "{stored} bytes instead of {without}: tiny {is_tiny}, cached {is_cached}"
+        );
+    }
+}

@@ -29,10 +29,7 @@ impl<'a> Building<'a> {
     pub(super) fn new(scratch: &'a Scratch, folder: &'a Path, stays: bool) -> Result<Building<'a>> {
         let keys = &scratch.files.keys;
         Ok(Building {
-            writer: match stays {
-                true => RunWriter::named(keys, folder)?,
-                false => RunWriter::temporary(keys, folder)?,
-            },
+            writer: RunWriter::new(keys, folder, stays)?,
             sorter: Sorter::new(keys, folder, scratch.limits.sorted),
             absorbed: Vec::new(),
             empty: Vec::new(),

@@ -10,25 +10,28 @@ pub(crate) struct IndexLimits {
     /// Filters of runs, bytes.
     pub(super) filters: u64,
     /// Entries that are sorted at once, bytes.
-    pub(super) sorted: u64,
-    /// Index files that are read into memory: their number, and their bytes.
-    pub(super) files_read: usize,
-    pub(super) bytes_read: u64,
+    pub(crate) sorted: u64,
+    /// Index files, and sketch files, that are read into memory: their number, and their bytes.
+    pub(crate) files_read: usize,
+    pub(crate) bytes_read: u64,
+    /// Sketches in runs that are read into memory at once: their number.
+    pub(crate) sketches: u64,
     /// Packs that no index file lists and whose chunks are read into memory, bytes.
     pub(super) unlisted: u64,
 }
 
 impl IndexLimits {
-    /// Returns the limits for a budget of memory, bytes. At most a quarter of it is used at once.
+    /// Returns the limits for a budget of memory, bytes. At most a sixth of it is used at once.
     pub(crate) fn of(budget: u64, is_cached: bool) -> IndexLimits {
         IndexLimits {
-            memory: budget / 8,
-            pages: budget / 16,
-            filters: budget / 8,
+            memory: budget / 16,
+            pages: budget / 32,
+            filters: budget / 16,
             sorted: budget / 16,
             files_read: if is_cached { 16 } else { usize::MAX },
             // In memory, an entry takes a quarter more than in its file.
             bytes_read: if is_cached { 3 << 20 } else { budget / 16 },
+            sketches: 64 << 10,
             // Packs of small files have the most chunks for their size: one for 50 bytes.
             unlisted: budget.saturating_mul(8),
         }
@@ -43,6 +46,7 @@ impl IndexLimits {
             sorted: 16 << 10,
             files_read: 1,
             bytes_read: 4 << 10,
+            sketches: 0,
             unlisted: 64 << 10,
         }
     }

@@ -121,7 +121,7 @@ struct Sources {
 impl Sources {
     fn new(repository: &Repository, listed: Vec<(FileId, u64)>) -> Sources {
         let runs = match &repository.cache {
-            Some(cache) => cache.runs(&repository.files.keys, &repository.monitor),
+            Some(cache) => cache.files(&repository.files.keys, &repository.monitor),
             None => Vec::new(),
         };
         let runs: Vec<Arc<Run>> = runs.into_iter().map(Arc::new).collect();
@@ -144,8 +144,8 @@ impl Sources {
         }
         if let Some(cache) = &repository.cache {
             match cache
-                .make()
-                .and_then(|()| self.build(scratch, &cache.index(), true, bytes))
+                .make::<Run>()
+                .and_then(|folder| self.build(scratch, &folder, true, bytes))
             {
                 // No room, or no permission: a temporary file may do.
                 Err(error @ Error::Local { .. }) => repository.monitor.warn(Warning::Cache { error }),
@@ -193,12 +193,12 @@ impl Sources {
         for at in absorbed {
             let run = self.runs.remove(at);
             if stays {
-                run.delete();
+                run.file().delete();
             }
         }
         self.runs.push(Arc::new(run));
         self.runs
-            .sort_by_key(|run| std::cmp::Reverse((run.trailer.entries, run.id)));
+            .sort_by_key(|run| std::cmp::Reverse((run.trailer.entries, run.file().id())));
         self.files.clear();
         Ok(())
     }
@@ -206,8 +206,8 @@ impl Sources {
     /// Begins again without the run that can't be read, if that is the error: from its index files.
     fn build_without(&mut self, error: Error, scratch: &Scratch, folder: &Path, stays: bool, bytes: u64) -> Result<()> {
         let is_at_fault = |run: &Arc<Run>| match &error {
-            Error::Damaged { object, .. } => *object == run.path().display().to_string(),
-            Error::Local { path, .. } => path == run.path(),
+            Error::Damaged { object, .. } => *object == run.file().path().display().to_string(),
+            Error::Local { path, .. } => path == run.file().path(),
             _ => false,
         };
         let Some(at) = self.runs.iter().position(is_at_fault) else {
@@ -215,7 +215,7 @@ impl Sources {
         };
         scratch.monitor.warn(Warning::Cache { error });
         let run = self.runs.remove(at);
-        run.delete();
+        run.file().delete();
         let again = run.tables.covers.iter().filter(|id| self.listed.contains(id));
         self.files.extend(again.map(|id| (*id, 0)));
         self.build(scratch, folder, stays, bytes)

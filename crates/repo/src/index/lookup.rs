@@ -428,7 +428,7 @@ impl Index {
         let monitor = &self.scratch.monitor;
         monitor.warn(Warning::Cache { error });
         // The next command must not use it.
-        part.run.delete();
+        part.run.file().delete();
         let end = self.runs.iter().find(|other| other.first_pack > part.first_pack);
         let end = end.map_or_else(|| self.first_pack_in_memory(), |next| next.first_pack);
         let packs = &self.packs[part.first_pack as usize..end as usize];
@@ -469,7 +469,7 @@ impl Index {
 
     fn move_memory(&self) -> Result<()> {
         let run = self.scratch.in_some_folder(|folder| {
-            let mut writer = RunWriter::temporary(&self.scratch.files.keys, folder)?;
+            let mut writer = RunWriter::new(&self.scratch.files.keys, folder, false)?;
             writer.begin_entries(VALUE_BITS_MAX)?;
             self.memory.each_sorted(|id, place| {
                 let value = u64::from(place.frame) << 16 | u64::from(place.slot);
@@ -496,7 +496,7 @@ impl Index {
     }
 
     fn merge(&self, folder: &Path, runs: &[Arc<Run>]) -> Result<Run> {
-        let mut writer = RunWriter::temporary(&self.scratch.files.keys, folder)?;
+        let mut writer = RunWriter::new(&self.scratch.files.keys, folder, false)?;
         writer.begin_entries(VALUE_BITS_MAX)?;
         let mut merge = Merge::new(runs.iter().map(|run| Merged::run(run.clone(), 0)).collect())?;
         while let Some((id, value)) = merge.next()? {

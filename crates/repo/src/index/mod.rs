@@ -5,13 +5,12 @@
 //! | What is known of a chunk, a frame, a pack? | [`lookup`] |
 //! | Where are chunks that are new, or few? | [`memory`] |
 //! | Where are all others? | [`run`], files on the local disk |
-//! | Which runs stay between commands? | [`cache`] |
+//! | Which runs stay between commands? | [`crate::cache`] |
 //! | When does it turn from one to another? | [`limits`] |
 //! | How is it loaded, and what is missing? | [`load`], [`loaded`], [`build`] |
 //! | Which frames need which? | [`dependencies`] |
 
 mod build;
-mod cache;
 mod dependencies;
 mod frames;
 mod limits;
@@ -23,9 +22,8 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cache::Cache;
-pub use cache::CacheStats;
 pub(crate) use dependencies::{Dependencies, find_base};
 pub(crate) use frames::{Frame, Pack, Place};
 pub(crate) use limits::IndexLimits;
 pub(crate) use loaded::LoadedIndex;
+pub(crate) use run::{Merged, Run, Sorter};

@@ -14,7 +14,6 @@ use ibid_format::snapshot::Snapshot;
 use ibid_format::tree::{EntryKind, TreeEntry};
 
 use super::compress::Efforts;
-use super::earlier;
 use super::gather::{Channels, Gather};
 use super::groups::DeltaGroups;
 use super::job::Job;
@@ -37,16 +36,12 @@ pub(crate) struct Built {
 
 /// Runs the whole pipeline. This thread becomes the builder.
 pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>) -> Result<Built> {
-    let similar = match &job.bases {
-        Some(bases) => Some(earlier::load_similar(job, bases)?),
-        None => None,
-    };
     let stored = Stored::new();
     stored.list_packs(job)?;
     let efforts = Efforts::new();
     let end = std::thread::scope(|scope| {
         let (channels, events) = start(scope, job, &stored, &efforts, input, parent)?;
-        gather(job, &stored, channels, events, similar)
+        gather(job, &stored, channels, events)
     });
     // All threads have ended: their packs are durable, and any failure is known.
     let failure = stored.failure();
@@ -127,11 +122,8 @@ fn gather(
     stored: &Stored,
     channels: Channels,
     events: Receiver<Event>,
-    similar: Option<Similar>,
 ) -> Result<(Built, Option<Similar>)> {
-    let groups = similar
-        .zip(job.bases.as_ref())
-        .map(|(similar, bases)| DeltaGroups::new(job, similar, bases));
+    let groups = job.bases.as_ref().map(|bases| DeltaGroups::new(job, bases));
     let mut gather = Gather::new(job, stored, channels, groups);
     let mut builder = Builder {
         gather: &mut gather,
@@ -146,7 +138,7 @@ fn gather(
     let flushed = gather.flush();
     job.finished.store(true, Ordering::Relaxed);
     job.count(|tally| *tally += gather.tally);
-    let similar = gather.groups.take().map(|groups| groups.similar);
+    let similar = gather.groups.take().and_then(|groups| groups.similar);
     let root = root?;
     flushed?;
     let built = Built {

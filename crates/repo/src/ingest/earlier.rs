@@ -19,13 +19,7 @@ use crate::threads::spawn;
 /// Loads the sketches of stored chunks, and computes those that no file holds.
 pub(crate) fn load_similar(job: &Job<'_>, bases: &ChunkReader<'_>) -> Result<Similar> {
     let thorough = job.options.similarity == Similarity::Max;
-    let (mut similar, unsketched) = Similar::load(
-        &job.repository.files,
-        &job.loaded,
-        job.limits.features,
-        thorough,
-        job.monitor,
-    )?;
+    let (mut similar, unsketched) = Similar::load(job.repository, &job.loaded, job.limits.features, thorough)?;
     sketch_frames(job, bases, &unsketched, &mut similar)?;
     Ok(similar)
 }

@@ -18,7 +18,7 @@ use super::store::{FrameDue, Stored};
 use super::summary::BackupSummary;
 use super::work::Work;
 use crate::read::Body;
-use crate::similar::unsaved_max;
+use crate::similar::{Similar, unsaved_max};
 use crate::tree::MetadataSink;
 use crate::{Error, Result};
 
@@ -91,9 +91,15 @@ impl<'j> Gather<'j> {
     pub(super) fn data(&mut self, span: &Span, data: &[u8], sketches: &Sketches) -> Result<()> {
         let job = self.job;
         if job.loaded.index.contains(&span.id) {
+            if let Some(groups) = &mut self.groups {
+                groups.known(&span.id);
+            }
             return Ok(());
         }
         let (bytes, sketch) = (span.of(data), sketches.of(span));
+        if let Some(groups) = &mut self.groups {
+            groups.prepare(job, bytes.len() as u64)?;
+        }
         let group = match (&mut self.groups, sketch) {
             (Some(groups), Some(sketch)) => {
                 let group = groups.find(job, sketch);
@@ -159,13 +165,13 @@ impl<'j> Gather<'j> {
             return Ok(());
         }
         let memory = self.job.repository.memory;
-        if let Some(groups) = &mut self.groups {
-            groups.similar.keep_within(memory / SKETCHES_SHARE);
-            if groups.similar.unsaved() >= unsaved_max(memory) {
+        if let Some(similar) = self.groups.as_mut().and_then(|groups| groups.similar.as_mut()) {
+            similar.keep_within(memory / SKETCHES_SHARE);
+            if similar.unsaved() >= unsaved_max(memory) {
                 if self.job.options.dry_run {
-                    groups.similar.forget_unsaved();
+                    similar.forget_unsaved();
                 } else {
-                    self.tally.written += groups.similar.save(&self.job.repository.files, &self.job.loaded)?;
+                    self.tally.written += similar.save(&self.job.repository.files, &self.job.loaded)?;
                 }
             }
         }
@@ -186,7 +192,8 @@ impl<'j> Gather<'j> {
         self.send(PackKind::Data, open, None)?;
         if let Some(groups) = &mut self.groups {
             for (place, sketch) in groups.unlike.drain(..) {
-                groups.similar.add(place, 0, &sketch);
+                let similar = groups.similar.as_mut().expect("prepared before");
+                similar.add(place, 0, &sketch);
             }
         }
         Ok(())
@@ -197,7 +204,11 @@ impl<'j> Gather<'j> {
         let groups = self.groups.as_mut().expect("it has the group");
         let open = &mut groups.open[group];
         let frame = std::mem::replace(&mut open.frame, next);
-        let bases = open.group.close(&mut groups.similar);
+        let bases = match &mut groups.similar {
+            Some(similar) => open.group.close(similar),
+            // There was no new chunk.
+            None => return Ok(()),
+        };
         self.send(PackKind::Data, frame, Some(bases))
     }
 
@@ -248,7 +259,8 @@ impl<'j> Gather<'j> {
             ..
         } = self.job;
         if let Some(groups) = &self.groups {
-            let similar = groups.similar.memory().saturating_sub(limits.features);
+            let similar = groups.similar.as_ref().map_or(0, Similar::memory);
+            let similar = similar.saturating_sub(limits.features);
             let buffers = limits.bytes(repository.config.frame_size);
             let used = loaded.index.bytes() + similar + buffers + (1 << 20);
             let left = repository.memory.saturating_sub(used);

@@ -1,14 +1,17 @@
 //! Chunks with bases, gathered into groups that are encoded together.
 
 use ibid_delta::Sketch;
+use ibid_format::ChunkId;
 
 use super::compress::FrameBuffers;
 use super::deltas::DeltaGroup;
+use super::earlier;
 use super::job::Job;
 use super::open_frame::OpenFrame;
 use crate::index::Place;
 use crate::read::{ChunkReader, Recency};
 use crate::similar::{Base, DEPTH_MAX, Locality, Similar};
+use crate::{Result, Warning};
 
 /// Maximum number of chunks encoded together.
 const GROUP_CHUNKS_MAX: usize = 64;
@@ -22,7 +25,11 @@ const GROUP_DEPTHS: u8 = 2;
 
 /// Groups in which chunks with bases wait to be encoded together.
 pub(super) struct DeltaGroups<'j> {
-    pub(super) similar: Similar,
+    /// Sketches of stored chunks, once there is a new one.
+    pub(super) similar: Option<Similar>,
+    /// The last chunk that was known: what follows it in the repository may resemble what follows it in
+    /// the data.
+    last_known: Option<ChunkId>,
     pub(super) bases: &'j ChunkReader<'j>,
     /// The most recently used frames, at most `recent_max`. The cache's own contents depend on the
     /// timing of other threads; this list makes the choice of bases reproducible, except for bases
@@ -48,7 +55,7 @@ pub(super) struct OpenGroup {
 }
 
 impl<'j> DeltaGroups<'j> {
-    pub(super) fn new(job: &Job<'_>, similar: Similar, bases: &'j ChunkReader<'j>) -> DeltaGroups<'j> {
+    pub(super) fn new(job: &Job<'_>, bases: &'j ChunkReader<'j>) -> DeltaGroups<'j> {
         let open = |_| OpenGroup {
             frame: OpenFrame::new(job, FrameBuffers::default()),
             group: DeltaGroup::default(),
@@ -56,7 +63,8 @@ impl<'j> DeltaGroups<'j> {
         };
         let kept = job.limits.bases + job.limits.bases_lent;
         DeltaGroups {
-            similar,
+            similar: None,
+            last_known: None,
             bases,
             recent: Recency::default(),
             recent_max: (kept / u64::from(job.repository.config.frame_size)) as usize,
@@ -67,9 +75,37 @@ impl<'j> DeltaGroups<'j> {
         }
     }
 
+    /// Notes that a chunk was known.
+    pub(super) fn known(&mut self, id: &ChunkId) {
+        self.last_known = Some(*id);
+    }
+
+    /// Loads the sketches of stored chunks, before the first new chunk.
+    pub(super) fn prepare(&mut self, job: &Job<'_>, bytes: u64) -> Result<&mut Similar> {
+        if self.similar.is_none() {
+            self.similar = Some(earlier::load_similar(job, self.bases)?);
+        }
+        let similar = self.similar.as_mut().expect("just loaded");
+        similar.earn(bytes);
+        Ok(similar)
+    }
+
     /// Finds the bases of a chunk with this sketch and returns its group; none if there are no
     /// bases.
     pub(super) fn find(&mut self, job: &Job<'_>, sketch: &Sketch) -> Option<usize> {
+        if !self.look(job, sketch) && self.fetch(job, sketch) {
+            self.look(job, sketch);
+        }
+        for base in &self.found {
+            self.recent.touch(base.place.frame);
+        }
+        self.recent.shrink(self.recent_max);
+        let deepest = self.found.iter().map(|base| base.depth).max()?;
+        Some(usize::from(deepest / GROUP_DEPTHS))
+    }
+
+    /// Looks for bases in memory. Returns whether they share at least half of the features.
+    fn look(&mut self, job: &Job<'_>, sketch: &Sketch) -> bool {
         let locality = |place: Place| {
             let is_stored = || job.loaded.index.is_stored(place.frame) && job.may_read(self.bases);
             let is_readable = is_stored() || self.bases.cache.has(place.frame);
@@ -79,13 +115,26 @@ impl<'j> DeltaGroups<'j> {
                 false => None,
             }
         };
-        self.similar.bases(sketch, locality, &mut self.found);
-        for base in &self.found {
-            self.recent.touch(base.place.frame);
+        let similar = self.similar.as_mut().expect("prepared before");
+        similar.bases(sketch, locality, &mut self.found)
+    }
+
+    /// Brings sketches into memory that this one may resemble. Returns whether there are more now.
+    fn fetch(&mut self, job: &Job<'_>, sketch: &Sketch) -> bool {
+        let similar = self.similar.as_mut().expect("prepared before");
+        if !similar.has_library() {
+            return false;
         }
-        self.recent.shrink(self.recent_max);
-        let deepest = self.found.iter().map(|base| base.depth).max()?;
-        Some(usize::from(deepest / GROUP_DEPTHS))
+        let index = &job.loaded.index;
+        let known = self.last_known.take().and_then(|id| index.get(&id));
+        let near = known.filter(|place| place.frame < index.stored_frames());
+        let near = near.map(|place| index.pack(index.frame(place.frame).pack).id);
+        similar.fetch(&job.loaded, sketch, near).unwrap_or_else(|error| {
+            // Without them, less is found.
+            job.monitor.warn(Warning::Cache { error });
+            similar.close_library();
+            false
+        })
     }
 
     /// Records that a frame was made.

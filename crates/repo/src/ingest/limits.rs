@@ -36,16 +36,18 @@ pub(crate) struct Limits {
 /// Memory that one worker needs to encode against bases, bytes: zstd's tables, the prefix, and
 /// frames read as bases.
 const DELTA_CODER: usize = 16 << 20;
+/// Part of the budget that is reserved for growth of the index.
+const GROWTH_SHARE: u64 = 6;
 /// With less memory than this, looking for similar chunks does not pay, bytes.
-const SIMILARITY_MIN: u64 = 16 << 20;
+const SIMILARITY_MIN: u64 = 8 << 20;
 /// Most bytes of frames kept as bases, and of features. More did not save more, and every page
 /// touched costs 2 µs.
 const BASES_MAX: u64 = 160 << 20;
 const FEATURES_MAX: u64 = 64 << 20;
 
 impl Limits {
-    /// Divides `budget` (bytes left beside the index). If possible, a quarter is reserved for
-    /// growth of the index. If the backup looks for similar chunks (`looks`), that gets memory
+    /// Divides `budget` (bytes left beside the index). If possible, a part is reserved for growth of the
+    /// index. If the backup looks for similar chunks (`looks`), that gets memory
     /// before the buffers that only add speed, except the last of them.
     pub(crate) fn new(
         budget: u64,
@@ -72,9 +74,10 @@ impl Limits {
             features: 0,
             reads_max: None,
         };
+        let growth = budget / GROWTH_SHARE;
         let mut fits = None;
         // Reduce first the limits that cost least speed.
-        let steps: [fn(&mut Limits); 7] = [
+        let steps: [fn(&mut Limits); 9] = [
             |l| (l.events, l.pieces_all) = (12, (2 * l.pieces).max(12)),
             |l| (l.pieces, l.pieces_all) = (l.pieces.min(3), 6),
             |l| l.pack = l.pack.min(16 << 20),
@@ -82,20 +85,24 @@ impl Limits {
             |l| l.workers = l.workers.min(4),
             |l| l.pack = l.pack.min(4 << 20),
             |l| (l.cutters, l.pieces_all, l.workers) = (1, l.pieces, l.workers.min(2)),
+            |l| l.events = 4,
+            |l| (l.workers, l.events, l.pieces, l.pieces_all) = (1, 3, 2, 2),
         ];
-        for step in steps {
-            if let Some(left) = (budget - budget / 4).checked_sub(limits.bytes(frame)) {
+        for step in steps.map(Some).into_iter().chain([None]) {
+            if let Some(left) = (budget - growth).checked_sub(limits.bytes(frame)) {
                 let mut shared = limits;
                 if looks {
-                    shared.share_out(left, budget / 4);
+                    shared.share_out(left, growth);
                 }
                 if !looks || shared.bases > 0 {
                     return Ok(shared);
                 }
                 fits.get_or_insert(limits);
             }
-            step(&mut limits);
-            limits.frames = limits.workers + 2;
+            if let Some(step) = step {
+                step(&mut limits);
+                limits.frames = limits.workers + 2;
+            }
         }
         if let Some(limits) = fits {
             return Ok(limits);

@@ -7,14 +7,20 @@
 //! their own. In a common table, the last eight versions of a page would fill all places, and these
 //! are too deep to be more than a first base.
 
+mod library;
 mod saved;
 
 use std::collections::VecDeque;
 
 use ibid_delta::{FeatureIndex, Sketch, Sketcher};
+use ibid_format::FileId;
+pub(crate) use library::SketchRun;
+use library::{LOOKUP_BYTES, Library};
+use saved::FramesOfPacks;
 pub(crate) use saved::{fits_one_backup, read, unsaved_max};
 
-use crate::index::Place;
+use crate::Result;
+use crate::index::{LoadedIndex, Place};
 
 /// Maximum depth of a chunk: the number of deltas to apply to get its bytes.
 pub(crate) const DEPTH_MAX: u8 = 8;
@@ -135,6 +141,34 @@ struct Match {
     locality: Locality,
 }
 
+/// Bytes of new data that pay for looking at sketches on the disk, so that data that resembles nothing
+/// costs little.
+struct Credit(u64);
+
+impl Credit {
+    const START: u64 = 4 << 20;
+    const MOST: u64 = 64 << 20;
+
+    fn earn(&mut self, bytes: u64) {
+        self.0 = (self.0 + bytes).min(Credit::MOST);
+    }
+
+    fn spend(&mut self, bytes: u64) -> bool {
+        let left = self.0.checked_sub(bytes);
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
+    }
+}
+
+impl Default for Credit {
+    fn default() -> Credit {
+        Credit(Credit::START)
+    }
+}
+
+/// Bytes of new data for which the sketches of one pack are read.
+const PACK_BYTES: u64 = 64 << 10;
+
 /// A sketch that is not saved yet.
 struct UnsavedSketch {
     place: Place,
@@ -161,6 +195,10 @@ pub(crate) struct Similar {
     features_forgotten: u32,
     /// Sketches that no file holds yet.
     unsaved: VecDeque<UnsavedSketch>,
+    /// Sketches on the disk, if there are more than fit into memory.
+    library: Option<Library>,
+    frames: FramesOfPacks,
+    credit: Credit,
     /// Scratch memory for index hits of one sketch: a chunk, and one of its features.
     hits: Vec<(u32, u32)>,
     found: Vec<Match>,
@@ -180,6 +218,9 @@ impl Similar {
             features: VecDeque::new(),
             features_forgotten: 0,
             unsaved: VecDeque::new(),
+            library: None,
+            frames: FramesOfPacks::default(),
+            credit: Credit::default(),
             hits: Vec::new(),
             found: Vec::new(),
         };
@@ -239,7 +280,8 @@ impl Similar {
     pub(crate) fn memory(&self) -> u64 {
         let unsaved = self.unsaved.capacity() * size_of::<UnsavedSketch>();
         let known = self.known.capacity() * size_of::<KnownChunk>() + self.features.capacity() * size_of::<u32>();
-        (self.index.memory() + known + unsaved) as u64
+        let library = self.library.as_ref().map_or(0, Library::memory) + self.frames.memory();
+        (self.index.memory() + known + unsaved) as u64 + library
     }
 
     /// Adds a chunk of a complete frame of this depth. From now on it can be found, if its sketch
@@ -284,13 +326,13 @@ impl Similar {
     /// Fills `bases` with the chunks that together share most features with this sketch, the best
     /// first. Each shares features that the earlier ones do not. Leaves `bases` empty if too few
     /// features are found. `locality` returns how quickly a place can be read, or `None` if it
-    /// can't be read.
+    /// can't be read. Returns whether they share at least half of its features.
     pub(crate) fn bases(
         &mut self,
         sketch: &Sketch,
         locality: impl Fn(Place) -> Option<Locality>,
         bases: &mut Vec<Base>,
-    ) {
+    ) -> bool {
         bases.clear();
         let sketch = shortened(sketch);
         self.find(&sketch, locality);
@@ -326,6 +368,7 @@ impl Similar {
         if covered.count_ones() * SHARED_PART_MIN < sketch.features().len() as u32 {
             bases.clear();
         }
+        covered.count_ones() * 2 >= sketch.features().len() as u32
     }
 
     /// Finds all chunks that share a feature with this sketch, and the shared features.
@@ -364,6 +407,66 @@ impl Similar {
             };
             self.found.push(Match { base, shared, locality });
         }
+    }
+
+    /// Brings sketches into memory from the disk that a new chunk, of so many bytes, may resemble: those
+    /// of the packs that its largest features lead to, and of the pack that the data before it is in.
+    /// Returns whether there are more now.
+    pub(crate) fn fetch(&mut self, loaded: &LoadedIndex, sketch: &Sketch, near: Option<FileId>) -> Result<bool> {
+        let lookups = LOOKUP_BYTES * self.library.as_ref().map_or(0, Library::runs);
+        let Some(library) = self.library.as_ref().filter(|_| self.credit.spend(lookups)) else {
+            return Ok(false);
+        };
+        let mut wanted: Vec<u32> = near.into_iter().flat_map(|pack| library.numbers_of(pack)).collect();
+        wanted.extend(library.find(&shortened(sketch))?);
+        let mut more = false;
+        for number in wanted {
+            if !self.is_loaded(number) && self.credit.spend(PACK_BYTES) {
+                self.load_pack(loaded, number)?;
+                more = true;
+            }
+        }
+        if more {
+            // It pays: what follows will find its like in memory.
+            self.credit.earn(lookups);
+        }
+        Ok(more)
+    }
+
+    /// Counts new data, which pays for looking at sketches on the disk.
+    pub(crate) fn earn(&mut self, bytes: u64) {
+        self.credit.earn(bytes);
+    }
+
+    /// Returns whether there are sketches on the disk that may not be in memory.
+    pub(crate) fn has_library(&self) -> bool {
+        self.library.is_some()
+    }
+
+    /// Goes on without the sketches on the disk.
+    pub(crate) fn close_library(&mut self) {
+        if let Some(library) = self.library.take() {
+            library.delete();
+        }
+    }
+
+    /// Returns whether a pack's sketches are in memory.
+    fn is_loaded(&self, number: u32) -> bool {
+        let first = self.library.as_ref().and_then(|library| library.loaded(number));
+        first.is_some_and(|first| self.get(first).is_some())
+    }
+
+    fn load_pack(&mut self, loaded: &LoadedIndex, number: u32) -> Result<()> {
+        let first = self.forgotten.wrapping_add(self.known.len() as u32);
+        let Some(library) = &mut self.library else {
+            return Ok(());
+        };
+        for run in library.load(number, first)? {
+            if let Some(frame) = self.frames.find(loaded, run.pack, run.offset) {
+                self.remember(loaded, frame, &run);
+            }
+        }
+        Ok(())
     }
 
     /// Drops the older half of the unsaved sketches.

@@ -1,18 +1,21 @@
 //! Sketch files, which keep sketches between backups.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::HashSet;
+use std::sync::Arc;
 
 use ibid_delta::Sketch;
 use ibid_format::FileId;
 use ibid_format::pack::PackKind;
 use ibid_format::sketches::{CHUNK_BYTES, Features, LIMIT, Run, Sketches};
 
+use super::library::{Library, SketchRun, SketchRunWriter};
 use super::{DEPTH_MAX, Similar, UnsavedSketch};
+use crate::cache::Kept;
 use crate::files::Files;
 use crate::index::{LoadedIndex, Place};
 use crate::layout::{folder, name_in};
-use crate::{Error, Monitor, Result, Warning};
+use crate::{Error, Repository, Result, Warning};
 
 /// Maximum number of chunks per file: as many as fit even if each has a run of its own.
 const CHUNKS_OF_ONE_FILE: usize = LIMIT as usize / 2 / (CHUNK_BYTES + 16);
@@ -22,6 +25,9 @@ const UNSAVED_MAX: usize = 200_000;
 /// sketches: a second of one core, and 20 MiB of memory.
 const UNSKETCHED_CHUNKS_MAX: u64 = 64 << 10;
 const UNSKETCHED_BYTES_MAX: u64 = 1 << 30;
+
+/// A run becomes part of a new one unless it has more chunks than this many times those of the new one.
+const ABSORBED_SHARE: u64 = 3;
 
 /// Returns the maximum number of unsaved sketches with this memory budget, bytes.
 pub(crate) fn unsaved_max(memory: u64) -> usize {
@@ -35,60 +41,58 @@ pub(crate) fn fits_one_backup(chunks: u64, bytes: u64) -> bool {
 }
 
 impl Similar {
-    /// Loads the sketches saved by earlier backups into at most `memory` bytes. Also returns the
-    /// frames to sketch now because no file covers them.
+    /// Loads the sketches saved by earlier backups. If they do not fit into `memory` bytes, they stay on
+    /// the disk and come into memory as they are [needed](Similar::fetch). Also returns the frames to
+    /// sketch now because no file covers them.
     pub(crate) fn load(
-        files: &Files,
+        repository: &Repository,
         loaded: &LoadedIndex,
         memory: u64,
         thorough: bool,
-        monitor: &Monitor,
     ) -> Result<(Similar, Vec<u32>)> {
+        let sources = Sources::read(repository, memory)?;
+        let library = (!sources.runs.is_empty()).then(|| Library::new(sources.runs));
         let frames = FramesOfPacks::new(loaded);
-        let mut saved = Vec::new();
-        // In memory, each feature takes four bytes beside the index, instead of three in the file.
-        let (mut bytes, most) = (0, memory / 2);
-        for (id, size) in files.list(folder::SKETCHES)? {
-            monitor.check_cancelled()?;
-            bytes += size;
-            if bytes > most {
-                break;
-            }
-            match read(files, id) {
-                Ok(sketches) => saved.push(sketches),
-                // Sketches are optional: go on without a damaged file.
-                Err(error) if error.is_damage() => monitor.warn(Warning::Repository { error }),
-                Err(error) => return Err(error),
-            }
-        }
+        let mut saved = sources.saved;
         saved.sort_by_key(|sketches| (sketches.time.seconds, sketches.time.nanos));
         let runs = saved.iter().flat_map(|sketches| &sketches.runs);
         let known: Vec<(u32, &Run)> = runs
             .filter_map(|run| Some((frames.find(loaded, run.pack, run.offset)?, run)))
             .collect();
-        let unsketched = if bytes > most {
-            // The files not read may cover any frame.
-            Vec::new()
-        } else {
-            let mut sketched = vec![false; loaded.index.stored_frames() as usize];
-            known.iter().for_each(|(frame, _)| sketched[*frame as usize] = true);
-            unsketched(loaded, &sketched)
-        };
+        let unsketched = unsketched(loaded, &known, library.as_ref());
         let frame = |number: &u32| loaded.index.frame(*number);
+        let chunks_of_library = library.as_ref().map_or(0, Library::chunks);
+        let is_all_read = chunks_of_library <= repository.index_limits().sketches;
+        let of_library = is_all_read.then_some((0, chunks_of_library));
         let saved = known
             .iter()
             .map(|(number, run)| (frame(number).depth, run.chunks.len() as u64));
         let unsaved = unsketched
             .iter()
             .map(|number| (frame(number).depth, u64::from(frame(number).blobs)));
-        let mut similar = Similar::new(saved.chain(unsaved), memory, thorough);
+        let mut similar = Similar::new(saved.chain(unsaved).chain(of_library), memory, thorough);
+        similar.library = library;
+        similar.frames = frames;
+        if is_all_read && let Err(error) = similar.load_all(loaded) {
+            repository.monitor.warn(Warning::Cache { error });
+            similar.close_library();
+        }
         for (frame, run) in known {
             similar.remember(loaded, frame, run);
         }
         Ok((similar, unsketched))
     }
 
-    fn remember(&mut self, loaded: &LoadedIndex, number: u32, run: &Run) {
+    /// Brings all sketches from the disk into memory.
+    fn load_all(&mut self, loaded: &LoadedIndex) -> Result<()> {
+        for number in self.library.as_ref().map_or_else(Vec::new, Library::all) {
+            self.load_pack(loaded, number)?;
+        }
+        self.library = None;
+        Ok(())
+    }
+
+    pub(super) fn remember(&mut self, loaded: &LoadedIndex, number: u32, run: &Run) {
         let frame = loaded.index.frame(number);
         for (features, slot) in run.chunks.iter().zip(run.slot..frame.blobs) {
             let sketch = Sketch::of(features.iter().map(|&feature| feature.into()));
@@ -156,20 +160,22 @@ impl Similar {
     }
 }
 
-/// Returns the data frames that no sketch file covers, up to the limit for one backup: those of
-/// smallest depth, in order of their numbers.
-fn unsketched(loaded: &LoadedIndex, sketched: &[bool]) -> Vec<u32> {
+/// Returns the data frames that no sketches cover, up to the limit for one backup: those of smallest
+/// depth, in order of their numbers.
+fn unsketched(loaded: &LoadedIndex, known: &[(u32, &Run)], library: Option<&Library>) -> Vec<u32> {
     let index = &loaded.index;
+    let sketched: HashSet<u32> = known.iter().map(|(frame, _)| *frame).collect();
+    let packs = index
+        .packs()
+        .filter(|(_, pack)| pack.kind == PackKind::Data && library.is_none_or(|library| !library.has(pack.id)));
     let is_of_use = |number: &u32| {
         let frame = index.frame(*number);
-        frame.is_stored()
-            && !index.is_missing(frame.pack)
-            && index.pack(frame.pack).kind == PackKind::Data
-            && frame.depth < DEPTH_MAX
-            && !sketched[*number as usize]
-            && !index.lost().contains(number)
+        frame.is_stored() && frame.depth < DEPTH_MAX && !sketched.contains(number) && !index.lost().contains(number)
     };
-    let mut unsketched: Vec<u32> = (0..index.stored_frames()).filter(is_of_use).collect();
+    let mut unsketched: Vec<u32> = Vec::new();
+    for (number, _) in packs {
+        unsketched.extend(index.frames_of(number).filter(is_of_use));
+    }
     unsketched.sort_by_key(|number| index.frame(*number).depth);
     let (mut chunks, mut bytes) = (0, 0);
     let within = unsketched.iter().take_while(|number| {
@@ -184,6 +190,98 @@ fn unsketched(loaded: &LoadedIndex, sketched: &[bool]) -> Vec<u32> {
     unsketched
 }
 
+/// Sketches of earlier backups: in runs, and in memory.
+struct Sources {
+    runs: Vec<Arc<SketchRun>>,
+    saved: Vec<Sketches>,
+}
+
+impl Sources {
+    /// Reads the sketch files that no run of the cache stands for, or makes a run of them if they are
+    /// many.
+    fn read(repository: &Repository, memory: u64) -> Result<Sources> {
+        let (files, monitor) = (&repository.files, &repository.monitor);
+        let listed = files.list(folder::SKETCHES)?;
+        let mut sources = Sources {
+            runs: match &repository.cache {
+                Some(cache) => cache.files(&files.keys, monitor).into_iter().map(Arc::new).collect(),
+                None => Vec::new(),
+            },
+            saved: Vec::new(),
+        };
+        let covered: HashSet<FileId> = sources.runs.iter().flat_map(|run| run.covers()).copied().collect();
+        let uncovered: Vec<_> = listed.iter().filter(|(id, _)| !covered.contains(id)).copied().collect();
+        let bytes: u64 = uncovered.iter().map(|(_, size)| size).sum();
+        let limits = repository.index_limits();
+        // In memory, each feature takes four bytes beside the index, instead of three in the file.
+        let is_much = match &repository.cache {
+            Some(_) => uncovered.len() > limits.files_read || bytes > (memory / 2).min(limits.bytes_read),
+            None => bytes > memory / 2,
+        };
+        if is_much {
+            let listed = listed.into_iter().map(|(id, _)| id).collect();
+            match sources.build(repository, &uncovered, &listed) {
+                // Sketches are optional: without room for them, less is found.
+                Err(error @ Error::Local { .. }) => monitor.warn(Warning::Cache { error }),
+                built => built?,
+            }
+            return Ok(sources);
+        }
+        for (id, _) in uncovered {
+            monitor.check_cancelled()?;
+            sources.saved.extend(read_if_intact(repository, id)?);
+        }
+        Ok(sources)
+    }
+
+    /// Makes a run of these sketch files. Smaller runs become part of it.
+    fn build(&mut self, repository: &Repository, files: &[(FileId, u64)], listed: &HashSet<FileId>) -> Result<()> {
+        let (keys, sorted) = (&repository.files.keys, repository.index_limits().sorted);
+        let (folder, stays) = match &repository.cache {
+            Some(cache) => (cache.make::<SketchRun>()?, true),
+            None => (repository.scratch_folder(), false),
+        };
+        let mut writer = SketchRunWriter::new(keys, &folder, stays, sorted)?;
+        let bytes: u64 = files.iter().map(|(_, size)| size).sum();
+        let mut chunks = bytes / 100;
+        let mut absorbed = Vec::new();
+        // Smaller runs come last.
+        for (at, run) in self.runs.iter().enumerate().rev() {
+            if run.weight() > chunks.saturating_mul(ABSORBED_SHARE) {
+                break;
+            }
+            chunks += run.weight();
+            writer.absorb(run.clone())?;
+            absorbed.push(at);
+        }
+        for (id, _) in files {
+            repository.monitor.check_cancelled()?;
+            if let Some(sketches) = read_if_intact(repository, *id)? {
+                writer.add(*id, sketches)?;
+            }
+        }
+        let run = writer.finish(|id| listed.contains(id))?;
+        for at in absorbed {
+            let run = self.runs.remove(at);
+            run.file().delete();
+        }
+        self.runs.push(Arc::new(run));
+        Ok(())
+    }
+}
+
+/// Reads a file of sketches. Goes on without a damaged one, which the monitor is told of.
+fn read_if_intact(repository: &Repository, id: FileId) -> Result<Option<Sketches>> {
+    match read(&repository.files, id) {
+        Ok(sketches) => Ok(Some(sketches)),
+        Err(error) if error.is_damage() => {
+            repository.monitor.warn(Warning::Repository { error });
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Reads a file of sketches.
 pub(crate) fn read(files: &Files, id: FileId) -> Result<Sketches> {
     let name = name_in(folder::SKETCHES, id);
@@ -191,17 +289,21 @@ pub(crate) fn read(files: &Files, id: FileId) -> Result<Sketches> {
     Sketches::open(&files.keys, id, &mut bytes).map_err(Error::damaged(name))
 }
 
-/// Numbers of packs by their ids.
-struct FramesOfPacks(HashMap<FileId, u32>);
+/// Packs by their ids, with their numbers.
+#[derive(Default)]
+pub(super) struct FramesOfPacks(Vec<(FileId, u32)>);
 
 impl FramesOfPacks {
     fn new(loaded: &LoadedIndex) -> FramesOfPacks {
-        FramesOfPacks(loaded.index.packs().map(|(number, pack)| (pack.id, number)).collect())
+        let mut packs: Vec<_> = loaded.index.packs().map(|(number, pack)| (pack.id, number)).collect();
+        packs.sort_unstable();
+        FramesOfPacks(packs)
     }
 
     /// Returns the number of the frame at an offset of a pack.
-    fn find(&self, loaded: &LoadedIndex, pack: FileId, offset: u32) -> Option<u32> {
-        let mut range = loaded.index.frames_of(*self.0.get(&pack)?);
+    pub(super) fn find(&self, loaded: &LoadedIndex, pack: FileId, offset: u32) -> Option<u32> {
+        let at = self.0.binary_search_by_key(&pack, |(id, _)| *id).ok()?;
+        let mut range = loaded.index.frames_of(self.0[at].1);
         while !range.is_empty() {
             let middle = range.start + (range.end - range.start) / 2;
             match loaded.index.frame(middle).offset.cmp(&offset) {
@@ -211,5 +313,10 @@ impl FramesOfPacks {
             }
         }
         None
+    }
+
+    /// Returns the memory in use, bytes.
+    pub(super) fn memory(&self) -> u64 {
+        (self.0.capacity() * size_of::<(FileId, u32)>()) as u64
     }
 }

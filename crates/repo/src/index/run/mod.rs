@@ -7,18 +7,16 @@ mod pages;
 mod sorter;
 mod writer;
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use ibid_format::run::{EntryPage, Filter, FramePage, PAGE, RunFrame, Section, ShortId, Tables, Trailer, open};
-use ibid_format::{FileId, Keys};
+use ibid_format::FileKind;
+use ibid_format::run::{EntryPage, Filter, FramePage, RunFrame, ShortId, Tables, Trailer};
 pub(super) use pages::PageCache;
-pub(super) use sorter::{Merge, Merged, Sorter};
+pub(crate) use sorter::{Merge, Merged, Sorter};
 pub(super) use writer::RunWriter;
 
+use crate::cache::{Kept, SealedFile};
 use crate::{Error, Result};
 
 /// Lookups after which a run's filter is loaded, if there is memory for it.
@@ -26,14 +24,43 @@ const LOOKUPS_BEFORE_FILTER: u32 = 256;
 
 /// A run that is open for lookups.
 pub(crate) struct Run {
-    file: File,
-    path: PathBuf,
-    keys: Keys,
-    pub(super) id: FileId,
+    file: SealedFile,
     pub(super) trailer: Trailer,
     pub(super) tables: Tables,
     filter: OnceLock<Option<Filter>>,
     lookups: AtomicU32,
+}
+
+impl Kept for Run {
+    const FOLDER: &'static str = "index";
+
+    fn open(file: SealedFile) -> Result<Run> {
+        file.check(FileKind::Run)?;
+        let size = file.size()?;
+        let mut sealed = [0; Trailer::LEN];
+        file.read_at(&mut sealed, size.saturating_sub(Trailer::LEN as u64))?;
+        let trailer = Trailer::open(file.keys(), file.id(), size, &mut sealed).map_err(file.damaged())?;
+        let tables = file.section(trailer.tables())?;
+        Ok(Run {
+            tables: Tables::read(&trailer, &tables).map_err(file.damaged())?,
+            file,
+            trailer,
+            filter: OnceLock::new(),
+            lookups: AtomicU32::new(0),
+        })
+    }
+
+    fn file(&self) -> &SealedFile {
+        &self.file
+    }
+
+    fn weight(&self) -> u64 {
+        self.trailer.entries
+    }
+
+    fn covers(&self) -> &[ibid_format::FileId] {
+        &self.tables.covers
+    }
 }
 
 /// Memory that filters may still take, shared by all runs of an index, bytes.
@@ -55,88 +82,18 @@ impl FilterRoom {
 }
 
 impl Run {
-    /// Opens the run `id` in this file. `path` is for messages.
-    ///
-    /// # Errors
-    /// [`Error::Local`] if it can't be read; [`Error::Damaged`].
-    pub(super) fn open(file: File, path: PathBuf, keys: &Keys, id: FileId) -> Result<Run> {
-        let failed = |source| Error::local("read", &path, source);
-        let damaged = || Error::damaged(path.display());
-        let size = file.metadata().map_err(failed)?.len();
-        let mut head = [0; 8];
-        file.read_exact_at(&mut head, 0).map_err(failed)?;
-        ibid_format::FileKind::Run.check(&head).map_err(damaged())?;
-        let mut sealed = [0; Trailer::LEN];
-        let position = size.saturating_sub(Trailer::LEN as u64);
-        file.read_exact_at(&mut sealed, position).map_err(failed)?;
-        let trailer = Trailer::open(keys, id, size, &mut sealed).map_err(damaged())?;
-        let mut run = Run {
-            file,
-            path: path.clone(),
-            keys: keys.clone(),
-            id,
-            trailer,
-            tables: Tables::default(),
-            filter: OnceLock::new(),
-            lookups: AtomicU32::new(0),
-        };
-        let tables = run.section(trailer.tables())?;
-        run.tables = Tables::read(&trailer, &tables).map_err(damaged())?;
-        Ok(run)
-    }
-
-    /// Deletes the file. Whoever has it open can read on.
-    pub(super) fn delete(&self) {
-        // It may be gone already; if it can't be deleted, the next command tries again.
-        let _ = std::fs::remove_file(&self.path);
-    }
-
-    pub(super) fn path(&self) -> &std::path::Path {
-        &self.path
-    }
-
-    fn damaged(&self) -> impl FnOnce(ibid_format::Error) -> Error {
-        Error::damaged(self.path.display())
-    }
-
-    /// Reads a section, which was checked to lie within the file.
-    fn section(&self, section: Section) -> Result<Vec<u8>> {
-        let mut plain = Vec::with_capacity(section.plain as usize);
-        let mut sealed = Vec::new();
-        for block in section.blocks() {
-            sealed.resize((block.end - block.start) as usize, 0);
-            self.read_at(&mut sealed, block.start)?;
-            let opened = open(&self.keys, self.id, block.start, &mut sealed).map_err(self.damaged())?;
-            plain.extend_from_slice(opened);
-        }
-        Ok(plain)
-    }
-
-    fn read_at(&self, bytes: &mut [u8], position: u64) -> Result<()> {
-        let read = self.file.read_exact_at(bytes, position);
-        read.map_err(|source| Error::local("read", &self.path, source))
-    }
-
-    fn page<T>(
-        &self,
-        position: u64,
-        read: impl FnOnce(&[u8]) -> std::result::Result<T, ibid_format::Error>,
-    ) -> Result<T> {
-        let mut sealed = [0; PAGE];
-        self.read_at(&mut sealed, position)?;
-        open(&self.keys, self.id, position, &mut sealed)
-            .and_then(read)
-            .map_err(self.damaged())
+    pub(super) fn file(&self) -> &SealedFile {
+        &self.file
     }
 
     /// Reads a page of entries.
     pub(super) fn read_entries(&self, number: u32) -> Result<EntryPage> {
-        self.page(self.trailer.entry_page(number), EntryPage::read)
+        self.file.page(self.trailer.entry_page(number), EntryPage::read)
     }
 
     /// Reads a page of frames.
     pub(super) fn read_frames(&self, number: u32) -> Result<FramePage> {
-        self.page(self.trailer.frame_page(number), FramePage::read)
+        self.file.page(self.trailer.frame_page(number), FramePage::read)
     }
 
     /// Returns whether the run may have this id, as far as its filter tells.
@@ -157,8 +114,8 @@ impl Run {
             if !room.take(section.plain) {
                 return None;
             }
-            let read = self.section(section);
-            let filter = read.and_then(|bytes| Filter::read(self.trailer.entries, &bytes).map_err(self.damaged()));
+            let read = self.file.section(section);
+            let filter = read.and_then(|bytes| Filter::read(self.trailer.entries, &bytes).map_err(self.file.damaged()));
             // The pages have the truth: a filter that can't be read is only slow.
             filter.inspect_err(|_| room.give_back(section.plain)).ok()
         });
@@ -222,7 +179,7 @@ impl Run {
     }
 
     fn no_such(&self, found: u64) -> Error {
-        self.damaged()(ibid_format::Error::OutOfRange {
+        self.file.damaged()(ibid_format::Error::OutOfRange {
             field: "chunk or frame of a run",
             min: 0,
             max: self.trailer.chunks,

@@ -86,6 +86,7 @@ impl PageCache {
 }
 
 fn serial(run: &Run) -> u64 {
-    let (first, _) = run.id.0.split_first_chunk::<8>().expect("an id is longer");
+    let id = run.file().id();
+    let (first, _) = id.0.split_first_chunk::<8>().expect("an id is longer");
     u64::from_le_bytes(*first)
 }

@@ -12,7 +12,7 @@ use super::{Entries, Run, RunWriter};
 use crate::Result;
 
 /// Sorts entries; what does not fit into memory goes to temporary runs.
-pub(in crate::index) struct Sorter<'a> {
+pub(crate) struct Sorter<'a> {
     keys: &'a Keys,
     folder: &'a Path,
     entries: Vec<(ShortId, u64)>,
@@ -23,7 +23,7 @@ pub(in crate::index) struct Sorter<'a> {
 
 impl<'a> Sorter<'a> {
     /// Returns a sorter that takes about `memory` bytes and writes temporary files in `folder`.
-    pub(in crate::index) fn new(keys: &'a Keys, folder: &'a Path, memory: u64) -> Sorter<'a> {
+    pub(crate) fn new(keys: &'a Keys, folder: &'a Path, memory: u64) -> Sorter<'a> {
         let entry = size_of::<(ShortId, u64)>() as u64;
         Sorter {
             keys,
@@ -34,7 +34,7 @@ impl<'a> Sorter<'a> {
         }
     }
 
-    pub(in crate::index) fn push(&mut self, id: ShortId, value: u64) -> Result<()> {
+    pub(crate) fn push(&mut self, id: ShortId, value: u64) -> Result<()> {
         if self.entries.len() >= self.most {
             self.spill()?;
         }
@@ -52,7 +52,7 @@ impl<'a> Sorter<'a> {
 
     fn spill(&mut self) -> Result<()> {
         self.entries.sort_unstable();
-        let mut writer = RunWriter::temporary(self.keys, self.folder)?;
+        let mut writer = RunWriter::new(self.keys, self.folder, false)?;
         writer.begin_entries(VALUE_BITS_MAX)?;
         for (id, value) in self.entries.drain(..) {
             writer.entry(id, value)?;
@@ -62,7 +62,7 @@ impl<'a> Sorter<'a> {
     }
 
     /// Returns all entries in order, with those of `others`.
-    pub(in crate::index) fn finish(mut self, others: Vec<Merged>) -> Result<Merge> {
+    pub(crate) fn finish(mut self, others: Vec<Merged>) -> Result<Merge> {
         self.entries.sort_unstable();
         let mut sources = others;
         sources.extend(self.runs.into_iter().map(|run| Merged::run(run, 0)));
@@ -72,34 +72,43 @@ impl<'a> Sorter<'a> {
 }
 
 /// A sorted source of entries.
-pub(in crate::index) enum Merged {
+pub(crate) enum Merged {
     Memory(std::vec::IntoIter<(ShortId, u64)>),
-    /// A run, and what is added to each number.
-    Run(Entries, u64),
+    /// Returns the next entry.
+    Other(Box<NextEntry>),
 }
+
+/// Returns the next entry of a sorted source.
+type NextEntry = dyn FnMut() -> Result<Option<(ShortId, u64)>>;
 
 impl Merged {
     /// Returns the entries of a run, with this added to each number.
     pub(in crate::index) fn run(run: Arc<Run>, add: u64) -> Merged {
-        Merged::Run(Entries::new(run), add)
+        let mut entries = Entries::new(run);
+        Merged::other(move || Ok(entries.next()?.map(|(id, value)| (id, value + add))))
+    }
+
+    /// Returns the entries that a function returns one by one.
+    pub(crate) fn other(next: impl FnMut() -> Result<Option<(ShortId, u64)>> + 'static) -> Merged {
+        Merged::Other(Box::new(next))
     }
 
     fn next(&mut self) -> Result<Option<(ShortId, u64)>> {
         match self {
             Merged::Memory(entries) => Ok(entries.next()),
-            Merged::Run(entries, add) => Ok(entries.next()?.map(|(id, value)| (id, value + *add))),
+            Merged::Other(next) => next(),
         }
     }
 }
 
 /// Entries of several sorted sources, in order.
-pub(in crate::index) struct Merge {
+pub(crate) struct Merge {
     sources: Vec<Merged>,
     heads: BinaryHeap<Reverse<(ShortId, u64, usize)>>,
 }
 
 impl Merge {
-    pub(in crate::index) fn new(mut sources: Vec<Merged>) -> Result<Merge> {
+    pub(crate) fn new(mut sources: Vec<Merged>) -> Result<Merge> {
         let mut heads = BinaryHeap::new();
         for (number, source) in sources.iter_mut().enumerate() {
             if let Some((id, value)) = source.next()? {
@@ -109,7 +118,7 @@ impl Merge {
         Ok(Merge { sources, heads })
     }
 
-    pub(in crate::index) fn next(&mut self) -> Result<Option<(ShortId, u64)>> {
+    pub(crate) fn next(&mut self) -> Result<Option<(ShortId, u64)>> {
         let Some(mut head) = self.heads.peek_mut() else {
             return Ok(None);
         };

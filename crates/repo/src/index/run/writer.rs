@@ -1,34 +1,20 @@
 //! Writing runs.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::ops::Range;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ibid_format::index::IndexedFrame;
 use ibid_format::run::{
-    BLOCK, EntryPage, EntryPageBuilder, FilterBuilder, FramePageBuilder, PAGE, RunPack, Section, ShortId, Tables,
-    Trailer, open, seal,
+    BLOCK, EntryPage, EntryPageBuilder, FilterBuilder, FramePageBuilder, PAGE, RunPack, ShortId, Tables, Trailer,
 };
 use ibid_format::{FileId, Keys};
 
 use super::Run;
+use crate::cache::{Kept, SealedWriter};
 use crate::{Error, Result};
-
-/// Bytes gathered before they are written.
-const BUFFER: usize = 256 << 10;
 
 /// Writes a run: first packs with their frames, then entries in order.
 pub(in crate::index) struct RunWriter {
-    file: File,
-    /// Where the file is, and where it is to be; none if it has no name.
-    path: PathBuf,
-    named: Option<PathBuf>,
-    keys: Keys,
-    id: FileId,
-    position: u64,
-    buffer: Vec<u8>,
+    file: SealedWriter,
     plain: Vec<u8>,
     frames: FramePageBuilder,
     entries: EntryPageBuilder,
@@ -37,46 +23,18 @@ pub(in crate::index) struct RunWriter {
 }
 
 impl RunWriter {
-    /// Begins a run that has no name: it is gone when it is closed.
-    pub(in crate::index) fn temporary(keys: &Keys, folder: &Path) -> Result<RunWriter> {
-        RunWriter::new(keys, folder, None)
-    }
-
-    /// Begins a run that is named `folder/<id>` when it is finished.
-    pub(in crate::index) fn named(keys: &Keys, folder: &Path) -> Result<RunWriter> {
-        let id = FileId::random();
-        RunWriter::new(keys, folder, Some((id, folder.join(id.to_string()))))
-    }
-
-    fn new(keys: &Keys, folder: &Path, named: Option<(FileId, PathBuf)>) -> Result<RunWriter> {
-        let id = named.as_ref().map_or_else(FileId::random, |(id, _)| *id);
-        let path = folder.join(format!("tmp-{id}"));
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(|source| Error::local("make", &path, source))?;
-        let writer = RunWriter {
+    /// Begins a run in this folder, where it stays or is a file without a name.
+    pub(in crate::index) fn new(keys: &Keys, folder: &Path, stays: bool) -> Result<RunWriter> {
+        let mut file = SealedWriter::new(keys, folder, stays)?;
+        file.plain(&Trailer::head())?;
+        Ok(RunWriter {
             file,
-            path,
-            named: named.map(|(_, path)| path),
-            keys: keys.clone(),
-            id,
-            position: 0,
-            buffer: Trailer::head(),
             plain: Vec::new(),
             frames: FramePageBuilder::new(),
             entries: EntryPageBuilder::new(0),
             trailer: Trailer::default(),
             tables: Tables::default(),
-        };
-        if writer.named.is_none() {
-            // Whatever happens now, nothing is left behind.
-            std::fs::remove_file(&writer.path).map_err(|source| Error::local("unlink", &writer.path, source))?;
-        }
-        Ok(writer)
+        })
     }
 
     /// Returns the ordinal of the first chunk of the next frame.
@@ -139,92 +97,40 @@ impl RunWriter {
 
     /// Seals what is in `plain` and adds it to the file.
     fn seal_plain(&mut self) -> Result<()> {
-        let position = self.position + self.buffer.len() as u64;
-        seal(&self.keys, self.id, position, &self.plain, &mut self.buffer);
+        self.file.seal(&self.plain)?;
         self.plain.clear();
-        if self.buffer.len() >= BUFFER {
-            self.write()?;
-        }
         Ok(())
     }
 
-    fn write(&mut self) -> Result<()> {
-        let written = self.file.write_all(&self.buffer);
-        written.map_err(|source| Error::local("write", &self.path, source))?;
-        self.position += self.buffer.len() as u64;
-        self.buffer.clear();
-        Ok(())
-    }
-
-    /// Ends the run, which stands for these index files. Its memory is that of a run that was opened.
+    /// Ends the run, which stands for these index files.
     pub(in crate::index) fn finish(mut self, covers: Vec<FileId>) -> Result<Run> {
         if let Some(first) = self.entries.finish(&mut self.plain) {
             self.entry_page(first)?;
         }
-        self.write()?;
         self.trailer.packs = self.tables.packs.len() as u32;
         self.trailer.covers = covers.len() as u32;
         self.tables.covers = covers;
         self.filter()?;
-        let tables = self.tables.encode();
-        self.section(self.trailer.tables(), &tables)?;
-        self.trailer.seal(&self.keys, self.id, &mut self.buffer);
-        self.write()?;
-        if let Some(path) = self.named.take() {
-            // Not synced: a run that a crash leaves incomplete does not open.
-            std::fs::rename(&self.path, &path).map_err(|source| Error::local("name", &path, source))?;
-            self.path = path;
-        }
-        let file = self
-            .file
-            .try_clone()
-            .map_err(|source| Error::local("use", &self.path, source))?;
-        Run::open(file, self.path.clone(), &self.keys, self.id)
+        self.file.section(&self.tables.encode())?;
+        self.file.append(|keys, id, out| self.trailer.seal(keys, id, out))?;
+        Run::open(self.file.finish()?)
     }
 
     /// Makes the filter from the pages just written, so that it takes no memory meanwhile.
     fn filter(&mut self) -> Result<()> {
         let mut builder = FilterBuilder::new(self.trailer.entries);
-        let (mut filter, mut page) = (Vec::new(), vec![0; PAGE]);
-        let section = self.trailer.filter();
-        let mut blocks = section.blocks();
+        let (mut filter, mut sealed) = (Vec::new(), Vec::new());
         for number in 0..self.trailer.entry_pages {
             let position = self.trailer.entry_page(number);
-            let failed = |source| Error::local("read", &self.path, source);
-            self.file.read_exact_at(&mut page, position).map_err(failed)?;
-            let plain = open(&self.keys, self.id, position, &mut page);
-            let entries = plain.and_then(EntryPage::read);
-            for (id, _) in entries.map_err(Error::damaged(self.path.display()))?.entries() {
-                builder.push(id, &mut filter);
-            }
+            let plain = self.file.read_back(position..position + PAGE as u64, &mut sealed)?;
+            let page = EntryPage::read(plain).map_err(Error::damaged(self.file.path().display()))?;
+            page.entries().for_each(|(id, _)| builder.push(id, &mut filter));
             while filter.len() > BLOCK {
-                self.block(&mut blocks, &filter[..BLOCK])?;
+                self.file.seal(&filter[..BLOCK])?;
                 filter.drain(..BLOCK);
             }
         }
         builder.finish(&mut filter);
-        filter
-            .chunks(BLOCK)
-            .try_for_each(|block| self.block(&mut blocks, block))
-    }
-
-    fn block(&mut self, blocks: &mut impl Iterator<Item = Range<u64>>, plain: &[u8]) -> Result<()> {
-        let position = blocks.next().expect("as many as the section has").start;
-        seal(&self.keys, self.id, position, plain, &mut self.buffer);
-        self.write()
-    }
-
-    fn section(&mut self, section: Section, plain: &[u8]) -> Result<()> {
-        let mut blocks = section.blocks();
-        plain.chunks(BLOCK).try_for_each(|block| self.block(&mut blocks, block))
-    }
-}
-
-impl Drop for RunWriter {
-    fn drop(&mut self) {
-        if self.named.is_some() {
-            // It was not finished.
-            let _ = std::fs::remove_file(&self.path);
-        }
+        self.file.section(&filter)
     }
 }

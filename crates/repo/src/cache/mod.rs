@@ -4,24 +4,44 @@
 //! thief of the repository. A file is written under a temporary name and renamed, and never changed, so
 //! any number of processes can use a cache at once. Any file can be deleted at any time.
 
+mod file;
+
 use std::collections::HashSet;
-use std::fs::File;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+pub(crate) use file::{SealedFile, SealedWriter};
 use ibid_format::{FileId, Keys};
 
-use super::run::Run;
+use crate::index::Run;
+use crate::similar::SketchRun;
 use crate::{Error, Monitor, Result, Warning};
 
-/// Folder of the runs in a cache.
-const INDEX: &str = "index";
+/// Folders in a cache.
+const FOLDERS: [&str; 2] = [Run::FOLDER, SketchRun::FOLDER];
 /// Tells programs that make backups to pass the folder over (bford.info/cachedir).
 const TAG: &str =
     "Signature: 8a477f597d28d172789f06886806bc55\n# This is a cache of ibid. It can be deleted at any time.\n";
 /// Age of a temporary file that a killed process has left behind.
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A kind of file in the cache. Each stands for files of the repository.
+pub(crate) trait Kept: Sized {
+    /// Folder in the cache.
+    const FOLDER: &'static str;
+
+    /// Opens such a file.
+    fn open(file: SealedFile) -> Result<Self>;
+
+    fn file(&self) -> &SealedFile;
+
+    /// Returns how much it stands for: files with more are used first.
+    fn weight(&self) -> u64;
+
+    /// Returns the files of the repository that it stands for.
+    fn covers(&self) -> &[FileId];
+}
 
 /// The cache of one repository.
 #[derive(Clone, Debug)]
@@ -56,16 +76,16 @@ impl Cache {
         }
     }
 
-    /// Makes the folders that do not exist.
-    pub(super) fn make(&self) -> Result<()> {
-        let index = self.index();
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&index);
-        made.map_err(|source| Error::local("make directory", &index, source))?;
+    /// Returns the folder of a kind of files. Makes it if there is none.
+    pub(crate) fn make<F: Kept>(&self) -> Result<PathBuf> {
+        let folder = self.folder.join(F::FOLDER);
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.map_err(|source| Error::local("make directory", &folder, source))?;
         let tag = self.folder.join("CACHEDIR.TAG");
         if !tag.exists() {
             std::fs::write(&tag, TAG).map_err(|source| Error::local("write", &tag, source))?;
         }
-        Ok(())
+        Ok(folder)
     }
 
     /// Returns the folder of the cache.
@@ -73,57 +93,62 @@ impl Cache {
         &self.folder
     }
 
-    /// Returns the folder of the runs.
-    pub(super) fn index(&self) -> PathBuf {
-        self.folder.join(INDEX)
-    }
-
     /// Returns the folder for temporary files.
     pub(crate) fn scratch(&self) -> PathBuf {
-        self.index()
+        self.folder.join(Run::FOLDER)
     }
 
-    /// Returns the runs, largest first. No index file is in two of them: runs that other runs make
-    /// unnecessary are deleted, and so are damaged ones.
-    pub(super) fn runs(&self, keys: &Keys, monitor: &Monitor) -> Vec<Run> {
-        let files = files_in(&self.index()).unwrap_or_else(|error| {
+    /// Returns the files of a kind, those with most entries first. No two stand for the same file of the
+    /// repository: files that others make unnecessary are deleted, and so are damaged ones.
+    pub(crate) fn files<F: Kept>(&self, keys: &Keys, monitor: &Monitor) -> Vec<F> {
+        let paths = files_in(&self.folder.join(F::FOLDER)).unwrap_or_else(|error| {
             monitor.warn(Warning::Cache { error });
             Vec::new()
         });
-        let mut runs = Vec::new();
-        for path in files {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let Some(id) = FileId::parse(name) else {
+        let mut files: Vec<F> = Vec::new();
+        for path in paths {
+            let Some(id) = id_of(&path) else {
                 remove_abandoned(&path);
                 continue;
             };
-            match File::open(&path).map_err(|source| Error::local("read", &path, source)) {
-                Ok(file) => match Run::open(file, path.clone(), keys, id) {
-                    Ok(run) => runs.push(run),
-                    Err(error) => {
-                        let _ = std::fs::remove_file(&path);
-                        monitor.warn(Warning::Cache { error });
-                    }
-                },
+            match SealedFile::open(path.clone(), keys, id).and_then(F::open) {
+                Ok(file) => files.push(file),
                 // Another process has replaced it by a larger one meanwhile.
                 Err(Error::Local { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => monitor.warn(Warning::Cache { error }),
+                Err(error) => {
+                    let is_unusable = matches!(&error, Error::Damaged { .. })
+                        || matches!(&error, Error::Local { source, .. }
+                            if source.kind() == std::io::ErrorKind::UnexpectedEof);
+                    if is_unusable {
+                        let _ = std::fs::remove_file(&path);
+                    }
+                    monitor.warn(Warning::Cache { error });
+                }
             }
         }
-        runs.sort_by_key(|run| std::cmp::Reverse((run.trailer.entries, run.trailer.covers, run.id)));
+        files.sort_by_key(|file| std::cmp::Reverse((file.weight(), file.covers().len(), file.file().id())));
         let mut covered = HashSet::new();
-        runs.retain(|run| {
-            let covers = &run.tables.covers;
+        files.retain(|file| {
+            let covers = file.covers();
             if covers.iter().any(|id| covered.contains(id)) {
                 if covers.iter().all(|id| covered.contains(id)) {
-                    run.delete();
+                    file.file().delete();
                 }
                 return false;
             }
             covered.extend(covers.iter().copied());
             true
         });
-        runs
+        files
+    }
+
+    /// Returns the paths of all files.
+    fn paths(&self) -> Result<Vec<PathBuf>> {
+        let mut paths = Vec::new();
+        for folder in FOLDERS {
+            paths.extend(files_in(&self.folder.join(folder))?);
+        }
+        Ok(paths)
     }
 
     /// Returns what the cache holds.
@@ -132,18 +157,18 @@ impl Cache {
             folder: self.folder.clone(),
             ..CacheStats::default()
         };
-        for path in files_in(&self.index())? {
+        for path in self.paths()? {
             let Ok(size) = std::fs::metadata(&path).map(|file| file.len()) else {
                 continue;
             };
             stats.files += 1;
             stats.bytes += size;
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if let (Some(id), Ok(file)) = (FileId::parse(name), File::open(&path))
-                && let Ok(run) = Run::open(file, path.clone(), keys, id)
+            let is_run = path.parent().is_some_and(|folder| folder.ends_with(Run::FOLDER));
+            if let Some(id) = id_of(&path).filter(|_| is_run)
+                && let Ok(run) = SealedFile::open(path, keys, id).and_then(Run::open)
             {
                 stats.runs += 1;
-                stats.chunks += run.trailer.entries;
+                stats.chunks += run.weight();
                 stats.run_bytes += size;
             }
         }
@@ -153,7 +178,7 @@ impl Cache {
     /// Deletes all files of the cache, and its folder; returns their number and bytes.
     pub(crate) fn clear(&self) -> Result<(u64, u64)> {
         let (mut files, mut bytes) = (0, 0);
-        for path in files_in(&self.index())? {
+        for path in self.paths()? {
             let size = std::fs::metadata(&path).map_or(0, |file| file.len());
             match std::fs::remove_file(&path) {
                 Ok(()) => {
@@ -165,11 +190,18 @@ impl Cache {
             }
         }
         // Another process may have added a file meanwhile.
-        let _ = std::fs::remove_dir(self.index());
+        for folder in FOLDERS {
+            let _ = std::fs::remove_dir(self.folder.join(folder));
+        }
         let _ = std::fs::remove_file(self.folder.join("CACHEDIR.TAG"));
         let _ = std::fs::remove_dir(&self.folder);
         Ok((files, bytes))
     }
+}
+
+/// Returns the id that a file is named after.
+fn id_of(path: &Path) -> Option<FileId> {
+    FileId::parse(path.file_name()?.to_str()?)
 }
 
 /// Returns the paths of the files in a folder, in order; none if there is no folder.
