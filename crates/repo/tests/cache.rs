@@ -129,6 +129,9 @@ fn with_a_cache_and_without_the_same_is_stored_and_read() {
         scene.change();
     }
     assert_eq!(scene.take_heard(), [""; 0]);
+    let mut listed = 0;
+    scene.storage.list("index", &mut |_, _| listed += 1).unwrap();
+    assert!(listed <= 6, "{listed} index files after 36 backups");
     let stats = scene.cached().cache_stats().unwrap().unwrap();
     assert!(
         (1..8).contains(&stats.runs) && (1..8).contains(&(stats.files - stats.runs)),

@@ -14,6 +14,10 @@ pub(crate) struct IndexLimits {
     /// Index files, and sketch files, that are read into memory: their number, and their bytes.
     pub(crate) files_read: usize,
     pub(crate) bytes_read: u64,
+    /// Small index files in the repository beyond which they are merged, and the bytes that are merged at
+    /// once.
+    pub(super) merged_files: usize,
+    pub(super) merged_bytes: u64,
     /// Sketches in runs that are read into memory at once: their number.
     pub(crate) sketches: u64,
     /// Packs that no index file lists and whose chunks are read into memory, bytes.
@@ -31,6 +35,8 @@ impl IndexLimits {
             files_read: if is_cached { 16 } else { usize::MAX },
             // In memory, an entry takes a quarter more than in its file.
             bytes_read: if is_cached { 3 << 20 } else { budget / 16 },
+            merged_files: 16,
+            merged_bytes: (budget / 16).min(48 << 20),
             sketches: 64 << 10,
             // Packs of small files have the most chunks for their size: one for 50 bytes.
             unlisted: budget.saturating_mul(8),
@@ -46,6 +52,8 @@ impl IndexLimits {
             sorted: 16 << 10,
             files_read: 1,
             bytes_read: 4 << 10,
+            merged_files: 3,
+            merged_bytes: 1 << 20,
             sketches: 0,
             unlisted: 64 << 10,
         }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use ibid_format::pack::PackSummary;
 use ibid_format::run::RunPack;
 use ibid_format::{FileId, index as index_file};
-use ibid_storage::Name;
+use ibid_storage::{ErrorKind, Name};
 
 use super::build::Building;
 use super::dependencies::Dependencies;
@@ -28,6 +28,8 @@ use crate::files::Files;
 use crate::layout::{folder, name_in};
 use crate::{Error, Monitor, Repository, Result, Warning};
 
+/// Times that loading begins again because another process has merged index files.
+const MERGES_MET_MAX: usize = 5;
 /// A run becomes part of a new one unless it has more entries than this many times those of the new
 /// one. So an entry is written few times, and there are few runs.
 const ABSORBED_SHARE: u64 = 3;
@@ -35,6 +37,19 @@ const ABSORBED_SHARE: u64 = 3;
 impl LoadedIndex {
     /// Loads the index of a repository.
     pub(crate) fn load(repository: &Repository) -> Result<LoadedIndex> {
+        for _ in 0..MERGES_MET_MAX {
+            match LoadedIndex::try_load(repository, true) {
+                // Another process has merged an index file meanwhile.
+                Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => {}
+                loaded => return loaded,
+            }
+        }
+        LoadedIndex::try_load(repository, false)
+    }
+
+    /// Loads the index. If an index file that was listed is not found, fails if it `may_vanish`;
+    /// otherwise it counts as damaged.
+    fn try_load(repository: &Repository, may_vanish: bool) -> Result<LoadedIndex> {
         let (files, monitor) = (&repository.files, &repository.monitor);
         // List index files before packs: a pack is stored before any index file lists it, so a
         // listed pack that is not found is missing.
@@ -47,13 +62,14 @@ impl LoadedIndex {
             monitor: monitor.clone(),
         };
         let mut sources = Sources::new(repository, listed);
+        sources.may_vanish = may_vanish;
         sources.build_if_many(repository, &scratch())?;
         let mut read = Vec::new();
         for (id, _) in std::mem::take(&mut sources.files) {
             monitor.check_cancelled()?;
             match files.read_index(id) {
                 Ok(file) => read.push((id, file)),
-                Err(error) => note_damage(&mut sources.damaged, name_in(folder::INDEX, id), error, monitor)?,
+                Err(error) => sources.note_damage(id, error, monitor)?,
             }
         }
         let mut unlisted = Unlisted::default();
@@ -116,9 +132,19 @@ struct Sources {
     listed: HashSet<FileId>,
     index_bytes: u64,
     damaged: Vec<(Name, String)>,
+    /// Whether an index file may have been merged into another since they were listed.
+    may_vanish: bool,
 }
 
 impl Sources {
+    /// Records damage of an index file.
+    fn note_damage(&mut self, id: FileId, error: Error, monitor: &Monitor) -> Result<()> {
+        match error {
+            Error::Storage(error) if self.may_vanish && error.kind() == ErrorKind::NotFound => Err(error.into()),
+            error => note_damage(&mut self.damaged, name_in(folder::INDEX, id), error, monitor),
+        }
+    }
+
     fn new(repository: &Repository, listed: Vec<(FileId, u64)>) -> Sources {
         let runs = match &repository.cache {
             Some(cache) => cache.files(&repository.files.keys, &repository.monitor),
@@ -132,6 +158,7 @@ impl Sources {
             listed: listed.iter().map(|(id, _)| *id).collect(),
             files: listed.into_iter().filter(|(id, _)| !covered.contains(id)).collect(),
             damaged: Vec::new(),
+            may_vanish: false,
         }
     }
 
@@ -176,15 +203,16 @@ impl Sources {
         }
         let mut known = KnownPacks::default();
         self.runs.iter().for_each(|run| known.add_run(run));
+        let mut damaged = Vec::new();
         for (id, _) in &self.files {
             scratch.monitor.check_cancelled()?;
             match add_index_file(&mut building, &mut known, scratch, *id) {
                 Ok(()) => building.covers(*id),
-                Err(error) => {
-                    let name = name_in(folder::INDEX, *id);
-                    note_damage(&mut self.damaged, name, error, &scratch.monitor)?;
-                }
+                Err(error) => damaged.push((*id, error)),
             }
+        }
+        for (id, error) in damaged {
+            self.note_damage(id, error, &scratch.monitor)?;
         }
         let run = match building.finish(|id| self.listed.contains(id)) {
             Ok(run) => run,
@@ -395,24 +423,22 @@ impl Loading {
                 });
             }
         }
-        // Number of every frame of the file.
+        // Number of every frame of the file, unless all about its pack is known.
         let mut numbers = Vec::with_capacity(frames.len());
         for (listed, range) in file.packs_with_frames() {
-            let start = match self.known.get(&listed.id) {
-                Some(pack) => self.loaded.index.frames_of(*pack).start,
-                None => {
-                    let frames = &frames[range.start as usize..range.end as usize];
-                    self.add_pack(listed.id, listed.kind, listed.size, frames)
-                }
-            };
-            numbers.extend((start..).take(range.len()));
+            if self.known.contains_key(&listed.id) {
+                numbers.extend(range.map(|_| None));
+                continue;
+            }
+            let frames = &frames[range.start as usize..range.end as usize];
+            let start = self.add_pack(listed.id, listed.kind, listed.size, frames);
+            numbers.extend((start..).take(frames.len()).map(Some));
         }
         for entry in file.entries() {
-            let place = Place {
-                frame: numbers[entry.frame as usize],
-                slot: entry.slot,
-            };
-            self.loaded.index.insert_stored(&entry.id, place)?;
+            if let Some(frame) = numbers[entry.frame as usize] {
+                let slot = entry.slot;
+                self.loaded.index.insert_stored(&entry.id, Place { frame, slot })?;
+            }
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 //! | Which runs stay between commands? | [`crate::cache`] |
 //! | When does it turn from one to another? | [`limits`] |
 //! | How is it loaded, and what is missing? | [`load`], [`loaded`], [`build`] |
+//! | How do index files stay few? | [`merge`] |
 //! | Which frames need which? | [`dependencies`] |
 
 mod build;
@@ -18,6 +19,7 @@ mod load;
 mod loaded;
 mod lookup;
 mod memory;
+mod merge;
 mod run;
 #[cfg(test)]
 mod tests;

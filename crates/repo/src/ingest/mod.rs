@@ -126,6 +126,12 @@ impl Repository {
         } else {
             self.put_snapshot(&snapshot)?
         };
+        if id.is_some()
+            && let Err(error) = self.merge_index_files()
+        {
+            // The snapshot is durable. The next backup tries again.
+            self.monitor.warn(Warning::Repository { error });
+        }
         self.refresh_cache(tally.counters.new_chunks);
         Ok(BackupSummary {
             id,

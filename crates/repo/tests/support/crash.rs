@@ -83,7 +83,7 @@ impl Plan {
 
     /// Makes the repository and the backups; stops at the first error. Returns the acknowledged
     /// snapshots, and the tree of the one that was not.
-    fn work(&self, disk: &FaultDisk, made: &mut bool) -> (Vec<(String, Contents)>, Contents) {
+    fn work(&self, disk: &FaultDisk, cache: Option<&Path>, made: &mut bool) -> (Vec<(String, Contents)>, Contents) {
         let mut acknowledged = Vec::new();
         let mut last = self.tree(0);
         let Ok(place) = Local::create_on(disk.clone(), PLACE) else {
@@ -92,6 +92,7 @@ impl Plan {
         let Ok(repository) = Repository::init(Arc::new(place), Some(b"secret"), &self.init()) else {
             return (acknowledged, last);
         };
+        let repository = with_cache(repository, cache);
         *made = true;
         for n in 0..self.versions {
             if n > 0 {
@@ -110,7 +111,10 @@ impl Plan {
         disk.short_writes(seed.is_multiple_of(2));
         disk.crash_at(at);
         let mut made = false;
-        let (mut acknowledged, last) = self.work(&disk, &mut made);
+        // The cache is on another disk, which does not crash: it may know of packs that are lost.
+        let cache = (seed % 2 == 1).then(scratch);
+        let cache = cache.as_ref().map(|folder| folder.path());
+        let (mut acknowledged, last) = self.work(&disk, cache, &mut made);
         let mut seen = Seen {
             crashed: acknowledged.len() as u64 != self.versions,
             acknowledged: acknowledged.len() as u64,
@@ -121,7 +125,7 @@ impl Plan {
             End::Kill => disk.restart(),
         };
         disk.short_reads(seed.is_multiple_of(3));
-        let repository = self.reopen(&disk, made, &context);
+        let repository = with_cache(self.reopen(&disk, made, &context), cache);
         self.intact(&repository, &mut acknowledged, Some(&last), &mut seen, &context);
         // The next backup works without any repair, and is as durable as any other.
         let tree = contents(self.folder.path());
@@ -140,7 +144,7 @@ impl Plan {
         );
         acknowledged.push((summary.id.unwrap().to_string(), tree));
         let disk = disk.crash(seed ^ 0x5EED);
-        let repository = self.reopen(&disk, true, &context);
+        let repository = with_cache(self.reopen(&disk, true, &context), cache);
         let context = format!("{context}, after the second loss of power");
         let after = self.intact(&repository, &mut acknowledged, None, &mut Seen::default(), &context);
         // An index file seen before it was durable may be lost; its packs stay, and are found
@@ -234,4 +238,12 @@ fn unique_bytes(tree: &Contents) -> u64 {
         })
         .collect();
     files.iter().map(|bytes| bytes.len() as u64).sum()
+}
+
+/// Gives a repository a cache in this folder, and an index that uses it for a few chunks.
+fn with_cache(repository: Repository, folder: Option<&Path>) -> Repository {
+    match folder {
+        Some(folder) => repository.with_tiny_index().with_cache(folder),
+        None => repository,
+    }
 }
