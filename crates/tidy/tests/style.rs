@@ -111,7 +111,7 @@ const OPEN_FILES: [&str; 9] = [
     "crates/record/src/engine/redb.rs",
     "crates/record/src/store/folder.rs",
     "crates/repo/src/cache/",
-    "crates/repo/src/pattern.rs",
+    "crates/repo/src/pattern/mod.rs",
     "crates/repo/src/restore/target.rs",
     "crates/repo/src/source/",
     "crates/storage/src/disk/os.rs",

@@ -62,8 +62,9 @@ impl<'a> Job<'a> {
         let cores = options
             .threads
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let held = loaded.index.bytes() + filter.bytes();
         let mut limits = Limits::new(
-            repository.memory.saturating_sub(loaded.index.bytes()),
+            repository.memory.saturating_sub(held),
             cores.max(1),
             repository.chunker.size_max(),
             repository.config.frame_size,

@@ -52,11 +52,16 @@ impl Filter {
             builder.add(pattern)?;
         }
         Ok(Filter {
-            patterns: builder.build()?,
+            patterns: builder.build(),
             caches: excludes.caches,
             larger_than: excludes.larger_than,
             one_file_system: excludes.one_file_system,
         })
+    }
+
+    /// Returns the memory that the rules take, bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.patterns.bytes() as u64
     }
 
     /// Returns whether a pattern excludes the file at the absolute `path`.
