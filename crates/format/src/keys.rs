@@ -245,7 +245,7 @@ impl Keys {
             FileKind::Snapshot => &self.0.snapshot,
             FileKind::Sketches => &self.0.sketches,
             FileKind::Records => &self.0.records,
-            FileKind::Run | FileKind::SketchRun => &self.0.run,
+            FileKind::Run | FileKind::SketchRun | FileKind::Complete => &self.0.run,
         }
     }
 }

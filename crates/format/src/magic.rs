@@ -30,6 +30,8 @@ pub enum FileKind {
     Run,
     /// A run of sketches of the local cache.
     SketchRun,
+    /// The list of complete snapshots of the local cache.
+    Complete,
 }
 
 impl FileKind {
@@ -45,6 +47,7 @@ impl FileKind {
             FileKind::Records => *b"rec",
             FileKind::Run => *b"run",
             FileKind::SketchRun => *b"skr",
+            FileKind::Complete => *b"cpl",
         };
         [b'i', b'b', b'i', b'd', a, b, c, VERSION]
     }
@@ -89,6 +92,7 @@ impl fmt::Display for FileKind {
             FileKind::Records => "records",
             FileKind::Run => "a run",
             FileKind::SketchRun => "a run of sketches",
+            FileKind::Complete => "a list of complete snapshots",
         })
     }
 }

@@ -335,3 +335,38 @@ fn several_processes_use_one_cache() {
     let stats = repository.cache_stats().unwrap().unwrap();
     assert!(stats.runs < 12, "{stats:?}");
 }
+
+#[test]
+fn a_pack_that_is_lost_with_all_index_files_is_missed_though_the_parent_was_complete() {
+    let mut scene = Scene::new();
+    for _ in 0..2 {
+        backup(&scene.cached(), scene.folder.path());
+        scene.change();
+    }
+    // Files whose times are settled are not read again.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    backup(&scene.cached(), scene.folder.path());
+    let again = backup(&scene.cached(), scene.folder.path());
+    assert_eq!(again.unchanged_files, again.counters.files, "{again:?}");
+    let names = |folder| {
+        let mut names = Vec::new();
+        scene
+            .storage
+            .list(folder, &mut |name, size| names.push((name, size)))
+            .unwrap();
+        names
+    };
+    let (largest, _) = names("packs").into_iter().max_by_key(|(_, size)| *size).unwrap();
+    scene.storage.delete(&largest).unwrap();
+    names("index")
+        .iter()
+        .for_each(|(name, _)| scene.storage.delete(name).unwrap());
+    let repository = scene.cached();
+    let healed = backup(&repository, scene.folder.path());
+    assert!(healed.unchanged_files < healed.counters.files, "{healed:?}");
+    let out = scratch();
+    let snapshot = repository.snapshot("latest").unwrap();
+    let restored = repository.restore(snapshot.at(scene.folder.path()), out.path(), &RestoreOptions::default());
+    assert_eq!(restored.unwrap().failed, 0);
+    assert_eq!(difference(&contents(scene.folder.path()), &contents(out.path())), None);
+}

@@ -4,6 +4,7 @@
 //! thief of the repository. A file is written under a temporary name and renamed, and never changed, so
 //! any number of processes can use a cache at once. Any file can be deleted at any time.
 
+mod complete;
 mod file;
 
 use std::collections::HashSet;
@@ -11,6 +12,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+pub(crate) use complete::Complete;
 pub(crate) use file::{SealedFile, SealedWriter};
 use ibid_format::{FileId, Keys};
 
@@ -79,13 +81,19 @@ impl Cache {
     /// Returns the folder of a kind of files. Makes it if there is none.
     pub(crate) fn make<F: Kept>(&self) -> Result<PathBuf> {
         let folder = self.folder.join(F::FOLDER);
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-        made.map_err(|source| Error::local("make directory", &folder, source))?;
+        self.make_folder(&folder)?;
+        Ok(folder)
+    }
+
+    /// Makes a folder of the cache if there is none.
+    fn make_folder(&self, folder: &Path) -> Result<()> {
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|source| Error::local("make directory", folder, source))?;
         let tag = self.folder.join("CACHEDIR.TAG");
         if !tag.exists() {
             std::fs::write(&tag, TAG).map_err(|source| Error::local("write", &tag, source))?;
         }
-        Ok(folder)
+        Ok(())
     }
 
     /// Returns the folder of the cache.
@@ -148,6 +156,8 @@ impl Cache {
         for folder in FOLDERS {
             paths.extend(files_in(&self.folder.join(folder))?);
         }
+        let complete = self.folder.join("complete");
+        paths.extend(complete.exists().then_some(complete));
         Ok(paths)
     }
 

@@ -1,6 +1,6 @@
 //! The loaded index, with the damage found while loading.
 
-use ibid_format::FileId;
+use ibid_format::{ChunkId, FileId, Keys};
 use ibid_storage::Name;
 
 use super::lookup::Index;
@@ -35,6 +35,21 @@ impl LoadedIndex {
     pub(super) fn lacks_packs(&self) -> bool {
         let is_pack = |(name, _): &(Name, String)| name.as_str().starts_with(folder::PACKS);
         !self.missing.is_empty() || self.damaged.iter().any(is_pack)
+    }
+
+    /// Returns a hash of the stored packs, those that a backup has added included; `None` if anything is
+    /// missing or damaged.
+    pub(crate) fn packs_hash(&self, keys: &Keys) -> Option<ChunkId> {
+        if !self.missing.is_empty() || !self.damaged.is_empty() {
+            return None;
+        }
+        let mut packs = self.index.all_packs();
+        packs.sort_unstable();
+        let bytes: Vec<u8> = packs
+            .into_iter()
+            .flat_map(|(id, size)| id.0.into_iter().chain(size.to_le_bytes()))
+            .collect();
+        Some(keys.chunk_id(&bytes))
     }
 
     /// Syncs the objects that the next snapshot will rely on and that may not be durable yet: the

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard};
 
 use ibid_format::pack::PackSummary;
 use ibid_format::run::{RunFrame, ShortId, VALUE_BITS_MAX};
-use ibid_format::{ChunkId, ChunkPrefix};
+use ibid_format::{ChunkId, ChunkPrefix, FileId};
 
 use super::build;
 use super::frames::{Frame, Pack, Place};
@@ -200,6 +200,13 @@ impl Index {
     pub(crate) fn packs(&self) -> impl Iterator<Item = (u32, Pack)> + '_ {
         let packs = (0..).zip(self.packs.iter().copied());
         packs.filter(|(number, _)| !self.is_missing(*number))
+    }
+
+    /// Returns the ids and sizes of all stored packs, those that a backup has added included.
+    pub(super) fn all_packs(&self) -> Vec<(FileId, u64)> {
+        let mut packs: Vec<_> = self.packs().map(|(_, pack)| (pack.id, pack.size)).collect();
+        packs.extend(self.added().packs.iter().map(|pack| (pack.id, pack.size)));
+        packs
     }
 
     /// Returns the number of packs that were stored when the index was loaded, missing ones included:

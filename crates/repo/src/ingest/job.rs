@@ -29,6 +29,8 @@ pub(crate) struct Job<'a> {
     /// Reads the bases of deltas; `None` if the backup does not look for similar chunks.
     pub(crate) bases: Option<ChunkReader<'a>>,
     pub(crate) learned: Learned,
+    /// Whether the repository has exactly the packs that it had when the parent was made.
+    pub(crate) parent_is_complete: bool,
     /// The summary so far.
     tally: Mutex<BackupSummary>,
     /// Frames that were needed as bases but can't be read.
@@ -57,6 +59,7 @@ impl<'a> Job<'a> {
         options: &'a BackupOptions,
         loaded: LoadedIndex,
         filter: Arc<Filter>,
+        parent_is_complete: bool,
     ) -> Result<Job<'a>> {
         let finds_similar = options.similarity != Similarity::Off && options.compression != Compression::Off;
         let cores = options
@@ -93,6 +96,7 @@ impl<'a> Job<'a> {
                 sampling: Sampling::new(),
                 follows_hints: OnceLock::new(),
             },
+            parent_is_complete,
             tally: Mutex::default(),
             damaged: Mutex::default(),
             finished: AtomicBool::new(false),

@@ -55,6 +55,7 @@ use job::Job;
 pub use options::{BackupOptions, Compression, Hints, Similarity, Stream};
 pub use summary::{BackupSummary, StoredData};
 
+use crate::cache::Complete;
 use crate::index::LoadedIndex;
 use crate::layout::{folder, name_in};
 use crate::source::Filter;
@@ -109,13 +110,21 @@ impl Repository {
         let filter = Arc::new(Filter::new(&options.excludes)?);
         let loaded = self.load_own_index(options)?;
         let origin = self.origin(&input, options)?;
-        let job = Job::new(self, options, loaded, filter)?;
+        let parent_is_complete = origin
+            .parent
+            .as_ref()
+            .is_some_and(|(id, _)| self.is_complete(*id, &loaded));
+        let job = Job::new(self, options, loaded, filter, parent_is_complete)?;
         job.count(|tally| tally.counters.unreadable += unresolved);
         let parent = origin.parent.as_ref().map(|(_, snapshot)| snapshot);
         let built = build::run(&job, input, parent);
         self.refresh();
         let built = built?;
         let reading_began = job.started;
+        let packs = self
+            .cache
+            .as_ref()
+            .and_then(|_| job.loaded.packs_hash(&self.files.keys));
         let tally = job.into_tally();
         let duration_ms = || started.elapsed().as_millis() as u64;
         let snapshot = origin.into_snapshot(options, built, &tally, reading_began, duration_ms());
@@ -126,6 +135,11 @@ impl Repository {
         } else {
             self.put_snapshot(&snapshot)?
         };
+        if let (Some(cache), Some(packs), Some(snapshot)) = (&self.cache, packs, id)
+            && let Err(error) = cache.remember_complete(&self.files.keys, Complete { snapshot, packs })
+        {
+            self.monitor.warn(Warning::Cache { error });
+        }
         if id.is_some()
             && let Err(error) = self.merge_index_files()
         {
@@ -140,6 +154,16 @@ impl Repository {
             duration_ms: duration_ms(),
             ..tally
         })
+    }
+
+    /// Returns whether a snapshot was complete with exactly the packs that there are now.
+    fn is_complete(&self, snapshot: FileId, loaded: &LoadedIndex) -> bool {
+        let Some(cache) = &self.cache else {
+            return false;
+        };
+        let known = cache.complete(&self.files.keys);
+        let found = known.iter().find(|one| one.snapshot == snapshot);
+        found.is_some_and(|one| loaded.packs_hash(&self.files.keys) == Some(one.packs))
     }
 
     /// Adds to the local cache what a backup has stored, if that is much: the next command then opens

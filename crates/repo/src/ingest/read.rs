@@ -382,9 +382,12 @@ impl<'r> Reading<'r, '_> {
             && self.is_stored(content)
     }
 
-    /// Returns whether all chunks of a content are in the index. A pack may be lost together with
-    /// the index files that listed it, and then only this test notices.
+    /// Returns whether all chunks of a content of the parent are in the index. A pack may be lost together
+    /// with the index files that listed it, and then only this test notices.
     fn is_stored(&self, content: &Content) -> bool {
+        if self.job.parent_is_complete {
+            return true;
+        }
         let known = |item: &Item| match item {
             Item::Chunk { id, .. } => self.job.loaded.index.contains(id),
             Item::Hole { .. } => true,
