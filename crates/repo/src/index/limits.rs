@@ -36,7 +36,8 @@ impl IndexLimits {
             // In memory, an entry takes a quarter more than in its file.
             bytes_read: if is_cached { 3 << 20 } else { budget / 16 },
             merged_files: 16,
-            merged_bytes: (budget / 16).min(48 << 20),
+            // Merging takes about three times as much, when a backup has given back its buffers.
+            merged_bytes: (budget / 4).min(48 << 20),
             sketches: 64 << 10,
             // Packs of small files have the most chunks for their size: one for 50 bytes.
             unlisted: budget.saturating_mul(8),

@@ -14,7 +14,7 @@ use super::summary::BackupSummary;
 use crate::index::LoadedIndex;
 use crate::read::ChunkReader;
 use crate::source::{Filter, XattrFault};
-use crate::{Error, Monitor, Repository, Result, Warning, clock};
+use crate::{Error, Monitor, Repository, Warning, clock};
 
 /// State shared by the threads of one backup.
 pub(crate) struct Job<'a> {
@@ -51,16 +51,13 @@ pub(crate) struct Learned {
 
 impl<'a> Job<'a> {
     /// Divides the memory that the index leaves among the queues and buffers of a backup.
-    ///
-    /// # Errors
-    /// [`Error::MemoryBudget`].
     pub(crate) fn new(
         repository: &'a Repository,
         options: &'a BackupOptions,
         loaded: LoadedIndex,
         filter: Arc<Filter>,
         parent_is_complete: bool,
-    ) -> Result<Job<'a>> {
+    ) -> Job<'a> {
         let finds_similar = options.similarity != Similarity::Off && options.compression != Compression::Off;
         let cores = options
             .threads
@@ -73,7 +70,7 @@ impl<'a> Job<'a> {
             repository.config.frame_size,
             repository.config.pack_size,
             finds_similar,
-        )?;
+        );
         if repository.files.storage.folder().is_none() {
             limits.reads_max = Some(options.remote_reads.unwrap_or(REMOTE_READS));
         }
@@ -82,7 +79,7 @@ impl<'a> Job<'a> {
             let budget = limits.bases + limits.bases_lent;
             ChunkReader::new(&repository.files, loaded.clone(), budget).comparing_ends_only()
         });
-        Ok(Job {
+        Job {
             repository,
             options,
             monitor: &repository.monitor,
@@ -100,7 +97,7 @@ impl<'a> Job<'a> {
             tally: Mutex::default(),
             damaged: Mutex::default(),
             finished: AtomicBool::new(false),
-        })
+        }
     }
 
     /// Updates the summary, or reads it. Locks it: for frames, packs and batches. The builder counts

@@ -1,7 +1,5 @@
 //! Division of the memory budget among the queues and buffers of a backup.
 
-use crate::{Error, Result};
-
 /// Bytes of small files that are read together.
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
 
@@ -49,14 +47,7 @@ impl Limits {
     /// Divides `budget` (bytes left beside the index). If possible, a part is reserved for growth of the
     /// index. If the backup looks for similar chunks (`looks`), that gets memory
     /// before the buffers that only add speed, except the last of them.
-    pub(crate) fn new(
-        budget: u64,
-        cores: usize,
-        chunk_max: usize,
-        frame: u32,
-        pack: u32,
-        looks: bool,
-    ) -> Result<Limits> {
+    pub(crate) fn new(budget: u64, cores: usize, chunk_max: usize, frame: u32, pack: u32, looks: bool) -> Limits {
         // Small enough to be fingerprinted while it is still in the cache after cutting.
         let piece = (1 << 20).max(2 * chunk_max);
         let mut limits = Limits {
@@ -77,7 +68,7 @@ impl Limits {
         let growth = budget / GROWTH_SHARE;
         let mut fits = None;
         // Reduce first the limits that cost least speed.
-        let steps: [fn(&mut Limits); 9] = [
+        let steps: [fn(&mut Limits); 10] = [
             |l| (l.events, l.pieces_all) = (12, (2 * l.pieces).max(12)),
             |l| (l.pieces, l.pieces_all) = (l.pieces.min(3), 6),
             |l| l.pack = l.pack.min(16 << 20),
@@ -87,6 +78,8 @@ impl Limits {
             |l| (l.cutters, l.pieces_all, l.workers) = (1, l.pieces, l.workers.min(2)),
             |l| l.events = 4,
             |l| (l.workers, l.events, l.pieces, l.pieces_all) = (1, 3, 2, 2),
+            // A piece must have room for a chunk, and for data beyond it.
+            |l| l.piece = l.piece / 2 + (1 << 20),
         ];
         for step in steps.map(Some).into_iter().chain([None]) {
             if let Some(left) = (budget - growth).checked_sub(limits.bytes(frame)) {
@@ -95,7 +88,7 @@ impl Limits {
                     shared.share_out(left, growth);
                 }
                 if !looks || shared.bases > 0 {
-                    return Ok(shared);
+                    return shared;
                 }
                 fits.get_or_insert(limits);
             }
@@ -104,15 +97,9 @@ impl Limits {
                 limits.frames = limits.workers + 2;
             }
         }
-        if let Some(limits) = fits {
-            return Ok(limits);
-        }
-        let needed = limits.bytes(frame);
-        if needed <= budget {
-            Ok(limits)
-        } else {
-            Err(Error::MemoryBudget { budget, needed })
-        }
+        // With the largest chunks, frames and packs that there are, the least may be more than the
+        // smallest budget. The sum counts all buffers as full at once, which they hardly ever are.
+        fits.unwrap_or(limits)
     }
 
     /// Gives the remaining memory to the search for similar chunks if it is enough, and lends it

@@ -74,8 +74,7 @@ impl Repository {
     /// # Errors
     /// [`Error::NothingToBackUp`] if none of the paths could be read; [`Error::BadStreamName`];
     /// [`Error::Pipe`] if the stream failed; [`Error::Interrupted`] if the monitor was cancelled
-    /// (chunks stored so far stay, and the next backup uses them); [`Error::MemoryBudget`]; errors
-    /// of the storage. In each case no snapshot is made, and earlier snapshots are intact.
+    /// (chunks stored so far stay, and the next backup uses them); errors of the storage. In each case no snapshot is made, and earlier snapshots are intact.
     ///
     /// ```
     /// # use ibid_repo::{Argon2Cost, BackupOptions, InitOptions, MemoryStorage, Repository};
@@ -114,7 +113,7 @@ impl Repository {
             .parent
             .as_ref()
             .is_some_and(|(id, _)| self.is_complete(*id, &loaded));
-        let job = Job::new(self, options, loaded, filter, parent_is_complete)?;
+        let job = Job::new(self, options, loaded, filter, parent_is_complete);
         job.count(|tally| tally.counters.unreadable += unresolved);
         let parent = origin.parent.as_ref().map(|(_, snapshot)| snapshot);
         let built = build::run(&job, input, parent);
