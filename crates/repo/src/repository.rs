@@ -291,6 +291,16 @@ impl Repository {
         Repository { scratch, ..self }
     }
 
+    /// Returns a handle that reads everything from the repository itself.
+    pub(crate) fn without_cache(&self) -> Repository {
+        Repository {
+            scratch: Some(self.scratch_folder()),
+            cache: None,
+            loaded: Arc::default(),
+            ..self.clone()
+        }
+    }
+
     /// Returns what the local cache holds; `None` without a cache.
     ///
     /// # Errors

@@ -370,3 +370,34 @@ fn a_pack_that_is_lost_with_all_index_files_is_missed_though_the_parent_was_comp
     assert_eq!(restored.unwrap().failed, 0);
     assert_eq!(difference(&contents(scene.folder.path()), &contents(out.path())), None);
 }
+
+#[test]
+fn a_check_finds_damage_of_files_that_the_cache_stands_for() {
+    let mut scene = Scene::new();
+    for _ in 0..3 {
+        backup(&scene.cached(), scene.folder.path());
+        scene.change();
+    }
+    backup(&scene.cached(), scene.folder.path());
+    assert!(scene.cached().check(ReadData::No).unwrap().is_clean());
+    let mut names = Vec::new();
+    scene.storage.list("index", &mut |name, _| names.push(name)).unwrap();
+    for name in names {
+        let mut bytes = scene.storage.get(&name, u64::MAX).unwrap();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        scene.storage.delete(&name).unwrap();
+        scene.storage.put(&name, &[&bytes]).unwrap();
+        let report = scene.cached().check(ReadData::No).unwrap();
+        assert!(
+            report.faults.iter().any(|fault| fault.object == name.as_str()),
+            "{report:?}"
+        );
+    }
+    // The cache still knows what these files listed.
+    let out = scratch();
+    let repository = scene.cached();
+    let snapshot = repository.snapshot("latest").unwrap();
+    let restored = repository.restore(snapshot.at(scene.folder.path()), out.path(), &RestoreOptions::default());
+    assert_eq!(restored.unwrap().failed, 0);
+}

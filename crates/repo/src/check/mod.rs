@@ -30,12 +30,13 @@ impl Repository {
         // so a backup that ends meanwhile raises no false alarm.
         let mut unreadable = Vec::new();
         let snapshots = self.snapshots_with(|id, error| unreadable.push((id, error)))?;
-        self.refresh();
-        let loaded = self.loaded()?;
+        // A cache would hide damage of the files that it stands for.
+        let uncached = self.without_cache();
+        let loaded = uncached.loaded()?;
         let checking = Checking {
-            repository: self,
+            repository: &uncached,
             loaded: &loaded,
-            reader: self.bulk_reader(&loaded),
+            reader: uncached.bulk_reader(&loaded),
             monitor: &self.monitor,
             bytes_read: AtomicU64::new(0),
             faults: Mutex::default(),
