@@ -5,11 +5,11 @@ mod support;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ibid_chunk::{FixedSettings, Settings};
 use ibid_repo::{Error, MEMORY_MIN, Monitor, Overwrite, ReadData, Repository, RestoreOptions, Warning};
@@ -92,33 +92,6 @@ fn empty_files_and_directories_come_back() {
     let out = scratch();
     restore(&repository, &folder, out.path());
     same_tree(folder.path(), out.path());
-}
-
-#[test]
-fn a_hundred_gigabytes_of_nothing_take_no_time_and_no_space() {
-    const LENGTH: u64 = 100 << 30;
-    let folder = Folder::new();
-    let file = std::fs::File::create(folder.path().join("sparse")).unwrap();
-    file.set_len(LENGTH).unwrap();
-    file.write_all_at(&noise(1, 10_000), 50 << 30).unwrap();
-    file.write_all_at(b"end", LENGTH - 3).unwrap();
-    let repository = repository();
-    let started = Instant::now();
-    let summary = backup(&repository, folder.path());
-    assert_eq!(summary.counters.bytes, LENGTH);
-    assert!(summary.written < 200_000, "{summary:?}");
-    let out = tempfile::tempdir().unwrap();
-    restore(&repository, &folder, out.path());
-    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
-    let back = std::fs::File::open(out.path().join("sparse")).unwrap();
-    let meta = back.metadata().unwrap();
-    assert_eq!(meta.len(), LENGTH);
-    assert!(meta.blocks() * 512 < 10 << 20, "{} blocks", meta.blocks());
-    let mut bytes = vec![0; 10_000];
-    back.read_exact_at(&mut bytes, 50 << 30).unwrap();
-    assert!(bytes == noise(1, 10_000));
-    back.read_exact_at(&mut bytes[..5], LENGTH - 5).unwrap();
-    assert_eq!(&bytes[..5], b"\0\0end");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use super::job::Job;
 use super::large::{self, Large, LargePart};
 use super::read::{self, Event, Input, Outlets};
 use super::store::{self, Stored};
-use super::work::{self, FileKey, FileOutcome, Names, Part, ToRead, Work};
+use super::work::{self, FileKey, FileOutcome, Names, Part, Piece, ToRead, Work};
 use crate::similar::{Similar, fits_one_backup};
 use crate::source::{OwnFolders, Owners};
 use crate::threads::spawn;
@@ -381,24 +381,9 @@ impl Builder<'_, '_> {
         loop {
             self.gather.stored.check()?;
             match parts.recv().map_err(|_| Error::Interrupted)? {
-                LargePart::Hole(length) => {
-                    self.gather.tally.holes += length;
-                    list.push(&self.chunkers, self.gather, Item::Hole { length })?;
-                }
                 LargePart::Piece(piece) => {
                     let piece = piece.recv().map_err(|_| Error::Interrupted)?;
-                    for span in &piece.chunks {
-                        self.gather.data(span, &piece.data, &piece.sketches)?;
-                        list.push(
-                            &self.chunkers,
-                            self.gather,
-                            Item::Chunk {
-                                id: span.id,
-                                length: span.length,
-                            },
-                        )?;
-                    }
-                    self.gather.recycle(piece.data);
+                    self.piece(piece, &mut list)?;
                 }
                 LargePart::End(Ok(entry)) => return self.read(*entry, list, names),
                 // The stream is the whole backup.
@@ -411,5 +396,27 @@ impl Builder<'_, '_> {
                 }
             }
         }
+    }
+
+    /// Stores the chunks of a piece, and lists them.
+    fn piece(&mut self, piece: Piece, list: &mut ListWriter) -> Result<()> {
+        let mut without_data = piece.without_data.into_iter().peekable();
+        for number in 0..=piece.chunks.len() {
+            while let Some((_, item)) = without_data.next_if(|(before, _)| *before == number) {
+                if let Item::Hole { length } = item {
+                    self.gather.tally.holes += length;
+                }
+                list.push(&self.chunkers, self.gather, item)?;
+            }
+            if let Some(span) = piece.chunks.get(number) {
+                self.gather.data(span, &piece.data, &piece.sketches)?;
+                let (id, length) = (span.id, span.length);
+                list.push(&self.chunkers, self.gather, Item::Chunk { id, length })?;
+            }
+        }
+        if !piece.chunks.is_empty() {
+            self.gather.recycle(piece.data);
+        }
+        Ok(())
     }
 }

@@ -2,12 +2,11 @@
 //! pieces.
 
 use std::io::Read;
-use std::ops::Range;
 use std::path::Path;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use ibid_chunk::ArchiveCutter;
-use ibid_format::content::Content;
+use ibid_format::content::{Content, Item};
 use ibid_format::tree::{EntryKind, Time, TreeEntry};
 use rustix::fs::FileType;
 
@@ -23,7 +22,6 @@ use crate::{Error, ProgressCounters, Result};
 /// Message to the builder about a large file.
 pub(crate) enum LargePart {
     Piece(Receiver<Piece>),
-    Hole(u64),
     /// The end of the file: its entry, without content.
     End(Result<Box<TreeEntry>>),
 }
@@ -53,132 +51,193 @@ pub(crate) fn cut(job: &Job<'_>, file: Large, work: &Sender<Work>, spare: &Recei
         parts,
         work,
         spare,
-        buffer: Vec::new(),
+        piece: Piece::default(),
         filled: 0,
+        cut: 0,
         cutter: ArchiveCutter::new(&job.repository.chunker),
         kind,
         follower: Follower::new(job),
+        bytes_read: 0,
     };
-    cutter.buffer = cutter.fresh();
     let end = match file {
         Large::File { file, .. } => cutter.file(&file),
         Large::Stream { stream, .. } => cutter.stream(stream),
     };
-    // `Ok(None)`: the receiver is gone.
-    if let Some(end) = end.transpose() {
-        drop(cutter.parts.send(LargePart::End(end)));
+    cutter.end(end);
+}
+
+/// Reason why a file was not read to its end.
+enum Stop {
+    /// The builder is gone: the backup has failed elsewhere, and is reported there.
+    Gone,
+    Failed(Error),
+}
+
+/// Result of a step of reading a file.
+type StopResult<T> = std::result::Result<T, Stop>;
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Failed(error)
     }
 }
+
+impl<T> From<crossbeam_channel::SendError<T>> for Stop {
+    fn from(_: crossbeam_channel::SendError<T>) -> Stop {
+        Stop::Gone
+    }
+}
+
+/// Most items without data in one piece.
+const WITHOUT_DATA_MAX: usize = 4096;
 
 struct LargeCutter<'a> {
     job: &'a Job<'a>,
     parts: Sender<LargePart>,
     work: &'a Sender<Work>,
     spare: &'a Receiver<Vec<u8>>,
-    /// The piece being filled, and its length so far.
-    buffer: Vec<u8>,
+    /// The piece being filled.
+    piece: Piece,
+    /// Bytes in its buffer, and how many of them are cut into chunks.
     filled: usize,
+    cut: usize,
     /// Tracks how much of the file is cut.
     cutter: ArchiveCutter<'a>,
     kind: FileClass,
     /// Predicts the next chunks from the repository, where that pays.
     follower: Option<Follower<'a>>,
+    bytes_read: u64,
 }
 
 impl LargeCutter<'_> {
-    fn file(&mut self, file: &ToRead) -> Result<Option<Box<TreeEntry>>> {
+    fn file(&mut self, file: &ToRead) -> StopResult<Box<TreeEntry>> {
         let path = &file.path;
-        let (file, mut entry) = super::work::open(self.job, file)?;
-        let failed = |error| Error::local("read", path, error);
-        let mut size = file.stat.st_size as u64;
-        if FileType::from_raw_mode(file.stat.st_mode) == FileType::BlockDevice {
-            size = crate::source::device_size(&file.fd).map_err(failed)?;
+        let (file, mut entry, size) = self.open(file)?;
+        let mut is_short = false;
+        for extent in file.extents(0, size) {
+            match extent {
+                Extent::Hole { length } => self.hole(length)?,
+                Extent::Data { start, length } => is_short = self.extent(&file, path, start, length)? < length,
+            }
+            if is_short {
+                break;
+            }
+            self.job.monitor.check_cancelled()?;
+        }
+        super::work::finish_entry(self.job.monitor, &file, &mut entry, path, is_short, self.job.started)?;
+        Ok(Box::new(entry))
+    }
+
+    /// Opens a file or a device; returns it with its entry and its size.
+    fn open(&self, file: &ToRead) -> Result<(Opened, TreeEntry, u64)> {
+        let (opened, mut entry) = super::work::open(self.job, file)?;
+        let size = opened.size().map_err(|error| Error::local("read", &file.path, error))?;
+        if FileType::from_raw_mode(opened.stat.st_mode) == FileType::BlockDevice {
             entry.kind = EntryKind::File(Content::empty());
             entry.mode &= 0o666;
         }
-        let extents = if matches!(FileType::from_raw_mode(file.stat.st_mode), FileType::BlockDevice) {
-            vec![Extent::Data { start: 0, length: size }]
-        } else {
-            file.extents(size)
-        };
-        let mut short = false;
-        for extent in extents {
-            match extent {
-                Extent::Hole { length } => {
-                    self.job.monitor.counters.skip(length);
-                    self.cutter.skip(length);
-                    if let Some(follower) = &mut self.follower {
-                        follower.lose();
-                    }
-                    if self.parts.send(LargePart::Hole(length)).is_err() {
-                        return Ok(None);
-                    }
-                }
-                Extent::Data { start, length } => match self.extent(&file, path, start, length)? {
-                    None => return Ok(None),
-                    Some(read) if read < length => {
-                        short = true;
-                        break;
-                    }
-                    Some(_) => {}
-                },
-            }
-            self.job.monitor.check_cancelled()?;
-        }
-        super::work::finish_entry(self.job.monitor, &file, &mut entry, path, short, self.job.started)?;
-        Ok(Some(Box::new(entry)))
+        Ok((opened, entry, size))
     }
 
-    /// Cuts one extent of data; returns its length as found, or `None` if the receiver is gone.
-    fn extent(&mut self, file: &Opened, path: &Path, start: u64, length: u64) -> Result<Option<u64>> {
+    /// Adds a hole after all data, which is cut.
+    fn hole(&mut self, length: u64) -> StopResult<()> {
+        self.without_data(Item::Hole { length })
+    }
+
+    /// Adds an item that is not read, after all data, which is cut.
+    fn without_data(&mut self, item: Item) -> StopResult<()> {
+        self.job.monitor.counters.skip(item.length());
+        self.cutter.skip(item.length());
+        if let Some(follower) = &mut self.follower {
+            follower.lose();
+        }
+        let Piece {
+            chunks, without_data, ..
+        } = &mut self.piece;
+        // Parts of one hole are one item.
+        if let Item::Hole { length: more } = item
+            && let Some((before, Item::Hole { length })) = without_data.last_mut()
+            && *before == chunks.len()
+        {
+            *length += more;
+            return Ok(());
+        }
+        if without_data.len() == WITHOUT_DATA_MAX {
+            self.send()?;
+        }
+        self.piece.without_data.push((self.piece.chunks.len(), item));
+        Ok(())
+    }
+
+    /// Cuts one extent of data; returns its length as found.
+    fn extent(&mut self, file: &Opened, path: &Path, start: u64, length: u64) -> StopResult<u64> {
         let mut done = 0;
         loop {
-            let buffer = &mut self.buffer[self.filled..];
-            let wanted = (buffer.len() as u64).min(length - done) as usize;
-            let read = file
-                .read_at(start + done, &mut buffer[..wanted])
-                .map_err(|error| Error::local("read", path, error))?;
-            done += read as u64;
+            let wanted = self.room()?.min(length - done);
+            let read = self.read(file, path, start + done, wanted)?;
+            done += read;
             let last = read < wanted || done == length;
-            if !self.cut(read, last) {
-                return Ok(None);
-            }
+            self.cut_all(last);
             if last {
-                return Ok(Some(done));
+                return Ok(done);
             }
             self.job.monitor.check_cancelled()?;
         }
     }
 
-    fn stream(&mut self, mut stream: Stream) -> Result<Option<Box<TreeEntry>>> {
+    /// Returns how many bytes the piece has room for, at least 1. Sends off a full one.
+    fn room(&mut self) -> StopResult<u64> {
+        if self.filled == self.piece.data.len() {
+            self.send()?;
+            if self.piece.data.is_empty() {
+                self.piece.data = self.fresh();
+            }
+        }
+        Ok((self.piece.data.len() - self.filled) as u64)
+    }
+
+    /// Reads up to `wanted` bytes at `offset` into the piece, which has room for them. Returns how
+    /// many; fewer only at the end of the file.
+    fn read(&mut self, file: &Opened, path: &Path, offset: u64, wanted: u64) -> Result<u64> {
+        let read = file
+            .read_at(offset, &mut self.piece.data[self.filled..][..wanted as usize])
+            .map_err(|error| Error::local("read", path, error))?;
+        self.add(read);
+        Ok(read as u64)
+    }
+
+    /// Takes `read` bytes that were read into the piece as data to cut.
+    fn add(&mut self, read: usize) {
+        self.filled += read;
+        self.bytes_read += read as u64;
+    }
+
+    fn stream(&mut self, mut stream: Stream) -> StopResult<Box<TreeEntry>> {
         let failed = |source| Error::Pipe {
             action: "read the stream to back up",
             source,
         };
-        loop {
-            let buffer = &mut self.buffer[self.filled..];
+        let mut last = false;
+        while !last {
+            let room = self.room()? as usize;
+            let buffer = &mut self.piece.data[self.filled..];
             let mut read = 0;
-            let mut last = false;
-            while read < buffer.len() && !last {
+            while read < room && !last {
                 match stream.reader.read(&mut buffer[read..]) {
                     Ok(0) => last = true,
                     Ok(n) => read += n,
                     Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {
                         self.job.monitor.check_cancelled()?;
                     }
-                    Err(error) => return Err(failed(error)),
+                    Err(error) => return Err(failed(error).into()),
                 }
             }
-            if !self.cut(read, last) {
-                return Ok(None);
-            }
+            self.add(read);
+            self.cut_all(last);
             self.job.monitor.check_cancelled()?;
-            if last {
-                break;
-            }
         }
         let now = crate::clock::now();
-        Ok(Some(Box::new(TreeEntry {
+        Ok(Box::new(TreeEntry {
             name: stream.name,
             kind: EntryKind::File(Content::empty()),
             mode: 0o600,
@@ -190,47 +249,28 @@ impl LargeCutter<'_> {
             changed_while_read: false,
             hard_link_device: None,
             xattrs: Vec::new(),
-        })))
+        }))
     }
 
-    /// Adds `read` new bytes, cuts the chunks that are complete, and sends them off. Returns false
-    /// if the receiver is gone.
-    fn cut(&mut self, read: usize, last: bool) -> bool {
-        let filled = self.filled + read;
-        let size_average = self.job.repository.chunker.settings().size_average();
-        let mut chunks = Vec::with_capacity(filled / size_average + 16);
-        let mut start = 0;
+    /// Cuts the chunks that are complete; all of the data if it is the `last`.
+    fn cut_all(&mut self, last: bool) {
         if let Some(follower) = &mut self.follower {
             follower.next_piece();
         }
-        while let Some(length) = self.next(start..filled, last, &mut chunks) {
-            start += length;
-        }
-        ProgressCounters::add(&self.job.monitor.counters.bytes, read as u64);
-        let mut next = self.fresh();
-        self.filled = filled - start;
-        next[..self.filled].copy_from_slice(&self.buffer[start..filled]);
-        let piece = Piece {
-            data: std::mem::replace(&mut self.buffer, next),
-            chunks,
-            ..Piece::default()
-        };
-        if piece.chunks.is_empty() {
-            return true;
-        }
-        let (reply, result) = bounded(1);
-        self.parts.send(LargePart::Piece(result)).is_ok() && self.work.send(Work::Piece { piece, reply }).is_ok()
+        while self.cut_next(last).is_some() {}
     }
 
-    /// Takes the next chunks from the buffer and returns their bytes, or `None` if there is too
-    /// little data.
-    fn next(&mut self, left: Range<usize>, last: bool, chunks: &mut Vec<Span>) -> Option<usize> {
-        let (start, data) = (left.start, &self.buffer[left]);
+    /// Cuts the next chunks from the data and returns their bytes, or `None` if there is too little
+    /// data. Without a follower, that is one chunk.
+    fn cut_next(&mut self, last: bool) -> Option<u64> {
+        let (start, Piece { data, chunks, .. }) = (self.cut, &mut self.piece);
+        let data = &data[start..self.filled];
         if let Some(follower) = &mut self.follower {
             match follower.follow(&mut self.cutter, data, last, start, chunks) {
                 Followed::Some(bytes) => {
+                    self.cut += bytes;
                     self.job.count(|tally| tally.cut_by_hints_bytes += bytes as u64);
-                    return Some(bytes);
+                    return Some(bytes as u64);
                 }
                 Followed::More => return None,
                 Followed::Nothing => {}
@@ -242,7 +282,50 @@ impl LargeCutter<'_> {
             follower.cut(&mut span, &data[..length]);
         }
         chunks.push(span);
-        Some(length)
+        self.cut += length;
+        Some(length as u64)
+    }
+
+    /// Sends off the piece, and starts another with the data that is not cut.
+    fn send(&mut self) -> StopResult<()> {
+        let (reply, result) = bounded(1);
+        if self.piece.chunks.is_empty() {
+            if !self.piece.without_data.is_empty() {
+                let without_data = std::mem::take(&mut self.piece.without_data);
+                self.parts.send(LargePart::Piece(result))?;
+                reply.send(Piece {
+                    without_data,
+                    ..Piece::default()
+                })?;
+            }
+            return Ok(());
+        }
+        let left = self.filled - self.cut;
+        let mut data = self.fresh();
+        data[..left].copy_from_slice(&self.piece.data[self.cut..self.filled]);
+        let piece = std::mem::replace(
+            &mut self.piece,
+            Piece {
+                data,
+                ..Piece::default()
+            },
+        );
+        ProgressCounters::add(&self.job.monitor.counters.bytes, self.cut as u64);
+        (self.filled, self.cut) = (left, 0);
+        self.parts.send(LargePart::Piece(result))?;
+        Ok(self.work.send(Work::Piece { piece, reply })?)
+    }
+
+    /// Sends off what is left, and how the file ended.
+    fn end(mut self, end: StopResult<Box<TreeEntry>>) {
+        self.job.count(|tally| tally.read_bytes += self.bytes_read);
+        let end = match (end, self.send()) {
+            (Err(Stop::Gone), _) | (_, Err(Stop::Gone)) => return,
+            (Err(Stop::Failed(error)), _) | (_, Err(Stop::Failed(error))) => Err(error),
+            (Ok(entry), Ok(())) => Ok(entry),
+        };
+        // If the receiver is gone, the backup has failed elsewhere.
+        let _ = self.parts.send(LargePart::End(end));
     }
 
     /// Returns an empty buffer. A reused one causes no page faults.

@@ -18,6 +18,8 @@ pub struct BackupSummary {
     pub counters: SnapshotTotals,
     /// Files taken over unread from the parent snapshot.
     pub unchanged_files: u64,
+    /// Bytes read from files and streams.
+    pub read_bytes: u64,
     /// Bytes of holes in files that were read; nothing is stored for them.
     pub holes: u64,
     /// Extended attributes that could not be read or do not fit into an entry; each was reported.
@@ -55,6 +57,7 @@ impl AddAssign for BackupSummary {
             parent: _,
             counters,
             unchanged_files,
+            read_bytes,
             holes,
             attributes_lost,
             damaged_frames,
@@ -69,6 +72,7 @@ impl AddAssign for BackupSummary {
         } = other;
         self.counters += counters;
         self.unchanged_files += unchanged_files;
+        self.read_bytes += read_bytes;
         self.holes += holes;
         self.attributes_lost += attributes_lost;
         self.damaged_frames += damaged_frames;

@@ -1,11 +1,12 @@
 //! Workers: read and cut small files, fingerprint and sketch chunks, compress frames. One thread
 //! per core.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender};
 use ibid_chunk::ArchiveCutter;
+use ibid_format::content::Item;
 use ibid_format::tree::{Time, TreeEntry};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Stat};
@@ -40,6 +41,9 @@ pub(crate) struct Piece {
     pub(crate) data: Vec<u8>,
     pub(crate) chunks: Vec<Span>,
     pub(crate) sketches: Sketches,
+    /// Holes, and chunks that are not read, each with the number of [`chunks`](Piece::chunks) before
+    /// it.
+    pub(crate) without_data: Vec<(usize, Item)>,
 }
 
 /// A file to read.
@@ -126,6 +130,8 @@ pub(crate) struct Batch {
     pub(crate) outcomes: Vec<FileOutcome>,
     /// Bytes of extended attributes of the files read.
     attributes: usize,
+    /// Bytes read, also from files that failed.
+    bytes_read: u64,
     /// Files not read because those before them filled the batch: some had grown meanwhile, or
     /// reported no size.
     pub(crate) rest: Vec<SmallFile>,
@@ -182,6 +188,7 @@ fn read_batch(job: &Job<'_>, analyzer: &mut Analyzer<'_>, spare: &Receiver<Vec<u
         batch.outcomes.push(outcome);
     }
     batch.rest = files.collect();
+    job.count(|tally| tally.read_bytes += batch.bytes_read);
     // Fingerprinting small chunks together is faster.
     let Batch {
         data, parts, sketches, ..
@@ -210,7 +217,7 @@ fn read_small(
     }
     let mut short = false;
     let mut cutter = ArchiveCutter::new(&job.repository.chunker);
-    for extent in file.extents(size) {
+    for extent in file.extents(0, size) {
         let (start, length) = match extent {
             Extent::Hole { length } => {
                 job.monitor.counters.skip(length);
@@ -225,6 +232,7 @@ fn read_small(
         let read = file.read_at(start, &mut batch.data[base..]).map_err(failed("read"))?;
         batch.data.truncate(base + read);
         ProgressCounters::add(&job.monitor.counters.bytes, read as u64);
+        batch.bytes_read += read as u64;
         cut_from(&mut cutter, batch, base, wanted.kind);
         if (read as u64) < length {
             short = true;
@@ -234,6 +242,7 @@ fn read_small(
     if size == 0 {
         let base = batch.data.len();
         short = !read_unsized(&file, &mut batch.data).map_err(failed("read"))?;
+        batch.bytes_read += (batch.data.len() - base) as u64;
         cut_from(&mut cutter, batch, base, wanted.kind);
     }
     finish_entry(job.monitor, &file, &mut entry, path, short, job.started)?;
@@ -270,22 +279,21 @@ fn read_unsized(file: &Opened, data: &mut Vec<u8>) -> Result<bool, rustix::io::E
 pub(crate) fn open(job: &Job<'_>, wanted: &ToRead) -> crate::Result<(Opened, TreeEntry)> {
     let (name, path) = (&wanted.name, &wanted.path);
     let file = Opened::open(&wanted.parent, name).map_err(|error| Error::local("open", path, error))?;
-    let replaced = || {
-        Error::local(
-            "read",
-            path,
-            std::io::Error::other("another file was put in its place during the backup"),
-        )
-    };
     // A device named by the user is read like a file. Any other file must still have its type.
     if FileType::from_raw_mode(file.stat.st_mode) != FileType::from_raw_mode(wanted.stat.st_mode) {
-        return Err(replaced());
+        return Err(replaced(path));
     }
-    let mut entry = entry_from(name, &file.stat).ok_or_else(replaced)?;
+    let mut entry = entry_from(name, &file.stat).ok_or_else(|| replaced(path))?;
     let (xattrs, faults) = read_xattrs_of(rustix::fd::AsFd::as_fd(&file.fd));
     entry.xattrs = xattrs;
     job.attributes_lost(path, faults);
     Ok((file, entry))
+}
+
+/// Returns the error for a file that is not the one that was meant.
+pub(crate) fn replaced(path: &Path) -> Error {
+    let source = std::io::Error::other("another file was put in its place during the backup");
+    Error::local("read", path, source)
 }
 
 /// Returns whether any change to a file after it was read is sure to alter this ctime. `started` is
