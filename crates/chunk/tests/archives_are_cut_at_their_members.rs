@@ -250,6 +250,33 @@ fn members_behind_a_hole_are_found() {
     assert_eq!(cutter.cut(&second, true), Some(chunker.cut(&second)));
 }
 
+/// The cutter may have been shown bytes of what is skipped, even a part of a header.
+#[test]
+fn members_behind_skipped_data_are_found_whatever_was_seen_of_it() {
+    let chunker = chunker();
+    let (archive, bodies) = tar(&[3000, 100, 6000, 5000], 1);
+    let body = &bodies[2];
+    for seen in [0, 1, 300, 513, 1536, 4000, archive.len()] {
+        let mut cutter = ArchiveCutter::with_large(&chunker, LARGE);
+        let first = cutter.cut(&archive[..bodies[0].start.max(seen)], false);
+        assert_eq!(first, Some(bodies[0].start));
+        let at = bodies[0].start;
+        let skipped = bodies[1].end.next_multiple_of(512) - at;
+        cutter.skip(skipped as u64);
+        let mut at = at + skipped;
+        let mut ends = Vec::new();
+        while let Some(len) = cutter.cut(&archive[at..], true) {
+            at += len;
+            ends.push(at);
+        }
+        assert_eq!(at, archive.len());
+        assert!(
+            ends.contains(&body.start) && ends.contains(&body.end),
+            "{seen} bytes seen: {ends:?}"
+        );
+    }
+}
+
 /// A known chunk may be taken as a whole, but only if the cutter could have ended it there.
 #[test]
 fn a_chunk_could_end_at_a_border_or_within_the_bounds_of_sizes_and_never_behind_a_border() {

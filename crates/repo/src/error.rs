@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use ibid_format::{ChunkId, ChunkPrefix, FileId};
 
+use crate::changed_blocks::ChangedBlocksError;
+
 /// Reason why an operation on a repository failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -285,6 +287,9 @@ pub enum Error {
         /// The rule violated.
         source: ibid_format::Error,
     },
+    /// A map of changed blocks can't be used.
+    #[error("cannot use the map of changed blocks: {0}")]
+    ChangedBlocks(#[from] ChangedBlocksError),
     /// A limit of the format was exceeded.
     #[error("{what} is beyond what the format can hold: at most {limit}")]
     TooMuch {

@@ -26,6 +26,7 @@
 
 mod budget;
 mod cache;
+mod changed_blocks;
 mod check;
 mod clock;
 mod error;
@@ -50,6 +51,7 @@ mod tree;
 
 pub use budget::{MEMORY_DEFAULT, MEMORY_MIN};
 pub use cache::CacheStats;
+pub use changed_blocks::{ChangedBlocks, ChangedBlocksError};
 pub use check::{AFFECTED_MAX, Affected, CheckReport, Fault, ReadData};
 pub use error::{BaseFault, Error, Result};
 pub use ibid_chunk::{Settings as ChunkerSettings, SettingsError as ChunkerSettingsError};

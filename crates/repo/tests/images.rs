@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ibid_repo::{
-    BackupSummary, Change, EntryKind, Monitor, ReadData, Repository, RestoreOptions, TreeEntry, Visit, Warning,
+    BackupSummary, Change, ChangedBlocks, EntryKind, Error, Monitor, ReadData, Repository, RestoreOptions, TreeEntry,
+    Visit, Warning,
 };
 use support::{Folder, backup, noise, options, quick, repository, scratch};
 
@@ -289,7 +290,7 @@ impl Drop for LoopDevice {
 }
 
 #[test]
-fn a_block_device_is_stored_as_a_file() {
+fn a_block_device_is_stored_as_a_file_and_then_by_its_changed_blocks() {
     const SIZE: u64 = 48 << 20;
     let Some(device) = LoopDevice::new(SIZE) else {
         return;
@@ -310,4 +311,17 @@ fn a_block_device_is_stored_as_a_file() {
     assert!(is_same());
     // Nothing tells whether a device has changed.
     assert_eq!(backup(&repository, &device.path).read_bytes, SIZE);
+
+    device.write(5_000_000, b"changed");
+    device.write(SIZE - 4096, &noise(3, 4096));
+    let map = format!("size {SIZE}\n4980736 65536\n{} 4096\n", SIZE - 4096);
+    let map = ChangedBlocks::read(map.as_bytes()).unwrap();
+    let parent = repository.snapshot("latest").unwrap().id.to_string();
+    let with_map = options(&device.path).parent(parent).changed_blocks(map);
+    let summary = repository.backup(&with_map).unwrap();
+    assert!(summary.read_bytes < 4 << 20, "{summary:?}");
+    assert_eq!(summary.counters.bytes, SIZE);
+    assert!(is_same());
+    let wrong = with_map.changed_blocks(ChangedBlocks::read(&b"size 4096\nend\n"[..]).unwrap());
+    assert!(matches!(repository.backup(&wrong), Err(Error::ChangedBlocks(_))));
 }

@@ -130,10 +130,10 @@ impl<'c> ArchiveCutter<'c> {
         self.members.see(data.get(known..).unwrap_or_default());
     }
 
-    /// Advances past a hole of so many bytes: zeros that the caller does not pass to
-    /// [`ArchiveCutter::cut`].
+    /// Advances past so many bytes that the caller does not pass to [`ArchiveCutter::cut`]: a hole,
+    /// or data whose chunks are known. Headers in them are not seen.
     ///
-    /// All data before the hole must have been cut.
+    /// All data before them must have been cut. Bytes that were passed and not cut are forgotten.
     pub fn skip(&mut self, hole: u64) {
         self.at = self.at.saturating_add(hole);
         self.members.skip_to(self.at);

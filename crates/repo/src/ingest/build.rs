@@ -368,7 +368,8 @@ impl Builder<'_, '_> {
         let (path, names) = (file.path.clone(), file.names);
         std::thread::scope(move |scope| {
             spawn(scope, move || {
-                large::cut(job, Large::File { file, parts }, &work, &spare)
+                let image = None;
+                large::cut(job, Large::File { file, image, parts }, &work, &spare)
             })?;
             // On failure, the pieces are dropped first, and the cutter that waits on them ends.
             let pieces = pieces;
@@ -386,8 +387,10 @@ impl Builder<'_, '_> {
                     self.piece(piece, &mut list)?;
                 }
                 LargePart::End(Ok(entry)) => return self.read(*entry, list, names),
-                // The stream is the whole backup.
-                LargePart::End(Err(error @ (Error::Interrupted | Error::Pipe { .. }))) => return Err(error),
+                // The stream is the whole backup. A map that is known to be wrong makes a wrong snapshot.
+                LargePart::End(Err(error @ (Error::Interrupted | Error::Pipe { .. } | Error::ChangedBlocks(_)))) => {
+                    return Err(error);
+                }
                 // Leave out the entry of a file that was read in part. Its chunks stay for the next
                 // backup.
                 LargePart::End(Err(error)) => {
@@ -403,8 +406,10 @@ impl Builder<'_, '_> {
         let mut without_data = piece.without_data.into_iter().peekable();
         for number in 0..=piece.chunks.len() {
             while let Some((_, item)) = without_data.next_if(|(before, _)| *before == number) {
-                if let Item::Hole { length } = item {
-                    self.gather.tally.holes += length;
+                let tally = &mut self.gather.tally;
+                match item {
+                    Item::Hole { length } => tally.holes += length,
+                    Item::Chunk { length, .. } => tally.taken_over_bytes += u64::from(length),
                 }
                 list.push(&self.chunkers, self.gather, item)?;
             }

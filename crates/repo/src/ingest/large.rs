@@ -12,6 +12,7 @@ use rustix::fs::FileType;
 
 use super::fingerprint::Span;
 use super::hints::{Followed, Follower};
+use super::image::Image;
 use super::job::Job;
 use super::options::Stream;
 use super::sampling::FileClass;
@@ -28,8 +29,16 @@ pub(crate) enum LargePart {
 
 /// A large file queued for a cutter.
 pub(crate) enum Large {
-    File { file: ToRead, parts: Sender<LargePart> },
-    Stream { stream: Stream, parts: Sender<LargePart> },
+    File {
+        file: ToRead,
+        /// What is known of it, if it is read with a map of changed blocks.
+        image: Option<Box<Image>>,
+        parts: Sender<LargePart>,
+    },
+    Stream {
+        stream: Stream,
+        parts: Sender<LargePart>,
+    },
 }
 
 /// Cuts large files until the channel closes. Two cutters run, so that one can read the next file
@@ -43,7 +52,7 @@ pub(crate) fn cut_large(job: &Job<'_>, large: &Receiver<Large>, work: &Sender<Wo
 /// Cuts one large file.
 pub(crate) fn cut(job: &Job<'_>, file: Large, work: &Sender<Work>, spare: &Receiver<Vec<u8>>) {
     let (parts, kind) = match &file {
-        Large::File { file, parts } => (parts.clone(), file.kind),
+        Large::File { file, parts, .. } => (parts.clone(), file.kind),
         Large::Stream { parts, .. } => (parts.clone(), FileClass::NEW),
     };
     let mut cutter = LargeCutter {
@@ -58,8 +67,14 @@ pub(crate) fn cut(job: &Job<'_>, file: Large, work: &Sender<Work>, spare: &Recei
         kind,
         follower: Follower::new(job),
         bytes_read: 0,
+        compared: Vec::new(),
     };
     let end = match file {
+        Large::File {
+            file,
+            image: Some(image),
+            ..
+        } => cutter.image(&file, *image),
         Large::File { file, .. } => cutter.file(&file),
         Large::Stream { stream, .. } => cutter.stream(stream),
     };
@@ -67,14 +82,14 @@ pub(crate) fn cut(job: &Job<'_>, file: Large, work: &Sender<Work>, spare: &Recei
 }
 
 /// Reason why a file was not read to its end.
-enum Stop {
+pub(super) enum Stop {
     /// The builder is gone: the backup has failed elsewhere, and is reported there.
     Gone,
     Failed(Error),
 }
 
 /// Result of a step of reading a file.
-type StopResult<T> = std::result::Result<T, Stop>;
+pub(super) type StopResult<T> = std::result::Result<T, Stop>;
 
 impl From<Error> for Stop {
     fn from(error: Error) -> Stop {
@@ -91,8 +106,8 @@ impl<T> From<crossbeam_channel::SendError<T>> for Stop {
 /// Most items without data in one piece.
 const WITHOUT_DATA_MAX: usize = 4096;
 
-struct LargeCutter<'a> {
-    job: &'a Job<'a>,
+pub(super) struct LargeCutter<'a> {
+    pub(super) job: &'a Job<'a>,
     parts: Sender<LargePart>,
     work: &'a Sender<Work>,
     spare: &'a Receiver<Vec<u8>>,
@@ -105,8 +120,10 @@ struct LargeCutter<'a> {
     cutter: ArchiveCutter<'a>,
     kind: FileClass,
     /// Predicts the next chunks from the repository, where that pays.
-    follower: Option<Follower<'a>>,
-    bytes_read: u64,
+    pub(super) follower: Option<Follower<'a>>,
+    pub(super) bytes_read: u64,
+    /// A chunk to compare.
+    pub(super) compared: Vec<u8>,
 }
 
 impl LargeCutter<'_> {
@@ -129,7 +146,7 @@ impl LargeCutter<'_> {
     }
 
     /// Opens a file or a device; returns it with its entry and its size.
-    fn open(&self, file: &ToRead) -> Result<(Opened, TreeEntry, u64)> {
+    pub(super) fn open(&self, file: &ToRead) -> Result<(Opened, TreeEntry, u64)> {
         let (opened, mut entry) = super::work::open(self.job, file)?;
         let size = opened.size().map_err(|error| Error::local("read", &file.path, error))?;
         if FileType::from_raw_mode(opened.stat.st_mode) == FileType::BlockDevice {
@@ -140,12 +157,12 @@ impl LargeCutter<'_> {
     }
 
     /// Adds a hole after all data, which is cut.
-    fn hole(&mut self, length: u64) -> StopResult<()> {
+    pub(super) fn hole(&mut self, length: u64) -> StopResult<()> {
         self.without_data(Item::Hole { length })
     }
 
     /// Adds an item that is not read, after all data, which is cut.
-    fn without_data(&mut self, item: Item) -> StopResult<()> {
+    pub(super) fn without_data(&mut self, item: Item) -> StopResult<()> {
         self.job.monitor.counters.skip(item.length());
         self.cutter.skip(item.length());
         if let Some(follower) = &mut self.follower {
@@ -186,7 +203,7 @@ impl LargeCutter<'_> {
     }
 
     /// Returns how many bytes the piece has room for, at least 1. Sends off a full one.
-    fn room(&mut self) -> StopResult<u64> {
+    pub(super) fn room(&mut self) -> StopResult<u64> {
         if self.filled == self.piece.data.len() {
             self.send()?;
             if self.piece.data.is_empty() {
@@ -198,7 +215,7 @@ impl LargeCutter<'_> {
 
     /// Reads up to `wanted` bytes at `offset` into the piece, which has room for them. Returns how
     /// many; fewer only at the end of the file.
-    fn read(&mut self, file: &Opened, path: &Path, offset: u64, wanted: u64) -> Result<u64> {
+    pub(super) fn read(&mut self, file: &Opened, path: &Path, offset: u64, wanted: u64) -> Result<u64> {
         let read = file
             .read_at(offset, &mut self.piece.data[self.filled..][..wanted as usize])
             .map_err(|error| Error::local("read", path, error))?;
@@ -262,7 +279,7 @@ impl LargeCutter<'_> {
 
     /// Cuts the next chunks from the data and returns their bytes, or `None` if there is too little
     /// data. Without a follower, that is one chunk.
-    fn cut_next(&mut self, last: bool) -> Option<u64> {
+    pub(super) fn cut_next(&mut self, last: bool) -> Option<u64> {
         let (start, Piece { data, chunks, .. }) = (self.cut, &mut self.piece);
         let data = &data[start..self.filled];
         if let Some(follower) = &mut self.follower {
@@ -284,6 +301,11 @@ impl LargeCutter<'_> {
         chunks.push(span);
         self.cut += length;
         Some(length as u64)
+    }
+
+    /// Drops the last `bytes` of the data that is not cut.
+    pub(super) fn drop_last(&mut self, bytes: u64) {
+        self.filled -= bytes as usize;
     }
 
     /// Sends off the piece, and starts another with the data that is not cut.

@@ -9,7 +9,7 @@
 //!
 //! - The **reader** ([`read`]) walks and decides which files to read.
 //! - **Cutters** ([`large`]) read and cut large files, and follow the boundaries of stored chunks
-//!   where that pays ([`hints`]).
+//!   where that pays ([`hints`]). An image with a map of changed blocks is read in parts ([`image`]).
 //! - **Workers** ([`work`]), one per core, read and cut small files, fingerprint and sketch chunks
 //!   ([`fingerprint`]; [`sampling`] decides where sketches pay), and compress frames ([`compress`],
 //!   [`deltas`]).
@@ -32,6 +32,7 @@ mod fingerprint;
 mod gather;
 mod groups;
 mod hints;
+mod image;
 mod job;
 mod large;
 mod limits;
@@ -41,6 +42,7 @@ mod read;
 mod sampling;
 mod store;
 mod summary;
+mod unread;
 mod work;
 
 use std::os::unix::ffi::OsStrExt;
@@ -59,7 +61,7 @@ use crate::cache::Complete;
 use crate::index::LoadedIndex;
 use crate::layout::{folder, name_in};
 use crate::source::Filter;
-use crate::{Error, Monitor, Repository, Result, Warning};
+use crate::{Error, Monitor, Repository, Result, SnapshotInfo, Warning};
 
 /// A backup that stores more chunks than this brings the local cache up to date itself. Fewer can be
 /// read by the next command in a few milliseconds.
@@ -74,7 +76,9 @@ impl Repository {
     /// # Errors
     /// [`Error::NothingToBackUp`] if none of the paths could be read; [`Error::BadStreamName`];
     /// [`Error::Pipe`] if the stream failed; [`Error::Interrupted`] if the monitor was cancelled
-    /// (chunks stored so far stay, and the next backup uses them); errors of the storage. In each case no snapshot is made, and earlier snapshots are intact.
+    /// (chunks stored so far stay, and the next backup uses them); errors of the storage;
+    /// [`Error::ChangedBlocks`] if the map of changed blocks can't be used or is found to be wrong. In
+    /// each case no snapshot is made, and earlier snapshots are intact.
     ///
     /// ```
     /// # use ibid_repo::{Argon2Cost, BackupOptions, InitOptions, MemoryStorage, Repository};
@@ -86,12 +90,15 @@ impl Repository {
     /// # Ok::<(), ibid_repo::Error>(())
     /// ```
     pub fn backup(&self, options: &BackupOptions) -> Result<BackupSummary> {
+        if options.changed_blocks.is_some() && !options.force {
+            image::check_request(options)?;
+        }
         let (paths, unresolved) = resolve_all(&options.paths, &self.monitor)?;
         self.run_backup(read::Input::Paths(paths), unresolved, options)
     }
 
-    /// Makes a snapshot of one file from a stream, such as the output of another program. The paths
-    /// and excludes of `options` are not used.
+    /// Makes a snapshot of one file from a stream, such as the output of another program. The paths,
+    /// excludes and changed blocks of `options` are not used.
     ///
     /// # Errors
     /// [`Error::BadStreamName`]; [`Error::Pipe`] if the stream failed; else those of
@@ -112,10 +119,11 @@ impl Repository {
         let parent_is_complete = origin
             .parent
             .as_ref()
-            .is_some_and(|(id, _)| self.is_complete(*id, &loaded));
+            .is_some_and(|parent| self.is_complete(parent.id, &loaded));
         let job = Job::new(self, options, loaded, filter, parent_is_complete);
         job.count(|tally| tally.counters.unreadable += unresolved);
-        let parent = origin.parent.as_ref().map(|(_, snapshot)| snapshot);
+        let input = with_map(&job, input, origin.parent.as_ref())?;
+        let parent = origin.parent.as_ref().map(|parent| &parent.snapshot);
         let built = build::run(&job, input, parent);
         self.refresh();
         let built = built?;
@@ -196,6 +204,7 @@ impl Repository {
                 paths.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect(),
                 false,
             ),
+            read::Input::Image(path, _) => (vec![path.as_os_str().as_bytes().to_vec()], false),
         };
         let parent = self.parent(options, &host, &paths, is_stream, &self.monitor)?;
         Ok(Origin { host, paths, parent })
@@ -219,16 +228,16 @@ impl Repository {
         paths: &[Vec<u8>],
         is_stream: bool,
         monitor: &Monitor,
-    ) -> Result<Option<(FileId, Snapshot)>> {
+    ) -> Result<Option<SnapshotInfo>> {
         if let Some(wanted) = &options.parent {
-            return self.snapshot(wanted).map(|found| Some((found.id, found.snapshot)));
+            return self.snapshot(wanted).map(Some);
         }
         if is_stream {
             return Ok(None);
         }
         let mut snapshots = self.snapshots_with(|_, error| monitor.warn(Warning::Repository { error }))?;
         snapshots.retain(|s| s.snapshot.host == host && s.snapshot.paths == paths);
-        Ok(snapshots.pop().map(|found| (found.id, found.snapshot)))
+        Ok(snapshots.pop())
     }
 }
 
@@ -236,7 +245,7 @@ impl Repository {
 struct Origin {
     host: String,
     paths: Vec<Vec<u8>>,
-    parent: Option<(FileId, Snapshot)>,
+    parent: Option<SnapshotInfo>,
 }
 
 impl Origin {
@@ -259,12 +268,24 @@ impl Origin {
             program: options.program.clone(),
             paths: self.paths,
             tags,
-            parent: self.parent.map(|(id, _)| id),
+            parent: self.parent.map(|parent| parent.id),
             root: built.root,
             users: built.users,
             groups: built.groups,
             counters: tally.counters,
         }
+    }
+}
+
+/// Looks up the only path in the parent if a map says what has changed in it.
+fn with_map(job: &Job<'_>, input: read::Input, parent: Option<&SnapshotInfo>) -> Result<read::Input> {
+    match (input, &job.options.changed_blocks, parent) {
+        (read::Input::Paths(mut paths), Some(map), Some(parent)) if !job.options.force => {
+            let path = paths.pop().expect("one path, which was checked");
+            let image = image::Image::find(job, &path, parent, map)?;
+            Ok(read::Input::Image(path, Box::new(image)))
+        }
+        (input, ..) => Ok(input),
     }
 }
 

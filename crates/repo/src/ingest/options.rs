@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use ibid_format::tree::Time;
 
+use crate::ChangedBlocks;
 use crate::options::setters;
 use crate::source::Excludes;
 
@@ -93,6 +94,19 @@ pub struct BackupOptions {
     /// Snapshot to compare with (see [`Repository::snapshot`](crate::Repository::snapshot)); the
     /// latest of the same host and paths if none.
     pub parent: Option<String>,
+    /// What may have changed since the [`parent`](BackupOptions#structfield.parent) in the only path
+    /// to back up, which must be a regular file or a block device. Only that is read; the rest is
+    /// taken over from the parent. The parent must be given by at least 8 digits of its id, because a
+    /// map is relative to one certain snapshot.
+    ///
+    /// Bytes that have changed and that the map does not name are **wrong in the snapshot**. A backup
+    /// without a map reads everything again. [`force`](BackupOptions#structfield.force) does, too,
+    /// and ignores the map.
+    pub changed_blocks: Option<ChangedBlocks>,
+    /// Share of the chunks outside of [`changed_blocks`](BackupOptions#structfield.changed_blocks) to
+    /// read and compare all the same, 0 to 1, others each time. If one of them differs, the backup
+    /// fails with [`ChangedBlocksError::Wrong`](crate::ChangedBlocksError::Wrong).
+    pub verify_unchanged: f64,
     /// Do everything except write.
     pub dry_run: bool,
     /// Compression of chunks.
@@ -115,6 +129,7 @@ pub struct BackupOptions {
 setters!(BackupOptions {
     excludes: Excludes,
     force: bool,
+    verify_unchanged: f64,
     dry_run: bool,
     compression: Compression,
     similarity: Similarity,
@@ -129,6 +144,7 @@ setters!(BackupOptions {
     time: Option<Time>,
     program: String,
     parent: Option<String>,
+    changed_blocks: Option<ChangedBlocks>,
 });
 
 impl BackupOptions {

@@ -12,6 +12,7 @@ use ibid_format::tree::{EntryKind, Time, TreeEntry};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Stat};
 
+use super::image::Image;
 use super::job::Job;
 use super::large::{Large, LargePart};
 use super::limits::BATCH_BYTES;
@@ -26,6 +27,8 @@ use crate::{Error, Monitor, ProgressCounters, Result, Warning};
 /// Source of a backup.
 pub(crate) enum Input {
     Paths(Vec<PathBuf>),
+    /// One file or device of which a map says what has changed.
+    Image(PathBuf, Box<Image>),
     Stream(Stream),
 }
 
@@ -97,10 +100,14 @@ impl<T> From<crossbeam_channel::SendError<T>> for Disconnected {
 pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>, own: OwnFolders, outlets: &Outlets) {
     let result = match input {
         Input::Stream(stream) => send_stream(job, stream, outlets),
-        Input::Paths(paths) => match Walker::new(&paths, job.filter.clone(), own) {
-            Ok(walker) => walk(job, walker, parent, outlets),
-            Err(error) => Ok(Err(error)),
-        },
+        Input::Paths(paths) => walk(job, &paths, None, parent, own, outlets),
+        Input::Image(path, image) => {
+            let counters = &job.monitor.counters;
+            ProgressCounters::add(&counters.files_total, 1);
+            ProgressCounters::add(&counters.bytes_total, image.size);
+            counters.totals_final.store(true, Ordering::Relaxed);
+            walk(job, &[path], Some(image), parent, own, outlets)
+        }
     };
     if let Ok(end) = result {
         // If the receiver is gone, the error is reported where it occurred.
@@ -152,6 +159,8 @@ struct Reading<'r, 'j> {
     /// Files with several names, already met under one of them.
     linked: HashMap<FileKey, Linked>,
     kinds: FileClasses,
+    /// What is known of the only file, if it is backed up with a map of changed blocks.
+    image: Option<Box<Image>>,
 }
 
 /// A file already met under one of its names.
@@ -179,10 +188,16 @@ const BATCH_FILES: usize = 256;
 
 fn walk(
     job: &Job<'_>,
-    mut walker: Walker,
+    paths: &[PathBuf],
+    image: Option<Box<Image>>,
     parent: Option<&Snapshot>,
+    own: Option<(u64, u64)>,
     outlets: &Outlets,
 ) -> std::result::Result<Result<()>, Disconnected> {
+    let mut walker = match Walker::new(paths, job.filter.clone(), own) {
+        Ok(walker) => walker,
+        Err(error) => return Ok(Err(error)),
+    };
     let reader = ChunkReader::new(&job.repository.files, job.loaded.clone(), 16 << 20);
     let former = parent.map(|parent| ParentListing {
         entries: Entries::new(&reader, &parent.root).peekable(),
@@ -196,6 +211,7 @@ fn walk(
         batch_bytes: 0,
         linked: HashMap::new(),
         kinds: FileClasses::default(),
+        image,
     };
     while let Some(step) = walker.next() {
         if job.monitor.is_cancelled() {
@@ -262,7 +278,10 @@ impl<'r> Reading<'r, '_> {
         let file_type = FileType::from_raw_mode(stat.st_mode);
         let path = || walker.path().to_owned();
         if file_type == FileType::RegularFile || named && file_type == FileType::BlockDevice {
-            let is_unchanged = |former: &TreeEntry| !self.job.options.force && self.is_unchanged(former, &stat);
+            let image = self.image.take();
+            // The map says better than times whether it has changed.
+            let asks_times = !self.job.options.force && image.is_none();
+            let is_unchanged = |former: &TreeEntry| asks_times && self.is_unchanged(former, &stat);
             if former.as_ref().is_some_and(is_unchanged)
                 && let Some(former) = former
             {
@@ -292,7 +311,7 @@ impl<'r> Reading<'r, '_> {
                 path: path(),
                 names,
             };
-            if file_type == FileType::RegularFile && stat.st_size as u64 <= BATCH_BYTES as u64 {
+            if file_type == FileType::RegularFile && stat.st_size as u64 <= BATCH_BYTES as u64 && image.is_none() {
                 return self.add(SmallFile::Read(Box::new(file)), stat.st_size as u64);
             }
             self.flush()?;
@@ -301,7 +320,7 @@ impl<'r> Reading<'r, '_> {
                 _ => u64::MAX,
             };
             let parts = self.outlets.announce(self.job, file.path.clone(), pieces, names)?;
-            return Ok(self.outlets.large.send(Large::File { file, parts })?);
+            return Ok(self.outlets.large.send(Large::File { file, image, parts })?);
         }
         match self.special(&name, &stat, &parent, walker) {
             Ok(entry) => {

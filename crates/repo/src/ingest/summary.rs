@@ -20,6 +20,9 @@ pub struct BackupSummary {
     pub unchanged_files: u64,
     /// Bytes read from files and streams.
     pub read_bytes: u64,
+    /// Bytes taken over unread from the parent snapshot because
+    /// [changed blocks](crate::BackupOptions#structfield.changed_blocks) were given, without holes.
+    pub taken_over_bytes: u64,
     /// Bytes of holes in files that were read; nothing is stored for them.
     pub holes: u64,
     /// Extended attributes that could not be read or do not fit into an entry; each was reported.
@@ -58,6 +61,7 @@ impl AddAssign for BackupSummary {
             counters,
             unchanged_files,
             read_bytes,
+            taken_over_bytes,
             holes,
             attributes_lost,
             damaged_frames,
@@ -73,6 +77,7 @@ impl AddAssign for BackupSummary {
         self.counters += counters;
         self.unchanged_files += unchanged_files;
         self.read_bytes += read_bytes;
+        self.taken_over_bytes += taken_over_bytes;
         self.holes += holes;
         self.attributes_lost += attributes_lost;
         self.damaged_frames += damaged_frames;
