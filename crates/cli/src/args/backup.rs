@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use ibid_format::tree::Time;
 use ibid_repo::{Compression, Hints, Similarity};
-use ibid_terminal::value::size;
+use ibid_terminal::value::{share, size};
 
 use super::{InitSettings, value};
 
@@ -26,6 +26,7 @@ Examples:
   ibid backup / --one-file-system --exclude-caches --exclude /tmp/ --exclude /var/tmp/
   ibid backup ~/ --exclude '*.iso' --exclude-larger-than 1GiB --tag weekly,laptop
   pg_dump mill | ibid backup --stdin mill.sql       the output of another program
+  ibid backup /dev/vdb --parent 90dc8173 --changed-blocks map
   ibid -r /mnt/new backup --init ~/                 create the repository first")]
 pub(crate) struct BackupArgs {
     /// Back up these files and folders
@@ -58,6 +59,13 @@ pub(crate) struct BackupArgs {
     /// Compare with this snapshot instead of the latest of the same machine and paths
     #[arg(long, value_name = "SNAP")]
     pub(crate) parent: Option<String>,
+    /// Read only what FILE says has changed since --parent, and take the rest of the file or device from
+    /// there: lines `OFFSET LENGTH` in bytes, or a dirty bitmap of QEMU as JSON; - is standard input
+    #[arg(long, value_name = "FILE", requires = "parent", conflicts_with_all = ["stdin", "force", "init"])]
+    pub(crate) changed_blocks: Option<PathBuf>,
+    /// Compare this share of the unchanged rest with --parent all the same, such as 1%
+    #[arg(long, value_name = "SHARE", value_parser = share, requires = "changed_blocks")]
+    pub(crate) verify_unchanged: Option<f64>,
     /// Compress at this level: auto, off, or 1 (fast) to 22 (small)
     #[arg(long, value_name = "LEVEL", value_parser = value::compression, default_value = "auto")]
     pub(crate) compression: Compression,

@@ -1,8 +1,10 @@
 //! `ibid backup`.
 
-use ibid_repo::{BackupOptions, Excludes, Stream};
+use std::path::PathBuf;
+
+use ibid_repo::{BackupOptions, ChangedBlocks, Excludes, Stream};
 use ibid_storage::SWEEP_AGE;
-use ibid_terminal::input::PatientInput;
+use ibid_terminal::input::{self, PatientInput};
 
 use super::init;
 use super::open::{Context, Opened};
@@ -22,6 +24,7 @@ pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome
             "--init does not go with --dry-run, which creates nothing. Leave out one of them".into(),
         ));
     }
+    let changed_blocks = args.changed_blocks.take().map(read_map).transpose()?;
     let opened = match args.init {
         true => init::open_or_make(context, &args.settings)?,
         false => context.open_to_store()?,
@@ -30,7 +33,7 @@ pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome
         sweep(context, &opened);
     }
     let stream = args.stdin.take().map(|name| Stream::new(name, PatientInput));
-    let options = options(args, !context.global.quiet);
+    let options = options(args, !context.global.quiet).changed_blocks(changed_blocks);
     let watch = Watch::start(Verb::Read, context.global.quiet)?;
     let repository = opened.repository.watched_by(&watch.monitor);
     let result = match stream {
@@ -60,6 +63,11 @@ fn sweep(context: &Context, opened: &Opened) {
     }
 }
 
+/// Reads a map of changed blocks from a file or standard input.
+fn read_map(path: PathBuf) -> Result<ChangedBlocks> {
+    Ok(ChangedBlocks::read(input::open(&path)?)?)
+}
+
 fn options(args: BackupArgs, estimate: bool) -> BackupOptions {
     let exclude = args.exclude;
     let excludes = Excludes::default()
@@ -78,6 +86,7 @@ fn options(args: BackupArgs, estimate: bool) -> BackupOptions {
         .program(concat!("ibid ", env!("CARGO_PKG_VERSION")))
         .force(args.force)
         .parent(args.parent)
+        .verify_unchanged(args.verify_unchanged.unwrap_or(0.0))
         .dry_run(args.dry_run)
         .compression(args.compression)
         .similarity(args.similarity)

@@ -9,7 +9,7 @@ use std::io::{Error as IoError, ErrorKind as IoErrorKind};
 use ibid_format::record::Refusal;
 use ibid_record::Error as RecordError;
 use ibid_record::engine::EngineError;
-use ibid_repo::{Error as RepoError, Fault};
+use ibid_repo::{ChangedBlocksError, Error as RepoError, Fault};
 use ibid_storage::{Error as StorageError, ErrorKind, Operation};
 
 use super::Failure;
@@ -88,8 +88,35 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
         }
         RepoError::MemoryBudget { .. } => "Give --memory a larger size.",
         RepoError::BadStreamName { .. } => "Give the name of one file, without folders.",
+        RepoError::ChangedBlocks(error) => return on_changed_blocks(error),
         RepoError::Threads { .. } => "Allow more (see `ulimit -u` and `ulimit -v`), or use fewer with --threads.",
         _ => return None,
+    };
+    Some(advice.into())
+}
+
+/// Returns the advice for a map of changed blocks that can't be used.
+fn on_changed_blocks(error: &ChangedBlocksError) -> Advice {
+    let advice = match error {
+        ChangedBlocksError::Unreadable { source } => return on_system(source),
+        ChangedBlocksError::NoDirtyBitmap { .. } => {
+            "Use `nbdinfo --map=qemu:dirty-bitmap:NAME --json`, or give `qemu-img map` the option x-dirty-bitmap."
+        }
+        ChangedBlocksError::AllClean => {
+            "Use `nbdinfo --map=qemu:dirty-bitmap:NAME --json`. Or, if nothing has changed, give a map of the one line \
+             `end`."
+        }
+        ChangedBlocksError::Empty => "If nothing has changed, write a line `end`.",
+        ChangedBlocksError::Paths { .. } => "Back up the others by a command of their own.",
+        ChangedBlocksError::NoParent { .. } => "`ibid snapshots` lists the ids. Give at least 8 digits.",
+        ChangedBlocksError::ParentMixed { .. } => {
+            "Back up once without a map, from a source that does not change meanwhile."
+        }
+        ChangedBlocksError::NoImage { .. } => "If it is a link, name what it leads to.",
+        ChangedBlocksError::OtherSize { .. } | ChangedBlocksError::BeyondTheEnd { .. } => {
+            "Check that the map is of this file or device itself, not of a disk in it."
+        }
+        _ => "Make the map again, or back up without one to read everything.",
     };
     Some(advice.into())
 }

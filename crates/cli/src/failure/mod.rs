@@ -87,12 +87,21 @@ impl Failure {
 
     /// Returns the program's exit code. `ibid --help` lists all of them.
     pub(crate) fn exit_code(&self) -> u8 {
-        use ibid_repo::Error;
+        use ibid_repo::{ChangedBlocksError, Error};
         match self {
             Failure::Faults(_) => 4,
             Failure::NotThere(_) | Failure::Records(ibid_record::Error::NoSuchKey { .. }) => 6,
             Failure::NoStore(_) | Failure::Records(ibid_record::Error::NotAStore { .. }) => 10,
             Failure::Usage(_) | Failure::Repo(Error::BadPattern { .. }) => 2,
+            // With another map, or another parent, the command works.
+            Failure::Repo(Error::ChangedBlocks(error))
+                if !matches!(
+                    error,
+                    ChangedBlocksError::Unreadable { .. } | ChangedBlocksError::Wrong { .. }
+                ) =>
+            {
+                2
+            }
             Failure::Password(_) => 5,
             Failure::Records(ibid_record::Error::Key {
                 source: ibid_format::Error::WrongPassword,

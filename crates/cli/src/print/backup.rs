@@ -25,6 +25,7 @@ struct JsonBackup<'a> {
     new_bytes: u64,
     new_metadata_bytes: u64,
     read_bytes: u64,
+    taken_over_bytes: u64,
     hole_bytes: u64,
     attributes_lost: u64,
     damaged_frames: u64,
@@ -78,6 +79,14 @@ fn contents(out: &mut Out, summary: &BackupSummary) -> Result<()> {
         count(changed),
         count(summary.unchanged_files)
     ))?;
+    if let Some(parent) = summary.parent.filter(|_| summary.taken_over_bytes > 0) {
+        out.line(format!(
+            "  blocks  {} were read, {} were taken from snapshot {} unread",
+            size(summary.read_bytes),
+            size(summary.taken_over_bytes),
+            &parent.to_string()[..8]
+        ))?;
+    }
     let new = counters.new_bytes.saturating_sub(summary.new_metadata_bytes);
     let known = counters.bytes.saturating_sub(new).saturating_sub(summary.holes);
     out.line(format!(
@@ -188,6 +197,7 @@ fn document<'a>(summary: &BackupSummary, problems: &'a [(PathBuf, String)]) -> J
         new_bytes: counters.new_bytes,
         new_metadata_bytes: summary.new_metadata_bytes,
         read_bytes: summary.read_bytes,
+        taken_over_bytes: summary.taken_over_bytes,
         hole_bytes: summary.holes,
         attributes_lost: summary.attributes_lost,
         damaged_frames: summary.damaged_frames,

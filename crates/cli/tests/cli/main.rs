@@ -4,6 +4,7 @@ mod asking;
 mod blocks;
 mod caching;
 mod documents;
+mod images;
 mod json;
 mod output;
 mod passwords;
