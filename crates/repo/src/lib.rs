@@ -69,4 +69,4 @@ pub use restore::{Overwrite, Planned, RestoreOptions, RestoreSummary};
 pub use snapshots::{SnapshotFilter, SnapshotInfo, SnapshotPath};
 pub use source::Excludes;
 pub use stats::{DepthClass, FrameClass, ReadCost, SizeClass, Stats};
-pub use tree::{Change, Difference, Visit};
+pub use tree::{Change, Difference, FilePart, Visit};

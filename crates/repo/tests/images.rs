@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ibid_repo::{
-    BackupSummary, Change, ChangedBlocks, EntryKind, Error, Monitor, ReadData, Repository, RestoreOptions, TreeEntry,
-    Visit, Warning,
+    BackupSummary, Change, ChangedBlocks, EntryKind, Error, FilePart, Monitor, ReadData, Repository, RestoreOptions,
+    TreeEntry, Visit, Warning,
 };
 use support::{Folder, backup, noise, options, quick, repository, scratch};
 
@@ -107,6 +107,50 @@ fn an_image_of_very_many_extents_comes_back() {
     let back = restore(&repository, &path, out.path());
     assert!(std::fs::read(&back).unwrap() == std::fs::read(&path).unwrap());
     assert!(back.metadata().unwrap().blocks() * 512 <= EXTENTS * 4096 + (1 << 20));
+}
+
+#[test]
+fn any_part_of_an_image_can_be_read_with_its_holes() {
+    let folder = Folder::scratch();
+    folder.write("image", &noise(1, 2_000_000));
+    let path = folder.path().join("image");
+    let file = File::options().write(true).open(&path).unwrap();
+    file.set_len(4_000_000).unwrap();
+    file.write_all_at(b"end", 3_999_997).unwrap();
+    let all = std::fs::read(&path).unwrap();
+    let repository = repository();
+    backup(&repository, &path);
+    let snapshot = repository.snapshot("latest").unwrap();
+    let places = [
+        0,
+        1,
+        100_000,
+        1_999_999,
+        2_000_000,
+        3_000_000,
+        3_999_998,
+        4_000_000,
+        u64::MAX,
+    ];
+    for (number, &start) in places.iter().enumerate() {
+        for &end in &places[number..] {
+            let (mut bytes, mut in_holes) = (Vec::new(), 0);
+            let length = repository.dump_parts(snapshot.at(&path), start..end, |part| {
+                match part {
+                    FilePart::Data(data) => bytes.extend_from_slice(data),
+                    FilePart::Hole(length) => {
+                        in_holes += length;
+                        bytes.resize(bytes.len() + length as usize, 0);
+                    }
+                }
+                Ok(())
+            });
+            let within = |place: u64| place.min(4_000_000) as usize;
+            assert!(bytes == all[within(start)..within(end)], "{start}..{end}");
+            assert_eq!(length.unwrap(), bytes.len() as u64);
+            assert!((start..end) != (0..u64::MAX) || in_holes > 1_900_000, "{in_holes}");
+        }
+    }
 }
 
 /// Backs up a file of 40 MB while another thread calls `change` until it returns false. Does so again

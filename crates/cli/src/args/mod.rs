@@ -229,11 +229,18 @@ pub(crate) struct FindArgs {
 Examples:
   ibid dump latest:home/me/notes.txt   to the terminal
   ibid dump latest:db.sql | psql       into another program
-  ibid dump latest~3:db.sql > db.sql   into a file")]
+  ibid dump latest~3:db.sql > db.sql   into a file
+  ibid dump latest:dev/vdb --offset 1MiB --length 512MiB > partition")]
 pub(crate) struct DumpArgs {
     /// The file, and the snapshot it is in
     #[arg(value_name = "SNAP:PATH", value_parser = select::address())]
     pub(crate) address: Address,
+    /// Begin at this byte of the file
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) offset: Option<u64>,
+    /// Write so many bytes; fail if the file has fewer [default: all that follow]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) length: Option<u64>,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
 }

@@ -1,10 +1,12 @@
 //! `ibid dump`.
 
+use ibid_terminal::number::counted;
+
 use super::no_json;
 use super::open::Context;
 use super::watch::Watch;
 use crate::args::DumpArgs;
-use crate::failure::{Outcome, Result};
+use crate::failure::{Failure, Outcome, Result};
 use crate::print::Verb;
 
 pub(crate) fn run(context: &mut Context, args: &DumpArgs) -> Result<Outcome> {
@@ -12,9 +14,19 @@ pub(crate) fn run(context: &mut Context, args: &DumpArgs) -> Result<Outcome> {
     let opened = context.open()?;
     let info = opened.snapshot(&args.address.snapshot, &args.select)?;
     let watch = Watch::silent(Verb::Look)?;
-    opened
-        .repository
-        .watched_by(&watch.monitor)
-        .dump(info.at(&args.address.path), context.out.raw())?;
-    Ok(Outcome::Done)
+    let start = args.offset.unwrap_or(0);
+    let end = args.length.map_or(u64::MAX, |length| start.saturating_add(length));
+    let out = &mut context.out;
+    let found =
+        opened
+            .repository
+            .watched_by(&watch.monitor)
+            .dump_parts(info.at(&args.address.path), start..end, |part| out.part(part))?;
+    match args.length {
+        Some(length) if found < length => Err(Failure::Fatal(format!(
+            "the file ends too early: expected {} from byte {start} on, found {found}",
+            counted(length, "byte", "bytes")
+        ))),
+        _ => Ok(Outcome::Done),
+    }
 }

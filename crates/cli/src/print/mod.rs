@@ -28,7 +28,7 @@ pub(crate) use check::check;
 pub(crate) use diff::DiffPrinter;
 pub(crate) use find::FindPrinter;
 use ibid_format::FileId;
-use ibid_repo::{Error, Repository, Result};
+use ibid_repo::{Error, FilePart, Repository, Result};
 use ibid_terminal::Output;
 use ibid_terminal::json::Item;
 pub(crate) use init::init;
@@ -82,6 +82,14 @@ impl Out {
     /// Writes `bytes` unchanged.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
         self.output.raw().write_all(bytes).map_err(failed)
+    }
+
+    /// Writes a part of a file unchanged. At the end of a regular file, holes take no space.
+    pub(crate) fn part(&mut self, part: FilePart<'_>) -> std::io::Result<()> {
+        match part {
+            FilePart::Data(bytes) => self.output.raw().write_all(bytes),
+            FilePart::Hole(length) => self.output.zeros(length),
+        }
     }
 
     /// Returns a writer for bytes that are written unchanged.

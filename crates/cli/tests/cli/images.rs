@@ -1,9 +1,10 @@
-//! Images, and maps of their changed blocks.
+//! Images: maps of changed blocks, and parts of large files.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::process::Stdio;
 
-use crate::support::{Home, noise, run_with};
+use crate::support::{Home, noise, run, run_with};
 
 const MIB: usize = 1 << 20;
 
@@ -116,4 +117,59 @@ fn a_map_that_cannot_be_used_is_refused_with_what_to_do() {
     );
     assert!(missing.contains("cannot open nowhere: no such file"), "{missing}");
     assert_eq!(home.ids(), [parent]);
+}
+
+#[test]
+fn a_part_of_a_file_can_be_dumped() {
+    let home = Home::with_snapshot();
+    let dump = |arguments: &[&str]| home.run([&["dump", &home.at("files/deep/data.bin")], arguments].concat());
+    let all = noise(300_000, 1);
+    assert!(dump(&["--offset", "100000", "--length", "64KiB"]).raw == all[100_000..165_536]);
+    assert!(dump(&["--offset", "299999"]).raw == all[299_999..]);
+    assert!(dump(&["--length", "0"]).raw.is_empty());
+    let ran = dump(&["--offset", "299999", "--length", "2"]);
+    assert!(ran.code == 1 && ran.raw == all[299_999..], "{ran:?}");
+    assert!(
+        ran.err.contains("expected 2 bytes from byte 299999 on, found 1"),
+        "{ran:?}"
+    );
+}
+
+/// Otherwise a dump of a sparse image of some terabytes would fill the disk.
+#[test]
+fn holes_stay_holes_in_a_file_that_a_dump_is_written_to() {
+    let home = Home::new();
+    let sparse = File::create(home.path("sparse")).unwrap();
+    sparse.set_len(1 << 40).unwrap();
+    sparse.write_all_at(b"middle", 1 << 39).unwrap();
+    home.ok(["backup", "sparse"]);
+    let dump_to = |file: File| {
+        let ran = run(home.ibid(["dump", &home.at("sparse")]).stdout(Stdio::from(file)));
+        assert_eq!(ran.code, 0, "{ran:?}");
+    };
+    let check = |name: &str, start: u64| {
+        let back = File::open(home.path(name)).unwrap();
+        let meta = back.metadata().unwrap();
+        assert_eq!(meta.len(), start + (1 << 40));
+        assert!(meta.blocks() * 512 < 1 << 20, "{} blocks", meta.blocks());
+        let mut bytes = [0; 8];
+        back.read_exact_at(&mut bytes, start + (1 << 39) - 1).unwrap();
+        assert_eq!(&bytes, b"\0middle\0");
+    };
+    dump_to(File::create(home.path("new")).unwrap());
+    check("new", 0);
+    home.write("longer", b"before");
+    dump_to(File::options().append(true).open(home.path("longer")).unwrap());
+    check("longer", 6);
+
+    // Where a file has bytes already, they are overwritten.
+    let short = File::create(home.path("short")).unwrap();
+    short.set_len(200_000).unwrap();
+    home.ok(["backup", "short"]);
+    home.write("full", [b'x'; 300_000]);
+    let full = File::options().write(true).open(home.path("full")).unwrap();
+    let ran = run(home.ibid(["dump", &home.at("short")]).stdout(Stdio::from(full)));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let full = std::fs::read(home.path("full")).unwrap();
+    assert!(full[..200_000].iter().all(|&byte| byte == 0) && full[200_000..] == [b'x'; 100_000]);
 }

@@ -7,6 +7,6 @@ mod walk;
 
 pub use diff::{Change, Difference};
 pub(crate) use recipe::{Entries, Items, ListWriter, ListingWriter, MetadataChunkers, MetadataSink, content_key};
-pub use visit::Visit;
+pub use visit::{FilePart, Visit};
 pub(crate) use visit::{Found, clean};
 pub(crate) use walk::{TreeStep, TreeWalk};

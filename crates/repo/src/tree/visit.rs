@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::Write;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -116,6 +117,26 @@ impl Repository {
     /// [`Error::NoSuchPath`], [`Error::WrongType`] for anything but a file; damage;
     /// [`Error::Pipe`].
     pub fn dump<'a>(&self, at: impl Into<SnapshotPath<'a>>, mut out: impl Write) -> Result<u64> {
+        let length = self.dump_parts(at, 0..u64::MAX, |part| match part {
+            FilePart::Data(bytes) => out.write_all(bytes),
+            FilePart::Hole(length) => write_zeros(&mut out, length),
+        })?;
+        out.flush().map_err(failed_write)?;
+        Ok(length)
+    }
+
+    /// Passes the bytes of the file at `path` from `range.start` to `range.end`, or to the end of the
+    /// file, to `write`, in order. Returns their number. What lies before the range is not read, and
+    /// only verified bytes are passed on.
+    ///
+    /// # Errors
+    /// As [`dump`](Repository::dump). An error of `write` becomes [`Error::Pipe`].
+    pub fn dump_parts<'a>(
+        &self,
+        at: impl Into<SnapshotPath<'a>>,
+        range: Range<u64>,
+        mut write: impl FnMut(FilePart<'_>) -> std::io::Result<()>,
+    ) -> Result<u64> {
         let at = at.into();
         let SnapshotPath { snapshot: info, path } = &at;
         let reader = self.tree_reader()?;
@@ -132,25 +153,50 @@ impl Repository {
                 other => return Err(wrong(other.description())),
             },
         };
-        let failed = |source| Error::Pipe {
-            action: "write the file's contents",
-            source,
-        };
         let mut buffer = Vec::new();
+        let (mut start, mut written) = (0, 0);
         for item in Items::new(&reader, &content) {
             self.monitor.check_cancelled()?;
-            match item? {
-                Item::Chunk { id, length } => {
-                    buffer.clear();
-                    reader.read(&id, length, &mut buffer)?;
-                    out.write_all(&buffer).map_err(failed)?;
-                    crate::ProgressCounters::add(&self.monitor.counters.bytes, u64::from(length));
-                }
-                Item::Hole { length } => write_zeros(&mut out, length).map_err(failed)?,
+            let item = item?;
+            if start >= range.end {
+                break;
             }
+            let end = start + item.length();
+            let wanted = range.start.max(start)..range.end.min(end);
+            if !wanted.is_empty() {
+                let length = wanted.end - wanted.start;
+                let passed_on = match item {
+                    Item::Hole { .. } => write(FilePart::Hole(length)),
+                    Item::Chunk { id, length } => {
+                        buffer.clear();
+                        reader.read(&id, length, &mut buffer)?;
+                        let part = (wanted.start - start) as usize..(wanted.end - start) as usize;
+                        crate::ProgressCounters::add(&self.monitor.counters.bytes, part.len() as u64);
+                        write(FilePart::Data(&buffer[part]))
+                    }
+                };
+                passed_on.map_err(failed_write)?;
+                written += length;
+            }
+            start = end;
         }
-        out.flush().map_err(failed)?;
-        Ok(content.length)
+        Ok(written)
+    }
+}
+
+/// A part of a file's contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilePart<'a> {
+    /// These bytes.
+    Data(&'a [u8]),
+    /// A hole: so many zeros.
+    Hole(u64),
+}
+
+fn failed_write(source: std::io::Error) -> Error {
+    Error::Pipe {
+        action: "write the file's contents",
+        source,
     }
 }
 
