@@ -191,7 +191,7 @@ fn walk(
     paths: &[PathBuf],
     image: Option<Box<Image>>,
     parent: Option<&Snapshot>,
-    own: Option<(u64, u64)>,
+    own: OwnFolders,
     outlets: &Outlets,
 ) -> std::result::Result<Result<()>, Disconnected> {
     let mut walker = match Walker::new(paths, job.filter.clone(), own) {
