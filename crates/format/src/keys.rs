@@ -79,6 +79,27 @@ struct Inner {
     run: [u8; 32],
 }
 
+/// Computes the id of a chunk whose bytes come in parts: see [`Keys::chunk_hasher`].
+pub struct ChunkHasher(blake3::Hasher);
+
+impl ChunkHasher {
+    /// Adds bytes of the chunk.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Returns the id of all bytes added so far.
+    pub fn finish(&self) -> ChunkId {
+        ChunkId(*self.0.finalize().as_bytes())
+    }
+}
+
+impl fmt::Debug for ChunkHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChunkHasher").finish_non_exhaustive()
+    }
+}
+
 #[derive(Clone, Copy)]
 enum Nonces {
     Random,
@@ -162,6 +183,11 @@ impl Keys {
     /// [`Fingerprinter`](crate::Fingerprinter) computes many at once.
     pub fn chunk_id(&self, data: &[u8]) -> ChunkId {
         ChunkId(*blake3::keyed_hash(&self.0.chunk_id, data).as_bytes())
+    }
+
+    /// Returns a hasher for the id of a chunk whose bytes come in parts.
+    pub fn chunk_hasher(&self) -> ChunkHasher {
+        ChunkHasher(blake3::Hasher::new_keyed(&self.0.chunk_id))
     }
 
     /// Returns the key of chunk ids.

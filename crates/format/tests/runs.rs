@@ -4,8 +4,8 @@
 use ibid_format::index::IndexedFrame;
 use ibid_format::pack::PackKind;
 use ibid_format::run::{
-    EntryPage, EntryPageBuilder, FRAMES_A_PAGE, Filter, FilterBuilder, FramePage, FramePageBuilder, PAGE, RunPack,
-    ShortId, Tables, Trailer, open, seal,
+    EntryPage, EntryPageBuilder, FRAMES_A_PAGE, Filter, FilterBuilder, FramePage, FramePageBuilder, PACKS_A_PAGE, PAGE,
+    PackPage, PackPageBuilder, RunPack, ShortId, Tables, Trailer, VALUE_BITS_MAX, open, seal,
 };
 use ibid_format::{FileId, Keys, MasterKey};
 use proptest::prelude::*;
@@ -46,7 +46,7 @@ proptest! {
         spread in prop_oneof![Just(0u32), Just(60), Just(100), Just(120), Just(127)],
         numbers in prop::collection::vec(any::<u128>(), 0..1500),
         zeros in prop_oneof![Just(0u32), Just(8), Just(96)],
-        value_bits in 0u32..=48,
+        value_bits in 0u32..=VALUE_BITS_MAX,
         copies in any::<bool>(),
     ) {
         let numbers: Vec<u128> = numbers.iter().map(|n| n >> zeros << zeros).collect();
@@ -104,6 +104,29 @@ proptest! {
     }
 
     #[test]
+    fn packs_read_back(packs in prop::collection::vec((any::<[u8; 16]>(), 0u64..=256 << 20, 0u32..9), 0..400)) {
+        let (mut builder, mut plain) = (PackPageBuilder::new(), Vec::new());
+        let (mut expected, mut frames, mut full) = (Vec::new(), 0, 0);
+        for (id, size, count) in packs {
+            let kind = if count % 2 == 0 { PackKind::Data } else { PackKind::Metadata };
+            let pack = RunPack { id: FileId(id), kind, size, first_frame: frames };
+            full += usize::from(builder.push(&pack, &mut plain).unwrap());
+            prop_assert_eq!(RunPack::of_value(pack.value(7)), (7, size));
+            prop_assert!(pack.value(u32::MAX) >> VALUE_BITS_MAX == 0);
+            frames += count;
+            expected.push(pack);
+        }
+        full += usize::from(builder.finish(&mut plain));
+        prop_assert_eq!(full, expected.len().div_ceil(PACKS_A_PAGE));
+        for (plain, packs) in plain.chunks(PAGE - 40).zip(expected.chunks(PACKS_A_PAGE)) {
+            let page = PackPage::read(plain, packs.len(), frames).unwrap();
+            prop_assert_eq!(page.packs(), packs);
+            let last = packs[packs.len() - 1].first_frame;
+            prop_assert!(last == 0 || PackPage::read(plain, packs.len(), last - 1).is_err());
+        }
+    }
+
+    #[test]
     fn bytes_that_are_no_page_are_refused_or_read_without_a_panic(
         mut bytes in prop::collection::vec(any::<u8>(), PAGE - 40),
         small in any::<bool>(),
@@ -121,6 +144,10 @@ proptest! {
             page.frames().for_each(drop);
             page.find(u64::MAX);
         }
+        if let Ok(page) = PackPage::read(&bytes, PACKS_A_PAGE, u32::MAX) {
+            prop_assert_eq!(page.packs().len(), PACKS_A_PAGE);
+        }
+        prop_assert!(PackPage::read(&bytes, PACKS_A_PAGE + 1, u32::MAX).is_err());
     }
 }
 
@@ -155,24 +182,19 @@ fn the_filter_knows_every_id_and_one_in_fifty_others_at_most() {
 }
 
 fn tables() -> (Trailer, Tables) {
-    let pack = |n: u8, first_frame| RunPack {
-        id: FileId([n; 16]),
-        kind: PackKind::Data,
-        size: 1000 + u64::from(n),
-        first_frame,
-    };
     let tables = Tables {
         covers: vec![FileId([1; 16]), FileId([2; 16])],
-        packs: vec![pack(3, 0), pack(4, 5), pack(5, 1000)],
         entry_fences: (0..20_000).map(|n| n * 100_000).collect(),
         frame_fences: vec![0, 7000, 14_000],
+        pack_fences: vec![0, 1 << 31],
     };
     let trailer = Trailer {
         entries: 4_000_000,
         chunks: 4_000_001,
         entry_pages: 20_000,
         frames: 1000,
-        packs: 3,
+        packs: 300,
+        pack_id_pages: 2,
         covers: 2,
         length_max: 1 << 20,
         value_bits: 22,
@@ -194,7 +216,9 @@ fn tables_and_trailer_read_back_and_sections_follow_one_another() {
     assert!(Tables::read(&trailer, &unordered.encode()).is_err());
 
     assert_eq!(trailer.entry_page(0), trailer.frame_page(trailer.frame_pages()));
-    assert_eq!(trailer.filter().offset, trailer.entry_page(trailer.entry_pages));
+    assert_eq!(trailer.pack_page(0), trailer.entry_page(trailer.entry_pages));
+    assert_eq!(trailer.pack_id_page(0), trailer.pack_page(3));
+    assert_eq!(trailer.filter().offset, trailer.pack_id_page(2));
     assert_eq!(trailer.tables().offset, trailer.filter().end());
     assert_eq!(trailer.filter().blocks().last().unwrap().end, trailer.filter().end());
     assert_eq!(trailer.size(), trailer.tables().end() + Trailer::LEN as u64);

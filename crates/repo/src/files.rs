@@ -6,7 +6,7 @@ use ibid_format::pack::{self, PackSummary};
 use ibid_format::{FileId, Keys, index as index_file};
 use ibid_storage::Storage;
 
-use crate::layout::{folder, list_ids, name_in};
+use crate::layout::{each_id, folder, list_ids, name_in};
 use crate::{Error, Result};
 
 /// The storage of a repository, and the keys that seal its files.
@@ -19,6 +19,11 @@ impl Files {
     /// Returns the ids of all files in a folder, with their sizes in bytes.
     pub(crate) fn list(&self, folder: &str) -> Result<Vec<(FileId, u64)>> {
         list_ids(self.storage.as_ref(), folder)
+    }
+
+    /// Calls `each` with the ids of all files in a folder, in any order, and their sizes in bytes.
+    pub(crate) fn each(&self, folder: &str, each: impl FnMut(FileId, u64) -> Result<()>) -> Result<()> {
+        each_id(self.storage.as_ref(), folder, each)
     }
 
     pub(crate) fn read_index(&self, id: FileId) -> Result<index_file::Index> {

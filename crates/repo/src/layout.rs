@@ -29,18 +29,33 @@ pub(crate) fn config_name() -> Name {
     Name::new(folder::CONFIG).expect("a valid name")
 }
 
-/// Returns the ids of all files in a folder, with their sizes in bytes. Files whose names are not
-/// ids belong to other programs and are ignored.
+/// Returns the ids of all files in a folder, with their sizes in bytes, ascending.
 pub(crate) fn list_ids(storage: &dyn Storage, folder: &str) -> Result<Vec<(FileId, u64)>> {
     let mut found = Vec::new();
-    storage.list(folder, &mut |name, size| {
-        let last = name.as_str().rsplit('/').next().unwrap_or_default();
-        if let Some(id) = FileId::parse(last)
-            && name_in(folder, id) == name
-        {
-            found.push((id, size));
-        }
+    each_id(storage, folder, |id, size| {
+        found.push((id, size));
+        Ok(())
     })?;
     found.sort_unstable();
     Ok(found)
+}
+
+/// Calls `each` with the ids of all files in a folder, in any order, and their sizes in bytes, until it
+/// fails. Files whose names are not ids belong to other programs and are ignored.
+pub(crate) fn each_id(
+    storage: &dyn Storage,
+    folder: &str,
+    mut each: impl FnMut(FileId, u64) -> Result<()>,
+) -> Result<()> {
+    let mut failed = None;
+    storage.list(folder, &mut |name, size| {
+        let last = name.as_str().rsplit('/').next().unwrap_or_default();
+        if failed.is_none()
+            && let Some(id) = FileId::parse(last)
+            && name_in(folder, id) == name
+        {
+            failed = each(id, size).err();
+        }
+    })?;
+    failed.map_or(Ok(()), Err)
 }

@@ -42,6 +42,8 @@ mod pattern;
 mod read;
 mod repository;
 mod restore;
+#[doc(hidden)]
+pub mod scale;
 mod similar;
 mod snapshots;
 mod source;

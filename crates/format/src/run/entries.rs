@@ -5,7 +5,7 @@ use crate::Error;
 use crate::error::{equal, in_range};
 
 /// Most bits of an entry's number.
-pub const VALUE_BITS_MAX: u32 = 48;
+pub const VALUE_BITS_MAX: u32 = 61;
 /// Count, widths, shift and base.
 const HEAD: usize = 21;
 const ROOM: usize = PAGE_PLAIN - HEAD;

@@ -1,7 +1,8 @@
-//! Runs: files of the local cache that say where chunks are, in fewer than 20 bytes for each.
+//! Runs: files of the local cache that say where chunks are, in about 20 bytes for each.
 //!
 //! ```text
-//! magic, zeros (4096) ‖ frame pages ‖ entry pages ‖ filter ‖ tables ‖ trailer
+//! magic, zeros (4096) ‖ frame pages ‖ entry pages ‖ pack pages ‖ pack id pages
+//! ‖ filter ‖ tables ‖ trailer
 //! ```
 //!
 //! A run is made from index files, and can be made again at any time. It has the same frames and packs,
@@ -9,13 +10,16 @@
 //! frames before its own, plus its slot. Sorted by id, a chunk takes about 17 bytes. Its frame is found
 //! by its ordinal, and a frame takes 10 bytes.
 //!
-//! A lookup reads one page of entries. [`Trailer`] says where everything is, [`Tables`] has what must be
-//! in memory to find a page, and a [`Filter`] tells most absent ids without reading any page.
+//! A lookup reads one page of entries. Packs are in pages too, so that what is in memory stays small: a
+//! page of entries more leads from a pack's id to its number. [`Trailer`] says where everything is,
+//! [`Tables`] has what must be in memory to find a page, and a [`Filter`] tells most absent ids without
+//! reading any page.
 //! `docs/format/cache.md` is the specification. This module does no I/O.
 
 mod entries;
 mod filter;
 mod frames;
+mod packs;
 mod sketches;
 mod tables;
 mod trailer;
@@ -23,8 +27,9 @@ mod trailer;
 pub use entries::{EntryPage, EntryPageBuilder, VALUE_BITS_MAX};
 pub use filter::{Filter, FilterBuilder};
 pub use frames::{FRAMES_A_PAGE, FramePage, FramePageBuilder, RunFrame};
+pub use packs::{PACK_VALUE_BITS, PACKS_A_PAGE, PackPage, PackPageBuilder, RunPack};
 pub use sketches::{SketchPack, SketchTables, SketchTrailer, feature_id};
-pub use tables::{RunPack, Tables};
+pub use tables::Tables;
 pub use trailer::{Section, Trailer};
 
 use crate::{ChunkId, ChunkPrefix, Error, FileId, Keys, SEAL_OVERHEAD, SealKind};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{BLOCK, FRAMES_A_PAGE, Filter, PAGE, Tables, VALUE_BITS_MAX};
+use super::{BLOCK, FRAMES_A_PAGE, Filter, PACKS_A_PAGE, PAGE, Tables, VALUE_BITS_MAX};
 use crate::error::{equal, in_range};
 use crate::wire::{self, Reader};
 use crate::{Error, FileId, FileKind, Keys, SEAL_OVERHEAD, SealKind};
@@ -25,6 +25,8 @@ pub struct Trailer {
     pub frames: u32,
     /// Packs.
     pub packs: u32,
+    /// Pages of entries that lead from the ids of packs to their numbers.
+    pub pack_id_pages: u32,
     /// Index files that the run stands for.
     pub covers: u32,
     /// Length of the largest frame's chunks together, bytes.
@@ -80,10 +82,25 @@ impl Trailer {
         (1 + u64::from(number)) * PAGE as u64
     }
 
+    /// Returns the number of pages of packs.
+    pub fn pack_pages(&self) -> u32 {
+        self.packs.div_ceil(PACKS_A_PAGE as u32)
+    }
+
+    /// Returns the offset of a page of packs.
+    pub fn pack_page(&self, number: u32) -> u64 {
+        self.entry_page(self.entry_pages) + u64::from(number) * PAGE as u64
+    }
+
+    /// Returns the offset of a page of pack ids.
+    pub fn pack_id_page(&self, number: u32) -> u64 {
+        self.pack_page(self.pack_pages()) + u64::from(number) * PAGE as u64
+    }
+
     /// Returns the section of the filter.
     pub fn filter(&self) -> Section {
         Section {
-            offset: self.entry_page(self.entry_pages),
+            offset: self.pack_id_page(self.pack_id_pages),
             plain: Filter::len_of(self.entries),
         }
     }
@@ -116,7 +133,8 @@ impl Trailer {
         for count in [self.entry_pages, self.frames, self.packs, self.covers, self.length_max] {
             wire::put_u32(&mut plain, count);
         }
-        plain.extend_from_slice(&[self.value_bits, self.depth_max]);
+        plain.extend_from_slice(&[self.value_bits, self.depth_max, 0, 0]);
+        wire::put_u32(&mut plain, self.pack_id_pages);
         plain.resize(PLAIN, 0);
         keys.seal(SealKind::Run, id, self.size() - Trailer::LEN as u64, &plain, out);
     }
@@ -131,7 +149,7 @@ impl Trailer {
         let least = (PAGE + Trailer::LEN) as u64;
         let position = in_range("size of a run", size, least, u64::MAX)? - Trailer::LEN as u64;
         let mut reader = Reader::new(keys.open(SealKind::Run, id, position, sealed)?);
-        let trailer = Trailer {
+        let mut trailer = Trailer {
             entries: in_range("entries of a run", reader.u64("entries of a run")?, 0, COUNT_MAX)?,
             chunks: in_range("chunks of a run", reader.u64("chunks of a run")?, 0, COUNT_MAX)?,
             entry_pages: reader.u32("pages of a run")?,
@@ -141,7 +159,10 @@ impl Trailer {
             length_max: reader.u32("largest frame of a run")?,
             value_bits: reader.u8("number width of a run")?,
             depth_max: reader.u8("depth of a run")?,
+            pack_id_pages: 0,
         };
+        reader.array::<2>("trailer of a run")?;
+        trailer.pack_id_pages = reader.u32("pages of pack ids of a run")?;
         reader.zeros("trailer of a run")?;
         in_range(
             "number width of a run",

@@ -8,10 +8,12 @@ use ibid_format::pack::PackSummary;
 use ibid_format::run::{RunPack, ShortId};
 use ibid_format::{ChunkId, FileId};
 
-use super::frames::Pack;
 use super::lookup::Scratch;
 use super::run::{Merged, Run, RunWriter, Sorter};
 use crate::Result;
+
+/// Bits of an ordinal, at most.
+const ORDINAL_BITS: u32 = 48;
 
 /// A run being made: packs first, in any order of calls to the methods that add them.
 pub(super) struct Building<'a> {
@@ -30,7 +32,7 @@ impl<'a> Building<'a> {
         let keys = &scratch.files.keys;
         Ok(Building {
             writer: RunWriter::new(keys, folder, stays)?,
-            sorter: Sorter::new(keys, folder, scratch.limits.sorted),
+            sorter: Sorter::new(keys, folder, scratch.limits.sorted, ORDINAL_BITS),
             absorbed: Vec::new(),
             empty: Vec::new(),
             covers: Vec::new(),
@@ -41,25 +43,15 @@ impl<'a> Building<'a> {
     pub(super) fn absorb(&mut self, run: Arc<Run>) -> Result<()> {
         self.absorbed.push((run.clone(), self.writer.ordinal()));
         self.covers.extend_from_slice(&run.tables.covers);
-        let packs = &run.tables.packs;
         let mut frames = Frames::new(&run);
-        for (pack, next) in packs.iter().zip(
-            packs
-                .iter()
-                .skip(1)
-                .map(|next| next.first_frame)
-                .chain([run.trailer.frames]),
-        ) {
-            if next == pack.first_frame {
-                self.empty.push(*pack);
-                continue;
+        run.each_pack(|pack, end| {
+            if end == pack.first_frame {
+                self.empty.push(pack);
+                return Ok(());
             }
-            self.writer.pack(*pack);
-            for _ in pack.first_frame..next {
-                self.writer.frame(&frames.next()?)?;
-            }
-        }
-        Ok(())
+            self.writer.pack(pack)?;
+            (pack.first_frame..end).try_for_each(|_| self.writer.frame(&frames.next()?))
+        })
     }
 
     /// Adds a pack with its frames. Returns the ordinal of its first chunk.
@@ -69,7 +61,7 @@ impl<'a> Building<'a> {
             self.empty.push(*pack);
             return Ok(ordinal);
         }
-        self.writer.pack(*pack);
+        self.writer.pack(*pack)?;
         frames.iter().try_for_each(|frame| self.writer.frame(frame))?;
         Ok(ordinal)
     }
@@ -102,7 +94,7 @@ impl<'a> Building<'a> {
 
     /// Ends the run. Of the index files that it stands for, `is_there` says which still exist.
     pub(super) fn finish(mut self, is_there: impl Fn(&FileId) -> bool) -> Result<Run> {
-        self.empty.iter().for_each(|pack| self.writer.pack(*pack));
+        self.empty.iter().try_for_each(|pack| self.writer.pack(*pack))?;
         let chunks = self.writer.ordinal();
         self.writer
             .begin_entries(u64::BITS - chunks.saturating_sub(1).leading_zeros())?;
@@ -118,27 +110,16 @@ impl<'a> Building<'a> {
     }
 }
 
-/// Makes a temporary run of these packs from their directories, with the frame numbers that they have.
-/// Frames of packs that can't be read have no chunks.
-pub(super) fn from_directories(
-    scratch: &Scratch,
-    folder: &Path,
-    packs: &[Pack],
-    first_frame: u32,
-    frames: u32,
-) -> Result<Run> {
+/// Makes a temporary run of the packs of another one from their directories, with the frame numbers that
+/// they have there. Frames of packs that can't be read have no chunks.
+pub(super) fn from_directories(scratch: &Scratch, folder: &Path, run: &Run) -> Result<Run> {
     let mut building = Building::new(scratch, folder, false)?;
-    let ends = packs
-        .iter()
-        .skip(1)
-        .map(|next| next.first_frame)
-        .chain([first_frame + frames]);
-    for (pack, end) in packs.iter().zip(ends) {
+    run.each_pack(|pack, end| {
         scratch.monitor.check_cancelled()?;
         let count = end - pack.first_frame;
         match scratch.files.read_directory(pack.id, pack.size) {
-            Ok(summary) if summary.frames.len() == count as usize => building.directory(&summary)?,
-            Err(error) if !error.is_fault() => return Err(error),
+            Ok(summary) if summary.frames.len() == count as usize => building.directory(&summary),
+            Err(error) if !error.is_fault() => Err(error),
             _ => {
                 let unknown = |n| IndexedFrame {
                     offset: 8 + n,
@@ -147,16 +128,11 @@ pub(super) fn from_directories(
                     depth: 0,
                     length: 0,
                 };
-                let pack = RunPack {
-                    id: pack.id,
-                    kind: pack.kind,
-                    size: pack.size,
-                    first_frame: 0,
-                };
                 building.pack(&pack, &(0..count).map(unknown).collect::<Vec<_>>())?;
+                Ok(())
             }
         }
-    }
+    })?;
     building.finish(|_| false)
 }
 

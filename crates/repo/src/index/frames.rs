@@ -67,3 +67,13 @@ pub(crate) struct Pack {
     /// Number of its first frame.
     pub(crate) first_frame: u32,
 }
+
+impl Pack {
+    /// A pack of a run that has become unreadable.
+    pub(super) const UNKNOWN: Pack = Pack {
+        id: FileId::ZERO,
+        kind: PackKind::Data,
+        size: 0,
+        first_frame: 0,
+    };
+}

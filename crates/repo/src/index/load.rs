@@ -23,46 +23,47 @@ use super::dependencies::Dependencies;
 use super::frames::{Pack, Place};
 use super::loaded::{LoadedIndex, MissingPack};
 use super::lookup::{Index, Scratch};
-use super::run::Run;
+use super::run::{PageCache, Run};
+use super::stored::StoredPacks;
 use crate::files::Files;
 use crate::layout::{folder, name_in};
 use crate::{Error, Monitor, Repository, Result, Warning};
 
-/// Times that loading begins again because another process has merged index files.
-const MERGES_MET_MAX: usize = 5;
+/// Times that loading begins again because another process has merged index files, or because a run of
+/// the cache is damaged.
+const LOADED_AGAIN_MAX: usize = 8;
 /// A run becomes part of a new one unless it has more entries than this many times those of the new
 /// one. So an entry is written few times, and there are few runs.
 const ABSORBED_SHARE: u64 = 3;
+/// Pages that are kept while packs are looked up in runs, bytes.
+const KNOWN_PAGES: u64 = 4 << 20;
 
 impl LoadedIndex {
     /// Loads the index of a repository.
     pub(crate) fn load(repository: &Repository) -> Result<LoadedIndex> {
-        for _ in 0..MERGES_MET_MAX {
-            match LoadedIndex::try_load(repository, true) {
+        for _ in 0..LOADED_AGAIN_MAX {
+            let mut sources = Sources::list(repository, true)?;
+            match LoadedIndex::of(repository, &mut sources) {
                 // Another process has merged an index file meanwhile.
                 Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => {}
+                // A damaged run of the cache is made again.
+                Err(error) if sources.drop_run_at_fault(&error).is_some() => {
+                    repository.monitor.warn(Warning::Cache { error });
+                }
                 loaded => return loaded,
             }
         }
-        LoadedIndex::try_load(repository, false)
+        LoadedIndex::of(repository, &mut Sources::list(repository, false)?)
     }
 
-    /// Loads the index. If an index file that was listed is not found, fails if it `may_vanish`;
-    /// otherwise it counts as damaged.
-    fn try_load(repository: &Repository, may_vanish: bool) -> Result<LoadedIndex> {
+    fn of(repository: &Repository, sources: &mut Sources) -> Result<LoadedIndex> {
         let (files, monitor) = (&repository.files, &repository.monitor);
-        // List index files before packs: a pack is stored before any index file lists it, so a
-        // listed pack that is not found is missing.
-        let listed = files.list(folder::INDEX)?;
-        let packs = files.list(folder::PACKS)?;
         let scratch = || Scratch {
             files: files.clone(),
             folder: repository.scratch_folder(),
             limits: repository.index_limits(),
             monitor: monitor.clone(),
         };
-        let mut sources = Sources::new(repository, listed);
-        sources.may_vanish = may_vanish;
         sources.build_if_many(repository, &scratch())?;
         let mut read = Vec::new();
         for (id, _) in std::mem::take(&mut sources.files) {
@@ -72,26 +73,35 @@ impl LoadedIndex {
                 Err(error) => sources.note_damage(id, error, monitor)?,
             }
         }
+        let stored = StoredPacks::compare(&sources.runs, &read, &scratch())?;
         let mut unlisted = Unlisted::default();
-        unlisted.read_if_many(&mut sources, &read, &packs, &scratch())?;
+        unlisted.read_if_many(sources, &stored.unlisted, &scratch())?;
         let mut loading = Loading {
-            packs,
-            known: HashMap::new(),
+            stored: stored.of_files,
             loaded: LoadedIndex {
-                index: Index::new(scratch(), sources.runs),
+                index: Index::new(scratch(), std::mem::take(&mut sources.runs)),
                 unlisted: unlisted.packs,
                 missing: Vec::new(),
-                damaged: sources.damaged,
+                damaged: std::mem::take(&mut sources.damaged),
                 index_bytes: sources.index_bytes,
             },
         };
-        loading.packs_of_runs();
+        for (number, missing) in stored.missing {
+            loading.loaded.index.miss(number);
+            loading.loaded.missing.push(missing);
+        }
         for (id, file) in read {
             if let Err(error) = loading.index_file(id, &file) {
                 note_damage(&mut loading.loaded.damaged, name_in(folder::INDEX, id), error, monitor)?;
             }
         }
-        loading.unlisted_packs(&unlisted.unreadable, files, monitor)?;
+        let mut unlisted = if unlisted.are_in_run {
+            Vec::new()
+        } else {
+            stored.unlisted
+        };
+        unlisted.extend(loading.packs_of_ignored_files());
+        loading.unlisted_packs(&unlisted, files, monitor)?;
         let mut loaded = loading.loaded;
         loaded.index.loaded();
         loaded.lose_dependents(files, monitor)?;
@@ -145,21 +155,40 @@ impl Sources {
         }
     }
 
-    fn new(repository: &Repository, listed: Vec<(FileId, u64)>) -> Sources {
+    /// Lists index files, and opens the runs that stand for some. If an index file that was listed is not
+    /// found later, loading fails if it `may_vanish`; otherwise the file counts as damaged.
+    ///
+    /// Index files must be listed before packs: a pack is stored before any index file lists it, so a
+    /// listed pack that is not found is missing.
+    fn list(repository: &Repository, may_vanish: bool) -> Result<Sources> {
+        let listed = repository.files.list(folder::INDEX)?;
         let runs = match &repository.cache {
             Some(cache) => cache.files(&repository.files.keys, &repository.monitor),
             None => Vec::new(),
         };
         let runs: Vec<Arc<Run>> = runs.into_iter().map(Arc::new).collect();
         let covered: HashSet<FileId> = runs.iter().flat_map(|run| &run.tables.covers).copied().collect();
-        Sources {
+        Ok(Sources {
             runs,
             index_bytes: listed.iter().map(|(_, size)| size).sum(),
             listed: listed.iter().map(|(id, _)| *id).collect(),
             files: listed.into_iter().filter(|(id, _)| !covered.contains(id)).collect(),
             damaged: Vec::new(),
-            may_vanish: false,
-        }
+            may_vanish,
+        })
+    }
+
+    /// Removes the run that can't be read, if that is the error, and deletes its file.
+    fn drop_run_at_fault(&mut self, error: &Error) -> Option<Arc<Run>> {
+        let is_at_fault = |run: &Arc<Run>| match error {
+            Error::Damaged { object, .. } => *object == run.file().path().display().to_string(),
+            Error::Local { path, .. } => path == run.file().path(),
+            _ => false,
+        };
+        let at = self.runs.iter().position(is_at_fault)?;
+        let run = self.runs.remove(at);
+        run.file().delete();
+        Some(run)
     }
 
     /// Makes a run of the index files that no run stands for, if they are many. Smaller runs become
@@ -201,15 +230,18 @@ impl Sources {
             }
             absorbed.push(at);
         }
-        let mut known = KnownPacks::default();
-        self.runs.iter().for_each(|run| known.add_run(run));
-        let mut damaged = Vec::new();
+        let mut known = KnownPacks::new(&self.runs);
+        let (mut damaged, mut run_damaged) = (Vec::new(), None);
         for (id, _) in &self.files {
             scratch.monitor.check_cancelled()?;
             match add_index_file(&mut building, &mut known, scratch, *id) {
                 Ok(()) => building.covers(*id),
-                Err(error) => damaged.push((*id, error)),
+                Err(Unusable::File(error)) => damaged.push((*id, error)),
+                Err(Unusable::Run(error)) => run_damaged = run_damaged.or(Some(error)),
             }
+        }
+        if let Some(error) = run_damaged {
+            return self.build_without(error, scratch, folder, stays, bytes);
         }
         for (id, error) in damaged {
             self.note_damage(id, error, &scratch.monitor)?;
@@ -233,67 +265,87 @@ impl Sources {
 
     /// Begins again without the run that can't be read, if that is the error: from its index files.
     fn build_without(&mut self, error: Error, scratch: &Scratch, folder: &Path, stays: bool, bytes: u64) -> Result<()> {
-        let is_at_fault = |run: &Arc<Run>| match &error {
-            Error::Damaged { object, .. } => *object == run.file().path().display().to_string(),
-            Error::Local { path, .. } => path == run.file().path(),
-            _ => false,
-        };
-        let Some(at) = self.runs.iter().position(is_at_fault) else {
+        let Some(run) = self.drop_run_at_fault(&error) else {
             return Err(error);
         };
         scratch.monitor.warn(Warning::Cache { error });
-        let run = self.runs.remove(at);
-        run.file().delete();
         let again = run.tables.covers.iter().filter(|id| self.listed.contains(id));
         self.files.extend(again.map(|id| (*id, 0)));
         self.build(scratch, folder, stays, bytes)
     }
 }
 
-/// Size and number of frames of packs that are in runs.
-#[derive(Default)]
-struct KnownPacks(HashMap<FileId, (u64, usize)>);
+/// Size and number of frames of packs that are in runs, and of those that a new run will have.
+struct KnownPacks<'r> {
+    runs: &'r [Arc<Run>],
+    pages: PageCache,
+    new: HashMap<FileId, (u64, u32)>,
+}
 
-impl KnownPacks {
-    fn add_run(&mut self, run: &Run) {
-        let packs = &run.tables.packs;
-        let ends = packs
-            .iter()
-            .skip(1)
-            .map(|next| next.first_frame)
-            .chain([run.trailer.frames]);
-        for (pack, end) in packs.iter().zip(ends) {
-            self.0.insert(pack.id, (pack.size, (end - pack.first_frame) as usize));
+impl<'r> KnownPacks<'r> {
+    fn new(runs: &'r [Arc<Run>]) -> KnownPacks<'r> {
+        KnownPacks {
+            runs,
+            pages: PageCache::new(KNOWN_PAGES),
+            new: HashMap::new(),
         }
+    }
+
+    fn get(&self, id: FileId) -> Result<Option<(u64, u32)>> {
+        if let Some(new) = self.new.get(&id) {
+            return Ok(Some(*new));
+        }
+        for run in self.runs {
+            if let Some((number, size)) = run.find_pack(id, &self.pages)? {
+                let (pack, end) = run.pack(number, &self.pages)?;
+                return Ok(Some((size, end - pack.first_frame)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What can't be read: an index file, or a run that has some of its packs.
+enum Unusable {
+    File(Error),
+    Run(Error),
+}
+
+impl From<Error> for Unusable {
+    fn from(error: Error) -> Unusable {
+        Unusable::File(error)
     }
 }
 
 /// Adds the packs of an index file that are new to a run. A file that contradicts another, or itself,
 /// is ignored as a whole.
-fn add_index_file(building: &mut Building<'_>, known: &mut KnownPacks, scratch: &Scratch, id: FileId) -> Result<()> {
+fn add_index_file(
+    building: &mut Building<'_>,
+    known: &mut KnownPacks<'_>,
+    scratch: &Scratch,
+    id: FileId,
+) -> std::result::Result<(), Unusable> {
     let file = scratch.files.read_index(id)?;
-    let mut listed_here = HashSet::new();
+    let mut listed_here = HashMap::new();
     for (listed, frames) in file.packs_with_frames() {
-        let agrees = known
-            .0
-            .get(&listed.id)
-            .is_none_or(|known| *known == (listed.size, frames.len()));
-        if !agrees || !listed_here.insert(listed.id) {
-            return Err(Error::Contradiction {
+        let before = known.get(listed.id).map_err(Unusable::Run)?;
+        let agrees = before.is_none_or(|known| known == (listed.size, frames.len() as u32));
+        if !agrees || listed_here.insert(listed.id, before.is_some()).is_some() {
+            return Err(Unusable::File(Error::Contradiction {
                 index: id,
                 pack: listed.id,
-            });
+            }));
         }
     }
     // Ordinal of every frame's first chunk, unless it is known.
     let mut ordinals: Vec<Option<u64>> = Vec::new();
     let mut frames_of_pack = Vec::new();
     for (listed, frames) in file.packs_with_frames() {
-        if known.0.contains_key(&listed.id) {
+        if listed_here[&listed.id] {
             ordinals.extend(frames.map(|_| None));
             continue;
         }
-        known.0.insert(listed.id, (listed.size, frames.len()));
+        known.new.insert(listed.id, (listed.size, frames.len() as u32));
         frames_of_pack.clear();
         frames_of_pack.extend(frames.filter_map(|number| file.frame(number)));
         let pack = RunPack {
@@ -320,27 +372,14 @@ fn add_index_file(building: &mut Building<'_>, known: &mut KnownPacks, scratch: 
 #[derive(Default)]
 struct Unlisted {
     packs: Vec<(FileId, u64)>,
-    /// Packs whose directory can't be read.
-    unreadable: HashSet<FileId>,
+    /// Whether they are in a run now, those that can be read.
+    are_in_run: bool,
 }
 
 impl Unlisted {
     /// Makes a temporary run of the unlisted packs, if they are many.
-    fn read_if_many(
-        &mut self,
-        sources: &mut Sources,
-        read: &[(FileId, index_file::Index)],
-        packs: &[(FileId, u64)],
-        scratch: &Scratch,
-    ) -> Result<()> {
-        let of_runs = sources
-            .runs
-            .iter()
-            .flat_map(|run| run.tables.packs.iter().map(|pack| pack.id));
-        let of_files = read.iter().flat_map(|(_, file)| file.packs().map(|pack| pack.id));
-        let listed: HashSet<FileId> = of_runs.chain(of_files).collect();
-        let unlisted = || packs.iter().filter(|(id, _)| !listed.contains(id));
-        let bytes: u64 = unlisted().map(|(_, size)| size).sum();
+    fn read_if_many(&mut self, sources: &mut Sources, unlisted: &[(FileId, u64)], scratch: &Scratch) -> Result<()> {
+        let bytes: u64 = unlisted.iter().map(|(_, size)| size).sum();
         if bytes <= scratch.limits.unlisted {
             return Ok(());
         }
@@ -349,48 +388,37 @@ impl Unlisted {
             Err(Error::Local { .. }) => Building::new(scratch, &temporary, false)?,
             begun => begun?,
         };
-        for &(id, size) in unlisted() {
+        for &(id, size) in unlisted {
             scratch.monitor.check_cancelled()?;
             match scratch.files.read_directory(id, size) {
                 Ok(summary) => {
                     building.directory(&summary)?;
                     self.packs.push((id, size));
                 }
-                Err(error) => {
-                    self.unreadable.insert(id);
-                    note_damage(
-                        &mut sources.damaged,
-                        name_in(folder::PACKS, id),
-                        error,
-                        &scratch.monitor,
-                    )?;
-                }
+                Err(error) => note_damage(
+                    &mut sources.damaged,
+                    name_in(folder::PACKS, id),
+                    error,
+                    &scratch.monitor,
+                )?,
             }
         }
+        self.are_in_run = true;
         sources.runs.push(Arc::new(building.finish(|_| false)?));
         Ok(())
     }
 }
 
 struct Loading {
-    /// Stored packs, with their sizes in bytes, by id.
-    packs: Vec<(FileId, u64)>,
-    /// Numbers of the packs that were met.
-    known: HashMap<FileId, u32>,
+    /// Sizes of the stored packs that index files list and no run has, bytes.
+    stored: HashMap<FileId, u64>,
     loaded: LoadedIndex,
 }
 
 impl Loading {
-    /// Returns the size of a stored pack, bytes.
-    fn size_of(&self, pack: FileId) -> Option<u64> {
-        let at = self.packs.binary_search_by_key(&pack, |(id, _)| *id).ok()?;
-        Some(self.packs[at].1)
-    }
-
-    /// Records a listed pack; notes it if it is missing or has another size.
+    /// Notes that a listed pack is missing or has another size, if so.
     fn meet(&mut self, number: u32, id: FileId, size: u64) {
-        self.known.insert(id, number);
-        let found = self.size_of(id);
+        let found = self.stored.get(&id).copied();
         if found != Some(size) {
             self.loaded.index.miss(number);
             self.loaded.missing.push(MissingPack {
@@ -401,11 +429,13 @@ impl Loading {
         }
     }
 
-    fn packs_of_runs(&mut self) {
-        for number in 0..self.loaded.index.pack_count() {
-            let pack = self.loaded.index.pack(number);
-            self.meet(number, pack.id, pack.size);
-        }
+    /// Returns stored packs that only index files list which contradict others, and were ignored.
+    fn packs_of_ignored_files(&self) -> Vec<(FileId, u64)> {
+        let is_unknown = |(id, _): &(&FileId, &u64)| self.loaded.index.find_pack(**id).is_none();
+        let packs = self.stored.iter().filter(is_unknown);
+        let mut packs: Vec<_> = packs.map(|(id, size)| (*id, *size)).collect();
+        packs.sort_unstable();
+        packs
     }
 
     /// Reads an index file into memory.
@@ -413,25 +443,29 @@ impl Loading {
         let frames: Vec<_> = file.frames().collect();
         // Compare all packs before adding any: a file that contradicts another, or itself, is
         // ignored as a whole.
-        let mut listed_here = HashSet::new();
+        let (mut listed_here, mut known) = (HashSet::new(), HashSet::new());
         for (listed, range) in file.packs_with_frames() {
             let frames = &frames[range.start as usize..range.end as usize];
-            if !listed_here.insert(listed.id) || !self.agrees(&listed, frames) {
+            let number = self.loaded.index.find_pack(listed.id);
+            let agrees = number.is_none_or(|number| self.agrees(number, &listed, frames));
+            if !listed_here.insert(listed.id) || !agrees {
                 return Err(Error::Contradiction {
                     index: id,
                     pack: listed.id,
                 });
             }
+            known.extend(number.map(|_| listed.id));
         }
         // Number of every frame of the file, unless all about its pack is known.
         let mut numbers = Vec::with_capacity(frames.len());
         for (listed, range) in file.packs_with_frames() {
-            if self.known.contains_key(&listed.id) {
+            if known.contains(&listed.id) {
                 numbers.extend(range.map(|_| None));
                 continue;
             }
             let frames = &frames[range.start as usize..range.end as usize];
-            let start = self.add_pack(listed.id, listed.kind, listed.size, frames);
+            let (number, start) = self.add_pack(listed.id, listed.kind, listed.size, frames);
+            self.meet(number, listed.id, listed.size);
             numbers.extend((start..).take(frames.len()).map(Some));
         }
         for entry in file.entries() {
@@ -443,11 +477,8 @@ impl Loading {
         Ok(())
     }
 
-    /// Returns whether a listed pack matches everything known about it.
-    fn agrees(&self, listed: &index_file::IndexedPack, frames: &[index_file::IndexedFrame]) -> bool {
-        let Some(&number) = self.known.get(&listed.id) else {
-            return true;
-        };
+    /// Returns whether a listed pack matches everything known about the pack with this number.
+    fn agrees(&self, number: u32, listed: &index_file::IndexedPack, frames: &[index_file::IndexedFrame]) -> bool {
         let index = &self.loaded.index;
         let known = index.frames_of(number);
         index.pack(number).size == listed.size
@@ -455,14 +486,14 @@ impl Loading {
             && known.zip(frames).all(|(number, frame)| index.frame(number).is(frame))
     }
 
-    /// Adds a pack and its frames; returns the number of the first.
+    /// Adds a pack and its frames; returns its number, and that of the first frame.
     fn add_pack(
         &mut self,
         id: FileId,
         kind: ibid_format::pack::PackKind,
         size: u64,
         frames: &[index_file::IndexedFrame],
-    ) -> u32 {
+    ) -> (u32, u32) {
         let pack = Pack {
             id,
             kind,
@@ -470,16 +501,12 @@ impl Loading {
             first_frame: 0,
         };
         let number = self.loaded.index.pack_count();
-        let start = self.loaded.index.add_pack(pack, frames);
-        self.meet(number, id, size);
-        start
+        (number, self.loaded.index.add_pack(pack, frames))
     }
 
     /// Adds packs that no index file lists, from their own directories.
-    fn unlisted_packs(&mut self, unreadable: &HashSet<FileId>, files: &Files, monitor: &Monitor) -> Result<()> {
-        let is_new = |(id, _): &&(FileId, u64)| !self.known.contains_key(id) && !unreadable.contains(id);
-        let unlisted: Vec<_> = self.packs.iter().filter(is_new).copied().collect();
-        for (id, size) in unlisted {
+    fn unlisted_packs(&mut self, unlisted: &[(FileId, u64)], files: &Files, monitor: &Monitor) -> Result<()> {
+        for &(id, size) in unlisted {
             monitor.check_cancelled()?;
             match files.read_directory(id, size) {
                 Ok(summary) => {
@@ -496,7 +523,7 @@ impl Loading {
 
     fn unlisted_pack(&mut self, summary: &PackSummary) -> Result<()> {
         let frames: Vec<_> = summary.frames.iter().map(index_file::IndexedFrame::from).collect();
-        let start = self.add_pack(summary.id, summary.kind, summary.size, &frames);
+        let (_, start) = self.add_pack(summary.id, summary.kind, summary.size, &frames);
         for (number, frame) in (start..).zip(&summary.frames) {
             for (slot, blob) in (0..).zip(&frame.blobs) {
                 let place = Place { frame: number, slot };
@@ -517,6 +544,20 @@ mod tests {
     use super::*;
     use crate::{BackupOptions, InitOptions, Repository};
 
+    const NOWHERE: ChunkId = ChunkId([7; 32]);
+
+    /// Returns a frame that a pack does not have, after its last one.
+    fn frame_after(pack: &PackSummary) -> FrameSummary {
+        let last = pack.frames.last().unwrap();
+        FrameSummary {
+            offset: last.offset + last.sealed,
+            sealed: 50,
+            depth: 0,
+            bases: vec![],
+            blobs: vec![Blob { id: NOWHERE, length: 7 }],
+        }
+    }
+
     /// One index file lists a frame more than the pack has. It is read before the correct one, and
     /// after it.
     #[test]
@@ -526,16 +567,7 @@ mod tests {
         repository.backup(&BackupOptions::default().path("src/source")).unwrap();
         let (id, size) = repository.files.list(folder::PACKS).unwrap()[0];
         let mut summary = repository.files.read_directory(id, size).unwrap();
-        let end = summary.frames.last().map(|frame| frame.offset + frame.sealed).unwrap();
-        let nowhere = ChunkId([7; 32]);
-        let blob = Blob { id: nowhere, length: 7 };
-        summary.frames.push(FrameSummary {
-            offset: end,
-            sealed: 50,
-            depth: 0,
-            bases: vec![],
-            blobs: vec![blob],
-        });
+        summary.frames.push(frame_after(&summary));
         let honest = repository.files.list(folder::INDEX).unwrap()[0].0;
         for (false_one, second) in [(FileId([0; 16]), honest), (FileId([0xFF; 16]), FileId([0xFF; 16]))] {
             let bytes = index_file::encode(&repository.files.keys, false_one, std::slice::from_ref(&summary)).unwrap();
@@ -553,12 +585,52 @@ mod tests {
                     if (*index, *pack) == (second, id)),
                 "{warnings:?}"
             );
-            assert_eq!(loaded.index.get(&nowhere).is_some(), second == honest);
+            assert_eq!(loaded.index.get(&NOWHERE).is_some(), second == honest);
             let places = summary.frames.iter().flat_map(|frame| &frame.blobs);
             for place in places.filter_map(|blob| loaded.index.get(&blob.id)) {
                 assert!(place.frame < loaded.index.stored_frames());
             }
             repository.files.storage.delete(&name).unwrap();
         }
+    }
+
+    /// The index file of the second backup is lost, and another lists its pack, but contradicts that of the
+    /// first.
+    #[test]
+    fn packs_of_an_index_file_that_is_not_used_are_read_from_their_directories() {
+        let storage = Arc::new(ibid_storage::Memory::new());
+        let repository = Repository::init(storage, Some(b"secret"), &InitOptions::quick()).unwrap();
+        repository.backup(&BackupOptions::default().path("src/source")).unwrap();
+        let first = repository.files.list(folder::INDEX).unwrap()[0].0;
+        repository.backup(&BackupOptions::default().path("src/read")).unwrap();
+        let known = LoadedIndex::load(&repository).unwrap().index.len();
+        let lost = repository.files.list(folder::INDEX).unwrap();
+        let lost = lost.into_iter().find(|(id, _)| *id != first).unwrap().0;
+        let directory = |(id, size)| repository.files.read_directory(id, size).unwrap();
+        let mut packs: Vec<PackSummary> = repository
+            .files
+            .list(folder::PACKS)
+            .unwrap()
+            .into_iter()
+            .map(directory)
+            .collect();
+        let of_first = repository.files.read_index(first).unwrap();
+        let contradicted = packs
+            .iter_mut()
+            .find(|pack| of_first.packs().any(|listed| listed.id == pack.id))
+            .unwrap();
+        contradicted.frames.push(frame_after(contradicted));
+        let false_one = FileId([0xFF; 16]);
+        let bytes = index_file::encode(&repository.files.keys, false_one, &packs).unwrap();
+        repository
+            .files
+            .storage
+            .put(&name_in(folder::INDEX, false_one), &[&bytes])
+            .unwrap();
+        repository.files.storage.delete(&name_in(folder::INDEX, lost)).unwrap();
+        let loaded = LoadedIndex::load(&repository).unwrap();
+        assert_eq!(loaded.damaged.len(), 1, "{:?}", loaded.damaged);
+        assert_eq!(loaded.index.len(), known);
+        assert!(!loaded.unlisted.is_empty());
     }
 }

@@ -43,13 +43,14 @@ impl LoadedIndex {
         if !self.missing.is_empty() || !self.damaged.is_empty() {
             return None;
         }
-        let mut packs = self.index.all_packs();
-        packs.sort_unstable();
-        let bytes: Vec<u8> = packs
-            .into_iter()
-            .flat_map(|(id, size)| id.0.into_iter().chain(size.to_le_bytes()))
-            .collect();
-        Some(keys.chunk_id(&bytes))
+        let mut hash = keys.chunk_hasher();
+        let add = |id: FileId, size: u64| {
+            hash.add(&id.0);
+            hash.add(&size.to_le_bytes());
+        };
+        // Without the hash, the next backup looks all chunks up.
+        self.index.each_pack_sorted(add).ok()?;
+        Some(hash.finish())
     }
 
     /// Syncs the objects that the next snapshot will rely on and that may not be durable yet: the

@@ -1,13 +1,13 @@
 //! Lookups in everything that is known: chunks in memory, in runs of the cache, and in runs to which
 //! memory was moved.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard};
 
 use ibid_format::pack::PackSummary;
-use ibid_format::run::{RunFrame, ShortId, VALUE_BITS_MAX};
+use ibid_format::run::{RunFrame, RunPack, ShortId};
 use ibid_format::{ChunkId, ChunkPrefix, FileId};
 
 use super::build;
@@ -20,6 +20,8 @@ use crate::{Error, Monitor, Result, Warning};
 
 /// Runs of moved memory that are merged into one.
 const MERGED: usize = 8;
+/// Bits of a place in such a run: 32 of a frame, 16 of a slot.
+const PLACE_BITS: u32 = 48;
 
 /// A run whose frames have numbers in the index.
 struct RunPart {
@@ -35,11 +37,15 @@ struct RunPart {
 pub(crate) struct Index {
     /// Runs, by ascending frame numbers.
     runs: Vec<RunPart>,
-    /// Number of frames, and of chunks, in runs.
+    /// Number of frames, of packs, and of chunks, in runs.
     frames_in_runs: u32,
+    packs_in_runs: u32,
     chunks_in_runs: u64,
-    /// Stored packs: those of runs, then those in memory. Some may be [missing](Index::is_missing).
+    /// Stored packs that are in no run; their numbers follow those of packs in runs. Some may be
+    /// [missing](Index::is_missing).
     packs: Vec<Pack>,
+    /// The numbers of these packs.
+    numbers: HashMap<FileId, u32>,
     missing: HashSet<u32>,
     /// Frames that depend on chunks lost with a pack. Their chunks count as unknown.
     lost: HashSet<u32>,
@@ -92,8 +98,10 @@ impl Index {
         let mut index = Index {
             runs: Vec::new(),
             frames_in_runs: 0,
+            packs_in_runs: 0,
             chunks_in_runs: 0,
             packs: Vec::new(),
+            numbers: HashMap::new(),
             missing: HashSet::new(),
             lost: HashSet::new(),
             memory: MemoryIndex::new(),
@@ -114,22 +122,16 @@ impl Index {
     }
 
     fn add_run(&mut self, run: Arc<Run>) {
-        let (first_frame, first_pack) = (self.frames_in_runs, self.packs.len() as u32);
-        self.packs.extend(run.tables.packs.iter().map(|pack| Pack {
-            id: pack.id,
-            kind: pack.kind,
-            size: pack.size,
-            first_frame: first_frame + pack.first_frame,
-        }));
         let trailer = run.trailer;
         self.runs.push(RunPart {
             run,
             again: OnceLock::new(),
-            first_frame,
-            first_pack,
+            first_frame: self.frames_in_runs,
+            first_pack: self.packs_in_runs,
             first_ordinal: self.chunks_in_runs,
         });
         self.frames_in_runs += trailer.frames;
+        self.packs_in_runs += trailer.packs;
         self.chunks_in_runs += trailer.chunks;
         self.length_max = self.length_max.max(trailer.length_max);
         self.has_deltas.fetch_or(trailer.depth_max > 0, Ordering::Relaxed);
@@ -137,7 +139,8 @@ impl Index {
 
     /// Adds a stored pack; returns the number of its first frame.
     pub(super) fn add_pack(&mut self, pack: Pack, frames: &[ibid_format::index::IndexedFrame]) -> u32 {
-        let (number, start) = (self.packs.len() as u32, self.stored_frames());
+        let (number, start) = (self.pack_count(), self.stored_frames());
+        self.numbers.insert(pack.id, number);
         self.packs.push(Pack {
             first_frame: start,
             ..pack
@@ -158,6 +161,7 @@ impl Index {
         self.frames.shrink_to_fit();
         self.ordinals.shrink_to_fit();
         self.packs.shrink_to_fit();
+        self.numbers.shrink_to_fit();
     }
 
     /// Records that a pack with this number is missing. Its chunks count as unknown.
@@ -198,28 +202,78 @@ impl Index {
 
     /// Returns the packs that were stored when the index was loaded, with their numbers.
     pub(crate) fn packs(&self) -> impl Iterator<Item = (u32, Pack)> + '_ {
-        let packs = (0..).zip(self.packs.iter().copied());
-        packs.filter(|(number, _)| !self.is_missing(*number))
+        let stored = (0..self.pack_count()).filter(|number| !self.is_missing(*number));
+        stored.map(|number| (number, self.pack(number)))
     }
 
-    /// Returns the ids and sizes of all stored packs, those that a backup has added included.
-    pub(super) fn all_packs(&self) -> Vec<(FileId, u64)> {
-        let mut packs: Vec<_> = self.packs().map(|(_, pack)| (pack.id, pack.size)).collect();
-        packs.extend(self.added().packs.iter().map(|pack| (pack.id, pack.size)));
-        packs
+    /// Returns the number of a pack that was stored when the index was loaded.
+    pub(crate) fn find_pack(&self, id: FileId) -> Option<u32> {
+        let in_memory = self.numbers.get(&id).copied();
+        in_memory.or_else(|| {
+            self.runs.iter().find_map(|part| {
+                let (number, _) = self.read_run(part, |run| run.find_pack(id, &self.pages))??;
+                Some(part.first_pack + number)
+            })
+        })
+    }
+
+    /// Calls `each` with the ids and sizes in bytes of all stored packs, ascending, those that a backup
+    /// has added included.
+    pub(super) fn each_pack_sorted(&self, mut each: impl FnMut(FileId, u64)) -> Result<()> {
+        let id = |pack: &Pack| ShortId(u128::from_be_bytes(pack.id.0));
+        let added = self.added();
+        let mut others: Vec<_> = self
+            .packs
+            .iter()
+            .chain(&added.packs)
+            .map(|pack| (id(pack), pack.size << 32))
+            .collect();
+        drop(added);
+        others.sort_unstable();
+        let runs = self.runs.iter().map(|part| Merged::packs(part.run.clone(), 0));
+        let mut merge = Merge::new(runs.chain([Merged::Memory(others.into_iter())]).collect())?;
+        let mut last = None;
+        while let Some((id, value)) = merge.next()? {
+            if last.replace(id) != Some(id) {
+                let (_, size) = RunPack::of_value(value);
+                each(FileId(id.0.to_be_bytes()), size);
+            }
+        }
+        Ok(())
     }
 
     /// Returns the number of packs that were stored when the index was loaded, missing ones included:
     /// the numbers of all are below it.
     pub(crate) fn pack_count(&self) -> u32 {
-        self.packs.len() as u32
+        self.packs_in_runs + self.packs.len() as u32
     }
 
     /// Returns the numbers of a stored pack's frames.
     pub(crate) fn frames_of(&self, pack: u32) -> std::ops::Range<u32> {
-        let first = self.packs[pack as usize].first_frame;
-        let next = self.packs.get(pack as usize + 1);
-        first..next.map_or(self.stored_frames(), |next| next.first_frame)
+        if pack < self.packs_in_runs {
+            let (pack, end) = self.pack_in_run(pack);
+            return pack.first_frame..end;
+        }
+        let number = (pack - self.packs_in_runs) as usize;
+        let next = self.packs.get(number + 1);
+        self.packs[number].first_frame..next.map_or(self.stored_frames(), |next| next.first_frame)
+    }
+
+    /// Returns a pack of a run, and the number of the first frame after it.
+    fn pack_in_run(&self, number: u32) -> (Pack, u32) {
+        let at = self.runs.partition_point(|part| part.first_pack <= number) - 1;
+        let part = &self.runs[at];
+        let found = self.read_run(part, |run| run.pack(number - part.first_pack, &self.pages));
+        // If the run can't be made again, there is no such pack, as for its frames.
+        found.map_or((Pack::UNKNOWN, 0), |(pack, end)| {
+            let pack = Pack {
+                id: pack.id,
+                kind: pack.kind,
+                size: pack.size,
+                first_frame: part.first_frame + pack.first_frame,
+            };
+            (pack, part.first_frame + end)
+        })
     }
 
     /// Returns the frame with this number; see [`Frame::is_stored`] for frames not stored yet.
@@ -249,7 +303,10 @@ impl Index {
 
     /// Returns the pack with this number.
     pub(crate) fn pack(&self, number: u32) -> Pack {
-        let number = number as usize;
+        if number < self.packs_in_runs {
+            return self.pack_in_run(number).0;
+        }
+        let number = (number - self.packs_in_runs) as usize;
         match self.packs.get(number) {
             Some(pack) => *pack,
             None => self.added().packs[number - self.packs.len()],
@@ -266,7 +323,7 @@ impl Index {
     /// Marks added frames as stored in this pack. `numbers` are theirs, in the pack's order.
     pub(crate) fn frames_stored(&self, pack: &PackSummary, numbers: &[u32]) {
         let mut added = self.added.write().expect("no holder of this lock panics");
-        let number = (self.packs.len() + added.packs.len()) as u32;
+        let number = self.pack_count() + added.packs.len() as u32;
         added.packs.push(Pack {
             id: pack.id,
             kind: pack.kind,
@@ -436,11 +493,7 @@ impl Index {
         monitor.warn(Warning::Cache { error });
         // The next command must not use it.
         part.run.file().delete();
-        let end = self.runs.iter().find(|other| other.first_pack > part.first_pack);
-        let end = end.map_or_else(|| self.first_pack_in_memory(), |next| next.first_pack);
-        let packs = &self.packs[part.first_pack as usize..end as usize];
-        let frames = part.run.trailer.frames;
-        let make = |folder: &Path| build::from_directories(&self.scratch, folder, packs, part.first_frame, frames);
+        let make = |folder: &Path| build::from_directories(&self.scratch, folder, &part.run);
         match self.scratch.in_some_folder(make) {
             Ok(run) => Some(Arc::new(run)),
             Err(error) => {
@@ -448,11 +501,6 @@ impl Index {
                 None
             }
         }
-    }
-
-    fn first_pack_in_memory(&self) -> u32 {
-        self.packs
-            .partition_point(|pack| pack.first_frame < self.frames_in_runs) as u32
     }
 
     /// Adds a chunk that was unknown.
@@ -477,7 +525,7 @@ impl Index {
     fn move_memory(&self) -> Result<()> {
         let run = self.scratch.in_some_folder(|folder| {
             let mut writer = RunWriter::new(&self.scratch.files.keys, folder, false)?;
-            writer.begin_entries(VALUE_BITS_MAX)?;
+            writer.begin_entries(PLACE_BITS)?;
             self.memory.each_sorted(|id, place| {
                 let value = u64::from(place.frame) << 16 | u64::from(place.slot);
                 writer.entry(ShortId::of(&id), value)
@@ -504,7 +552,7 @@ impl Index {
 
     fn merge(&self, folder: &Path, runs: &[Arc<Run>]) -> Result<Run> {
         let mut writer = RunWriter::new(&self.scratch.files.keys, folder, false)?;
-        writer.begin_entries(VALUE_BITS_MAX)?;
+        writer.begin_entries(PLACE_BITS)?;
         let mut merge = Merge::new(runs.iter().map(|run| Merged::run(run.clone(), 0)).collect())?;
         while let Some((id, value)) = merge.next()? {
             writer.entry(id, value)?;
@@ -518,6 +566,11 @@ impl Index {
         let moved: u64 = moved.iter().map(|run| run.trailer.entries).sum();
         let runs: u64 = self.runs.iter().map(|part| part.run.trailer.entries).sum();
         self.memory.len() + moved + runs
+    }
+
+    /// Returns how many pages of runs were read so far, without those that were still in memory.
+    pub(crate) fn pages_read(&self) -> u64 {
+        self.pages.pages_read()
     }
 
     /// Returns the memory in use, bytes; pages count as if all were in use.
@@ -541,6 +594,7 @@ impl Index {
             + runs
             + pages
             + (frames * size_of::<(Frame, u64)>() + packs * size_of::<Pack>() + sets) as u64
+            + (self.numbers.capacity() * size_of::<(FileId, u64)>()) as u64
     }
 
     /// Calls `each` with all frames that were stored when the index was loaded, except those of missing

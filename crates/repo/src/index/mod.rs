@@ -7,7 +7,7 @@
 //! | Where are all others? | [`run`], files on the local disk |
 //! | Which runs stay between commands? | [`crate::cache`] |
 //! | When does it turn from one to another? | [`limits`] |
-//! | How is it loaded, and what is missing? | [`load`], [`loaded`], [`build`] |
+//! | How is it loaded, and what is missing? | [`load`], [`loaded`], [`stored`], [`build`] |
 //! | How do index files stay few? | [`merge`] |
 //! | Which frames need which? | [`dependencies`] |
 
@@ -21,6 +21,7 @@ mod lookup;
 mod memory;
 mod merge;
 mod run;
+mod stored;
 #[cfg(test)]
 mod tests;
 
@@ -28,4 +29,4 @@ pub(crate) use dependencies::{Dependencies, find_base};
 pub(crate) use frames::{Frame, Pack, Place};
 pub(crate) use limits::IndexLimits;
 pub(crate) use loaded::LoadedIndex;
-pub(crate) use run::{Merged, Run, Sorter};
+pub(crate) use run::{Merged, Run, RunWriter, Sorter};

@@ -112,7 +112,7 @@ impl<'a> SketchRunWriter<'a> {
         file.plain(&SketchTrailer::head())?;
         Ok(SketchRunWriter {
             file,
-            sorter: Sorter::new(keys, folder, memory),
+            sorter: Sorter::new(keys, folder, memory, 40),
             tables: SketchTables::default(),
             chunks: 0,
             absorbed: Vec::new(),

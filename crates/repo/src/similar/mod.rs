@@ -16,7 +16,7 @@ use ibid_delta::{FeatureIndex, Sketch, Sketcher};
 use ibid_format::FileId;
 pub(crate) use library::SketchRun;
 use library::{LOOKUP_BYTES, Library};
-use saved::FramesOfPacks;
+use saved::find_frame;
 pub(crate) use saved::{fits_one_backup, read, unsaved_max};
 
 use crate::Result;
@@ -197,7 +197,6 @@ pub(crate) struct Similar {
     unsaved: VecDeque<UnsavedSketch>,
     /// Sketches on the disk, if there are more than fit into memory.
     library: Option<Library>,
-    frames: FramesOfPacks,
     credit: Credit,
     /// Scratch memory for index hits of one sketch: a chunk, and one of its features.
     hits: Vec<(u32, u32)>,
@@ -219,7 +218,6 @@ impl Similar {
             features_forgotten: 0,
             unsaved: VecDeque::new(),
             library: None,
-            frames: FramesOfPacks::default(),
             credit: Credit::default(),
             hits: Vec::new(),
             found: Vec::new(),
@@ -280,7 +278,7 @@ impl Similar {
     pub(crate) fn memory(&self) -> u64 {
         let unsaved = self.unsaved.capacity() * size_of::<UnsavedSketch>();
         let known = self.known.capacity() * size_of::<KnownChunk>() + self.features.capacity() * size_of::<u32>();
-        let library = self.library.as_ref().map_or(0, Library::memory) + self.frames.memory();
+        let library = self.library.as_ref().map_or(0, Library::memory);
         (self.index.memory() + known + unsaved) as u64 + library
     }
 
@@ -462,7 +460,7 @@ impl Similar {
             return Ok(());
         };
         for run in library.load(number, first)? {
-            if let Some(frame) = self.frames.find(loaded, run.pack, run.offset) {
+            if let Some(frame) = find_frame(loaded, run.pack, run.offset) {
                 self.remember(loaded, frame, &run);
             }
         }

@@ -52,12 +52,11 @@ impl Similar {
     ) -> Result<(Similar, Vec<u32>)> {
         let sources = Sources::read(repository, memory)?;
         let library = (!sources.runs.is_empty()).then(|| Library::new(sources.runs));
-        let frames = FramesOfPacks::new(loaded);
         let mut saved = sources.saved;
         saved.sort_by_key(|sketches| (sketches.time.seconds, sketches.time.nanos));
         let runs = saved.iter().flat_map(|sketches| &sketches.runs);
         let known: Vec<(u32, &Run)> = runs
-            .filter_map(|run| Some((frames.find(loaded, run.pack, run.offset)?, run)))
+            .filter_map(|run| Some((find_frame(loaded, run.pack, run.offset)?, run)))
             .collect();
         let unsketched = unsketched(loaded, &known, library.as_ref());
         let frame = |number: &u32| loaded.index.frame(*number);
@@ -72,7 +71,6 @@ impl Similar {
             .map(|number| (frame(number).depth, u64::from(frame(number).blobs)));
         let mut similar = Similar::new(saved.chain(unsaved).chain(of_library), memory, thorough);
         similar.library = library;
-        similar.frames = frames;
         if is_all_read && let Err(error) = similar.load_all(loaded) {
             repository.monitor.warn(Warning::Cache { error });
             similar.close_library();
@@ -289,34 +287,20 @@ pub(crate) fn read(files: &Files, id: FileId) -> Result<Sketches> {
     Sketches::open(&files.keys, id, &mut bytes).map_err(Error::damaged(name))
 }
 
-/// Packs by their ids, with their numbers.
-#[derive(Default)]
-pub(super) struct FramesOfPacks(Vec<(FileId, u32)>);
-
-impl FramesOfPacks {
-    fn new(loaded: &LoadedIndex) -> FramesOfPacks {
-        let mut packs: Vec<_> = loaded.index.packs().map(|(number, pack)| (pack.id, number)).collect();
-        packs.sort_unstable();
-        FramesOfPacks(packs)
+/// Returns the number of the frame at an offset of a pack.
+pub(super) fn find_frame(loaded: &LoadedIndex, pack: FileId, offset: u32) -> Option<u32> {
+    let number = loaded.index.find_pack(pack)?;
+    if loaded.index.is_missing(number) {
+        return None;
     }
-
-    /// Returns the number of the frame at an offset of a pack.
-    pub(super) fn find(&self, loaded: &LoadedIndex, pack: FileId, offset: u32) -> Option<u32> {
-        let at = self.0.binary_search_by_key(&pack, |(id, _)| *id).ok()?;
-        let mut range = loaded.index.frames_of(self.0[at].1);
-        while !range.is_empty() {
-            let middle = range.start + (range.end - range.start) / 2;
-            match loaded.index.frame(middle).offset.cmp(&offset) {
-                Ordering::Less => range.start = middle + 1,
-                Ordering::Equal => return Some(middle),
-                Ordering::Greater => range.end = middle,
-            }
+    let mut range = loaded.index.frames_of(number);
+    while !range.is_empty() {
+        let middle = range.start + (range.end - range.start) / 2;
+        match loaded.index.frame(middle).offset.cmp(&offset) {
+            Ordering::Less => range.start = middle + 1,
+            Ordering::Equal => return Some(middle),
+            Ordering::Greater => range.end = middle,
         }
-        None
     }
-
-    /// Returns the memory in use, bytes.
-    pub(super) fn memory(&self) -> u64 {
-        (self.0.capacity() * size_of::<(FileId, u32)>()) as u64
-    }
+    None
 }

@@ -10,11 +10,13 @@ mod writer;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use ibid_format::FileKind;
-use ibid_format::run::{EntryPage, Filter, FramePage, RunFrame, ShortId, Tables, Trailer};
+use ibid_format::run::{
+    EntryPage, Filter, FramePage, PACKS_A_PAGE, PackPage, RunFrame, RunPack, ShortId, Tables, Trailer,
+};
+use ibid_format::{FileId, FileKind};
 pub(super) use pages::PageCache;
 pub(crate) use sorter::{Merge, Merged, Sorter};
-pub(super) use writer::RunWriter;
+pub(crate) use writer::RunWriter;
 
 use crate::cache::{Kept, SealedFile};
 use crate::{Error, Result};
@@ -82,7 +84,7 @@ impl FilterRoom {
 }
 
 impl Run {
-    pub(super) fn file(&self) -> &SealedFile {
+    pub(crate) fn file(&self) -> &SealedFile {
         &self.file
     }
 
@@ -94,6 +96,19 @@ impl Run {
     /// Reads a page of frames.
     pub(super) fn read_frames(&self, number: u32) -> Result<FramePage> {
         self.file.page(self.trailer.frame_page(number), FramePage::read)
+    }
+
+    /// Reads a page of packs.
+    pub(super) fn read_packs(&self, number: u32) -> Result<PackPage> {
+        let Trailer { packs, frames, .. } = self.trailer;
+        let after = packs.saturating_sub(number.saturating_mul(PACKS_A_PAGE as u32)) as usize;
+        let read = |plain: &[u8]| PackPage::read(plain, after.min(PACKS_A_PAGE), frames);
+        self.file.page(self.trailer.pack_page(number), read)
+    }
+
+    /// Reads a page of the ids of packs.
+    fn read_pack_ids(&self, number: u32) -> Result<EntryPage> {
+        self.file.page(self.trailer.pack_id_page(number), EntryPage::read)
     }
 
     /// Returns whether the run may have this id, as far as its filter tells.
@@ -132,7 +147,8 @@ impl Run {
     pub(super) fn memory(&self) -> u64 {
         let filter = self.filter.get().and_then(Option::as_ref).map_or(0, Filter::memory);
         let tables = &self.tables;
-        let fences = tables.entry_fences.capacity() * 4 + tables.frame_fences.capacity() * 8;
+        let fences =
+            tables.entry_fences.capacity() * 4 + tables.frame_fences.capacity() * 8 + tables.pack_fences.capacity() * 4;
         filter + (fences + tables.covers.capacity() * 16) as u64
     }
 
@@ -178,9 +194,56 @@ impl Run {
         Ok((number * ibid_format::run::FRAMES_A_PAGE as u32 + position as u32, frame))
     }
 
+    /// Returns the pack with this number in the run, and the number of the first frame after it.
+    pub(super) fn pack(&self, number: u32, pages: &PageCache) -> Result<(RunPack, u32)> {
+        let a_page = PACKS_A_PAGE as u32;
+        let get = |number: u32| {
+            let page = pages.packs(self, number / a_page)?;
+            let pack = page.packs().get((number % a_page) as usize).copied();
+            pack.ok_or_else(|| self.no_such(number.into()))
+        };
+        let pack = get(number)?;
+        let end = match number + 1 < self.trailer.packs {
+            true => get(number + 1)?.first_frame,
+            false => self.trailer.frames,
+        };
+        Ok((pack, end))
+    }
+
+    /// Returns the number of the pack with this id, and its size in bytes.
+    pub(super) fn find_pack(&self, id: FileId, pages: &PageCache) -> Result<Option<(u32, u64)>> {
+        let id = ShortId(u128::from_be_bytes(id.0));
+        let fences = &self.tables.pack_fences;
+        let start = fences.partition_point(|&fence| fence < id.fence()).saturating_sub(1);
+        let end = fences.partition_point(|&fence| fence <= id.fence());
+        for number in start..end {
+            let page = pages.pack_ids(self, number as u32)?;
+            if let Some((_, value)) = page.find(id, id).next() {
+                return Ok(Some(RunPack::of_value(value)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Calls `each` with all packs, in order, and for each the number of the first frame after it.
+    pub(super) fn each_pack(&self, mut each: impl FnMut(RunPack, u32) -> Result<()>) -> Result<()> {
+        let mut last: Option<RunPack> = None;
+        for number in 0..self.trailer.pack_pages() {
+            for pack in self.read_packs(number)?.packs() {
+                if let Some(last) = last.replace(*pack) {
+                    if last.first_frame > pack.first_frame {
+                        return Err(self.no_such(pack.first_frame.into()));
+                    }
+                    each(last, pack.first_frame)?;
+                }
+            }
+        }
+        last.map_or(Ok(()), |last| each(last, self.trailer.frames))
+    }
+
     fn no_such(&self, found: u64) -> Error {
         self.file.damaged()(ibid_format::Error::OutOfRange {
-            field: "chunk or frame of a run",
+            field: "chunk, frame or pack of a run",
             min: 0,
             max: self.trailer.chunks,
             found,
@@ -188,20 +251,32 @@ impl Run {
     }
 }
 
-/// Entries of a run in order.
+/// Entries of a run in order: of its chunks, or of its packs.
 pub(super) struct Entries {
     run: Arc<Run>,
+    read: fn(&Run, u32) -> Result<EntryPage>,
+    pages: std::ops::Range<u32>,
     page: Option<EntryPage>,
-    number: u32,
     at: usize,
 }
 
 impl Entries {
-    pub(super) fn new(run: Arc<Run>) -> Entries {
+    pub(super) fn of_chunks(run: Arc<Run>) -> Entries {
+        let pages = 0..run.trailer.entry_pages;
+        Entries::of(run, Run::read_entries, pages)
+    }
+
+    pub(super) fn of_packs(run: Arc<Run>) -> Entries {
+        let pages = 0..run.trailer.pack_id_pages;
+        Entries::of(run, Run::read_pack_ids, pages)
+    }
+
+    fn of(run: Arc<Run>, read: fn(&Run, u32) -> Result<EntryPage>, pages: std::ops::Range<u32>) -> Entries {
         Entries {
             run,
+            read,
+            pages,
             page: None,
-            number: 0,
             at: 0,
         }
     }
@@ -215,11 +290,10 @@ impl Entries {
                 self.at += 1;
                 return Ok(Some(page.entry(self.at - 1)));
             }
-            if self.number == self.run.trailer.entry_pages {
+            let Some(number) = self.pages.next() else {
                 return Ok(None);
-            }
-            self.page = Some(self.run.read_entries(self.number)?);
-            self.number += 1;
+            };
+            self.page = Some((self.read)(&self.run, number)?);
             self.at = 0;
         }
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ibid_format::Keys;
-use ibid_format::run::{ShortId, VALUE_BITS_MAX};
+use ibid_format::run::ShortId;
 
 use super::{Entries, Run, RunWriter};
 use crate::Result;
@@ -18,18 +18,22 @@ pub(crate) struct Sorter<'a> {
     entries: Vec<(ShortId, u64)>,
     /// Entries that are kept in memory.
     most: usize,
+    /// Most bits of an entry's number.
+    value_bits: u32,
     runs: Vec<Arc<Run>>,
 }
 
 impl<'a> Sorter<'a> {
-    /// Returns a sorter that takes about `memory` bytes and writes temporary files in `folder`.
-    pub(crate) fn new(keys: &'a Keys, folder: &'a Path, memory: u64) -> Sorter<'a> {
+    /// Returns a sorter of numbers of at most `value_bits` bits that takes about `memory` bytes and writes
+    /// temporary files in `folder`.
+    pub(crate) fn new(keys: &'a Keys, folder: &'a Path, memory: u64, value_bits: u32) -> Sorter<'a> {
         let entry = size_of::<(ShortId, u64)>() as u64;
         Sorter {
             keys,
             folder,
             entries: Vec::new(),
             most: (memory / entry).max(1024) as usize,
+            value_bits,
             runs: Vec::new(),
         }
     }
@@ -53,7 +57,7 @@ impl<'a> Sorter<'a> {
     fn spill(&mut self) -> Result<()> {
         self.entries.sort_unstable();
         let mut writer = RunWriter::new(self.keys, self.folder, false)?;
-        writer.begin_entries(VALUE_BITS_MAX)?;
+        writer.begin_entries(self.value_bits)?;
         for (id, value) in self.entries.drain(..) {
             writer.entry(id, value)?;
         }
@@ -84,7 +88,15 @@ type NextEntry = dyn FnMut() -> Result<Option<(ShortId, u64)>>;
 impl Merged {
     /// Returns the entries of a run, with this added to each number.
     pub(in crate::index) fn run(run: Arc<Run>, add: u64) -> Merged {
-        let mut entries = Entries::new(run);
+        Merged::entries(Entries::of_chunks(run), add)
+    }
+
+    /// Returns the ids of a run's packs, with this added to each number.
+    pub(in crate::index) fn packs(run: Arc<Run>, add: u32) -> Merged {
+        Merged::entries(Entries::of_packs(run), add.into())
+    }
+
+    fn entries(mut entries: Entries, add: u64) -> Merged {
         Merged::other(move || Ok(entries.next()?.map(|(id, value)| (id, value + add))))
     }
 

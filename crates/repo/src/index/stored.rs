@@ -1,0 +1,100 @@
+//! Which packs the storage has of those that are listed.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use ibid_format::run::{RunPack, ShortId};
+use ibid_format::{FileId, index as index_file};
+
+use super::loaded::MissingPack;
+use super::lookup::Scratch;
+use super::run::{Merge, Merged, Run, Sorter};
+use crate::Result;
+use crate::layout::folder;
+
+/// Bits of a size in a sorted list of packs.
+const SIZE_BITS: u32 = 61;
+
+/// What the storage has of the packs that runs and index files list.
+#[derive(Default)]
+pub(super) struct StoredPacks {
+    /// Packs of runs that are missing or have another size, with their numbers in the index.
+    pub(super) missing: Vec<(u32, MissingPack)>,
+    /// Sizes of the packs that only index files list, bytes.
+    pub(super) of_files: HashMap<FileId, u64>,
+    /// Packs that neither lists, with their sizes in bytes.
+    pub(super) unlisted: Vec<(FileId, u64)>,
+}
+
+impl StoredPacks {
+    /// Lists the stored packs, and compares them with those of runs and index files. There may be
+    /// millions: both are read in order, so memory is needed only for what differs.
+    pub(super) fn compare(
+        runs: &[Arc<Run>],
+        read: &[(FileId, index_file::Index)],
+        scratch: &Scratch,
+    ) -> Result<StoredPacks> {
+        let mut firsts = Vec::new();
+        let mut packs_in_runs = 0;
+        for run in runs {
+            // Once a page is known to be intact, nothing but a failing disk makes it unreadable.
+            run.each_pack(|_, _| scratch.monitor.check_cancelled())?;
+            firsts.push(packs_in_runs);
+            packs_in_runs += run.trailer.packs;
+        }
+        let of_runs = runs.iter().zip(firsts);
+        let of_runs = of_runs.map(|(run, first)| Merged::packs(run.clone(), first));
+        let mut known = Merge::new(of_runs.collect())?;
+        let mut listing = list_packs(scratch)?;
+        let of_files = read.iter().flat_map(|(_, file)| file.packs().map(|pack| pack.id));
+        let mut of_files: HashMap<FileId, Option<u64>> = of_files.map(|id| (id, None)).collect();
+        let mut found = StoredPacks::default();
+        let mut before = None;
+        let mut stored = listing.next()?;
+        loop {
+            let next = known.next()?;
+            // Those before it are in no run, except the last one, if it was just met.
+            while let Some((id, size)) = stored
+                && next.is_none_or(|(next, _)| id < next)
+            {
+                let file = FileId(id.0.to_be_bytes());
+                match of_files.get_mut(&file) {
+                    _ if before == Some(id) => {}
+                    Some(place) => *place = Some(size),
+                    None => found.unlisted.push((file, size)),
+                }
+                stored = listing.next()?;
+            }
+            let Some((id, value)) = next else { break };
+            let (number, expected) = RunPack::of_value(value);
+            let size = stored.filter(|(other, _)| *other == id).map(|(_, size)| size);
+            if size != Some(expected) {
+                let missing = MissingPack {
+                    id: FileId(id.0.to_be_bytes()),
+                    expected,
+                    found: size,
+                };
+                found.missing.push((number, missing));
+            }
+            before = Some(id);
+        }
+        found.of_files = of_files
+            .into_iter()
+            .filter_map(|(id, size)| Some((id, size?)))
+            .collect();
+        Ok(found)
+    }
+}
+
+/// Returns the stored packs, with their sizes in bytes, ascending by their ids.
+fn list_packs(scratch: &Scratch) -> Result<Merge> {
+    let list = |folder: &Path| {
+        let mut packs = Sorter::new(&scratch.files.keys, folder, scratch.limits.sorted, SIZE_BITS);
+        scratch.files.each(folder::PACKS, |id, size| {
+            packs.push(ShortId(u128::from_be_bytes(id.0)), size.min((1 << SIZE_BITS) - 1))
+        })?;
+        packs.finish(Vec::new())
+    };
+    scratch.in_some_folder(list)
+}
