@@ -62,7 +62,7 @@ pub use ibid_format::snapshot::{Snapshot, SnapshotTotals};
 pub use ibid_format::tree::{EntryKind, Time, TreeEntry};
 pub use ibid_format::{ChunkId, ChunkPrefix, Error as FormatError, FileId};
 pub use ibid_storage::{Error as StorageError, Local as LocalStorage, Memory as MemoryStorage, Storage};
-pub use ingest::{BackupOptions, BackupSummary, Compression, Hints, Similarity, StoredData, Stream};
+pub use ingest::{BackupOptions, BackupSummary, Compression, Hints, Similarity, SimilaritySearch, StoredData, Stream};
 pub use keys::{KeyChange, KeyInfo, KeyOptions};
 pub use monitor::{Monitor, ProgressCounters, Warning};
 pub use pattern::Patterns;

@@ -413,3 +413,31 @@ fn sketches_that_do_not_fit_into_memory_are_found_on_the_disk() {
         );
     }
 }
+
+#[test]
+fn a_summary_says_how_much_was_not_compared_with_all_that_is_stored() {
+    let limited = |is_tiny: bool| {
+        let (cache, (_, repository)) = (support::scratch(), changeable());
+        let repository = repository.with_cache(cache.path());
+        let repository = match is_tiny {
+            true => repository.with_tiny_index(),
+            false => repository,
+        };
+        let folder = support::scratch();
+        for number in 0..2 {
+            std::fs::write(folder.path().join("noise"), noise(number, LENGTH)).unwrap();
+            let summary = back_up(&repository, folder.path(), Similarity::Auto);
+            assert_eq!(summary.search.limited_bytes, 0, "all was compared: {summary:?}");
+        }
+        // To look so many small files up on the disk would cost more than they have bytes.
+        for number in 0..1000 {
+            std::fs::write(folder.path().join(format!("{number}")), noise(number + 2, 2 << 10)).unwrap();
+        }
+        let summary = back_up(&repository, folder.path(), Similarity::Auto);
+        assert!(summary.search.chunks >= 900, "{summary:?}");
+        summary.search.limited_bytes
+    };
+    assert_eq!(limited(false), 0);
+    let bytes = limited(true);
+    assert!((500 << 10..2 << 20).contains(&bytes), "{bytes} of 2 MiB");
+}

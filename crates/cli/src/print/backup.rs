@@ -34,6 +34,7 @@ struct JsonBackup<'a> {
     delta_stored_bytes: u64,
     incompressible_bytes: u64,
     dissimilar_bytes: u64,
+    search_limited_bytes: u64,
     cut_by_hints_bytes: u64,
     stored_bytes: u64,
     written_bytes: u64,
@@ -42,6 +43,9 @@ struct JsonBackup<'a> {
     duration_ms: u64,
     problems: Vec<JsonProblem<'a>>,
 }
+
+/// A search that was cut short is mentioned if that concerns more than one byte in so many.
+const LIMITED_SHARE: u64 = 100;
 
 /// Prints the summary of a backup, and the files that it could not read.
 pub(crate) fn backup(
@@ -140,6 +144,12 @@ fn stored(out: &mut Out, summary: &BackupSummary) -> Result<()> {
             size(summary.dissimilar_bytes)
         ))?;
     }
+    if summary.search.limited_bytes > counters.new_bytes / LIMITED_SHARE {
+        out.line(format!(
+            "  {} were compared with a part of stored data only: what is known of all of it does not fit into memory",
+            size(summary.search.limited_bytes)
+        ))?;
+    }
     if summary.id.is_some() {
         out.line(format!(
             "  stored  {} in total, with lists of folders and index",
@@ -206,6 +216,7 @@ fn document<'a>(summary: &BackupSummary, problems: &'a [(PathBuf, String)]) -> J
         delta_stored_bytes: summary.deltas.stored,
         incompressible_bytes: summary.incompressible_bytes,
         dissimilar_bytes: summary.dissimilar_bytes,
+        search_limited_bytes: summary.search.limited_bytes,
         cut_by_hints_bytes: summary.cut_by_hints_bytes,
         stored_bytes: counters.stored_bytes,
         written_bytes: summary.written,

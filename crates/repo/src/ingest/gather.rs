@@ -102,7 +102,7 @@ impl<'j> Gather<'j> {
         }
         let group = match (&mut self.groups, sketch) {
             (Some(groups), Some(sketch)) => {
-                let group = groups.find(job, sketch);
+                let group = groups.find(job, sketch, bytes.len() as u64, &mut self.tally.search);
                 job.learned
                     .sampling
                     .note(span.kind, bytes.len() as u64, group.is_some());

@@ -8,9 +8,10 @@ use super::deltas::DeltaGroup;
 use super::earlier;
 use super::job::Job;
 use super::open_frame::OpenFrame;
+use super::summary::SimilaritySearch;
 use crate::index::Place;
 use crate::read::{ChunkReader, Recency};
-use crate::similar::{Base, DEPTH_MAX, Locality, Similar};
+use crate::similar::{Base, DEPTH_MAX, Locality, Similar, Source};
 use crate::{Result, Warning};
 
 /// Maximum number of chunks encoded together.
@@ -90,11 +91,26 @@ impl<'j> DeltaGroups<'j> {
         Ok(similar)
     }
 
-    /// Finds the bases of a chunk with this sketch and returns its group; none if there are no
-    /// bases.
-    pub(super) fn find(&mut self, job: &Job<'_>, sketch: &Sketch) -> Option<usize> {
-        if !self.look(job, sketch) && self.fetch(job, sketch) {
-            self.look(job, sketch);
+    /// Finds the bases of a chunk of so many bytes with this sketch and returns its group; none if there
+    /// are no bases. Counts how they were found.
+    pub(super) fn find(
+        &mut self,
+        job: &Job<'_>,
+        sketch: &Sketch,
+        bytes: u64,
+        search: &mut SimilaritySearch,
+    ) -> Option<usize> {
+        let is_found = self.look(job, sketch) || self.fetch(job, sketch) && self.look(job, sketch);
+        let similar = self.similar.as_ref().expect("prepared before");
+        search.chunks += 1;
+        if !is_found && similar.is_limited() {
+            search.limited_bytes += bytes;
+        }
+        match self.found.first().map(|base| similar.source(base)) {
+            Some(Source::Memory) => search.found_in_memory += 1,
+            Some(Source::Neighbour) => search.found_by_neighbours += 1,
+            Some(Source::Features) => search.found_by_features += 1,
+            None => {}
         }
         for base in &self.found {
             self.recent.touch(base.place.frame);

@@ -55,7 +55,7 @@ use ibid_format::snapshot::Snapshot;
 use ibid_format::tree::Time;
 use job::Job;
 pub use options::{BackupOptions, Compression, Hints, Similarity, Stream};
-pub use summary::{BackupSummary, StoredData};
+pub use summary::{BackupSummary, SimilaritySearch, StoredData};
 
 use crate::cache::Complete;
 use crate::index::LoadedIndex;

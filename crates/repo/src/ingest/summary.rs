@@ -38,6 +38,8 @@ pub struct BackupSummary {
     pub whole: StoredData,
     /// New chunks stored as deltas.
     pub deltas: StoredData,
+    /// How bases of new chunks were found.
+    pub search: SimilaritySearch,
     /// Bytes of new chunks that were not sketched because the data before them did not compress.
     pub incompressible_bytes: u64,
     /// Bytes of new chunks that were not sketched because changed files with the same extension
@@ -68,6 +70,7 @@ impl AddAssign for BackupSummary {
             new_metadata_bytes,
             whole,
             deltas,
+            search,
             incompressible_bytes,
             dissimilar_bytes,
             cut_by_hints_bytes,
@@ -84,6 +87,7 @@ impl AddAssign for BackupSummary {
         self.new_metadata_bytes += new_metadata_bytes;
         self.whole += whole;
         self.deltas += deltas;
+        self.search += search;
         self.incompressible_bytes += incompressible_bytes;
         self.dissimilar_bytes += dissimilar_bytes;
         self.cut_by_hints_bytes += cut_by_hints_bytes;
@@ -108,5 +112,40 @@ impl AddAssign for StoredData {
         self.chunks += other.chunks;
         self.bytes += other.bytes;
         self.stored += other.stored;
+    }
+}
+
+/// How a backup found stored chunks that new ones resemble.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SimilaritySearch {
+    /// New chunks for which stored ones were searched.
+    pub chunks: u64,
+    /// Of these, chunks that resemble one of this backup, or one whose sketch was read when the search
+    /// began. If all sketches fit into memory, all are read then.
+    pub found_in_memory: u64,
+    /// Chunks that resemble one in the pack in which the data before them is stored.
+    pub found_by_neighbours: u64,
+    /// Chunks that resemble one in a pack that was found by features on the local disk.
+    pub found_by_features: u64,
+    /// Bytes of chunks for which little or nothing was found, and not all was searched, because sketches
+    /// did not fit into memory.
+    pub limited_bytes: u64,
+}
+
+impl AddAssign for SimilaritySearch {
+    fn add_assign(&mut self, other: SimilaritySearch) {
+        let SimilaritySearch {
+            chunks,
+            found_in_memory,
+            found_by_neighbours,
+            found_by_features,
+            limited_bytes,
+        } = other;
+        self.chunks += chunks;
+        self.found_in_memory += found_in_memory;
+        self.found_by_neighbours += found_by_neighbours;
+        self.found_by_features += found_by_features;
+        self.limited_bytes += limited_bytes;
     }
 }

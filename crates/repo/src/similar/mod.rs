@@ -28,7 +28,7 @@ pub(crate) const DEPTH_MAX: u8 = 8;
 const FEATURE_BITS: u32 = 32;
 /// Features in a sketch. A chunk of 128 KiB holds sixteen database pages, each of which may
 /// resemble another page; two features per page find most of them.
-const FEATURES: usize = 32;
+pub(crate) const FEATURES: usize = 32;
 /// Data shorter than this per feature gets fewer features, but at least [`FEATURES_MIN`]: source
 /// files are many and small, and their sketches must stay small next to them. With 256 bytes, 12
 /// versions of a source tree take 26.25 MB, with 512 26.1, with 1024 26.5; with 32 features for
@@ -73,9 +73,21 @@ struct KnownChunk {
     place: Place,
     /// Depth of its frame, or a larger value.
     depth: u8,
+    source: Source,
     /// Number of its features kept beside the index, and the position of the first.
     count: u8,
     features: u32,
+}
+
+/// How the sketch of a chunk came into memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// It is of this backup, or was read when the search began.
+    Memory,
+    /// The data before a new chunk is in its pack.
+    Neighbour,
+    /// The largest features of a new chunk led to its pack.
+    Features,
 }
 
 /// Expected speed of reading a chunk.
@@ -198,6 +210,12 @@ pub(crate) struct Similar {
     /// Sketches on the disk, if there are more than fit into memory.
     library: Option<Library>,
     credit: Credit,
+    /// Whether the last look at the disk was cut short, to cost little.
+    was_refused: bool,
+    /// Whether sketches of this backup were forgotten, or displaced from the index.
+    has_lost: bool,
+    /// Chunks that the index holds, once it is full: new ones displace the oldest.
+    held: Option<u32>,
     /// Scratch memory for index hits of one sketch: a chunk, and one of its features.
     hits: Vec<(u32, u32)>,
     found: Vec<Match>,
@@ -219,6 +237,9 @@ impl Similar {
             unsaved: VecDeque::new(),
             library: None,
             credit: Credit::default(),
+            was_refused: false,
+            has_lost: false,
+            held: None,
             hits: Vec::new(),
             found: Vec::new(),
         };
@@ -267,8 +288,12 @@ impl Similar {
             .expect("each layer has one at least");
         if entries >= most / 10 * 9 {
             let room = self.room();
-            if room >= ENTRIES_NEW {
-                self.add_partition(layer, room.min(2 * most as u64));
+            match room >= ENTRIES_NEW {
+                true => self.add_partition(layer, room.min(2 * most as u64)),
+                false => {
+                    self.has_lost = true;
+                    self.held.get_or_insert(self.known.len() as u32);
+                }
             }
         }
         newest(&self.partitions)
@@ -296,10 +321,10 @@ impl Similar {
             unsaved.count += 1;
         }
         self.unsaved.push_back(unsaved);
-        self.enter(place, depth, &sketch);
+        self.enter(place, depth, Source::Memory, &sketch);
     }
 
-    fn enter(&mut self, place: Place, depth: u8, sketch: &Sketch) {
+    fn enter(&mut self, place: Place, depth: u8, source: Source, sketch: &Sketch) {
         if depth < DEPTH_MAX && !sketch.features().is_empty() {
             let (layer, before) = (Layer::of(depth), self.features.len());
             let partition = self.newest(layer);
@@ -315,6 +340,7 @@ impl Similar {
             self.known.push_back(KnownChunk {
                 place,
                 depth,
+                source,
                 count: (self.features.len() - before) as u8,
                 features: self.features_forgotten.wrapping_add(before as u32),
             });
@@ -411,24 +437,47 @@ impl Similar {
     /// of the packs that its largest features lead to, and of the pack that the data before it is in.
     /// Returns whether there are more now.
     pub(crate) fn fetch(&mut self, loaded: &LoadedIndex, sketch: &Sketch, near: Option<FileId>) -> Result<bool> {
-        let lookups = LOOKUP_BYTES * self.library.as_ref().map_or(0, Library::runs);
-        let Some(library) = self.library.as_ref().filter(|_| self.credit.spend(lookups)) else {
+        self.was_refused = false;
+        let Some(library) = &self.library else {
             return Ok(false);
         };
-        let mut wanted: Vec<u32> = near.into_iter().flat_map(|pack| library.numbers_of(pack)).collect();
-        wanted.extend(library.find(&shortened(sketch))?);
+        let lookups = LOOKUP_BYTES * library.runs();
+        if !self.credit.spend(lookups) {
+            self.was_refused = true;
+            return Ok(false);
+        }
+        let near = near.into_iter().flat_map(|pack| library.numbers_of(pack));
+        let mut wanted: Vec<(u32, Source)> = near.map(|number| (number, Source::Neighbour)).collect();
+        let found = library.find(&shortened(sketch))?;
+        wanted.extend(found.into_iter().map(|number| (number, Source::Features)));
         let mut more = false;
-        for number in wanted {
-            if !self.is_loaded(number) && self.credit.spend(PACK_BYTES) {
-                self.load_pack(loaded, number)?;
-                more = true;
+        for (number, source) in wanted {
+            if self.is_loaded(number) {
+                continue;
             }
+            if !self.credit.spend(PACK_BYTES) {
+                self.was_refused = true;
+                break;
+            }
+            self.load_pack(loaded, number, source)?;
+            more = true;
         }
         if more {
             // It pays: what follows will find its like in memory.
             self.credit.earn(lookups);
         }
         Ok(more)
+    }
+
+    /// Returns whether the last chunk for which [`fetch`](Similar::fetch) was called may resemble another
+    /// whose sketch could not be looked at.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.was_refused || self.has_lost
+    }
+
+    /// Returns how the sketch of a base came into memory.
+    pub(crate) fn source(&self, base: &Base) -> Source {
+        self.get(base.number).map_or(Source::Memory, |known| known.source)
     }
 
     /// Counts new data, which pays for looking at sketches on the disk.
@@ -443,25 +492,29 @@ impl Similar {
 
     /// Goes on without the sketches on the disk.
     pub(crate) fn close_library(&mut self) {
+        self.was_refused = false;
         if let Some(library) = self.library.take() {
             library.delete();
         }
     }
 
-    /// Returns whether a pack's sketches are in memory.
+    /// Returns whether a pack's sketches are in memory, and in the index of features.
     fn is_loaded(&self, number: u32) -> bool {
-        let first = self.library.as_ref().and_then(|library| library.loaded(number));
-        first.is_some_and(|first| self.get(first).is_some())
+        let Some(first) = self.library.as_ref().and_then(|library| library.loaded(number)) else {
+            return false;
+        };
+        let since = self.forgotten.wrapping_add(self.known.len() as u32).wrapping_sub(first);
+        self.get(first).is_some() && self.held.is_none_or(|held| since <= held)
     }
 
-    fn load_pack(&mut self, loaded: &LoadedIndex, number: u32) -> Result<()> {
+    fn load_pack(&mut self, loaded: &LoadedIndex, number: u32, source: Source) -> Result<()> {
         let first = self.forgotten.wrapping_add(self.known.len() as u32);
         let Some(library) = &mut self.library else {
             return Ok(());
         };
         for run in library.load(number, first)? {
             if let Some(frame) = find_frame(loaded, run.pack, run.offset) {
-                self.remember(loaded, frame, &run);
+                self.remember(loaded, frame, source, &run);
             }
         }
         Ok(())
@@ -483,6 +536,7 @@ impl Similar {
         }
         // A quarter at once, so that it happens seldom.
         let count = self.known.len().div_ceil(4);
+        self.has_lost |= self.known.range(..count).any(|known| known.source == Source::Memory);
         let features: usize = self.known.drain(..count).map(|known| usize::from(known.count)).sum();
         self.features.drain(..features);
         self.forgotten = self.forgotten.wrapping_add(count as u32);

@@ -10,7 +10,7 @@ use ibid_format::pack::PackKind;
 use ibid_format::sketches::{CHUNK_BYTES, Features, LIMIT, Run, Sketches};
 
 use super::library::{Library, SketchRun, SketchRunWriter};
-use super::{DEPTH_MAX, Similar, UnsavedSketch};
+use super::{DEPTH_MAX, Similar, Source, UnsavedSketch};
 use crate::cache::Kept;
 use crate::files::Files;
 use crate::index::{LoadedIndex, Place};
@@ -76,7 +76,7 @@ impl Similar {
             similar.close_library();
         }
         for (frame, run) in known {
-            similar.remember(loaded, frame, run);
+            similar.remember(loaded, frame, Source::Memory, run);
         }
         Ok((similar, unsketched))
     }
@@ -84,17 +84,17 @@ impl Similar {
     /// Brings all sketches from the disk into memory.
     fn load_all(&mut self, loaded: &LoadedIndex) -> Result<()> {
         for number in self.library.as_ref().map_or_else(Vec::new, Library::all) {
-            self.load_pack(loaded, number)?;
+            self.load_pack(loaded, number, Source::Memory)?;
         }
         self.library = None;
         Ok(())
     }
 
-    pub(super) fn remember(&mut self, loaded: &LoadedIndex, number: u32, run: &Run) {
+    pub(super) fn remember(&mut self, loaded: &LoadedIndex, number: u32, source: Source, run: &Run) {
         let frame = loaded.index.frame(number);
         for (features, slot) in run.chunks.iter().zip(run.slot..frame.blobs) {
             let sketch = Sketch::of(features.iter().map(|&feature| feature.into()));
-            self.enter(Place { frame: number, slot }, frame.depth, &sketch);
+            self.enter(Place { frame: number, slot }, frame.depth, source, &sketch);
         }
     }
 
