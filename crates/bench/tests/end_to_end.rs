@@ -190,6 +190,38 @@ fn chunks_are_read_at_random() {
 }
 
 #[test]
+fn chunks_are_looked_up_in_an_index_of_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("run.json");
+    let json = json.to_str().unwrap();
+    let shown = bench_ok(&[
+        "index",
+        "--chunks",
+        "50k",
+        "--lookups",
+        "1k",
+        "--threads",
+        "2",
+        "--json",
+        json,
+    ]);
+    assert!(shown.contains("50000 chunks in 391 packs"), "{shown}");
+    assert_eq!(bench_ok(&["table", json]), shown);
+}
+
+#[test]
+fn what_is_similar_is_found_among_other_data() {
+    let folder = tempfile::tempdir().unwrap();
+    versions(&folder.path().join("tiny"));
+    let json = folder.path().join("run.json");
+    let json = json.to_str().unwrap();
+    let corpus = format!("tiny={}", folder.path().join("tiny").display());
+    let shown = bench_ok(&["similarity", "--corpus", &corpus, "--times", "1", "--json", json]);
+    assert!(shown.contains(" 0 times |") && shown.contains(" 1 times |"), "{shown}");
+    assert_eq!(bench_ok(&["table", json]), shown);
+}
+
+#[test]
 fn a_run_that_can_not_be_fair_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let tiny = folder.path().join("tiny");

@@ -4,13 +4,17 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ibid_format::index::IndexedFrame;
-use ibid_format::pack::{FRAMES_AT, PackKind};
+use ibid_format::frame::Blob;
+use ibid_format::index::{self as index_file, IndexedFrame};
+use ibid_format::pack::{FRAMES_AT, FrameSummary, PackKind, PackSummary};
 use ibid_format::run::{RunPack, ShortId};
+use ibid_format::sketches::{Features, Run as SketchedRun, Sketches};
 use ibid_format::{ChunkId, FileId};
 
 use crate::index::{LoadedIndex, Place, Run, RunWriter};
-use crate::{Error, Repository, Result};
+use crate::layout::{folder, name_in};
+use crate::similar::FEATURES;
+use crate::{Error, Repository, Result, clock};
 
 /// Length of every synthetic chunk, bytes.
 const CHUNK: u32 = 128 << 10;
@@ -35,7 +39,7 @@ impl SyntheticIndex {
         let step = u128::MAX / u128::from(self.chunks);
         let random = random128(2 * number);
         let (high, low) = (random >> 64, u128::from(random as u64));
-        let within = high * (step >> 64) + (low * (step >> 64) >> 64);
+        let within = high * (step >> 64) + ((low * (step >> 64)) >> 64);
         let first = u128::from(number) * step + within;
         let mut id = [0; 32];
         id[..16].copy_from_slice(&first.to_be_bytes());
@@ -175,3 +179,104 @@ impl OpenIndex {
 /// The place of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct FoundChunk(Place);
+
+/// Packs whose chunks and sketches are listed by one file each.
+const PACKS_A_FILE: u64 = 512;
+
+/// Chunks whose sketches a backup reads into memory at once. If there are more, they stay on the disk.
+pub fn sketches_in_memory(repository: &Repository) -> u64 {
+    repository.index_limits().sketches
+}
+
+/// Adds an index file and a file of sketches of so many chunks that resemble nothing, 128 in a pack. Returns
+/// the packs, with their sizes in bytes. They do not exist: the storage must list them from now on.
+///
+/// # Errors
+/// Those of the storage.
+pub fn add_unlike_chunks(repository: &Repository, chunks: u64, seed: u64) -> Result<Vec<(FileId, u64)>> {
+    let synthetic = SyntheticIndex { chunks };
+    let (files, mut packs) = (&repository.files, Vec::new());
+    let mut random = (seed << 40..).map(random128);
+    let mut number = || random.next().expect("there is no end of them");
+    let numbers: Vec<u64> = (0..synthetic.packs()).collect();
+    for numbers in numbers.chunks(PACKS_A_FILE as usize) {
+        let (mut summaries, mut runs) = (Vec::new(), Vec::new());
+        for &pack in numbers {
+            let (_, size) = synthetic.pack(pack);
+            let id = FileId(number().to_le_bytes());
+            packs.push((id, size));
+            let chunks = synthetic.chunks - pack * CHUNKS_A_FRAME * FRAMES_A_PACK;
+            let frames = chunks.div_ceil(CHUNKS_A_FRAME).min(FRAMES_A_PACK);
+            let frames: Vec<FrameSummary> = (0..frames)
+                .map(|frame| {
+                    let blobs = (chunks - frame * CHUNKS_A_FRAME).min(CHUNKS_A_FRAME);
+                    let mut blob = |_| {
+                        let mut id = [0; 32];
+                        id[..16].copy_from_slice(&number().to_le_bytes());
+                        let id = ChunkId(id);
+                        Blob { id, length: CHUNK }
+                    };
+                    FrameSummary {
+                        offset: FRAMES_AT as u32 + frame as u32 * frame_length(),
+                        sealed: frame_length(),
+                        depth: 0,
+                        bases: Vec::new(),
+                        blobs: (0..blobs).map(&mut blob).collect(),
+                    }
+                })
+                .collect();
+            for frame in &frames {
+                let mut chunks = Features::default();
+                for _ in &frame.blobs {
+                    let features = largest_features(&mut number);
+                    chunks.push(&features).map_err(Error::damaged("new sketches"))?;
+                }
+                runs.push(SketchedRun {
+                    pack: id,
+                    offset: frame.offset,
+                    slot: 0,
+                    chunks,
+                });
+            }
+            summaries.push(PackSummary {
+                id,
+                kind: PackKind::Data,
+                size,
+                frames,
+            });
+        }
+        let id = FileId::random();
+        let bytes = index_file::encode(&files.keys, id, &summaries).map_err(Error::damaged("a new index"))?;
+        files.storage.put(&name_in(folder::INDEX, id), &[&bytes])?;
+        let (id, time) = (FileId::random(), clock::now());
+        let bytes = Sketches { time, runs }.encode(&files.keys, id);
+        let bytes = bytes.map_err(Error::damaged("new sketches"))?;
+        files.storage.put(&name_in(folder::SKETCHES, id), &[&bytes])?;
+    }
+    repository.refresh();
+    Ok(packs)
+}
+
+/// Returns the features of a chunk of random bytes, descending: the largest of the 2048 that are sampled in
+/// 128 KiB. They lie close together at the upper end, as those of all chunks do, so chunks that have nothing
+/// in common share some.
+fn largest_features(mut random: impl FnMut() -> u128) -> Vec<u32> {
+    const SAMPLED: f64 = 2048.0;
+    let mut features: Vec<u32> = Vec::new();
+    let mut below = 0.0;
+    while features.len() < FEATURES {
+        for number in words(random()) {
+            // Distances between neighbours among many uniform numbers are distributed exponentially.
+            below -= (f64::from(number) + 0.5).log2() * std::f64::consts::LN_2 - 32.0 * std::f64::consts::LN_2;
+            let feature = ((1.0 - below / SAMPLED) * 2f64.powi(32)) as u32;
+            if features.last() != Some(&feature) && features.len() < FEATURES {
+                features.push(feature);
+            }
+        }
+    }
+    features
+}
+
+fn words(number: u128) -> [u32; 4] {
+    [0, 32, 64, 96].map(|bits| (number >> bits) as u32)
+}

@@ -34,6 +34,8 @@ fn every_command_has_its_section() {
         "repositories",
         "chunk-sizes",
         "random-read",
+        "index",
+        "similarity",
         "databases",
         "table",
         "charts",

@@ -2,7 +2,7 @@
 
 use crate::support::Home;
 
-const COMMANDS: [&[&str]; 18] = [
+const COMMANDS: [&[&str]; 20] = [
     &["chunk"],
     &["chunkers"],
     &["duplicate-locality"],
@@ -18,6 +18,8 @@ const COMMANDS: [&[&str]; 18] = [
     &["repositories"],
     &["chunk-sizes"],
     &["random-read"],
+    &["index"],
+    &["similarity"],
     &["databases"],
     &["table"],
     &["charts"],

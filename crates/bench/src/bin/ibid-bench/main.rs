@@ -12,6 +12,7 @@ mod corpus;
 mod databases;
 mod failure;
 mod files;
+mod index_lookups;
 mod measure;
 mod output;
 mod print;
@@ -19,6 +20,7 @@ mod random_read;
 mod record;
 mod report;
 mod repositories;
+mod similarity;
 mod statistics;
 mod summary;
 mod tools;
@@ -73,6 +75,8 @@ fn run(command: Command, quiet: bool) -> Result<Outcome> {
             run_repositories(common, "chunk-sizes", chunk_sizes::tools(&ibid, &averages))
         }
         Command::RandomRead(options) => done(random_read::run(&options)),
+        Command::Index(options) => done(index_lookups::run(&options, quiet)),
+        Command::Similarity(options) => done(similarity::run(&options, quiet)),
         Command::Databases(options) => done(databases::run(&options)),
         Command::DatabasesStage { order } => done(databases::run_stage(&order)),
         Command::Charts(options) => done(charts::run(&options)),

@@ -29,6 +29,8 @@ pub(crate) struct Record {
 pub(crate) enum Outcome {
     Repositories(Repositories),
     RandomRead(RandomRead),
+    IndexLookups(IndexLookups),
+    Similarity(SimilarityRun),
     Records(Records),
 }
 
@@ -98,6 +100,73 @@ pub(crate) struct FrameResult {
     pub(crate) max_us: f64,
     /// The time of every read, microseconds.
     pub(crate) samples_us: Vec<f64>,
+}
+
+/// The results of lookups in a large index.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct IndexLookups {
+    pub(crate) chunks: u64,
+    pub(crate) packs: u64,
+    /// Budget of the repository, bytes.
+    pub(crate) memory: u64,
+    /// Size of the index on disk, bytes.
+    pub(crate) run_bytes: u64,
+    pub(crate) write_s: f64,
+    /// Time to load the index from the disk, and to compare it with the list of packs.
+    pub(crate) open_s: f64,
+    /// Memory that the index says it takes, bytes.
+    pub(crate) index_memory_bytes: u64,
+    /// The most resident memory while it was loaded and used, bytes.
+    pub(crate) peak_bytes: u64,
+    pub(crate) results: Vec<LookupResult>,
+}
+
+/// The result of one measurement of lookups.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LookupResult {
+    pub(crate) what: String,
+    pub(crate) threads: u32,
+    pub(crate) lookups: u64,
+    pub(crate) seconds: f64,
+    /// Pages that were read from the file for a lookup, on average.
+    pub(crate) pages_each: f64,
+    /// Bytes that came from a disk, and not from the page cache, on average.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) disk_bytes_each: Option<f64>,
+}
+
+/// The results of backups among much other data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SimilarityRun {
+    /// Budget of the repositories, bytes.
+    pub(crate) memory: u64,
+    pub(crate) results: Vec<SimilarityResult>,
+}
+
+/// The result of backing up all versions of a corpus.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SimilarityResult {
+    pub(crate) corpus: String,
+    /// How many times the sketches that fit into memory were added, and the number of their chunks.
+    pub(crate) times: u64,
+    pub(crate) other_chunks: u64,
+    /// Bytes of new chunks, and of those stored as deltas.
+    pub(crate) new_bytes: u64,
+    pub(crate) delta_bytes: u64,
+    /// Bytes of packs.
+    pub(crate) stored_bytes: u64,
+    /// What deltas saved, of what they save without other data.
+    pub(crate) saved_share: f64,
+    /// Chunks for which a base was searched, and how the first one was found.
+    pub(crate) chunks: u64,
+    pub(crate) in_memory: u64,
+    pub(crate) by_neighbours: u64,
+    pub(crate) by_features: u64,
+    /// Bytes of chunks for which the search was cut short.
+    pub(crate) limited_bytes: u64,
+    pub(crate) cpu_s: f64,
+    /// Bytes of sketches in the cache at the end.
+    pub(crate) sketch_bytes: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -4,12 +4,17 @@
 use std::fmt::Write as _;
 
 use crate::databases::{self, Records};
-use crate::record::{Outcome, RandomRead, Record, Repositories, Row, Sample, Step};
+use crate::record::{IndexLookups, Outcome, RandomRead, Record, Repositories, Row, Sample, SimilarityRun, Step};
 use crate::statistics::median;
 
 /// Prints results to standard output.
 pub(crate) fn show(text: &str) {
     println!("{text}");
+}
+
+/// Reports how far an experiment is.
+pub(crate) fn note(text: &str) {
+    eprintln!("{text}");
 }
 
 /// Reports that a step is done.
@@ -72,6 +77,8 @@ pub(crate) fn markdown(record: &Record) -> String {
     match &record.outcome {
         Outcome::Repositories(found) => repositories(found, &mut out),
         Outcome::RandomRead(found) => random_read(found, &mut out),
+        Outcome::IndexLookups(found) => index_lookups(found, &mut out),
+        Outcome::Similarity(found) => similarity(found, &mut out),
         Outcome::Records(found) => records(found, &mut out),
     }
     out
@@ -160,6 +167,87 @@ fn spread(median: f64, values: &[f64]) -> String {
         return format!("{median:.2}");
     }
     format!("{median:.2} ({min:.2}–{max:.2})")
+}
+
+fn index_lookups(found: &IndexLookups, out: &mut String) {
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let _ = writeln!(
+        out,
+        "{} chunks in {} packs: {:.2} GB, {:.1} bytes a chunk, written in {:.0} s. With a budget of {:.0} MiB, loaded \
+         in {:.2} s; the index takes {:.1} MiB, the peak was {:.1} MiB.\n",
+        found.chunks,
+        found.packs,
+        found.run_bytes as f64 / 1e9,
+        found.run_bytes as f64 / found.chunks as f64,
+        found.write_s,
+        mib(found.memory),
+        found.open_s,
+        mib(found.index_memory_bytes),
+        mib(found.peak_bytes),
+    );
+    let header = [
+        "lookup",
+        "threads",
+        "lookups",
+        "lookups/s",
+        "pages each",
+        "from disk, KiB each",
+    ];
+    let mut lines = vec![header.map(str::to_owned).to_vec()];
+    for result in &found.results {
+        lines.push(vec![
+            result.what.clone(),
+            result.threads.to_string(),
+            result.lookups.to_string(),
+            format!("{:.0}", result.lookups as f64 / result.seconds),
+            format!("{:.2}", result.pages_each),
+            result
+                .disk_bytes_each
+                .map_or_else(|| "–".to_owned(), |bytes| number(bytes / 1024.0)),
+        ]);
+    }
+    out.push_str(&table(&lines));
+}
+
+fn similarity(found: &SimilarityRun, out: &mut String) {
+    let _ = writeln!(
+        out,
+        "Budget of memory {:.0} MiB. Chunks by how their first base was found.\n",
+        found.memory as f64 / f64::from(1 << 20)
+    );
+    let header = [
+        "corpus",
+        "other sketches",
+        "stored, MB",
+        "saved, %",
+        "chunks",
+        "in memory",
+        "by neighbours",
+        "by features",
+        "none",
+        "limited, MB",
+        "CPU, s",
+        "sketches, MB",
+    ];
+    let mut lines = vec![header.map(str::to_owned).to_vec()];
+    for result in &found.results {
+        let with_base = result.in_memory + result.by_neighbours + result.by_features;
+        lines.push(vec![
+            result.corpus.clone(),
+            format!("{} times", result.times),
+            format!("{:.2}", result.stored_bytes as f64 / 1e6),
+            format!("{:.1}", result.saved_share * 100.0),
+            result.chunks.to_string(),
+            result.in_memory.to_string(),
+            result.by_neighbours.to_string(),
+            result.by_features.to_string(),
+            result.chunks.saturating_sub(with_base).to_string(),
+            format!("{:.1}", result.limited_bytes as f64 / 1e6),
+            format!("{:.1}", result.cpu_s),
+            format!("{:.0}", result.sketch_bytes as f64 / 1e6),
+        ]);
+    }
+    out.push_str(&table(&lines));
 }
 
 fn random_read(found: &RandomRead, out: &mut String) {

@@ -21,10 +21,11 @@ pub(crate) use locality::{DuplicateLocalityArgs, LocalityArgs};
 pub(crate) use measured::{BreakdownArgs, CpuArgs, HashesArgs};
 pub(crate) use records::RecordsArgs;
 pub(crate) use tune::{TuneCommand, TuneSeqcdcArgs};
+pub(crate) use value::count;
 
 use crate::corpus::Corpus;
 use crate::tools::Kind;
-use crate::{charts, databases, random_read};
+use crate::{charts, databases, index_lookups, random_read, similarity};
 
 const AFTER_HELP: &str = "\
 Figures of a machine that does other things as well differ from run to run.
@@ -112,6 +113,10 @@ Examples:
     },
     /// Measure reading single chunks at random, for several sizes of frames
     RandomRead(random_read::Options),
+    /// Measure lookups in an index of very many chunks, and the memory it takes
+    Index(index_lookups::Options),
+    /// Measure how much of what is similar is found in repositories of any size
+    Similarity(similarity::Options),
     /// Compare the record store with databases: size, CPU, memory, time to read a record
     Databases(databases::Options),
     /// Run one stage of `databases`, in a process of its own

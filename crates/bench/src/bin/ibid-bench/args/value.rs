@@ -6,6 +6,23 @@ use ibid_bench::{ChunkSizes, Trace};
 use ibid_chunk::locality::{Criterion, CriterionError, LIST_MOST};
 use ibid_terminal::value::{size, size_in_memory};
 
+/// Parses a number of things: `1000`, `100k`, `800M`, `1G`.
+pub(crate) fn count(text: &str) -> Result<u64, String> {
+    let text_trimmed = text.trim();
+    let factor = match text_trimmed.chars().last() {
+        Some('k' | 'K') => 1_000,
+        Some('M') => 1_000_000,
+        Some('G') => 1_000_000_000,
+        _ => 1,
+    };
+    let digits = text_trimmed.trim_end_matches(['k', 'K', 'M', 'G']);
+    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    match number {
+        Some(number) if number > 0 && text_trimmed.len() - digits.len() <= 1 => Ok(number),
+        _ => Err(format!("expected a number such as 1000, 100k or 800M, found {text:?}")),
+    }
+}
+
 /// Parses a mixture of reads and writes, in thousandths at the finest: `99.9:0.1`, `1:1`.
 pub(crate) fn trace(text: &str) -> Result<Trace, String> {
     let expected = || format!("expected reads and writes such as 99.9:0.1 or 1:1, found {text:?}");
@@ -89,6 +106,16 @@ pub(crate) fn time_span(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_have_decimal_units() {
+        for (text, number) in [("7", 7), ("10k", 10_000), ("800M", 800_000_000), ("1G", 1_000_000_000)] {
+            assert_eq!(count(text), Ok(number), "{text}");
+        }
+        for text in ["", "0", "k", "1kk", "1MiB", "-1", "1.5M", "99999999999G"] {
+            assert!(count(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn mixtures_are_brought_to_their_least_numbers() {
