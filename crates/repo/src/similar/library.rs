@@ -21,8 +21,11 @@ use crate::{Error, Result};
 /// Features of a chunk by which it is found: the largest. Two chunks that share half of their features
 /// share one of these with a probability of 15/16.
 const FEATURES_FOUND: usize = 4;
-/// Chunks that are found by one feature, the newest.
-const POSTING_MAX: usize = 8;
+/// Chunks that are found by one feature, the newest. Features have 32 bits and the largest lie close
+/// together, so one of 128 KiB of data leads to a chunk in two million that has nothing else in common.
+const POSTING_MAX: usize = 64;
+/// If a sketch leads to more packs than this, those to which only one feature leads are there by chance.
+const PACKS_BY_ONE_FEATURE: usize = 8;
 /// Packs whose sketches are loaded for one chunk, those that most of its features lead to.
 const PACKS_AT_ONCE: usize = 2;
 
@@ -328,17 +331,21 @@ impl Library {
     /// Returns the numbers of the packs that the largest features of a sketch lead to, those that most
     /// lead to first.
     pub(crate) fn find(&self, sketch: &Sketch) -> Result<Vec<u32>> {
-        let mut votes: Vec<(u32, u32)> = Vec::new();
+        let (mut packs, mut of_feature) = (Vec::new(), Vec::new());
         for &feature in sketch.features().iter().take(FEATURES_FOUND) {
             for (run, first) in self.runs.iter().zip(&self.firsts) {
-                run.find(feature as u32, |pack| {
-                    let number = first + pack as u32;
-                    match votes.iter_mut().find(|(other, _)| *other == number) {
-                        Some((_, count)) => *count += 1,
-                        None => votes.push((number, 1)),
-                    }
-                })?;
+                run.find(feature as u32, |pack| of_feature.push(first + pack as u32))?;
             }
+            // A feature that many chunks of a pack have counts once.
+            of_feature.sort_unstable();
+            of_feature.dedup();
+            packs.append(&mut of_feature);
+        }
+        packs.sort_unstable();
+        let votes = packs.chunk_by(|a, b| a == b).map(|same| (same[0], same.len()));
+        let mut votes: Vec<(u32, usize)> = votes.collect();
+        if votes.len() > PACKS_BY_ONE_FEATURE {
+            votes.retain(|(_, count)| *count > 1);
         }
         // Of packs with as many votes, the newer one.
         votes.sort_unstable_by_key(|&(number, count)| std::cmp::Reverse((count, number)));
@@ -367,3 +374,47 @@ impl Library {
 
 /// Returns the number of bytes of a page, the cost of looking a feature up in one run.
 pub(crate) const LOOKUP_BYTES: u64 = PAGE as u64;
+
+#[cfg(test)]
+mod tests {
+    use ibid_format::MasterKey;
+    use ibid_format::sketches::Features;
+    use ibid_format::tree::Time;
+
+    use super::*;
+
+    /// Returns sketches of a pack: one chunk with these features.
+    fn pack(number: u8, features: &[u32]) -> Sketches {
+        let mut chunks = Features::default();
+        chunks.push(features).unwrap();
+        let run = Run {
+            pack: FileId([number; 16]),
+            offset: 8,
+            slot: 0,
+            chunks,
+        };
+        let time = Time { seconds: 0, nanos: 0 };
+        Sketches { time, runs: vec![run] }
+    }
+
+    #[test]
+    fn a_pack_to_which_several_features_lead_is_found_among_newer_ones_that_share_one_by_chance() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = Keys::encrypted(FileId::random(), &MasterKey::random());
+        let mut writer = SketchRunWriter::new(&keys, folder.path(), false, 1 << 20).unwrap();
+        let wanted = [900, 800, 700, 600, 500];
+        writer.add(FileId::random(), pack(0, &wanted)).unwrap();
+        for number in 1..=120 {
+            let other = pack(number, &[wanted[usize::from(number) % 4], u32::from(number)]);
+            writer.add(FileId::random(), other).unwrap();
+        }
+        let library = Library::new(vec![Arc::new(writer.finish(|_| true).unwrap())]);
+        let find = |features: &[u32]| library.find(&Sketch::of(features.iter().map(|&f| f.into()))).unwrap();
+        assert_eq!(find(&wanted), [0]);
+        assert_eq!(find(&[900, 700]), [0], "two are enough");
+        assert_eq!(find(&[900]), [], "one leads to many");
+        assert_eq!(find(&[77]), [77], "and another to one only");
+        assert_eq!(find(&[600]).len(), 0);
+        assert_eq!(find(&[4321]), []);
+    }
+}
