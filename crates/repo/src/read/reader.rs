@@ -21,6 +21,8 @@ use crate::{Error, Result};
 pub(crate) const FRAMES_MAX: u32 = 1 << 14;
 /// Part of the cache's memory that notes which bases were compared with their ids: one in so many.
 const VERIFIED_SHARE: u64 = 64;
+/// The least, bytes: bases of one frame.
+const VERIFIED_MIN: u64 = 64 << 10;
 /// Larger buffers are freed after use, bytes.
 const BUFFER_BYTES_MAX: usize = 8 << 20;
 
@@ -158,7 +160,7 @@ impl<'a> ChunkReader<'a> {
             loaded,
             cache: FrameCache::new(budget - budget / VERIFIED_SHARE),
             compares_bases: true,
-            verified: Verified::new(budget / VERIFIED_SHARE),
+            verified: Verified::new((budget / VERIFIED_SHARE).max(VERIFIED_MIN)),
             bytes_read: AtomicU64::new(0),
             decoders: Mutex::default(),
             buffers: Mutex::default(),
