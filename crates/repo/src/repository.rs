@@ -248,7 +248,11 @@ impl Repository {
     }
 
     /// Sets the memory budget of every operation, bytes. It covers the index, all buffers and all
-    /// queues.
+    /// queues; the program itself takes up to 20 MiB besides.
+    ///
+    /// That holds if the allocator gives back what is freed. glibc's keeps large buffers in heaps with
+    /// gaps, which may take as much again, unless `MALLOC_MMAP_THRESHOLD_=131072` is set in the
+    /// environment, or the same by `mallopt` as the program `ibid` does.
     ///
     /// # Errors
     /// [`Error::MemoryBudget`] below [`MEMORY_MIN`].
