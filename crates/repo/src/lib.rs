@@ -42,6 +42,7 @@ mod pattern;
 mod read;
 mod repository;
 mod restore;
+mod scratch;
 mod similar;
 mod snapshots;
 mod source;

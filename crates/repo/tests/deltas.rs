@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ibid_format::pack::{PackKind, PackSummary, TRAILER};
 use ibid_repo::{BaseFault, Error, MEMORY_MIN, ReadData, Repository, RestoreOptions};
 use ibid_storage::{Memory, Name, Storage};
-use support::damage::{Image, Scene, image, kind, names_fault, open, storage};
+use support::damage::{Image, Scene, check_all, image, kind, names_fault, open, storage};
 use support::deltas::{Frame, Writer, chains, rewrite};
 use support::reads::Reads;
 use support::{Random, contents, difference, noise, quick, scratch};
@@ -129,7 +129,7 @@ fn a_damaged_frame_is_one_fault_that_says_how_many_depend_on_it() {
     for name in packs_of(&scene.image, |summary| summary.frames[0].depth == 0) {
         let image = scene.with(|image| image.get_mut(&name).unwrap()[40] ^= 1);
         let repository = open(storage(&image)).unwrap();
-        let report = repository.check(ReadData::All).unwrap();
+        let report = check_all(&repository, name.as_str());
         assert_eq!(report.faults.len(), 1, "{:?}", report.faults);
         let fault = &report.faults[0];
         assert_eq!(fault.object, name.as_str());
@@ -413,6 +413,8 @@ fn statistics_say_how_deep_frames_are_and_what_reading_a_chunk_costs() {
     });
     let repository = open(storage(&image)).unwrap();
     let stats = repository.stats(&[]).unwrap();
+    let from_files = open(storage(&image)).unwrap().with_tiny_index().stats(&[]).unwrap();
+    assert_eq!(stats.read_cost, from_files.read_cost, "the same from temporary files");
     let classes = &stats.frame_depths;
     assert_eq!(classes.len(), 3);
     assert_eq!(

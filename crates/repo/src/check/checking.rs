@@ -1,14 +1,15 @@
 //! State of one check, shared by its threads.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard};
 
 use ibid_format::FileId;
 
 use super::report::Fault;
-use crate::index::{Frame, LoadedIndex, Place};
+use crate::index::{Frame, FrameSet, Index, LoadedIndex, Place};
 use crate::read::ChunkReader;
+use crate::scratch::{Bits, Scratch};
 use crate::threads::spawn;
 use crate::{Error, Monitor, Repository, Result};
 
@@ -19,6 +20,7 @@ pub(super) struct Checking<'a> {
     /// Reads frames that may be bases of others.
     pub(super) reader: ChunkReader<'a>,
     pub(super) monitor: &'a Monitor,
+    pub(super) scratch: Scratch,
     /// Bytes of frames read from packs.
     pub(super) bytes_read: AtomicU64,
     pub(super) faults: Mutex<Vec<Fault>>,
@@ -30,11 +32,12 @@ pub(super) struct Checking<'a> {
 /// restore would read this frame.
 #[derive(Default)]
 pub(super) struct Damage {
-    /// Numbers of frames that can't be read.
-    pub(super) frames: HashSet<u32>,
-    pub(super) places: HashSet<Place>,
-    /// Numbers of frames that depend, directly or indirectly, on those above or on lost frames.
-    pub(super) dependents: HashSet<u32>,
+    /// Frames that can't be read.
+    pub(super) frames: FrameSet,
+    /// Chunks that have other bytes than their ids say, by their ordinals; `None` if there are none.
+    pub(super) wrong: Option<Bits>,
+    /// Frames that depend, directly or indirectly, on those above or on lost frames.
+    pub(super) dependents: FrameSet,
     /// Causes, by pack and offset of the frame at fault.
     pub(super) causes: BTreeMap<(FileId, u32), Cause>,
     /// Frames that can't be decoded because a base is missing, unless one of the causes explains
@@ -45,10 +48,27 @@ pub(super) struct Damage {
 }
 
 impl Damage {
-    /// Records that these frames depend on a reported cause.
-    pub(super) fn explain(&mut self, dependents: HashSet<u32>) {
-        self.unexplained.retain(|number, _| !dependents.contains(number));
-        self.dependents.extend(dependents);
+    /// Records that a chunk has other bytes than its id says.
+    pub(super) fn add_wrong(&mut self, scratch: &Scratch, index: &Index, place: Place) -> Result<()> {
+        let wrong = match &mut self.wrong {
+            Some(wrong) => wrong,
+            none => none.insert(Bits::new(scratch, index.ordinals())?),
+        };
+        wrong.insert(index.ordinal(place)).map(drop)
+    }
+
+    /// Returns whether a chunk has other bytes than its id says.
+    pub(super) fn is_wrong(&mut self, index: &Index, place: Place) -> Result<bool> {
+        match &mut self.wrong {
+            Some(wrong) => wrong.contains(index.ordinal(place)),
+            None => Ok(false),
+        }
+    }
+
+    /// Records that a frame depends on a reported cause.
+    pub(super) fn explain(&mut self, dependent: u32) {
+        self.unexplained.remove(&dependent);
+        self.dependents.insert(dependent);
     }
 }
 

@@ -38,6 +38,7 @@ impl Repository {
             loaded: &loaded,
             reader: uncached.bulk_reader(&loaded),
             monitor: &self.monitor,
+            scratch: uncached.scratch(),
             bytes_read: AtomicU64::new(0),
             faults: Mutex::default(),
             notes: Mutex::default(),
@@ -53,14 +54,14 @@ impl Repository {
             checking.fault(object.clone(), problem);
         }
         checking.packs(read, &mut report)?;
-        let lacking_bases = checking.causes()?;
+        let mut lacking_bases = checking.causes()?;
         report.snapshots = snapshots.len() as u64;
         let mut lost = checking.trees(&snapshots, &mut report)?;
         lost.perhaps_more |= !unreadable.is_empty();
         for (id, error) in unreadable {
             checking.fault(name_in(folder::SNAPSHOTS, id), error.problem());
         }
-        checking.missing(&lost, &lacking_bases)?;
+        checking.missing(&lost, &mut lacking_bases)?;
         report.faults = checking.faults.into_inner().expect("no holder of this lock panics");
         report.notes = checking.notes.into_inner().expect("no holder of this lock panics");
         for list in [&mut report.faults, &mut report.notes] {

@@ -9,9 +9,9 @@ use ibid_format::run::{RunPack, ShortId};
 use ibid_format::{ChunkId, FileId};
 
 use super::frames::Pack;
-use super::lookup::Scratch;
 use super::run::{Merged, Run, RunWriter, Sorter};
 use crate::Result;
+use crate::scratch::Scratch;
 
 /// A run being made: packs first, in any order of calls to the methods that add them.
 pub(super) struct Building<'a> {

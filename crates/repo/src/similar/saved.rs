@@ -170,7 +170,7 @@ fn unsketched(loaded: &LoadedIndex, known: &[(u32, &Run)], library: Option<&Libr
         .filter(|(_, pack)| pack.kind == PackKind::Data && library.is_none_or(|library| !library.has(pack.id)));
     let is_of_use = |number: &u32| {
         let frame = index.frame(*number);
-        frame.is_stored() && frame.depth < DEPTH_MAX && !sketched.contains(number) && !index.lost().contains(number)
+        frame.is_stored() && frame.depth < DEPTH_MAX && !sketched.contains(number) && !index.lost().contains(*number)
     };
     let mut unsketched: Vec<u32> = Vec::new();
     for (number, _) in packs {

@@ -5,6 +5,7 @@
 
 mod pages;
 mod sorter;
+mod stack;
 mod writer;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,6 +15,7 @@ use ibid_format::FileKind;
 use ibid_format::run::{EntryPage, Filter, FramePage, RunFrame, ShortId, Tables, Trailer};
 pub(super) use pages::PageCache;
 pub(crate) use sorter::{Merge, Merged, Sorter};
+pub(super) use stack::RunStack;
 pub(super) use writer::RunWriter;
 
 use crate::cache::{Kept, SealedFile};
