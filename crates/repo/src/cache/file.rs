@@ -210,6 +210,12 @@ impl SealedWriter {
         Ok(())
     }
 
+    /// Writes what was gathered. After an error that is lost, and nothing more can be added; what was
+    /// written before can be read.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        self.write(1)
+    }
+
     /// Reads what was written, sealed, at a position.
     pub(crate) fn read_back<'s>(&mut self, range: Range<u64>, sealed: &'s mut Vec<u8>) -> Result<&'s [u8]> {
         self.write(1)?;

@@ -26,6 +26,9 @@ pub(crate) struct IndexLimits {
     /// Ids with numbers that an operation keeps move to a temporary file when they take more than this,
     /// bytes; as much is used for pages and filters of such files.
     pub(super) ids: u64,
+    /// Names of directories on the path to the current one move to temporary files when they take more
+    /// than this, bytes.
+    pub(crate) names: u64,
     /// Packs that no index file lists and whose chunks are read into memory, bytes.
     pub(super) unlisted: u64,
 }
@@ -47,6 +50,7 @@ impl IndexLimits {
             sketches: 64 << 10,
             arrays: budget / 64,
             ids: budget / 32,
+            names: budget / 32,
             // Packs of small files have the most chunks for their size: one for 50 bytes.
             unlisted: budget.saturating_mul(8),
         }
@@ -66,6 +70,7 @@ impl IndexLimits {
             sketches: 0,
             arrays: 64,
             ids: 512,
+            names: 256,
             unlisted: 64 << 10,
         }
     }

@@ -194,7 +194,7 @@ fn walk(
     own: OwnFolders,
     outlets: &Outlets,
 ) -> std::result::Result<Result<()>, Disconnected> {
-    let mut walker = match Walker::new(paths, job.filter.clone(), own) {
+    let mut walker = match Walker::new(paths, job.filter.clone(), own, job.repository.scratch()) {
         Ok(walker) => walker,
         Err(error) => return Ok(Err(error)),
     };
@@ -442,7 +442,7 @@ impl<'r> Reading<'r, '_> {
 /// Counts the files and bytes to back up, concurrently with the backup.
 pub(crate) fn estimate(job: &Job<'_>, paths: &[PathBuf], own: OwnFolders) {
     let counters = &job.monitor.counters;
-    let Ok(mut walker) = Walker::new(paths, job.filter.clone(), own) else {
+    let Ok(mut walker) = Walker::new(paths, job.filter.clone(), own, job.repository.scratch()) else {
         return;
     };
     while let Some(step) = walker.next() {
