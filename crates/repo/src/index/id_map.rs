@@ -8,8 +8,8 @@ use super::run::{FilterRoom, PageCache, RunStack};
 use crate::Result;
 use crate::scratch::Scratch;
 
-/// Memory of an entry, bytes: 24 of it, and a table that may be half empty.
-const ENTRY: u64 = 50;
+/// Memory of an entry, bytes: 24 in a table that may be half empty, and as much while it is moved.
+const ENTRY: u64 = 75;
 
 /// Numbers of at most 48 bits by id. Entries move to temporary files when they take more than
 /// [`IndexLimits::ids`](super::IndexLimits), and as much is used for reading these.
@@ -52,7 +52,7 @@ impl IdMap {
         Ok(None)
     }
 
-    /// Adds an id that is not in the map.
+    /// Adds an id that is not in the map. After an error, the map has all others still.
     pub(crate) fn insert(&mut self, id: ShortId, value: u64) -> Result<()> {
         if self.memory.len() >= self.most {
             self.move_memory()?;
@@ -62,12 +62,14 @@ impl IdMap {
     }
 
     fn move_memory(&mut self) -> Result<()> {
-        let mut entries: Vec<_> = std::mem::take(&mut self.memory).into_iter().collect();
+        let mut entries: Vec<([u8; 16], u64)> = self.memory.iter().map(|(id, value)| (*id, *value)).collect();
         entries.sort_unstable();
         self.moved.add(&self.scratch, &self.filters, |entry| {
             let mut entries = entries.iter();
             entries.try_for_each(|(id, value)| entry(ShortId(u128::from_be_bytes(*id)), *value))
-        })
+        })?;
+        self.memory.clear();
+        Ok(())
     }
 }
 

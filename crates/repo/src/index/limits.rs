@@ -25,7 +25,7 @@ pub(crate) struct IndexLimits {
     pub(crate) arrays: u64,
     /// Ids with numbers that an operation keeps move to a temporary file when they take more than this,
     /// bytes; as much is used for pages and filters of such files.
-    pub(super) ids: u64,
+    pub(crate) ids: u64,
     /// Names of directories on the path to the current one move to temporary files when they take more
     /// than this, bytes.
     pub(crate) names: u64,

@@ -173,7 +173,6 @@ impl Scene {
 /// Returns the report, which must be the same.
 pub fn check_all(repository: &Repository, context: &str) -> CheckReport {
     let [report, from_files] = [repository.clone(), repository.clone().with_tiny_index()].map(|repository| {
-        repository.refresh();
         let mut report = repository
             .check(ReadData::All)
             .unwrap_or_else(|error| panic!("{context}: the check itself failed: {error}"));
