@@ -1,12 +1,13 @@
 //! State of one check, shared by its threads.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard};
 
 use ibid_format::FileId;
 
-use super::report::Fault;
+use super::report::{FAULTS_MAX, Fault};
 use crate::index::{Frame, FrameSet, Index, LoadedIndex, Place};
 use crate::read::ChunkReader;
 use crate::scratch::{Bits, Scratch};
@@ -23,9 +24,30 @@ pub(super) struct Checking<'a> {
     pub(super) scratch: Scratch,
     /// Bytes of frames read from packs.
     pub(super) bytes_read: AtomicU64,
-    pub(super) faults: Mutex<Vec<Fault>>,
+    pub(super) faults: Mutex<Faults>,
     pub(super) notes: Mutex<Vec<Fault>>,
     pub(super) damage: Mutex<Damage>,
+}
+
+/// Faults found: all are counted, and of each kind of file [`FAULTS_MAX`] are listed.
+#[derive(Default)]
+pub(super) struct Faults {
+    pub(super) listed: Vec<Fault>,
+    pub(super) total: u64,
+    /// Number of those listed, by folder.
+    of_folder: BTreeMap<String, usize>,
+}
+
+impl Faults {
+    fn add(&mut self, fault: Fault) {
+        self.total += 1;
+        let folder = fault.object.split('/').next().unwrap_or_default();
+        let listed = self.of_folder.entry(folder.to_owned()).or_default();
+        if *listed < FAULTS_MAX {
+            *listed += 1;
+            self.listed.push(fault);
+        }
+    }
 }
 
 /// Damage found, by the frames that the index names. A chunk may also be in an intact pack, but a
@@ -38,16 +60,42 @@ pub(super) struct Damage {
     pub(super) wrong: Option<Bits>,
     /// Frames that depend, directly or indirectly, on those above or on lost frames.
     pub(super) dependents: FrameSet,
-    /// Causes, by pack and offset of the frame at fault.
+    /// Causes, by pack and offset of the frame at fault, as many as are listed.
     pub(super) causes: BTreeMap<(FileId, u32), Cause>,
+    /// Frames at fault beyond those.
+    pub(super) more_causes: FrameSet,
     /// Frames that can't be decoded because a base is missing, unless one of the causes explains
-    /// it.
+    /// it. As many as are listed: the others are among `dependents` only.
     pub(super) unexplained: BTreeMap<u32, String>,
     /// Whether a pack's directory names bases that are missing.
     pub(super) lacks_bases: bool,
 }
 
 impl Damage {
+    /// Records why chunks of a frame can't be read, unless a cause is known already.
+    pub(super) fn add_cause(&mut self, at: (FileId, u32), frame: Option<u32>, cause: Cause) {
+        let is_room = self.causes.len() < FAULTS_MAX;
+        match self.causes.entry(at) {
+            Entry::Vacant(entry) if is_room => drop(entry.insert(cause)),
+            Entry::Vacant(_) => {
+                if let Some(frame) = frame {
+                    self.more_causes.insert(frame);
+                    if let Cause::Frame(_) = cause {
+                        self.frames.insert(frame);
+                    }
+                }
+            }
+            Entry::Occupied(_) => {}
+        }
+    }
+
+    /// Records that a frame can't be decoded because a base is missing.
+    pub(super) fn add_unexplained(&mut self, frame: u32, problem: String) {
+        if self.unexplained.len() < FAULTS_MAX {
+            self.unexplained.insert(frame, problem);
+        }
+    }
+
     /// Records that a chunk has other bytes than its id says.
     pub(super) fn add_wrong(&mut self, scratch: &Scratch, index: &Index, place: Place) -> Result<()> {
         let wrong = match &mut self.wrong {
@@ -78,7 +126,12 @@ impl Checking<'_> {
             object: object.to_string(),
             problem: problem.to_string(),
         };
-        self.faults.lock().expect("no holder of this lock panics").push(fault);
+        self.faults.lock().expect("no holder of this lock panics").add(fault);
+    }
+
+    /// Counts faults that are not listed.
+    pub(super) fn more_faults(&self, count: u64) {
+        self.faults.lock().expect("no holder of this lock panics").total += count;
     }
 
     pub(super) fn note(&self, object: impl ToString, problem: impl ToString) {

@@ -85,6 +85,7 @@ impl Checking<'_> {
             let object = name_in(folder::PACKS, pack);
             self.fault(object, problem + &dependents_text(search.found()));
         }
+        self.count_more_causes(&mut dependencies, &mut damage)?;
         self.report_missing_bases(&mut dependencies, &mut in_missing_packs, &mut damage)?;
         for (number, problem) in std::mem::take(&mut damage.unexplained) {
             let frame = self.loaded.index.frame(number);
@@ -95,6 +96,21 @@ impl Checking<'_> {
             dependencies,
             in_missing_packs,
         })
+    }
+
+    /// Counts the causes beyond those that are listed, and finds all frames that depend on them.
+    fn count_more_causes(&self, dependencies: &mut Dependencies, damage: &mut Damage) -> Result<()> {
+        let frames = std::mem::take(&mut damage.more_causes);
+        let mut search = dependencies.search();
+        for number in frames.iter() {
+            self.more_faults(1);
+            if damage.frames.contains(number) {
+                search.dependents_of_frame(number, &mut |frame| damage.explain(frame))?;
+            } else {
+                search.dependents_of_chunks(number, &mut |frame| damage.explain(frame))?;
+            }
+        }
+        Ok(())
     }
 
     /// Reports frames whose bases are in no known pack.

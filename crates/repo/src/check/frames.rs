@@ -105,7 +105,8 @@ impl Checking<'_> {
         if wrong > 0 {
             let offset = frame.offset;
             let problem = format!("{wrong} chunks of the frame at offset {offset} have other bytes than their ids say");
-            self.damage().causes.insert((pack.id, offset), Cause::Chunks(problem));
+            self.damage()
+                .add_cause((pack.id, offset), Some(number), Cause::Chunks(problem));
         }
         *last = Some(summary);
         Ok(())
@@ -119,23 +120,24 @@ impl Checking<'_> {
         let Error::BaseUnreadable { base, fault, .. } = error else {
             damage.frames.insert(number);
             let at = (index.pack(frame.pack).id, frame.offset);
-            damage.causes.insert(at, Cause::frame(frame.offset, error));
+            damage.add_cause(at, Some(number), Cause::frame(frame.offset, error));
             return Ok(());
         };
         damage.dependents.insert(number);
+        let place = index.find(*base).map(|(_, place)| place);
+        let frame = place.map(|place| place.frame);
         match fault {
             BaseFault::Unreadable { pack, offset, error } => {
-                let cause = Cause::frame(*offset, error);
-                damage.causes.entry((*pack, *offset)).or_insert(cause);
+                damage.add_cause((*pack, *offset), frame, Cause::frame(*offset, error));
             }
             BaseFault::Damaged { pack, offset } => {
                 let problem = format!("a chunk of the frame at offset {offset} has other bytes than its id says");
-                damage.causes.entry((*pack, *offset)).or_insert(Cause::Chunks(problem));
-                if let Some((_, place)) = index.find(*base) {
+                damage.add_cause((*pack, *offset), frame, Cause::Chunks(problem));
+                if let Some(place) = place {
                     damage.add_wrong(&self.scratch, index, place)?;
                 }
             }
-            _ => drop(damage.unexplained.insert(number, error.problem())),
+            _ => damage.add_unexplained(number, error.problem()),
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
 use checking::Checking;
-pub use report::{AFFECTED_MAX, Affected, CheckReport, Fault, ReadData};
+pub use report::{AFFECTED_MAX, Affected, CheckReport, FAULTS_MAX, Fault, ReadData};
 
 use crate::layout::{folder, name_in};
 use crate::{Repository, Result};
@@ -62,7 +62,9 @@ impl Repository {
             checking.fault(name_in(folder::SNAPSHOTS, id), error.problem());
         }
         checking.missing(&lost, &mut lacking_bases)?;
-        report.faults = checking.faults.into_inner().expect("no holder of this lock panics");
+        let faults = checking.faults.into_inner().expect("no holder of this lock panics");
+        report.faults = faults.listed;
+        report.faults_total = faults.total;
         report.notes = checking.notes.into_inner().expect("no holder of this lock panics");
         for list in [&mut report.faults, &mut report.notes] {
             list.sort_by(|a, b| a.object.cmp(&b.object));
