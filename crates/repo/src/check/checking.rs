@@ -72,8 +72,9 @@ pub(super) struct Damage {
 }
 
 impl Damage {
-    /// Records why chunks of a frame can't be read, unless a cause is known already.
-    pub(super) fn add_cause(&mut self, at: (FileId, u32), frame: Option<u32>, cause: Cause) {
+    /// Records why chunks of a frame can't be read. What reading the frame itself has found replaces what
+    /// was found when it was needed as a base.
+    pub(super) fn add_cause(&mut self, at: (FileId, u32), frame: Option<u32>, cause: Cause, is_own: bool) {
         let is_room = self.causes.len() < FAULTS_MAX;
         match self.causes.entry(at) {
             Entry::Vacant(entry) if is_room => drop(entry.insert(cause)),
@@ -85,7 +86,11 @@ impl Damage {
                     }
                 }
             }
-            Entry::Occupied(_) => {}
+            Entry::Occupied(mut entry) => {
+                if is_own {
+                    entry.insert(cause);
+                }
+            }
         }
     }
 

@@ -106,7 +106,7 @@ impl Checking<'_> {
             let offset = frame.offset;
             let problem = format!("{wrong} chunks of the frame at offset {offset} have other bytes than their ids say");
             self.damage()
-                .add_cause((pack.id, offset), Some(number), Cause::Chunks(problem));
+                .add_cause((pack.id, offset), Some(number), Cause::Chunks(problem), true);
         }
         *last = Some(summary);
         Ok(())
@@ -120,7 +120,7 @@ impl Checking<'_> {
         let Error::BaseUnreadable { base, fault, .. } = error else {
             damage.frames.insert(number);
             let at = (index.pack(frame.pack).id, frame.offset);
-            damage.add_cause(at, Some(number), Cause::frame(frame.offset, error));
+            damage.add_cause(at, Some(number), Cause::frame(frame.offset, error), true);
             return Ok(());
         };
         damage.dependents.insert(number);
@@ -128,11 +128,11 @@ impl Checking<'_> {
         let frame = place.map(|place| place.frame);
         match fault {
             BaseFault::Unreadable { pack, offset, error } => {
-                damage.add_cause((*pack, *offset), frame, Cause::frame(*offset, error));
+                damage.add_cause((*pack, *offset), frame, Cause::frame(*offset, error), false);
             }
             BaseFault::Damaged { pack, offset } => {
                 let problem = format!("a chunk of the frame at offset {offset} has other bytes than its id says");
-                damage.add_cause((*pack, *offset), frame, Cause::Chunks(problem));
+                damage.add_cause((*pack, *offset), frame, Cause::Chunks(problem), false);
                 if let Some(place) = place {
                     damage.add_wrong(&self.scratch, index, place)?;
                 }

@@ -174,7 +174,7 @@ struct Linked {
 
 /// Maximum number of files with several names to remember; beyond it, each name is read separately.
 const LINKED_MAX: u64 = 1 << 16;
-/// Part of the budget that each of them may take: most take less than 1 KiB.
+/// Bytes of the budget for each of them. Most take less than 1 KiB.
 const LINKED_SHARE: u64 = 8 << 10;
 
 /// How to treat a name of a file.

@@ -66,7 +66,7 @@ impl Pages {
                 let mut plain = match &mut set[0] {
                     Some(old) => {
                         if old.is_changed {
-                            file.write_page(old.number * PAGE as u64, &*old.plain)?;
+                            file.write_page(old.number * PAGE as u64, &old.plain)?;
                             mark(written, old.number);
                         }
                         old.is_changed = false;
