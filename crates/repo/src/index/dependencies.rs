@@ -156,8 +156,8 @@ impl Dependencies {
         })
     }
 
-    /// Reads the directories of all packs with delta frames. Also records the frames that need the chunks in `wanted`. Packs whose directories can't be read, or contradict
-    /// the index, are skipped.
+    /// Reads the directories of all packs with delta frames. Also records the frames that need the chunks
+    /// in `wanted`. Packs whose directories can't be read, or contradict the index, are skipped.
     pub(crate) fn read(
         scratch: &Scratch,
         loaded: &LoadedIndex,
