@@ -6,13 +6,15 @@
 //! | What does each command do? | [`commands`] |
 //! | What does the user see? | [`mod@print`], and no other module prints |
 //! | What went wrong, what can you do, and which exit code is that? | [`failure`] |
-#![forbid(unsafe_code)]
+//! | What happens to memory that is freed? | [`allocator`], which has the only `unsafe` |
 
+mod allocator;
 mod args;
 mod commands;
 mod failure;
 mod print;
 
 fn main() -> std::process::ExitCode {
+    allocator::give_back_large_buffers();
     commands::run(std::env::args_os())
 }

@@ -351,8 +351,9 @@ pub enum BaseFault {
         /// The read error.
         error: Box<Error>,
     },
-    /// Its chain of deltas needs more frames than a reader decodes for one chunk.
-    #[error("which takes more than {limit} frames to decode")]
+    /// Its chain of deltas needs more frames than a reader decodes for one chunk, with the memory that
+    /// it has to keep them.
+    #[error("which takes more than {limit} frames to decode in this memory")]
     TooManyFrames {
         /// The limit.
         limit: u32,

@@ -44,6 +44,7 @@ mod repository;
 mod restore;
 #[doc(hidden)]
 pub mod scale;
+mod scratch;
 mod similar;
 mod snapshots;
 mod source;
@@ -54,7 +55,7 @@ mod tree;
 pub use budget::{MEMORY_DEFAULT, MEMORY_MIN};
 pub use cache::CacheStats;
 pub use changed_blocks::{ChangedBlocks, ChangedBlocksError};
-pub use check::{AFFECTED_MAX, Affected, CheckReport, Fault, ReadData};
+pub use check::{AFFECTED_MAX, Affected, CheckReport, FAULTS_MAX, Fault, ReadData};
 pub use error::{BaseFault, Error, Result};
 pub use ibid_chunk::{Settings as ChunkerSettings, SettingsError as ChunkerSettingsError};
 pub use ibid_format::slot::{Argon2Cost, Note as KeyNote};

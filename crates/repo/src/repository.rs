@@ -18,6 +18,7 @@ use crate::key_slots::{add_slot, unlock};
 use crate::layout::{config_name, folder, list_ids, name_in};
 use crate::options::setters;
 use crate::read::ChunkReader;
+use crate::scratch::Scratch;
 use crate::{Error, Monitor, Result, clock};
 
 /// Default chunker of new repositories, a name in [`ibid_chunk::NAMES`]: the one that saves most
@@ -248,7 +249,11 @@ impl Repository {
     }
 
     /// Sets the memory budget of every operation, bytes. It covers the index, all buffers and all
-    /// queues.
+    /// queues; the program itself takes up to 20 MiB besides.
+    ///
+    /// That holds if the allocator gives back what is freed. glibc's keeps large buffers in heaps with
+    /// gaps, which may take as much again, unless `MALLOC_MMAP_THRESHOLD_=131072` is set in the
+    /// environment, or the same by `mallopt` as the program `ibid` does.
     ///
     /// # Errors
     /// [`Error::MemoryBudget`] below [`MEMORY_MIN`].
@@ -331,6 +336,16 @@ impl Repository {
     pub(crate) fn index_limits(&self) -> IndexLimits {
         let by_budget = || IndexLimits::of(self.memory, self.cache.is_some());
         self.index_limits.unwrap_or_else(by_budget)
+    }
+
+    /// Returns what it takes to write temporary files.
+    pub(crate) fn scratch(&self) -> Scratch {
+        Scratch {
+            files: self.files.clone(),
+            folder: self.scratch_folder(),
+            limits: self.index_limits(),
+            monitor: self.monitor.clone(),
+        }
     }
 
     /// Returns the folder of temporary files.

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ibid_format::pack::{PackKind, PackSummary, TRAILER};
-use ibid_repo::{BaseFault, Error, MEMORY_MIN, ReadData, Repository, RestoreOptions};
+use ibid_repo::{BaseFault, Error, FAULTS_MAX, MEMORY_MIN, ReadData, Repository, RestoreOptions};
 use ibid_storage::{Memory, Name, Storage};
-use support::damage::{Image, Scene, image, kind, names_fault, open, storage};
+use support::damage::{Image, Scene, check_all, image, kind, names_fault, open, storage};
 use support::deltas::{Frame, Writer, chains, rewrite};
 use support::reads::Reads;
 use support::{Random, contents, difference, noise, quick, scratch};
@@ -129,7 +129,7 @@ fn a_damaged_frame_is_one_fault_that_says_how_many_depend_on_it() {
     for name in packs_of(&scene.image, |summary| summary.frames[0].depth == 0) {
         let image = scene.with(|image| image.get_mut(&name).unwrap()[40] ^= 1);
         let repository = open(storage(&image)).unwrap();
-        let report = repository.check(ReadData::All).unwrap();
+        let report = check_all(&repository, name.as_str());
         assert_eq!(report.faults.len(), 1, "{:?}", report.faults);
         let fault = &report.faults[0];
         assert_eq!(fault.object, name.as_str());
@@ -413,6 +413,8 @@ fn statistics_say_how_deep_frames_are_and_what_reading_a_chunk_costs() {
     });
     let repository = open(storage(&image)).unwrap();
     let stats = repository.stats(&[]).unwrap();
+    let from_files = open(storage(&image)).unwrap().with_tiny_index().stats(&[]).unwrap();
+    assert_eq!(stats.read_cost, from_files.read_cost, "the same from temporary files");
     let classes = &stats.frame_depths;
     assert_eq!(classes.len(), 3);
     assert_eq!(
@@ -434,4 +436,29 @@ fn statistics_say_how_deep_frames_are_and_what_reading_a_chunk_costs() {
 
     let empty = support::repository().stats(&[]).unwrap();
     assert_eq!((empty.frame_depths.len(), empty.read_cost.bytes_worst), (0, 0));
+}
+
+/// Beyond 10 000 faults, only their number is kept.
+#[test]
+fn of_very_many_damaged_frames_the_first_are_named_and_all_count() {
+    let memory = Arc::new(Memory::new());
+    Repository::init(memory.clone(), Some(b"secret"), &quick()).unwrap();
+    let writer = Writer::of(memory.clone());
+    let chunk = |n: usize| noise(n as u64, 40);
+    const FRAMES: usize = FAULTS_MAX + 500;
+    let lying = |n| Frame {
+        lie: Some(vec![vec![0; 40]]),
+        ..Frame::whole(&[chunk(n)])
+    };
+    let wrong = writer.pack(&(0..FRAMES).map(lying).collect::<Vec<_>>());
+    // One frame for each of the first 100 and of the last 100.
+    let dependents = (0..100).chain(FRAMES - 100..FRAMES);
+    let delta = |n| Frame::delta(&[noise(1 << 40 | n as u64, 40)], 1, &[&chunk(n)]);
+    let deltas = writer.pack(&dependents.map(delta).collect::<Vec<_>>());
+    writer.index(&[wrong, deltas]);
+    let repository = Repository::open(memory, Some(b"secret")).unwrap();
+    let report = repository.check(ReadData::All).unwrap();
+    assert_eq!(report.faults.len(), FAULTS_MAX);
+    assert_eq!(report.faults_total, FRAMES as u64);
+    assert!(!report.is_clean());
 }

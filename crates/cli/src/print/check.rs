@@ -36,6 +36,7 @@ struct JsonCheck<'a> {
     seed: Option<u64>,
     unlisted_packs: u64,
     faults: Vec<JsonFault<'a>>,
+    faults_total: u64,
     affected: Vec<JsonAffected<'a>>,
     affected_total: u64,
     notes: Vec<JsonFault<'a>>,
@@ -52,6 +53,10 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, seed: Opt
             escape(fault.object.as_bytes()),
             escape(fault.problem.as_bytes())
         ))?;
+    }
+    let unnamed = report.faults_total.saturating_sub(report.faults.len() as u64);
+    if unnamed > 0 {
+        out.line(format!("fault: {} more", count(unnamed)))?;
     }
     for affected in &report.affected {
         let snapshot = &affected.snapshot.to_string()[..8];
@@ -101,7 +106,7 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, seed: Opt
     if report.is_clean() {
         return out.line("no faults");
     }
-    let faults = counted(report.faults.len() as u64, "fault", "faults");
+    let faults = counted(report.faults_total, "fault", "faults");
     match report.affected_total {
         0 => out.line(format!("FOUND {faults}"))?,
         files => {
@@ -131,6 +136,7 @@ fn document(report: &CheckReport, seed: Option<u64>) -> JsonCheck<'_> {
         seed,
         unlisted_packs: report.unlisted_packs,
         faults: json_faults(&report.faults),
+        faults_total: report.faults_total,
         affected: affected.collect(),
         affected_total: report.affected_total,
         notes: json_faults(&report.notes),

@@ -6,6 +6,7 @@ mod caching;
 mod documents;
 mod images;
 mod json;
+mod memory;
 mod output;
 mod passwords;
 #[path = "../../../record/tests/replication_over_nats/ports.rs"]

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use ibid_format::run::{BLOCK, PAGE, Section, open, seal};
+use ibid_format::run::{BLOCK, PAGE, PAGE_PLAIN, Section, open, seal};
 use ibid_format::{FileId, FileKind, Keys};
 
 use crate::{Error, Result};
@@ -87,6 +87,23 @@ impl SealedFile {
         self.read_at(&mut sealed, position)?;
         let plain = open(&self.keys, self.id, position, &mut sealed);
         plain.and_then(read).map_err(self.damaged())
+    }
+
+    /// Writes a page over what is at a position, for files without a name only.
+    pub(crate) fn write_page(&self, position: u64, plain: &[u8; PAGE_PLAIN]) -> Result<()> {
+        let mut sealed = Vec::with_capacity(PAGE);
+        seal(&self.keys, self.id, position, plain, &mut sealed);
+        let written = self.file.write_all_at(&sealed, position);
+        written.map_err(|source| Error::local("write", &self.path, source))
+    }
+
+    /// Reads a page that [`write_page`](SealedFile::write_page) has written.
+    pub(crate) fn read_page(&self, position: u64, plain: &mut [u8; PAGE_PLAIN]) -> Result<()> {
+        let mut sealed = [0; PAGE];
+        self.read_at(&mut sealed, position)?;
+        let read = open(&self.keys, self.id, position, &mut sealed).map_err(self.damaged())?;
+        plain.copy_from_slice(read);
+        Ok(())
     }
 
     /// Reads a section, which the trailer has placed within the file.
@@ -186,10 +203,17 @@ impl SealedWriter {
             return Ok(());
         }
         let written = self.file.write_all(&self.buffer);
-        written.map_err(|source| Error::local("write", &self.path, source))?;
-        self.position += self.buffer.len() as u64;
+        let gathered = self.buffer.len() as u64;
         self.buffer.clear();
+        written.map_err(|source| Error::local("write", &self.path, source))?;
+        self.position += gathered;
         Ok(())
+    }
+
+    /// Writes what was gathered. After an error that is lost, and nothing more can be added; what was
+    /// written before can be read.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        self.write(1)
     }
 
     /// Reads what was written, sealed, at a position.

@@ -1,14 +1,16 @@
 //! State of one check, shared by its threads.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard};
 
 use ibid_format::FileId;
 
-use super::report::Fault;
-use crate::index::{Frame, LoadedIndex, Place};
+use super::report::{FAULTS_MAX, Fault};
+use crate::index::{Frame, FrameSet, Index, LoadedIndex, Place};
 use crate::read::ChunkReader;
+use crate::scratch::{Bits, Scratch};
 use crate::threads::spawn;
 use crate::{Error, Monitor, Repository, Result};
 
@@ -19,36 +21,107 @@ pub(super) struct Checking<'a> {
     /// Reads frames that may be bases of others.
     pub(super) reader: ChunkReader<'a>,
     pub(super) monitor: &'a Monitor,
+    pub(super) scratch: Scratch,
     /// Bytes of frames read from packs.
     pub(super) bytes_read: AtomicU64,
-    pub(super) faults: Mutex<Vec<Fault>>,
+    pub(super) faults: Mutex<Faults>,
     pub(super) notes: Mutex<Vec<Fault>>,
     pub(super) damage: Mutex<Damage>,
+}
+
+/// Faults found: all are counted, and of each kind of file [`FAULTS_MAX`] are listed.
+#[derive(Default)]
+pub(super) struct Faults {
+    pub(super) listed: Vec<Fault>,
+    pub(super) total: u64,
+    /// Number of those listed, by folder.
+    of_folder: BTreeMap<String, usize>,
+}
+
+impl Faults {
+    fn add(&mut self, fault: Fault) {
+        self.total += 1;
+        let folder = fault.object.split('/').next().unwrap_or_default();
+        let listed = self.of_folder.entry(folder.to_owned()).or_default();
+        if *listed < FAULTS_MAX {
+            *listed += 1;
+            self.listed.push(fault);
+        }
+    }
 }
 
 /// Damage found, by the frames that the index names. A chunk may also be in an intact pack, but a
 /// restore would read this frame.
 #[derive(Default)]
 pub(super) struct Damage {
-    /// Numbers of frames that can't be read.
-    pub(super) frames: HashSet<u32>,
-    pub(super) places: HashSet<Place>,
-    /// Numbers of frames that depend, directly or indirectly, on those above or on lost frames.
-    pub(super) dependents: HashSet<u32>,
-    /// Causes, by pack and offset of the frame at fault.
+    /// Frames that can't be read.
+    pub(super) frames: FrameSet,
+    /// Chunks that have other bytes than their ids say, by their ordinals; `None` if there are none.
+    pub(super) wrong: Option<Bits>,
+    /// Frames that depend, directly or indirectly, on those above or on lost frames.
+    pub(super) dependents: FrameSet,
+    /// Causes, by pack and offset of the frame at fault, as many as are listed.
     pub(super) causes: BTreeMap<(FileId, u32), Cause>,
+    /// Frames at fault beyond those.
+    pub(super) more_causes: FrameSet,
     /// Frames that can't be decoded because a base is missing, unless one of the causes explains
-    /// it.
+    /// it. As many as are listed: the others are among `dependents` only.
     pub(super) unexplained: BTreeMap<u32, String>,
     /// Whether a pack's directory names bases that are missing.
     pub(super) lacks_bases: bool,
 }
 
 impl Damage {
-    /// Records that these frames depend on a reported cause.
-    pub(super) fn explain(&mut self, dependents: HashSet<u32>) {
-        self.unexplained.retain(|number, _| !dependents.contains(number));
-        self.dependents.extend(dependents);
+    /// Records why chunks of a frame can't be read. What reading the frame itself has found replaces what
+    /// was found when it was needed as a base.
+    pub(super) fn add_cause(&mut self, at: (FileId, u32), frame: Option<u32>, cause: Cause, is_own: bool) {
+        let is_room = self.causes.len() < FAULTS_MAX;
+        match self.causes.entry(at) {
+            Entry::Vacant(entry) if is_room => drop(entry.insert(cause)),
+            Entry::Vacant(_) => {
+                if let Some(frame) = frame {
+                    self.more_causes.insert(frame);
+                    if let Cause::Frame(_) = cause {
+                        self.frames.insert(frame);
+                    }
+                }
+            }
+            Entry::Occupied(mut entry) => {
+                if is_own {
+                    entry.insert(cause);
+                }
+            }
+        }
+    }
+
+    /// Records that a frame can't be decoded because a base is missing.
+    pub(super) fn add_unexplained(&mut self, frame: u32, problem: String) {
+        if self.unexplained.len() < FAULTS_MAX {
+            self.unexplained.insert(frame, problem);
+        }
+    }
+
+    /// Records that a chunk has other bytes than its id says.
+    pub(super) fn add_wrong(&mut self, scratch: &Scratch, index: &Index, place: Place) -> Result<()> {
+        let wrong = match &mut self.wrong {
+            Some(wrong) => wrong,
+            none => none.insert(Bits::new(scratch, index.ordinals())?),
+        };
+        wrong.insert(index.ordinal(place)).map(drop)
+    }
+
+    /// Returns whether a chunk has other bytes than its id says.
+    pub(super) fn is_wrong(&mut self, index: &Index, place: Place) -> Result<bool> {
+        match &mut self.wrong {
+            Some(wrong) => wrong.contains(index.ordinal(place)),
+            None => Ok(false),
+        }
+    }
+
+    /// Records that a frame depends on a reported cause.
+    pub(super) fn explain(&mut self, dependent: u32) {
+        self.unexplained.remove(&dependent);
+        self.dependents.insert(dependent);
     }
 }
 
@@ -58,7 +131,12 @@ impl Checking<'_> {
             object: object.to_string(),
             problem: problem.to_string(),
         };
-        self.faults.lock().expect("no holder of this lock panics").push(fault);
+        self.faults.lock().expect("no holder of this lock panics").add(fault);
+    }
+
+    /// Counts faults that are not listed.
+    pub(super) fn more_faults(&self, count: u64) {
+        self.faults.lock().expect("no holder of this lock panics").total += count;
     }
 
     pub(super) fn note(&self, object: impl ToString, problem: impl ToString) {

@@ -3,37 +3,46 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ibid_format::index::IndexedChunk;
+use ibid_format::run::ShortId;
 use ibid_format::{ChunkPrefix, FileId};
 
 use super::checking::{Cause, Checking, Damage};
 use super::trees::Lost;
 use crate::Result;
-use crate::index::Dependencies;
+use crate::index::{Dependencies, FrameSet, PairSorter, Pairs};
 use crate::layout::{folder, name_in};
+use crate::scratch::Bits;
 
 /// Bases that delta frames lack.
-#[derive(Default)]
 pub(super) struct MissingBases {
     dependencies: Dependencies,
-    /// Bases that were in missing packs, with the pack.
-    in_missing_packs: HashMap<ChunkPrefix, FileId>,
+    in_missing_packs: InMissingPacks,
+}
+
+/// Bases that were in missing packs.
+struct InMissingPacks {
+    /// Pairs of a missing pack's position among them and a frame encoded against a chunk in it.
+    frames: Pairs,
+    /// Positions of such bases among [those that can't be read](Dependencies::missing_base).
+    bases: Bits,
 }
 
 impl MissingBases {
-    /// Returns the number of frames that depend on a missing pack.
-    fn dependents_of_pack(&self, pack: FileId) -> usize {
-        let was_there = |base| self.in_missing_packs.get(base) == Some(&pack);
-        let unknown = self
-            .dependencies
-            .missing_bases()
-            .iter()
-            .filter(|(base, _)| was_there(base));
-        self.dependencies.dependents(unknown.map(|&(_, frame)| frame)).len()
+    /// Returns the number of frames that depend on the missing pack at this position.
+    fn dependents_of_pack(&mut self, pack: u32) -> Result<u64> {
+        let mut search = self.dependencies.search();
+        let frames = &mut self.in_missing_packs.frames;
+        let mut at = frames.start(pack)?;
+        while let Some(frame) = frames.second(at, pack)? {
+            search.frame(frame, &mut |_| ())?;
+            at += 1;
+        }
+        Ok(search.found())
     }
 }
 
 /// Returns a phrase with the number of frames that depend on a fault already named.
-fn dependents_text(count: usize) -> String {
+fn dependents_text(count: u64) -> String {
     match count {
         0 => String::new(),
         1 => "; 1 other frame is stored as a delta against it".to_owned(),
@@ -46,46 +55,38 @@ impl Checking<'_> {
     pub(super) fn causes(&self) -> Result<MissingBases> {
         let mut damage = self.damage();
         let lacks = damage.lacks_bases || !damage.causes.is_empty() || !self.loaded.index.lost().is_empty();
-        let dependencies = if lacks && self.loaded.index.has_deltas() {
-            Dependencies::read(&self.repository.files, self.loaded, &damage.places, self.monitor)?
+        let mut dependencies = if lacks && self.loaded.index.has_deltas() {
+            Dependencies::read(&self.scratch, self.loaded, damage.wrong.as_mut(), self.monitor)?
         } else {
-            Dependencies::default()
+            Dependencies::none(&self.scratch)?
         };
-        let in_missing_packs = self.bases_in_missing_packs(&dependencies)?;
+        let mut in_missing_packs = self.bases_in_missing_packs(&mut dependencies)?;
         let causes = std::mem::take(&mut damage.causes);
         let numbers = self.numbers(&causes);
         for ((pack, offset), cause) in causes {
             // `None` for a frame that a concurrent backup has just stored.
             let number = numbers.get(&(pack, offset)).copied();
-            let (problem, on): (_, Vec<u32>) = match cause {
+            let mut search = dependencies.search();
+            let problem = match cause {
                 Cause::Frame(problem) => {
-                    damage.frames.extend(number);
-                    (
-                        problem,
-                        number
-                            .into_iter()
-                            .flat_map(|frame| dependencies.direct_dependents(frame))
-                            .collect(),
-                    )
+                    if let Some(number) = number {
+                        damage.frames.insert(number);
+                        search.dependents_of_frame(number, &mut |frame| damage.explain(frame))?;
+                    }
+                    problem
                 }
                 Cause::Chunks(problem) => {
-                    let places = damage.places.iter().filter(|place| Some(place.frame) == number);
-                    (
-                        problem,
-                        places
-                            .flat_map(|&place| dependencies.dependents_of_chunk(place))
-                            .collect(),
-                    )
+                    if let Some(number) = number {
+                        search.dependents_of_chunks(number, &mut |frame| damage.explain(frame))?;
+                    }
+                    problem
                 }
             };
-            let dependents = dependencies.dependents(on);
-            self.fault(
-                name_in(folder::PACKS, pack),
-                problem + &dependents_text(dependents.len()),
-            );
-            damage.explain(dependents);
+            let object = name_in(folder::PACKS, pack);
+            self.fault(object, problem + &dependents_text(search.found()));
         }
-        self.report_missing_bases(&dependencies, &in_missing_packs, &mut damage);
+        self.count_more_causes(&mut dependencies, &mut damage)?;
+        self.report_missing_bases(&mut dependencies, &mut in_missing_packs, &mut damage)?;
         for (number, problem) in std::mem::take(&mut damage.unexplained) {
             let frame = self.loaded.index.frame(number);
             let object = name_in(folder::PACKS, self.loaded.index.pack(frame.pack).id);
@@ -97,33 +98,52 @@ impl Checking<'_> {
         })
     }
 
+    /// Counts the causes beyond those that are listed, and finds all frames that depend on them.
+    fn count_more_causes(&self, dependencies: &mut Dependencies, damage: &mut Damage) -> Result<()> {
+        let frames = std::mem::take(&mut damage.more_causes);
+        let mut search = dependencies.search();
+        for number in frames.iter() {
+            self.more_faults(1);
+            if damage.frames.contains(number) {
+                search.dependents_of_frame(number, &mut |frame| damage.explain(frame))?;
+            } else {
+                search.dependents_of_chunks(number, &mut |frame| damage.explain(frame))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Reports frames whose bases are in no known pack.
     fn report_missing_bases(
         &self,
-        dependencies: &Dependencies,
-        in_missing_packs: &HashMap<ChunkPrefix, FileId>,
+        dependencies: &mut Dependencies,
+        in_missing_packs: &mut InMissingPacks,
         damage: &mut Damage,
-    ) {
+    ) -> Result<()> {
         let index = &self.loaded.index;
-        let mut by_pack = BTreeMap::<u32, (ChunkPrefix, HashSet<u32>)>::new();
-        for &(base, frame) in dependencies.missing_bases() {
-            if in_missing_packs.contains_key(&base) {
-                continue;
+        let mut lacking = FrameSet::default();
+        // One base for each pack is named.
+        let mut named = BTreeMap::<u32, ChunkPrefix>::new();
+        for at in 0..dependencies.missing_bases() {
+            if !in_missing_packs.bases.contains(at)? {
+                let (base, frame) = dependencies.missing_base(at)?;
+                lacking.insert(frame);
+                named.entry(index.frame(frame).pack).or_insert(base);
             }
-            let pack = index.frame(frame).pack;
-            let lacking_bases = by_pack.entry(pack).or_insert_with(|| (base, HashSet::new()));
-            lacking_bases.1.insert(frame);
         }
-        for (pack, (base, frames)) in by_pack {
-            let pack = index.pack(pack).id;
-            let dependents = dependencies.dependents(frames.iter().copied());
+        for (pack, base) in named {
+            let mut search = dependencies.search();
+            let mut frames = 0;
+            for frame in index.frames_of(pack).filter(|&frame| lacking.contains(frame)) {
+                search.frame(frame, &mut |frame| damage.explain(frame))?;
+                frames += 1;
+            }
             let problem = format!(
-                "{} of its frames are encoded against chunks that are in no pack, or only in deeper frames, \
+                "{frames} of its frames are encoded against chunks that are in no pack, or only in deeper frames, \
                  such as {base}…{}",
-                frames.len(),
-                dependents_text(dependents.len() - frames.len()),
+                dependents_text(search.found() - frames),
             );
-            damage.explain(dependents);
+            let pack = index.pack(pack).id;
             let object = name_in(folder::PACKS, pack);
             // A concurrent backup may have stored these packs while they were being listed.
             if self.loaded.unlisted.iter().any(|(unlisted, _)| *unlisted == pack) {
@@ -132,8 +152,7 @@ impl Checking<'_> {
                 self.fault(object, problem);
             }
         }
-        let rest = dependencies.missing_bases().iter().map(|&(_, frame)| frame);
-        damage.explain(dependencies.dependents(rest));
+        dependencies.search().lacking_bases(&mut |frame| damage.explain(frame))
     }
 
     /// Returns the numbers of frames by pack and offset.
@@ -157,23 +176,27 @@ impl Checking<'_> {
     }
 
     /// Finds the missing packs that held unknown bases.
-    fn bases_in_missing_packs(&self, dependencies: &Dependencies) -> Result<HashMap<ChunkPrefix, FileId>> {
-        let unknown: HashSet<ChunkPrefix> = dependencies.missing_bases().iter().map(|(base, _)| *base).collect();
-        let mut in_missing_packs = HashMap::new();
-        if !unknown.is_empty() {
+    fn bases_in_missing_packs(&self, dependencies: &mut Dependencies) -> Result<InMissingPacks> {
+        let mut frames = PairSorter::new(&self.scratch);
+        let mut bases = Bits::new(&self.scratch, dependencies.missing_bases())?;
+        if dependencies.missing_bases() > 0 {
             self.each_missing(|pack, entry| {
-                let base = entry.id.prefix();
-                if unknown.contains(&base) {
-                    in_missing_packs.insert(base, pack);
-                }
+                dependencies.each_lacking(entry.id.prefix(), |at, frame| {
+                    bases.insert(at)?;
+                    frames.push(pack, frame)
+                })
             })?;
         }
-        Ok(in_missing_packs)
+        Ok(InMissingPacks {
+            frames: frames.finish()?,
+            bases,
+        })
     }
 
-    /// Calls `each` for every chunk that an index file lists in a missing pack.
-    fn each_missing(&self, mut each: impl FnMut(FileId, &IndexedChunk)) -> Result<()> {
-        let missing: HashSet<FileId> = self.loaded.missing.iter().map(|pack| pack.id).collect();
+    /// Calls `each` for every chunk that an index file lists in a missing pack, with that pack's position
+    /// among those that are missing.
+    fn each_missing(&self, mut each: impl FnMut(u32, &IndexedChunk) -> Result<()>) -> Result<()> {
+        let missing: HashMap<FileId, u32> = self.loaded.missing.iter().map(|pack| pack.id).zip(0..).collect();
         if missing.is_empty() {
             return Ok(());
         }
@@ -187,15 +210,13 @@ impl Checking<'_> {
                 Err(error) => return Err(error),
             };
             let packs: Vec<_> = file.packs().collect();
-            if packs.iter().all(|pack| !missing.contains(&pack.id)) {
+            if packs.iter().all(|pack| !missing.contains_key(&pack.id)) {
                 continue;
             }
             for entry in file.entries() {
                 let at = packs.partition_point(|pack| pack.first_frame <= entry.frame);
-                if let Some(pack) = at.checked_sub(1).map(|at| packs[at].id)
-                    && missing.contains(&pack)
-                {
-                    each(pack, &entry);
+                if let Some(pack) = at.checked_sub(1).and_then(|at| missing.get(&packs[at].id)) {
+                    each(*pack, &entry)?;
                 }
             }
         }
@@ -204,18 +225,18 @@ impl Checking<'_> {
 
     /// Reports packs that an index file lists but that are missing or have another size. They are
     /// no fault if their contents were stored again, or if no snapshot needs them.
-    pub(super) fn missing(&self, lost: &Lost, lacking_bases: &MissingBases) -> Result<()> {
+    pub(super) fn missing(&self, lost: &Lost, lacking_bases: &mut MissingBases) -> Result<()> {
         let needed = self.needed(lost)?;
-        let loses = lost.perhaps_more || !lost.chunks.is_empty();
-        for pack in &self.loaded.missing {
+        let loses = lost.perhaps_more || lost.is_any;
+        for (pack, at) in self.loaded.missing.iter().zip(0..) {
             let name = name_in(folder::PACKS, pack.id);
             let found = pack
                 .found
                 .map_or_else(|| "nothing".to_owned(), |size| format!("{size} bytes"));
             let mut problem = format!("expected {} bytes, found {found}", pack.expected);
-            let dependents = lacking_bases.dependents_of_pack(pack.id);
+            let dependents = lacking_bases.dependents_of_pack(at)?;
             problem += &dependents_text(dependents);
-            if needed.contains(&pack.id) || (dependents > 0 && loses) {
+            if needed.contains(&at) || (dependents > 0 && loses) {
                 self.fault(name, problem);
             } else {
                 self.note(name, format!("{problem}; no snapshot needs what was only there"));
@@ -224,17 +245,18 @@ impl Checking<'_> {
         Ok(())
     }
 
-    /// Returns the missing packs that held lost chunks, according to the index files.
-    fn needed(&self, lost: &Lost) -> Result<HashSet<FileId>> {
+    /// Returns the positions of the missing packs that held lost chunks, according to the index files.
+    fn needed(&self, lost: &Lost) -> Result<HashSet<u32>> {
         let mut needed = HashSet::new();
         self.each_missing(|pack, entry| {
             let is_lost = || match lost.perhaps_more {
-                true => self.loaded.index.get(&entry.id).is_none(),
-                false => lost.chunks.contains(&entry.id),
+                true => Ok(self.loaded.index.get(&entry.id).is_none()),
+                false => lost.chunks.contains(ShortId::of(&entry.id)),
             };
-            if !needed.contains(&pack) && is_lost() {
+            if !needed.contains(&pack) && is_lost()? {
                 needed.insert(pack);
             }
+            Ok(())
         })?;
         Ok(needed)
     }

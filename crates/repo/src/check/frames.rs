@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use ibid_format::pack::PackSummary;
 
 use super::checking::{Cause, Checking};
-use super::order::{Fingerprint, Plan, Turns};
+use super::order::{Fingerprint, Plan, Turn, Turns};
 use crate::error::BaseFault;
 use crate::index::{Frame, Place};
 use crate::read::{FrameReader, Opened};
@@ -24,20 +24,20 @@ struct Reading {
 
 impl Checking<'_> {
     /// Reads all frames of the selected packs, in an order in which few frames are decoded twice.
-    pub(super) fn frames(&self, plan: &Plan, chosen: &[bool]) -> Result<()> {
-        let turns = Turns::new(plan);
+    pub(super) fn frames(&self, plan: Plan, chosen: &[bool]) -> Result<()> {
+        let turns = Turns::new(plan)?;
         self.side_by_side(
             || turns.stop(),
             || {
                 let mut reading = Reading::default();
-                while let Some(turn) = turns.next() {
+                while let Some(turn) = turns.next()? {
                     if self.monitor.is_cancelled() {
                         turns.stop();
                         return Ok(());
                     }
                     let frame = self.loaded.index.frame(turn.frame);
                     if chosen[frame.pack as usize] {
-                        self.frame(turn.frame, &frame, plan, &mut reading)?;
+                        self.frame(&turn, &frame, &mut reading)?;
                         ProgressCounters::add(&self.monitor.counters.bytes, u64::from(frame.sealed));
                         self.bytes_read.fetch_add(frame.sealed.into(), Ordering::Relaxed);
                     }
@@ -47,10 +47,11 @@ impl Checking<'_> {
         )
     }
 
-    fn frame(&self, number: u32, frame: &Frame, plan: &Plan, reading: &mut Reading) -> Result<()> {
+    fn frame(&self, turn: &Turn<'_>, frame: &Frame, reading: &mut Reading) -> Result<()> {
         let keys = &self.repository.files.keys;
+        let number = turn.frame;
         let Reading { reader, ids, directory } = reading;
-        let opened = if plan.is_base(number) {
+        let opened = if turn.is_base {
             reader.open(&self.reader, number, None)
         } else {
             reader.open_last(&self.reader, number)
@@ -58,12 +59,11 @@ impl Checking<'_> {
         let opened = match opened {
             Ok(opened) => opened,
             Err(error) if error.is_fault() => {
-                self.unreadable(number, frame, &error);
-                return Ok(());
+                return self.unreadable(number, frame, &error);
             }
             Err(error) => return Err(error),
         };
-        let Some(named) = plan.named(number) else {
+        let Some(named) = turn.named else {
             return Ok(());
         };
         ids.clear();
@@ -87,8 +87,7 @@ impl Checking<'_> {
             None => match self.repository.files.read_directory(pack.id, pack.size) {
                 Ok(summary) => summary,
                 Err(error) if error.is_fault() => {
-                    self.unreadable(number, frame, &error);
-                    return Ok(());
+                    return self.unreadable(number, frame, &error);
                 }
                 Err(error) => return Err(error),
             },
@@ -99,13 +98,15 @@ impl Checking<'_> {
         for (blob, slot) in listed.iter().zip(0u16..) {
             if opened.id(&self.repository.files.keys, slot) != Some(blob.id) {
                 wrong += 1;
-                self.damage().places.insert(Place { frame: number, slot });
+                let place = Place { frame: number, slot };
+                self.damage().add_wrong(&self.scratch, &self.loaded.index, place)?;
             }
         }
         if wrong > 0 {
             let offset = frame.offset;
             let problem = format!("{wrong} chunks of the frame at offset {offset} have other bytes than their ids say");
-            self.damage().causes.insert((pack.id, offset), Cause::Chunks(problem));
+            self.damage()
+                .add_cause((pack.id, offset), Some(number), Cause::Chunks(problem), true);
         }
         *last = Some(summary);
         Ok(())
@@ -113,27 +114,31 @@ impl Checking<'_> {
 
     /// Records that a frame can't be read, for its own fault or for that of a frame it depends on.
     /// In the second case that frame is blamed, even if this check does not read it.
-    fn unreadable(&self, number: u32, frame: &Frame, error: &Error) {
+    fn unreadable(&self, number: u32, frame: &Frame, error: &Error) -> Result<()> {
         let index = &self.loaded.index;
         let mut damage = self.damage();
         let Error::BaseUnreadable { base, fault, .. } = error else {
             damage.frames.insert(number);
             let at = (index.pack(frame.pack).id, frame.offset);
-            damage.causes.insert(at, Cause::frame(frame.offset, error));
-            return;
+            damage.add_cause(at, Some(number), Cause::frame(frame.offset, error), true);
+            return Ok(());
         };
         damage.dependents.insert(number);
+        let place = index.find(*base).map(|(_, place)| place);
+        let frame = place.map(|place| place.frame);
         match fault {
             BaseFault::Unreadable { pack, offset, error } => {
-                let cause = Cause::frame(*offset, error);
-                damage.causes.entry((*pack, *offset)).or_insert(cause);
+                damage.add_cause((*pack, *offset), frame, Cause::frame(*offset, error), false);
             }
             BaseFault::Damaged { pack, offset } => {
                 let problem = format!("a chunk of the frame at offset {offset} has other bytes than its id says");
-                damage.causes.entry((*pack, *offset)).or_insert(Cause::Chunks(problem));
-                damage.places.extend(index.find(*base).map(|(_, place)| place));
+                damage.add_cause((*pack, *offset), frame, Cause::Chunks(problem), false);
+                if let Some(place) = place {
+                    damage.add_wrong(&self.scratch, index, place)?;
+                }
             }
-            _ => drop(damage.unexplained.insert(number, error.problem())),
+            _ => damage.add_unexplained(number, error.problem()),
         }
+        Ok(())
     }
 }

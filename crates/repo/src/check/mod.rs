@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
 use checking::Checking;
-pub use report::{AFFECTED_MAX, Affected, CheckReport, Fault, ReadData};
+pub use report::{AFFECTED_MAX, Affected, CheckReport, FAULTS_MAX, Fault, ReadData};
 
 use crate::layout::{folder, name_in};
 use crate::{Repository, Result};
@@ -38,6 +38,7 @@ impl Repository {
             loaded: &loaded,
             reader: uncached.bulk_reader(&loaded),
             monitor: &self.monitor,
+            scratch: uncached.scratch(),
             bytes_read: AtomicU64::new(0),
             faults: Mutex::default(),
             notes: Mutex::default(),
@@ -53,15 +54,17 @@ impl Repository {
             checking.fault(object.clone(), problem);
         }
         checking.packs(read, &mut report)?;
-        let lacking_bases = checking.causes()?;
+        let mut lacking_bases = checking.causes()?;
         report.snapshots = snapshots.len() as u64;
         let mut lost = checking.trees(&snapshots, &mut report)?;
         lost.perhaps_more |= !unreadable.is_empty();
         for (id, error) in unreadable {
             checking.fault(name_in(folder::SNAPSHOTS, id), error.problem());
         }
-        checking.missing(&lost, &lacking_bases)?;
-        report.faults = checking.faults.into_inner().expect("no holder of this lock panics");
+        checking.missing(&lost, &mut lacking_bases)?;
+        let faults = checking.faults.into_inner().expect("no holder of this lock panics");
+        report.faults = faults.listed;
+        report.faults_total = faults.total;
         report.notes = checking.notes.into_inner().expect("no holder of this lock panics");
         for list in [&mut report.faults, &mut report.notes] {
             list.sort_by(|a, b| a.object.cmp(&b.object));

@@ -1,92 +1,111 @@
 //! Order in which a check reads frames: each soon after its bases, while these are still cached.
 //!
 //! A frame follows its deepest base, and all its direct and indirect dependents come before any
-//! other frame. The plan keeps a few numbers per frame and none of its bytes.
+//! other frame. The plan keeps a few numbers per frame and none of its bytes; if there are many frames,
+//! in temporary files.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 use ibid_format::Keys;
 use ibid_format::pack::PackSummary;
 
-use crate::index::{LoadedIndex, find_base};
+use crate::Result;
+use crate::index::{FrameSet, LoadedIndex, find_base};
+use crate::scratch::{Array, Scratch};
 
 /// Hash of the ids of a frame's chunks. Keeping the ids themselves would take as much memory as the
 /// index.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fingerprint([u8; 16]);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fingerprint(u128);
 
 impl Fingerprint {
     /// Returns the fingerprint of concatenated ids.
     pub(super) fn of(keys: &Keys, ids: &[u8]) -> Fingerprint {
         let whole = keys.chunk_id(ids).0;
-        Fingerprint(whole[..16].try_into().expect("16 bytes"))
+        Fingerprint(u128::from_le_bytes(whole[..16].try_into().expect("16 bytes")))
     }
+}
+
+/// A frame or none, in four bytes: one more than its number, or zero.
+fn packed(frame: Option<u32>) -> u32 {
+    frame.map_or(0, |frame| frame + 1)
+}
+
+fn unpacked(packed: u32) -> Option<u32> {
+    packed.checked_sub(1)
 }
 
 /// Facts from the packs' directories that determine the reading order, by frame number.
 pub(super) struct Plan {
-    /// The deepest base of each frame, or [`NONE`].
-    after: Vec<u32>,
-    /// Whether other frames are encoded against each.
-    is_base: Vec<bool>,
+    scratch: Scratch,
+    frames: u32,
+    /// The deepest base of each frame, if it has bases.
+    after: Array<u32>,
+    /// Frames against which others are encoded.
+    bases: FrameSet,
+    /// Frames with a fingerprint.
+    named: FrameSet,
     /// Fingerprint of each frame's ids, if the directory of its pack can be read.
-    named: Vec<Option<Fingerprint>>,
+    names: Array<u128>,
 }
-
-/// Stands for no frame.
-const NONE: u32 = u32::MAX;
 
 impl Plan {
     /// Returns an empty plan for this many frames.
-    pub(super) fn new(frames: usize) -> Plan {
-        Plan {
-            after: vec![NONE; frames],
-            is_base: vec![false; frames],
-            named: vec![None; frames],
-        }
+    pub(super) fn new(scratch: &Scratch, frames: u32) -> Result<Plan> {
+        Ok(Plan {
+            scratch: scratch.clone(),
+            frames,
+            after: Array::zeros(scratch, frames.into())?,
+            bases: FrameSet::default(),
+            named: FrameSet::default(),
+            names: Array::zeros(scratch, frames.into())?,
+        })
     }
 
     /// Adds the `count` frames of a pack from its directory; `first` is the number of the first.
-    pub(super) fn add(&mut self, loaded: &LoadedIndex, keys: &Keys, first: u32, count: usize, summary: &PackSummary) {
+    pub(super) fn add(
+        &mut self,
+        loaded: &LoadedIndex,
+        keys: &Keys,
+        first: u32,
+        count: usize,
+        summary: &PackSummary,
+    ) -> Result<()> {
         let mut ids = Vec::new();
-        for (frame, number) in summary.frames.iter().take(count).zip(first as usize..) {
+        for (frame, number) in summary.frames.iter().take(count).zip(first..) {
             ids.clear();
             frame.blobs.iter().for_each(|blob| ids.extend_from_slice(&blob.id.0));
-            self.named[number] = Some(Fingerprint::of(keys, &ids));
+            self.named.insert(number);
+            self.names.set(number.into(), Fingerprint::of(keys, &ids).0)?;
             // Use the depth from the index, so that no frame can follow itself.
-            let depth = loaded.index.frame(number as u32).depth;
+            let depth = loaded.index.frame(number).depth;
             let mut deepest = None;
             for place in frame.bases.iter().filter_map(|&base| find_base(loaded, base, depth)) {
-                self.is_base[place.frame as usize] = true;
+                self.bases.insert(place.frame);
                 deepest = deepest.max(Some((loaded.index.frame(place.frame).depth, place.frame)));
             }
-            self.after[number] = deepest.map_or(NONE, |(_, frame)| frame);
+            self.after.set(number.into(), packed(deepest.map(|(_, frame)| frame)))?;
         }
-    }
-
-    /// Returns whether other frames are encoded against this one.
-    pub(super) fn is_base(&self, frame: u32) -> bool {
-        self.is_base[frame as usize]
-    }
-
-    /// Returns the fingerprint of this frame's ids, if the directory of its pack can be read.
-    pub(super) fn named(&self, frame: u32) -> Option<Fingerprint> {
-        self.named[frame as usize]
+        Ok(())
     }
 }
 
 /// Hands out frames to several threads, in the order of the plan.
-pub(super) struct Turns<'p> {
-    plan: &'p Plan,
-    /// All frames, sorted by the frame that each follows.
-    sorted: Vec<u32>,
+pub(super) struct Turns {
     state: Mutex<State>,
     /// Notified when a frame becomes ready, or when there are no more.
     changed: Condvar,
 }
 
 struct State {
-    /// Frames ready to be read, the next one last.
+    plan: Plan,
+    /// The first frame that follows each, if any.
+    first: Array<u32>,
+    /// The frame that follows the same one as this does, if any: with `first`, a list.
+    next: Array<u32>,
+    /// Frames before this number that follow none have had their turn.
+    root: u32,
+    /// Frames ready to be read, each with those that come after it in its list; the next one last.
     todo: Vec<u32>,
     /// Number of frames being read, whose dependents may become ready.
     reading: usize,
@@ -95,35 +114,39 @@ struct State {
 
 /// A frame being read. Dropping it makes its dependents ready.
 pub(super) struct Turn<'t> {
-    turns: &'t Turns<'t>,
+    turns: &'t Turns,
     pub(super) frame: u32,
+    /// Whether other frames are encoded against it.
+    pub(super) is_base: bool,
+    /// Fingerprint of its ids, if the directory of its pack can be read.
+    pub(super) named: Option<Fingerprint>,
+    /// The first frame that follows it.
+    first: Option<u32>,
 }
 
-impl<'p> Turns<'p> {
-    pub(super) fn new(plan: &'p Plan) -> Turns<'p> {
-        let mut sorted: Vec<u32> = (0..plan.after.len() as u32).collect();
-        sorted.sort_unstable_by_key(|&frame| (plan.after[frame as usize], frame));
-        let mut turns = Turns {
-            plan,
-            sorted,
+impl Turns {
+    pub(super) fn new(mut plan: Plan) -> Result<Turns> {
+        let mut first = Array::zeros(&plan.scratch, plan.frames.into())?;
+        let mut next = Array::zeros(&plan.scratch, plan.frames.into())?;
+        // Backwards, so that the lists ascend.
+        for frame in (0..plan.frames).rev() {
+            if let Some(before) = unpacked(plan.after.get(frame.into())?) {
+                next.set(frame.into(), first.get(before.into())?)?;
+                first.set(before.into(), packed(Some(frame)))?;
+            }
+        }
+        Ok(Turns {
             state: Mutex::new(State {
+                plan,
+                first,
+                next,
+                root: 0,
                 todo: Vec::new(),
                 reading: 0,
                 stopped: false,
             }),
             changed: Condvar::new(),
-        };
-        let first = turns.after(NONE).iter().rev().copied().collect();
-        turns.state.get_mut().expect("nobody has it yet").todo = first;
-        turns
-    }
-
-    /// Returns the frames that follow this one.
-    fn after(&self, frame: u32) -> &[u32] {
-        let after = |other: &u32| self.plan.after[*other as usize];
-        let start = self.sorted.partition_point(|other| after(other) < frame);
-        let rest = &self.sorted[start..];
-        &rest[..rest.partition_point(|other| after(other) == frame)]
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -132,18 +155,29 @@ impl<'p> Turns<'p> {
 
     /// Returns the next frame, or none if there are no more. Waits while frames being read may make
     /// others ready.
-    pub(super) fn next(&self) -> Option<Turn<'_>> {
+    pub(super) fn next(&self) -> Result<Option<Turn<'_>>> {
         let mut state = self.state();
         loop {
             if state.stopped {
-                return None;
+                return Ok(None);
             }
-            if let Some(frame) = state.todo.pop() {
+            if let Some(frame) = state.take()? {
+                let named = match state.plan.named.contains(frame) {
+                    true => Some(Fingerprint(state.plan.names.get(frame.into())?)),
+                    false => None,
+                };
+                let first = unpacked(state.first.get(frame.into())?);
                 state.reading += 1;
-                return Some(Turn { turns: self, frame });
+                return Ok(Some(Turn {
+                    turns: self,
+                    frame,
+                    is_base: state.plan.bases.contains(frame),
+                    named,
+                    first,
+                }));
             }
             if state.reading == 0 {
-                return None;
+                return Ok(None);
             }
             state = self.changed.wait(state).expect("no holder of this lock panics");
         }
@@ -156,10 +190,28 @@ impl<'p> Turns<'p> {
     }
 }
 
+impl State {
+    /// Takes the next frame that is ready.
+    fn take(&mut self) -> Result<Option<u32>> {
+        if let Some(frame) = self.todo.pop() {
+            self.todo.extend(unpacked(self.next.get(frame.into())?));
+            return Ok(Some(frame));
+        }
+        while self.root < self.plan.frames {
+            let frame = self.root;
+            self.root += 1;
+            if self.plan.after.get(frame.into())? == packed(None) {
+                return Ok(Some(frame));
+            }
+        }
+        Ok(None)
+    }
+}
+
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut state = self.turns.state();
-        state.todo.extend(self.turns.after(self.frame).iter().rev());
+        state.todo.extend(self.first);
         state.reading -= 1;
         self.turns.changed.notify_all();
     }
@@ -170,31 +222,56 @@ mod tests {
     use super::*;
 
     /// Returns a plan in which each of these frames follows the one named, if any.
-    fn plan(after: &[Option<u32>]) -> Plan {
-        Plan {
-            after: after.iter().map(|after| after.unwrap_or(NONE)).collect(),
-            ..Plan::new(after.len())
+    fn plan(scratch: &Scratch, after: &[Option<u32>]) -> Plan {
+        let mut plan = Plan::new(scratch, after.len() as u32).unwrap();
+        for (frame, after) in (0..).zip(after) {
+            plan.after.set(frame, packed(*after)).unwrap();
         }
+        plan
+    }
+
+    fn order(turns: &Turns) -> Vec<u32> {
+        std::iter::from_fn(|| turns.next().unwrap().map(|turn| turn.frame)).collect()
     }
 
     #[test]
     fn the_frame_that_follows_is_read_before_any_other() {
-        let plan = plan(&[None, Some(4), None, Some(0), Some(0), Some(3)]);
-        let turns = Turns::new(&plan);
-        let order: Vec<u32> = std::iter::from_fn(|| turns.next().map(|turn| turn.frame)).collect();
-        assert_eq!(order, [0, 3, 5, 4, 1, 2]);
+        let folder = tempfile::tempdir().unwrap();
+        let after = [None, Some(4), None, Some(0), Some(0), Some(3)];
+        let turns = Turns::new(plan(&Scratch::tiny(folder.path()), &after)).unwrap();
+        assert_eq!(order(&turns), [0, 3, 5, 4, 1, 2]);
+    }
+
+    #[test]
+    fn the_order_is_the_same_with_a_plan_in_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let tiny = Scratch::tiny(folder.path());
+        let mut large = tiny.clone();
+        large.limits.arrays = u64::MAX;
+        // Each frame follows one far from it, and every tenth none.
+        let after: Vec<Option<u32>> = (0u32..20_000)
+            .map(|n| (n % 10 != 0).then(|| (n - 1 + 10_000) % 20_000))
+            .collect();
+        let of = |scratch| order(&Turns::new(plan(scratch, &after)).unwrap());
+        let in_files = of(&tiny);
+        assert_eq!(in_files, of(&large));
+        let all: std::collections::BTreeSet<u32> = in_files.iter().copied().collect();
+        assert!(
+            all.len() == in_files.len() && in_files.len() == after.len(),
+            "each once"
+        );
     }
 
     #[test]
     fn every_frame_has_one_turn_with_several_threads_and_none_before_the_one_it_comes_after_is_read() {
+        let folder = tempfile::tempdir().unwrap();
         let after: Vec<Option<u32>> = (0u32..1000).map(|n| (n % 10 != 9).then_some(n + 1)).collect();
-        let plan = plan(&after);
-        let turns = Turns::new(&plan);
+        let turns = Turns::new(plan(&Scratch::tiny(folder.path()), &after)).unwrap();
         let read = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    while let Some(turn) = turns.next() {
+                    while let Some(turn) = turns.next().unwrap() {
                         let mut read = read.lock().unwrap();
                         assert!(after[turn.frame as usize].is_none_or(|before| read.contains(&before)));
                         read.push(turn.frame);
@@ -209,15 +286,15 @@ mod tests {
 
     #[test]
     fn no_thread_waits_once_it_is_stopped() {
-        let plan = plan(&[None, Some(0)]);
-        let turns = Turns::new(&plan);
-        let first = turns.next().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let turns = Turns::new(plan(&Scratch::tiny(folder.path()), &[None, Some(0)])).unwrap();
+        let first = turns.next().unwrap().unwrap();
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| turns.next().is_none());
+            let waiting = scope.spawn(|| turns.next().unwrap().is_none());
             turns.stop();
             assert!(waiting.join().unwrap());
         });
         drop(first);
-        assert!(turns.next().is_none());
+        assert!(turns.next().unwrap().is_none());
     }
 }

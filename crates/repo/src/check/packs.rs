@@ -27,11 +27,8 @@ impl Checking<'_> {
         counters.bytes_total.store(total, Ordering::Relaxed);
         counters.totals_final.store(true, Ordering::Relaxed);
         let reads = chosen.contains(&true);
-        let plan = Mutex::new(Plan::new(if reads {
-            self.loaded.index.stored_frames() as usize
-        } else {
-            0
-        }));
+        let frames = if reads { self.loaded.index.stored_frames() } else { 0 };
+        let plan = Mutex::new(Plan::new(&self.scratch, frames)?);
         let next = AtomicUsize::new(0);
         self.side_by_side(
             || next.store(packs.len(), Ordering::Relaxed),
@@ -48,7 +45,7 @@ impl Checking<'_> {
         )?;
         if reads {
             let plan = plan.into_inner().expect("no holder of this lock panics");
-            self.frames(&plan, &chosen)?;
+            self.frames(plan, &chosen)?;
         }
         report.packs = packs.len() as u64;
         report.packs_read = chosen.iter().filter(|chosen| **chosen).count() as u64;
@@ -66,7 +63,7 @@ impl Checking<'_> {
                 self.compare(number, first, &frames, &summary, &object);
                 if let Some(plan) = plan {
                     let mut plan = plan.lock().expect("no holder of this lock panics");
-                    plan.add(self.loaded, &self.repository.files.keys, first, frames.len(), &summary);
+                    plan.add(self.loaded, &self.repository.files.keys, first, frames.len(), &summary)?;
                 }
             }
             Err(error) if error.is_fault() => self.fault(&object, error.problem()),
@@ -107,7 +104,7 @@ impl Checking<'_> {
             return;
         }
         for (known, listed) in (first..).zip(&summary.frames) {
-            if self.loaded.index.lost().contains(&known) {
+            if self.loaded.index.lost().contains(known) {
                 continue;
             }
             if listed

@@ -57,8 +57,10 @@ pub struct CheckReport {
     pub bytes_read: u64,
     /// Bytes of all packs.
     pub pack_bytes: u64,
-    /// Faults found.
+    /// Faults found, at most [`FAULTS_MAX`] of each kind of file.
     pub faults: Vec<Fault>,
+    /// Number of faults.
+    pub faults_total: u64,
     /// Irregularities that do no harm.
     pub notes: Vec<Fault>,
     /// Affected files, at most [`AFFECTED_MAX`].
@@ -73,9 +75,11 @@ pub struct CheckReport {
 impl CheckReport {
     /// Returns whether the check found no faults and no affected files.
     pub fn is_clean(&self) -> bool {
-        self.faults.is_empty() && self.affected_total == 0
+        self.faults_total == 0 && self.affected_total == 0
     }
 }
 
+/// Maximum number of faults of each kind of file (packs, snapshots, ...) in a report.
+pub const FAULTS_MAX: usize = 10_000;
 /// Maximum number of affected files in a report.
 pub const AFFECTED_MAX: usize = 10_000;

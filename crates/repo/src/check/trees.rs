@@ -1,22 +1,45 @@
 //! Checks every tree of every snapshot: whether all chunks that its files need are stored.
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 
 use ibid_format::ChunkId;
 use ibid_format::content::{Content, Item};
+use ibid_format::run::ShortId;
 use ibid_format::tree::EntryKind;
 
 use super::checking::{Checking, Damage};
 use super::report::{AFFECTED_MAX, Affected, CheckReport};
+use crate::index::IdMap;
 use crate::read::ChunkReader;
+use crate::scratch::Scratch;
 use crate::tree::{Items, TreeStep, TreeWalk, content_key};
 use crate::{Result, SnapshotInfo};
 
+/// A set of ids.
+pub(super) struct Ids(IdMap);
+
+impl Ids {
+    fn new(scratch: &Scratch) -> Ids {
+        Ids(IdMap::new(scratch))
+    }
+
+    fn insert(&mut self, id: ShortId) -> Result<()> {
+        match self.contains(id)? {
+            true => Ok(()),
+            false => self.0.insert(id, 0),
+        }
+    }
+
+    pub(super) fn contains(&self, id: ShortId) -> Result<bool> {
+        Ok(self.0.get(id)?.is_some())
+    }
+}
+
 /// Chunks that snapshots need and the index does not know.
-#[derive(Default)]
 pub(super) struct Lost {
-    pub(super) chunks: HashSet<ChunkId>,
+    pub(super) chunks: Ids,
+    /// Whether there are any.
+    pub(super) is_any: bool,
     /// Whether something could not be read that may need other chunks too.
     pub(super) perhaps_more: bool,
 }
@@ -31,8 +54,12 @@ impl Checking<'_> {
             checking: self,
             reader: &reader,
             damage,
-            clean: HashSet::new(),
-            lost: Lost::default(),
+            clean: Ids::new(&self.scratch),
+            lost: Lost {
+                chunks: Ids::new(&self.scratch),
+                is_any: false,
+                perhaps_more: false,
+            },
             report,
         };
         for info in snapshots {
@@ -46,9 +73,9 @@ struct TreeCheck<'a, 'r> {
     checking: &'a Checking<'a>,
     reader: &'r ChunkReader<'r>,
     damage: Damage,
-    /// Encoded contents without faults: all their chunks, and for directories everything below, are
+    /// Keys of contents without faults: all their chunks, and for directories everything below, are
     /// present and intact.
-    clean: HashSet<Vec<u8>>,
+    clean: Ids,
     lost: Lost,
     report: &'a mut CheckReport,
 }
@@ -56,8 +83,8 @@ struct TreeCheck<'a, 'r> {
 impl TreeCheck<'_, '_> {
     fn snapshot(&mut self, info: &SnapshotInfo) -> Result<()> {
         let root = &info.snapshot.root;
-        let mut levels = vec![(content_key(root), true)];
-        if self.clean.contains(&levels[0].0) {
+        let mut levels = vec![(self.key(root), true)];
+        if self.clean.contains(levels[0].0)? {
             return Ok(());
         }
         let mut walk = TreeWalk::new(self.reader, root);
@@ -72,11 +99,11 @@ impl TreeCheck<'_, '_> {
                     self.affected(info, walk.path().to_owned(), problem);
                 }
                 Err(error) => return Err(error),
-                Ok(TreeStep::Leave) => self.leave(&mut levels),
+                Ok(TreeStep::Leave) => self.leave(&mut levels)?,
                 Ok(TreeStep::Entry(entry)) => match &entry.kind {
                     EntryKind::Directory(listing) => {
-                        let key = content_key(listing);
-                        if !self.clean.contains(&key) {
+                        let key = self.key(listing);
+                        if !self.clean.contains(key)? {
                             levels.push((key, true));
                             walk.descend(listing);
                         }
@@ -91,32 +118,38 @@ impl TreeCheck<'_, '_> {
                 },
             }
         }
-        self.leave(&mut levels);
-        Ok(())
+        self.leave(&mut levels)
     }
 
-    fn leave(&mut self, levels: &mut Vec<(Vec<u8>, bool)>) {
+    fn leave(&mut self, levels: &mut Vec<(ShortId, bool)>) -> Result<()> {
         let (key, clean) = levels.pop().expect("descended before");
         if clean {
-            self.clean.insert(key);
+            self.clean.insert(key)?;
         } else if let Some((_, above)) = levels.last_mut() {
             *above = false;
         }
+        Ok(())
+    }
+
+    /// Returns the key of a content: equal contents have equal keys.
+    fn key(&self, content: &Content) -> ShortId {
+        content_key(&self.checking.repository.files.keys, content)
     }
 
     /// Returns the fault of a content, if any.
     fn content(&mut self, content: &Content) -> Result<Option<String>> {
-        let long = (content.depth > 0).then(|| content_key(content));
-        if long.as_ref().is_some_and(|key| self.clean.contains(key)) {
+        let long = (content.depth > 0).then(|| self.key(content));
+        if let Some(key) = long
+            && self.clean.contains(key)?
+        {
             return Ok(None);
         }
-        let mut lists = Vec::new();
         let mut lost = 0u64;
         let mut first = None;
-        for item in Items::noting(self.reader, content, &mut lists) {
+        for item in Items::new(self.reader, content) {
             match item {
                 Ok(Item::Chunk { id, length }) => {
-                    if let Some(problem) = self.chunk(&id) {
+                    if let Some(problem) = self.chunk(&id)? {
                         lost += u64::from(length);
                         first.get_or_insert(problem);
                     }
@@ -130,29 +163,31 @@ impl TreeCheck<'_, '_> {
             }
         }
         let Some(first) = first else {
-            self.clean.extend(long);
+            if let Some(key) = long {
+                self.clean.insert(key)?;
+            }
             return Ok(None);
         };
         Ok(Some(format!("{lost} of {} bytes are lost: {first}", content.length)))
     }
 
-    fn chunk(&mut self, id: &ChunkId) -> Option<String> {
+    /// Returns the fault of a chunk, if any.
+    fn chunk(&mut self, id: &ChunkId) -> Result<Option<String>> {
         let index = &self.checking.loaded.index;
         let Some(place) = index.get_stored(id) else {
-            self.lost.chunks.insert(*id);
-            return Some(format!("chunk {id} is missing"));
+            self.lost.is_any = true;
+            self.lost.chunks.insert(ShortId::of(id))?;
+            return Ok(Some(format!("chunk {id} is missing")));
         };
-        if self.damage.frames.contains(&place.frame) || self.damage.places.contains(&place) {
-            let pack = index.pack(index.frame(place.frame).pack).id;
-            return Some(format!("chunk {id} in pack {pack} is damaged"));
-        }
-        if self.damage.dependents.contains(&place.frame) {
-            let pack = index.pack(index.frame(place.frame).pack).id;
-            return Some(format!(
-                "chunk {id} in pack {pack} is a delta against a chunk that is lost or damaged"
-            ));
-        }
-        None
+        let problem = if self.damage.frames.contains(place.frame) || self.damage.is_wrong(index, place)? {
+            "is damaged"
+        } else if self.damage.dependents.contains(place.frame) {
+            "is a delta against a chunk that is lost or damaged"
+        } else {
+            return Ok(None);
+        };
+        let pack = index.pack(index.frame(place.frame).pack).id;
+        Ok(Some(format!("chunk {id} in pack {pack} {problem}")))
     }
 
     fn affected(&mut self, info: &SnapshotInfo, path: PathBuf, problem: String) {

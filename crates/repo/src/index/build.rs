@@ -8,9 +8,9 @@ use ibid_format::pack::PackSummary;
 use ibid_format::run::{RunPack, ShortId};
 use ibid_format::{ChunkId, FileId};
 
-use super::lookup::Scratch;
 use super::run::{Merged, Run, RunWriter, Sorter};
 use crate::Result;
+use crate::scratch::Scratch;
 
 /// Bits of an ordinal, at most.
 const ORDINAL_BITS: u32 = 48;

@@ -20,6 +20,15 @@ pub(crate) struct IndexLimits {
     pub(super) merged_bytes: u64,
     /// Sketches in runs that are read into memory at once: their number.
     pub(crate) sketches: u64,
+    /// An array of an operation is in a temporary file if it takes more than this, and then so much of
+    /// the file is kept in memory, bytes.
+    pub(crate) arrays: u64,
+    /// Ids with numbers that an operation keeps move to a temporary file when they take more than this,
+    /// bytes; as much is used for pages and filters of such files.
+    pub(crate) ids: u64,
+    /// Names of directories on the path to the current one move to temporary files when they take more
+    /// than this, bytes.
+    pub(crate) names: u64,
     /// Packs that no index file lists and whose chunks are read into memory, bytes.
     pub(super) unlisted: u64,
 }
@@ -39,6 +48,9 @@ impl IndexLimits {
             // Merging takes about three times as much, when a backup has given back its buffers.
             merged_bytes: (budget / 4).min(48 << 20),
             sketches: 64 << 10,
+            arrays: budget / 64,
+            ids: budget / 32,
+            names: budget / 32,
             // Packs of small files have the most chunks for their size: one for 50 bytes.
             unlisted: budget.saturating_mul(8),
         }
@@ -50,12 +62,15 @@ impl IndexLimits {
             memory: 256 << 10,
             pages: 64 << 10,
             filters: 4 << 10,
-            sorted: 16 << 10,
+            sorted: 4 << 10,
             files_read: 1,
             bytes_read: 4 << 10,
             merged_files: 3,
             merged_bytes: 1 << 20,
             sketches: 0,
+            arrays: 64,
+            ids: 512,
+            names: 256,
             unlisted: 64 << 10,
         }
     }

@@ -20,13 +20,15 @@ use ibid_storage::{ErrorKind, Name};
 
 use super::build::Building;
 use super::dependencies::Dependencies;
+use super::frame_set::FrameSet;
 use super::frames::{Pack, Place};
 use super::loaded::{LoadedIndex, MissingPack};
-use super::lookup::{Index, Scratch};
+use super::lookup::Index;
 use super::run::{PageCache, Run};
 use super::stored::StoredPacks;
 use crate::files::Files;
 use crate::layout::{folder, name_in};
+use crate::scratch::Scratch;
 use crate::{Error, Monitor, Repository, Result, Warning};
 
 /// Times that loading begins again because another process has merged index files, or because a run of
@@ -58,13 +60,8 @@ impl LoadedIndex {
 
     fn of(repository: &Repository, sources: &mut Sources) -> Result<LoadedIndex> {
         let (files, monitor) = (&repository.files, &repository.monitor);
-        let scratch = || Scratch {
-            files: files.clone(),
-            folder: repository.scratch_folder(),
-            limits: repository.index_limits(),
-            monitor: monitor.clone(),
-        };
-        sources.build_if_many(repository, &scratch())?;
+        let scratch = repository.scratch();
+        sources.build_if_many(repository, &scratch)?;
         let mut read = Vec::new();
         for (id, _) in std::mem::take(&mut sources.files) {
             monitor.check_cancelled()?;
@@ -73,13 +70,13 @@ impl LoadedIndex {
                 Err(error) => sources.note_damage(id, error, monitor)?,
             }
         }
-        let stored = StoredPacks::compare(&sources.runs, &read, &scratch())?;
+        let stored = StoredPacks::compare(&sources.runs, &read, &scratch)?;
         let mut unlisted = Unlisted::default();
-        unlisted.read_if_many(sources, &stored.unlisted, &scratch())?;
+        unlisted.read_if_many(sources, &stored.unlisted, &scratch)?;
         let mut loading = Loading {
             stored: stored.of_files,
             loaded: LoadedIndex {
-                index: Index::new(scratch(), std::mem::take(&mut sources.runs)),
+                index: Index::new(scratch, std::mem::take(&mut sources.runs)),
                 unlisted: unlisted.packs,
                 missing: Vec::new(),
                 damaged: std::mem::take(&mut sources.damaged),
@@ -104,19 +101,22 @@ impl LoadedIndex {
         loading.unlisted_packs(&unlisted, files, monitor)?;
         let mut loaded = loading.loaded;
         loaded.index.loaded();
-        loaded.lose_dependents(files, monitor)?;
+        loaded.lose_dependents(&repository.scratch(), monitor)?;
         Ok(loaded)
     }
 
     /// Finds the frames that can't be decoded because a pack is missing.
-    fn lose_dependents(&mut self, files: &Files, monitor: &Monitor) -> Result<()> {
+    fn lose_dependents(&mut self, scratch: &Scratch, monitor: &Monitor) -> Result<()> {
         if !self.lacks_packs() || !self.index.has_deltas() {
             return Ok(());
         }
         // The bases of all other frames stay where they are.
-        let dependencies = Dependencies::read(files, self, &HashSet::new(), monitor)?;
-        let lacking = dependencies.missing_bases().iter().map(|&(_, frame)| frame);
-        self.index.lose(dependencies.dependents(lacking));
+        let mut dependencies = Dependencies::read(scratch, self, None, monitor)?;
+        let mut lost = FrameSet::default();
+        dependencies.search().lacking_bases(&mut |frame| {
+            lost.insert(frame);
+        })?;
+        self.index.lose(lost.iter());
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //! memory was moved.
 
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard};
 
@@ -11,17 +11,12 @@ use ibid_format::run::{RunFrame, RunPack, ShortId};
 use ibid_format::{ChunkId, ChunkPrefix, FileId};
 
 use super::build;
+use super::frame_set::FrameSet;
 use super::frames::{Frame, Pack, Place};
-use super::limits::IndexLimits;
 use super::memory::MemoryIndex;
-use super::run::{FilterRoom, Merge, Merged, PageCache, Run, RunWriter};
-use crate::files::Files;
-use crate::{Error, Monitor, Result, Warning};
-
-/// Runs of moved memory that are merged into one.
-const MERGED: usize = 8;
-/// Bits of a place in such a run: 32 of a frame, 16 of a slot.
-const PLACE_BITS: u32 = 48;
+use super::run::{FilterRoom, Merge, Merged, PageCache, Run, RunStack};
+use crate::scratch::Scratch;
+use crate::{Error, Result, Warning};
 
 /// A run whose frames have numbers in the index.
 struct RunPart {
@@ -48,7 +43,7 @@ pub(crate) struct Index {
     numbers: HashMap<FileId, u32>,
     missing: HashSet<u32>,
     /// Frames that depend on chunks lost with a pack. Their chunks count as unknown.
-    lost: HashSet<u32>,
+    lost: FrameSet,
     /// Chunks of stored packs that are in no run, and chunks that a backup adds.
     memory: MemoryIndex,
     /// Frames of stored packs that are in no run, and the ordinals of their first chunks.
@@ -57,7 +52,7 @@ pub(crate) struct Index {
     /// Frames added by a backup since; their numbers follow those above.
     added: RwLock<Added>,
     /// Runs to which chunks were moved from memory. Their numbers are places.
-    moved: RwLock<Vec<Arc<Run>>>,
+    moved: RwLock<RunStack>,
     has_deltas: AtomicBool,
     length_max: u32,
     pages: PageCache,
@@ -69,26 +64,6 @@ pub(crate) struct Index {
 struct Added {
     frames: Vec<Frame>,
     packs: Vec<Pack>,
-}
-
-/// What it takes to write runs.
-pub(super) struct Scratch {
-    pub(super) files: Arc<Files>,
-    /// Folder of temporary files.
-    pub(super) folder: PathBuf,
-    pub(super) limits: IndexLimits,
-    pub(super) monitor: Arc<Monitor>,
-}
-
-impl Scratch {
-    /// Makes a temporary file in the folder for them or, if that fails, where the system puts such
-    /// files: the folder may have been deleted, or its disk may be full.
-    pub(super) fn in_some_folder<T>(&self, make: impl Fn(&Path) -> Result<T>) -> Result<T> {
-        match make(&self.folder) {
-            Err(Error::Local { .. }) if self.folder != std::env::temp_dir() => make(&std::env::temp_dir()),
-            made => made,
-        }
-    }
 }
 
 impl Index {
@@ -103,7 +78,7 @@ impl Index {
             packs: Vec::new(),
             numbers: HashMap::new(),
             missing: HashSet::new(),
-            lost: HashSet::new(),
+            lost: FrameSet::default(),
             memory: MemoryIndex::new(),
             frames: Vec::new(),
             ordinals: Vec::new(),
@@ -171,11 +146,13 @@ impl Index {
 
     /// Records that these frames can't be decoded. Their chunks count as unknown.
     pub(super) fn lose(&mut self, frames: impl IntoIterator<Item = u32>) {
-        self.lost.extend(frames);
+        for frame in frames {
+            self.lost.insert(frame);
+        }
     }
 
     /// Returns the frames that depend on chunks lost with a pack.
-    pub(crate) fn lost(&self) -> &HashSet<u32> {
+    pub(crate) fn lost(&self) -> &FrameSet {
         &self.lost
     }
 
@@ -344,7 +321,7 @@ impl Index {
     /// Returns whether a chunk can be read from this place, or will be.
     fn is_usable(&self, place: Place) -> bool {
         self.lost.is_empty() && self.missing.is_empty()
-            || !self.lost.contains(&place.frame)
+            || !self.lost.contains(place.frame)
                 && (place.frame >= self.stored_frames() || !self.is_missing(self.frame(place.frame).pack))
     }
 
@@ -443,7 +420,7 @@ impl Index {
     /// Calls `found` for the chunks in this range that were moved from memory, until it returns true.
     fn in_moved(&self, range: (ShortId, ShortId), mut found: impl FnMut(ShortId, Place) -> bool) -> Option<()> {
         let moved = self.moved.read().expect("no holder of this lock panics");
-        for run in moved.iter().rev() {
+        for run in moved.newest_first() {
             let mut done = false;
             let looked = run.find(range, &self.pages, &self.filters, |id, value| {
                 let place = Place {
@@ -523,47 +500,23 @@ impl Index {
     }
 
     fn move_memory(&self) -> Result<()> {
-        let run = self.scratch.in_some_folder(|folder| {
-            let mut writer = RunWriter::new(&self.scratch.files.keys, folder, false)?;
-            writer.begin_entries(PLACE_BITS)?;
+        let mut moved = self.moved.read().expect("no holder of this lock panics").clone();
+        moved.add(&self.scratch, &self.filters, |entry| {
             self.memory.each_sorted(|id, place| {
                 let value = u64::from(place.frame) << 16 | u64::from(place.slot);
-                writer.entry(ShortId::of(&id), value)
-            })?;
-            writer.finish(Vec::new())
+                entry(ShortId::of(&id), value)
+            })
         })?;
-        run.load_filter(&self.filters);
-        let mut moved = self.moved.read().expect("no holder of this lock panics").clone();
-        moved.push(Arc::new(run));
-        // Merge the newest runs as long as they are of one size.
-        while let Some(from) = alike(&moved) {
-            let merged = self
-                .scratch
-                .in_some_folder(|folder| self.merge(folder, &moved[from..]))?;
-            moved.drain(from..).for_each(|run| run.drop_filter(&self.filters));
-            merged.load_filter(&self.filters);
-            moved.push(Arc::new(merged));
-        }
         // Lookups search memory first and runs afterwards, so they find every chunk at all times.
         *self.moved.write().expect("no holder of this lock panics") = moved;
         self.memory.clear();
         Ok(())
     }
 
-    fn merge(&self, folder: &Path, runs: &[Arc<Run>]) -> Result<Run> {
-        let mut writer = RunWriter::new(&self.scratch.files.keys, folder, false)?;
-        writer.begin_entries(PLACE_BITS)?;
-        let mut merge = Merge::new(runs.iter().map(|run| Merged::run(run.clone(), 0)).collect())?;
-        while let Some((id, value)) = merge.next()? {
-            writer.entry(id, value)?;
-        }
-        writer.finish(Vec::new())
-    }
-
     /// Returns the number of known chunks. A chunk that is stored twice may count twice.
     pub(crate) fn len(&self) -> u64 {
         let moved = self.moved.read().expect("no holder of this lock panics");
-        let moved: u64 = moved.iter().map(|run| run.trailer.entries).sum();
+        let moved: u64 = moved.newest_first().map(|run| run.trailer.entries).sum();
         let runs: u64 = self.runs.iter().map(|part| part.run.trailer.entries).sum();
         self.memory.len() + moved + runs
     }
@@ -583,13 +536,13 @@ impl Index {
             let again = part.again.get().and_then(Option::as_ref);
             again.map_or(0, |run| run.memory()).checked_add(part.run.memory())
         });
-        let runs = parts.sum::<u64>() + moved.iter().map(|run| run.memory()).sum::<u64>();
-        let pages = if self.runs.is_empty() && moved.is_empty() {
+        let runs = parts.sum::<u64>() + moved.newest_first().map(Run::memory).sum::<u64>();
+        let pages = if self.runs.is_empty() && moved.newest_first().next().is_none() {
             0
         } else {
             self.pages.memory()
         };
-        let sets = (self.lost.capacity() + self.missing.capacity()) * 8;
+        let sets = self.lost.bytes() + self.missing.capacity() * 8;
         self.memory.bytes()
             + runs
             + pages
@@ -635,14 +588,4 @@ impl RunPart {
     fn frame(&self, found: &RunFrame) -> Frame {
         Frame::of(self.first_pack + found.pack, &found.frame)
     }
-}
-
-/// Returns the first of the newest runs that are to be merged: [`MERGED`] of them, none of which is
-/// larger than the others together.
-fn alike(runs: &[Arc<Run>]) -> Option<usize> {
-    let from = runs.len().checked_sub(MERGED)?;
-    let entries = |run: &Arc<Run>| run.trailer.entries;
-    let most = runs[from..].iter().map(entries).max()?;
-    let all: u64 = runs[from..].iter().map(entries).sum();
-    (most <= all - most).then_some(from)
 }

@@ -9,11 +9,14 @@
 //! | When does it turn from one to another? | [`limits`] |
 //! | How is it loaded, and what is missing? | [`load`], [`loaded`], [`stored`], [`build`] |
 //! | How do index files stay few? | [`merge`] |
-//! | Which frames need which? | [`dependencies`] |
+//! | Which frames need which? | [`dependencies`], [`frame_set`] |
+//! | Which ids has an operation met? | [`id_map`] |
 
 mod build;
 mod dependencies;
+mod frame_set;
 mod frames;
+mod id_map;
 mod limits;
 mod load;
 mod loaded;
@@ -25,8 +28,11 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use dependencies::{Dependencies, find_base};
+pub(crate) use dependencies::{Dependencies, PairSorter, Pairs, find_base};
+pub(crate) use frame_set::FrameSet;
 pub(crate) use frames::{Frame, Pack, Place};
+pub(crate) use id_map::IdMap;
 pub(crate) use limits::IndexLimits;
 pub(crate) use loaded::LoadedIndex;
+pub(crate) use lookup::Index;
 pub(crate) use run::{Merged, Run, RunWriter, Sorter};

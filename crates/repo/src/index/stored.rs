@@ -8,10 +8,10 @@ use ibid_format::run::{RunPack, ShortId};
 use ibid_format::{FileId, index as index_file};
 
 use super::loaded::MissingPack;
-use super::lookup::Scratch;
 use super::run::{Merge, Merged, Run, Sorter};
 use crate::Result;
 use crate::layout::folder;
+use crate::scratch::Scratch;
 
 /// Bits of a size in a sorted list of packs.
 const SIZE_BITS: u32 = 61;

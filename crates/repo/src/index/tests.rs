@@ -6,15 +6,14 @@ use std::sync::Arc;
 use ibid_format::index::IndexedFrame;
 use ibid_format::pack::PackKind;
 use ibid_format::run::{RunPack, ShortId};
-use ibid_format::{ChunkId, FileId, Keys, MasterKey};
+use ibid_format::{ChunkId, FileId};
 
 use super::build::Building;
 use super::frames::{Pack, Place};
-use super::limits::IndexLimits;
-use super::lookup::{Index, Scratch};
+use super::lookup::Index;
 use super::memory::MemoryIndex;
 use super::run::Run;
-use crate::files::Files;
+use crate::scratch::Scratch;
 
 pub(super) fn id(n: u64) -> ChunkId {
     // SplitMix64 stands in for the hash: ids are uniform.
@@ -38,15 +37,7 @@ fn place(n: u64) -> Place {
 }
 
 fn scratch(folder: &tempfile::TempDir) -> Scratch {
-    Scratch {
-        files: Arc::new(Files {
-            storage: Arc::new(ibid_storage::Memory::new()),
-            keys: Keys::encrypted(FileId::random(), &MasterKey::random()),
-        }),
-        folder: folder.path().to_owned(),
-        limits: IndexLimits::tiny(),
-        monitor: Arc::default(),
-    }
+    Scratch::tiny(folder.path())
 }
 
 #[test]

@@ -173,7 +173,9 @@ struct Linked {
 }
 
 /// Maximum number of files with several names to remember; beyond it, each name is read separately.
-const LINKED_MAX: usize = 1 << 16;
+const LINKED_MAX: u64 = 1 << 16;
+/// Bytes of the budget for each of them. Most take less than 1 KiB.
+const LINKED_SHARE: u64 = 8 << 10;
 
 /// How to treat a name of a file.
 enum Met {
@@ -194,7 +196,7 @@ fn walk(
     own: OwnFolders,
     outlets: &Outlets,
 ) -> std::result::Result<Result<()>, Disconnected> {
-    let mut walker = match Walker::new(paths, job.filter.clone(), own) {
+    let mut walker = match Walker::new(paths, job.filter.clone(), own, job.repository.scratch()) {
         Ok(walker) => walker,
         Err(error) => return Ok(Err(error)),
     };
@@ -348,7 +350,8 @@ impl<'r> Reading<'r, '_> {
         let file = (stat.st_dev, stat.st_ino);
         let moment = Moment::from(stat);
         let Some(linked) = self.linked.get_mut(&file) else {
-            if self.linked.len() >= LINKED_MAX {
+            let most = LINKED_MAX.min(self.job.repository.memory / LINKED_SHARE);
+            if self.linked.len() as u64 >= most {
                 return Met::First(Names::Each);
             }
             let left = stat.st_nlink - 1;
@@ -442,7 +445,7 @@ impl<'r> Reading<'r, '_> {
 /// Counts the files and bytes to back up, concurrently with the backup.
 pub(crate) fn estimate(job: &Job<'_>, paths: &[PathBuf], own: OwnFolders) {
     let counters = &job.monitor.counters;
-    let Ok(mut walker) = Walker::new(paths, job.filter.clone(), own) else {
+    let Ok(mut walker) = Walker::new(paths, job.filter.clone(), own, job.repository.scratch()) else {
         return;
     };
     while let Some(step) = walker.next() {

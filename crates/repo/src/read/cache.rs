@@ -159,6 +159,9 @@ pub(crate) struct FrameCache {
 struct Cached {
     /// Memory limit, bytes; one body is kept in any case.
     budget: u64,
+    /// Share of it that is reserved for delta bodies, however many whole ones are added: they are
+    /// small, and reading one again may need many other frames. One part in so many.
+    delta_part: u64,
     /// Bodies, each with its weight when last measured.
     frames: HashMap<u32, (Arc<Body>, u64)>,
     whole: Share,
@@ -176,9 +179,11 @@ struct Share {
     bytes: u64,
 }
 
-/// Share of the budget reserved for delta bodies, however many whole ones are added: they are
-/// small, and reading one again may need many other frames.
-const DELTA_PART: u64 = 8;
+/// One part in two is for delta bodies. With less, a cache that is too small for all bases of a
+/// frame reads the same deltas again and again.
+const DELTA_PART: u64 = 2;
+/// In a backup, which encodes against whole bodies.
+const DELTA_PART_IN_BACKUP: u64 = 8;
 
 impl Cached {
     fn share(&mut self, body: &Body) -> &mut Share {
@@ -239,7 +244,7 @@ impl Cached {
     /// Evicts bodies until the rest fits.
     fn shrink(&mut self) {
         while self.bytes() > self.budget && self.frames.len() > 1 {
-            let pieced_first = self.whole.bytes == 0 || self.delta.bytes > self.budget / DELTA_PART;
+            let pieced_first = self.whole.bytes == 0 || self.delta.bytes > self.budget / self.delta_part;
             let share = if pieced_first { &mut self.delta } else { &mut self.whole };
             let oldest = share.recency.pop_oldest().expect("it has bytes");
             let gone = self.remove(oldest).expect("it was used");
@@ -284,12 +289,14 @@ impl Drop for Claimed<'_> {
 impl FrameCache {
     /// Creates a cache of about `budget` bytes; one body is kept in any case.
     pub(crate) fn new(budget: u64) -> FrameCache {
-        let bodies = FrameCache {
-            kept: Mutex::default(),
+        FrameCache {
+            kept: Mutex::new(Cached {
+                budget,
+                delta_part: DELTA_PART,
+                ..Cached::default()
+            }),
             read: Condvar::new(),
-        };
-        bodies.limit(budget);
-        bodies
+        }
     }
 
     /// Sets the budget to about this many bytes.
@@ -297,6 +304,11 @@ impl FrameCache {
         let mut kept = self.kept();
         kept.budget = budget;
         kept.shrink();
+    }
+
+    /// Reserves less for delta bodies, because a backup needs whole ones more.
+    pub(crate) fn for_backup(&self) {
+        self.kept().delta_part = DELTA_PART_IN_BACKUP;
     }
 
     fn kept(&self) -> MutexGuard<'_, Cached> {

@@ -4,6 +4,7 @@ mod cache;
 mod delta_body;
 mod reader;
 mod recency;
+mod verified;
 
 pub(crate) use cache::Body;
 pub(crate) use delta_body::{DeltaBody, Sources};

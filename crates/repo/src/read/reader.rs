@@ -10,6 +10,7 @@ use ibid_format::{ChunkId, Keys, pack};
 
 use super::cache::{Body, Claim, Claimed, Form, FrameCache};
 use super::delta_body::{CopyLists, DeltaBody, Sources};
+use super::verified::Verified;
 use crate::files::Files;
 use crate::index::{LoadedIndex, Place};
 use crate::layout::{folder, name_in};
@@ -18,6 +19,10 @@ use crate::{Error, Result};
 /// Maximum number of frames decoded for one. Backups write no such chains; the limit stops
 /// repositories crafted to keep readers busy.
 pub(crate) const FRAMES_MAX: u32 = 1 << 14;
+/// Part of the cache's memory that notes which bases were compared with their ids: one in so many.
+const VERIFIED_SHARE: u64 = 64;
+/// The least, bytes: bases of one frame.
+const VERIFIED_MIN: u64 = 64 << 10;
 /// Larger buffers are freed after use, bytes.
 const BUFFER_BYTES_MAX: usize = 8 << 20;
 
@@ -137,6 +142,8 @@ pub(crate) struct ChunkReader<'a> {
     pub(crate) cache: FrameCache,
     /// Whether a base is compared with its id before it is used, rather than only the result.
     pub(crate) compares_bases: bool,
+    /// Bases that were compared with their ids.
+    pub(super) verified: Verified,
     /// Bytes of sealed frames read so far.
     bytes_read: AtomicU64,
     decoders: Mutex<Vec<FrameDecoder>>,
@@ -151,8 +158,9 @@ impl<'a> ChunkReader<'a> {
         ChunkReader {
             files,
             loaded,
-            cache: FrameCache::new(budget),
+            cache: FrameCache::new(budget - budget / VERIFIED_SHARE),
             compares_bases: true,
+            verified: Verified::new((budget / VERIFIED_SHARE).max(VERIFIED_MIN)),
             bytes_read: AtomicU64::new(0),
             decoders: Mutex::default(),
             buffers: Mutex::default(),
@@ -167,6 +175,7 @@ impl<'a> ChunkReader<'a> {
     pub(crate) fn comparing_ends_only(self) -> ChunkReader<'a> {
         ChunkReader {
             compares_bases: false,
+            verified: Verified::new(0),
             ..self
         }
     }
@@ -356,7 +365,7 @@ impl From<ibid_format::Error> for Unread {
 
 #[cfg(test)]
 mod tests {
-    use ibid_delta::Method;
+    use ibid_delta::{Interval, Method};
     use ibid_format::FileId;
     use ibid_format::frame::{Compression, DEPTH_MAX, FrameBuilder, FrameEncoder, Piece};
     use ibid_format::pack::PackKind;
@@ -407,6 +416,15 @@ mod tests {
         (storage, repository, deepest)
     }
 
+    fn noise(seed: u64, length: usize) -> Vec<u8> {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        };
+        (0..length).map(|_| next()).collect()
+    }
+
     fn chunk(reader: &ChunkReader<'_>, id: &ChunkId, length: u32) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         reader.read(id, length, &mut bytes).map(|()| bytes)
@@ -452,15 +470,7 @@ mod tests {
     fn a_wrong_chunk_between_is_noticed_at_the_end_if_not_before() {
         let (storage, repository, _) = doubling();
         let keys = &repository.files.keys;
-        let noise = |seed: u64| -> Vec<u8> {
-            let mut state = seed;
-            let mut next = || {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                (state >> 56) as u8
-            };
-            (0..5000).map(|_| next()).collect()
-        };
-        let (first, mut second) = (noise(1), noise(1));
+        let (first, mut second) = (noise(1, 5000), noise(1, 5000));
         second[100] ^= 1;
         let mut third = second.clone();
         third[4000] ^= 1;
@@ -510,5 +520,68 @@ mod tests {
         let (compared, at_end) = (end(reader()), end(reader().comparing_ends_only()));
         assert!(matches!(compared, Some(Error::BaseUnreadable { .. })), "{compared:?}");
         assert!(matches!(at_end, Some(Error::ChunkDamaged { .. })), "{at_end:?}");
+    }
+
+    /// Makes frames of one chunk each, in layers: each is encoded against all frames of the layer
+    /// below. Returns the chunk of the only frame at the top.
+    fn pyramid(width: usize, layers: u8) -> (Arc<Flaky<Memory>>, Repository, Vec<u8>) {
+        const LENGTH: usize = 4000;
+        let storage = Arc::new(Flaky::new(Memory::new()));
+        let repository = Repository::init(storage.clone(), Some(b"secret"), &InitOptions::quick()).unwrap();
+        let keys = &repository.files.keys;
+        let (id, mut encoder) = (FileId::random(), FrameEncoder::new());
+        let mut pack = pack::PackBuilder::new(keys, id, PackKind::Data);
+        let mut below: Vec<Vec<u8>> = Vec::new();
+        for depth in 0..layers {
+            let frames = if depth + 1 == layers { 1 } else { width };
+            let made = (0..frames).map(|number| {
+                let own = noise(1000 * u64::from(depth) + number as u64, LENGTH);
+                let part = LENGTH / width;
+                let mut chunk = own;
+                for (base, to) in below.iter().zip((0..).step_by(part)) {
+                    chunk[to + 8..to + part].copy_from_slice(&base[to + 8..to + part]);
+                }
+                let mut gathered = FrameBuilder::new();
+                gathered.push(keys.chunk_id(&chunk), &chunk);
+                let (blobs, mut plain) = (gathered.blobs(), Vec::new());
+                let piece = |base: &Vec<u8>| Piece {
+                    base: keys.chunk_id(base).prefix(),
+                    start: 0,
+                    length: LENGTH as u32,
+                };
+                let pieces: Vec<Piece> = below.iter().map(piece).collect();
+                if depth == 0 {
+                    encoder.encode(blobs, &chunk, Compression::Stored, &mut plain).unwrap();
+                } else {
+                    let (level, interval) = (1, Interval::I32);
+                    let method = Method::AnchorZstd { level, interval };
+                    encoder
+                        .encode_delta(blobs, &chunk, &pieces, &below.concat(), method, &mut plain)
+                        .unwrap();
+                }
+                let bases: Vec<_> = pieces.iter().map(|piece| piece.base).collect();
+                pack.add(&plain, blobs, depth, &bases);
+                chunk
+            });
+            below = made.collect();
+        }
+        storage.put(&name_in(folder::PACKS, id), &[&pack.finish().0]).unwrap();
+        (storage, repository, below.remove(0))
+    }
+
+    /// There are 4096 ways from the top to the frames of the lowest layer, of which there are 16.
+    #[test]
+    fn bases_that_do_not_fit_in_the_cache_are_read_again_but_not_on_each_way_to_them() {
+        let (storage, repository, top) = pyramid(16, 5);
+        let loaded = repository.loaded().unwrap();
+        // In this order: no room, room for a third and for two thirds of the lowest layer, and for all.
+        for (budget, frames_max) in [(0, FRAMES_MAX.into()), (20_000, 2500), (40_000, 2500), (1 << 20, 65)] {
+            let reader = ChunkReader::new(&repository.files, loaded.clone(), budget);
+            let before = storage.counts().read_at;
+            let id = repository.files.keys.chunk_id(&top);
+            assert!(chunk(&reader, &id, top.len() as u32).unwrap() == top);
+            let frames = storage.counts().read_at - before;
+            assert!(frames <= frames_max, "{frames} frames read with {budget} bytes");
+        }
     }
 }

@@ -58,8 +58,31 @@ impl<'a> Folder<'a> {
         })
     }
 
+    /// Returns a directory that may have its attributes already, and keeps those that it has.
+    pub(crate) fn reopened(above: &Arc<Folder<'a>>, name: &[u8]) -> Arc<Folder<'a>> {
+        Folder::within(above, name, Then::Nothing)
+    }
+
+    /// Returns whether the directory and those on its path can be opened when they have their
+    /// attributes.
+    pub(crate) fn stays_open(&self) -> bool {
+        let mut at = Some(self);
+        while let Some(folder) = at {
+            let mode = match &folder.then {
+                Then::Nothing => 0o700,
+                Then::Mode(mode) => *mode,
+                Then::All(_, entry) => entry.mode,
+            };
+            if mode & 0o500 != 0o500 {
+                return false;
+            }
+            at = folder.above.as_deref();
+        }
+        true
+    }
+
     /// Returns the names on the path from the destination.
-    fn names(&self) -> Vec<&[u8]> {
+    pub(crate) fn names(&self) -> Vec<&[u8]> {
         let mut names = Vec::new();
         let mut at = self;
         while let Some(above) = &at.above {

@@ -44,6 +44,16 @@ impl<'a> Links<'a> {
         Arc::new(Links(Mutex::new(State::Pending(Vec::new()))))
     }
 
+    /// Returns the state of a file that is complete.
+    pub(crate) fn complete() -> Arc<Links<'a>> {
+        Arc::new(Links(Mutex::new(State::Whole)))
+    }
+
+    /// Returns whether the file is complete.
+    pub(crate) fn is_complete(&self) -> bool {
+        matches!(*self.state(), State::Whole)
+    }
+
     fn state(&self) -> std::sync::MutexGuard<'_, State<'a>> {
         self.0.lock().expect("no holder of this lock panics")
     }

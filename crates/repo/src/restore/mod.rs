@@ -16,6 +16,7 @@ mod attributes;
 mod decide;
 mod file;
 mod finish;
+mod first_names;
 mod folder;
 mod links;
 mod open_files;

@@ -18,6 +18,7 @@ use super::attributes::{self, Held};
 use super::decide::Decision;
 use super::file::{Part, Placement, Restoring};
 use super::finish;
+use super::first_names::{FirstName, FirstNames};
 use super::folder::{Folder, Then};
 use super::links::{self, Linked, Links, Name};
 use super::open_files::{OpenFiles, Permit};
@@ -43,9 +44,6 @@ struct Made<'a> {
     /// `None` until an entry in it is selected.
     folder: Option<Arc<Folder<'a>>>,
 }
-
-/// Directory and name under which a file was first restored, and its state.
-type FirstName<'a> = (Arc<Folder<'a>>, Vec<u8>, Arc<Links<'a>>);
 
 /// A directory that could not be created, while its entries are skipped.
 struct Lost {
@@ -81,8 +79,8 @@ pub(crate) struct Planner<'a> {
     path: PathBuf,
     window: Vec<Part<'a>>,
     window_files: usize,
-    /// Files with several names, by device and inode.
-    links: HashMap<(u64, u64), FirstName<'a>>,
+    /// Files with several names.
+    links: FirstNames<'a>,
     owners: Owners,
     total: Total,
 }
@@ -116,7 +114,7 @@ impl<'a> Planner<'a> {
             path: task.destination.clone(),
             window: Vec::new(),
             window_files: 0,
-            links: HashMap::new(),
+            links: FirstNames::new(task.repository.scratch()),
             owners,
             total: Total::default(),
         }
@@ -306,15 +304,21 @@ impl<'a> Planner<'a> {
         let existing = target::look(&parent, &entry.name).map_err(self.local("look at"))?;
         let inode = entry.hard_link_device.map(|device| (device, entry.inode));
         let is_kept = existing.is_some() && self.task.options.overwrite == Overwrite::Never;
-        if let Some((folder, first, links)) = inode.and_then(|inode| self.links.get(&inode)).filter(|_| !is_kept) {
+        let first = match inode.filter(|_| !is_kept) {
+            Some(inode) => self.links.get(inode, &self.destination)?,
+            None => None,
+        };
+        if let Some(first) = first {
             let name = Name {
                 folder: self.current().clone(),
                 name: entry.name.clone(),
                 path: self.path.clone(),
             };
-            match links.add(name) {
+            match first.links.add(name) {
                 Linked::Pending => {}
-                Linked::Whole(name) => finish::add_name(self.task, self.progress, folder, first, entry, &name),
+                Linked::Whole(name) => {
+                    finish::add_name(self.task, self.progress, &first.folder, &first.name, entry, &name);
+                }
                 Linked::Failed => return Err(links::lost_with_its_other_name(&self.path)),
             }
             return Ok(());
@@ -330,7 +334,11 @@ impl<'a> Planner<'a> {
         }
         let links = inode.map(|_| Links::pending());
         if let (Some(inode), Some(links)) = (inode, &links) {
-            let first = (self.current().clone(), entry.name.clone(), links.clone());
+            let first = FirstName {
+                folder: self.current().clone(),
+                name: entry.name.clone(),
+                links: links.clone(),
+            };
             self.links.insert(inode, first);
         }
         let made = match (&entry.kind, decision) {

@@ -1,6 +1,5 @@
 //! Preview of a restore.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,13 +9,16 @@ use rustix::fd::OwnedFd;
 use rustix::fs::Stat;
 
 use super::decide::Decision;
+use super::first_names::{Inode, inode_id};
 use super::open_files::OpenFiles;
 use super::options::{Overwrite, Planned, RestoreSummary};
 use super::owners::Owners;
 use super::selected::Selected;
 use super::target::{self, Stack};
 use super::task::Task;
+use crate::index::IdMap;
 use crate::read::ChunkReader;
+use crate::scratch::{Array, Scratch};
 use crate::source::Opened;
 use crate::tree::Items;
 use crate::{Error, Result, Warning};
@@ -42,7 +44,7 @@ impl Task<'_> {
             there,
             owners: Owners::new(self),
             levels: Vec::new(),
-            files: HashMap::new(),
+            files: LinkedFiles::new(self.repository.scratch())?,
             summary: RestoreSummary::default(),
         };
         self.selected(reader, listing, single, &mut |step| preview.step(step))?;
@@ -62,8 +64,44 @@ struct Level {
     below: u64,
 }
 
-/// Identity of a file in a snapshot or on this machine: device and inode.
-type Inode = (u64, u64);
+/// Files with several names, and the existing file to link them to if it is right already.
+struct LinkedFiles {
+    scratch: Scratch,
+    /// Where in `existing` a file is.
+    places: IdMap,
+    /// For each file 0, or 1 and the device and inode of the existing file.
+    existing: Array<u64>,
+}
+
+impl LinkedFiles {
+    fn new(scratch: Scratch) -> Result<LinkedFiles> {
+        Ok(LinkedFiles {
+            places: IdMap::new(&scratch),
+            existing: Array::zeros(&scratch, 0)?,
+            scratch,
+        })
+    }
+
+    /// Returns the existing file for a file that was added before.
+    fn get(&mut self, file: Inode) -> Result<Option<Option<Inode>>> {
+        let Some(at) = self.places.get(inode_id(&self.scratch, file))? else {
+            return Ok(None);
+        };
+        Ok(Some(match self.existing.get(at)? {
+            0 => None,
+            _ => Some((self.existing.get(at + 1)?, self.existing.get(at + 2)?)),
+        }))
+    }
+
+    fn insert(&mut self, file: Inode, existing: Option<Inode>) -> Result<()> {
+        let at = self.existing.push(existing.is_some().into())?;
+        if let Some((device, inode)) = existing {
+            self.existing.push(device)?;
+            self.existing.push(inode)?;
+        }
+        self.places.insert(inode_id(&self.scratch, file), at)
+    }
+}
 
 struct Preview<'p> {
     task: &'p Task<'p>,
@@ -73,8 +111,7 @@ struct Preview<'p> {
     there: Option<Stack>,
     owners: Owners,
     levels: Vec<Level>,
-    /// Files with several names, and the existing file to link them to if it is right already.
-    files: HashMap<Inode, Option<Inode>>,
+    files: LinkedFiles,
     summary: RestoreSummary,
 }
 
@@ -215,10 +252,14 @@ impl Preview<'_> {
         }
         let inode_there = existing.map(|stat| (stat.st_dev, stat.st_ino));
         let inode = entry.hard_link_device.map(|device| (device, entry.inode));
-        if let Some(first) = inode.and_then(|inode| self.files.get(&inode)) {
+        let first = match inode {
+            Some(inode) => self.files.get(inode)?,
+            None => None,
+        };
+        if let Some(first) = first {
             return Ok(match existing {
                 None => (Planned::Write, false, 0),
-                Some(_) if *first == inode_there => (Planned::Keep, true, 0),
+                Some(_) if first == inode_there => (Planned::Keep, true, 0),
                 Some(_) => (Planned::Replace, false, 0),
             });
         }
@@ -245,7 +286,7 @@ impl Preview<'_> {
             },
         };
         if let Some(inode) = inode {
-            self.files.insert(inode, inode_there.filter(|_| planned.1));
+            self.files.insert(inode, inode_there.filter(|_| planned.1))?;
         }
         Ok(planned)
     }

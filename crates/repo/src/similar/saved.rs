@@ -13,7 +13,7 @@ use super::library::{Library, SketchRun, SketchRunWriter};
 use super::{DEPTH_MAX, Similar, Source, UnsavedSketch};
 use crate::cache::Kept;
 use crate::files::Files;
-use crate::index::{LoadedIndex, Place};
+use crate::index::{Frame, LoadedIndex, Place};
 use crate::layout::{folder, name_in};
 use crate::{Error, Repository, Result, Warning};
 
@@ -166,26 +166,47 @@ fn unsketched(loaded: &LoadedIndex, known: &[(u32, &Run)], library: Option<&Libr
     let packs = index
         .packs()
         .filter(|(_, pack)| pack.kind == PackKind::Data && library.is_none_or(|library| !library.has(pack.id)));
-    let is_of_use = |number: &u32| {
-        let frame = index.frame(*number);
-        frame.is_stored() && frame.depth < DEPTH_MAX && !sketched.contains(number) && !index.lost().contains(number)
-    };
-    let mut unsketched: Vec<u32> = Vec::new();
+    // Of each depth, as many as fit alone: there may be far more.
+    let mut by_depth: [Unsketched; DEPTH_MAX as usize] = Default::default();
     for (number, _) in packs {
-        unsketched.extend(index.frames_of(number).filter(is_of_use));
+        for number in index.frames_of(number) {
+            let frame = index.frame(number);
+            if let Some(of_depth) = by_depth.get_mut(usize::from(frame.depth))
+                && frame.is_stored()
+                && !sketched.contains(&number)
+                && !index.lost().contains(number)
+            {
+                of_depth.add(number, &frame);
+            }
+        }
     }
-    unsketched.sort_by_key(|number| index.frame(*number).depth);
-    let (mut chunks, mut bytes) = (0, 0);
-    let within = unsketched.iter().take_while(|number| {
-        let frame = index.frame(**number);
-        chunks += u64::from(frame.blobs);
-        bytes += u64::from(frame.length);
-        fits_one_backup(chunks, bytes)
-    });
-    let count = within.count();
-    unsketched.truncate(count);
-    unsketched.sort_unstable();
-    unsketched
+    let mut all = Unsketched::default();
+    for number in by_depth.into_iter().flat_map(|of_depth| of_depth.frames) {
+        all.add(number, &index.frame(number));
+    }
+    all.frames.sort_unstable();
+    all.frames
+}
+
+/// Frames without sketches, up to the limit for one backup.
+#[derive(Default)]
+struct Unsketched {
+    frames: Vec<u32>,
+    chunks: u64,
+    bytes: u64,
+    is_full: bool,
+}
+
+impl Unsketched {
+    /// Adds a frame, unless it or one before it did not fit.
+    fn add(&mut self, number: u32, frame: &Frame) {
+        self.chunks += u64::from(frame.blobs);
+        self.bytes += u64::from(frame.length);
+        self.is_full |= !fits_one_backup(self.chunks, self.bytes);
+        if !self.is_full {
+            self.frames.push(number);
+        }
+    }
 }
 
 /// Sketches of earlier backups: in runs, and in memory.

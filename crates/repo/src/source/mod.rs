@@ -3,6 +3,7 @@
 
 mod attributes;
 mod exclude;
+mod names;
 mod open;
 mod walk;
 

@@ -14,10 +14,15 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 
 use super::Filter;
+use super::names::{NameSorter, Names};
+use crate::scratch::Scratch;
 use crate::{Error, Result};
 
 /// Maximum number of open directories.
 const OPEN_MAX: usize = 128;
+
+/// Least bytes of names that a directory may keep in memory.
+const NAMES_MIN: u64 = 128 << 10;
 
 /// First bytes of a `CACHEDIR.TAG` (bford.info/cachedir).
 const CACHE_TAG: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
@@ -62,55 +67,6 @@ struct Wanted {
     children: BTreeMap<Vec<u8>, Wanted>,
 }
 
-/// Names of one directory, without duplicates, in one allocation: a directory may have millions.
-struct Names {
-    bytes: Vec<u8>,
-    /// (start, length), sorted; those before `next` have been visited.
-    spans: Vec<(u32, u16)>,
-    next: usize,
-}
-
-impl Names {
-    fn sorted(names: impl Iterator<Item = Result<Vec<u8>>>) -> Result<Names> {
-        let mut all = Names {
-            bytes: Vec::new(),
-            spans: Vec::new(),
-            next: 0,
-        };
-        for name in names {
-            let name = name?;
-            let start = u32::try_from(all.bytes.len()).map_err(|_| Error::TooMuch {
-                what: "the names of one directory",
-                limit: 4 << 30,
-            })?;
-            all.spans.push((start, name.len() as u16));
-            all.bytes.extend_from_slice(&name);
-        }
-        let Names { bytes, spans, .. } = &mut all;
-        spans.sort_unstable_by(|a, b| span(bytes, *a).cmp(span(bytes, *b)));
-        // The system may list a name twice if the file is removed and recreated meanwhile.
-        spans.dedup_by(|a, b| span(bytes, *a) == span(bytes, *b));
-        Ok(all)
-    }
-
-    fn next(&mut self) -> Option<Vec<u8>> {
-        let at = *self.spans.get(self.next)?;
-        self.next += 1;
-        Some(span(&self.bytes, at).to_vec())
-    }
-
-    /// Skips the remaining names; returns whether there were any.
-    fn give_up(&mut self) -> bool {
-        let left = self.next < self.spans.len();
-        self.next = self.spans.len();
-        left
-    }
-}
-
-fn span(bytes: &[u8], (start, length): (u32, u16)) -> &[u8] {
-    &bytes[start as usize..start as usize + usize::from(length)]
-}
-
 struct Level {
     /// `None` while too many are open. If it can't be opened again, its remaining names are
     /// skipped.
@@ -131,11 +87,13 @@ pub(crate) struct Walker {
     path: Vec<u8>,
     own: OwnFolders,
     failed_first: Vec<Step>,
+    scratch: Scratch,
 }
 
 impl Walker {
-    /// Returns a walk over `paths`, which are absolute and without links ([`resolve`]).
-    pub(crate) fn new(paths: &[PathBuf], filter: Arc<Filter>, own: OwnFolders) -> Result<Walker> {
+    /// Returns a walk over `paths`, which are absolute and without links ([`resolve`]). Names of large
+    /// directories go to temporary files.
+    pub(crate) fn new(paths: &[PathBuf], filter: Arc<Filter>, own: OwnFolders, scratch: Scratch) -> Result<Walker> {
         let mut wanted = Wanted::default();
         for path in paths {
             let mut at = &mut wanted;
@@ -150,6 +108,7 @@ impl Walker {
             path: Vec::new(),
             own,
             failed_first: Vec::new(),
+            scratch,
         };
         let root = open_root().map_err(|error| Error::local("open", "/", error))?;
         let stat = rustix::fs::fstat(&root).map_err(|e| Error::local("look at", "/", e))?;
@@ -165,15 +124,15 @@ impl Walker {
 
     fn level(&self, directory: Arc<OwnedFd>, stat: Stat, wanted: Wanted) -> Result<Level> {
         let Wanted { mut whole, children } = wanted;
-        let by_name = children.keys().cloned().map(Ok);
-        let names = if whole && self.filter.caches && is_cache(&directory) {
+        let mut names = NameSorter::new(&self.scratch, self.room());
+        children.keys().try_for_each(|name| names.push(name))?;
+        if whole && self.filter.caches && is_cache(&directory) {
             whole = false;
-            Names::sorted(by_name.chain([Ok(b"CACHEDIR.TAG".to_vec())]))?
+            names.push(b"CACHEDIR.TAG")?;
         } else if whole {
-            self.read_names(&directory, by_name)?
-        } else {
-            Names::sorted(by_name)?
-        };
+            self.read_names(&directory, &mut names)?;
+        }
+        let names = names.finish()?;
         Ok(Level {
             directory: Some(directory),
             stat,
@@ -184,18 +143,25 @@ impl Walker {
         })
     }
 
-    /// Reads all names of a directory, and adds those requested.
-    fn read_names(&self, directory: &Arc<OwnedFd>, by_name: impl Iterator<Item = Result<Vec<u8>>>) -> Result<Names> {
+    /// Returns the bytes of names that the next directory may keep in memory: half of what the others
+    /// leave, but not so little that its names would be in very many runs.
+    fn room(&self) -> u64 {
+        let limit = self.scratch.limits.names;
+        let held = self.levels.iter().map(|level| level.names.memory()).sum();
+        (limit.saturating_sub(held) / 2).max(NAMES_MIN.min(limit))
+    }
+
+    /// Reads all names of a directory.
+    fn read_names(&self, directory: &Arc<OwnedFd>, names: &mut NameSorter<'_>) -> Result<()> {
         let failed = |error: rustix::io::Errno| Error::local("read directory", self.path(), error);
-        let entries = Dir::read_from(directory).map_err(failed)?;
-        let entries = entries.filter_map(|entry| match entry {
-            Ok(entry) => {
-                let name = entry.file_name().to_bytes();
-                (name != b"." && name != b"..").then(|| Ok(name.to_vec()))
+        for entry in Dir::read_from(directory).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(name)?;
             }
-            Err(error) => Some(Err(failed(error))),
-        });
-        Names::sorted(by_name.chain(entries))
+        }
+        Ok(())
     }
 
     /// Returns the next step; none at the end.
@@ -207,7 +173,14 @@ impl Walker {
             let depth = self.levels.len();
             let level = self.levels.last_mut()?;
             self.path.truncate(level.path_length);
-            let Some(name) = level.names.next() else {
+            let name = match level.names.next() {
+                Ok(name) => name,
+                Err(error) => {
+                    let path = self.path().to_owned();
+                    return Some(Step::Failed { path, error });
+                }
+            };
+            let Some(name) = name else {
                 return match self.ascend() {
                     _ if depth == 1 => None,
                     None => Some(Step::Leave),
@@ -386,18 +359,31 @@ mod tests {
     use crate::Excludes;
 
     #[test]
-    fn a_name_that_the_system_lists_twice_is_taken_once() {
-        let listed = ["b", "a", "b", "c", "a"].map(|name| Ok(name.as_bytes().to_vec()));
-        let mut names = Names::sorted(listed.into_iter()).unwrap();
-        let taken: Vec<_> = std::iter::from_fn(|| names.next()).collect();
-        assert_eq!(taken, [b"a", b"b", b"c"]);
+    fn directories_whose_names_are_in_files_are_walked_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let mut files = Vec::new();
+        for n in 0..600 {
+            // Three levels, each with many names.
+            let below = ["", "m/", "m/m/"][n % 3];
+            let name = PathBuf::from(format!("{below}{:x}-{n}", n * 7919 % 256));
+            std::fs::create_dir_all(root.join(below)).unwrap();
+            std::fs::write(root.join(&name), b"").unwrap();
+            files.push(name);
+        }
+        // Paths compare by their names.
+        files.sort();
+        let (walked, failed) = walked(&root, || ());
+        assert!(failed.is_empty(), "{failed:?}");
+        assert!(walked == files, "in the order of names, each once");
     }
 
     /// Walks `root` and returns the paths of files and of failures. `at_the_bottom` is called at
     /// the file "bottom".
     fn walked(root: &Path, mut at_the_bottom: impl FnMut()) -> (Vec<PathBuf>, Vec<PathBuf>) {
         let filter = Arc::new(Filter::new(&Excludes::default()).unwrap());
-        let mut walker = Walker::new(&[root.to_owned()], filter, OwnFolders::default()).unwrap();
+        let scratch = Scratch::tiny(&std::env::temp_dir());
+        let mut walker = Walker::new(&[root.to_owned()], filter, OwnFolders::default(), scratch).unwrap();
         let (mut files, mut failed) = (Vec::new(), Vec::new());
         while let Some(step) = walker.next() {
             match step {

@@ -1,9 +1,8 @@
 //! Frames by depth, and the cost of reading one chunk.
 
-use std::collections::HashSet;
-
-use crate::index::{Dependencies, LoadedIndex};
-use crate::{Monitor, Repository, Result};
+use crate::index::{Dependencies, LoadedIndex, PairSorter};
+use crate::scratch::{Array, Scratch};
+use crate::{Monitor, Result};
 
 /// Frames of one depth. A frame without bases has depth 0; another is one deeper than its deepest
 /// base.
@@ -53,35 +52,40 @@ pub(super) fn classes(loaded: &LoadedIndex) -> Result<Vec<FrameClass>> {
 }
 
 /// Computes the cost of reading chunks without a cache.
-pub(super) fn read_cost(repository: &Repository, loaded: &LoadedIndex, monitor: &Monitor) -> Result<ReadCost> {
-    let mut bases: Vec<(u32, u32)> = if loaded.index.has_deltas() {
-        let dependencies = Dependencies::read(&repository.files, loaded, &HashSet::new(), monitor)?;
-        dependencies
-            .frames()
-            .iter()
-            .map(|&(base, frame)| (frame, base))
-            .collect()
-    } else {
-        Vec::new()
+pub(super) fn read_cost(scratch: &Scratch, loaded: &LoadedIndex, monitor: &Monitor) -> Result<ReadCost> {
+    let mut bases = match loaded.index.has_deltas() {
+        true => Dependencies::read(scratch, loaded, None, monitor)?.bases(scratch)?,
+        false => PairSorter::new(scratch).finish()?,
     };
-    bases.sort_unstable();
     let (mut bytes, mut decoded, mut chunks) = (0u128, 0u128, 0u128);
     let mut cost = ReadCost::default();
-    // For each frame, the last frame for which it was counted, so that each counts once per frame.
-    let mut met = vec![u32::MAX; loaded.index.stored_frames() as usize];
-    let mut todo = Vec::new();
+    // For each frame, one more than the last frame for which it was counted, so that each counts once
+    // per frame.
+    let mut met = Array::<u32>::zeros(scratch, loaded.index.stored_frames().into())?;
+    // A frame and the position of its next base. Each is less deep than the one before it, so there are
+    // few.
+    let mut path: Vec<(u32, u64)> = Vec::new();
     loaded.index.each_frame(|number, frame| {
-        let (mut frame_bytes, mut frame_count) = (0, 0);
-        todo.push(number);
-        met[number as usize] = number;
-        while let Some(needed) = todo.pop() {
-            frame_bytes += u64::from(loaded.index.frame(needed).length);
+        monitor.check_cancelled()?;
+        let (mut frame_bytes, mut frame_count) = (u64::from(frame.length), 1);
+        if frame.depth > 0 {
+            path.push((number, bases.start(number)?));
+        }
+        while let Some((needed, at)) = path.last_mut() {
+            let Some(base) = bases.second(*at, *needed)? else {
+                path.pop();
+                continue;
+            };
+            *at += 1;
+            if met.get(base.into())? == number + 1 {
+                continue;
+            }
+            met.set(base.into(), number + 1)?;
+            let base_frame = loaded.index.frame(base);
+            frame_bytes += u64::from(base_frame.length);
             frame_count += 1;
-            let first = bases.partition_point(|edge| edge.0 < needed);
-            for &(_, base) in bases[first..].iter().take_while(|edge| edge.0 == needed) {
-                if std::mem::replace(&mut met[base as usize], number) != number {
-                    todo.push(base);
-                }
+            if base_frame.depth > 0 {
+                path.push((base, bases.start(base)?));
             }
         }
         let count = u128::from(frame.blobs);

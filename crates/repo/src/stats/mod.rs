@@ -2,15 +2,19 @@
 
 mod frames;
 
-use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 pub use frames::{FrameClass, ReadCost};
+use ibid_format::Keys;
 use ibid_format::content::{Content, Item};
 use ibid_format::pack::PackKind;
+use ibid_format::run::ShortId;
 use ibid_format::tree::EntryKind;
 
+use crate::index::{IdMap, LoadedIndex};
 use crate::layout::folder;
+use crate::read::ChunkReader;
+use crate::scratch::{Array, Bits, Scratch};
 use crate::tree::{Items, TreeStep, TreeWalk, content_key};
 use crate::{Monitor, ProgressCounters, Repository, Result, SnapshotInfo};
 
@@ -92,24 +96,6 @@ impl Stats {
     }
 }
 
-/// Set of chunks already counted, one bit each.
-struct SeenChunks(Vec<u64>);
-
-impl SeenChunks {
-    fn new(loaded: &crate::index::LoadedIndex) -> SeenChunks {
-        SeenChunks(vec![0; loaded.index.ordinals().div_ceil(64) as usize])
-    }
-
-    /// Adds the chunk with this ordinal; returns true if it was not in the set.
-    fn meet(&mut self, at: u64) -> bool {
-        let word = &mut self.0[(at / 64) as usize];
-        let bit = 1 << (at % 64);
-        let new = *word & bit == 0;
-        *word |= bit;
-        new
-    }
-}
-
 /// Totals of a directory with everything below it.
 #[derive(Clone, Default)]
 struct Subtree {
@@ -139,24 +125,75 @@ impl Subtree {
     }
 }
 
+/// Totals of directories by their listings, so that equal subtrees are read once.
+struct KnownTrees {
+    /// Where in `totals` those of a directory begin.
+    starts: IdMap,
+    /// For each directory the number of its depths, the bytes of holes, and for each depth the number
+    /// of files and their bytes.
+    totals: Array<u64>,
+}
+
+impl KnownTrees {
+    fn new(scratch: &Scratch) -> Result<KnownTrees> {
+        Ok(KnownTrees {
+            starts: IdMap::new(scratch),
+            totals: Array::zeros(scratch, 0)?,
+        })
+    }
+
+    fn get(&mut self, listing: ShortId) -> Result<Option<Subtree>> {
+        let Some(start) = self.starts.get(listing)? else {
+            return Ok(None);
+        };
+        let mut words = start..;
+        let mut next = || self.totals.get(words.next().expect("it has no end"));
+        let (depths, holes) = (next()?, next()?);
+        let depth = |_| {
+            Ok(DepthClass {
+                files: next()?,
+                bytes: next()?,
+            })
+        };
+        Ok(Some(Subtree {
+            depths: (0..depths).map(depth).collect::<Result<_>>()?,
+            holes,
+        }))
+    }
+
+    fn insert(&mut self, listing: ShortId, subtree: &Subtree) -> Result<()> {
+        let start = self.totals.push(subtree.depths.len() as u64)?;
+        self.totals.push(subtree.holes)?;
+        for depth in &subtree.depths {
+            self.totals.push(depth.files)?;
+            self.totals.push(depth.bytes)?;
+        }
+        self.starts.insert(listing, start)
+    }
+}
+
 struct Counting<'a> {
-    loaded: &'a crate::index::LoadedIndex,
-    met: SeenChunks,
+    loaded: &'a LoadedIndex,
+    keys: &'a Keys,
+    /// Chunks already counted, by their ordinals.
+    met: Bits,
     stats: Stats,
-    /// Totals of directories by the encoding of their listings, so that equal subtrees are read
-    /// once.
-    known: HashMap<Vec<u8>, Subtree>,
+    known: KnownTrees,
     /// Bytes in packs, in units of 1/2^16 byte.
     packed: [u128; 2],
 }
 
 impl Counting<'_> {
-    fn chunk(&mut self, item: &Item, kind: PackKind) {
-        let Item::Chunk { id, length } = item else { return };
+    fn chunk(&mut self, item: &Item, kind: PackKind) -> Result<()> {
+        let Item::Chunk { id, length } = item else {
+            return Ok(());
+        };
         // Missing chunks are reported by `check`.
-        let Some(place) = self.loaded.index.get(id) else { return };
-        if !self.met.meet(self.loaded.index.ordinal(place)) {
-            return;
+        let Some(place) = self.loaded.index.get(id) else {
+            return Ok(());
+        };
+        if !self.met.insert(self.loaded.index.ordinal(place))? {
+            return Ok(());
         }
         let frame = self.loaded.index.frame(place.frame);
         let share = ((u128::from(*length) * u128::from(frame.sealed)) << 16) / u128::from(frame.length.max(1));
@@ -165,7 +202,7 @@ impl Counting<'_> {
         if kind == PackKind::Metadata {
             self.stats.metadata_chunks += 1;
             self.stats.metadata_unique += length;
-            return;
+            return Ok(());
         }
         self.stats.chunks += 1;
         self.stats.unique += length;
@@ -180,23 +217,32 @@ impl Counting<'_> {
         }
         self.stats.sizes[at].chunks += 1;
         self.stats.sizes[at].bytes += length;
+        Ok(())
     }
 
     /// Counts the chunks of a content; returns the bytes of its holes.
-    fn content(&mut self, reader: &crate::read::ChunkReader<'_>, content: &Content, kind: PackKind) -> Result<u64> {
-        let mut lists = Vec::new();
+    fn content(&mut self, reader: &ChunkReader<'_>, content: &Content, kind: PackKind) -> Result<u64> {
         let mut holes = 0;
-        for item in Items::noting(reader, content, &mut lists) {
+        let mut items = Items::noting(reader, content);
+        while let Some(item) = items.next() {
             let item = item?;
             if let Item::Hole { length } = item {
                 holes += length;
             }
-            self.chunk(&item, kind);
+            self.chunk(&item, kind)?;
+            items
+                .noted()
+                .try_for_each(|list| self.chunk(&list, PackKind::Metadata))?;
         }
-        for item in &lists {
-            self.chunk(item, PackKind::Metadata);
-        }
+        items
+            .noted()
+            .try_for_each(|list| self.chunk(&list, PackKind::Metadata))?;
         Ok(holes)
+    }
+
+    /// Returns the key of a listing: equal listings have equal keys.
+    fn key(&self, listing: &Content) -> ShortId {
+        content_key(self.keys, listing)
     }
 }
 
@@ -209,11 +255,13 @@ impl Repository {
         let monitor = &*self.monitor;
         let reader = self.tree_reader()?;
         let loaded = self.loaded()?;
+        let scratch = self.scratch();
         let mut counting = Counting {
             loaded: &loaded,
-            met: SeenChunks::new(&loaded),
+            keys: &self.files.keys,
+            met: Bits::new(&scratch, loaded.index.ordinals())?,
             stats: Stats::default(),
-            known: HashMap::new(),
+            known: KnownTrees::new(&scratch)?,
             packed: [0; 2],
         };
         let total = snapshots.iter().map(|info| info.snapshot.counters.bytes).sum();
@@ -244,7 +292,7 @@ impl Repository {
         stats.snapshot_bytes = size(folder::SNAPSHOTS)?;
         stats.sketch_bytes = size(folder::SKETCHES)?;
         stats.frame_depths = frames::classes(&loaded)?;
-        stats.read_cost = frames::read_cost(self, &loaded, monitor)?;
+        stats.read_cost = frames::read_cost(&scratch, &loaded, monitor)?;
         stats.index_memory = loaded.index.bytes();
         stats.index_chunks = loaded.index.len();
         Ok(stats)
@@ -253,7 +301,7 @@ impl Repository {
     /// Adds up the totals of a directory.
     fn count_tree(
         &self,
-        reader: &crate::read::ChunkReader<'_>,
+        reader: &ChunkReader<'_>,
         counting: &mut Counting<'_>,
         root: &Content,
         monitor: &Monitor,
@@ -264,10 +312,10 @@ impl Repository {
         };
         let mut walk = TreeWalk::new(reader, root);
         // One per directory on the path to the current one: its totals so far.
-        let mut levels = vec![(content_key(root), Subtree::default())];
-        if let Some(known) = counting.known.get(&levels[0].0) {
+        let mut levels = vec![(counting.key(root), Subtree::default())];
+        if let Some(known) = counting.known.get(levels[0].0)? {
             progress(known.files(), known.bytes());
-            return Ok(known.clone());
+            return Ok(known);
         }
         counting.content(reader, root, PackKind::Metadata)?;
         while let Some(step) = walk.next() {
@@ -276,14 +324,14 @@ impl Repository {
                 TreeStep::Leave => {
                     let (key, subtree) = levels.pop().expect("descended before");
                     levels.last_mut().expect("the root").1.merge(&subtree, 1);
-                    counting.known.insert(key, subtree);
+                    counting.known.insert(key, &subtree)?;
                 }
                 TreeStep::Entry(entry) => match &entry.kind {
                     EntryKind::Directory(listing) => {
-                        let key = content_key(listing);
-                        if let Some(subtree) = counting.known.get(&key) {
+                        let key = counting.key(listing);
+                        if let Some(subtree) = counting.known.get(key)? {
                             progress(subtree.files(), subtree.bytes());
-                            levels.last_mut().expect("the root").1.merge(subtree, 1);
+                            levels.last_mut().expect("the root").1.merge(&subtree, 1);
                         } else {
                             counting.content(reader, listing, PackKind::Metadata)?;
                             levels.push((key, Subtree::default()));
@@ -306,7 +354,7 @@ impl Repository {
             }
         }
         let (key, subtree) = levels.pop().expect("the root");
-        counting.known.insert(key, subtree.clone());
+        counting.known.insert(key, &subtree)?;
         Ok(subtree)
     }
 }

@@ -6,18 +6,20 @@
 //! `docs/format/README.md`).
 
 use ibid_chunk::{Backend, Chunker, FastCdcSettings, Settings};
-use ibid_format::ChunkId;
 use ibid_format::content::{Content, DEPTH_MAX, ITEMS_INLINE, Item};
+use ibid_format::run::ShortId;
 use ibid_format::tree::TreeEntry;
+use ibid_format::{ChunkId, Keys};
 
 use crate::read::ChunkReader;
 use crate::{Error, Result};
 
-/// Returns a key of a content: equal contents have equal keys.
-pub(crate) fn content_key(content: &Content) -> Vec<u8> {
+/// Returns a key of a content: 16 bytes of a keyed hash of its encoding. Equal contents have equal
+/// keys, and others have not, as far as anyone can tell.
+pub(crate) fn content_key(keys: &Keys, content: &Content) -> ShortId {
     let mut bytes = Vec::new();
     content.encode(&mut bytes);
-    bytes
+    ShortId::of(&keys.chunk_id(&bytes))
 }
 
 /// Destination of metadata chunks.
@@ -244,8 +246,8 @@ pub(crate) struct Items<'r> {
     expected: u64,
     found: u64,
     failed: bool,
-    /// Collects the metadata chunks that were read.
-    lists: Option<&'r mut Vec<Item>>,
+    /// Metadata chunks that were read, if they are noted.
+    lists: Option<Vec<Item>>,
 }
 
 struct Level {
@@ -279,12 +281,17 @@ impl<'r> Items<'r> {
         }
     }
 
-    /// Returns an iterator that also records in `lists` every metadata chunk it reads.
-    pub(crate) fn noting(reader: &'r ChunkReader<'r>, content: &Content, lists: &'r mut Vec<Item>) -> Items<'r> {
+    /// Returns an iterator that also notes every metadata chunk it reads.
+    pub(crate) fn noting(reader: &'r ChunkReader<'r>, content: &Content) -> Items<'r> {
         Items {
-            lists: Some(lists),
+            lists: Some(Vec::new()),
             ..Items::new(reader, content)
         }
+    }
+
+    /// Returns the metadata chunks noted since the last call.
+    pub(crate) fn noted(&mut self) -> impl Iterator<Item = Item> + use<'_, 'r> {
+        self.lists.iter_mut().flat_map(|lists| lists.drain(..))
     }
 
     /// Returns the next item of level `n`, if there is one.

@@ -99,9 +99,7 @@ impl Scene {
     /// can't be opened.
     pub fn judge(&self, image: &Image, context: &str) -> Result<CheckReport, Error> {
         let repository = open(storage(image))?;
-        let report = repository
-            .check(ReadData::All)
-            .unwrap_or_else(|error| panic!("{context}: the check itself failed: {error}"));
+        let report = check_all(&repository, context);
         for (id, tree) in &self.snapshots {
             match repository.snapshot(id) {
                 Ok(_) => self.restore(&repository, &report, id, tree, context),
@@ -169,6 +167,22 @@ impl Scene {
             );
         }
     }
+}
+
+/// Checks a repository and reads all data: with everything in memory, and in temporary files.
+/// Returns the report, which must be the same.
+pub fn check_all(repository: &Repository, context: &str) -> CheckReport {
+    let [report, from_files] = [repository.clone(), repository.clone().with_tiny_index()].map(|repository| {
+        let mut report = repository
+            .check(ReadData::All)
+            .unwrap_or_else(|error| panic!("{context}: the check itself failed: {error}"));
+        for list in [&mut report.faults, &mut report.notes] {
+            list.sort_by(|a, b| (&a.object, &a.problem).cmp(&(&b.object, &b.problem)));
+        }
+        report
+    });
+    assert_eq!(format!("{report:?}"), format!("{from_files:?}"), "{context}");
+    report
 }
 
 pub fn names_fault(report: &CheckReport, name: &Name, context: &str) {

@@ -5,6 +5,7 @@
 
 mod pages;
 mod sorter;
+mod stack;
 mod writer;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -16,6 +17,7 @@ use ibid_format::run::{
 use ibid_format::{FileId, FileKind};
 pub(super) use pages::PageCache;
 pub(crate) use sorter::{Merge, Merged, Sorter};
+pub(super) use stack::RunStack;
 pub(crate) use writer::RunWriter;
 
 use crate::cache::{Kept, SealedFile};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ibid_format::Keys;
 use ibid_format::run::ShortId;
 
+use super::stack::{alike, merge};
 use super::{Entries, Run, RunWriter};
 use crate::Result;
 
@@ -32,7 +33,7 @@ impl<'a> Sorter<'a> {
             keys,
             folder,
             entries: Vec::new(),
-            most: (memory / entry).max(1024) as usize,
+            most: (memory / entry).max(16) as usize,
             value_bits,
             runs: Vec::new(),
         }
@@ -46,7 +47,7 @@ impl<'a> Sorter<'a> {
             let more = self
                 .entries
                 .len()
-                .clamp(1024, self.most)
+                .clamp(1024.min(self.most), self.most)
                 .min(self.most - self.entries.len());
             self.entries.reserve_exact(more.max(1));
         }
@@ -62,6 +63,12 @@ impl<'a> Sorter<'a> {
             writer.entry(id, value)?;
         }
         self.runs.push(Arc::new(writer.finish(Vec::new())?));
+        // Every run is an open file: they must stay few.
+        while let Some(from) = alike(&self.runs) {
+            let merged = merge(self.keys, self.folder, &self.runs[from..], self.value_bits)?;
+            self.runs.truncate(from);
+            self.runs.push(Arc::new(merged));
+        }
         Ok(())
     }
 
