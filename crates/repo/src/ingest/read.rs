@@ -1,7 +1,9 @@
 //! The reader: walks, decides which files to read, and fixes the order of the results.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -20,7 +22,8 @@ use super::options::Stream;
 use super::sampling::FileClasses;
 use super::work::{FileKey, Names, SmallFile, ToRead, Work, attribute_bytes};
 use crate::read::ChunkReader;
-use crate::source::{Moment, OwnFolders, Step, Walker, entry_from, read_xattrs_at, read_xattrs_of};
+use crate::source::{Moment, OwnFolders, Step, Walker, ahead, entry_from, read_xattrs_at, read_xattrs_of};
+use crate::threads::spawn;
 use crate::tree::{Entries, Items};
 use crate::{Error, Monitor, ProgressCounters, Result, Warning};
 
@@ -151,6 +154,8 @@ struct Reading<'r, 'j> {
     job: &'j Job<'j>,
     outlets: &'j Outlets,
     reader: &'r ChunkReader<'r>,
+    /// The current directory's path.
+    path: Vec<u8>,
     /// One per directory on the path to the current one; `None` where the parent snapshot has no
     /// such directory.
     former: Vec<Option<ParentListing<'r>>>,
@@ -185,6 +190,13 @@ enum Met {
     Again { file: FileKey, last: bool },
 }
 
+/// Steps of the walk that are passed on at once, and how many of them may be directories, which are
+/// open.
+const STEPS: usize = 256;
+const STEPS_ENTERED: usize = 16;
+/// Such batches that wait.
+const BATCHES_OF_STEPS: usize = 2;
+
 /// Maximum number of small files in a batch.
 const BATCH_FILES: usize = 256;
 
@@ -196,7 +208,7 @@ fn walk(
     own: OwnFolders,
     outlets: &Outlets,
 ) -> std::result::Result<Result<()>, Disconnected> {
-    let mut walker = match Walker::new(paths, job.filter.clone(), own, job.repository.scratch()) {
+    let walker = match Walker::new(paths, job.filter.clone(), own, job.repository.scratch()) {
         Ok(walker) => walker,
         Err(error) => return Ok(Err(error)),
     };
@@ -208,6 +220,7 @@ fn walk(
         job,
         outlets,
         reader: &reader,
+        path: Vec::new(),
         former: vec![former],
         batch: Vec::new(),
         batch_bytes: 0,
@@ -215,21 +228,52 @@ fn walk(
         kinds: FileClasses::default(),
         image,
     };
-    while let Some(step) = walker.next() {
-        if job.monitor.is_cancelled() {
-            return Ok(Err(Error::Interrupted));
+    std::thread::scope(|scope| {
+        let (ahead, folders) = ahead::channel();
+        for _ in 0..ahead::THREADS {
+            let folders = folders.clone();
+            // These threads only save time.
+            let _ = spawn(scope, move || ahead::run(&folders));
         }
-        reading.step(step, &walker)?;
+        let (sender, steps) = bounded(BATCHES_OF_STEPS);
+        if let Err(error) = spawn(scope, || pass_on(walker.looking_ahead(ahead), sender)) {
+            return Ok(Err(error));
+        }
+        for step in steps.into_iter().flatten() {
+            if job.monitor.is_cancelled() {
+                return Ok(Err(Error::Interrupted));
+            }
+            reading.step(step)?;
+        }
+        reading.flush()?;
+        Ok(Ok(()))
+    })
+}
+
+/// Walks in a thread of its own, and passes on many steps at once.
+fn pass_on(mut walker: Walker, steps: Sender<Vec<Step>>) {
+    let (mut batch, mut entered) = (Vec::new(), 0);
+    while let Some(step) = walker.next() {
+        entered += usize::from(matches!(step, Step::Enter { .. }));
+        batch.push(step);
+        if batch.len() >= STEPS || entered >= STEPS_ENTERED {
+            entered = 0;
+            if steps.send(std::mem::take(&mut batch)).is_err() {
+                // The reader has failed and is gone.
+                return;
+            }
+        }
     }
-    reading.flush()?;
-    Ok(Ok(()))
+    let _ = steps.send(batch);
 }
 
 impl<'r> Reading<'r, '_> {
-    fn step(&mut self, step: Step, walker: &Walker) -> std::result::Result<(), Disconnected> {
+    fn step(&mut self, step: Step) -> std::result::Result<(), Disconnected> {
         match step {
             Step::Enter { name, stat, directory } => {
                 self.flush()?;
+                self.path.push(b'/');
+                self.path.extend_from_slice(&name);
                 let former = self.take_former(&name);
                 let below = match former.as_ref().map(|entry| &entry.kind) {
                     Some(EntryKind::Directory(listing)) => Some(ParentListing {
@@ -241,11 +285,14 @@ impl<'r> Reading<'r, '_> {
                 let mut entry = entry_from(&name, &stat).expect("a directory is of a known type");
                 let (xattrs, faults) = read_xattrs_of(directory.as_fd());
                 entry.xattrs = xattrs;
-                self.job.attributes_lost(walker.path(), faults);
+                self.job
+                    .attributes_lost(Path::new(OsStr::from_bytes(&self.path)), faults);
                 self.outlets.events.send(Event::Enter(Box::new(entry)))?;
             }
             Step::Leave => {
                 self.flush()?;
+                let parent = self.path.iter().rposition(|&byte| byte == b'/');
+                self.path.truncate(parent.unwrap_or(0));
                 self.former.pop();
                 self.outlets.events.send(Event::Leave)?;
             }
@@ -254,7 +301,7 @@ impl<'r> Reading<'r, '_> {
                 stat,
                 parent,
                 named,
-            } => self.node(name, stat, parent, named, walker)?,
+            } => self.node(name, stat, parent, named)?,
             Step::Failed { path, error } => {
                 self.flush()?;
                 self.outlets.events.send(Event::Failed { path, error })?;
@@ -274,11 +321,9 @@ impl<'r> Reading<'r, '_> {
         stat: Stat,
         parent: Arc<OwnedFd>,
         named: bool,
-        walker: &Walker,
     ) -> std::result::Result<(), Disconnected> {
         let former = self.take_former(&name);
         let file_type = FileType::from_raw_mode(stat.st_mode);
-        let path = || walker.path().to_owned();
         if file_type == FileType::RegularFile || named && file_type == FileType::BlockDevice {
             let image = self.image.take();
             // The map says better than times whether it has changed.
@@ -300,17 +345,17 @@ impl<'r> Reading<'r, '_> {
             let names = match self.meet(&stat) {
                 Met::Again { file, last } => {
                     self.job.monitor.counters.skip(stat.st_size as u64);
-                    let path = path();
+                    let path = self.path_of(&name);
                     return self.add(SmallFile::Link { name, file, last, path }, 0);
                 }
                 Met::First(names) => names,
             };
             let file = ToRead {
                 kind: self.kinds.of(&name, former.as_ref()),
+                path: self.path_of(&name),
                 parent,
                 name,
                 stat,
-                path: path(),
                 names,
             };
             if file_type == FileType::RegularFile && stat.st_size as u64 <= BATCH_BYTES as u64 && image.is_none() {
@@ -324,7 +369,7 @@ impl<'r> Reading<'r, '_> {
             let parts = self.outlets.announce(self.job, file.path.clone(), pieces, names)?;
             return Ok(self.outlets.large.send(Large::File { file, image, parts })?);
         }
-        match self.special(&name, &stat, &parent, walker) {
+        match self.special(&name, &stat, &parent) {
             Ok(entry) => {
                 let bytes = attribute_bytes(&entry) as u64;
                 self.add(
@@ -337,9 +382,16 @@ impl<'r> Reading<'r, '_> {
             }
             Err(error) => {
                 self.flush()?;
-                Ok(self.outlets.events.send(Event::Failed { path: path(), error })?)
+                let path = self.path_of(&name);
+                Ok(self.outlets.events.send(Event::Failed { path, error })?)
             }
         }
+    }
+
+    /// Returns the path of a name in the current directory.
+    fn path_of(&self, name: &[u8]) -> PathBuf {
+        let path = [&self.path, b"/".as_slice(), name].concat();
+        PathBuf::from(OsString::from_vec(path))
     }
 
     /// Finds out whether a file was already met under another name.
@@ -370,8 +422,9 @@ impl<'r> Reading<'r, '_> {
     }
 
     /// Returns the entry of a symlink, FIFO, socket or device.
-    fn special(&self, name: &[u8], stat: &Stat, parent: &OwnedFd, walker: &Walker) -> Result<TreeEntry> {
-        let failed = |error: std::io::Error| Error::local("read", walker.path(), error);
+    fn special(&self, name: &[u8], stat: &Stat, parent: &OwnedFd) -> Result<TreeEntry> {
+        let path = self.path_of(name);
+        let failed = |error: std::io::Error| Error::local("read", &path, error);
         let mut entry =
             entry_from(name, stat).ok_or_else(|| failed(std::io::Error::other("a type of file that is not known")))?;
         if let EntryKind::Symlink(target) = &mut entry.kind {
@@ -380,7 +433,7 @@ impl<'r> Reading<'r, '_> {
         }
         let (xattrs, faults) = read_xattrs_at(parent, name);
         entry.xattrs = xattrs;
-        self.job.attributes_lost(walker.path(), faults);
+        self.job.attributes_lost(&path, faults);
         Ok(entry)
     }
 

@@ -1,6 +1,7 @@
 //! The local file system as a backup reads it. Names are resolved relative to open directories, so
 //! no path is too long, and no name can be replaced by a link between check and open.
 
+pub(crate) mod ahead;
 mod attributes;
 mod exclude;
 mod names;

@@ -14,6 +14,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 
 use super::Filter;
+use super::ahead::{Ahead, Folders};
 use super::names::{NameSorter, Names};
 use crate::scratch::Scratch;
 use crate::{Error, Result};
@@ -73,6 +74,8 @@ struct Level {
     directory: Option<Arc<OwnedFd>>,
     stat: Stat,
     names: Names,
+    /// Directories in it that may be looked at before the walk gets there.
+    folders: Folders,
     /// Whether the whole directory is requested.
     whole: bool,
     /// Names requested in it or below, in addition to the rest if [`whole`](Level::whole) is set.
@@ -88,6 +91,7 @@ pub(crate) struct Walker {
     own: OwnFolders,
     failed_first: Vec<Step>,
     scratch: Scratch,
+    ahead: Option<Ahead>,
 }
 
 impl Walker {
@@ -109,6 +113,7 @@ impl Walker {
             own,
             failed_first: Vec::new(),
             scratch,
+            ahead: None,
         };
         let root = open_root().map_err(|error| Error::local("open", "/", error))?;
         let stat = rustix::fs::fstat(&root).map_err(|e| Error::local("look at", "/", e))?;
@@ -117,26 +122,36 @@ impl Walker {
         Ok(walker)
     }
 
+    /// Has directories looked at before the walk gets there.
+    pub(crate) fn looking_ahead(self, ahead: Ahead) -> Walker {
+        Walker {
+            ahead: Some(ahead),
+            ..self
+        }
+    }
+
     /// Returns the absolute path of the last step.
-    pub(crate) fn path(&self) -> &Path {
+    fn path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.path))
     }
 
     fn level(&self, directory: Arc<OwnedFd>, stat: Stat, wanted: Wanted) -> Result<Level> {
         let Wanted { mut whole, children } = wanted;
         let mut names = NameSorter::new(&self.scratch, self.room());
+        let mut folders = Folders::default();
         children.keys().try_for_each(|name| names.push(name))?;
         if whole && self.filter.caches && is_cache(&directory) {
             whole = false;
             names.push(b"CACHEDIR.TAG")?;
         } else if whole {
-            self.read_names(&directory, &mut names)?;
+            self.read_names(&directory, &mut names, &mut folders)?;
         }
         let names = names.finish()?;
         Ok(Level {
             directory: Some(directory),
             stat,
             names,
+            folders,
             whole,
             wanted: children,
             path_length: self.path.len(),
@@ -152,15 +167,19 @@ impl Walker {
     }
 
     /// Reads all names of a directory.
-    fn read_names(&self, directory: &Arc<OwnedFd>, names: &mut NameSorter<'_>) -> Result<()> {
+    fn read_names(&self, directory: &Arc<OwnedFd>, names: &mut NameSorter<'_>, folders: &mut Folders) -> Result<()> {
         let failed = |error: rustix::io::Errno| Error::local("read directory", self.path(), error);
         for entry in Dir::read_from(directory).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
                 names.push(name)?;
+                if self.ahead.is_some() && entry.file_type() == FileType::Directory {
+                    folders.push(name);
+                }
             }
         }
+        folders.sort();
         Ok(())
     }
 
@@ -214,6 +233,7 @@ impl Walker {
         let all_wanted = level.whole;
         let device = level.stat.st_dev;
         let wanted = level.wanted.remove(&name).unwrap_or_default();
+        level.folders.reached(&name);
         let named = wanted.whole;
         let stat = rustix::fs::statat(&parent, &name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|error| Error::local("look at", self.path(), error))?;
@@ -257,7 +277,24 @@ impl Walker {
             let far = self.levels.len() - 1 - OPEN_MAX;
             self.levels[far].directory = None;
         }
+        self.look_ahead();
         Ok(Some(Step::Enter { name, stat, directory }))
+    }
+
+    /// Has directories looked at that the walk will enter next: first those in the innermost one.
+    fn look_ahead(&mut self) {
+        let Some(ahead) = &self.ahead else { return };
+        for level in self.levels.iter_mut().rev() {
+            let Some(directory) = &level.directory else { return };
+            while !ahead.is_full() {
+                let Some(name) = level.folders.next() else { break };
+                let path = [&self.path[..level.path_length], b"/", &name].concat();
+                let is_left_out = self.filter.leaves_out(Path::new(OsStr::from_bytes(&path)), true);
+                if !is_left_out && !ahead.look(directory, name, level.stat.st_dev) {
+                    return;
+                }
+            }
+        }
     }
 
     fn left_out(&self, stat: &Stat, is_directory: bool) -> bool {
@@ -325,7 +362,7 @@ fn directory_flags() -> OFlags {
     OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
 }
 
-fn open_directory(parent: impl AsFd, name: &[u8]) -> std::result::Result<OwnedFd, rustix::io::Errno> {
+pub(super) fn open_directory(parent: impl AsFd, name: &[u8]) -> std::result::Result<OwnedFd, rustix::io::Errno> {
     rustix::fs::openat(parent, name, directory_flags(), Mode::empty())
 }
 
@@ -376,6 +413,25 @@ mod tests {
         let (walked, failed) = walked(&root, || ());
         assert!(failed.is_empty(), "{failed:?}");
         assert!(walked == files, "in the order of names, each once");
+    }
+
+    #[test]
+    fn directories_that_will_be_walked_are_looked_at_and_no_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["a/x", "b/left-out/deep", "c", "left-out", "z"] {
+            std::fs::create_dir_all(root.join(name)).unwrap();
+        }
+        let excludes = Excludes::default().patterns(["left-out".to_owned()]);
+        let filter = Arc::new(Filter::new(&excludes).unwrap());
+        let scratch = Scratch::tiny(&std::env::temp_dir());
+        let walker = Walker::new(std::slice::from_ref(&root), filter, OwnFolders::default(), scratch).unwrap();
+        let (ahead, asked) = super::super::ahead::channel();
+        let mut walker = walker.looking_ahead(ahead);
+        while walker.next().is_some() {}
+        drop(walker);
+        let names: Vec<_> = asked.iter().map(|folder| folder.name().to_owned()).collect();
+        assert_eq!(names, [b"a", b"b", b"c", b"z", b"x"]);
     }
 
     /// Walks `root` and returns the paths of files and of failures. `at_the_bottom` is called at
