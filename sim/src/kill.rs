@@ -19,6 +19,7 @@ const PASSWORD: &str = "a password for tests";
 struct Run<'a> {
     ibid: &'a str,
     repository: PathBuf,
+    cache: PathBuf,
     folder: Folder,
     random: Random,
     /// Duration of a backup and of a restore that run to the end.
@@ -36,6 +37,7 @@ struct Counts {
     backups_killed: u64,
     restores_killed: u64,
     whole_unacknowledged: u64,
+    caches_damaged: u64,
 }
 
 pub(crate) fn run(flags: &Flags) {
@@ -44,6 +46,10 @@ pub(crate) fn run(flags: &Flags) {
     let mut run = Run {
         ibid: flags.text("ibid").expect("--ibid PATH"),
         repository: place.path().join("repository"),
+        cache: match flags.text("cache") {
+            Some(folder) => folder.into(),
+            None => place.path().join("cache"),
+        },
         folder: Folder::new(),
         random: Random(seed),
         whole: [Duration::from_millis(200); 2],
@@ -56,6 +62,7 @@ pub(crate) fn run(flags: &Flags) {
         let context = format!("seed {seed}, round {round}");
         run.folder.evolve(&mut run.random, 3_000_000);
         let tree = contents(run.folder.path());
+        counts.caches_damaged += u64::from(run.damage_cache());
         let ended = run.backup(&context);
         run.check(&context);
         let found = run.snapshots();
@@ -90,10 +97,11 @@ pub(crate) fn run(flags: &Flags) {
     }
     println!(
         "{rounds} rounds, {} kills during backup ({} after the snapshot was stored), \
-         {} kills during restore, {} snapshots: all snapshots intact",
+         {} kills during restore, {} times a damaged cache, {} snapshots: all snapshots intact",
         counts.backups_killed,
         counts.whole_unacknowledged,
         counts.restores_killed,
+        counts.caches_damaged,
         snapshots.len()
     );
 }
@@ -105,6 +113,8 @@ impl Run<'_> {
             .env("IBID_PASSWORD", PASSWORD)
             .arg("--repo")
             .arg(&self.repository)
+            .arg("--cache-dir")
+            .arg(&self.cache)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
@@ -152,19 +162,55 @@ impl Run<'_> {
 
     fn init(&self) {
         let mut command = self.command();
-        // A repository that opens quickly and stores many small files.
+        // A repository that opens quickly, stores many small files, and has so many chunks that they
+        // become runs of the cache.
         command.args([
             "init",
             "--argon2",
             "64KiB:1:1",
             "--average",
-            "16KiB",
+            "1KiB",
             "--frame",
             "64KiB",
             "--pack",
             "1MiB",
         ]);
         self.whole(&mut command, "init");
+    }
+
+    /// Every fourth time, changes a byte of each file of the cache, or cuts the file short, or deletes
+    /// it. Returns whether there were any.
+    fn damage_cache(&mut self) -> bool {
+        if self.random.below(4) > 0 {
+            return false;
+        }
+        let mut files = Vec::new();
+        let mut folders = vec![self.cache.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).into_iter().flatten() {
+                let path = entry.expect("an entry of the cache").path();
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false => files.push(path),
+                }
+            }
+        }
+        files.sort();
+        for path in &files {
+            let mut bytes = std::fs::read(path).expect("a file of the cache");
+            let at = self.random.below(bytes.len().max(1) as u64) as usize;
+            match (self.random.below(3), bytes.get_mut(at)) {
+                (0, Some(byte)) => *byte ^= 0x20,
+                (1, Some(_)) => bytes.truncate(at),
+                _ => {
+                    std::fs::remove_file(path).expect("a file of the cache");
+                    continue;
+                }
+            }
+            // On a full disk, this cuts it short.
+            let _ = std::fs::write(path, bytes);
+        }
+        !files.is_empty()
     }
 
     fn backup(&mut self, context: &str) -> Ended {

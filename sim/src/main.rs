@@ -3,7 +3,8 @@
 //! ```text
 //! ibid-sim crash  [--seeds N] [--seed S]     power lost and processes killed at random operations of a simulated disk
 //! ibid-sim damage [--seeds N] [--seed S]     stored files changed at random: right bytes or an error
-//! ibid-sim kill --ibid PATH [--rounds N] [--seed S]    the real program on a real disk, killed at random moments
+//! ibid-sim kill --ibid PATH [--rounds N] [--seed S] [--cache FOLDER]    the real program on a real disk, killed at
+//!                                            random moments, with a cache that is damaged now and then
 //! ibid-sim memory [--files N] [--mib N]      peak memory of a backup with the least budget
 //! ```
 //!
@@ -53,8 +54,7 @@ impl Flags {
     }
 }
 
-const USAGE: &str =
-    "usage: ibid-sim crash|damage|kill|memory [--seed S] [--seeds N] [--rounds N] [--ibid PATH] [--files N] [--mib N]";
+const USAGE: &str = "usage: ibid-sim crash|damage|kill|memory [--seed S] [--seeds N] [--rounds N] [--ibid PATH] [--cache FOLDER] [--files N] [--mib N]";
 
 fn main() -> Result<(), String> {
     let mut arguments = std::env::args().skip(1);
