@@ -54,7 +54,8 @@ impl Flags {
     }
 }
 
-const USAGE: &str = "usage: ibid-sim crash|damage|kill|memory [--seed S] [--seeds N] [--rounds N] [--ibid PATH] [--cache FOLDER] [--files N] [--mib N]";
+const USAGE: &str = "usage: ibid-sim crash|damage|kill|memory [--seed S] [--seeds N] [--rounds N] [--ibid PATH] \
+                     [--cache FOLDER] [--files N] [--mib N]";
 
 fn main() -> Result<(), String> {
     let mut arguments = std::env::args().skip(1);

@@ -222,6 +222,39 @@ fn what_is_similar_is_found_among_other_data() {
 }
 
 #[test]
+fn commands_on_much_of_everything_are_shown_with_their_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("run.json");
+    let json = json.to_str().unwrap();
+    let ibid = ibid();
+    let shown = bench_ok(&[
+        "soak",
+        "--chunks",
+        "1k",
+        "--files",
+        "1100",
+        "--names",
+        "100",
+        "--snapshots",
+        "2",
+        "--ibid",
+        ibid.to_str().expect("text"),
+        "--json",
+        json,
+    ]);
+    assert!(shown.contains("0 commands of ibid took more"), "{shown}");
+    for case in [
+        "1000 new chunks",
+        "1100 files",
+        "100 files in one folder",
+        "2 snapshots",
+    ] {
+        assert!(shown.contains(case), "{shown}");
+    }
+    assert_eq!(bench_ok(&["table", json]), shown);
+}
+
+#[test]
 fn a_run_that_can_not_be_fair_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let tiny = folder.path().join("tiny");

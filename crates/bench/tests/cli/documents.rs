@@ -36,6 +36,7 @@ fn every_command_has_its_section() {
         "random-read",
         "index",
         "similarity",
+        "soak",
         "databases",
         "table",
         "charts",

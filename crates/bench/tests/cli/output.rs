@@ -2,7 +2,7 @@
 
 use crate::support::Home;
 
-const COMMANDS: [&[&str]; 20] = [
+const COMMANDS: [&[&str]; 21] = [
     &["chunk"],
     &["chunkers"],
     &["duplicate-locality"],
@@ -20,6 +20,7 @@ const COMMANDS: [&[&str]; 20] = [
     &["random-read"],
     &["index"],
     &["similarity"],
+    &["soak"],
     &["databases"],
     &["table"],
     &["charts"],

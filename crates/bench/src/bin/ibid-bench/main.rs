@@ -21,6 +21,7 @@ mod record;
 mod report;
 mod repositories;
 mod similarity;
+mod soak;
 mod statistics;
 mod summary;
 mod tools;
@@ -77,6 +78,7 @@ fn run(command: Command, quiet: bool) -> Result<Outcome> {
         Command::RandomRead(options) => done(random_read::run(&options)),
         Command::Index(options) => done(index_lookups::run(&options, quiet)),
         Command::Similarity(options) => done(similarity::run(&options, quiet)),
+        Command::Soak(options) => done(soak::run(&options, quiet)),
         Command::Databases(options) => done(databases::run(&options)),
         Command::DatabasesStage { order } => done(databases::run_stage(&order)),
         Command::Charts(options) => done(charts::run(&options)),

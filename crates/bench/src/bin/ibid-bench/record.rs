@@ -31,6 +31,7 @@ pub(crate) enum Outcome {
     RandomRead(RandomRead),
     IndexLookups(IndexLookups),
     Similarity(SimilarityRun),
+    Soak(Soak),
     Records(Records),
 }
 
@@ -100,6 +101,32 @@ pub(crate) struct FrameResult {
     pub(crate) max_us: f64,
     /// The time of every read, microseconds.
     pub(crate) samples_us: Vec<f64>,
+}
+
+/// The costs of commands on more than fits into memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Soak {
+    /// Budget of every command, bytes.
+    pub(crate) memory: u64,
+    pub(crate) steps: Vec<SoakStep>,
+}
+
+impl Soak {
+    /// Returns the commands of ibid that took more memory than they may.
+    pub(crate) fn beyond_budget(&self) -> impl Iterator<Item = &SoakStep> {
+        let most = self.memory + crate::soak::BESIDE;
+        let is_beyond = move |step: &&SoakStep| step.tool == "ibid" && step.cost.rss_bytes > most;
+        self.steps.iter().filter(is_beyond)
+    }
+}
+
+/// The cost of one command.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SoakStep {
+    pub(crate) case: String,
+    pub(crate) tool: String,
+    pub(crate) command: String,
+    pub(crate) cost: Cost,
 }
 
 /// The results of lookups in a large index.

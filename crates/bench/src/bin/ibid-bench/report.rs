@@ -4,7 +4,9 @@
 use std::fmt::Write as _;
 
 use crate::databases::{self, Records};
-use crate::record::{IndexLookups, Outcome, RandomRead, Record, Repositories, Row, Sample, SimilarityRun, Step};
+use crate::record::{
+    IndexLookups, Outcome, RandomRead, Record, Repositories, Row, Sample, SimilarityRun, Soak, SoakStep, Step,
+};
 use crate::statistics::median;
 
 /// Prints results to standard output.
@@ -79,6 +81,7 @@ pub(crate) fn markdown(record: &Record) -> String {
         Outcome::RandomRead(found) => random_read(found, &mut out),
         Outcome::IndexLookups(found) => index_lookups(found, &mut out),
         Outcome::Similarity(found) => similarity(found, &mut out),
+        Outcome::Soak(found) => soak(found, &mut out),
         Outcome::Records(found) => records(found, &mut out),
     }
     out
@@ -204,6 +207,33 @@ fn index_lookups(found: &IndexLookups, out: &mut String) {
             result
                 .disk_bytes_each
                 .map_or_else(|| "–".to_owned(), |bytes| number(bytes / 1024.0)),
+        ]);
+    }
+    out.push_str(&table(&lines));
+}
+
+fn soak(found: &Soak, out: &mut String) {
+    let _ = writeln!(
+        out,
+        "Budget of memory {:.0} MiB; {} commands of ibid took more than that and 20 MiB.\n",
+        found.memory as f64 / f64::from(1 << 20),
+        found.beyond_budget().count(),
+    );
+    let mut lines = vec![
+        ["case", "command", "wall, s", "CPU, s", "peak, MiB"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for SoakStep {
+        case, command, cost, ..
+    } in &found.steps
+    {
+        lines.push(vec![
+            case.clone(),
+            format!("`{command}`"),
+            format!("{:.2}", cost.wall_s),
+            format!("{:.2}", cost.cpu_s),
+            format!("{:.0}", cost.rss_bytes as f64 / f64::from(1 << 20)),
         ]);
     }
     out.push_str(&table(&lines));

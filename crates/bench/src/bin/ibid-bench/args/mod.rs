@@ -25,7 +25,7 @@ pub(crate) use value::count;
 
 use crate::corpus::Corpus;
 use crate::tools::Kind;
-use crate::{charts, databases, index_lookups, random_read, similarity};
+use crate::{charts, databases, index_lookups, random_read, similarity, soak};
 
 const AFTER_HELP: &str = "\
 Figures of a machine that does other things as well differ from run to run.
@@ -117,6 +117,8 @@ Examples:
     Index(index_lookups::Options),
     /// Measure how much of what is similar is found in repositories of any size
     Similarity(similarity::Options),
+    /// Show that ibid stays within its memory, with far more chunks, files and snapshots than fit into it
+    Soak(soak::Options),
     /// Compare the record store with databases: size, CPU, memory, time to read a record
     Databases(databases::Options),
     /// Run one stage of `databases`, in a process of its own
