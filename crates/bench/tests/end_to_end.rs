@@ -252,6 +252,9 @@ fn commands_on_much_of_everything_are_shown_with_their_memory() {
         assert!(shown.contains(case), "{shown}");
     }
     assert_eq!(bench_ok(&["table", json]), shown);
+    let none = ["--chunks", "0", "--files", "0", "--names", "0", "--snapshots", "0"];
+    let shown = bench_ok(&[&["soak", "--ibid", ibid.to_str().expect("text")], &none[..]].concat());
+    assert!(!shown.contains("ibid backup"), "{shown}");
 }
 
 #[test]

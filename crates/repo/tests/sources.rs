@@ -271,6 +271,10 @@ fn a_file_that_changes_between_two_of_its_names_is_read_by_both() {
     for other in ["z/second", "z/third"] {
         std::fs::hard_link(folder.path().join("a/first"), folder.path().join(other)).unwrap();
     }
+    // The walk is ahead of what is read, but not by so many directories.
+    for n in 0..200 {
+        std::fs::create_dir_all(folder.path().join(format!("y/{n:03}"))).unwrap();
+    }
     let path = folder.path().to_owned();
     let (repository, left_out) = backup_with_a_change_half_way(&folder, move |monitor| {
         while monitor.counters.files.load(Ordering::Relaxed) == 0 {

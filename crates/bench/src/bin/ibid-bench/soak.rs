@@ -45,16 +45,16 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = size)]
     memory: u64,
     /// Back up a stream of N chunks
-    #[arg(long, value_name = "N", default_value = "20M", value_parser = count)]
+    #[arg(long, value_name = "N", default_value = "20M", value_parser = number)]
     chunks: u64,
     /// Back up a tree of N files
-    #[arg(long, value_name = "N", default_value = "1600k", value_parser = count)]
+    #[arg(long, value_name = "N", default_value = "1600k", value_parser = number)]
     files: u64,
     /// Back up one folder with N files
-    #[arg(long, value_name = "N", default_value = "1M", value_parser = count)]
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = number)]
     names: u64,
     /// Make N snapshots
-    #[arg(long, value_name = "N", default_value = "1k", value_parser = count)]
+    #[arg(long, value_name = "N", default_value = "1k", value_parser = number)]
     snapshots: u64,
     /// Back up the tree with these tools as well
     #[arg(long, value_delimiter = ',')]
@@ -65,6 +65,10 @@ pub(crate) struct Options {
     /// Write the results into this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    if text == "0" { Ok(0) } else { count(text) }
 }
 
 /// Runs the experiment.
