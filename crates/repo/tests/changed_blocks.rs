@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ibid_chunk::{FixedSettings, Settings};
 use ibid_format::content::{Content, Item};
-use ibid_format::tree::{EntryKind, TreeEntry};
+use ibid_format::tree::EntryKind;
 use ibid_repo::{
     BackupOptions, BackupSummary, ChangedBlocks, ChangedBlocksError, Error, Hints, Monitor, ReadData, Repository,
-    Visit, Warning,
+    Warning,
 };
 use rustix::fs::{FallocateFlags, fallocate};
-use support::{Folder, Random, backup, noise, options, quick, repository};
+use support::{Folder, Random, backup, entry, noise, options, quick, repository};
 
 fn repository_with(settings: Settings) -> Repository {
     let storage = Arc::new(ibid_storage::Memory::new());
@@ -112,18 +112,6 @@ impl Image {
 fn with_map(repository: &Repository, path: &Path, map: ChangedBlocks) -> Result<BackupSummary, Error> {
     let parent = repository.snapshot("latest").unwrap().id;
     repository.backup(&options(path).parent(parent.to_string()).changed_blocks(map))
-}
-
-fn entry(repository: &Repository, path: &Path) -> TreeEntry {
-    let snapshot = repository.snapshot("latest").unwrap();
-    let mut found = None;
-    repository
-        .visit(snapshot.at(path), |_, entry| {
-            found = Some(entry.clone());
-            Ok(Visit::Skip)
-        })
-        .unwrap();
-    found.unwrap()
 }
 
 fn content(repository: &Repository, path: &Path) -> Content {

@@ -12,21 +12,9 @@ use std::time::{Duration, Instant};
 
 use ibid_repo::{
     BackupSummary, Change, ChangedBlocks, EntryKind, Error, FilePart, Monitor, ReadData, Repository, RestoreOptions,
-    TreeEntry, Visit, Warning,
+    Warning,
 };
-use support::{Folder, backup, noise, options, quick, repository, scratch};
-
-fn entry(repository: &Repository, path: &Path) -> TreeEntry {
-    let snapshot = repository.snapshot("latest").unwrap();
-    let mut found = None;
-    repository
-        .visit(snapshot.at(path), |_, entry| {
-            found = Some(entry.clone());
-            Ok(Visit::Skip)
-        })
-        .unwrap();
-    found.unwrap()
-}
+use support::{Folder, backup, entry, noise, options, quick, repository, scratch};
 
 fn restore(repository: &Repository, path: &Path, out: &Path) -> PathBuf {
     let snapshot = repository.snapshot("latest").unwrap();

@@ -45,8 +45,9 @@ impl IndexLimits {
             // In memory, an entry takes a quarter more than in its file.
             bytes_read: if is_cached { 3 << 20 } else { budget / 16 },
             merged_files: 16,
-            // Merging takes about three times as much, when a backup has given back its buffers.
-            merged_bytes: (budget / 4).min(48 << 20),
+            // Merging takes about three times as much, when a backup has given back its buffers. A small
+            // backup that merges should not take long, either.
+            merged_bytes: (budget / 4).min(24 << 20),
             sketches: 64 << 10,
             arrays: budget / 64,
             ids: budget / 32,

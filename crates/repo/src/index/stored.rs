@@ -1,7 +1,6 @@
 //! Which packs the storage has of those that are listed.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use ibid_format::run::{RunPack, ShortId};
@@ -89,12 +88,9 @@ impl StoredPacks {
 
 /// Returns the stored packs, with their sizes in bytes, ascending by their ids.
 fn list_packs(scratch: &Scratch) -> Result<Merge> {
-    let list = |folder: &Path| {
-        let mut packs = Sorter::new(&scratch.files.keys, folder, scratch.limits.sorted, SIZE_BITS);
-        scratch.files.each(folder::PACKS, |id, size| {
-            packs.push(ShortId(u128::from_be_bytes(id.0)), size.min((1 << SIZE_BITS) - 1))
-        })?;
-        packs.finish(Vec::new())
-    };
-    scratch.in_some_folder(list)
+    let mut packs = Sorter::new(&scratch.files.keys, &scratch.folder, scratch.limits.sorted, SIZE_BITS);
+    scratch.files.each(folder::PACKS, |id, size| {
+        packs.push(ShortId(u128::from_be_bytes(id.0)), size.min((1 << SIZE_BITS) - 1))
+    })?;
+    packs.finish(Vec::new())
 }

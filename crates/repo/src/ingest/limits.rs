@@ -52,8 +52,8 @@ const FEATURES_FIRST: u64 = 16 << 20;
 
 impl Limits {
     /// Divides `budget` (bytes left beside the index). If possible, a part is reserved for growth of the
-    /// index. If the backup looks for similar chunks (`looks`), that gets memory
-    /// before the buffers that only add speed, except the last of them.
+    /// index. If the backup looks for similar chunks (`looks`), a [part](SIMILARITY_SHARE) goes to that
+    /// before the buffers that only add speed.
     pub(crate) fn new(budget: u64, cores: usize, chunk_max: usize, frame: u32, pack: u32, looks: bool) -> Limits {
         // Small enough to be fingerprinted while it is still in the cache after cutting.
         let piece = (1 << 20).max(2 * chunk_max);

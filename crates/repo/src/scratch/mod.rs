@@ -34,10 +34,15 @@ impl Scratch {
     /// Makes a temporary file in the folder for them or, if that fails, where the system puts such
     /// files: the folder may have been deleted, or its disk may be full.
     pub(crate) fn in_some_folder<T>(&self, make: impl Fn(&Path) -> Result<T>) -> Result<T> {
-        match make(&self.folder) {
-            Err(Error::Local { .. }) if self.folder != std::env::temp_dir() => make(&std::env::temp_dir()),
-            made => made,
-        }
+        in_some_folder(&self.folder, make)
+    }
+}
+
+/// Makes a temporary file in `folder` or, if that fails, where the system puts such files.
+pub(crate) fn in_some_folder<T>(folder: &Path, make: impl Fn(&Path) -> Result<T>) -> Result<T> {
+    match make(folder) {
+        Err(Error::Local { .. }) if folder != std::env::temp_dir() => make(&std::env::temp_dir()),
+        made => made,
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir};
 
@@ -73,14 +73,10 @@ impl Folders {
 }
 
 impl Ahead {
-    /// Has a directory on this device looked at. Returns whether there is room for another.
-    pub(super) fn look(&self, parent: &Arc<OwnedFd>, name: Vec<u8>, device: u64) -> bool {
-        let folder = Folder {
-            parent: parent.clone(),
-            name,
-            device,
-        };
-        !matches!(self.0.try_send(folder), Err(TrySendError::Disconnected(_)))
+    /// Has a directory on this device looked at, if there is room for another.
+    pub(super) fn look(&self, parent: &Arc<OwnedFd>, name: Vec<u8>, device: u64) {
+        let parent = parent.clone();
+        let _ = self.0.try_send(Folder { parent, name, device });
     }
 
     pub(super) fn is_full(&self) -> bool {

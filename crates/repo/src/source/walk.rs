@@ -289,9 +289,8 @@ impl Walker {
             while !ahead.is_full() {
                 let Some(name) = level.folders.next() else { break };
                 let path = [&self.path[..level.path_length], b"/", &name].concat();
-                let is_left_out = self.filter.leaves_out(Path::new(OsStr::from_bytes(&path)), true);
-                if !is_left_out && !ahead.look(directory, name, level.stat.st_dev) {
-                    return;
+                if !self.filter.leaves_out(Path::new(OsStr::from_bytes(&path)), true) {
+                    ahead.look(directory, name, level.stat.st_dev);
                 }
             }
         }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ibid_format::slot::Argon2Cost;
-use ibid_repo::{BackupOptions, BackupSummary, InitOptions, Repository};
+use ibid_repo::{BackupOptions, BackupSummary, InitOptions, Repository, TreeEntry, Visit};
 
 /// Returns options of a repository that opens quickly.
 pub fn quick() -> InitOptions {
@@ -37,6 +37,19 @@ pub fn backup(repository: &Repository, path: &Path) -> BackupSummary {
     let summary = repository.backup(&options(path)).unwrap();
     assert_eq!(summary.counters.unreadable, 0);
     summary
+}
+
+/// Returns the entry at a path of the latest snapshot.
+pub fn entry(repository: &Repository, path: &Path) -> TreeEntry {
+    let snapshot = repository.snapshot("latest").unwrap();
+    let mut found = None;
+    repository
+        .visit(snapshot.at(path), |_, entry| {
+            found = Some(entry.clone());
+            Ok(Visit::Skip)
+        })
+        .unwrap();
+    found.unwrap()
 }
 
 /// Returns bytes without repetitions: SplitMix64.

@@ -1,8 +1,9 @@
 //! The costs of child processes.
 
 use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -24,22 +25,37 @@ pub(crate) struct Cost {
 ///
 /// Syncs earlier writes to the disk first, so that no command pays for the writes of another.
 pub(crate) fn run(command: &mut Command, shown: &str, work: &Path) -> Result<Cost> {
+    run_fed(command, shown, work, |_| Ok(()))
+}
+
+/// Does the same, and has `feed` write its standard input.
+pub(crate) fn run_fed(
+    command: &mut Command,
+    shown: &str,
+    work: &Path,
+    feed: impl FnOnce(&mut ChildStdin) -> std::io::Result<()>,
+) -> Result<Cost> {
     let said = work.join("stderr");
     rustix::fs::syncfs(File::open(work)?).context("flushing the file system")?;
     command
-        .stdin(Stdio::null())
+        .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(File::create(&said)?);
     let start = Instant::now();
-    let used = command
-        .spawn()
-        .with_context(|| format!("starting {shown}"))?
-        .wait4()
-        .with_context(|| format!("waiting for {shown}"))?;
+    let mut child = command.spawn().with_context(|| format!("starting {shown}"))?;
+    let mut input = child.stdin.take().expect("it is piped");
+    let fed = feed(&mut input).and_then(|()| input.flush());
+    drop(input);
+    let used = child.wait4().with_context(|| format!("waiting for {shown}"))?;
     let wall_s = start.elapsed().as_secs_f64();
     if !used.status.success() {
         let said = std::fs::read_to_string(&said).unwrap_or_default();
         bail!("{shown}: {}\n{}", used.status, said.trim_end());
+    }
+    match fed {
+        // A process need not read its input.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(error).context(format!("feeding {shown}")),
+        _ => {}
     }
     Ok(Cost {
         wall_s,

@@ -1,15 +1,13 @@
 //! The program on far more than fits into its memory: chunks, files, names in a folder, snapshots.
 
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::{ChildStdin, Command};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use ibid_bench::Random;
 use ibid_terminal::value::size;
-use wait4::Wait4;
 
 use crate::args::count;
 use crate::measure::{self, Cost};
@@ -213,9 +211,11 @@ impl Soaking<'_> {
     fn stream(&mut self) -> Result<()> {
         let case = format!("{} new chunks", self.options.chunks);
         self.init(&["--chunker", "fixed", "--average", "4KiB"])?;
+        let shown = "ibid backup --stdin stream";
         let mut command = self.ibid(&["backup", "--stdin", "stream"]);
-        let cost = fed(&mut command, self.options.chunks, &self.work.join("stderr"))?;
-        self.keep(&case, "ibid", "ibid backup --stdin stream", cost);
+        let feed = |input: &mut ChildStdin| write_chunks(input, self.options.chunks);
+        let cost = measure::run_fed(&mut command, shown, &self.work, feed)?;
+        self.keep(&case, "ibid", shown, cost);
         let file = self.work.join("small");
         std::fs::write(&file, text(&mut Random::new(0), 0, 1000))?;
         self.step(&case, &["backup", &file.display().to_string()])?;
@@ -298,15 +298,8 @@ fn text(random: &mut Random, number: u64, length: usize) -> String {
     text
 }
 
-/// Runs a command that reads a stream of so many different chunks.
-fn fed(command: &mut Command, chunks: u64, said: &Path) -> Result<Cost> {
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(std::fs::File::create(said)?);
-    let started = Instant::now();
-    let mut child = command.spawn().context("starting ibid")?;
-    let mut pipe = child.stdin.take().expect("it is piped");
+/// Writes so many different chunks.
+fn write_chunks(out: &mut dyn Write, chunks: u64) -> std::io::Result<()> {
     let mut buffer = vec![0; CHUNK << 8];
     for first in (0..chunks).step_by(1 << 8) {
         let end = chunks.min(first + (1 << 8));
@@ -315,25 +308,7 @@ fn fed(command: &mut Command, chunks: u64, said: &Path) -> Result<Cost> {
                 copy[..8].copy_from_slice(&number.to_le_bytes());
             }
         }
-        match pipe.write_all(&buffer[..(end - first) as usize * CHUNK]) {
-            // It has failed, and says why.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => break,
-            written => written.context("feeding ibid")?,
-        }
+        out.write_all(&buffer[..(end - first) as usize * CHUNK])?;
     }
-    drop(pipe);
-    let used = child.wait4().context("waiting for ibid")?;
-    let wall_s = started.elapsed().as_secs_f64();
-    let said = std::fs::read_to_string(said).unwrap_or_default();
-    ensure!(
-        used.status.success(),
-        "ibid backup --stdin: {}\n{}",
-        used.status,
-        said.trim_end()
-    );
-    Ok(Cost {
-        wall_s,
-        cpu_s: (used.rusage.utime + used.rusage.stime).as_secs_f64(),
-        rss_bytes: used.rusage.maxrss,
-    })
+    Ok(())
 }

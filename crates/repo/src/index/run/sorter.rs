@@ -11,6 +11,7 @@ use ibid_format::run::ShortId;
 use super::stack::{alike, merge};
 use super::{Entries, Run, RunWriter};
 use crate::Result;
+use crate::scratch::in_some_folder;
 
 /// Sorts entries; what does not fit into memory goes to temporary runs.
 pub(crate) struct Sorter<'a> {
@@ -57,15 +58,19 @@ impl<'a> Sorter<'a> {
 
     fn spill(&mut self) -> Result<()> {
         self.entries.sort_unstable();
-        let mut writer = RunWriter::new(self.keys, self.folder, false)?;
-        writer.begin_entries(self.value_bits)?;
-        for (id, value) in self.entries.drain(..) {
-            writer.entry(id, value)?;
-        }
-        self.runs.push(Arc::new(writer.finish(Vec::new())?));
+        let run = in_some_folder(self.folder, |folder| {
+            let mut writer = RunWriter::new(self.keys, folder, false)?;
+            writer.begin_entries(self.value_bits)?;
+            let mut entries = self.entries.iter();
+            entries.try_for_each(|(id, value)| writer.entry(*id, *value))?;
+            writer.finish(Vec::new())
+        })?;
+        self.runs.push(Arc::new(run));
+        self.entries.clear();
         // Every run is an open file: they must stay few.
         while let Some(from) = alike(&self.runs) {
-            let merged = merge(self.keys, self.folder, &self.runs[from..], self.value_bits)?;
+            let make = |folder: &Path| merge(self.keys, folder, &self.runs[from..], self.value_bits);
+            let merged = in_some_folder(self.folder, make)?;
             self.runs.truncate(from);
             self.runs.push(Arc::new(merged));
         }
@@ -147,5 +152,27 @@ impl Merge {
             None => drop(std::collections::binary_heap::PeekMut::pop(head)),
         }
         Ok(Some((id, value)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ibid_format::{FileId, MasterKey};
+
+    use super::*;
+
+    /// The folder of temporary files may be deleted, or its disk full, at any time.
+    #[test]
+    fn entries_are_sorted_without_the_folder_of_temporary_files() {
+        let keys = Keys::encrypted(FileId::random(), &MasterKey::random());
+        let mut sorter = Sorter::new(&keys, Path::new("/no/such/folder"), 1000, 16);
+        // 7919 has no factor in common with 2000, so each id comes once.
+        let ids = (0..2000_u64).map(|n| n * 7919 % 2000);
+        ids.for_each(|id| sorter.push(ShortId(id.into()), id * 3).unwrap());
+        let mut merge = sorter.finish(Vec::new()).unwrap();
+        for id in 0..2000_u64 {
+            assert_eq!(merge.next().unwrap(), Some((ShortId(id.into()), id * 3)));
+        }
+        assert_eq!(merge.next().unwrap(), None);
     }
 }
