@@ -14,8 +14,8 @@ pub(crate) struct IndexLimits {
     /// Index files, and sketch files, that are read into memory: their number, and their bytes.
     pub(crate) files_read: usize,
     pub(crate) bytes_read: u64,
-    /// Small index files in the repository beyond which they are merged, and the bytes that are merged at
-    /// once.
+    /// Index files of about one size in the repository at which they are merged, and the bytes that are
+    /// merged at once.
     pub(super) merged_files: usize,
     pub(super) merged_bytes: u64,
     /// Sketches in runs that are read into memory at once: their number.
@@ -44,7 +44,7 @@ impl IndexLimits {
             files_read: if is_cached { 16 } else { usize::MAX },
             // In memory, an entry takes a quarter more than in its file.
             bytes_read: if is_cached { 3 << 20 } else { budget / 16 },
-            merged_files: 16,
+            merged_files: 8,
             // Merging takes about three times as much, when a backup has given back its buffers. A small
             // backup that merges should not take long, either.
             merged_bytes: (budget / 4).min(24 << 20),

@@ -4,7 +4,7 @@
 //! finds one gone lists again. Two processes may merge the same files: their packs are then listed
 //! twice, and by one file after the next merge.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use ibid_format::{FileId, Keys, index as index_file};
 use ibid_storage::ErrorKind;
@@ -14,37 +14,28 @@ use crate::cache::{Cache, Kept};
 use crate::layout::{folder, name_in};
 use crate::{Error, Monitor, Repository, Result, Warning};
 
+/// Index files up to this size are merged whatever their sizes, bytes.
+const SMALL: u64 = 64 << 10;
+
 impl Repository {
-    /// Merges the smallest index files, as long as there are many. An entry is written again a few times
-    /// in all, since a file is merged only with others that together are as large.
+    /// Merges index files of about one size, as long as there are many of them. So an entry is written
+    /// again once for each such size, and what a backup merges is seldom more than what it wrote.
     pub(crate) fn merge_index_files(&self) -> Result<()> {
-        while self.merge_smallest()? {
+        while self.merge_alike()? {
             self.monitor.check_cancelled()?;
         }
         Ok(())
     }
 
-    /// Merges the smallest index files, if there are many. Returns whether it did.
-    fn merge_smallest(&self) -> Result<bool> {
+    /// Merges index files of about one size, if there are many. Returns whether it did.
+    fn merge_alike(&self) -> Result<bool> {
         let limits = self.index_limits();
-        let mut files = self.files.list(folder::INDEX)?;
-        files.retain(|(_, size)| *size <= limits.merged_bytes / 2);
-        if files.len() <= limits.merged_files {
-            return Ok(false);
-        }
-        files.sort_unstable_by_key(|(_, size)| *size);
-        let mut bytes = 0;
-        let chosen = files.iter().enumerate().take_while(|(at, (_, size))| {
-            let is_alike = *at < limits.merged_files / 2 + 1 || *size <= bytes;
-            bytes += size;
-            is_alike && bytes <= limits.merged_bytes
-        });
-        let count = chosen.count();
-        if count < 2 {
+        let files = alike(self.files.list(folder::INDEX)?, limits.merged_files, limits.merged_bytes);
+        if files.is_empty() {
             return Ok(false);
         }
         let mut indexes = Vec::new();
-        for (id, _) in &files[..count] {
+        for id in &files {
             match self.files.read_index(*id) {
                 Ok(index) => indexes.push(index),
                 // It is damaged, or another process has merged it. A check reports damage.
@@ -52,17 +43,16 @@ impl Repository {
                 Err(error) => return Err(error),
             }
         }
-        let merged_files: Vec<FileId> = files[..count].iter().map(|(id, _)| *id).collect();
         let id = FileId::random();
         let merged = index_file::merge(&self.files.keys, id, &indexes).map_err(Error::damaged("the merged index"))?;
         drop(indexes);
         self.files.storage.put(&name_in(folder::INDEX, id), &[&merged])?;
         if let Some(cache) = &self.cache
-            && let Err(error) = cover(cache, &self.files.keys, &self.monitor, &merged_files, id)
+            && let Err(error) = cover(cache, &self.files.keys, &self.monitor, &files, id)
         {
             self.monitor.warn(Warning::Cache { error });
         }
-        for id in &merged_files {
+        for id in &files {
             match self.files.storage.delete(&name_in(folder::INDEX, *id)) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
                 _ => {}
@@ -70,6 +60,28 @@ impl Repository {
         }
         Ok(true)
     }
+}
+
+/// Returns the smallest index files of about one size if there are `many` of them: as many as have
+/// `bytes_max` bytes in all, and at least two. Files larger than half of that are never merged.
+///
+/// Sizes are about one if their binary logarithms, halved, are the same; small ones all are.
+fn alike(files: Vec<(FileId, u64)>, many: usize, bytes_max: u64) -> Vec<FileId> {
+    let mut tiers: BTreeMap<u32, Vec<(u64, FileId)>> = BTreeMap::new();
+    for (id, size) in files.into_iter().filter(|(_, size)| *size <= bytes_max / 2) {
+        let tier = size.max(SMALL).ilog2() / 2;
+        tiers.entry(tier).or_default().push((size, id));
+    }
+    let Some(mut files) = tiers.into_values().find(|files| files.len() >= many) else {
+        return Vec::new();
+    };
+    files.sort_unstable();
+    let mut bytes = 0;
+    let fit = files.iter().take_while(|(size, _)| {
+        bytes += size;
+        bytes <= bytes_max
+    });
+    fit.map(|(_, id)| *id).collect()
 }
 
 /// Notes in the cache that a merged index file says nothing new, if runs stand for all that it was made
@@ -83,4 +95,50 @@ fn cover(cache: &Cache, keys: &Keys, monitor: &Monitor, merged: &[FileId], id: F
         writer.finish(vec![id])?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANY: usize = 8;
+    const BYTES_MAX: u64 = 24 << 20;
+
+    /// Small backups and a large one now and then, for years.
+    #[test]
+    fn index_files_stay_few_and_little_is_merged_after_a_small_backup() {
+        let mut files: Vec<(FileId, u64)> = Vec::new();
+        let (mut written, mut merged, mut mergers, mut merged_most) = (0, 0, 0, 0);
+        for backup in 0..5000_u64 {
+            let sizes = match backup % 1000 {
+                999 => vec![15 << 20, 15 << 20, 9 << 20, 700_000],
+                _ => vec![500 + backup * 7919 % 30_000],
+            };
+            for size in sizes {
+                files.push((FileId::random(), size));
+                written += size;
+            }
+            let before = merged;
+            loop {
+                let chosen: HashSet<FileId> = alike(files.clone(), MANY, BYTES_MAX).into_iter().collect();
+                if chosen.is_empty() {
+                    break;
+                }
+                assert!(chosen.len() >= 2);
+                let bytes = files.iter().filter(|(id, _)| chosen.contains(id)).map(|(_, size)| size);
+                let bytes = bytes.sum();
+                assert!(bytes <= BYTES_MAX);
+                files.retain(|(id, _)| !chosen.contains(id));
+                files.push((FileId::random(), bytes));
+                merged += bytes;
+            }
+            mergers += u64::from(merged - before > 1 << 20);
+            merged_most = merged_most.max(merged - before);
+            let mergeable = files.iter().filter(|(_, size)| *size <= BYTES_MAX / 2);
+            assert!(mergeable.count() <= 7 * 5, "{} files after backup {backup}", files.len());
+        }
+        assert!(merged < 3 * written, "{merged} of {written} bytes were merged");
+        assert!(mergers <= 5000 / 50, "{mergers} backups merged more than a mebibyte");
+        assert!(merged_most <= 2 * BYTES_MAX, "one backup merged {merged_most} bytes");
+    }
 }
