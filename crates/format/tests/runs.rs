@@ -5,9 +5,10 @@ use ibid_format::index::IndexedFrame;
 use ibid_format::pack::PackKind;
 use ibid_format::run::{
     EntryPage, EntryPageBuilder, FRAMES_A_PAGE, Filter, FilterBuilder, FramePage, FramePageBuilder, PACKS_A_PAGE, PAGE,
-    PackPage, PackPageBuilder, RunPack, ShortId, Tables, Trailer, VALUE_BITS_MAX, open, seal,
+    PackPage, PackPageBuilder, RunPack, ShortId, SketchPack, SketchTables, SketchTrailer, Tables, Trailer,
+    VALUE_BITS_MAX, open, seal,
 };
-use ibid_format::{FileId, Keys, MasterKey};
+use ibid_format::{Error, FileId, Keys, MasterKey, SealKind};
 use proptest::prelude::*;
 
 /// Pages of these entries, which must be sorted.
@@ -161,6 +162,14 @@ fn a_million_entries_take_less_than_18_bytes_each_and_their_filter_a_byte_and_a_
     assert!(Filter::len_of(1_000_000) <= 1_250_064);
 }
 
+/// Entries that are alike take no room in a page, but it counts them in 16 bits.
+#[test]
+fn more_equal_entries_than_a_page_can_count_take_another_page() {
+    let entries = vec![(id(1), 0); 70_000];
+    let lengths: Vec<usize> = pages(&entries, 0).iter().map(EntryPage::len).collect();
+    assert_eq!(lengths, [65_535, 4465]);
+}
+
 #[test]
 fn the_filter_knows_every_id_and_one_in_fifty_others_at_most() {
     for count in [0, 1, 50, 51, 52, 10_000, 200_000] {
@@ -230,6 +239,80 @@ fn tables_and_trailer_read_back_and_sections_follow_one_another() {
     assert!(open(FileId::random(), trailer.size(), &sealed).is_err(), "another file");
     assert!(open(id, trailer.size() + 1, &sealed).is_err(), "another size");
     assert!(open(id, 0, &sealed).is_err());
+}
+
+/// Bytes that the format says are zeros.
+#[test]
+fn reserved_bytes_of_a_trailer_and_of_a_pack_must_be_zeros() {
+    let keys = Keys::encrypted(FileId::random(), &MasterKey::random());
+    let (trailer, _) = tables();
+    let (id, position) = (FileId::random(), trailer.size() - Trailer::LEN as u64);
+    let mut sealed = Vec::new();
+    trailer.seal(&keys, id, &mut sealed);
+    let plain = open(&keys, id, position, &mut sealed).unwrap();
+    for at in [38, 39, 44, 63] {
+        let mut plain = plain.to_vec();
+        plain[at] = 1;
+        let mut sealed = Vec::new();
+        keys.seal(SealKind::Run, id, position, &plain, &mut sealed);
+        let error = Trailer::open(&keys, id, trailer.size(), &mut sealed).unwrap_err();
+        assert!(matches!(error, Error::NotZero { .. }), "byte {at}: {error}");
+    }
+    let pack = RunPack {
+        id,
+        kind: PackKind::Data,
+        size: 100,
+        first_frame: 0,
+    };
+    let (mut builder, mut plain) = (PackPageBuilder::new(), Vec::new());
+    builder.push(&pack, &mut plain).unwrap();
+    builder.finish(&mut plain);
+    assert_eq!(PackPage::read(&plain, 1, 1).unwrap().packs(), [pack]);
+    plain[31] = 1;
+    assert!(PackPage::read(&plain, 1, 1).is_err());
+}
+
+#[test]
+fn sketches_of_packs_follow_one_another_and_entries_need_a_pack() {
+    let pack = |offset, sealed, first| SketchPack {
+        id: FileId([3; 16]),
+        time: 0,
+        offset,
+        sealed,
+        first,
+    };
+    let read = |packs: &[SketchPack], entry_fences: &[u32]| {
+        let tables = SketchTables {
+            covers: vec![FileId([1; 16])],
+            packs: packs.to_vec(),
+            entry_fences: entry_fences.to_vec(),
+        };
+        let trailer = SketchTrailer {
+            sketches_end: 200,
+            chunks: 5,
+            entries: 0,
+            entry_pages: entry_fences.len() as u32,
+            packs: packs.len() as u32,
+            covers: 1,
+        };
+        let read = SketchTables::read(&trailer, &tables.encode())?;
+        assert_eq!(read, tables);
+        Ok::<(), Error>(())
+    };
+    read(&[], &[]).unwrap();
+    read(&[pack(8, 60, 0), pack(68, 132, 3)], &[0, 7]).unwrap();
+    for (what, packs) in [
+        ("in the magic", [pack(7, 60, 0), pack(68, 132, 3)]),
+        ("over one another", [pack(8, 61, 0), pack(68, 132, 3)]),
+        ("in another order", [pack(68, 132, 0), pack(8, 60, 3)]),
+        ("beyond the end", [pack(8, 60, 0), pack(68, 133, 3)]),
+        ("shorter than a seal", [pack(8, 39, 0), pack(68, 132, 3)]),
+        ("with descending numbers", [pack(8, 60, 3), pack(68, 132, 0)]),
+        ("with too large numbers", [pack(8, 60, 0), pack(68, 132, 6)]),
+    ] {
+        assert!(read(&packs, &[0, 7]).is_err(), "{what}");
+    }
+    assert!(read(&[], &[0]).is_err(), "no pack has the chunks of a page");
 }
 
 #[test]

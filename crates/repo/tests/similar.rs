@@ -414,6 +414,43 @@ fn sketches_that_do_not_fit_into_memory_are_found_on_the_disk() {
     }
 }
 
+/// Whether a backup reads it to find similar chunks, or to make it part of another run.
+#[test]
+fn a_damaged_run_of_sketches_is_reported_and_its_files_are_read_again() {
+    let (cache, folder, storage) = (support::scratch(), support::scratch(), Arc::new(MemoryStorage::new()));
+    let init = support::quick().chunker(Settings::for_average("gear", 4096).unwrap());
+    Repository::init(storage.clone(), Some(b"secret"), &init).unwrap();
+    let mut found = 0;
+    for version in 0..6 {
+        // Smaller runs become part of larger ones.
+        let bytes = noise(version, 256 << 10 << version);
+        std::fs::write(folder.path().join("noise"), &bytes).unwrap();
+        let repository = Repository::open(storage.clone(), Some(b"secret")).unwrap();
+        let (heard, monitor) = hearing();
+        let repository = repository
+            .with_cache(cache.path())
+            .with_tiny_index()
+            .watched_by(&monitor);
+        let summary = repository.backup(&options(folder.path())).unwrap();
+        assert_restores(&repository, &summary, &folder.path().join("noise"), &bytes);
+        let heard = heard.lock().unwrap();
+        assert!(
+            heard.iter().all(|warning| matches!(warning, Warning::Cache { .. })),
+            "{heard:?}"
+        );
+        found += heard.len();
+        let runs = cache.path().join(repository.id().to_string()).join("sketches");
+        for run in std::fs::read_dir(&runs).into_iter().flatten() {
+            // In the sketches of the first pack: the run can be opened.
+            let path = run.unwrap().path();
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes[20] ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+        }
+    }
+    assert!(found > 0);
+}
+
 #[test]
 fn a_summary_says_how_much_was_not_compared_with_all_that_is_stored() {
     let limited = |is_tiny: bool| {

@@ -9,6 +9,8 @@ pub const VALUE_BITS_MAX: u32 = 61;
 /// Count, widths, shift and base.
 const HEAD: usize = 21;
 const ROOM: usize = PAGE_PLAIN - HEAD;
+/// Most entries that a page can count.
+const COUNT_MAX: usize = u16::MAX as usize;
 /// Bytes after the entries, so that any of them can be read as whole words.
 const SLACK: usize = 24;
 
@@ -55,7 +57,8 @@ impl EntryPageBuilder {
             assert!(*last <= id, "entries ascend");
             let distances = self.distances | (id.0 - first.0);
             let bits = (self.entries.len() + 1) * (width(distances) + self.value_bits) as usize;
-            match bits > ROOM * 8 {
+            // Equal ids with numbers of no bits take no room.
+            match bits > ROOM * 8 || self.entries.len() == COUNT_MAX {
                 true => full = self.finish(out),
                 false => self.distances = distances,
             }

@@ -101,7 +101,7 @@ impl PackPage {
             let first_frame = reader.u32("first frame of a pack")?;
             before = in_range("first frame of a pack", first_frame.into(), before, frames.into())?;
             let kind = PackKind::from_number(reader.u8("pack kind")?)?;
-            reader.array::<3>("end of a pack record")?;
+            Reader::new(&reader.array::<3>("end of a pack record")?).zeros("end of a pack record")?;
             Ok(RunPack {
                 id,
                 kind,

@@ -167,11 +167,14 @@ impl SketchTables {
     pub fn read(trailer: &SketchTrailer, bytes: &[u8]) -> Result<SketchTables, Error> {
         equal("tables of a run", SketchTables::len_of(trailer), bytes.len() as u64)?;
         let mut reader = Reader::new(bytes);
+        // An entry leads to the pack of its chunk.
+        let pages_max = if trailer.packs == 0 { 0 } else { u32::MAX };
+        in_range("pages of a run", trailer.entry_pages.into(), 0, pages_max.into())?;
         let mut tables = SketchTables::default();
         for _ in 0..trailer.covers {
             tables.covers.push(FileId(reader.array("file of a run")?));
         }
-        let mut before = 0;
+        let (mut free, mut before) = (SketchTrailer::SKETCHES_AT, 0);
         for _ in 0..trailer.packs {
             let pack = SketchPack {
                 id: FileId(reader.array("pack id")?),
@@ -182,9 +185,10 @@ impl SketchTables {
             };
             let end = pack.offset.saturating_add(pack.sealed.into());
             in_range("length of sketches", pack.sealed.into(), SEAL_OVERHEAD as u64, LIMIT)?;
-            in_range("end of sketches", end, 0, trailer.sketches_end)?;
+            in_range("offset of sketches", pack.offset, free, trailer.sketches_end)?;
+            in_range("end of sketches", end, free, trailer.sketches_end)?;
             in_range("first chunk of a pack", pack.first.into(), before, trailer.chunks)?;
-            before = pack.first.into();
+            (free, before) = (end, pack.first.into());
             tables.packs.push(pack);
         }
         for _ in 0..trailer.entry_pages {

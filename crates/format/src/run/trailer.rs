@@ -161,7 +161,7 @@ impl Trailer {
             depth_max: reader.u8("depth of a run")?,
             pack_id_pages: 0,
         };
-        reader.array::<2>("trailer of a run")?;
+        Reader::new(&reader.array::<2>("trailer of a run")?).zeros("trailer of a run")?;
         trailer.pack_id_pages = reader.u32("pages of pack ids of a run")?;
         reader.zeros("trailer of a run")?;
         in_range(

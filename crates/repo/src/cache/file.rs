@@ -65,6 +65,15 @@ impl SealedFile {
         Error::damaged(self.path.display())
     }
 
+    /// Returns whether an error is that this file can't be read.
+    pub(crate) fn is_at_fault(&self, error: &Error) -> bool {
+        match error {
+            Error::Damaged { object, .. } => *object == self.path.display().to_string(),
+            Error::Local { path, .. } => *path == self.path,
+            _ => false,
+        }
+    }
+
     pub(crate) fn read_at(&self, bytes: &mut [u8], position: u64) -> Result<()> {
         let read = self.file.read_exact_at(bytes, position);
         read.map_err(|source| Error::local("read", &self.path, source))

@@ -98,7 +98,7 @@ impl<'a> Building<'a> {
         let chunks = self.writer.ordinal();
         self.writer
             .begin_entries(u64::BITS - chunks.saturating_sub(1).leading_zeros())?;
-        let absorbed = self.absorbed.into_iter().map(|(run, first)| Merged::run(run, first));
+        let absorbed = self.absorbed.into_iter().map(|(run, first)| Merged::chunks(run, first));
         let mut merge = self.sorter.finish(absorbed.collect())?;
         while let Some((id, ordinal)) = merge.next()? {
             self.writer.entry(id, ordinal)?;

@@ -180,12 +180,7 @@ impl Sources {
 
     /// Removes the run that can't be read, if that is the error, and deletes its file.
     fn drop_run_at_fault(&mut self, error: &Error) -> Option<Arc<Run>> {
-        let is_at_fault = |run: &Arc<Run>| match error {
-            Error::Damaged { object, .. } => *object == run.file().path().display().to_string(),
-            Error::Local { path, .. } => path == run.file().path(),
-            _ => false,
-        };
-        let at = self.runs.iter().position(is_at_fault)?;
+        let at = self.runs.iter().position(|run| run.file().is_at_fault(error))?;
         let run = self.runs.remove(at);
         run.file().delete();
         Some(run)

@@ -35,4 +35,4 @@ pub(crate) use id_map::IdMap;
 pub(crate) use limits::IndexLimits;
 pub(crate) use loaded::LoadedIndex;
 pub(crate) use lookup::Index;
-pub(crate) use run::{Merged, Run, RunWriter, Sorter};
+pub(crate) use run::{EntryOrder, Merged, Run, RunWriter, Sorter};

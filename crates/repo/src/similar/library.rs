@@ -15,7 +15,7 @@ use ibid_format::sketches::{Run, Sketches};
 use ibid_format::{FileId, FileKind, Keys};
 
 use crate::cache::{Kept, SealedFile, SealedWriter};
-use crate::index::{Merged, Sorter};
+use crate::index::{EntryOrder, Merged, Sorter};
 use crate::{Error, Result};
 
 /// Features of a chunk by which it is found: the largest. Two chunks that share half of their features
@@ -246,9 +246,11 @@ fn entries_of(
 ) -> impl FnMut() -> Result<Option<(ibid_format::run::ShortId, u64)>> + use<> {
     let mut pages = 0..run.trailer.entry_pages;
     let mut entries = Vec::new().into_iter();
+    let mut order = EntryOrder::new(run.trailer.chunks);
     move || {
         loop {
             if let Some((id, chunk)) = entries.next() {
+                order.check((id, chunk)).map_err(run.file.damaged())?;
                 return Ok(Some((id, chunk + first)));
             }
             let Some(number) = pages.next() else { return Ok(None) };

@@ -238,12 +238,7 @@ impl Sources {
             None => bytes > memory / 2,
         };
         if is_much {
-            let listed = listed.into_iter().map(|(id, _)| id).collect();
-            match sources.build(repository, &uncovered, &listed) {
-                // Sketches are optional: without room for them, less is found.
-                Err(error @ Error::Local { .. }) => monitor.warn(Warning::Cache { error }),
-                built => built?,
-            }
+            sources.build_from_intact(repository, uncovered, &listed)?;
             return Ok(sources);
         }
         for (id, _) in uncovered {
@@ -251,6 +246,35 @@ impl Sources {
             sources.saved.extend(read_if_intact(repository, id)?);
         }
         Ok(sources)
+    }
+
+    /// Makes a run of these sketch files. A run that can't be read is deleted, and its sketch files are read
+    /// again.
+    fn build_from_intact(
+        &mut self,
+        repository: &Repository,
+        mut files: Vec<(FileId, u64)>,
+        listed: &[(FileId, u64)],
+    ) -> Result<()> {
+        let ids = listed.iter().map(|(id, _)| *id).collect();
+        while let Err(error) = self.build(repository, &files, &ids) {
+            let at_fault = self.runs.iter().position(|run| run.file().is_at_fault(&error));
+            match at_fault.map(|at| self.runs.remove(at)) {
+                Some(run) => {
+                    run.file().delete();
+                    let covers: HashSet<&FileId> = run.covers().iter().collect();
+                    files.extend(listed.iter().filter(|(id, _)| covers.contains(id)));
+                    repository.monitor.warn(Warning::Cache { error });
+                }
+                // Sketches are optional: without room for them, less is found.
+                None if matches!(error, Error::Local { .. }) => {
+                    repository.monitor.warn(Warning::Cache { error });
+                    break;
+                }
+                None => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Makes a run of these sketch files. Smaller runs become part of it.

@@ -10,11 +10,11 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use ibid_bench::Random;
 use ibid_repo::scale::{OpenIndex, SyntheticIndex};
-use ibid_repo::{ChunkId, InitOptions, MemoryStorage, Repository, Storage, StorageError};
-use ibid_storage::Name;
+use ibid_repo::{ChunkId, InitOptions, MemoryStorage, Repository};
 use ibid_terminal::value::size;
 
 use crate::args::count;
+use crate::listed_packs::ListedPacks;
 use crate::record::{IndexLookups, LookupResult, Outcome, Record};
 use crate::report;
 
@@ -76,63 +76,13 @@ pub(crate) fn run(options: &Options, quiet: bool) -> Result<()> {
     Ok(())
 }
 
-/// A storage that lists the packs of a synthetic index.
-struct Listing {
-    storage: MemoryStorage,
-    index: SyntheticIndex,
-}
-
-impl Storage for Listing {
-    fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), StorageError> {
-        self.storage.put(name, parts)
-    }
-
-    fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, StorageError> {
-        self.storage.get(name, limit)
-    }
-
-    fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), StorageError> {
-        self.storage.read_at(name, offset, buffer)
-    }
-
-    fn size(&self, name: &Name) -> Result<u64, StorageError> {
-        self.storage.size(name)
-    }
-
-    fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), StorageError> {
-        if folder != "packs" {
-            return self.storage.list(folder, each);
-        }
-        for number in 0..self.index.packs() {
-            let (id, size) = self.index.pack(number);
-            let hex = id.to_string();
-            let name = format!("packs/{}/{hex}", &hex[..2]);
-            each(Name::new(&name).expect("hexadecimal digits make a valid name"), size);
-        }
-        Ok(())
-    }
-
-    fn settle(&self, name: &Name) -> Result<(), StorageError> {
-        self.storage.settle(name)
-    }
-
-    fn delete(&self, name: &Name) -> Result<(), StorageError> {
-        self.storage.delete(name)
-    }
-
-    fn location(&self) -> String {
-        self.storage.location()
-    }
-}
-
 fn measure(options: &Options, quiet: bool) -> Result<IndexLookups> {
     let work = options.work.clone().unwrap_or_else(std::env::temp_dir);
     let folder = tempfile::Builder::new().prefix("ibid-bench-").tempdir_in(work)?;
     let index = SyntheticIndex { chunks: options.chunks };
-    let storage = Listing {
-        storage: MemoryStorage::new(),
-        index,
-    };
+    let storage = ListedPacks::new(MemoryStorage::new(), move |each| {
+        (0..index.packs()).map(|number| index.pack(number)).for_each(each);
+    });
     let repository = Repository::init(Arc::new(storage), Some(b"a good password"), &InitOptions::default())?
         .with_cache(folder.path())
         .with_memory(options.memory)?;

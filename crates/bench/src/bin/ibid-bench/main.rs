@@ -13,6 +13,7 @@ mod databases;
 mod failure;
 mod files;
 mod index_lookups;
+mod listed_packs;
 mod measure;
 mod output;
 mod print;

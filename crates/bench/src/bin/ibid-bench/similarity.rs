@@ -7,14 +7,12 @@ use std::sync::{Arc, Mutex};
 use anyhow::Result;
 use clap::Args;
 use ibid_repo::scale::{add_unlike_chunks, sketches_in_memory};
-use ibid_repo::{
-    BackupOptions, FileId, InitOptions, LocalStorage, Repository, Similarity, SimilaritySearch, Storage, StorageError,
-};
-use ibid_storage::Name;
+use ibid_repo::{BackupOptions, InitOptions, LocalStorage, Repository, Similarity, SimilaritySearch};
 use ibid_terminal::value::size;
 
 use crate::corpus::Corpus;
 use crate::files;
+use crate::listed_packs::ListedPacks;
 use crate::record::{Outcome, Record, SimilarityResult, SimilarityRun};
 use crate::report;
 
@@ -45,61 +43,6 @@ pub(crate) struct Options {
     /// Write the results into this file, after each run
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-}
-
-/// A folder, and packs that it lists beside those that are there.
-struct WithPacks {
-    storage: LocalStorage,
-    packs: Mutex<Vec<(Name, u64)>>,
-}
-
-impl WithPacks {
-    fn add(&self, packs: Vec<(FileId, u64)>) {
-        let named = packs.into_iter().map(|(id, size)| {
-            let hex = id.to_string();
-            let name = Name::new(&format!("packs/{}/{hex}", &hex[..2]));
-            (name.expect("hexadecimal digits make a valid name"), size)
-        });
-        self.packs.lock().expect("no holder of this lock panics").extend(named);
-    }
-}
-
-impl Storage for WithPacks {
-    fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), StorageError> {
-        self.storage.put(name, parts)
-    }
-
-    fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, StorageError> {
-        self.storage.get(name, limit)
-    }
-
-    fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), StorageError> {
-        self.storage.read_at(name, offset, buffer)
-    }
-
-    fn size(&self, name: &Name) -> Result<u64, StorageError> {
-        self.storage.size(name)
-    }
-
-    fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), StorageError> {
-        if folder == "packs" {
-            let packs = self.packs.lock().expect("no holder of this lock panics");
-            packs.iter().for_each(|(name, size)| each(name.clone(), *size));
-        }
-        self.storage.list(folder, each)
-    }
-
-    fn settle(&self, name: &Name) -> Result<(), StorageError> {
-        self.storage.settle(name)
-    }
-
-    fn delete(&self, name: &Name) -> Result<(), StorageError> {
-        self.storage.delete(name)
-    }
-
-    fn location(&self) -> String {
-        self.storage.location()
-    }
 }
 
 /// Runs the experiment.
@@ -143,11 +86,13 @@ fn back_up(
     let work = options.work.clone().unwrap_or_else(std::env::temp_dir);
     let folder = tempfile::Builder::new().prefix("ibid-bench-").tempdir_in(work)?;
     let (path, cache) = (folder.path().join("version"), folder.path().join("cache"));
-    let storage = Arc::new(WithPacks {
-        storage: LocalStorage::create(folder.path().join("repository"))?,
-        packs: Mutex::default(),
+    let unlike_packs = Arc::new(Mutex::new(Vec::new()));
+    let listed = unlike_packs.clone();
+    let storage = ListedPacks::new(LocalStorage::create(folder.path().join("repository"))?, move |each| {
+        let packs = listed.lock().expect("no holder of this lock panics");
+        packs.iter().copied().for_each(each);
     });
-    let repository = Repository::init(storage.clone(), Some(b"a good password"), &InitOptions::default())?
+    let repository = Repository::init(Arc::new(storage), Some(b"a good password"), &InitOptions::default())?
         .with_cache(&cache)
         .with_memory(options.memory)?;
     let unlike = sketches_in_memory(&repository) * times / corpus.versions.len() as u64;
@@ -162,7 +107,9 @@ fn back_up(
         files::remove(&path)?;
         files::copy(&version.path, &path)?;
         if unlike > 0 {
-            storage.add(add_unlike_chunks(&repository, unlike, number)?);
+            let packs = add_unlike_chunks(&repository, unlike, number)?;
+            let mut listed = unlike_packs.lock().expect("no holder of this lock panics");
+            listed.extend(packs);
         }
         let before = cpu_s();
         let backup = BackupOptions::default().path(&path).similarity(similarity);

@@ -253,6 +253,46 @@ impl Run {
     }
 }
 
+/// Checks that entries read from pages are in order. A writer of pages relies on it, and bytes that were wrong
+/// before they were sealed are not found otherwise.
+pub(crate) struct EntryOrder {
+    last: ShortId,
+    end: u64,
+    position: u64,
+}
+
+impl EntryOrder {
+    /// Returns a check of entries whose numbers must be below `end`.
+    pub(crate) fn new(end: u64) -> EntryOrder {
+        EntryOrder {
+            last: ShortId(0),
+            end,
+            position: 0,
+        }
+    }
+
+    /// Checks the next entry.
+    pub(crate) fn check(&mut self, (id, number): (ShortId, u64)) -> std::result::Result<(), ibid_format::Error> {
+        if id < self.last {
+            return Err(ibid_format::Error::Unordered {
+                field: "entries of a run",
+                position: self.position,
+            });
+        }
+        if number >= self.end {
+            return Err(ibid_format::Error::OutOfRange {
+                field: "number of a run's entry",
+                min: 0,
+                max: self.end.saturating_sub(1),
+                found: number,
+            });
+        }
+        self.last = id;
+        self.position += 1;
+        Ok(())
+    }
+}
+
 /// Entries of a run in order: of its chunks, or of its packs.
 pub(super) struct Entries {
     run: Arc<Run>,
@@ -260,26 +300,29 @@ pub(super) struct Entries {
     pages: std::ops::Range<u32>,
     page: Option<EntryPage>,
     at: usize,
+    order: EntryOrder,
 }
 
 impl Entries {
-    pub(super) fn of_chunks(run: Arc<Run>) -> Entries {
+    /// Their numbers must be below `end`.
+    pub(super) fn of_chunks(run: Arc<Run>, end: u64) -> Entries {
         let pages = 0..run.trailer.entry_pages;
-        Entries::of(run, Run::read_entries, pages)
+        Entries::of(run, Run::read_entries, pages, end)
     }
 
     pub(super) fn of_packs(run: Arc<Run>) -> Entries {
         let pages = 0..run.trailer.pack_id_pages;
-        Entries::of(run, Run::read_pack_ids, pages)
+        Entries::of(run, Run::read_pack_ids, pages, u64::MAX)
     }
 
-    fn of(run: Arc<Run>, read: fn(&Run, u32) -> Result<EntryPage>, pages: std::ops::Range<u32>) -> Entries {
+    fn of(run: Arc<Run>, read: fn(&Run, u32) -> Result<EntryPage>, pages: std::ops::Range<u32>, end: u64) -> Entries {
         Entries {
             run,
             read,
             pages,
             page: None,
             at: 0,
+            order: EntryOrder::new(end),
         }
     }
 
@@ -289,8 +332,10 @@ impl Entries {
             if let Some(page) = &self.page
                 && self.at < page.len()
             {
+                let entry = page.entry(self.at);
                 self.at += 1;
-                return Ok(Some(page.entry(self.at - 1)));
+                self.order.check(entry).map_err(self.run.file.damaged())?;
+                return Ok(Some(entry));
             }
             let Some(number) = self.pages.next() else {
                 return Ok(None);

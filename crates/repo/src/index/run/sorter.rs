@@ -81,7 +81,7 @@ impl<'a> Sorter<'a> {
     pub(crate) fn finish(mut self, others: Vec<Merged>) -> Result<Merge> {
         self.entries.sort_unstable();
         let mut sources = others;
-        sources.extend(self.runs.into_iter().map(|run| Merged::run(run, 0)));
+        sources.extend(self.runs.into_iter().map(Merged::temporary));
         sources.push(Merged::Memory(self.entries.into_iter()));
         Merge::new(sources)
     }
@@ -98,9 +98,15 @@ pub(crate) enum Merged {
 type NextEntry = dyn FnMut() -> Result<Option<(ShortId, u64)>>;
 
 impl Merged {
-    /// Returns the entries of a run, with this added to each number.
-    pub(in crate::index) fn run(run: Arc<Run>, add: u64) -> Merged {
-        Merged::entries(Entries::of_chunks(run), add)
+    /// Returns the entries of a temporary run.
+    pub(in crate::index) fn temporary(run: Arc<Run>) -> Merged {
+        Merged::entries(Entries::of_chunks(run, u64::MAX), 0)
+    }
+
+    /// Returns the entries of a run's chunks, with this added to the ordinal of each.
+    pub(in crate::index) fn chunks(run: Arc<Run>, add: u64) -> Merged {
+        let end = run.trailer.chunks;
+        Merged::entries(Entries::of_chunks(run, end), add)
     }
 
     /// Returns the ids of a run's packs, with this added to each number.
@@ -157,9 +163,11 @@ impl Merge {
 
 #[cfg(test)]
 mod tests {
+    use ibid_format::run::{EntryPageBuilder, Filter, Tables, Trailer};
     use ibid_format::{FileId, MasterKey};
 
     use super::*;
+    use crate::cache::{Kept, SealedWriter};
 
     /// The folder of temporary files may be deleted, or its disk full, at any time.
     #[test]
@@ -174,5 +182,53 @@ mod tests {
             assert_eq!(merge.next().unwrap(), Some((ShortId(id.into()), id * 3)));
         }
         assert_eq!(merge.next().unwrap(), None);
+    }
+
+    /// Returns a run of five chunks with a page for each of these entries, whatever they are.
+    fn sealed_by_mistake(entries: &[(u128, u64)]) -> Run {
+        let keys = Keys::encrypted(FileId::random(), &MasterKey::random());
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = SealedWriter::new(&keys, folder.path(), false).unwrap();
+        file.plain(&Trailer::head()).unwrap();
+        for &(id, number) in entries {
+            let (mut page, mut plain) = (EntryPageBuilder::new(8), Vec::new());
+            page.push(ShortId(id), number, &mut plain);
+            page.finish(&mut plain);
+            file.seal(&plain).unwrap();
+        }
+        let count = entries.len() as u64;
+        file.section(&vec![0; Filter::len_of(count) as usize]).unwrap();
+        let tables = Tables {
+            entry_fences: vec![0; entries.len()],
+            ..Tables::default()
+        };
+        file.section(&tables.encode()).unwrap();
+        let trailer = Trailer {
+            entries: count,
+            chunks: 5,
+            entry_pages: count as u32,
+            value_bits: 8,
+            ..Trailer::default()
+        };
+        file.append(|keys, id, out| trailer.seal(keys, id, out)).unwrap();
+        Run::open(file.finish().unwrap()).unwrap()
+    }
+
+    /// A writer of entries panics if they are out of order or their numbers too large.
+    #[test]
+    fn entries_that_no_writer_makes_are_damage_when_a_run_becomes_part_of_another() {
+        let read = |entries: &[(u128, u64)]| {
+            let mut merge = Merge::new(vec![Merged::chunks(Arc::new(sealed_by_mistake(entries)), 10)])?;
+            let mut found = Vec::new();
+            while let Some((id, number)) = merge.next()? {
+                found.push((id.0, number));
+            }
+            Ok(found)
+        };
+        assert_eq!(read(&[(3, 0), (3, 1), (5, 4)]).unwrap(), [(3, 10), (3, 11), (5, 14)]);
+        for entries in [[(5, 0), (3, 1)], [(3, 0), (5, 5)]] {
+            let error: crate::Error = read(&entries).unwrap_err();
+            assert!(matches!(error, crate::Error::Damaged { .. }), "{error}");
+        }
     }
 }

@@ -66,7 +66,7 @@ pub(super) fn alike(runs: &[Arc<Run>]) -> Option<usize> {
 pub(super) fn merge(keys: &Keys, folder: &Path, runs: &[Arc<Run>], value_bits: u32) -> Result<Run> {
     let mut writer = RunWriter::new(keys, folder, false)?;
     writer.begin_entries(value_bits)?;
-    let mut merge = Merge::new(runs.iter().map(|run| Merged::run(run.clone(), 0)).collect())?;
+    let mut merge = Merge::new(runs.iter().cloned().map(Merged::temporary).collect())?;
     while let Some((id, value)) = merge.next()? {
         writer.entry(id, value)?;
     }
