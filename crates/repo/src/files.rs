@@ -1,11 +1,15 @@
 //! Access to the files of a repository.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use ibid_format::pack::{self, PackSummary};
+use ibid_format::pack::{self, PackKind, PackSummary};
+use ibid_format::snapshot::{self, Snapshot};
 use ibid_format::{FileId, Keys, index as index_file};
 use ibid_storage::Storage;
 
+use crate::cache::Copies;
+use crate::index::Pack;
 use crate::layout::{each_id, folder, list_ids, name_in};
 use crate::{Error, Result};
 
@@ -13,7 +17,12 @@ use crate::{Error, Result};
 pub(crate) struct Files {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) keys: Keys,
+    /// Copies on this machine, if the storage is not.
+    pub(crate) copies: Option<Copies>,
 }
+
+/// The plaintext's place in a seal that was opened, or why it does not open.
+type Opened = std::result::Result<Range<usize>, ibid_format::Error>;
 
 impl Files {
     /// Returns the ids of all files in a folder, with their sizes in bytes.
@@ -24,6 +33,46 @@ impl Files {
     /// Calls `each` with the ids of all files in a folder, in any order, and their sizes in bytes.
     pub(crate) fn each(&self, folder: &str, each: impl FnMut(FileId, u64) -> Result<()>) -> Result<()> {
         each_id(self.storage.as_ref(), folder, each)
+    }
+
+    /// Reads a frame of a pack into `sealed`, which is as long, and opens its seal. Returns where its
+    /// plaintext is, and whether it was read from the storage.
+    pub(crate) fn read_frame(&self, pack: &Pack, offset: u32, sealed: &mut [u8]) -> Result<(Opened, bool)> {
+        let from = u64::from(offset);
+        if let Some(copies) = self.copies.as_ref().filter(|_| pack.kind == PackKind::Metadata)
+            && copies.read_at(self.storage.as_ref(), (folder::PACKS, pack.id, pack.size), from, sealed)?
+        {
+            match self.open_frame(pack, offset, sealed) {
+                Ok(plain) => return Ok((Ok(plain), false)),
+                Err(_) => copies.remove(folder::PACKS, pack.id),
+            }
+        }
+        self.storage.read_at(&name_in(folder::PACKS, pack.id), from, sealed)?;
+        Ok((self.open_frame(pack, offset, sealed), true))
+    }
+
+    /// Opens the seal of a frame. Returns where its plaintext is.
+    fn open_frame(&self, pack: &Pack, offset: u32, sealed: &mut [u8]) -> Opened {
+        let begin = sealed.as_ptr().addr();
+        let plain = pack::open_frame(&self.keys, pack.id, offset, sealed)?;
+        let start = plain.as_ptr().addr() - begin;
+        Ok(start..start + plain.len())
+    }
+
+    /// Reads a snapshot.
+    pub(crate) fn read_snapshot(&self, id: FileId, size: u64) -> Result<Snapshot> {
+        if let Some(copies) = self.copies.as_ref().filter(|_| size <= snapshot::LIMIT) {
+            let mut bytes = vec![0; size as usize];
+            if copies.read_at(self.storage.as_ref(), (folder::SNAPSHOTS, id, size), 0, &mut bytes)? {
+                match Snapshot::open(&self.keys, id, &mut bytes) {
+                    Ok(snapshot) => return Ok(snapshot),
+                    Err(_) => copies.remove(folder::SNAPSHOTS, id),
+                }
+            }
+        }
+        let name = name_in(folder::SNAPSHOTS, id);
+        let mut bytes = self.storage.get(&name, snapshot::LIMIT)?;
+        Snapshot::open(&self.keys, id, &mut bytes).map_err(Error::damaged(name))
     }
 
     pub(crate) fn read_index(&self, id: FileId) -> Result<index_file::Index> {

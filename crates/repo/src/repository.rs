@@ -11,7 +11,7 @@ use ibid_format::{FileId, Keys, MasterKey};
 use ibid_storage::{ErrorKind, Storage};
 
 use crate::budget::{BUFFERS_MIN, MEMORY_DEFAULT, MEMORY_MIN};
-use crate::cache::{Cache, CacheStats};
+use crate::cache::{Cache, CacheStats, Copies};
 use crate::files::Files;
 use crate::index::{IndexLimits, LoadedIndex};
 use crate::key_slots::{add_slot, unlock};
@@ -198,7 +198,11 @@ impl Repository {
         chunker: Chunker,
     ) -> Repository {
         Repository {
-            files: Arc::new(Files { storage, keys }),
+            files: Arc::new(Files {
+                storage,
+                keys,
+                copies: None,
+            }),
             slot,
             config,
             chunker: Arc::new(chunker),
@@ -269,8 +273,9 @@ impl Repository {
     }
 
     /// Keeps a local cache below `folder`, so that opening takes time only for what is new. The cache
-    /// holds sealed copies of what the repository knows of its chunks. It can be deleted at any time,
-    /// and several processes can use it at once.
+    /// holds sealed copies of what the repository knows of its chunks, and of its trees and snapshots if
+    /// the storage [is reached over a network](ibid_storage::Storage::is_remote). It can be deleted at any
+    /// time, and several processes can use it at once.
     /// If the folder can't be made or written to, the monitor is told, and operations go on without.
     ///
     /// ```
@@ -285,7 +290,21 @@ impl Repository {
     #[must_use]
     pub fn with_cache(self, folder: &Path) -> Repository {
         let cache = Some(Cache::new(folder, self.id()));
-        Repository { cache, ..self }
+        Repository { cache, ..self }.with_copies()
+    }
+
+    /// Keeps copies of files in the cache, if there is one and the storage is reached over a network.
+    fn with_copies(mut self) -> Repository {
+        let cache = self.cache.clone().filter(|_| self.files.storage.is_remote());
+        let copies = cache.map(|cache| Copies::new(cache, self.monitor.clone()));
+        if copies.is_some() || self.files.copies.is_some() {
+            self.files = Arc::new(Files {
+                storage: self.files.storage.clone(),
+                keys: self.files.keys.clone(),
+                copies,
+            });
+        }
+        self
     }
 
     /// Puts temporary files into `folder`, which must exist; by default they are in the cache, or where
@@ -304,6 +323,7 @@ impl Repository {
             loaded: Arc::default(),
             ..self.clone()
         }
+        .with_copies()
     }
 
     /// Returns what the local cache holds; `None` without a cache.
@@ -374,6 +394,7 @@ impl Repository {
             monitor,
             ..self.clone()
         }
+        .with_copies()
     }
 
     /// Returns the id of the repository.

@@ -5,9 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use ibid_format::FileId;
-use ibid_format::snapshot::{self, Snapshot};
+use ibid_format::snapshot::Snapshot;
 
-use crate::layout::{folder, name_in};
+use crate::layout::folder;
 use crate::options::setters;
 use crate::{Error, Repository, Result};
 
@@ -135,7 +135,7 @@ impl Repository {
     pub fn snapshots_with(&self, mut on_damage: impl FnMut(FileId, Error)) -> Result<Vec<SnapshotInfo>> {
         let mut found = Vec::new();
         for (id, file_size) in self.files.list(folder::SNAPSHOTS)? {
-            match self.read_snapshot(id) {
+            match self.files.read_snapshot(id, file_size) {
                 Ok(snapshot) => found.push(SnapshotInfo {
                     id,
                     file_size,
@@ -147,12 +147,6 @@ impl Repository {
         }
         found.sort_by_key(|info| (info.snapshot.time, info.id));
         Ok(found)
-    }
-
-    fn read_snapshot(&self, id: FileId) -> Result<Snapshot> {
-        let name = name_in(folder::SNAPSHOTS, id);
-        let mut bytes = self.files.storage.get(&name, snapshot::LIMIT)?;
-        Snapshot::open(&self.files.keys, id, &mut bytes).map_err(Error::damaged(name))
     }
 
     /// Returns all snapshots, oldest first.
@@ -219,7 +213,7 @@ impl Repository {
         Ok(SnapshotInfo {
             id,
             file_size,
-            snapshot: self.read_snapshot(id)?,
+            snapshot: self.files.read_snapshot(id, file_size)?,
         })
     }
 }

@@ -98,6 +98,12 @@ pub trait Storage: Send + Sync {
     fn folder(&self) -> Option<PathBuf> {
         None
     }
+
+    /// Returns whether the objects are reached over a network, so that copies of those that are read
+    /// often pay. By default, if they are in no [folder](Storage::folder).
+    fn is_remote(&self) -> bool {
+        self.folder().is_none()
+    }
 }
 
 macro_rules! forward {
@@ -129,6 +135,9 @@ macro_rules! forward {
             }
             fn folder(&self) -> Option<PathBuf> {
                 (**self).folder()
+            }
+            fn is_remote(&self) -> bool {
+                (**self).is_remote()
             }
         }
     )*};

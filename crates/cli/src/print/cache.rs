@@ -15,6 +15,7 @@ struct JsonCache {
     runs: u64,
     chunks: u64,
     run_bytes: u64,
+    copy_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -33,6 +34,7 @@ pub(crate) fn cache_stats(out: &mut Out, about: About, stats: &CacheStats) -> Re
             runs: stats.runs,
             chunks: stats.chunks,
             run_bytes: stats.run_bytes,
+            copy_bytes: stats.copy_bytes,
         };
         return out.document("cache stats", about, &stats);
     }
@@ -47,7 +49,11 @@ pub(crate) fn cache_stats(out: &mut Out, about: About, stats: &CacheStats) -> Re
         "index   {} chunks in {}, {each:.1} bytes each",
         count(stats.chunks),
         counted(stats.runs, "run", "runs")
-    ))
+    ))?;
+    if stats.copy_bytes > 0 {
+        out.line(format!("copies  {} of trees and snapshots", size(stats.copy_bytes)))?;
+    }
+    Ok(())
 }
 
 /// Prints what was deleted.

@@ -5,6 +5,7 @@
 //! any number of processes can use a cache at once. Any file can be deleted at any time.
 
 mod complete;
+mod copies;
 mod file;
 
 use std::collections::HashSet;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 pub(crate) use complete::Complete;
+pub(crate) use copies::Copies;
 pub(crate) use file::{SealedFile, SealedWriter};
 use ibid_format::{FileId, Keys};
 
@@ -21,7 +23,7 @@ use crate::similar::SketchRun;
 use crate::{Error, Monitor, Result, Warning};
 
 /// Folders in a cache.
-const FOLDERS: [&str; 2] = [Run::FOLDER, SketchRun::FOLDER];
+const FOLDERS: [&str; 4] = [Run::FOLDER, SketchRun::FOLDER, copies::FOLDERS[0], copies::FOLDERS[1]];
 /// Tells programs that make backups to pass the folder over (bford.info/cachedir).
 const TAG: &str =
     "Signature: 8a477f597d28d172789f06886806bc55\n# This is a cache of ibid. It can be deleted at any time.\n";
@@ -67,6 +69,9 @@ pub struct CacheStats {
     pub chunks: u64,
     /// Bytes of these runs.
     pub run_bytes: u64,
+    /// Bytes of copies of trees and snapshots. There are none if the repository is on a disk of this
+    /// machine.
+    pub copy_bytes: u64,
 }
 
 impl Cache {
@@ -175,11 +180,15 @@ impl Cache {
             stats.bytes += size;
             let is_run = path.parent().is_some_and(|folder| folder.ends_with(Run::FOLDER));
             if let Some(id) = id_of(&path).filter(|_| is_run)
-                && let Ok(run) = SealedFile::open(path, keys, id).and_then(Run::open)
+                && let Ok(run) = SealedFile::open(path.clone(), keys, id).and_then(Run::open)
             {
                 stats.runs += 1;
                 stats.chunks += run.weight();
                 stats.run_bytes += size;
+            }
+            let is_in = |folder: &&str| path.parent().is_some_and(|parent| parent.ends_with(folder));
+            if copies::FOLDERS.iter().any(is_in) {
+                stats.copy_bytes += size;
             }
         }
         Ok(stats)

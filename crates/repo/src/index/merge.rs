@@ -30,7 +30,11 @@ impl Repository {
     /// Merges index files of about one size, if there are many. Returns whether it did.
     fn merge_alike(&self) -> Result<bool> {
         let limits = self.index_limits();
-        let files = alike(self.files.list(folder::INDEX)?, limits.merged_files, limits.merged_bytes);
+        let files = alike(
+            self.files.list(folder::INDEX)?,
+            limits.merged_files,
+            limits.merged_bytes,
+        );
         if files.is_empty() {
             return Ok(false);
         }
@@ -135,7 +139,11 @@ mod tests {
             mergers += u64::from(merged - before > 1 << 20);
             merged_most = merged_most.max(merged - before);
             let mergeable = files.iter().filter(|(_, size)| *size <= BYTES_MAX / 2);
-            assert!(mergeable.count() <= 7 * 5, "{} files after backup {backup}", files.len());
+            assert!(
+                mergeable.count() <= 7 * 5,
+                "{} files after backup {backup}",
+                files.len()
+            );
         }
         assert!(merged < 3 * written, "{merged} of {written} bytes were merged");
         assert!(mergers <= 5000 / 50, "{mergers} backups merged more than a mebibyte");

@@ -163,6 +163,22 @@ impl Repository {
         })
     }
 
+    /// Deletes copies of packs and snapshots that are not in the storage any more. Those that another
+    /// process has added meanwhile go, too, and are made again.
+    fn retain_copies(&self, loaded: &LoadedIndex) -> Result<()> {
+        let Some(copies) = &self.files.copies else {
+            return Ok(());
+        };
+        let index = &loaded.index;
+        let is_stored = |id| index.find_pack(id).is_some_and(|number| !index.is_missing(number));
+        copies.retain(folder::PACKS, is_stored);
+        let listed = self.files.list(folder::SNAPSHOTS)?;
+        copies.retain(folder::SNAPSHOTS, |id| {
+            listed.binary_search_by_key(&id, |(id, _)| *id).is_ok()
+        });
+        Ok(())
+    }
+
     /// Returns whether a snapshot was complete with exactly the packs that there are now.
     fn is_complete(&self, snapshot: FileId, loaded: &LoadedIndex) -> bool {
         let Some(cache) = &self.cache else {
@@ -191,6 +207,7 @@ impl Repository {
         let loaded = LoadedIndex::load(self)?;
         if !options.dry_run {
             loaded.settle(&self.files)?;
+            self.retain_copies(&loaded)?;
         }
         Ok(loaded)
     }
@@ -216,6 +233,9 @@ impl Repository {
             .encode(&self.files.keys, id)
             .map_err(Error::damaged("the new snapshot"))?;
         self.files.storage.put(&name_in(folder::SNAPSHOTS, id), &[&bytes])?;
+        if let Some(copies) = &self.files.copies {
+            copies.put(folder::SNAPSHOTS, id, &bytes);
+        }
         Ok((Some(id), bytes.len() as u64))
     }
 

@@ -281,6 +281,13 @@ pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<PackDue>) 
             stored.fail(error.into());
             return;
         }
+        let copies = &job.repository.files.copies;
+        if let Some(copies) = copies
+            && due.summary.kind == PackKind::Metadata
+            && !job.options.dry_run
+        {
+            copies.put(folder::PACKS, due.summary.id, &due.bytes);
+        }
         drop(due.bytes);
         if !job.options.dry_run {
             job.loaded.index.frames_stored(&due.summary, &due.frames);

@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ibid_format::frame::{self, FrameDecoder};
-use ibid_format::{ChunkId, Keys, pack};
+use ibid_format::{ChunkId, Keys};
 
 use super::cache::{Body, Claim, Claimed, Form, FrameCache};
 use super::delta_body::{CopyLists, DeltaBody, Sources};
 use super::verified::Verified;
 use crate::files::Files;
 use crate::index::{LoadedIndex, Place};
-use crate::layout::{folder, name_in};
 use crate::{Error, Result};
 
 /// Maximum number of frames decoded for one. Backups write no such chains; the limit stops
@@ -262,16 +261,14 @@ impl<'a> ChunkReader<'a> {
     /// Reads a frame and opens its seal.
     fn unseal<'s>(&self, number: u32, sealed: &'s mut Vec<u8>) -> Result<&'s [u8]> {
         let frame = self.loaded.index.frame(number);
-        let pack = self.loaded.index.pack(frame.pack).id;
+        let pack = self.loaded.index.pack(frame.pack);
         sealed.resize(frame.sealed as usize, 0);
-        self.files
-            .storage
-            .read_at(&name_in(folder::PACKS, pack), u64::from(frame.offset), sealed)?;
-        self.bytes_read.fetch_add(sealed.len() as u64, Ordering::Relaxed);
-        let plain = pack::open_frame(&self.files.keys, pack, frame.offset, sealed);
-        plain
-            .map(|plain| &*plain)
-            .map_err(|source| self.damaged(number, source))
+        let (plain, is_from_storage) = self.files.read_frame(&pack, frame.offset, sealed)?;
+        if is_from_storage {
+            self.bytes_read.fetch_add(sealed.len() as u64, Ordering::Relaxed);
+        }
+        let plain = plain.map_err(|source| self.damaged(number, source))?;
+        Ok(&sealed[plain])
     }
 
     /// Decodes a frame's own bytes. `read` appends ranges of its prefix.
@@ -368,12 +365,13 @@ mod tests {
     use ibid_delta::{Interval, Method};
     use ibid_format::FileId;
     use ibid_format::frame::{Compression, DEPTH_MAX, FrameBuilder, FrameEncoder, Piece};
-    use ibid_format::pack::PackKind;
+    use ibid_format::pack::{self, PackKind};
     use ibid_storage::fault::Flaky;
     use ibid_storage::{Memory, Storage};
 
     use super::*;
     use crate::error::BaseFault;
+    use crate::layout::{folder, name_in};
     use crate::{InitOptions, Repository};
 
     /// Makes two chunks of each depth, each in its own frame and encoded against both of the depth

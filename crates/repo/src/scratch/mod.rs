@@ -56,6 +56,7 @@ impl Scratch {
             files: Arc::new(Files {
                 storage: Arc::new(ibid_storage::Memory::new()),
                 keys: Keys::encrypted(FileId::random(), &MasterKey::random()),
+                copies: None,
             }),
             folder: folder.to_owned(),
             limits: IndexLimits::tiny(),

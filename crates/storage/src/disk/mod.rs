@@ -48,6 +48,12 @@ pub trait Disk: Send + Sync {
     /// written.
     fn write(&self, file: &mut Self::File, parts: &[IoSlice<'_>]) -> io::Result<usize>;
 
+    /// Returns whether the folder is on a file system that another machine serves, as far as this one
+    /// knows.
+    fn is_remote(&self, _folder: &Path) -> bool {
+        false
+    }
+
     /// Makes the content of the file durable.
     ///
     /// # Errors

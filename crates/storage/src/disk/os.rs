@@ -57,6 +57,25 @@ impl Disk for OsDisk {
         }
     }
 
+    #[cfg(target_os = "linux")]
+    fn is_remote(&self, folder: &Path) -> bool {
+        /// Numbers that Linux gives to file systems: NFS, SMB (two), CIFS, 9P, AFS, Ceph, Coda, and FUSE,
+        /// which sshfs and rclone use.
+        const REMOTE: [u32; 9] = [
+            0x6969,
+            0x517B,
+            0xFE53_4D42,
+            0xFF53_4D42,
+            0x0102_1997,
+            0x5346_414F,
+            0x00C3_6400,
+            0x7375_7245,
+            0x6573_5546,
+        ];
+        // The type of the number differs between machines; it has 32 bits.
+        rustix::fs::statfs(folder).is_ok_and(|found| REMOTE.contains(&(found.f_type as u32)))
+    }
+
     fn lock(&self, file: &OsFile) -> io::Result<bool> {
         match file.0.try_lock() {
             // The process that held the lock before us may have removed the file: then the lock protects nothing.

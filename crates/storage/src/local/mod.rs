@@ -299,6 +299,10 @@ impl<D: Disk> Storage for Local<D> {
     fn folder(&self) -> Option<PathBuf> {
         Some(self.root.clone())
     }
+
+    fn is_remote(&self) -> bool {
+        self.disk.is_remote(&self.root)
+    }
 }
 
 fn is_absent(error: &io::Error) -> bool {

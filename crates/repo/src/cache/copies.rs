@@ -1,0 +1,187 @@
+//! Copies of files that commands read again and again, for storage that is reached over a network:
+//! packs of trees, and snapshots.
+//!
+//! Such files never change, and their names are random, so a copy is never old. What is in the storage
+//! is decided by its listing alone: a copy of a deleted file is not asked for, and is deleted in turn.
+//! A copy is as sealed as its original, so damage is noticed when it is opened.
+
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use ibid_format::FileId;
+use ibid_storage::Storage;
+
+use super::{Cache, files_in, id_of, remove_abandoned};
+use crate::layout::{folder, name_in};
+use crate::{Error, Monitor, Result, Warning};
+
+/// Folders of the repository of whose files there are copies.
+pub(super) const FOLDERS: [&str; 2] = [folder::PACKS, folder::SNAPSHOTS];
+/// Bytes that are fetched at once.
+const FETCHED: u64 = 4 << 20;
+
+/// Copies of files of the repository in its local cache.
+pub(crate) struct Copies {
+    cache: Cache,
+    monitor: Arc<Monitor>,
+    /// The cache can't be written to: more is not tried.
+    is_full: AtomicBool,
+    /// Files that some thread is fetching.
+    fetching: Mutex<HashSet<FileId>>,
+    fetched: Condvar,
+}
+
+impl Copies {
+    pub(crate) fn new(cache: Cache, monitor: Arc<Monitor>) -> Copies {
+        Copies {
+            cache,
+            monitor,
+            is_full: AtomicBool::new(false),
+            fetching: Mutex::default(),
+            fetched: Condvar::new(),
+        }
+    }
+
+    /// Fills `buffer` from a copy of a file with `size` bytes. Makes the copy if there is none. Returns
+    /// false if there is none then either.
+    ///
+    /// # Errors
+    /// Errors of the storage.
+    pub(crate) fn read_at(
+        &self,
+        storage: &dyn Storage,
+        (folder, id, size): (&str, FileId, u64),
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<bool> {
+        let path = self.path(folder, id);
+        loop {
+            if let Ok(file) = File::open(&path) {
+                // One that is cut off is fetched again, next time.
+                let is_read = file.read_exact_at(buffer, offset).is_ok();
+                if !is_read {
+                    self.remove(folder, id);
+                }
+                return Ok(is_read);
+            }
+            if self.is_full.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            let Some(_claim) = self.claim(id) else { continue };
+            let fetch = |file: &mut File| fetch(storage, folder, id, size, &path, file);
+            match self.write(folder, &path, fetch) {
+                Err(error @ Error::Local { .. }) => self.give_up(error),
+                written => written?,
+            }
+        }
+    }
+
+    /// Keeps a copy of a file that was just stored, or read.
+    pub(crate) fn put(&self, folder: &str, id: FileId, bytes: &[u8]) {
+        let path = self.path(folder, id);
+        let write = |file: &mut File| {
+            let written = file.write_all(bytes);
+            written.map_err(|source| Error::local("write", &path, source))
+        };
+        if !self.is_full.load(Ordering::Relaxed)
+            && let Err(error) = self.write(folder, &path, write)
+        {
+            self.give_up(error);
+        }
+    }
+
+    /// Deletes a copy, because it is damaged.
+    pub(crate) fn remove(&self, folder: &str, id: FileId) {
+        let _ = std::fs::remove_file(self.path(folder, id));
+    }
+
+    /// Deletes the copies of files in this folder that are not there any more, and what killed processes
+    /// have left behind.
+    pub(crate) fn retain(&self, folder: &str, is_there: impl Fn(FileId) -> bool) {
+        let paths = files_in(&self.cache.folder().join(folder));
+        for path in paths.unwrap_or_default() {
+            match id_of(&path) {
+                Some(id) if is_there(id) => {}
+                Some(id) => self.remove(folder, id),
+                None => remove_abandoned(&path),
+            }
+        }
+    }
+
+    fn path(&self, folder: &str, id: FileId) -> PathBuf {
+        self.cache.folder().join(folder).join(id.to_string())
+    }
+
+    /// Returns the right to fetch a file, or waits until another thread has fetched it.
+    fn claim(&self, id: FileId) -> Option<Claim<'_>> {
+        let mut fetching = self.fetching.lock().expect("no holder of this lock panics");
+        if fetching.insert(id) {
+            return Some(Claim { copies: self, id });
+        }
+        let waited = self.fetched.wait_while(fetching, |fetching| fetching.contains(&id));
+        drop(waited.expect("no holder of this lock panics"));
+        None
+    }
+
+    /// Makes a file by `write`, whole or not at all.
+    fn write(&self, folder: &str, path: &Path, write: impl FnOnce(&mut File) -> Result<()>) -> Result<()> {
+        let folder = self.cache.folder().join(folder);
+        self.cache.make_folder(&folder)?;
+        let temporary = folder.join(format!("tmp-{}", FileId::random()));
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&temporary);
+        let mut file = file.map_err(|source| Error::local("make", &temporary, source))?;
+        let written = write(&mut file).and_then(|()| {
+            // Not synced: a copy that a crash leaves incomplete does not open.
+            std::fs::rename(&temporary, path).map_err(|source| Error::local("name", path, source))
+        });
+        if written.is_err() {
+            let _ = std::fs::remove_file(&temporary);
+        }
+        written
+    }
+
+    /// Makes no more copies: the disk may be full.
+    fn give_up(&self, error: Error) {
+        if !self.is_full.swap(true, Ordering::Relaxed) {
+            self.monitor.warn(Warning::Cache { error });
+        }
+    }
+}
+
+/// The right to fetch a file.
+struct Claim<'c> {
+    copies: &'c Copies,
+    id: FileId,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut fetching = self.copies.fetching.lock().expect("no holder of this lock panics");
+        fetching.remove(&self.id);
+        self.copies.fetched.notify_all();
+    }
+}
+
+/// Copies a file of the storage into another.
+fn fetch(storage: &dyn Storage, folder: &str, id: FileId, size: u64, path: &Path, file: &mut File) -> Result<()> {
+    let name = name_in(folder, id);
+    let mut bytes = Vec::new();
+    let mut offset = 0;
+    while offset < size {
+        bytes.resize((size - offset).min(FETCHED) as usize, 0);
+        storage.read_at(&name, offset, &mut bytes)?;
+        let written = file.write_all(&bytes);
+        written.map_err(|source| Error::local("write", path, source))?;
+        offset += bytes.len() as u64;
+    }
+    Ok(())
+}
