@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ibid_format::pack::PackSummary;
-use ibid_format::run::RunPack;
+use ibid_format::run::{RunPack, ShortId};
 use ibid_format::{FileId, index as index_file};
 use ibid_storage::{ErrorKind, Name};
 
@@ -22,6 +22,7 @@ use super::build::Building;
 use super::dependencies::Dependencies;
 use super::frame_set::FrameSet;
 use super::frames::{Pack, Place};
+use super::id_map::IdMap;
 use super::loaded::{LoadedIndex, MissingPack};
 use super::lookup::Index;
 use super::run::{PageCache, Run};
@@ -37,6 +38,10 @@ const LOADED_AGAIN_MAX: usize = 8;
 /// A run becomes part of a new one unless it has more entries than this many times those of the new
 /// one. So an entry is written few times, and there are few runs.
 const ABSORBED_SHARE: u64 = 3;
+/// Bits for the number of a pack's frames beside its size, which has 29: together as many as an
+/// [`IdMap`] keeps. A pack has fewer frames.
+const FRAMES_BITS: u32 = 19;
+const FRAMES_KNOWN: u64 = (1 << FRAMES_BITS) - 1;
 /// Pages that are kept while packs are looked up in runs, bytes.
 const KNOWN_PAGES: u64 = 4 << 20;
 
@@ -225,7 +230,7 @@ impl Sources {
             }
             absorbed.push(at);
         }
-        let mut known = KnownPacks::new(&self.runs);
+        let mut known = KnownPacks::new(&self.runs, scratch);
         let (mut damaged, mut run_damaged) = (Vec::new(), None);
         for (id, _) in &self.files {
             scratch.monitor.check_cancelled()?;
@@ -274,21 +279,22 @@ impl Sources {
 struct KnownPacks<'r> {
     runs: &'r [Arc<Run>],
     pages: PageCache,
-    new: HashMap<FileId, (u64, u32)>,
+    /// The size, and in the lower [`FRAMES_BITS`] the number of frames.
+    new: IdMap,
 }
 
 impl<'r> KnownPacks<'r> {
-    fn new(runs: &'r [Arc<Run>]) -> KnownPacks<'r> {
+    fn new(runs: &'r [Arc<Run>], scratch: &Scratch) -> KnownPacks<'r> {
         KnownPacks {
             runs,
             pages: PageCache::new(KNOWN_PAGES),
-            new: HashMap::new(),
+            new: IdMap::new(scratch),
         }
     }
 
     fn get(&self, id: FileId) -> Result<Option<(u64, u32)>> {
-        if let Some(new) = self.new.get(&id) {
-            return Ok(Some(*new));
+        if let Some(number) = self.new.get(short(id))? {
+            return Ok(Some((number >> FRAMES_BITS, (number & FRAMES_KNOWN) as u32)));
         }
         for run in self.runs {
             if let Some((number, size)) = run.find_pack(id, &self.pages)? {
@@ -298,9 +304,18 @@ impl<'r> KnownPacks<'r> {
         }
         Ok(None)
     }
+
+    fn insert(&mut self, id: FileId, size: u64, frames: usize) -> Result<()> {
+        let frames = (frames as u64).min(FRAMES_KNOWN);
+        self.new.insert(short(id), size << FRAMES_BITS | frames)
+    }
 }
 
-/// What can't be read: an index file, or a run that has some of its packs.
+fn short(id: FileId) -> ShortId {
+    ShortId(u128::from_be_bytes(id.0))
+}
+
+/// What can't be read: an index file, or a run or a temporary file that has some of its packs.
 enum Unusable {
     File(Error),
     Run(Error),
@@ -340,7 +355,9 @@ fn add_index_file(
             ordinals.extend(frames.map(|_| None));
             continue;
         }
-        known.new.insert(listed.id, (listed.size, frames.len() as u32));
+        known
+            .insert(listed.id, listed.size, frames.len())
+            .map_err(Unusable::Run)?;
         frames_of_pack.clear();
         frames_of_pack.extend(frames.filter_map(|number| file.frame(number)));
         let pack = RunPack {
