@@ -1,14 +1,14 @@
 //! Any bytes as parts of a run of sketches: accepted are trailers and tables that the specification
 //! allows, sketches of packs lie one after another, and a whole run that is made of accepted sketches
-//! leads from features to their chunks.
+//! leads from features, and from the ids of packs, to their packs.
 
 #![no_main]
 
 mod memory;
 
 use ibid_format::run::{
-    EntryPage, EntryPageBuilder, PAGE, PAGE_PLAIN, Section, ShortId, SketchPack, SketchTables, SketchTrailer,
-    feature_id, open, seal,
+    EntryPage, EntryPageBuilder, PAGE, PAGE_PLAIN, SKETCH_PACKS_A_PAGE, Section, ShortId, SketchPack,
+    SketchPackPageBuilder, SketchTables, SketchTrailer, feature_id, open, seal, sketch_packs,
 };
 use ibid_format::sketches::{LIMIT, Sketches};
 use ibid_format::{FileId, Keys, MasterKey, SEAL_OVERHEAD, SealKind};
@@ -26,11 +26,12 @@ const TABLES_MAX: u64 = 64 << 10;
 fn check_trailer(keys: &Keys, plain: &[u8; PLAIN], tables: &[u8]) {
     // The size must fit what the trailer states: most inputs would get no further than that.
     let number = |at: usize| u128::from(u32::from_le_bytes(plain[at..at + 4].try_into().expect("four bytes")));
-    let [entry_pages, packs, covers] = [24, 28, 32].map(number);
-    let plain_tables = covers * 16 + packs * 40 + entry_pages * 4;
+    let [entry_pages, packs, covers, pack_id_pages] = [24, 28, 32, 36].map(number);
+    let pages = entry_pages + pack_id_pages;
+    let plain_tables = covers * 16 + packs.div_ceil(112) * 8 + pages * 4;
     let end = u64::from_le_bytes(plain[..8].try_into().expect("eight bytes"));
     let blocks = plain_tables.div_ceil(64 << 10);
-    let size = u128::from(end) + entry_pages * PAGE as u128 + plain_tables + blocks * SEAL_OVERHEAD as u128;
+    let size = u128::from(end) + pages * PAGE as u128 + plain_tables + blocks * SEAL_OVERHEAD as u128;
     let size = u64::try_from(size + SketchTrailer::LEN as u128).unwrap_or(u64::MAX);
     let position = size - SketchTrailer::LEN as u64;
     let mut sealed = Vec::new();
@@ -41,7 +42,7 @@ fn check_trailer(keys: &Keys, plain: &[u8; PLAIN], tables: &[u8]) {
     assert_eq!(trailer.size(), size);
     assert_eq!(trailer.tables().end() + SketchTrailer::LEN as u64, size);
     assert_eq!(
-        (trailer.entry_page(0), trailer.entry_page(trailer.entry_pages)),
+        (trailer.entry_page(0), trailer.pack_id_page(trailer.pack_id_pages)),
         (end, trailer.tables().offset)
     );
     let mut again = Vec::new();
@@ -50,14 +51,41 @@ fn check_trailer(keys: &Keys, plain: &[u8; PLAIN], tables: &[u8]) {
         open(keys, FILE, position, &mut again).expect("it was just sealed"),
         plain
     );
+    check_packs(trailer, tables);
     check_tables(trailer, tables);
+}
+
+/// Reads any bytes as a page of packs.
+fn check_packs(trailer: SketchTrailer, bytes: &[u8]) {
+    let mut bytes = bytes.to_vec();
+    bytes.resize(PAGE_PLAIN, 0);
+    for number in [0, trailer.pack_pages().saturating_sub(1), u32::MAX] {
+        let Ok(packs) = sketch_packs(&trailer, number, &bytes) else {
+            continue;
+        };
+        let first = u64::from(number) * SKETCH_PACKS_A_PAGE as u64;
+        let left = u64::from(trailer.packs).saturating_sub(first);
+        assert_eq!(packs.len() as u64, left.min(SKETCH_PACKS_A_PAGE as u64));
+        let mut end = SketchTrailer::SKETCHES_AT;
+        for pack in &packs {
+            assert!(pack.offset >= end);
+            assert!((SEAL_OVERHEAD as u64..=LIMIT).contains(&pack.sealed.into()));
+            end = pack.offset + u64::from(pack.sealed);
+        }
+        assert!(end <= trailer.sketches_end || packs.is_empty());
+        let (mut builder, mut again) = (SketchPackPageBuilder::new(), Vec::new());
+        packs.iter().for_each(|pack| drop(builder.push(pack, &mut again)));
+        builder.finish(&mut again);
+        assert!(packs.is_empty() || again == bytes);
+    }
 }
 
 fn check_tables(mut trailer: SketchTrailer, bytes: &[u8]) {
     if SketchTables::len_of(&trailer) > TABLES_MAX {
         trailer.covers %= 64;
-        trailer.packs %= 256;
+        trailer.packs %= 4096;
         trailer.entry_pages %= 1024;
+        trailer.pack_id_pages %= 1024;
     }
     let mut bytes = bytes.to_vec();
     bytes.resize(SketchTables::len_of(&trailer) as usize, 0xff);
@@ -68,16 +96,14 @@ fn check_tables(mut trailer: SketchTrailer, bytes: &[u8]) {
     };
     assert_eq!(tables.encode(), bytes);
     assert_eq!(tables.covers.len(), trailer.covers as usize);
-    assert!(tables.entry_fences.is_sorted());
-    let (mut end, mut first) = (SketchTrailer::SKETCHES_AT, 0);
-    for pack in &tables.packs {
-        assert!(pack.offset >= end && pack.first >= first);
-        assert!((SEAL_OVERHEAD as u64..=LIMIT).contains(&pack.sealed.into()));
-        (end, first) = (pack.offset + u64::from(pack.sealed), pack.first);
+    assert!(tables.entry_fences.is_sorted() && tables.pack_fences.is_sorted());
+    let mut end = SketchTrailer::SKETCHES_AT;
+    for &page in &tables.pack_pages {
+        assert!(page >= end && page + PAGE as u64 <= trailer.sketches_end);
+        end = page + PAGE as u64;
     }
-    assert!(end <= trailer.sketches_end && u64::from(first) <= trailer.chunks);
     // A chunk is in one of the packs.
-    assert!(!tables.packs.is_empty() || trailer.entry_pages == 0);
+    assert!(trailer.packs > 0 || trailer.entry_pages == 0);
 }
 
 /// A run in memory.
@@ -87,6 +113,22 @@ struct Written {
     tables: SketchTables,
 }
 
+/// Appends pages of these entries, and returns with what they begin.
+fn write_entries(keys: &Keys, mut entries: Vec<(ShortId, u64)>, packs: usize, bytes: &mut Vec<u8>) -> Vec<u32> {
+    entries.sort_unstable();
+    let mut builder = EntryPageBuilder::new(usize::BITS - packs.saturating_sub(1).leading_zeros());
+    let (mut plain, mut fences) = (Vec::new(), Vec::new());
+    for (id, number) in entries {
+        fences.extend(builder.push(id, number, &mut plain).map(ShortId::fence));
+    }
+    fences.extend(builder.finish(&mut plain).map(ShortId::fence));
+    for page in plain.chunks(PAGE_PLAIN) {
+        let position = bytes.len() as u64;
+        seal(keys, FILE, position, page, bytes);
+    }
+    fences
+}
+
 /// Makes a run in which each run of the sketches counts as those of a pack, as ibid makes it of files.
 fn write(keys: &Keys, sketches: &Sketches) -> Written {
     let mut bytes = SketchTrailer::head().to_vec();
@@ -94,9 +136,10 @@ fn write(keys: &Keys, sketches: &Sketches) -> Written {
         covers: vec![FileId([2; 16])],
         ..SketchTables::default()
     };
-    let mut entries: Vec<(ShortId, u64)> = Vec::new();
-    let mut chunks = 0u32;
-    for run in &sketches.runs {
+    let (mut features, mut ids) = (Vec::new(), Vec::new());
+    let (mut packs, mut page) = (SketchPackPageBuilder::new(), Vec::new());
+    let mut chunks = 0;
+    for (number, run) in (0..).zip(&sketches.runs) {
         let of_pack = Sketches {
             time: sketches.time,
             runs: vec![run.clone()],
@@ -104,39 +147,37 @@ fn write(keys: &Keys, sketches: &Sketches) -> Written {
         let offset = bytes.len() as u64;
         let values = of_pack.to_values().expect("it was read");
         seal(keys, FILE, offset, &values, &mut bytes);
-        tables.packs.push(SketchPack {
+        let pack = SketchPack {
             id: run.pack,
             time: sketches.time.seconds,
             offset,
             sealed: (bytes.len() as u64 - offset) as u32,
-            first: chunks,
-        });
-        for (chunk, features) in (chunks..).zip(run.chunks.iter()) {
-            let found_by = features.iter().take(FEATURES_FOUND);
-            entries.extend(found_by.map(|feature| (feature_id(*feature), chunk.into())));
+        };
+        if packs.push(&pack, &mut page) || (number + 1 == sketches.runs.len() as u64 && packs.finish(&mut page)) {
+            let position = bytes.len() as u64;
+            tables.pack_pages.push(position);
+            seal(keys, FILE, position, &page, &mut bytes);
+            page.clear();
         }
-        chunks += run.chunks.len() as u32;
+        ids.push((ShortId(u128::from_be_bytes(run.pack.0)), number));
+        for of_chunk in run.chunks.iter() {
+            let found_by = of_chunk.iter().take(FEATURES_FOUND);
+            features.extend(found_by.map(|feature| (feature_id(*feature), number)));
+        }
+        chunks += run.chunks.len() as u64;
     }
-    entries.sort_unstable();
     let sketches_end = bytes.len() as u64;
-    let mut builder = EntryPageBuilder::new(u32::BITS - chunks.saturating_sub(1).leading_zeros());
-    let mut plain = Vec::new();
-    let fences = &mut tables.entry_fences;
-    for &(id, chunk) in &entries {
-        fences.extend(builder.push(id, chunk, &mut plain).map(ShortId::fence));
-    }
-    fences.extend(builder.finish(&mut plain).map(ShortId::fence));
-    for page in plain.chunks(PAGE_PLAIN) {
-        let position = bytes.len() as u64;
-        seal(keys, FILE, position, page, &mut bytes);
-    }
+    let entries = features.len() as u64;
+    tables.entry_fences = write_entries(keys, features, sketches.runs.len(), &mut bytes);
+    tables.pack_fences = write_entries(keys, ids, sketches.runs.len(), &mut bytes);
     let trailer = SketchTrailer {
         sketches_end,
-        chunks: chunks.into(),
-        entries: entries.len() as u64,
+        chunks,
+        entries,
         entry_pages: tables.entry_fences.len() as u32,
-        packs: tables.packs.len() as u32,
+        packs: sketches.runs.len() as u32,
         covers: tables.covers.len() as u32,
+        pack_id_pages: tables.pack_fences.len() as u32,
     };
     for block in tables.encode().chunks(64 << 10) {
         let position = bytes.len() as u64;
@@ -167,35 +208,40 @@ fn check_run(keys: &Keys, sketches: &Sketches) {
         SketchTables::read(&trailer, &blocks.collect::<Vec<_>>().concat()).as_ref(),
         Ok(&tables)
     );
+    let read = |position| EntryPage::read(&block(keys, &bytes, position, PAGE)).expect("it was just built");
     let pages: Vec<EntryPage> = (0..trailer.entry_pages)
-        .map(|number| block(keys, &bytes, trailer.entry_page(number), PAGE))
-        .map(|plain| EntryPage::read(&plain).expect("it was just built"))
+        .map(|number| read(trailer.entry_page(number)))
         .collect();
+    let id_pages = (0..trailer.pack_id_pages).map(|number| read(trailer.pack_id_page(number)));
+    let id_pages: Vec<EntryPage> = id_pages.collect();
     assert_eq!(pages.iter().map(EntryPage::len).sum::<usize>() as u64, trailer.entries);
-    for (number, (pack, run)) in tables.packs.iter().zip(&sketches.runs).enumerate() {
+    assert_eq!(id_pages.iter().map(EntryPage::len).sum::<usize>(), sketches.runs.len());
+    let leads = |pages: &[EntryPage], fences: &[u32], id: ShortId, number: u64| {
+        let start = fences.partition_point(|&fence| fence < id.fence()).saturating_sub(1);
+        let end = fences.partition_point(|&fence| fence <= id.fence());
+        let mut found = pages[start..end].iter().flat_map(|page| page.find(id, id));
+        found.any(|(_, found)| found == number)
+    };
+    let packs = (0..).zip(&tables.pack_pages).flat_map(|(number, &page)| {
+        let plain = block(keys, &bytes, page, PAGE);
+        sketch_packs(&trailer, number, &plain).expect("it was just built")
+    });
+    let packs: Vec<SketchPack> = packs.collect();
+    assert_eq!(packs.len(), sketches.runs.len());
+    for (number, (pack, run)) in (0..).zip(packs.iter().zip(&sketches.runs)) {
         let values = block(keys, &bytes, pack.offset, pack.sealed as usize);
         assert_eq!(
             Sketches::from_values(&values).map(|read| read.runs).as_ref(),
             Ok(&vec![run.clone()])
         );
+        let id = ShortId(u128::from_be_bytes(run.pack.0));
+        assert!(leads(&id_pages, &tables.pack_fences, id, number));
         // Two chunks of each pack, because looking up takes long: there may be thousands.
         let last = run.chunks.len() - 1;
-        for (chunk, features) in run
-            .chunks
-            .iter()
-            .enumerate()
-            .filter(|(chunk, _)| [0, last].contains(chunk))
-        {
-            let chunk = u64::from(pack.first) + chunk as u64;
+        let chunks = run.chunks.iter().enumerate();
+        for (_, features) in chunks.filter(|(chunk, _)| [0, last].contains(chunk)) {
             for &feature in features.iter().take(FEATURES_FOUND) {
-                let id = feature_id(feature);
-                let fences = &tables.entry_fences;
-                let start = fences.partition_point(|&fence| fence < feature).saturating_sub(1);
-                let end = fences.partition_point(|&fence| fence <= feature);
-                let mut found = pages[start..end].iter().flat_map(|page| page.find(id, id));
-                assert!(found.any(|(_, found)| found == chunk));
-                let after = tables.packs.partition_point(|pack| u64::from(pack.first) <= chunk);
-                assert_eq!(after, number + 1);
+                assert!(leads(&pages, &tables.entry_fences, feature_id(feature), number));
             }
         }
     }

@@ -5,8 +5,8 @@ use ibid_format::index::IndexedFrame;
 use ibid_format::pack::PackKind;
 use ibid_format::run::{
     EntryPage, EntryPageBuilder, FRAMES_A_PAGE, Filter, FilterBuilder, FramePage, FramePageBuilder, PACKS_A_PAGE, PAGE,
-    PackPage, PackPageBuilder, RunPack, ShortId, SketchPack, SketchTables, SketchTrailer, Tables, Trailer,
-    VALUE_BITS_MAX, open, seal,
+    PackPage, PackPageBuilder, RunPack, ShortId, SketchPack, SketchPackPageBuilder, SketchTables, SketchTrailer,
+    Tables, Trailer, VALUE_BITS_MAX, open, seal, sketch_packs,
 };
 use ibid_format::{Error, FileId, Keys, MasterKey, SealKind};
 use proptest::prelude::*;
@@ -272,47 +272,102 @@ fn reserved_bytes_of_a_trailer_and_of_a_pack_must_be_zeros() {
     assert!(PackPage::read(&plain, 1, 1).is_err());
 }
 
-#[test]
-fn sketches_of_packs_follow_one_another_and_entries_need_a_pack() {
-    let pack = |offset, sealed, first| SketchPack {
+fn sketch_pack(offset: u64, sealed: u32) -> SketchPack {
+    SketchPack {
         id: FileId([3; 16]),
-        time: 0,
+        time: -7,
         offset,
         sealed,
-        first,
-    };
-    let read = |packs: &[SketchPack], entry_fences: &[u32]| {
-        let tables = SketchTables {
-            covers: vec![FileId([1; 16])],
-            packs: packs.to_vec(),
-            entry_fences: entry_fences.to_vec(),
-        };
+    }
+}
+
+#[test]
+fn sketches_of_packs_follow_one_another() {
+    let read = |packs: &[SketchPack]| {
+        let (mut builder, mut plain) = (SketchPackPageBuilder::new(), Vec::new());
+        packs.iter().for_each(|pack| assert!(!builder.push(pack, &mut plain)));
+        assert!(builder.finish(&mut plain));
         let trailer = SketchTrailer {
             sketches_end: 200,
+            packs: packs.len() as u32,
+            ..SketchTrailer::default()
+        };
+        let read = sketch_packs(&trailer, 0, &plain)?;
+        assert_eq!(read, packs);
+        assert_eq!(
+            sketch_packs(&trailer, 1, &vec![0; plain.len()]).unwrap(),
+            [],
+            "there is no second page"
+        );
+        plain[40 * packs.len()] = 1;
+        assert!(sketch_packs(&trailer, 0, &plain).is_err(), "zeros follow");
+        Ok::<(), Error>(())
+    };
+    read(&[sketch_pack(8, 60), sketch_pack(68, 132)]).unwrap();
+    for (what, packs) in [
+        ("in the magic", [sketch_pack(7, 60), sketch_pack(68, 132)]),
+        ("over one another", [sketch_pack(8, 61), sketch_pack(68, 132)]),
+        ("in another order", [sketch_pack(68, 132), sketch_pack(8, 60)]),
+        ("beyond the end", [sketch_pack(8, 60), sketch_pack(68, 133)]),
+        ("shorter than a seal", [sketch_pack(8, 39), sketch_pack(68, 132)]),
+    ] {
+        assert!(read(&packs).is_err(), "{what}");
+    }
+}
+
+#[test]
+fn a_page_of_a_run_of_sketches_is_full_before_the_next_begins() {
+    let (mut builder, mut plain) = (SketchPackPageBuilder::new(), Vec::new());
+    let packs: Vec<_> = (0..250).map(|n| sketch_pack(8 + 60 * n, 60)).collect();
+    let full = packs.iter().filter(|pack| builder.push(pack, &mut plain)).count();
+    assert!(full == 2 && builder.finish(&mut plain) && !builder.finish(&mut plain));
+    let trailer = SketchTrailer {
+        sketches_end: 1 << 20,
+        packs: 250,
+        ..SketchTrailer::default()
+    };
+    assert_eq!(trailer.pack_pages(), 3);
+    let pages = (0..).zip(plain.chunks(PAGE - 40));
+    let read = pages.flat_map(|(number, page)| sketch_packs(&trailer, number, page).unwrap());
+    assert_eq!(read.collect::<Vec<_>>(), packs);
+}
+
+#[test]
+fn pages_of_a_run_of_sketches_are_in_order_and_entries_need_a_pack() {
+    let read = |packs, pack_pages: &[u64], entry_fences: &[u32], pack_fences: &[u32]| {
+        let tables = SketchTables {
+            covers: vec![FileId([1; 16])],
+            pack_pages: pack_pages.to_vec(),
+            entry_fences: entry_fences.to_vec(),
+            pack_fences: pack_fences.to_vec(),
+        };
+        let trailer = SketchTrailer {
+            sketches_end: 8500,
             chunks: 5,
             entries: 0,
             entry_pages: entry_fences.len() as u32,
-            packs: packs.len() as u32,
+            packs,
             covers: 1,
+            pack_id_pages: pack_fences.len() as u32,
         };
         let read = SketchTables::read(&trailer, &tables.encode())?;
         assert_eq!(read, tables);
         Ok::<(), Error>(())
     };
-    read(&[], &[]).unwrap();
-    read(&[pack(8, 60, 0), pack(68, 132, 3)], &[0, 7]).unwrap();
-    for (what, packs) in [
-        ("in the magic", [pack(7, 60, 0), pack(68, 132, 3)]),
-        ("over one another", [pack(8, 61, 0), pack(68, 132, 3)]),
-        ("in another order", [pack(68, 132, 0), pack(8, 60, 3)]),
-        ("beyond the end", [pack(8, 60, 0), pack(68, 133, 3)]),
-        ("shorter than a seal", [pack(8, 39, 0), pack(68, 132, 3)]),
-        ("with descending numbers", [pack(8, 60, 3), pack(68, 132, 0)]),
-        ("with too large numbers", [pack(8, 60, 0), pack(68, 132, 6)]),
+    read(0, &[], &[], &[]).unwrap();
+    read(113, &[100, 4404], &[0, 7], &[3, 3]).unwrap();
+    for (what, pages) in [
+        ("in the magic", [7, 4404]),
+        ("over one another", [309, 4404]),
+        ("in another order", [4404, 100]),
+        ("beyond the end", [100, 4405]),
+        ("far beyond the end", [100, u64::MAX]),
     ] {
-        assert!(read(&packs, &[0, 7]).is_err(), "{what}");
+        assert!(read(113, &pages, &[0, 7], &[3, 3]).is_err(), "{what}");
     }
-    assert!(read(&[], &[0]).is_err(), "no pack has the chunks of a page");
+    assert!(read(113, &[100, 4404], &[7, 0], &[3, 3]).is_err());
+    assert!(read(113, &[100, 4404], &[0, 7], &[3, 2]).is_err());
+    assert!(read(0, &[], &[0], &[]).is_err(), "no pack has the chunks of a page");
 }
 
 #[test]

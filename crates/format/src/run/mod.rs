@@ -28,7 +28,9 @@ pub use entries::{EntryPage, EntryPageBuilder, VALUE_BITS_MAX};
 pub use filter::{Filter, FilterBuilder};
 pub use frames::{FRAMES_A_PAGE, FramePage, FramePageBuilder, RunFrame};
 pub use packs::{PACK_VALUE_BITS, PACKS_A_PAGE, PackPage, PackPageBuilder, RunPack};
-pub use sketches::{SketchPack, SketchTables, SketchTrailer, feature_id};
+pub use sketches::{
+    SKETCH_PACKS_A_PAGE, SketchPack, SketchPackPageBuilder, SketchTables, SketchTrailer, feature_id, sketch_packs,
+};
 pub use tables::Tables;
 pub use trailer::{Section, Trailer};
 

@@ -1,12 +1,12 @@
 //! Runs of sketches: what chunks are like, by pack and by feature.
 //!
 //! ```text
-//! magic ‖ sketches of each pack, sealed ‖ entry pages ‖ tables ‖ trailer
+//! magic ‖ sketches of each pack, sealed, among them pages of packs ‖ entry pages ‖ pack id pages ‖ tables ‖ trailer
 //! ```
 //!
-//! Entries lead from a chunk's largest features to its number among all chunks of the run.
+//! Entries lead from a chunk's largest features to the number of its pack in the run.
 
-use super::{PAGE, Section, ShortId, VALUE_BITS_MAX};
+use super::{PAGE, PAGE_PLAIN, Section, ShortId, VALUE_BITS_MAX};
 use crate::error::{equal, in_range};
 use crate::magic::MAGIC;
 use crate::sketches::LIMIT;
@@ -14,7 +14,9 @@ use crate::wire::{self, Reader};
 use crate::{Error, FileId, FileKind, Keys, SEAL_OVERHEAD, SealKind};
 
 const PLAIN: usize = 64;
-const PACK: usize = 40;
+const RECORD: usize = 36;
+/// Packs in every page of a run of sketches except the last.
+pub const SKETCH_PACKS_A_PAGE: usize = PAGE_PLAIN / RECORD;
 
 /// Returns a feature as the id of an entry.
 pub fn feature_id(feature: u32) -> ShortId {
@@ -36,6 +38,8 @@ pub struct SketchTrailer {
     pub packs: u32,
     /// Files of sketches that the run stands for.
     pub covers: u32,
+    /// Pages of the ids of packs.
+    pub pack_id_pages: u32,
 }
 
 impl SketchTrailer {
@@ -49,10 +53,20 @@ impl SketchTrailer {
         self.sketches_end + u64::from(number) * PAGE as u64
     }
 
+    /// Returns the number of pages of packs.
+    pub fn pack_pages(&self) -> u32 {
+        self.packs.div_ceil(SKETCH_PACKS_A_PAGE as u32)
+    }
+
+    /// Returns the offset of a page of the ids of packs.
+    pub fn pack_id_page(&self, number: u32) -> u64 {
+        self.entry_page(self.entry_pages) + u64::from(number) * PAGE as u64
+    }
+
     /// Returns the section of the tables.
     pub fn tables(&self) -> Section {
         Section {
-            offset: self.entry_page(self.entry_pages),
+            offset: self.pack_id_page(self.pack_id_pages),
             plain: SketchTables::len_of(self),
         }
     }
@@ -68,7 +82,7 @@ impl SketchTrailer {
         for count in [self.sketches_end, self.chunks, self.entries] {
             wire::put_u64(&mut plain, count);
         }
-        for count in [self.entry_pages, self.packs, self.covers] {
+        for count in [self.entry_pages, self.packs, self.covers, self.pack_id_pages] {
             wire::put_u32(&mut plain, count);
         }
         plain.resize(PLAIN, 0);
@@ -98,6 +112,7 @@ impl SketchTrailer {
             entry_pages: reader.u32("pages of a run")?,
             packs: reader.u32("packs of a run")?,
             covers: reader.u32("files of a run")?,
+            pack_id_pages: reader.u32("pages of a run")?,
         };
         reader.zeros("trailer of a run")?;
         equal("size of a run", trailer.size(), size)?;
@@ -121,8 +136,68 @@ pub struct SketchPack {
     pub offset: u64,
     /// Length of the seal, bytes.
     pub sealed: u32,
-    /// Number of the first chunk among all chunks of the run.
-    pub first: u32,
+}
+
+/// Gathers packs of a run of sketches into pages.
+#[derive(Debug, Default)]
+pub struct SketchPackPageBuilder {
+    records: Vec<u8>,
+}
+
+impl SketchPackPageBuilder {
+    /// Returns a builder of the first page.
+    pub fn new() -> SketchPackPageBuilder {
+        SketchPackPageBuilder::default()
+    }
+
+    /// Adds a pack. If that fills the page, appends the page's plaintext to `out` and returns true.
+    pub fn push(&mut self, pack: &SketchPack, out: &mut Vec<u8>) -> bool {
+        self.records.extend_from_slice(&pack.id.0);
+        wire::put_u64(&mut self.records, pack.time as u64);
+        wire::put_u64(&mut self.records, pack.offset);
+        wire::put_u32(&mut self.records, pack.sealed);
+        self.records.len() == SKETCH_PACKS_A_PAGE * RECORD && self.finish(out)
+    }
+
+    /// Appends the plaintext of the last page to `out`; returns whether there are packs in it.
+    pub fn finish(&mut self, out: &mut Vec<u8>) -> bool {
+        if self.records.is_empty() {
+            return false;
+        }
+        let start = out.len();
+        out.append(&mut self.records);
+        out.resize(start + PAGE_PLAIN, 0);
+        true
+    }
+}
+
+/// Reads the plaintext of a page of packs, the one with this number, of the run with this trailer.
+///
+/// # Errors
+///
+/// The first fault: another length, numbers out of range or out of order.
+pub fn sketch_packs(trailer: &SketchTrailer, number: u32, plain: &[u8]) -> Result<Vec<SketchPack>, Error> {
+    equal("page of a run", PAGE_PLAIN as u64, plain.len() as u64)?;
+    let a_page = SKETCH_PACKS_A_PAGE as u32;
+    let count = trailer.packs.saturating_sub(number.saturating_mul(a_page)).min(a_page);
+    let mut reader = Reader::new(plain);
+    let mut free = SketchTrailer::SKETCHES_AT;
+    let mut read = |_| {
+        let pack = SketchPack {
+            id: FileId(reader.array("pack id")?),
+            time: reader.u64("time of sketches")? as i64,
+            offset: reader.u64("offset of sketches")?,
+            sealed: reader.u32("length of sketches")?,
+        };
+        let end = pack.offset.saturating_add(pack.sealed.into());
+        in_range("length of sketches", pack.sealed.into(), SEAL_OVERHEAD as u64, LIMIT)?;
+        in_range("offset of sketches", pack.offset, free, trailer.sketches_end)?;
+        free = in_range("end of sketches", end, free, trailer.sketches_end)?;
+        Ok(pack)
+    };
+    let packs = (0..count).map(&mut read).collect::<Result<_, Error>>()?;
+    reader.zeros("page of a run")?;
+    Ok(packs)
 }
 
 /// The tables of a run of sketches.
@@ -130,32 +205,29 @@ pub struct SketchPack {
 pub struct SketchTables {
     /// Files of sketches that the run stands for.
     pub covers: Vec<FileId>,
-    /// Packs with sketches, in the order of their chunks' numbers.
-    pub packs: Vec<SketchPack>,
+    /// Offset of each page of packs.
+    pub pack_pages: Vec<u64>,
     /// First 32 bits of the first id of each page of entries.
     pub entry_fences: Vec<u32>,
+    /// First 32 bits of the first id of each page of packs' ids.
+    pub pack_fences: Vec<u32>,
 }
 
 impl SketchTables {
     /// Returns the length of the tables that a trailer announces, bytes.
     pub fn len_of(trailer: &SketchTrailer) -> u64 {
-        u64::from(trailer.covers) * 16 + u64::from(trailer.packs) * PACK as u64 + u64::from(trailer.entry_pages) * 4
+        u64::from(trailer.covers) * 16
+            + u64::from(trailer.pack_pages()) * 8
+            + (u64::from(trailer.entry_pages) + u64::from(trailer.pack_id_pages)) * 4
     }
 
     /// Returns the encoded tables.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.covers.iter().for_each(|id| out.extend_from_slice(&id.0));
-        for pack in &self.packs {
-            out.extend_from_slice(&pack.id.0);
-            wire::put_u64(&mut out, pack.time as u64);
-            wire::put_u64(&mut out, pack.offset);
-            wire::put_u32(&mut out, pack.sealed);
-            wire::put_u32(&mut out, pack.first);
-        }
-        self.entry_fences
-            .iter()
-            .for_each(|&fence| wire::put_u32(&mut out, fence));
+        self.pack_pages.iter().for_each(|&page| wire::put_u64(&mut out, page));
+        let fences = self.entry_fences.iter().chain(&self.pack_fences);
+        fences.for_each(|&fence| wire::put_u32(&mut out, fence));
         out
     }
 
@@ -166,35 +238,33 @@ impl SketchTables {
     /// The first fault: another length, numbers out of range or out of order.
     pub fn read(trailer: &SketchTrailer, bytes: &[u8]) -> Result<SketchTables, Error> {
         equal("tables of a run", SketchTables::len_of(trailer), bytes.len() as u64)?;
-        let mut reader = Reader::new(bytes);
-        // An entry leads to the pack of its chunk.
+        // An entry leads to a pack.
         let pages_max = if trailer.packs == 0 { 0 } else { u32::MAX };
         in_range("pages of a run", trailer.entry_pages.into(), 0, pages_max.into())?;
+        let mut reader = Reader::new(bytes);
         let mut tables = SketchTables::default();
         for _ in 0..trailer.covers {
             tables.covers.push(FileId(reader.array("file of a run")?));
         }
-        let (mut free, mut before) = (SketchTrailer::SKETCHES_AT, 0);
-        for _ in 0..trailer.packs {
-            let pack = SketchPack {
-                id: FileId(reader.array("pack id")?),
-                time: reader.u64("time of sketches")? as i64,
-                offset: reader.u64("offset of sketches")?,
-                sealed: reader.u32("length of sketches")?,
-                first: reader.u32("first chunk of a pack")?,
-            };
-            let end = pack.offset.saturating_add(pack.sealed.into());
-            in_range("length of sketches", pack.sealed.into(), SEAL_OVERHEAD as u64, LIMIT)?;
-            in_range("offset of sketches", pack.offset, free, trailer.sketches_end)?;
-            in_range("end of sketches", end, free, trailer.sketches_end)?;
-            in_range("first chunk of a pack", pack.first.into(), before, trailer.chunks)?;
-            (free, before) = (end, pack.first.into());
-            tables.packs.push(pack);
+        let mut free = SketchTrailer::SKETCHES_AT;
+        for _ in 0..trailer.pack_pages() {
+            let page = in_range(
+                "page of a run",
+                reader.u64("page of a run")?,
+                free,
+                trailer.sketches_end,
+            )?;
+            free = in_range("end of a page", page + PAGE as u64, free, trailer.sketches_end)?;
+            tables.pack_pages.push(page);
         }
-        for _ in 0..trailer.entry_pages {
-            tables.entry_fences.push(reader.u32("first id of a page")?);
-        }
-        match tables.entry_fences.is_sorted() {
+        let mut fences = |count| {
+            (0..count)
+                .map(|_| reader.u32("first id of a page"))
+                .collect::<Result<Vec<u32>, _>>()
+        };
+        tables.entry_fences = fences(trailer.entry_pages)?;
+        tables.pack_fences = fences(trailer.pack_id_pages)?;
+        match tables.entry_fences.is_sorted() && tables.pack_fences.is_sorted() {
             true => Ok(tables),
             false => Err(Error::Unordered {
                 field: "pages of a run",

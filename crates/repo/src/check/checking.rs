@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 use ibid_format::FileId;
 
 use super::report::{FAULTS_MAX, Fault};
-use crate::index::{Frame, FrameSet, Index, LoadedIndex, Place};
+use crate::index::{Frame, Index, LoadedIndex, NumberSet, Place};
 use crate::read::ChunkReader;
 use crate::scratch::{Bits, Scratch};
 use crate::threads::spawn;
@@ -55,15 +55,15 @@ impl Faults {
 #[derive(Default)]
 pub(super) struct Damage {
     /// Frames that can't be read.
-    pub(super) frames: FrameSet,
+    pub(super) frames: NumberSet,
     /// Chunks that have other bytes than their ids say, by their ordinals; `None` if there are none.
     pub(super) wrong: Option<Bits>,
     /// Frames that depend, directly or indirectly, on those above or on lost frames.
-    pub(super) dependents: FrameSet,
+    pub(super) dependents: NumberSet,
     /// Causes, by pack and offset of the frame at fault, as many as are listed.
     pub(super) causes: BTreeMap<(FileId, u32), Cause>,
     /// Frames at fault beyond those.
-    pub(super) more_causes: FrameSet,
+    pub(super) more_causes: NumberSet,
     /// Frames that can't be decoded because a base is missing, unless one of the causes explains
     /// it. As many as are listed: the others are among `dependents` only.
     pub(super) unexplained: BTreeMap<u32, String>,

@@ -9,7 +9,7 @@ use ibid_format::{ChunkPrefix, FileId};
 use super::checking::{Cause, Checking, Damage};
 use super::trees::Lost;
 use crate::Result;
-use crate::index::{Dependencies, FrameSet, PairSorter, Pairs};
+use crate::index::{Dependencies, NumberSet, PairSorter, Pairs};
 use crate::layout::{folder, name_in};
 use crate::scratch::Bits;
 
@@ -121,7 +121,7 @@ impl Checking<'_> {
         damage: &mut Damage,
     ) -> Result<()> {
         let index = &self.loaded.index;
-        let mut lacking = FrameSet::default();
+        let mut lacking = NumberSet::default();
         // One base for each pack is named.
         let mut named = BTreeMap::<u32, ChunkPrefix>::new();
         for at in 0..dependencies.missing_bases() {

@@ -10,7 +10,7 @@ use ibid_format::Keys;
 use ibid_format::pack::PackSummary;
 
 use crate::Result;
-use crate::index::{FrameSet, LoadedIndex, find_base};
+use crate::index::{LoadedIndex, NumberSet, find_base};
 use crate::scratch::{Array, Scratch};
 
 /// Hash of the ids of a frame's chunks. Keeping the ids themselves would take as much memory as the
@@ -42,9 +42,9 @@ pub(super) struct Plan {
     /// The deepest base of each frame, if it has bases.
     after: Array<u32>,
     /// Frames against which others are encoded.
-    bases: FrameSet,
+    bases: NumberSet,
     /// Frames with a fingerprint.
-    named: FrameSet,
+    named: NumberSet,
     /// Fingerprint of each frame's ids, if the directory of its pack can be read.
     names: Array<u128>,
 }
@@ -56,8 +56,8 @@ impl Plan {
             scratch: scratch.clone(),
             frames,
             after: Array::zeros(scratch, frames.into())?,
-            bases: FrameSet::default(),
-            named: FrameSet::default(),
+            bases: NumberSet::default(),
+            named: NumberSet::default(),
             names: Array::zeros(scratch, frames.into())?,
         })
     }

@@ -20,11 +20,11 @@ use ibid_storage::{ErrorKind, Name};
 
 use super::build::Building;
 use super::dependencies::Dependencies;
-use super::frame_set::FrameSet;
 use super::frames::{Pack, Place};
 use super::id_map::IdMap;
 use super::loaded::{LoadedIndex, MissingPack};
 use super::lookup::Index;
+use super::number_set::NumberSet;
 use super::run::{PageCache, Run};
 use super::stored::StoredPacks;
 use crate::files::Files;
@@ -117,7 +117,7 @@ impl LoadedIndex {
         }
         // The bases of all other frames stay where they are.
         let mut dependencies = Dependencies::read(scratch, self, None, monitor)?;
-        let mut lost = FrameSet::default();
+        let mut lost = NumberSet::default();
         dependencies.search().lacking_bases(&mut |frame| {
             lost.insert(frame);
         })?;

@@ -11,9 +11,9 @@ use ibid_format::run::{RunFrame, RunPack, ShortId};
 use ibid_format::{ChunkId, ChunkPrefix, FileId};
 
 use super::build;
-use super::frame_set::FrameSet;
 use super::frames::{Frame, Pack, Place};
 use super::memory::MemoryIndex;
+use super::number_set::NumberSet;
 use super::run::{FilterRoom, Merge, Merged, PageCache, Run, RunStack};
 use crate::scratch::Scratch;
 use crate::{Error, Result, Warning};
@@ -43,7 +43,7 @@ pub(crate) struct Index {
     numbers: HashMap<FileId, u32>,
     missing: HashSet<u32>,
     /// Frames that depend on chunks lost with a pack. Their chunks count as unknown.
-    lost: FrameSet,
+    lost: NumberSet,
     /// Chunks of stored packs that are in no run, and chunks that a backup adds.
     memory: MemoryIndex,
     /// Frames of stored packs that are in no run, and the ordinals of their first chunks.
@@ -78,7 +78,7 @@ impl Index {
             packs: Vec::new(),
             numbers: HashMap::new(),
             missing: HashSet::new(),
-            lost: FrameSet::default(),
+            lost: NumberSet::default(),
             memory: MemoryIndex::new(),
             frames: Vec::new(),
             ordinals: Vec::new(),
@@ -152,7 +152,7 @@ impl Index {
     }
 
     /// Returns the frames that depend on chunks lost with a pack.
-    pub(crate) fn lost(&self) -> &FrameSet {
+    pub(crate) fn lost(&self) -> &NumberSet {
         &self.lost
     }
 
@@ -192,6 +192,20 @@ impl Index {
                 Some(part.first_pack + number)
             })
         })
+    }
+
+    /// Returns the packs that were stored when the index was loaded, missing ones included, in the order
+    /// of their ids, with the [values](RunPack::value) of their numbers.
+    pub(crate) fn packs_sorted(&self) -> Result<Merge> {
+        let value = |(number, pack): (u32, &Pack)| {
+            let id = ShortId(u128::from_be_bytes(pack.id.0));
+            (id, pack.size << 32 | u64::from(number))
+        };
+        let mut others: Vec<_> = (self.packs_in_runs..).zip(&self.packs).map(value).collect();
+        others.sort_unstable();
+        let runs = self.runs.iter();
+        let runs = runs.map(|part| Merged::packs(part.run.clone(), part.first_pack));
+        Merge::new(runs.chain([Merged::Memory(others.into_iter())]).collect())
     }
 
     /// Calls `each` with the ids and sizes in bytes of all stored packs, ascending, those that a backup

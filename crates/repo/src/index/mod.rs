@@ -9,12 +9,11 @@
 //! | When does it turn from one to another? | [`limits`] |
 //! | How is it loaded, and what is missing? | [`load`], [`loaded`], [`stored`], [`build`] |
 //! | How do index files stay few? | [`merge`] |
-//! | Which frames need which? | [`dependencies`], [`frame_set`] |
+//! | Which frames need which? | [`dependencies`], [`number_set`] |
 //! | Which ids has an operation met? | [`id_map`] |
 
 mod build;
 mod dependencies;
-mod frame_set;
 mod frames;
 mod id_map;
 mod limits;
@@ -23,16 +22,17 @@ mod loaded;
 mod lookup;
 mod memory;
 mod merge;
+mod number_set;
 mod run;
 mod stored;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use dependencies::{Dependencies, PairSorter, Pairs, find_base};
-pub(crate) use frame_set::FrameSet;
 pub(crate) use frames::{Frame, Pack, Place};
 pub(crate) use id_map::IdMap;
 pub(crate) use limits::IndexLimits;
 pub(crate) use loaded::LoadedIndex;
 pub(crate) use lookup::Index;
-pub(crate) use run::{EntryOrder, Merged, Run, RunWriter, Sorter};
+pub(crate) use number_set::NumberSet;
+pub(crate) use run::{EntryOrder, Merge, Merged, Run, RunWriter, Sorter};

@@ -3,25 +3,32 @@
 //! A [`SketchRun`] stands for sketch files. It has the sketches of each pack by themselves, and leads
 //! from the largest features of a chunk to its pack. A new chunk that resembles nothing in memory looks
 //! there, and the sketches of the packs that it finds come into memory: the chunks after it probably
-//! resemble their neighbours. That takes one page a feature and run, and then a few kilobytes a pack.
+//! resemble their neighbours. That takes one page a feature and run, and then a page and a few kilobytes
+//! a pack. In memory are only the ids with which pages begin.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use ibid_delta::Sketch;
-use ibid_format::run::{EntryPage, EntryPageBuilder, PAGE, SketchPack, SketchTables, SketchTrailer, feature_id};
+use ibid_format::run::{
+    EntryPage, EntryPageBuilder, PAGE, SKETCH_PACKS_A_PAGE, ShortId, SketchPack, SketchPackPageBuilder, SketchTables,
+    SketchTrailer, feature_id, sketch_packs,
+};
 use ibid_format::sketches::{Run, Sketches};
 use ibid_format::{FileId, FileKind, Keys};
 
 use crate::cache::{Kept, SealedFile, SealedWriter};
-use crate::index::{EntryOrder, Merged, Sorter};
+use crate::index::{EntryOrder, Merge, Merged, Sorter};
 use crate::{Error, Result};
 
+/// Bits of a pack's number.
+const NUMBER_BITS: u32 = 32;
 /// Features of a chunk by which it is found: the largest. Two chunks that share half of their features
 /// share one of these with a probability of 15/16.
 const FEATURES_FOUND: usize = 4;
-/// Chunks that are found by one feature, the newest. Features have 32 bits and the largest lie close
+/// Packs that are found by one feature, the newest. Features have 32 bits and the largest lie close
 /// together, so one of 128 KiB of data leads to a chunk in two million that has nothing else in common.
 const POSTING_MAX: usize = 64;
 /// If a sketch leads to more packs than this, those to which only one feature leads are there by chance.
@@ -67,44 +74,87 @@ impl Kept for SketchRun {
 }
 
 impl SketchRun {
-    /// Reads the sketches of a pack, by its number in the tables.
-    fn sketches(&self, pack: usize, sealed: &mut Vec<u8>) -> Result<Vec<Run>> {
-        let SketchPack {
-            offset, sealed: length, ..
-        } = self.tables.packs[pack];
-        let values = self.file.block(offset, length as usize, sealed)?;
+    /// Reads the sketches of a pack, by its number in the run.
+    fn sketches(&self, number: u32, sealed: &mut Vec<u8>) -> Result<Vec<Run>> {
+        let a_page = SKETCH_PACKS_A_PAGE as u32;
+        let page = number / a_page;
+        let packs = match page < self.trailer.pack_pages() {
+            true => self.packs(page)?,
+            false => Vec::new(),
+        };
+        let pack = packs.get((number % a_page) as usize);
+        let pack = pack.ok_or_else(|| self.no_such(number))?;
+        let values = self.file.block(pack.offset, pack.sealed as usize, sealed)?;
         let sketches = Sketches::from_values(values).map_err(self.file.damaged())?;
         Ok(sketches.runs)
     }
 
+    /// Reads a page of packs.
+    fn packs(&self, page: u32) -> Result<Vec<SketchPack>> {
+        let read = |plain: &[u8]| sketch_packs(&self.trailer, page, plain);
+        self.file.page(self.tables.pack_pages[page as usize], read)
+    }
+
+    /// Calls `each` with all packs, in the order of their numbers.
+    fn each_pack(&self, mut each: impl FnMut(SketchPack) -> Result<()>) -> Result<()> {
+        (0..self.trailer.pack_pages()).try_for_each(|page| self.packs(page)?.into_iter().try_for_each(&mut each))
+    }
+
     /// Calls `found` with the numbers of the packs that have chunks with this feature.
-    fn find(&self, feature: u32, mut found: impl FnMut(usize)) -> Result<()> {
-        let id = feature_id(feature);
-        let fences = &self.tables.entry_fences;
-        let start = fences.partition_point(|&fence| fence < feature).saturating_sub(1);
-        let end = fences.partition_point(|&fence| fence <= feature);
+    fn find(&self, feature: u32, found: impl FnMut(u32)) -> Result<()> {
+        let page = |number| self.trailer.entry_page(number);
+        self.find_entries(&self.tables.entry_fences, feature_id(feature), page, found)
+    }
+
+    /// Calls `found` with the numbers of the places with sketches of a pack.
+    fn numbers_of(&self, pack: FileId, found: impl FnMut(u32)) -> Result<()> {
+        let page = |number| self.trailer.pack_id_page(number);
+        self.find_entries(&self.tables.pack_fences, short(pack), page, found)
+    }
+
+    fn find_entries(
+        &self,
+        fences: &[u32],
+        id: ShortId,
+        page: impl Fn(u32) -> u64,
+        mut found: impl FnMut(u32),
+    ) -> Result<()> {
+        let start = fences.partition_point(|&fence| fence < id.fence()).saturating_sub(1);
+        let end = fences.partition_point(|&fence| fence <= id.fence());
         for number in start..end {
-            let page = self.page(number as u32)?;
-            for (_, chunk) in page.find(id, id) {
-                let after = self.tables.packs.partition_point(|pack| u64::from(pack.first) <= chunk);
-                found(after.saturating_sub(1));
-            }
+            let page = self.file.page(page(number as u32), EntryPage::read)?;
+            page.find(id, id).for_each(|(_, number)| found(number as u32));
         }
         Ok(())
     }
 
-    fn page(&self, number: u32) -> Result<EntryPage> {
-        self.file.page(self.trailer.entry_page(number), EntryPage::read)
+    fn no_such(&self, number: u32) -> Error {
+        self.file.damaged()(ibid_format::Error::OutOfRange {
+            field: "pack of a run of sketches",
+            min: 0,
+            max: self.trailer.packs.into(),
+            found: number.into(),
+        })
     }
+}
+
+/// Returns the name of a pack as the id of an entry.
+fn short(pack: FileId) -> ShortId {
+    ShortId(u128::from_be_bytes(pack.0))
 }
 
 /// Makes a run of sketches.
 pub(crate) struct SketchRunWriter<'a> {
     file: SealedWriter,
-    sorter: Sorter<'a>,
+    /// Numbers of packs by feature, and by their ids.
+    features: Sorter<'a>,
+    ids: Sorter<'a>,
+    packs: SketchPackPageBuilder,
     tables: SketchTables,
+    count: u32,
     chunks: u64,
-    absorbed: Vec<(Arc<SketchRun>, u64)>,
+    /// Runs that become part of this one, each with the number of its first pack.
+    absorbed: Vec<(Arc<SketchRun>, u32)>,
 }
 
 impl<'a> SketchRunWriter<'a> {
@@ -115,42 +165,49 @@ impl<'a> SketchRunWriter<'a> {
         file.plain(&SketchTrailer::head())?;
         Ok(SketchRunWriter {
             file,
-            sorter: Sorter::new(keys, folder, memory, 40),
+            features: Sorter::new(keys, folder, memory - memory / 8, NUMBER_BITS),
+            ids: Sorter::new(keys, folder, memory / 8, NUMBER_BITS),
+            packs: SketchPackPageBuilder::new(),
             tables: SketchTables::default(),
+            count: 0,
             chunks: 0,
             absorbed: Vec::new(),
         })
     }
 
-    fn pack(&mut self, id: FileId, time: i64, chunks: u64, values: &[u8]) -> Result<()> {
-        let beyond = |_| Error::TooMuch {
-            what: "the number of sketches",
+    /// Adds the sketches of a pack, and returns its number.
+    fn pack(&mut self, id: FileId, time: i64, values: &[u8]) -> Result<u32> {
+        let number = self.count;
+        self.count = number.checked_add(1).ok_or(Error::TooMuch {
+            what: "the number of packs with sketches",
             limit: u32::MAX.into(),
-        };
+        })?;
         let offset = self.file.position();
         self.file.seal(values)?;
-        self.tables.packs.push(SketchPack {
+        let pack = SketchPack {
             id,
             time,
             offset,
             sealed: (self.file.position() - offset) as u32,
-            first: self.chunks.try_into().map_err(beyond)?,
-        });
-        self.chunks += chunks;
-        Ok(())
+        };
+        let mut page = Vec::new();
+        if self.packs.push(&pack, &mut page) {
+            self.tables.pack_pages.push(self.file.position());
+            self.file.seal(&page)?;
+        }
+        Ok(number)
     }
 
     /// Makes another run part of this one. Call it before any file is added.
     pub(crate) fn absorb(&mut self, run: Arc<SketchRun>) -> Result<()> {
         let mut sealed = Vec::new();
-        self.absorbed.push((run.clone(), self.chunks));
+        self.absorbed.push((run.clone(), self.count));
         self.tables.covers.extend_from_slice(&run.tables.covers);
-        let ends = run.tables.packs.iter().skip(1).map(|next| next.first.into());
-        for (pack, end) in run.tables.packs.iter().zip(ends.chain([run.trailer.chunks])) {
+        self.chunks += run.trailer.chunks;
+        run.each_pack(|pack| {
             let values = run.file.block(pack.offset, pack.sealed as usize, &mut sealed)?;
-            self.pack(pack.id, pack.time, end.saturating_sub(pack.first.into()), values)?;
-        }
-        Ok(())
+            self.pack(pack.id, pack.time, values).map(drop)
+        })
     }
 
     /// Adds the sketches of a file.
@@ -166,17 +223,17 @@ impl<'a> SketchRunWriter<'a> {
             packs[number].1.push(run);
         }
         for (id, runs) in packs {
-            let first = self.chunks;
-            let features = runs.iter().flat_map(|run| run.chunks.iter());
-            for (chunk, features) in (first..).zip(features) {
+            self.chunks += runs.iter().map(|run| run.chunks.len() as u64).sum::<u64>();
+            let sketches = Sketches { time, runs };
+            let values = sketches.to_values();
+            let values = values.map_err(Error::damaged("the sketches of a pack"))?;
+            let number = self.pack(id, time.seconds, &values)?;
+            self.ids.push(short(id), number.into())?;
+            for features in sketches.runs.iter().flat_map(|run| run.chunks.iter()) {
                 for &feature in features.iter().take(FEATURES_FOUND) {
-                    self.sorter.push(feature_id(feature), chunk)?;
+                    self.features.push(feature_id(feature), number.into())?;
                 }
             }
-            let chunks = runs.iter().map(|run| run.chunks.len() as u64).sum();
-            let values = Sketches { time, runs }.to_values();
-            let values = values.map_err(Error::damaged("the sketches of a pack"))?;
-            self.pack(id, time.seconds, chunks, &values)?;
         }
         self.tables.covers.push(file);
         Ok(())
@@ -186,78 +243,140 @@ impl<'a> SketchRunWriter<'a> {
     pub(crate) fn finish(self, is_there: impl Fn(&FileId) -> bool) -> Result<SketchRun> {
         let SketchRunWriter {
             mut file,
-            sorter,
+            features,
+            ids,
+            mut packs,
             mut tables,
+            count,
             chunks,
             absorbed,
         } = self;
-        let mut trailer = SketchTrailer {
-            sketches_end: file.position(),
-            chunks,
-            ..SketchTrailer::default()
+        let mut page = Vec::new();
+        if packs.finish(&mut page) {
+            tables.pack_pages.push(file.position());
+            file.seal(&page)?;
+        }
+        let sketches_end = file.position();
+        let bits = u32::BITS - count.saturating_sub(1).leading_zeros();
+        let of_absorbed = |entries: fn(Arc<SketchRun>, u32) -> Merged| {
+            let sources = absorbed.iter().map(|(run, first)| entries(run.clone(), *first));
+            sources.collect::<Vec<_>>()
         };
-        let entries = absorbed
-            .into_iter()
-            .map(|(run, first)| Merged::other(entries_of(run, first)));
-        let mut merge = sorter.finish(entries.collect())?;
-        let mut pages = EntryPageBuilder::new(u64::BITS - chunks.saturating_sub(1).leading_zeros());
-        let (mut plain, mut posting) = (Vec::new(), Vec::new());
+        let mut merge = features.finish(of_absorbed(features_of))?;
+        let mut pages = EntryPages::new(bits);
+        let mut posting: VecDeque<(ShortId, u64)> = VecDeque::new();
         loop {
             let next = merge.next()?;
-            if let (Some((id, _)), Some((other, _))) = (posting.first(), &next)
-                && id == other
-            {
-                posting.extend(next);
+            if posting.back().map(|(id, _)| *id) != next.map(|(id, _)| id) {
+                for (id, number) in posting.drain(..) {
+                    pages.push(id, number, &mut file)?;
+                }
+            }
+            let Some(next) = next else { break };
+            if posting.back() == Some(&next) {
                 continue;
             }
             // The last have the largest numbers: they are the newest.
-            let newest = posting.len().saturating_sub(POSTING_MAX);
-            for (id, chunk) in posting.drain(..).skip(newest) {
-                trailer.entries += 1;
-                if let Some(first) = pages.push(id, chunk, &mut plain) {
-                    tables.entry_fences.push(first.fence());
-                    file.seal(&plain)?;
-                    plain.clear();
-                }
+            if posting.len() == POSTING_MAX {
+                posting.pop_front();
             }
-            match next {
-                Some(next) => posting.push(next),
-                None => break,
-            }
+            posting.push_back(next);
         }
-        if let Some(first) = pages.finish(&mut plain) {
-            tables.entry_fences.push(first.fence());
-            file.seal(&plain)?;
+        let entries = pages.finish(&mut file, &mut tables.entry_fences)?;
+        let mut merge = ids.finish(of_absorbed(packs_of))?;
+        let mut pages = EntryPages::new(bits);
+        while let Some((id, number)) = merge.next()? {
+            pages.push(id, number, &mut file)?;
         }
+        pages.finish(&mut file, &mut tables.pack_fences)?;
         tables.covers.retain(is_there);
-        trailer.entry_pages = tables.entry_fences.len() as u32;
-        trailer.packs = tables.packs.len() as u32;
-        trailer.covers = tables.covers.len() as u32;
+        let trailer = SketchTrailer {
+            sketches_end,
+            chunks,
+            entries,
+            entry_pages: tables.entry_fences.len() as u32,
+            packs: count,
+            covers: tables.covers.len() as u32,
+            pack_id_pages: tables.pack_fences.len() as u32,
+        };
         file.section(&tables.encode())?;
         file.append(|keys, id, out| trailer.seal(keys, id, out))?;
         SketchRun::open(file.finish()?)
     }
 }
 
-/// Returns the entries of a run in order, with `first` added to each chunk.
-fn entries_of(
-    run: Arc<SketchRun>,
-    first: u64,
-) -> impl FnMut() -> Result<Option<(ibid_format::run::ShortId, u64)>> + use<> {
-    let mut pages = 0..run.trailer.entry_pages;
-    let mut entries = Vec::new().into_iter();
-    let mut order = EntryOrder::new(run.trailer.chunks);
-    move || {
-        loop {
-            if let Some((id, chunk)) = entries.next() {
-                order.check((id, chunk)).map_err(run.file.damaged())?;
-                return Ok(Some((id, chunk + first)));
-            }
-            let Some(number) = pages.next() else { return Ok(None) };
-            let page = run.page(number)?;
-            entries = page.entries().collect::<Vec<_>>().into_iter();
+/// Pages of entries being written.
+struct EntryPages {
+    builder: EntryPageBuilder,
+    fences: Vec<u32>,
+    plain: Vec<u8>,
+    entries: u64,
+}
+
+impl EntryPages {
+    fn new(bits: u32) -> EntryPages {
+        EntryPages {
+            builder: EntryPageBuilder::new(bits),
+            fences: Vec::new(),
+            plain: Vec::new(),
+            entries: 0,
         }
     }
+
+    fn push(&mut self, id: ShortId, number: u64, file: &mut SealedWriter) -> Result<()> {
+        self.entries += 1;
+        let full = self.builder.push(id, number, &mut self.plain);
+        full.map_or(Ok(()), |first| self.write(first, file))
+    }
+
+    fn write(&mut self, first: ShortId, file: &mut SealedWriter) -> Result<()> {
+        self.fences.push(first.fence());
+        file.seal(&self.plain)?;
+        self.plain.clear();
+        Ok(())
+    }
+
+    /// Writes the last page, and tells with what the pages begin. Returns the number of entries.
+    fn finish(mut self, file: &mut SealedWriter, fences: &mut Vec<u32>) -> Result<u64> {
+        if let Some(first) = std::mem::replace(&mut self.builder, EntryPageBuilder::new(1)).finish(&mut self.plain) {
+            self.write(first, file)?;
+        }
+        *fences = self.fences;
+        Ok(self.entries)
+    }
+}
+
+/// Returns what leads from features to packs in a run, with `first` added to each number.
+fn features_of(run: Arc<SketchRun>, first: u32) -> Merged {
+    let pages = 0..run.trailer.entry_pages;
+    entries_of(run, SketchTrailer::entry_page, pages, first)
+}
+
+/// Returns what leads from the ids of packs to their numbers in a run, with `first` added to each.
+fn packs_of(run: Arc<SketchRun>, first: u32) -> Merged {
+    let pages = 0..run.trailer.pack_id_pages;
+    entries_of(run, SketchTrailer::pack_id_page, pages, first)
+}
+
+fn entries_of(
+    run: Arc<SketchRun>,
+    position: fn(&SketchTrailer, u32) -> u64,
+    mut pages: Range<u32>,
+    first: u32,
+) -> Merged {
+    let mut entries = Vec::new().into_iter();
+    let mut order = EntryOrder::new(run.trailer.packs.into());
+    Merged::other(move || {
+        loop {
+            if let Some((id, number)) = entries.next() {
+                order.check((id, number)).map_err(run.file.damaged())?;
+                return Ok(Some((id, number + u64::from(first))));
+            }
+            let Some(number) = pages.next() else { return Ok(None) };
+            let page = run.file.page(position(&run.trailer, number), EntryPage::read)?;
+            entries = page.entries().collect::<Vec<_>>().into_iter();
+        }
+    })
 }
 
 /// Sketches that are on the disk and come into memory as they are needed.
@@ -265,8 +384,8 @@ pub(crate) struct Library {
     runs: Vec<Arc<SketchRun>>,
     /// Number of the first pack of each run among all.
     firsts: Vec<u32>,
-    /// All packs by their ids, with their numbers.
-    by_id: Vec<(FileId, u32)>,
+    /// The pack that was asked for last, and the numbers of the places with its sketches.
+    near: Option<(FileId, Vec<u32>)>,
     /// Number of the first chunk that was made of each pack in memory.
     loaded: HashMap<u32, u32>,
     sealed: Vec<u8>,
@@ -274,17 +393,15 @@ pub(crate) struct Library {
 
 impl Library {
     pub(crate) fn new(runs: Vec<Arc<SketchRun>>) -> Library {
-        let (mut firsts, mut by_id, mut count) = (Vec::new(), Vec::new(), 0);
+        let (mut firsts, mut count) = (Vec::new(), 0);
         for run in &runs {
             firsts.push(count);
-            by_id.extend(run.tables.packs.iter().map(|pack| pack.id).zip(count..));
-            count += run.tables.packs.len() as u32;
+            count += run.trailer.packs;
         }
-        by_id.sort_unstable();
         Library {
             runs,
             firsts,
-            by_id,
+            near: None,
             loaded: HashMap::new(),
             sealed: Vec::new(),
         }
@@ -302,32 +419,45 @@ impl Library {
 
     /// Returns the memory in use, bytes.
     pub(crate) fn memory(&self) -> u64 {
-        let packs = self.by_id.capacity() * (size_of::<(FileId, u32)>() + size_of::<SketchPack>());
-        let pages: usize = self.runs.iter().map(|run| run.tables.entry_fences.capacity() * 4).sum();
-        (packs + pages + self.loaded.capacity() * 16) as u64
+        let of = |tables: &SketchTables| {
+            tables.covers.capacity() * 16
+                + tables.pack_pages.capacity() * 8
+                + (tables.entry_fences.capacity() + tables.pack_fences.capacity()) * 4
+        };
+        let tables: usize = self.runs.iter().map(|run| of(&run.tables)).sum();
+        (tables + self.loaded.capacity() * 16) as u64
     }
 
-    /// Returns whether there are sketches of chunks in this pack.
-    pub(crate) fn has(&self, pack: FileId) -> bool {
-        self.numbers_of(pack).next().is_some()
+    /// Returns the ids of all packs with sketches, ascending.
+    pub(crate) fn packs(&self) -> Result<Merge> {
+        let of_runs = self.runs.iter().zip(&self.firsts);
+        Merge::new(of_runs.map(|(run, first)| packs_of(run.clone(), *first)).collect())
     }
 
     /// Returns the numbers of the places with sketches of a pack.
-    pub(crate) fn numbers_of(&self, pack: FileId) -> impl Iterator<Item = u32> + use<'_> {
-        let start = self.by_id.partition_point(|(id, _)| *id < pack);
-        let same = self.by_id[start..].iter().take_while(move |(id, _)| *id == pack);
-        same.map(|(_, number)| *number)
+    pub(crate) fn numbers_of(&mut self, pack: FileId) -> Result<&[u32]> {
+        if self.near.as_ref().is_none_or(|(id, _)| *id != pack) {
+            let mut numbers = Vec::new();
+            for (run, first) in self.runs.iter().zip(&self.firsts) {
+                run.numbers_of(pack, |number| numbers.push(first.saturating_add(number)))?;
+            }
+            self.near = Some((pack, numbers));
+        }
+        Ok(self.near.as_ref().map_or(&[], |(_, numbers)| numbers))
     }
 
     /// Returns all numbers, those whose sketches were written first before the others.
-    pub(crate) fn all(&self) -> Vec<u32> {
-        let times = self
-            .runs
-            .iter()
-            .flat_map(|run| run.tables.packs.iter().map(|pack| pack.time));
-        let mut numbers: Vec<(i64, u32)> = times.zip(0..).collect();
+    pub(crate) fn all(&self) -> Result<Vec<u32>> {
+        let mut numbers: Vec<(i64, u32)> = Vec::new();
+        for (run, first) in self.runs.iter().zip(&self.firsts) {
+            let mut number = *first..;
+            run.each_pack(|pack| {
+                numbers.extend(number.next().map(|number| (pack.time, number)));
+                Ok(())
+            })?;
+        }
         numbers.sort_unstable();
-        numbers.into_iter().map(|(_, number)| number).collect()
+        Ok(numbers.into_iter().map(|(_, number)| number).collect())
     }
 
     /// Returns the numbers of the packs that the largest features of a sketch lead to, those that most
@@ -336,7 +466,7 @@ impl Library {
         let (mut packs, mut of_feature) = (Vec::new(), Vec::new());
         for &feature in sketch.features().iter().take(FEATURES_FOUND) {
             for (run, first) in self.runs.iter().zip(&self.firsts) {
-                run.find(feature as u32, |pack| of_feature.push(first + pack as u32))?;
+                run.find(feature as u32, |pack| of_feature.push(first.saturating_add(pack)))?;
             }
             // A feature that many chunks of a pack have counts once.
             of_feature.sort_unstable();
@@ -365,7 +495,7 @@ impl Library {
     pub(crate) fn load(&mut self, number: u32, first: u32) -> Result<Vec<Run>> {
         self.loaded.insert(number, first);
         let at = self.firsts.partition_point(|first| *first <= number) - 1;
-        self.runs[at].sketches((number - self.firsts[at]) as usize, &mut self.sealed)
+        self.runs[at].sketches(number - self.firsts[at], &mut self.sealed)
     }
 
     /// Deletes the files that the cache keeps: one of them is damaged.

@@ -438,7 +438,7 @@ impl Similar {
     /// Returns whether there are more now.
     pub(crate) fn fetch(&mut self, loaded: &LoadedIndex, sketch: &Sketch, near: Option<FileId>) -> Result<bool> {
         self.was_refused = false;
-        let Some(library) = &self.library else {
+        let Some(library) = &mut self.library else {
             return Ok(false);
         };
         let lookups = LOOKUP_BYTES * library.runs();
@@ -446,8 +446,8 @@ impl Similar {
             self.was_refused = true;
             return Ok(false);
         }
-        let near = near.into_iter().flat_map(|pack| library.numbers_of(pack));
-        let mut wanted: Vec<(u32, Source)> = near.map(|number| (number, Source::Neighbour)).collect();
+        let near = near.map_or(Ok(&[][..]), |pack| library.numbers_of(pack))?.iter();
+        let mut wanted: Vec<(u32, Source)> = near.map(|&number| (number, Source::Neighbour)).collect();
         let found = library.find(&shortened(sketch))?;
         wanted.extend(found.into_iter().map(|number| (number, Source::Features)));
         let mut more = false;

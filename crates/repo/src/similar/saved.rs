@@ -7,13 +7,14 @@ use std::sync::Arc;
 use ibid_delta::Sketch;
 use ibid_format::FileId;
 use ibid_format::pack::PackKind;
+use ibid_format::run::RunPack;
 use ibid_format::sketches::{CHUNK_BYTES, Features, LIMIT, Run, Sketches};
 
 use super::library::{Library, SketchRun, SketchRunWriter};
 use super::{DEPTH_MAX, Similar, Source, UnsavedSketch};
 use crate::cache::Kept;
 use crate::files::Files;
-use crate::index::{Frame, LoadedIndex, Place};
+use crate::index::{Frame, LoadedIndex, NumberSet, Place};
 use crate::layout::{folder, name_in};
 use crate::{Error, Repository, Result, Warning};
 
@@ -58,7 +59,19 @@ impl Similar {
         let known: Vec<(u32, &Run)> = runs
             .filter_map(|run| Some((find_frame(loaded, run.pack, run.offset)?, run)))
             .collect();
-        let unsketched = unsketched(loaded, &known, library.as_ref());
+        let sketched = match &library {
+            Some(library) => packs_with_sketches(loaded, library),
+            None => Ok(NumberSet::default()),
+        };
+        let (library, sketched) = match sketched {
+            Ok(sketched) => (library, sketched),
+            Err(error) => {
+                repository.monitor.warn(Warning::Cache { error });
+                library.inspect(Library::delete);
+                (None, NumberSet::default())
+            }
+        };
+        let unsketched = unsketched(loaded, &known, &sketched);
         let frame = |number: &u32| loaded.index.frame(*number);
         let chunks_of_library = library.as_ref().map_or(0, Library::chunks);
         let is_all_read = chunks_of_library <= repository.index_limits().sketches;
@@ -83,7 +96,7 @@ impl Similar {
 
     /// Brings all sketches from the disk into memory.
     fn load_all(&mut self, loaded: &LoadedIndex) -> Result<()> {
-        for number in self.library.as_ref().map_or_else(Vec::new, Library::all) {
+        for number in self.library.as_ref().map_or(Ok(Vec::new()), Library::all)? {
             self.load_pack(loaded, number, Source::Memory)?;
         }
         self.library = None;
@@ -160,12 +173,13 @@ impl Similar {
 
 /// Returns the data frames that no sketches cover, up to the limit for one backup: those of smallest
 /// depth, in order of their numbers.
-fn unsketched(loaded: &LoadedIndex, known: &[(u32, &Run)], library: Option<&Library>) -> Vec<u32> {
+fn unsketched(loaded: &LoadedIndex, known: &[(u32, &Run)], packs_sketched: &NumberSet) -> Vec<u32> {
     let index = &loaded.index;
     let sketched: HashSet<u32> = known.iter().map(|(frame, _)| *frame).collect();
-    let packs = index
-        .packs()
-        .filter(|(_, pack)| pack.kind == PackKind::Data && library.is_none_or(|library| !library.has(pack.id)));
+    let packs = (0..index.pack_count())
+        .filter(|number| !packs_sketched.contains(*number) && !index.is_missing(*number))
+        .map(|number| (number, index.pack(number)))
+        .filter(|(_, pack)| pack.kind == PackKind::Data);
     // Of each depth, as many as fit alone: there may be far more.
     let mut by_depth: [Unsketched; DEPTH_MAX as usize] = Default::default();
     for (number, _) in packs {
@@ -186,6 +200,25 @@ fn unsketched(loaded: &LoadedIndex, known: &[(u32, &Run)], library: Option<&Libr
     }
     all.frames.sort_unstable();
     all.frames
+}
+
+/// Returns the numbers of the packs in the index that have sketches in the library. Both are read in the
+/// order of ids, since there may be millions.
+fn packs_with_sketches(loaded: &LoadedIndex, library: &Library) -> Result<NumberSet> {
+    let mut found = NumberSet::default();
+    let (mut packs, mut sketched) = (loaded.index.packs_sorted()?, library.packs()?);
+    let (mut pack, mut next) = (packs.next()?, sketched.next()?);
+    while let (Some((id, value)), Some((other, _))) = (pack, next) {
+        match id.cmp(&other) {
+            Ordering::Less => pack = packs.next()?,
+            Ordering::Greater => next = sketched.next()?,
+            Ordering::Equal => {
+                found.insert(RunPack::of_value(value).0);
+                pack = packs.next()?;
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// Frames without sketches, up to the limit for one backup.

@@ -1,39 +1,39 @@
-//! Sets of frames.
+//! Sets of numbers.
 
-/// A set of frames, by their numbers in the index: a bit for each number up to the largest, which is
-/// 1 MiB of memory for 8 TiB of data in frames of 1 MiB.
+/// A set of frames or packs, by their numbers in the index: a bit for each number up to the largest, which
+/// is 1 MiB of memory for 8 TiB of data in frames of 1 MiB.
 #[derive(Default)]
-pub(crate) struct FrameSet {
+pub(crate) struct NumberSet {
     words: Vec<u64>,
     is_any: bool,
 }
 
-impl FrameSet {
-    /// Adds a frame; returns whether it was not in the set.
-    pub(crate) fn insert(&mut self, frame: u32) -> bool {
-        let word = frame as usize / 64;
+impl NumberSet {
+    /// Adds a number; returns whether it was not in the set.
+    pub(crate) fn insert(&mut self, number: u32) -> bool {
+        let word = number as usize / 64;
         if self.words.len() <= word {
             self.words.resize(word + 1, 0);
         }
-        let bit = 1 << (frame % 64);
+        let bit = 1 << (number % 64);
         let is_new = self.words[word] & bit == 0;
         self.words[word] |= bit;
         self.is_any = true;
         is_new
     }
 
-    /// Returns whether a frame is in the set.
-    pub(crate) fn contains(&self, frame: u32) -> bool {
-        let word = self.words.get(frame as usize / 64);
-        word.is_some_and(|word| word >> (frame % 64) & 1 == 1)
+    /// Returns whether a number is in the set.
+    pub(crate) fn contains(&self, number: u32) -> bool {
+        let word = self.words.get(number as usize / 64);
+        word.is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
-    /// Returns whether there are no frames.
+    /// Returns whether there are no numbers.
     pub(crate) fn is_empty(&self) -> bool {
         !self.is_any
     }
 
-    /// Returns the frames, ascending.
+    /// Returns the numbers, ascending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         let of_word = |(number, &word): (u32, &u64)| {
             let mut left = word;
@@ -57,8 +57,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_has_the_frames_that_were_inserted_in_order() {
-        let mut set = FrameSet::default();
+    fn a_set_has_the_numbers_that_were_inserted_in_order() {
+        let mut set = NumberSet::default();
         assert!(set.is_empty() && set.iter().next().is_none() && !set.contains(7));
         for frame in [700, 0, 63, 64, 100_000] {
             assert!(set.insert(frame), "{frame} is new");
