@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 
 use ibid_format::pack::PackSummary;
 use ibid_format::run::{RunFrame, RunPack, ShortId};
@@ -15,7 +15,7 @@ use super::frames::{Frame, Pack, Place};
 use super::memory::MemoryIndex;
 use super::number_set::NumberSet;
 use super::run::{FilterRoom, Merge, Merged, PageCache, Run, RunStack};
-use crate::scratch::Scratch;
+use crate::scratch::{Array, Scratch};
 use crate::{Error, Result, Warning};
 
 /// A run whose frames have numbers in the index.
@@ -50,7 +50,7 @@ pub(crate) struct Index {
     frames: Vec<Frame>,
     ordinals: Vec<u64>,
     /// Frames added by a backup since; their numbers follow those above.
-    added: RwLock<Added>,
+    added: Mutex<Added>,
     /// Runs to which chunks were moved from memory. Their numbers are places.
     moved: RwLock<RunStack>,
     has_deltas: AtomicBool,
@@ -60,10 +60,10 @@ pub(crate) struct Index {
     scratch: Scratch,
 }
 
-#[derive(Default)]
+/// What a backup adds, which may be as much as the index had before.
 struct Added {
-    frames: Vec<Frame>,
-    packs: Vec<Pack>,
+    frames: Array<Frame>,
+    packs: Array<Pack>,
 }
 
 impl Index {
@@ -82,7 +82,10 @@ impl Index {
             memory: MemoryIndex::new(),
             frames: Vec::new(),
             ordinals: Vec::new(),
-            added: RwLock::default(),
+            added: Mutex::new(Added {
+                frames: Array::new(&scratch),
+                packs: Array::new(&scratch),
+            }),
             moved: RwLock::default(),
             has_deltas: AtomicBool::new(false),
             length_max: 0,
@@ -212,13 +215,12 @@ impl Index {
     /// has added included.
     pub(super) fn each_pack_sorted(&self, mut each: impl FnMut(FileId, u64)) -> Result<()> {
         let id = |pack: &Pack| ShortId(u128::from_be_bytes(pack.id.0));
-        let added = self.added();
-        let mut others: Vec<_> = self
-            .packs
-            .iter()
-            .chain(&added.packs)
-            .map(|pack| (id(pack), pack.size << 32))
-            .collect();
+        let mut others: Vec<_> = self.packs.iter().map(|pack| (id(pack), pack.size << 32)).collect();
+        let mut added = self.added();
+        for at in 0..added.packs.len() {
+            let pack = added.packs.get(at)?;
+            others.push((id(&pack), pack.size << 32));
+        }
         drop(added);
         others.sort_unstable();
         let runs = self.runs.iter().map(|part| Merged::packs(part.run.clone(), 0));
@@ -275,7 +277,11 @@ impl Index {
         let number = (number - self.frames_in_runs) as usize;
         match self.frames.get(number) {
             Some(frame) => *frame,
-            None => self.added().frames[number - self.frames.len()],
+            // If a temporary file can't be read, the frame counts as not stored.
+            None => {
+                let number = (number - self.frames.len()) as u64;
+                self.added().frames.get(number).unwrap_or(Frame::UNSTORED)
+            }
         }
     }
 
@@ -300,36 +306,46 @@ impl Index {
         let number = (number - self.packs_in_runs) as usize;
         match self.packs.get(number) {
             Some(pack) => *pack,
-            None => self.added().packs[number - self.packs.len()],
+            None => {
+                let number = (number - self.packs.len()) as u64;
+                self.added().packs.get(number).unwrap_or(Pack::UNKNOWN)
+            }
         }
     }
 
     /// Adds a frame that is not stored yet; returns its number.
-    pub(crate) fn add_frame(&self) -> u32 {
-        let mut added = self.added.write().expect("no holder of this lock panics");
-        added.frames.push(Frame::UNSTORED);
-        self.stored_frames() + added.frames.len() as u32 - 1
+    ///
+    /// # Errors
+    /// [`Error::Local`](crate::Error::Local) if there is no room for a temporary file.
+    pub(crate) fn add_frame(&self) -> Result<u32> {
+        let number = self.added().frames.push(Frame::UNSTORED)?;
+        Ok(self.stored_frames() + number as u32)
     }
 
     /// Marks added frames as stored in this pack. `numbers` are theirs, in the pack's order.
-    pub(crate) fn frames_stored(&self, pack: &PackSummary, numbers: &[u32]) {
-        let mut added = self.added.write().expect("no holder of this lock panics");
-        let number = self.pack_count() + added.packs.len() as u32;
-        added.packs.push(Pack {
+    ///
+    /// # Errors
+    /// As [`add_frame`](Index::add_frame).
+    pub(crate) fn frames_stored(&self, pack: &PackSummary, numbers: &[u32]) -> Result<()> {
+        let mut added = self.added();
+        let number = added.packs.push(Pack {
             id: pack.id,
             kind: pack.kind,
             size: pack.size,
             first_frame: u32::MAX,
-        });
+        })?;
+        let number = self.pack_count() + number as u32;
         for (frame, at) in pack.frames.iter().zip(numbers) {
             self.has_deltas.fetch_or(frame.depth > 0, Ordering::Relaxed);
             let frame = ibid_format::index::IndexedFrame::from(frame);
-            added.frames[(*at - self.stored_frames()) as usize] = Frame::of(number, &frame);
+            let at = u64::from(*at - self.stored_frames());
+            added.frames.set(at, Frame::of(number, &frame))?;
         }
+        Ok(())
     }
 
-    fn added(&self) -> RwLockReadGuard<'_, Added> {
-        self.added.read().expect("no holder of this lock panics")
+    fn added(&self) -> MutexGuard<'_, Added> {
+        self.added.lock().expect("no holder of this lock panics")
     }
 
     /// Returns whether a chunk can be read from this place, or will be.
@@ -542,9 +558,11 @@ impl Index {
 
     /// Returns the memory in use, bytes; pages count as if all were in use.
     pub(crate) fn bytes(&self) -> u64 {
-        let added = self.added();
-        let frames = self.frames.capacity() + added.frames.capacity();
-        let packs = self.packs.capacity() + added.packs.capacity();
+        let added = {
+            let added = self.added();
+            added.frames.memory() + added.packs.memory()
+        };
+        let (frames, packs) = (self.frames.capacity(), self.packs.capacity());
         let moved = self.moved.read().expect("no holder of this lock panics");
         let parts = self.runs.iter().flat_map(|part| {
             let again = part.again.get().and_then(Option::as_ref);
@@ -560,6 +578,7 @@ impl Index {
         self.memory.bytes()
             + runs
             + pages
+            + added
             + (frames * size_of::<(Frame, u64)>() + packs * size_of::<Pack>() + sets) as u64
             + (self.numbers.capacity() * size_of::<(FileId, u64)>()) as u64
     }

@@ -243,7 +243,7 @@ fn chunks_in_runs_in_memory_and_moved_from_memory_are_found_where_they_are() {
     }
     for n in 21_500..60_000u64 {
         if n % 10 == 0 {
-            index.add_frame();
+            index.add_frame().unwrap();
         }
         assert!(!index.contains(&id(n)));
         let place = Place {

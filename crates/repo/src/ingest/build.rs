@@ -123,8 +123,12 @@ fn gather(
     channels: Channels,
     events: Receiver<Event>,
 ) -> Result<(Built, Option<Similar>)> {
-    let groups = job.bases.as_ref().map(|bases| DeltaGroups::new(job, bases));
-    let mut gather = Gather::new(job, stored, channels, groups);
+    let groups = job
+        .bases
+        .as_ref()
+        .map(|bases| DeltaGroups::new(job, bases))
+        .transpose()?;
+    let mut gather = Gather::new(job, stored, channels, groups)?;
     let mut builder = Builder {
         gather: &mut gather,
         chunkers: MetadataChunkers::new(),

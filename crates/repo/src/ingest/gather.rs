@@ -61,16 +61,16 @@ impl<'j> Gather<'j> {
         stored: &'j Stored,
         channels: Channels,
         groups: Option<DeltaGroups<'j>>,
-    ) -> Gather<'j> {
-        Gather {
+    ) -> Result<Gather<'j>> {
+        Ok(Gather {
             job,
             stored,
             channels,
-            data: OpenFrame::new(job, FrameBuffers::default()),
-            metadata: OpenFrame::new(job, FrameBuffers::default()),
+            data: OpenFrame::new(job, FrameBuffers::default())?,
+            metadata: OpenFrame::new(job, FrameBuffers::default())?,
             tally: BackupSummary::default(),
             groups,
-        }
+        })
     }
 
     /// Stores a chunk of metadata unless it is stored already.
@@ -181,13 +181,13 @@ impl<'j> Gather<'j> {
     }
 
     fn send_metadata(&mut self) -> Result<()> {
-        let next = self.fresh();
+        let next = self.fresh()?;
         let open = std::mem::replace(&mut self.metadata, next);
         self.send(PackKind::Metadata, open, None)
     }
 
     fn send_data(&mut self) -> Result<()> {
-        let next = self.fresh();
+        let next = self.fresh()?;
         let open = std::mem::replace(&mut self.data, next);
         self.send(PackKind::Data, open, None)?;
         if let Some(groups) = &mut self.groups {
@@ -200,7 +200,7 @@ impl<'j> Gather<'j> {
     }
 
     fn send_group(&mut self, group: usize) -> Result<()> {
-        let next = self.fresh();
+        let next = self.fresh()?;
         let groups = self.groups.as_mut().expect("it has the group");
         let open = &mut groups.open[group];
         let frame = std::mem::replace(&mut open.frame, next);
@@ -213,7 +213,7 @@ impl<'j> Gather<'j> {
     }
 
     /// Returns an empty frame, in reused memory if available.
-    fn fresh(&mut self) -> OpenFrame {
+    fn fresh(&mut self) -> Result<OpenFrame> {
         let mut buffers = self.channels.spare_frames.try_recv().unwrap_or_default();
         if buffers.body.capacity() == 0
             && let Some(groups) = &self.groups

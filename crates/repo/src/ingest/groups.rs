@@ -56,24 +56,26 @@ pub(super) struct OpenGroup {
 }
 
 impl<'j> DeltaGroups<'j> {
-    pub(super) fn new(job: &Job<'_>, bases: &'j ChunkReader<'j>) -> DeltaGroups<'j> {
-        let open = |_| OpenGroup {
-            frame: OpenFrame::new(job, FrameBuffers::default()),
-            group: DeltaGroup::default(),
-            since: 0,
+    pub(super) fn new(job: &Job<'_>, bases: &'j ChunkReader<'j>) -> Result<DeltaGroups<'j>> {
+        let open = |_| {
+            Ok(OpenGroup {
+                frame: OpenFrame::new(job, FrameBuffers::default())?,
+                group: DeltaGroup::default(),
+                since: 0,
+            })
         };
         let kept = job.limits.bases + job.limits.bases_lent;
-        DeltaGroups {
+        Ok(DeltaGroups {
             similar: None,
             last_known: None,
             bases,
             recent: Recency::default(),
             recent_max: (kept / u64::from(job.repository.config.frame_size)) as usize,
-            open: (0..DEPTH_MAX.div_ceil(GROUP_DEPTHS)).map(open).collect(),
+            open: (0..DEPTH_MAX.div_ceil(GROUP_DEPTHS)).map(open).collect::<Result<_>>()?,
             unlike: Vec::new(),
             clock: 0,
             found: Vec::new(),
-        }
+        })
     }
 
     /// Notes that a chunk was known.

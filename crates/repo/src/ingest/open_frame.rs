@@ -14,9 +14,9 @@ pub(super) struct OpenFrame {
 }
 
 impl OpenFrame {
-    pub(super) fn new(job: &Job<'_>, buffers: FrameBuffers) -> OpenFrame {
-        let number = job.loaded.index.add_frame();
-        OpenFrame { number, buffers }
+    pub(super) fn new(job: &Job<'_>, buffers: FrameBuffers) -> Result<OpenFrame> {
+        let number = job.loaded.index.add_frame()?;
+        Ok(OpenFrame { number, buffers })
     }
 
     /// Returns whether a frame of the target `size` is full.

@@ -289,8 +289,11 @@ pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<PackDue>) 
             copies.put(folder::PACKS, due.summary.id, &due.bytes);
         }
         drop(due.bytes);
-        if !job.options.dry_run {
-            job.loaded.index.frames_stored(&due.summary, &due.frames);
+        if !job.options.dry_run
+            && let Err(error) = job.loaded.index.frames_stored(&due.summary, &due.frames)
+        {
+            stored.fail(error);
+            return;
         }
         stored.mark_durable(due.number);
         job.count(|tally| {

@@ -57,6 +57,15 @@ fn place<T: Element>(at: u64) -> (u64, usize) {
 }
 
 impl<T: Element> Array<T> {
+    /// Returns an array without elements.
+    pub(crate) fn new(scratch: &Scratch) -> Array<T> {
+        Array {
+            scratch: scratch.clone(),
+            length: 0,
+            elements: Elements::Memory(Vec::new()),
+        }
+    }
+
     /// Returns an array of so many zeros.
     pub(crate) fn zeros(scratch: &Scratch, length: u64) -> Result<Array<T>> {
         let fits = length.saturating_mul(T::WIDTH as u64) <= scratch.limits.arrays;
@@ -73,6 +82,14 @@ impl<T: Element> Array<T> {
     /// Returns the number of elements.
     pub(crate) fn len(&self) -> u64 {
         self.length
+    }
+
+    /// Returns the memory in use, bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        match &self.elements {
+            Elements::Memory(elements) => (elements.capacity() * size_of::<T>()) as u64,
+            Elements::File(_) => self.scratch.limits.arrays,
+        }
     }
 
     /// Returns the element at a position.

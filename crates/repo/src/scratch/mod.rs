@@ -14,7 +14,7 @@ mod pages;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(crate) use array::{Array, Bits};
+pub(crate) use array::{Array, Bits, Element};
 
 use crate::files::Files;
 use crate::index::IndexLimits;
