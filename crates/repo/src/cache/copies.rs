@@ -60,6 +60,7 @@ impl Copies {
         buffer: &mut [u8],
     ) -> Result<bool> {
         let path = self.path(folder, id);
+        let mut is_fetched = false;
         loop {
             if let Ok(file) = File::open(&path) {
                 // One that is cut off is fetched again, next time.
@@ -69,7 +70,7 @@ impl Copies {
                 }
                 return Ok(is_read);
             }
-            if self.is_full.load(Ordering::Relaxed) {
+            if is_fetched || self.is_full.load(Ordering::Relaxed) {
                 return Ok(false);
             }
             let Some(_claim) = self.claim(id) else { continue };
@@ -78,6 +79,7 @@ impl Copies {
                 Err(error @ Error::Local { .. }) => self.give_up(error),
                 written => written?,
             }
+            is_fetched = true;
         }
     }
 
