@@ -60,6 +60,7 @@ pub use summary::{BackupSummary, SimilaritySearch, StoredData};
 use crate::cache::Complete;
 use crate::index::LoadedIndex;
 use crate::layout::{folder, name_in};
+use crate::similar;
 use crate::source::Filter;
 use crate::{Error, Monitor, Repository, Result, SnapshotInfo, Warning};
 
@@ -153,7 +154,7 @@ impl Repository {
             // The snapshot is durable. The next backup tries again.
             self.monitor.warn(Warning::Repository { error });
         }
-        self.refresh_cache(tally.counters.new_chunks);
+        self.refresh_cache(tally.counters.new_chunks, options.similarity);
         Ok(BackupSummary {
             id,
             parent: snapshot.parent,
@@ -191,10 +192,15 @@ impl Repository {
 
     /// Adds to the local cache what a backup has stored, if that is much: the next command then opens
     /// the repository quickly.
-    fn refresh_cache(&self, new_chunks: u64) {
+    fn refresh_cache(&self, new_chunks: u64, similarity: Similarity) {
         if self.cache.is_some() && new_chunks >= CHUNKS_CACHED_AT_ONCE {
             // Loading brings the cache up to date.
-            if let Err(error) = LoadedIndex::load(self) {
+            let index = LoadedIndex::load(self).map(drop);
+            let sketches = || match similarity {
+                Similarity::Off => Ok(()),
+                _ => similar::refresh(self),
+            };
+            if let Err(error) = index.and_then(|()| sketches()) {
                 self.monitor.warn(Warning::Cache { error });
             }
         }

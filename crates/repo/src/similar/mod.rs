@@ -17,7 +17,7 @@ use ibid_format::FileId;
 pub(crate) use library::SketchRun;
 use library::{LOOKUP_BYTES, Library};
 use saved::find_frame;
-pub(crate) use saved::{fits_one_backup, read, unsaved_max};
+pub(crate) use saved::{fits_one_backup, read, refresh, unsaved_max};
 
 use crate::Result;
 use crate::index::{LoadedIndex, Place};

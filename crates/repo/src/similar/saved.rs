@@ -242,6 +242,11 @@ impl Unsketched {
     }
 }
 
+/// Brings the runs of the cache up to date with the sketch files, if these are many.
+pub(crate) fn refresh(repository: &Repository) -> Result<()> {
+    Sources::read(repository, repository.memory / 4).map(drop)
+}
+
 /// Sketches of earlier backups: in runs, and in memory.
 struct Sources {
     runs: Vec<Arc<SketchRun>>,
