@@ -21,6 +21,11 @@ pub struct FaultFile {
 impl Disk for FaultDisk {
     type File = FaultFile;
 
+    /// It is on no disk of this machine, so copies of its objects are kept and put to the test.
+    fn is_remote(&self, _folder: &Path) -> bool {
+        true
+    }
+
     fn create_new(&self, path: &Path) -> io::Result<FaultFile> {
         let mut state = self.begin(Call::CreateNew)?;
         let now = state.clock;
