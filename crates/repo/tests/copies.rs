@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use ibid_repo::{MemoryStorage, Monitor, ReadData, Repository, RestoreOptions, Storage, Visit, Warning};
-use ibid_storage::fault::{Counts, Flaky, ObjectFault};
+use ibid_storage::fault::{Counts, Damage, Flaky, ObjectFault};
 use ibid_storage::{ErrorKind, Operation};
 use support::{Folder, backup, contents, difference, noise, quick, scratch};
 
@@ -256,4 +256,26 @@ fn a_fetch_that_fails_leaves_nothing_and_is_an_error_of_the_storage() {
     let left: Vec<_> = std::fs::read_dir(cache.join("snapshots")).unwrap().collect();
     assert_eq!(left.len(), 3, "{left:?}");
     assert_eq!(repository.snapshots().unwrap().len(), 4);
+}
+
+/// A machine with copies can still restore what the repository has lost, which must not hide the loss.
+#[test]
+fn a_check_finds_damage_of_files_that_have_copies() {
+    let scene = Scene::new();
+    for folder in ["snapshots", "packs"] {
+        for path in scene.copies(folder) {
+            let id = path.file_name().unwrap().to_str().unwrap().to_owned();
+            let mut names = Vec::new();
+            scene.storage.list(folder, &mut |name, _| names.push(name)).unwrap();
+            let name = names.into_iter().find(|name| name.as_str().ends_with(&id)).unwrap();
+            scene.storage.damage(&name, Damage::FlipBit(8 * 100));
+            let report = scene.open().check(ReadData::All).unwrap();
+            assert!(
+                report.faults.iter().any(|fault| fault.object == name.as_str()),
+                "{name}: {report:?}"
+            );
+            scene.storage.heal();
+        }
+    }
+    scene.is_right();
 }

@@ -26,12 +26,12 @@ impl Repository {
     /// Errors that prevent the check itself: unreachable storage, lack of memory, cancellation.
     /// Faults of the repository are in the report.
     pub fn check(&self, read: ReadData) -> Result<CheckReport> {
+        // A cache would hide damage of the files that it stands for.
+        let uncached = self.without_cache();
         // List snapshots before the index: a snapshot's data is stored before the snapshot itself,
         // so a backup that ends meanwhile raises no false alarm.
         let mut unreadable = Vec::new();
-        let snapshots = self.snapshots_with(|id, error| unreadable.push((id, error)))?;
-        // A cache would hide damage of the files that it stands for.
-        let uncached = self.without_cache();
+        let snapshots = uncached.snapshots_with(|id, error| unreadable.push((id, error)))?;
         let loaded = uncached.loaded()?;
         let checking = Checking {
             repository: &uncached,

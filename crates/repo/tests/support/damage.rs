@@ -1,10 +1,11 @@
 //! A repository to damage, and the conditions that must hold afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ibid_repo::{CheckReport, Error, Monitor, ReadData, Repository, RestoreOptions, Warning};
+use ibid_repo::{CheckReport, Error, Monitor, ReadData, Repository, RestoreOptions, SnapshotInfo, Warning};
 use ibid_storage::{Memory, Name, Storage};
 
 use super::{Contents, Folder, contents, noise, quick, scratch};
@@ -44,7 +45,14 @@ pub struct Scene {
     pub folder: Folder,
     pub image: Image,
     pub snapshots: Vec<(String, Contents)>,
+    /// The cache of a machine that read all snapshots before anything was damaged.
+    cache: tempfile::TempDir,
+    /// Judgements so far.
+    judged: AtomicU64,
 }
+
+/// One in so many repositories is also read with a cache, which takes as long again.
+const CACHED_EVERY: u64 = 5;
 
 impl Scene {
     pub fn new() -> Scene {
@@ -77,11 +85,20 @@ impl Scene {
             let summary = super::backup(&repository, folder.path());
             snapshots.push((summary.id.unwrap().to_string(), contents(folder.path())));
         }
-        let image = image(memory.as_ref());
+        let cache = scratch();
+        let repository = cached(memory.clone(), cache.path()).unwrap();
+        for snapshot in repository.snapshots().unwrap() {
+            let restored = repository.restore(&snapshot, scratch().path(), &RestoreOptions::default());
+            assert_eq!(restored.unwrap().failed, 0);
+        }
+        let kept = repository.cache_stats().unwrap().unwrap();
+        assert!(kept.runs > 0 && kept.copy_bytes > 0, "{kept:?}");
         Scene {
             folder,
-            image,
+            image: image(memory.as_ref()),
             snapshots,
+            cache,
+            judged: AtomicU64::new(0),
         }
     }
 
@@ -115,12 +132,60 @@ impl Scene {
                 }
             }
         }
+        if self.judged.fetch_add(1, Ordering::Relaxed).is_multiple_of(CACHED_EVERY) {
+            self.judge_cached(image, &report, context);
+        }
         Ok(report)
+    }
+
+    /// Does the same on a machine with a cache. A check finds as much, and a restore may lose less: trees
+    /// and snapshots have copies.
+    fn judge_cached(&self, image: &Image, report: &CheckReport, context: &str) {
+        let cache = scratch();
+        copy(self.cache.path(), cache.path());
+        let repository = cached(storage(image), cache.path()).unwrap();
+        let found = repository.check(ReadData::All).unwrap();
+        let faults = |report: &CheckReport| -> BTreeSet<String> {
+            report.faults.iter().map(|fault| format!("{fault:?}")).collect()
+        };
+        assert_eq!(faults(&found), faults(report), "{context}: with a cache");
+        for (id, tree) in &self.snapshots {
+            if let Ok(snapshot) = repository.snapshot(id) {
+                let (lost, affected) = self.restored(&repository, report, &snapshot, tree, context);
+                let is_known = report
+                    .faults
+                    .iter()
+                    .any(|fault| fault.object == format!("snapshots/{id}"));
+                assert!(
+                    lost.is_subset(&affected) || is_known,
+                    "{context}: with a cache: {lost:?}, not {affected:?}"
+                );
+            }
+        }
     }
 
     /// Restores a snapshot. Restored files must be right, and missing ones must be exactly those
     /// that the check reported.
     pub fn restore(&self, repository: &Repository, report: &CheckReport, id: &str, tree: &Contents, context: &str) {
+        let snapshot = repository.snapshot(id).unwrap();
+        let (lost, affected) = self.restored(repository, report, &snapshot, tree, context);
+        assert_eq!(
+            lost, affected,
+            "{context}: what a restore could not do, and what the check said"
+        );
+    }
+
+    /// Restores a snapshot. Restored files must be right, and missing ones told of. Returns these, and those
+    /// that the check reported.
+    fn restored(
+        &self,
+        repository: &Repository,
+        report: &CheckReport,
+        snapshot: &SnapshotInfo,
+        tree: &Contents,
+        context: &str,
+    ) -> (BTreeSet<PathBuf>, BTreeSet<PathBuf>) {
+        let id = snapshot.id;
         let out = scratch();
         let lost = Arc::new(Mutex::new(BTreeSet::new()));
         let monitor = Arc::new(Monitor::new({
@@ -131,10 +196,9 @@ impl Scene {
                 }
             }
         }));
-        let snapshot = repository.snapshot(id).unwrap();
         let summary = repository
             .watched_by(&monitor)
-            .restore(&snapshot, out.path(), &RestoreOptions::default())
+            .restore(snapshot, out.path(), &RestoreOptions::default())
             .unwrap_or_else(|error| panic!("{context}: snapshot {id}: {error}"));
         let lost = std::mem::take(&mut *lost.lock().unwrap());
         assert_eq!(summary.failed, lost.len() as u64, "{context}: {lost:?}");
@@ -144,10 +208,6 @@ impl Scene {
             .filter(|affected| affected.snapshot == snapshot.id)
             .map(|affected| affected.path.clone())
             .collect();
-        assert_eq!(
-            lost, affected,
-            "{context}: what a restore could not do, and what the check said"
-        );
         let base = self.folder.path().strip_prefix("/").unwrap();
         let at = out.path().join(base);
         let found = if at.exists() { contents(&at) } else { Contents::new() };
@@ -165,6 +225,26 @@ impl Scene {
                 told,
                 "{context}: {path:?} of snapshot {id} is missing and nobody said so: {lost:?}"
             );
+        }
+        (lost, affected)
+    }
+}
+
+/// Opens the repository with a cache in this folder, and an index that uses it for a few chunks.
+fn cached(storage: Arc<Memory>, folder: &Path) -> Result<Repository, Error> {
+    Ok(open(storage)?.with_tiny_index().with_cache(folder))
+}
+
+/// Copies the files of a folder into another one.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
         }
     }
 }
