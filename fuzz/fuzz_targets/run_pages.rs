@@ -238,7 +238,7 @@ fn filter(seed: &[u8]) {
     }
     assert_eq!(built, expected);
 
-    // The same bytes as a filter: nobody built it.
+    // The same bytes as a filter that no builder made.
     let any: Vec<u8> = seed.iter().copied().cycle().take(built.len()).collect();
     if any.len() < built.len() {
         return;

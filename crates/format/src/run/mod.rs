@@ -54,6 +54,16 @@ impl ShortId {
         ShortId(u128::from_be_bytes(*first))
     }
 
+    /// Returns the name of a file as the id of an entry.
+    pub fn of_file(id: FileId) -> ShortId {
+        ShortId(u128::from_be_bytes(id.0))
+    }
+
+    /// Returns the name of the file of which this is the id.
+    pub fn file(self) -> FileId {
+        FileId(self.0.to_be_bytes())
+    }
+
     /// Returns the smallest and the largest short id that begin with these 12 bytes.
     pub fn range_of(prefix: ChunkPrefix) -> (ShortId, ShortId) {
         let mut bytes = [0; 16];
@@ -78,6 +88,18 @@ impl ShortId {
     pub fn fence(self) -> u32 {
         (self.0 >> 96) as u32
     }
+}
+
+/// Appends the plaintext of a page of these records to `out`, and takes them; returns whether there were
+/// any.
+fn finish_page(records: &mut Vec<u8>, out: &mut Vec<u8>) -> bool {
+    if records.is_empty() {
+        return false;
+    }
+    let start = out.len();
+    out.append(records);
+    out.resize(start + PAGE_PLAIN, 0);
+    true
 }
 
 /// Appends the seal of a page or block that will be at `position` of the run `id`.

@@ -1,6 +1,6 @@
 //! Pages of packs, in the order of their frames, and what leads from a pack's id to its number.
 
-use super::PAGE_PLAIN;
+use super::{PAGE_PLAIN, finish_page};
 use crate::error::{equal, in_range};
 use crate::pack::{self, PackKind};
 use crate::wire::{self, Reader};
@@ -65,13 +65,7 @@ impl PackPageBuilder {
 
     /// Appends the plaintext of the last page to `out`; returns whether there are packs in it.
     pub fn finish(&mut self, out: &mut Vec<u8>) -> bool {
-        if self.records.is_empty() {
-            return false;
-        }
-        let start = out.len();
-        out.append(&mut self.records);
-        out.resize(start + PAGE_PLAIN, 0);
-        true
+        finish_page(&mut self.records, out)
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! Entries lead from a chunk's largest features to the number of its pack in the run.
 
-use super::{PAGE, PAGE_PLAIN, Section, ShortId, VALUE_BITS_MAX};
+use super::{PAGE, PAGE_PLAIN, Section, ShortId, VALUE_BITS_MAX, finish_page};
 use crate::error::{equal, in_range};
 use crate::magic::MAGIC;
 use crate::sketches::LIMIT;
@@ -161,13 +161,7 @@ impl SketchPackPageBuilder {
 
     /// Appends the plaintext of the last page to `out`; returns whether there are packs in it.
     pub fn finish(&mut self, out: &mut Vec<u8>) -> bool {
-        if self.records.is_empty() {
-            return false;
-        }
-        let start = out.len();
-        out.append(&mut self.records);
-        out.resize(start + PAGE_PLAIN, 0);
-        true
+        finish_page(&mut self.records, out)
     }
 }
 

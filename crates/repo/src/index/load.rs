@@ -293,7 +293,7 @@ impl<'r> KnownPacks<'r> {
     }
 
     fn get(&self, id: FileId) -> Result<Option<(u64, u32)>> {
-        if let Some(number) = self.new.get(short(id))? {
+        if let Some(number) = self.new.get(ShortId::of_file(id))? {
             return Ok(Some((number >> FRAMES_BITS, (number & FRAMES_KNOWN) as u32)));
         }
         for run in self.runs {
@@ -307,12 +307,8 @@ impl<'r> KnownPacks<'r> {
 
     fn insert(&mut self, id: FileId, size: u64, frames: usize) -> Result<()> {
         let frames = (frames as u64).min(FRAMES_KNOWN);
-        self.new.insert(short(id), size << FRAMES_BITS | frames)
+        self.new.insert(ShortId::of_file(id), size << FRAMES_BITS | frames)
     }
-}
-
-fn short(id: FileId) -> ShortId {
-    ShortId(u128::from_be_bytes(id.0))
 }
 
 /// What can't be read: an index file, or a run or a temporary file that has some of its packs.

@@ -200,11 +200,14 @@ impl Index {
     /// Returns the packs that were stored when the index was loaded, missing ones included, in the order
     /// of their ids, with the [values](RunPack::value) of their numbers.
     pub(crate) fn packs_sorted(&self) -> Result<Merge> {
-        let value = |(number, pack): (u32, &Pack)| {
-            let id = ShortId(u128::from_be_bytes(pack.id.0));
-            (id, pack.size << 32 | u64::from(number))
-        };
-        let mut others: Vec<_> = (self.packs_in_runs..).zip(&self.packs).map(value).collect();
+        self.packs_sorted_with(Vec::new())
+    }
+
+    /// Does the same, with other packs among them.
+    fn packs_sorted_with(&self, mut others: Vec<(ShortId, u64)>) -> Result<Merge> {
+        for (number, pack) in (self.packs_in_runs..).zip(&self.packs) {
+            others.push((ShortId::of_file(pack.id), pack.size << 32 | u64::from(number)));
+        }
         others.sort_unstable();
         let runs = self.runs.iter();
         let runs = runs.map(|part| Merged::packs(part.run.clone(), part.first_pack));
@@ -214,22 +217,19 @@ impl Index {
     /// Calls `each` with the ids and sizes in bytes of all stored packs, ascending, those that a backup
     /// has added included.
     pub(super) fn each_pack_sorted(&self, mut each: impl FnMut(FileId, u64)) -> Result<()> {
-        let id = |pack: &Pack| ShortId(u128::from_be_bytes(pack.id.0));
-        let mut others: Vec<_> = self.packs.iter().map(|pack| (id(pack), pack.size << 32)).collect();
+        let mut others = Vec::new();
         let mut added = self.added();
         for at in 0..added.packs.len() {
             let pack = added.packs.get(at)?;
-            others.push((id(&pack), pack.size << 32));
+            others.push((ShortId::of_file(pack.id), pack.size << 32));
         }
         drop(added);
-        others.sort_unstable();
-        let runs = self.runs.iter().map(|part| Merged::packs(part.run.clone(), 0));
-        let mut merge = Merge::new(runs.chain([Merged::Memory(others.into_iter())]).collect())?;
+        let mut merge = self.packs_sorted_with(others)?;
         let mut last = None;
         while let Some((id, value)) = merge.next()? {
             if last.replace(id) != Some(id) {
                 let (_, size) = RunPack::of_value(value);
-                each(FileId(id.0.to_be_bytes()), size);
+                each(id.file(), size);
             }
         }
         Ok(())

@@ -57,7 +57,7 @@ impl StoredPacks {
             while let Some((id, size)) = stored
                 && next.is_none_or(|(next, _)| id < next)
             {
-                let file = FileId(id.0.to_be_bytes());
+                let file = id.file();
                 match of_files.get_mut(&file) {
                     _ if before == Some(id) => {}
                     Some(place) => *place = Some(size),
@@ -70,7 +70,7 @@ impl StoredPacks {
             let size = stored.filter(|(other, _)| *other == id).map(|(_, size)| size);
             if size != Some(expected) {
                 let missing = MissingPack {
-                    id: FileId(id.0.to_be_bytes()),
+                    id: id.file(),
                     expected,
                     found: size,
                 };
@@ -90,7 +90,7 @@ impl StoredPacks {
 fn list_packs(scratch: &Scratch) -> Result<Merge> {
     let mut packs = Sorter::new(&scratch.files.keys, &scratch.folder, scratch.limits.sorted, SIZE_BITS);
     scratch.files.each(folder::PACKS, |id, size| {
-        packs.push(ShortId(u128::from_be_bytes(id.0)), size.min((1 << SIZE_BITS) - 1))
+        packs.push(ShortId::of_file(id), size.min((1 << SIZE_BITS) - 1))
     })?;
     packs.finish(Vec::new())
 }

@@ -109,7 +109,7 @@ impl SketchRun {
     /// Calls `found` with the numbers of the places with sketches of a pack.
     fn numbers_of(&self, pack: FileId, found: impl FnMut(u32)) -> Result<()> {
         let page = |number| self.trailer.pack_id_page(number);
-        self.find_entries(&self.tables.pack_fences, short(pack), page, found)
+        self.find_entries(&self.tables.pack_fences, ShortId::of_file(pack), page, found)
     }
 
     fn find_entries(
@@ -136,11 +136,6 @@ impl SketchRun {
             found: number.into(),
         })
     }
-}
-
-/// Returns the name of a pack as the id of an entry.
-fn short(pack: FileId) -> ShortId {
-    ShortId(u128::from_be_bytes(pack.0))
 }
 
 /// Makes a run of sketches.
@@ -228,7 +223,7 @@ impl<'a> SketchRunWriter<'a> {
             let values = sketches.to_values();
             let values = values.map_err(Error::damaged("the sketches of a pack"))?;
             let number = self.pack(id, time.seconds, &values)?;
-            self.ids.push(short(id), number.into())?;
+            self.ids.push(ShortId::of_file(id), number.into())?;
             for features in sketches.runs.iter().flat_map(|run| run.chunks.iter()) {
                 for &feature in features.iter().take(FEATURES_FOUND) {
                     self.features.push(feature_id(feature), number.into())?;

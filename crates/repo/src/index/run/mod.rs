@@ -214,7 +214,7 @@ impl Run {
 
     /// Returns the number of the pack with this id, and its size in bytes.
     pub(super) fn find_pack(&self, id: FileId, pages: &PageCache) -> Result<Option<(u32, u64)>> {
-        let id = ShortId(u128::from_be_bytes(id.0));
+        let id = ShortId::of_file(id);
         let fences = &self.tables.pack_fences;
         let start = fences.partition_point(|&fence| fence < id.fence()).saturating_sub(1);
         let end = fences.partition_point(|&fence| fence <= id.fence());

@@ -170,7 +170,7 @@ impl RunWriter {
             let count = ((packs - first) as usize).min(PACKS_A_PAGE);
             let read = PackPage::read(plain, count, frames).map_err(Error::damaged("a new run"))?;
             for (number, pack) in (first..).zip(read.packs()) {
-                ids.push(ShortId(u128::from_be_bytes(pack.id.0)), pack.value(number))?;
+                ids.push(ShortId::of_file(pack.id), pack.value(number))?;
             }
             self.file.seal(plain)?;
         }
